@@ -1,0 +1,1 @@
+"""Commands: one file each. A command parses, calls one function and renders its result."""

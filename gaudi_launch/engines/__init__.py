@@ -1,0 +1,1 @@
+"""One file an engine: what a plan needs to become a command."""

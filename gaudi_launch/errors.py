@@ -1,0 +1,54 @@
+"""The one exception a user may see, and the exit codes of the program."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from gaudi_launch.messages import Message
+
+
+class ExitCode(IntEnum):
+    """What the shell gets back. The meanings never change."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    MACHINE = 3
+    ENGINE = 4
+    MODEL = 5
+    INTERRUPTED = 130
+
+
+class LaunchError(Exception):
+    """Something the user can act on: a sentence with what was found, what was expected, what to do.
+
+    ``id`` is a key of the message catalogue (``area.word``, stable across releases) and ``values``
+    fills its placeholders. ``exit_code`` is the process's exit status. ``detail`` is raw text (the
+    last lines of a log, say) shown below the sentence and never translated.
+    """
+
+    def __init__(self, id: str, exit_code: ExitCode, *, detail: str | None = None, **values: Any) -> None:
+        self.text = Message(id, values)
+        self.exit_code = exit_code
+        self.detail = detail
+        super().__init__(id)
+
+    @property
+    def id(self) -> str:
+        return self.text.id
+
+    def __str__(self) -> str:
+        return self.text.render()
+
+    def to_json(self) -> dict[str, Any]:
+        """The ``error`` object of ``--json`` output."""
+        error: dict[str, Any] = {
+            "id": self.id,
+            "message": str(self),
+            "exit_code": int(self.exit_code),
+            "values": dict(self.text.values),
+        }
+        if self.detail:
+            error["detail"] = self.detail
+        return error

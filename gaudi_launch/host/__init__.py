@@ -1,0 +1,1 @@
+"""What this machine is: cards, NUMA nodes, CPUs, driver; read from sysfs and hl-smi, never changed."""

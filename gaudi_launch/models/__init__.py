@@ -1,0 +1,1 @@
+"""What the weights need: facts from config.json, sizes, downloads, conversion."""

@@ -1,0 +1,44 @@
+"""What a model is, read from its folder (or only its name, when there is no folder)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Model:
+    """Facts of one model. ``None`` means "could not be read".
+
+    ``path`` is what the user gave (folder or hub id), ``name`` its last part. ``source`` is
+    ``config.json`` when the folder was read and ``name`` when only the name is known. ``parameters``
+    counts weights; ``weight_bytes`` is their size on disk. ``mla_rank`` is kv_lora_rank +
+    qk_rope_head_dim for MLA models. ``files_missing`` names shards that the index lists and the
+    folder lacks.
+    """
+
+    path: str
+    name: str
+    source: str = "name"
+    architecture: str | None = None
+    model_type: str | None = None
+    parameters: int | None = None
+    weight_bytes: int | None = None
+    dtype: str | None = None
+    quantization: str | None = None
+    moe: bool | None = None
+    experts: int | None = None
+    layers: int | None = None
+    attention_layers: int | None = None
+    hidden_size: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    mla_rank: int | None = None
+    vocab_size: int | None = None
+    max_position_embeddings: int | None = None
+    remote_code: bool | None = None
+    multimodal: tuple[str, ...] = ()
+    tie_word_embeddings: bool | None = None
+    files_missing: tuple[str, ...] = ()
+    config: Mapping[str, object] = field(default_factory=dict)

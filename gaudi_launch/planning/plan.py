@@ -1,0 +1,163 @@
+"""Plan: every setting with its value, where it comes from and why. All that engines and renderers read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gaudi_launch.messages import Message
+from gaudi_launch.warmup.buckets import Buckets
+
+Kind = Literal["env", "option"]
+Source = Literal["flag", "environment", "profile", "computed", "engine"]
+
+# strongest first; a stronger source always wins
+STRENGTH: tuple[Source, ...] = ("flag", "environment", "profile", "computed", "engine")
+
+
+@dataclass(frozen=True)
+class Beaten:
+    """A weaker proposal that lost: what would have been used, and from where."""
+
+    value: str
+    source: Source
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One environment variable or engine option.
+
+    ``name`` is the variable's name, or the option with its dashes (``--max-num-seqs``). ``value`` is the
+    exact text the engine gets; None is a bare option (a flag without a value). A setting of source
+    ``engine`` is only stated, never sent. ``origin`` names the proof of a rule
+    (``repo@commit:path``, a profile file) or ``assumed``.
+    """
+
+    name: str
+    value: str | None
+    kind: Kind
+    source: Source
+    reason: Message
+    origin: str = ""
+    beaten: tuple[Beaten, ...] = ()
+
+    @property
+    def sent(self) -> bool:
+        return self.source != "engine"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The chosen cards and the CPUs their processes run on.
+
+    ``cpus`` ascending CPU numbers (empty: no binding); ``numa_nodes`` of the cards, ascending;
+    ``memory_node`` is the preferred (not bound) node, None when the cards span nodes; ``reasons`` say
+    why these cards.
+    """
+
+    modules: tuple[int, ...]
+    cpus: tuple[int, ...] = ()
+    numa_nodes: tuple[int, ...] = ()
+    memory_node: int | None = None
+    cpus_by_module: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    reasons: tuple[Message, ...] = ()
+    warnings: tuple[Message, ...] = ()
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Warm-up seconds as a range, with the sentence that says what it rests on."""
+
+    low_seconds: float
+    high_seconds: float
+    basis: Message
+
+
+@dataclass(frozen=True)
+class EngineIdentity:
+    """Which engine a plan is for, in the user's words: ``name`` is ``vllm-fork``, ``version`` ``1.21``."""
+
+    name: str
+    version: str
+    python: str | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Command:
+    """How to start the engine. No shell: ``argv`` is from the interpreter on, ``env`` only what we set."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    unset: tuple[str, ...] = ()
+    cpus: tuple[int, ...] = ()
+    memory_node: int | None = None
+    working_dir: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything decided. Same Request, Host and Model give the same Plan on any machine."""
+
+    engine: EngineIdentity
+    model: Mapping[str, Any]
+    placement: Placement
+    settings: tuple[Setting, ...]
+    command: Command
+    url: str
+    buckets: Buckets | None = None
+    bucket_strategy: str = ""
+    memory: Mapping[str, float] = field(default_factory=dict)
+    estimate: Estimate | None = None
+    warnings: tuple[Message, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of ``gaudi-launch plan --json`` (schema 1)."""
+        from gaudi_launch.host.cpus import format_cpus
+
+        document: dict[str, Any] = {
+            "schema": 1,
+            "engine": {
+                "name": self.engine.name,
+                "version": self.engine.version,
+                "python": self.engine.python,
+                **dict(self.engine.facts),
+            },
+            "model": dict(self.model),
+            "modules": list(self.placement.modules),
+            "cpus": format_cpus(self.placement.cpus),
+            "numa_nodes": list(self.placement.numa_nodes),
+            "env": dict(sorted(self.command.env.items())),
+            "argv": list(self.command.argv),
+            "url": self.url,
+            "buckets": None,
+            "memory": dict(self.memory),
+            "estimate": None,
+            "settings": [
+                {
+                    "name": setting.name,
+                    "value": setting.value,
+                    "kind": setting.kind,
+                    "source": setting.source,
+                    "reason": setting.reason.render(),
+                    "origin": setting.origin,
+                    "beaten": [{"value": b.value, "source": b.source} for b in setting.beaten],
+                }
+                for setting in self.settings
+            ],
+            "warnings": [{"id": w.id, "message": w.render()} for w in self.warnings],
+        }
+        if self.buckets is not None:
+            document["buckets"] = {
+                "strategy": self.bucket_strategy,
+                "prompt": self.buckets.prompt,
+                "decode": self.buckets.decode,
+                "graphs": self.buckets.graphs,
+            }
+        if self.estimate is not None:
+            document["estimate"] = {
+                "warmup_seconds": {"low": self.estimate.low_seconds, "high": self.estimate.high_seconds},
+                "basis": self.estimate.basis.render(),
+            }
+        return document

@@ -1,0 +1,49 @@
+"""What the user asked for: options as given (None where not), and the variables they had exported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Request:
+    """One deployment as asked. The comment behind a field is its letter in the 1.21 start script.
+
+    Lengths are tokens, ``reduce`` is (hot batch, hot length). ``environment`` holds the user's exported
+    variables as they were, so that a plan can say what it respected. ``extra`` is everything behind
+    ``--``, untouched.
+    """
+
+    model: str  # -w
+    cards: int | None = None  # -n
+    modules: tuple[int, ...] | None = None  # -m
+    host: str | None = None  # -u
+    port: int | None = None  # -p
+    dtype: str | None = None  # -d  bfloat16, float16, fp8, awq, gptq
+    input_range: tuple[int, int] | None = None  # -i
+    output_range: tuple[int, int] | None = None  # -o
+    max_num_batched_tokens: int | None = None  # -t
+    max_model_len: int | None = None  # -l
+    max_num_seqs: int | None = None  # -b
+    scheduler_steps: int | None = None  # -e
+    cache_dir: str | None = None  # -c
+    reduce: tuple[int, int] | None = None  # -r
+    skip_warmup: bool = False  # -s
+    profile: bool = False  # -f
+    no_zero_padding: bool = False  # -z
+    no_fused_sdpa: bool = False  # -a
+    inc_fp8: bool = False  # -q, deepseek_r1
+    quant_config: str | None = None  # --quant-config, 1.22 -q
+    max_prefill_seqs: int | None = None  # --max-prefill-seqs, 1.22 -p
+    padding_limit: float | None = None  # --padding-limit, 1.22 -l
+    memory_utilization: float | None = None  # --memory-utilization, 1.22 -u
+    max_capture_len: int | None = None  # --max-capture-len, 1.22 -g
+    engine: str = "auto"  # auto, vllm-fork@1.21, vllm-fork@1.22, deepseek_r1, cpu, ...
+    python: str | None = None  # the engine's interpreter
+    tuning: str = "auto"  # auto, reference
+    trust_remote_code: bool | None = None
+    served_name: str | None = None
+    force: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    extra: tuple[str, ...] = ()

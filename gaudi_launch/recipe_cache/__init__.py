@@ -1,0 +1,1 @@
+"""The compiled-graph cache: key, ledger, prune, ship."""

@@ -1,0 +1,1 @@
+"""The life of a started engine: supervise, follow, ready, diagnose."""
