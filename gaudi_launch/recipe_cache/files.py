@@ -1,0 +1,165 @@
+"""The files of one cache directory: walked once, listed with checksums, compared with the list."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from stat import S_ISREG
+
+from gaudi_launch.recipe_cache.ledger import write_whole
+
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What is wrong with a directory, as names relative to it. All empty: sound."""
+
+    missing: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
+    wrong_size: tuple[str, ...] = ()
+    wrong_content: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    unlisted: tuple[str, ...] = ()
+
+    @property
+    def sound(self) -> bool:
+        """Nothing that the engine would stumble over. Unlisted files are recipes of a later run."""
+        return not (self.missing or self.empty or self.wrong_size or self.wrong_content or self.foreign)
+
+    @property
+    def bad(self) -> tuple[str, ...]:
+        """Files that `repair` removes."""
+        return tuple(sorted({*self.empty, *self.wrong_size, *self.wrong_content}))
+
+
+def walk(folder: Path, skip: Callable[[str], bool] | None = None) -> Iterator[tuple[str, os.stat_result]]:
+    """Every entry below a folder that is no directory: (name relative to it, lstat). Links are not followed.
+
+    ``skip`` names entries of the top level to leave out (our own files beside an adopted flat folder).
+    """
+    stack = [("", os.fspath(folder))]
+    while stack:
+        prefix, path = stack.pop()
+        try:
+            entries = os.scandir(path)
+        except FileNotFoundError:
+            continue
+        with entries:
+            for entry in entries:
+                if not prefix and skip is not None and skip(entry.name):
+                    continue
+                try:
+                    if entry.is_dir(follow_symlinks=False):
+                        stack.append((f"{prefix}{entry.name}/", entry.path))
+                    else:
+                        yield prefix + entry.name, entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    # the engine replaces its own files while we look
+                    continue
+
+
+def size_of(folder: Path, skip: Callable[[str], bool] | None = None) -> tuple[int, int]:
+    """How many files and bytes a directory holds."""
+    files = total = 0
+    for _, status in walk(folder, skip):
+        files += 1
+        total += status.st_size
+    return files, total
+
+
+def checksum(path: Path) -> str:
+    """BLAKE2b-128 of a file's content in hex; read in blocks, so the size does not matter."""
+    digest = hashlib.blake2b(digest_size=16)
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def files_path(root: Path, key: str) -> Path:
+    return root / f"{key}.files"
+
+
+def write_list(
+    root: Path,
+    key: str,
+    folder: Path,
+    skip: Callable[[str], bool] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[int, int]:
+    """List a directory's regular files with sizes and checksums beside it; (files, bytes).
+
+    Files listed before with the same size and modification time keep their checksum, so a second start
+    does not read a hundred gigabytes again.
+    """
+    known = read_list(root, key)
+    lines: list[str] = []
+    total = 0
+    for name, status in sorted(walk(folder, skip)):
+        if not S_ISREG(status.st_mode) or not status.st_size or "\n" in name or "\t" in name:
+            continue
+        before = known.get(name)
+        same = before is not None and before[0] == status.st_size and before[2] == status.st_mtime_ns
+        digest = before[1] if same and before is not None else checksum(folder / name)
+        lines.append(f"{name}\t{status.st_size}\t{digest}\t{status.st_mtime_ns}\n")
+        total += status.st_size
+        if progress is not None:
+            progress(len(lines), total)
+    write_whole(files_path(root, key), "".join(lines).encode("utf-8", "surrogateescape"))
+    return len(lines), total
+
+
+def read_list(root: Path, key: str) -> Mapping[str, tuple[int, str, int]]:
+    """name -> (bytes, checksum, modification time in ns); lines that are not whole are left out."""
+    try:
+        text = files_path(root, key).read_bytes().decode("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        return {}
+    listed: dict[str, tuple[int, str, int]] = {}
+    for line in text.split("\n"):
+        try:
+            name, size, digest, modified = line.split("\t")
+            listed[name] = (int(size), digest, int(modified))
+        except ValueError:
+            continue
+    return listed
+
+
+def verify(
+    root: Path,
+    key: str,
+    folder: Path,
+    *,
+    quick: bool,
+    skip: Callable[[str], bool] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Findings:
+    """Compare a directory with its list: names and sizes, and contents too unless ``quick``."""
+    listed = dict(read_list(root, key))
+    empty: list[str] = []
+    wrong_size: list[str] = []
+    wrong_content: list[str] = []
+    foreign: list[str] = []
+    unlisted: list[str] = []
+    total = 0
+    for seen, (name, status) in enumerate(walk(folder, skip), start=1):
+        entry = listed.pop(name, None)
+        if not S_ISREG(status.st_mode):
+            foreign.append(name)
+        elif not status.st_size:
+            empty.append(name)
+        elif entry is None:
+            unlisted.append(name)
+        elif entry[0] != status.st_size:
+            wrong_size.append(name)
+        elif not quick and checksum(folder / name) != entry[1]:
+            wrong_content.append(name)
+        if progress is not None and not quick:
+            total += status.st_size
+            progress(seen, total)
+    names = (listed, empty, wrong_size, wrong_content, foreign, unlisted)
+    return Findings(*(tuple(sorted(group)) for group in names))

@@ -1,0 +1,93 @@
+"""How large a cache may grow, and which keys go first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gaudi_launch.messages import Message, message
+from gaudi_launch.recipe_cache.key import KeyParts
+from gaudi_launch.recipe_cache.store import Entry
+
+MIB = 1 << 20
+# assumed, no published figure: the scripts' 16384 MB were outgrown by grids of several hundred graphs
+ASSUMED_MIB_PER_GRAPH = 64
+# what the 1.21 script gives (HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh); never less where disk allows
+LEAST_MIB = 16384
+_SPARE_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class SizeLimit:
+    """The third field of PT_HPU_RECIPE_CACHE_CONFIG in MB, why, and whether the disk is too small for it."""
+
+    mib: int
+    reason: Message
+    too_small: bool
+
+
+def size_limit(graphs: int, free_bytes: int, held_bytes: int = 0, measured_graphs: int = 0) -> SizeLimit:
+    """A limit that the graphs of a plan cannot outgrow, within the free disk less a tenth.
+
+    ``held_bytes`` in ``measured_graphs`` graphs are what an earlier fill left: they give the size of a
+    graph; without them it is assumed. At the limit the bridge removes the oldest recipes without a word
+    (docs: Runtime Environment Variables).
+    """
+    measured = held_bytes > 0 and measured_graphs > 0
+    per_graph = held_bytes / measured_graphs / MIB if measured else ASSUMED_MIB_PER_GRAPH
+    wanted = max(LEAST_MIB, int(2 * per_graph * max(graphs, 1)))
+    room = int((free_bytes * (1 - _SPARE_SHARE) + held_bytes) / MIB)
+    id = "cache.limit_measured" if measured else "cache.limit_assumed"
+    reason = message(id, graphs=graphs, per_graph=round(per_graph, 1), room=room)
+    return SizeLimit(max(1, min(wanted, room)), reason, room < wanted)
+
+
+@dataclass(frozen=True)
+class Doomed:
+    """A key to remove and why."""
+
+    entry: Entry
+    reason: Message
+
+
+def to_prune(
+    found: Iterable[Entry],
+    *,
+    now: float,
+    max_bytes: int | None = None,
+    older_seconds: float | None = None,
+    here: KeyParts | None = None,
+) -> list[Doomed]:
+    """Which keys to remove, least recently used first; never one in use.
+
+    ``here`` holds the product and software of this machine: keys of another one are stale.
+    """
+    candidates = sorted(
+        (entry for entry in found if not entry.in_use), key=lambda e: e.ledger.last_used if e.ledger else 0.0
+    )
+    doomed: dict[str, Doomed] = {}
+    for entry in candidates:
+        used = entry.ledger.last_used if entry.ledger else 0.0
+        if older_seconds is not None and now - used > older_seconds:
+            doomed[entry.key] = Doomed(entry, message("cache.prune_old", days=round((now - used) / 86400)))
+        elif here is not None and entry.ledger is not None and (why := _stale(entry.ledger.parts, here)):
+            doomed[entry.key] = Doomed(entry, why)
+    if max_bytes is not None:
+        total = sum(entry.bytes for entry in candidates if entry.key not in doomed)
+        for entry in candidates:
+            if total <= max_bytes:
+                break
+            if entry.key not in doomed:
+                doomed[entry.key] = Doomed(entry, message("cache.prune_size", bytes=entry.bytes))
+                total -= entry.bytes
+    return list(doomed.values())
+
+
+def _stale(parts: KeyParts, here: KeyParts) -> Message | None:
+    for name, was, now in (
+        ("product", parts.product, here.product),
+        ("software", parts.software, here.software),
+    ):
+        if was and now and was != now:
+            return message("cache.prune_stale", name=name, was=was, now=now)
+    return None

@@ -1,0 +1,76 @@
+"""Where a cache may lie. A network file system has no file locking that the bridge can rely on
+(docs: Runtime Environment Variables), so a cache there is copied to local disk and back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from stat import S_ISREG
+
+from gaudi_launch.recipe_cache.files import walk
+
+# /proc/mounts names; fuse.* covers sshfs, ceph-fuse, juicefs, s3fs and the like
+_NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ceph", "glusterfs", "lustre", "gpfs", "beegfs", "afs", "9p"}
+_LOCAL_FUSE = {"fuse.fuse-overlayfs", "fuseblk", "fusectl"}
+
+
+def is_network(kind: str) -> bool:
+    """Is this file system type one without dependable locks?"""
+    return kind in _NETWORK or (kind.startswith("fuse") and kind not in _LOCAL_FUSE)
+
+
+def file_system(path: Path, machine_root: Path = Path("/")) -> str:
+    """The type of the file system that holds a path (``ext4``, ``nfs4``), "" when it cannot be told."""
+    try:
+        lines = (machine_root / "proc/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    absolute = os.fspath(path.absolute())
+    best, kind = "", ""
+    for line in lines:
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        mount = fields[1].encode("latin-1", "replace").decode("unicode_escape") if "\\" in fields[1] else fields[1]
+        inside = absolute == mount or absolute.startswith(mount.rstrip("/") + "/")
+        # the last mount on a point is the one that is seen
+        if inside and len(mount) >= len(best):
+            best, kind = mount, fields[2]
+    return kind
+
+
+@dataclass(frozen=True)
+class Copied:
+    files: int
+    bytes: int
+
+
+def copy_new(source: Path, target: Path, progress: Callable[[int, int], None] | None = None) -> Copied:
+    """Copy every file that the target lacks or has in another size; each appears whole or not at all.
+
+    Raises OSError (disk full): the target then holds only whole files.
+    """
+    files = copied = 0
+    for name, status in walk(source):
+        if not S_ISREG(status.st_mode) or not status.st_size:
+            continue
+        there = target / name
+        try:
+            if there.stat().st_size == status.st_size:
+                continue
+        except FileNotFoundError:
+            there.parent.mkdir(parents=True, exist_ok=True)
+        part = there.with_name(f".{there.name}.part")
+        try:
+            shutil.copy2(source / name, part)
+            part.replace(there)
+        finally:
+            part.unlink(missing_ok=True)
+        files += 1
+        copied += status.st_size
+        if progress is not None:
+            progress(files, copied)
+    return Copied(files, copied)

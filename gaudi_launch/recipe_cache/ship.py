@@ -1,0 +1,220 @@
+"""A key as one file, to carry to another machine: FILE.tar.zst, the ledger first, the list, then the recipes."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.recipe_cache.files import checksum, files_path, read_list, write_list
+from gaudi_launch.recipe_cache.key import Difference, KeyParts
+from gaudi_launch.recipe_cache.ledger import Ledger, LedgerError, read_ledger, write_ledger, write_whole
+from gaudi_launch.recipe_cache.locks import held
+from gaudi_launch.recipe_cache.store import Entry, is_ours
+
+_LEDGER, _LIST, _RECIPES = "ledger.json", "files", "recipes/"
+_MOST_LEDGER_BYTES = 64 << 20
+
+Progress = Callable[[int, int], None]
+
+
+def export(root: Path, entry: Entry, target: Path, progress: Progress | None = None) -> tuple[int, int]:
+    """Write one key to a file; (files, bytes). The file appears whole or not at all.
+
+    Raises LaunchError when the key has no ledger to believe, or the file cannot be written.
+    """
+    if entry.ledger is None:
+        raise LaunchError("cache.no_ledger", ExitCode.FAILED, key=entry.key, why=entry.trouble)
+    part = target.with_name(f".{target.name}.part")
+    try:
+        with held(root, entry.key, exclusive=False), part.open("wb") as raw:
+            # a service may have added recipes since the list was written
+            write_list(root, entry.key, entry.folder, is_ours if entry.folder == root else None)
+            counted = _write(root, entry, entry.ledger, raw, progress)
+        part.replace(target)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("cache.export_failed", ExitCode.FAILED, path=str(target), why=why) from None
+    finally:
+        part.unlink(missing_ok=True)
+    return counted
+
+
+def _write(root: Path, entry: Entry, ledger: Ledger, raw: IO[bytes], progress: Progress | None) -> tuple[int, int]:
+    import zstandard
+
+    document = ledger.to_json() | {"folder": ledger.key}
+    files = total = 0
+    with (
+        zstandard.ZstdCompressor(level=3, threads=-1).stream_writer(raw, closefd=False) as stream,
+        tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        _add(tar, _LEDGER, json.dumps(document, sort_keys=True).encode())
+        _add(tar, _LIST, files_path(root, entry.key).read_bytes())
+        for name, (size, _, modified) in sorted(read_list(root, entry.key).items()):
+            info = tarfile.TarInfo(_RECIPES + name)
+            info.size, info.mode = size, 0o644
+            info.pax_headers = {"mtime": f"{modified // 10**9}.{modified % 10**9:09d}"}
+            with (entry.folder / name).open("rb") as file:
+                tar.addfile(info, file)
+            files += 1
+            total += size
+            if progress is not None:
+                progress(files, total)
+    return files, total
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(content), 0o644
+    tar.addfile(info, io.BytesIO(content))
+
+
+def differences(ledger: Ledger, here: KeyParts) -> tuple[Difference, ...]:
+    """What keeps these recipes from being of use on this machine: its product and software release."""
+    return tuple(
+        difference
+        for difference in ledger.parts.differences(here)
+        if difference.name in ("product", "stepping", "software") and difference.was and difference.now
+    )
+
+
+def import_(
+    root: Path, source: Path, here: KeyParts, *, force: bool = False, progress: Progress | None = None
+) -> Ledger:
+    """Bring a key into a root; its ledger. The key appears whole, its checksums compared, or not at all.
+
+    Raises LaunchError when the file is no export of ours, was made for another machine (unless ``force``),
+    holds names that lead outside, is damaged, or when the root already has the key (unless ``force``).
+    """
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with _opened(source) as tar:
+            ledger, listed = _head(tar, source)
+            different = differences(ledger, here)
+            if different and not force:
+                words = "; ".join(f"{d.name} {d.was} -> {d.now}" for d in different)
+                raise LaunchError("cache.import_differs", ExitCode.MACHINE, path=str(source), differences=words)
+            if read_or_none(root, ledger.key) is not None and not force:
+                raise LaunchError("cache.import_exists", ExitCode.FAILED, key=ledger.key, path=str(root))
+            with held(root, ledger.key, exclusive=True):
+                _unpack(tar, root, ledger, listed, source, progress)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("cache.import_failed", ExitCode.FAILED, path=str(source), why=why) from None
+    return ledger
+
+
+def read_or_none(root: Path, key: str) -> Ledger | None:
+    """The ledger of a key; None also when it cannot be believed."""
+    try:
+        return read_ledger(root, key)
+    except LedgerError:
+        return None
+
+
+@contextmanager
+def _opened(source: Path) -> Iterator[tarfile.TarFile]:
+    import zstandard
+
+    try:
+        with (
+            source.open("rb") as raw,
+            zstandard.ZstdDecompressor().stream_reader(raw) as stream,
+            tarfile.open(fileobj=stream, mode="r|") as tar,
+        ):
+            yield tar
+    except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
+        raise LaunchError("cache.import_damaged", ExitCode.FAILED, path=str(source), why=str(error)) from None
+
+
+def _head(tar: tarfile.TarFile, source: Path) -> tuple[Ledger, bytes]:
+    contents = []
+    for expected in (_LEDGER, _LIST):
+        member = tar.next()
+        file = tar.extractfile(member) if member is not None and member.isfile() else None
+        if member is None or file is None or member.name != expected or member.size > _MOST_LEDGER_BYTES:
+            raise LaunchError("cache.import_not_ours", ExitCode.USAGE, path=str(source), why=f"no {expected}")
+        contents.append(file.read())
+    try:
+        return Ledger.from_json(json.loads(contents[0])), contents[1]
+    except (LedgerError, ValueError, RecursionError) as error:
+        raise LaunchError("cache.import_not_ours", ExitCode.USAGE, path=str(source), why=str(error)) from None
+
+
+def _unpack(
+    tar: tarfile.TarFile, root: Path, ledger: Ledger, listed: bytes, source: Path, progress: Progress | None
+) -> None:
+    fresh = root / f".{ledger.key}.import-{time.time_ns()}"
+    try:
+        fresh.mkdir()
+        files = total = 0
+        while (member := tar.next()) is not None:
+            name = _safe(member, source)
+            file = tar.extractfile(member)
+            assert file is not None  # _safe lets regular files through only
+            target = fresh / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as out:
+                shutil.copyfileobj(file, out, 1 << 20)
+            files += 1
+            total += member.size
+            if progress is not None:
+                progress(files, total)
+        _compare(fresh, listed, source)
+        target = root / ledger.key
+        if target.exists():
+            target.rename(root / f".{ledger.key}.gone-{time.time_ns()}")
+        fresh.rename(target)
+        write_whole(files_path(root, ledger.key), listed)
+        write_ledger(root, ledger)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+        for gone in root.glob(f".{ledger.key}.gone-*"):
+            shutil.rmtree(gone, ignore_errors=True)
+
+
+def _safe(member: tarfile.TarInfo, source: Path) -> str:
+    path = PurePosixPath(member.name)
+    inside = path.parts[1:]
+    plain = member.isreg() and path.parts[:1] == ("recipes",) and inside and ".." not in inside
+    if not plain or path.is_absolute() or "\0" in member.name:
+        raise LaunchError("cache.import_unsafe", ExitCode.FAILED, path=str(source), name=repr(member.name))
+    return "/".join(inside)
+
+
+def _compare(folder: Path, listed: bytes, source: Path) -> None:
+    wanted = {}
+    for line in listed.decode("utf-8", "surrogateescape").split("\n"):
+        if line.count("\t") == 3:
+            name, size, digest, _ = line.split("\t")
+            wanted[name] = (size, digest)
+    found = {
+        path.relative_to(folder).as_posix(): (str(path.stat().st_size), checksum(path))
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+    if found != wanted:
+        wrong = sorted({*found.items()} ^ {*wanted.items()})[0][0]
+        raise LaunchError("cache.import_damaged", ExitCode.FAILED, path=str(source), why=wrong)
+
+
+def sync_command(root: Path, entry: Entry, target: str) -> list[str]:
+    """The rsync words that bring one key to ``user@host`` or ``user@host:DIR`` (the same root without DIR).
+
+    Raises LaunchError for a target that rsync would read as an option.
+    """
+    host, colon, folder = target.partition(":")
+    if not host or host.startswith("-") or any(c.isspace() for c in target):
+        raise LaunchError("cache.bad_target", ExitCode.USAGE, found=target)
+    sources = [root / f"{entry.key}.json", root / f"{entry.key}.files", entry.folder]
+    destination = folder if colon and folder else str(root.absolute())
+    words = ["rsync", "-a", "--partial", "--mkpath", *(str(path.absolute()) for path in sources)]
+    return [*words, f"{host}:{destination.rstrip('/')}/"]

@@ -1,0 +1,304 @@
+"""A cache root: which keys it holds, what a plan finds there, and the life of one fill."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message
+from gaudi_launch.recipe_cache.files import Findings, files_path, read_list, size_of, verify, walk, write_list
+from gaudi_launch.recipe_cache.key import Difference, KeyParts
+from gaudi_launch.recipe_cache.ledger import Ledger, LedgerError, ledger_path, read_ledger, touched, write_ledger
+from gaudi_launch.recipe_cache.locks import held, in_use
+from gaudi_launch.warmup.buckets import Bucket, Buckets
+
+_OURS = re.compile(r"^\.?[0-9a-f]{16}(\.(json|files|lock|import|gone).*)?$")
+_KEEP_TIMES = 19
+_KEY = re.compile(r"^[0-9a-f]{16}$")
+
+
+def is_ours(name: str) -> bool:
+    """Is this entry of a root a key's directory or one of our files beside it (and no flat recipe)?"""
+    return bool(_OURS.match(name))
+
+
+def is_key(text: str) -> bool:
+    return bool(_KEY.match(text))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One key of a root as it stands: its ledger (None when it cannot be believed, ``trouble`` says why)."""
+
+    key: str
+    folder: Path
+    ledger: Ledger | None
+    files: int
+    bytes: int
+    trouble: str = ""
+    in_use: bool = False
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a plan finds: ``new`` buckets compile although there is a cache; ``because`` is the sentence."""
+
+    state: Literal["hit", "partial", "miss"]
+    key: str
+    folder: Path
+    new: Buckets
+    because: Message
+    differences: tuple[Difference, ...] = ()
+    ledger: Ledger | None = None
+
+
+def folder_of(root: Path, ledger: Ledger | None, key: str) -> Path:
+    """The directory that the engine gets for a key."""
+    return root if ledger is not None and ledger.folder == "." else root / key
+
+
+def flat_files(root: Path) -> bool:
+    """Does the root itself hold recipes, as the start scripts leave them?"""
+    try:
+        return any(entry.is_file() and not is_ours(entry.name) for entry in root.iterdir())
+    except OSError:
+        return False
+
+
+def entries(root: Path, *, sizes: bool = True) -> list[Entry]:
+    """Every key of a root, the last used first. A root that is not there holds none."""
+    try:
+        names = [entry.name for entry in root.iterdir()]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("cache.unreadable", ExitCode.FAILED, path=str(root), why=why) from None
+    keys = sorted({name.split(".")[0] for name in names if is_ours(name) and not name.startswith(".")})
+    found = []
+    for key in keys:
+        trouble = ""
+        ledger = None
+        try:
+            ledger = read_ledger(root, key)
+        except LedgerError as error:
+            trouble = str(error)
+        folder = folder_of(root, ledger, key)
+        if ledger is None and not folder.is_dir():
+            if not trouble:
+                continue  # a lock or a list without anything else
+        elif ledger is None and not trouble:
+            trouble = "it has no ledger"
+        skip = is_ours if folder == root else None
+        files, total = size_of(folder, skip) if sizes else (0, 0)
+        found.append(Entry(key, folder, ledger, files, total, trouble, in_use(root, key)))
+    return sorted(found, key=lambda e: -(e.ledger.last_used if e.ledger else 0.0))
+
+
+def find(root: Path, key: str) -> Entry:
+    """The entry whose key begins with these digits. Raises LaunchError when none or several do."""
+    matching = [entry for entry in entries(root, sizes=False) if entry.key.startswith(key.lower())] if key else []
+    if len(matching) != 1:
+        id = "cache.ambiguous_key" if matching else "cache.no_such_key"
+        known = ", ".join(entry.key for entry in matching or entries(root, sizes=False)) or "-"
+        raise LaunchError(id, ExitCode.USAGE, key=key, path=str(root), known=known)
+    return matching[0]
+
+
+def look_up(root: Path, parts: KeyParts, wanted: Buckets, num_blocks: int | None = None) -> Use:
+    """What a start with these parts and buckets finds in the root. Reads only."""
+    key = parts.key
+    try:
+        ledger = read_ledger(root, key)
+    except LedgerError as error:
+        return Use("miss", key, root / key, wanted, message("cache.miss_ledger", key=key, why=str(error)))
+    if ledger is None:
+        if flat_files(root):
+            return Use("partial", key, root, wanted, message("cache.flat", path=str(root)))
+        return _nearest(root, parts, wanted)
+    folder = folder_of(root, ledger, key)
+    new = Buckets(_missing(wanted.prompt, ledger.buckets.prompt), _missing(wanted.decode, ledger.buckets.decode))
+    if not folder.is_dir() or not any(True for _ in walk(folder, is_ours if folder == root else None)):
+        return Use("miss", key, folder, wanted, message("cache.miss_empty", key=key), ledger=ledger)
+    if not ledger.complete:
+        because = message("cache.interrupted", key=key)
+    elif new.graphs:
+        because = message("cache.partial", new=new.graphs, graphs=wanted.graphs)
+    elif num_blocks is not None and ledger.num_blocks is not None and num_blocks != ledger.num_blocks:
+        # HabanaAI/vllm-fork pull 1054: another number of KV blocks compiled two large graphs again
+        because = message("cache.other_blocks", was=ledger.num_blocks, now=num_blocks)
+    else:
+        because = message("cache.hit", graphs=wanted.graphs, key=key)
+        return Use("hit", key, folder, new, because, ledger=ledger)
+    return Use("partial", key, folder, new, because, ledger=ledger)
+
+
+def _missing(wanted: Sequence[Bucket], warm: Sequence[Bucket]) -> list[Bucket]:
+    known = {tuple(bucket) for bucket in warm}
+    return [bucket for bucket in wanted if tuple(bucket) not in known]
+
+
+def _nearest(root: Path, parts: KeyParts, wanted: Buckets) -> Use:
+    folder = root / parts.key
+    near: tuple[Difference, ...] | None = None
+    for entry in entries(root, sizes=False):
+        if entry.ledger is None or entry.ledger.parts.model != parts.model:
+            continue
+        differences = entry.ledger.parts.differences(parts)
+        if near is None or len(differences) < len(near):
+            near = differences
+    if not near:
+        return Use("miss", parts.key, folder, wanted, message("cache.miss_first"))
+    words = "; ".join(f"{d.name} {d.was or '-'} -> {d.now or '-'}" for d in near)
+    return Use("miss", parts.key, folder, wanted, message("cache.miss_differs", differences=words), near)
+
+
+@dataclass
+class Session:
+    """A cache directory while one engine runs on it; made by `opened`."""
+
+    root: Path
+    ledger: Ledger
+    filling: bool
+    repaired: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        return folder_of(self.root, self.ledger, self.ledger.key)
+
+    def finish(self, seconds: float, warmed: Buckets, num_blocks: int | None) -> None:
+        """The warm-up ended: list the files and write down what is warm now."""
+        skip = is_ours if self.folder == self.root else None
+        files, total = write_list(self.root, self.ledger.key, self.folder, skip)
+        merged = Buckets(
+            self.ledger.buckets.prompt + _missing(warmed.prompt, self.ledger.buckets.prompt),
+            self.ledger.buckets.decode + _missing(warmed.decode, self.ledger.buckets.decode),
+        )
+        # a changed number of KV blocks made the older graphs useless
+        stale = self.ledger.num_blocks not in (None, num_blocks)
+        ledger = touched(self.ledger, time.time())
+        if self.filling:
+            ledger = replace(ledger, filled_seconds=(*ledger.filled_seconds, seconds))
+        else:
+            ledger = replace(ledger, used_seconds=(*ledger.used_seconds[-_KEEP_TIMES:], seconds))
+        self.ledger = replace(
+            ledger,
+            complete=True,
+            buckets=warmed if stale else merged,
+            num_blocks=num_blocks,
+            files=files,
+            bytes=total,
+        )
+        write_ledger(self.root, self.ledger)
+
+
+@contextlib.contextmanager
+def opened(
+    root: Path, parts: KeyParts, wanted: Buckets, num_blocks: int | None = None, wait_seconds: float = 0.0
+) -> Iterator[Session]:
+    """Hold the directory of these parts while an engine starts on it.
+
+    A hit is shared with other services. Anything else is a fill, which only one launch does at a time;
+    zero-length files of an interrupted fill are removed first. Until ``finish`` the ledger says that the
+    fill is not complete, so being killed at any point leaves nothing that claims more than it holds.
+    Raises LaunchError when the root cannot be written or another launch is filling the key.
+    """
+    key = parts.key
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("cache.not_writable", ExitCode.FAILED, path=str(root), why=why) from None
+    use = look_up(root, parts, wanted, num_blocks)
+    filling = use.state != "hit"
+    with held(root, key, exclusive=filling, wait_seconds=wait_seconds):
+        if filling:
+            # the launch we waited for may have filled it
+            use = look_up(root, parts, wanted, num_blocks)
+        try:
+            yield _begin(root, parts, use, filling)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise LaunchError("cache.not_writable", ExitCode.FAILED, path=str(root), why=why) from None
+
+
+def _begin(root: Path, parts: KeyParts, use: Use, filling: bool) -> Session:
+    now = time.time()
+    ledger = use.ledger or Ledger(parts, "." if use.folder == root else parts.key, created=now)
+    repaired: tuple[str, ...] = ()
+    if filling:
+        use.folder.mkdir(parents=True, exist_ok=True)
+        repaired = _drop_empty(use.folder, root)
+        ledger = replace(ledger, complete=False)
+    ledger = touched(ledger, now)
+    write_ledger(root, ledger)
+    return Session(root, ledger, filling, repaired)
+
+
+def _drop_empty(folder: Path, root: Path) -> tuple[str, ...]:
+    names = [name for name, status in walk(folder, is_ours if folder == root else None) if not status.st_size]
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+    return tuple(names)
+
+
+def adopt(root: Path, parts: KeyParts, warmed: Buckets) -> Ledger:
+    """Write a ledger for recipes that lie flat in the root; the files stay where they are."""
+    if not flat_files(root):
+        raise LaunchError("cache.nothing_to_adopt", ExitCode.USAGE, path=str(root))
+    with held(root, parts.key, exclusive=True):
+        files, total = write_list(root, parts.key, root, is_ours)
+        now = time.time()
+        # nobody wrote down whether the warm-up that left them had ended
+        ledger = Ledger(parts, ".", complete=False, buckets=warmed, created=now, last_used=now)
+        ledger = replace(ledger, files=files, bytes=total)
+        write_ledger(root, ledger)
+    return ledger
+
+
+def check(root: Path, entry: Entry, *, quick: bool) -> Findings:
+    """Compare one key's files with its list."""
+    return verify(root, entry.key, entry.folder, quick=quick, skip=is_ours if entry.folder == root else None)
+
+
+def repair(root: Path, entry: Entry, findings: Findings) -> tuple[str, ...]:
+    """Remove what is bad and write the list again; the engine compiles those recipes anew. Returns the names."""
+    with held(root, entry.key, exclusive=True):
+        for name in findings.bad:
+            (entry.folder / name).unlink(missing_ok=True)
+        if entry.ledger is not None:
+            write_list(root, entry.key, entry.folder, is_ours if entry.folder == root else None)
+            lost = bool(findings.bad or findings.missing)
+            write_ledger(root, replace(entry.ledger, complete=entry.ledger.complete and not lost))
+    return findings.bad
+
+
+def remove(root: Path, entry: Entry) -> None:
+    """Remove one key whole; of a flat folder only the files on its list. Raises LaunchError when in use."""
+    # the lock file stays: somebody may be waiting on it
+    with held(root, entry.key, exclusive=True):
+        listed = read_list(root, entry.key)
+        if entry.folder == root:
+            for name in listed:
+                (root / name).unlink(missing_ok=True)
+        elif entry.folder.is_dir():
+            # out of sight at once: a reader sees the whole directory or none
+            gone = root / f".{entry.key}.gone-{time.time_ns()}"
+            entry.folder.rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
+        ledger_path(root, entry.key).unlink(missing_ok=True)
+        files_path(root, entry.key).unlink(missing_ok=True)
+
+
+def sweep(root: Path) -> None:
+    """Clear what a killed removal or import left behind."""
+    for path in root.glob(".*"):
+        if is_ours(path.name) and (".gone-" in path.name or ".import-" in path.name):
+            shutil.rmtree(path, ignore_errors=True)
