@@ -1,0 +1,97 @@
+"""Gaudi products as records, read from ``profiles/accelerators.yaml``, which names each fact's source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from gaudi_launch import paths
+
+VENDOR = "1da3"
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """One product. Memory in MiB, bandwidth in GB/s, peaks in TFLOPS, power in W; None: no source found."""
+
+    id: str
+    title: str
+    names: tuple[str, ...]
+    device_types: tuple[str, ...]
+    pci_ids: tuple[str, ...]
+    cards: int
+    group_size: int
+    memory_total_mib: int
+    memory_usable_mib: int | None
+    memory_idle_mib: int
+    bandwidth_gb_s: float | None
+    peak_tflops_bf16: float | None
+    peak_tflops_fp8: float | None
+    power_w: int | None
+    sources: Mapping[str, str]
+
+    def groups(self, modules: Iterable[int]) -> tuple[tuple[int, ...], ...]:
+        """These modules by the group that joins them all to all, ascending."""
+        found: dict[int, list[int]] = {}
+        for module in sorted(modules):
+            found.setdefault(module // self.group_size, []).append(module)
+        return tuple(tuple(group) for _, group in sorted(found.items()))
+
+
+@cache
+def _document() -> dict[str, Any]:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    text = (paths.profiles_dir() / "accelerators.yaml").read_text(encoding="utf-8")
+    document: dict[str, Any] = yaml.load(text, Loader=loader)
+    return document
+
+
+@cache
+def accelerators() -> Mapping[str, Accelerator]:
+    """Every known product by its word (``gaudi2``)."""
+    return {
+        word: Accelerator(
+            id=word,
+            title=facts["title"],
+            names=tuple(facts["names"]),
+            device_types=tuple(facts["device_types"]),
+            pci_ids=tuple(facts["pci_ids"]),
+            cards=facts["cards"],
+            group_size=facts["group_size"],
+            memory_total_mib=facts["memory"]["total_mib"],
+            memory_usable_mib=facts["memory"]["usable_mib"],
+            memory_idle_mib=facts["memory"]["idle_mib"],
+            bandwidth_gb_s=facts["bandwidth_gb_s"],
+            peak_tflops_bf16=facts["peak_tflops"]["bf16"],
+            peak_tflops_fp8=facts["peak_tflops"]["fp8"],
+            power_w=facts["power_w"],
+            sources=dict(facts["sources"]),
+        )
+        for word, facts in _document()["accelerators"].items()
+    }
+
+
+def memory_margin_mib() -> int:
+    """How far above its idle reading a card's memory must be to count as used."""
+    return int(_document()["memory_margin_mib"])
+
+
+def identify(
+    product: str | None = None, pci_id: str | None = None, device_type: str | None = None
+) -> Accelerator | None:
+    """The product by hl-smi's name, else by PCI device id, else by the driver's device type; None if unknown.
+
+    The id goes before the type because the driver calls Gaudi2 and Gaudi2E alike.
+    """
+    known = accelerators().values()
+    if product:
+        return next((a for a in known if product.upper().startswith(a.names)), None)
+    if pci_id:
+        found = next((a for a in known if pci_id.lower().removeprefix("0x") in a.pci_ids), None)
+        if found is not None:
+            return found
+    return next((a for a in known if device_type and device_type.upper() in a.device_types), None)

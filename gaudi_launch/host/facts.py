@@ -1,0 +1,79 @@
+"""Collecting what is known of the cards from several places: the first place that knows a fact keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from gaudi_launch.host.records import Card
+
+
+@dataclass
+class CardFacts:
+    """One card in the making: values by the field names of `Card`, and where each came from."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    hints: dict[str, tuple[Any, str]] = field(default_factory=dict)
+
+    def hint(self, name: str, value: Any, source: str) -> None:
+        """A weaker fact, used when no place knows better."""
+        self.hints.setdefault(name, (value, source))
+
+    def settle(self) -> None:
+        """Fill what is still unknown from the hints."""
+        for name, (value, source) in self.hints.items():
+            self.put(name, value, source)
+
+    def put(self, name: str, value: Any, source: str) -> bool:
+        """Keep a fact unless one is known; False when a different one is."""
+        if value is None or value == ():
+            return True
+        if name in self.values:
+            return bool(self.values[name] == value)
+        self.values[name] = value
+        self.sources[name] = source
+        return True
+
+    def get(self, name: str) -> Any:
+        return self.values.get(name)
+
+    def card(self) -> Card:
+        return Card(**{"index": None, "module": None, **self.values}, sources=dict(self.sources))
+
+
+@dataclass
+class Cards:
+    """The cards of one machine. ``quarrels`` are sentences about places that disagree."""
+
+    all: list[CardFacts] = field(default_factory=list)
+    quarrels: list[str] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[CardFacts]:
+        return iter(self.all)
+
+    def find(self, index: int | None = None, bus: str | None = None) -> CardFacts:
+        """The card at this address, else with this index; a new one when there is neither."""
+        if bus is not None:
+            same = [facts for facts in self.all if facts.get("bus") == bus]
+            # an index may mean another card to another program; the address cannot
+            same = same or [f for f in self.all if f.get("index") == index is not None and f.get("bus") is None]
+        else:
+            same = [facts for facts in self.all if facts.get("index") == index is not None]
+        if same:
+            return same[0]
+        self.all.append(CardFacts())
+        return self.all[-1]
+
+    def missing(self, name: str) -> bool:
+        """True when some card lacks this fact."""
+        return any(facts.get(name) is None for facts in self.all)
+
+    def put(self, facts: CardFacts, name: str, value: Any, source: str) -> None:
+        """Keep a fact, and note it when two places disagree on what should be the same."""
+        if not facts.put(name, value, source):
+            place = f"accel{facts.get('index')}" if facts.get("index") is not None else facts.get("bus")
+            self.quarrels.append(
+                f"{place}: {name} is {facts.get(name)} by {facts.sources[name]} and {value} by {source}"
+            )

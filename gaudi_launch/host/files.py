@@ -1,0 +1,133 @@
+"""Where a machine's files are read: a folder that stands for "/", or files that only exist in memory.
+
+The same readers work on both, so a simulated machine goes through exactly the code that a real one does.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+_LARGEST = 4 << 20  # no file that we read is near this; a hostile one must not fill the memory
+
+
+class Files(Protocol):
+    """A machine's files by path without the leading slash. Nothing here ever raises or blocks."""
+
+    def text(self, path: str) -> str | None:
+        """The content of a regular file, None if it cannot be read."""
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """What a folder holds, sorted; empty if it cannot be read."""
+
+    def link(self, path: str) -> str | None:
+        """Where a symbolic link points, None if it is none."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def hidden(self, path: str) -> bool:
+        """True when the folder is there but may not be looked into."""
+
+
+def first_line(files: Files, path: str) -> str | None:
+    """The first line of a file without blanks around; None if unreadable or empty."""
+    text = (files.text(path) or "").strip()
+    return text.splitlines()[0].strip() or None if text else None
+
+
+def whole_number(text: str | None) -> int | None:
+    """The decimal number that this text is (a sign allowed), None for anything else."""
+    text = (text or "").strip()
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 15 else None
+
+
+def numbered(names: Iterable[str], stem: str) -> list[tuple[int, str]]:
+    """The names made of ``stem`` and a number, by number: ``cpu10`` after ``cpu9``."""
+    found = ((whole_number(name.removeprefix(stem)), name) for name in names if name.startswith(stem))
+    return sorted((number, name) for number, name in found if number is not None and number >= 0)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Files under a real folder."""
+
+    root: Path
+
+    def text(self, path: str) -> str | None:
+        try:
+            # a pipe or a device in somebody's folder must not block us
+            handle = os.open(self.root / path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except (OSError, ValueError):
+            return None
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                return None
+            content = b""
+            while len(content) < _LARGEST and (chunk := os.read(handle, _LARGEST - len(content))):
+                content += chunk
+            return content.decode("utf-8", errors="replace")
+        except OSError:
+            return None
+        finally:
+            os.close(handle)
+
+    def names(self, path: str) -> tuple[str, ...]:
+        try:
+            return tuple(sorted(entry.name for entry in (self.root / path).iterdir()))
+        except OSError:
+            return ()
+
+    def link(self, path: str) -> str | None:
+        try:
+            return str((self.root / path).readlink())
+        except (OSError, ValueError):
+            return None
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(self.root / path)
+
+    def hidden(self, path: str) -> bool:
+        try:
+            with os.scandir(self.root / path):
+                return False
+        except PermissionError:
+            return True
+        except OSError:
+            return False
+
+
+@dataclass(frozen=True)
+class Imagined:
+    """Files by path in memory; ``links`` are symbolic links. Folders are implied by the paths."""
+
+    files: Mapping[str, str]
+    links: Mapping[str, str] = field(default_factory=dict)
+    _folders: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        folders: dict[str, set[str]] = {}
+        for path in (*self.files, *self.links):
+            parts = path.split("/")
+            for depth in range(len(parts)):
+                folders.setdefault("/".join(parts[:depth]), set()).add(parts[depth])
+        object.__setattr__(self, "_folders", {path: frozenset(names) for path, names in folders.items()})
+
+    def text(self, path: str) -> str | None:
+        return self.files.get(path)
+
+    def names(self, path: str) -> tuple[str, ...]:
+        return tuple(sorted(self._folders.get(path, ())))
+
+    def link(self, path: str) -> str | None:
+        return self.links.get(path)
+
+    def exists(self, path: str) -> bool:
+        return path in self.files or path in self.links or path in self._folders
+
+    def hidden(self, path: str) -> bool:
+        return False

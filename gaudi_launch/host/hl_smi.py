@@ -1,0 +1,171 @@
+"""Asking hl-smi: the program that PATH finds, with a time limit and its own folder for logs, never twice the same.
+
+It is asked in forms that any release answers: one wide query first, then fewer fields when that fails.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from gaudi_launch.host import hl_smi_text
+from gaudi_launch.host.hl_smi_text import Affinity, Table
+
+# A loaded eight-card server answers in about two seconds; a hung driver never does.
+SECONDS = 6.0
+_LARGEST = 2 << 20
+
+# No release documents what it says to an unknown field, so each list is shorter than the one before.
+CARD_FIELDS: tuple[tuple[str, ...], ...] = (
+    (
+        "index",
+        "module_id",
+        "bus_id",
+        "name",
+        "driver_version",
+        "serial",
+        "memory.total",
+        "memory.used",
+        "temperature.aip",
+        "utilization.aip",
+        "power.draw",
+    ),
+    ("index", "module_id", "bus_id", "name", "memory.total", "memory.used"),
+    ("index", "module_id"),
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What hl-smi said; ``problem`` says in words why there is nothing to read."""
+
+    text: str = ""
+    problem: str | None = None
+    timed_out: bool = False
+
+
+Ask = Callable[[Sequence[str]], Answer]
+
+
+def find() -> Ask | None:
+    """A way to ask the hl-smi on PATH; None when there is none."""
+    program = shutil.which("hl-smi")
+    return partial(run, program) if program else None
+
+
+def run(program: str, arguments: Sequence[str], seconds: float = SECONDS) -> Answer:
+    """Run hl-smi once. Never raises; whatever it started is gone when this returns."""
+    said = " ".join(["hl-smi", *arguments])
+    # hl-smi fails when it cannot write its logs (docs: HABANA_LOGS must be writable)
+    with tempfile.TemporaryDirectory(prefix="gaudi-launch-hl-smi-", ignore_cleanup_errors=True) as logs:
+        environment = {**os.environ, "HABANA_LOGS": logs, "ENABLE_CONSOLE": "false"}
+        try:
+            process = subprocess.Popen(
+                [program, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return Answer(problem=f"'{said}' cannot be run: {error.strerror or error}")
+        try:
+            content, finished = _collect(process, time.monotonic() + seconds)
+        finally:
+            _end(process)
+    text = content.decode("utf-8", errors="replace")
+    if not finished:
+        return Answer(text, f"'{said}' gave no answer within {seconds:g} s", timed_out=True)
+    if process.returncode != 0:
+        lines = text.strip().splitlines()
+        shown = f": {lines[-1].strip()[:120]}" if lines else ""
+        return Answer(text, f"'{said}' ended with exit code {process.returncode}{shown}")
+    return Answer(text)
+
+
+def _collect(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]:
+    """What the process prints until it ends, the deadline, or more than any hl-smi prints."""
+    assert process.stdout is not None
+    content = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while (left := deadline - time.monotonic()) > 0 and len(content) < _LARGEST:
+            if selector.select(left):
+                chunk = os.read(process.stdout.fileno(), 65536)
+                if not chunk:
+                    break
+                content += chunk
+        else:
+            return content, False
+    try:
+        process.wait(max(0.1, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return content, False
+    return content, True
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.stdout is not None:
+        process.stdout.close()
+    if process.poll() is None:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            process.kill()
+        process.wait()
+
+
+@dataclass
+class HlSmi:
+    """One conversation: each question is put once, and what went wrong is kept in ``problems``."""
+
+    ask: Ask
+    problems: dict[str, str] = field(default_factory=dict)
+
+    def table(self) -> Table | None:
+        """The plain table, None if there was none."""
+        answer = self.ask([])
+        table = hl_smi_text.parse_table(answer.text)
+        if table.rows:
+            return table
+        self.problems["hl-smi table"] = answer.problem or "'hl-smi' printed no card"
+        return None
+
+    def cards(self) -> tuple[dict[str, str], ...]:
+        """Cards by ``-Q``: as many fields as this release answers; rows have at least an index or a module."""
+        timed_out = False
+        for fields in CARD_FIELDS:
+            if timed_out and fields is not CARD_FIELDS[-1]:
+                continue
+            answer = self.ask(["-Q", ",".join(fields), "-f", "csv"])
+            timed_out = answer.timed_out
+            rows = hl_smi_text.parse_csv(answer.text) if answer.problem is None else ()
+            rows = tuple(row for row in rows if "index" in row)
+            if rows:
+                return rows
+            self.problems["hl-smi -Q"] = answer.problem or f"'hl-smi -Q {','.join(fields)}' listed no card"
+        return ()
+
+    def name(self) -> str | None:
+        """The product name that all cards share, by ``-Q name``; its rows do not say which card they mean."""
+        answer = self.ask(["-Q", "name", "-f", "csv"])
+        rows = hl_smi_text.parse_csv(answer.text) if answer.problem is None else ()
+        names = {row["name"] for row in rows if row.get("name", "").startswith("HL-")}
+        return names.pop() if len(names) == 1 else None
+
+    def topo(self) -> tuple[Affinity, ...]:
+        """CPU ranges and NUMA node by module."""
+        answer = self.ask(["topo", "-c", "-N"])
+        rows = hl_smi_text.parse_topo(answer.text) if answer.problem is None else ()
+        if not rows:
+            self.problems["hl-smi topo"] = answer.problem or "'hl-smi topo -c -N' listed no module"
+        return rows

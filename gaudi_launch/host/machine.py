@@ -1,0 +1,56 @@
+"""Which machine is meant: this one, a simulated one, or a snapshot file. The one way in for every command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch import paths
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.records import Host
+
+SIMULATED = "simulated:"
+
+
+def load(machine: str | None = None) -> Host:
+    """The Host of ``--machine``: None reads the live machine under GAUDI_LAUNCH_ROOT, ``simulated:NAME`` makes
+    one (see `simulated`), anything else is a snapshot file.
+
+    Raises LaunchError (USAGE) for an unknown name, an unreadable file or a document that is no snapshot.
+    """
+    if machine is None:
+        from gaudi_launch.host.read import read_host
+
+        root = paths.machine_root()
+        if not root.is_dir():
+            raise LaunchError("host.root", ExitCode.USAGE, path=str(root))
+        return read_host(root)
+    if machine.startswith(SIMULATED):
+        from gaudi_launch.host import simulated
+
+        return simulated.make(machine.removeprefix(SIMULATED))
+    from dataclasses import replace
+
+    from gaudi_launch.host.snapshot import from_json
+
+    return replace(from_json(load_document(machine)), origin=f"snapshot {machine}")
+
+
+def load_document(path: str) -> dict[str, Any]:
+    """The JSON object of a snapshot file, before it is judged. Raises LaunchError (USAGE)."""
+    from gaudi_launch.host.simulated import NAMES
+
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        known = ", ".join(f"{SIMULATED}{name}" for name in NAMES)
+        raise LaunchError("host.snapshot_file", ExitCode.USAGE, path=path, reason=reason, known=known) from None
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise LaunchError("host.snapshot_json", ExitCode.USAGE, path=path, reason=str(error)) from None
+    if not isinstance(document, dict):
+        raise LaunchError("host.snapshot_json", ExitCode.USAGE, path=path, reason="not an object")
+    return document

@@ -1,0 +1,131 @@
+"""Who uses a card, told without ever opening accelN: Gaudi2 and Gaudi3 reset when it is closed again.
+
+The signs, strongest first: hl-smi's process table, links in /proc/*/fd, memory above the product's idle
+reading, the driver's status, a lock of another launch of ours. No sign is proof of a free card, so a card is
+free only when the places that would show a user could be read (facts: hl-smi sees only what its caller may
+see, and a container only its own processes).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gaudi_launch.host.accelerators import Accelerator, accelerators, memory_margin_mib
+from gaudi_launch.host.facts import Cards
+from gaudi_launch.host.files import Files, first_line, numbered
+from gaudi_launch.host.hl_smi_text import Process
+from gaudi_launch.host.records import Holder
+
+_DEVICE = re.compile(r"(?:^|/)(?:accel/accel(?P<control>_controlD)?|hl(?P<old>_controlD)?)(?P<index>\d{1,4})$")
+# They keep the control node open to read sensors and never run anything on a card.
+_WATCHERS = re.compile(r"hl-smi|hl_smi|hlml|exporter|habana[-_]?(?:metric|device|k8s)|telegraf|collectd")
+
+
+@dataclass
+class OpenFiles:
+    """Processes by card index from /proc. ``complete``: every process could be looked into."""
+
+    holders: dict[int, list[Holder]] = field(default_factory=dict)
+    processes: int = 0
+    hidden: int = 0
+
+    @property
+    def complete(self) -> bool:
+        return self.processes > 0 and not self.hidden
+
+
+def read_open_files(files: Files) -> OpenFiles:
+    """Who has a card's device node open.
+
+    A control node counts too, as in the public start scripts (HabanaAI/vllm-fork@aice/v1.21.0:
+    scripts/utils.sh asks lsof for it), except for programs that only watch.
+    """
+    found = OpenFiles()
+    for pid, name in numbered(files.names("proc"), ""):
+        folder = f"proc/{name}/fd"
+        found.processes += 1
+        links = [files.link(f"{folder}/{number}") for number in files.names(folder)]
+        if not links and files.hidden(folder):
+            found.hidden += 1
+            continue
+        indices: set[int] = set()
+        for match in (_DEVICE.search(link) for link in links if link):
+            if match is None:
+                continue
+            control = match["control"] or match["old"]
+            if not control or not _WATCHERS.search(_command(files, name)):
+                indices.add(int(match["index"]))
+        if indices:
+            holder = Holder(pid, _command(files, name), _user(files, name))
+            for index in indices:
+                found.holders.setdefault(index, []).append(holder)
+    return found
+
+
+def _command(files: Files, name: str) -> str:
+    words = (files.text(f"proc/{name}/cmdline") or "").strip().split("\0")
+    command = " ".join(word for word in words if word) or first_line(files, f"proc/{name}/comm") or ""
+    return re.sub(r"[^\x20-\x7e]", "?", command)[:200]
+
+
+def _user(files: Files, name: str) -> str:
+    match = re.search(r"^Uid:\s+(\d+)", files.text(f"proc/{name}/status") or "", re.M)
+    if match is None:
+        return ""
+    for line in (files.text("etc/passwd") or "").splitlines():
+        parts = line.split(":")
+        if len(parts) > 2 and parts[2] == match[1]:
+            return parts[0]
+    return match[1]
+
+
+def judge(
+    cards: Cards,
+    processes: tuple[Process, ...],
+    opened: OpenFiles,
+    reserved: Mapping[int, Holder | None],
+    products: Mapping[int, Accelerator | None],
+    in_container: bool | None,
+) -> None:
+    """Set ``busy``, ``busy_because`` and ``holders`` of every card. ``products`` is by position in ``cards``."""
+    nodes = any(facts.get("device_node") for facts in cards)
+    for position, facts in enumerate(cards):
+        index, module = facts.get("index"), facts.get("module")
+        listed = [Holder(p.pid, p.command) for p in processes if p.index == index is not None]
+        opening = opened.holders.get(index, []) if index is not None else []
+        used = facts.get("memory_used_mib")
+        product = products.get(position)
+        idle = product.memory_idle_mib if product else max(a.memory_idle_mib for a in accelerators().values())
+        above = used is not None and used > idle + memory_margin_mib()
+        status = facts.get("status")
+        # /sys shows every card of the server in a container, /dev only those that it was given
+        absent = bool(in_container) and nodes and not facts.get("device_node")
+        known = {holder.pid: holder for holder in listed}
+        known.update({holder.pid: holder for holder in opening})
+        because, source = None, ""
+        if listed:
+            because, source = "process-table", "hl-smi process table"
+        elif opening:
+            because, source = "open-file", "/proc/*/fd"
+        elif above:
+            because, source = "memory", f"{used} MiB used, idle is {idle} MiB"
+        elif status is not None and status.lower() != "operational":
+            because, source = "status", facts.sources["status"]
+        elif facts.get("temperature_c") == 0:
+            because, source = "status", "temperature 0 C: the card failed to initialise"
+        elif absent:
+            because, source = "device-node", "no device node in this container"
+        elif module in reserved:
+            because, source = "reserved", "lock of another launch"
+            holder = reserved[module]
+            known.update({holder.pid: holder} if holder else {})
+        if because:
+            facts.put("busy", True, source)
+            facts.put("busy_because", because, source)
+        elif used is not None:
+            facts.put("busy", False, "memory at the idle reading, no process")
+        elif opened.complete and not in_container:
+            facts.put("busy", False, "no process of this machine has it open")
+        facts.put("holders", tuple(known[pid] for pid in sorted(known)), source or "process table")

@@ -1,0 +1,171 @@
+"""Machines that are not there: ``simulated:hls2`` and variants, in memory or written as a folder.
+
+A name is a box and, joined with ``+``, its variants: ``hls2+busy=3,5,7``, ``gaudi3-oam+bad-tuning+failed=2``.
+The boxes are known-good: nothing on them wants tuning. The files are made once (`simulated_files`) and read by
+the same code that reads a live machine, so a simulated Host differs in nothing from a read one.
+"""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host import simulated_files, stub_hl_smi
+from gaudi_launch.host.files import Files, Imagined, whole_number
+from gaudi_launch.host.hl_smi import Answer
+from gaudi_launch.host.read import assemble
+from gaudi_launch.host.records import Host
+from gaudi_launch.host.simulated_files import Box
+
+# index -> (module, bus) of hls2: HabanaAI/Setup_and_Install@b626de8:utils/intel_gaudi_health_screen README.
+# Buses of gaudi2e: Gaudi2E 1.23.0 manual; of gaudi3: ibm-cloud-docs/openshift. The rest is made up.
+BOXES: Mapping[str, Box] = {
+    "hls2": Box(
+        product="gaudi2",
+        card_name="HL-225",
+        slots=((3, "19"), (7, "b3"), (2, "1a"), (6, "b4"), (1, "33"), (5, "cc"), (0, "34"), (4, "cd")),
+        cores_per_socket=40,
+        cpu_model="Intel(R) Xeon(R) Platinum 8380 CPU @ 2.30GHz",
+    ),
+    "gaudi2e-8": Box(
+        product="gaudi2e",
+        card_name="HL-288",
+        slots=((2, "2a"), (6, "aa"), (3, "29"), (7, "ab"), (0, "3a"), (4, "bb"), (1, "3b"), (5, "bc")),
+        cores_per_socket=48,
+        cpu_model="Intel(R) Xeon(R) Platinum 8468",
+    ),
+    "gaudi2e-4": Box(
+        product="gaudi2e",
+        card_name="HL-288",
+        slots=((1, "2a"), (0, "29"), (3, "ab"), (2, "aa")),
+        cores_per_socket=32,
+        cpu_model="Intel(R) Xeon(R) Gold 6448Y",
+    ),
+    "gaudi3-oam": Box(
+        product="gaudi3",
+        card_name="HL-325L",
+        slots=((3, "a3"), (2, "ad"), (1, "b7"), (0, "c1"), (7, "cb"), (6, "d5"), (5, "df"), (4, "e9")),
+        cores_per_socket=56,
+        cpu_model="Intel(R) Xeon(R) Platinum 8480+",
+    ),
+    "gaudi3-pcie": Box(
+        product="gaudi3-pcie",
+        card_name="HL-338",
+        slots=((0, "29"), (1, "2a"), (2, "3a"), (3, "3b"), (4, "aa"), (5, "ab"), (6, "bb"), (7, "bc")),
+        cores_per_socket=56,
+        cpu_model="Intel(R) Xeon(R) Platinum 8480+",
+    ),
+}
+NAMES = tuple(BOXES)
+
+# variant -> (takes modules, what it does)
+VARIANTS: Mapping[str, tuple[bool, str]] = {
+    "busy": (True, "these modules are held by a process"),
+    "failed": (True, "these modules failed to initialise"),
+    "no-driver": (False, "the habanalabs driver is not loaded"),
+    "no-hl-smi": (False, "hl-smi is not installed"),
+    "no-sysfs": (False, "only hl-smi tells of the cards"),
+    "no-smt": (False, "one CPU a core"),
+    "bad-tuning": (False, "governor, C-states, NUMA balancing, huge pages, limits, docker as on a fresh system"),
+    "container": (False, "seen from inside a container"),
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A simulated machine: its files and links by path, and what its hl-smi knows (None: not installed)."""
+
+    name: str
+    files: Mapping[str, str]
+    links: Mapping[str, str]
+    hl_smi: dict[str, Any] | None
+
+    @property
+    def view(self) -> Files:
+        """The files as the readers of `host` and `doctor` want them."""
+        return Imagined(self.files, self.links)
+
+    def ask(self, arguments: Sequence[str]) -> Answer:
+        """hl-smi of this machine."""
+        assert self.hl_smi is not None
+        text, code = stub_hl_smi.answer(self.hl_smi, list(arguments))
+        problem = f"'{' '.join(['hl-smi', *arguments])}' ended with exit code {code}: {text.strip()}" if code else None
+        return Answer(text, problem)
+
+
+def make(name: str) -> Host:
+    """The Host of a simulated machine. Raises LaunchError (USAGE) for a name or variant that is not known."""
+    machine = build(name)
+    host = assemble(machine.view, machine.ask if machine.hl_smi is not None else None, has_numactl=True)
+    return replace(host, origin=f"simulated:{name}")
+
+
+def build(name: str) -> Machine:
+    """The machine of this name as files. Raises LaunchError (USAGE) as `make` does."""
+    word, *variants = name.split("+")
+    if word not in BOXES:
+        raise LaunchError("host.unknown_machine", ExitCode.USAGE, found=word, known=", ".join(NAMES))
+    box = BOXES[word]
+    modules = sorted(module for module, _ in box.slots)
+    options: dict[str, tuple[int, ...]] = {}
+    for variant in variants:
+        key, equals, text = variant.partition("=")
+        if key not in VARIANTS or bool(equals) != VARIANTS[key][0]:
+            known = ", ".join(f"{v}=MODULES" if takes else v for v, (takes, _) in VARIANTS.items())
+            raise LaunchError("host.unknown_variant", ExitCode.USAGE, found=variant, known=known)
+        numbers = [whole_number(part) for part in text.split(",")] if equals else []
+        if any(number not in modules for number in numbers):
+            shown = ",".join(map(str, modules))
+            raise LaunchError(
+                "host.variant_modules", ExitCode.USAGE, found=variant, machine=word, known=shown, word=key
+            )
+        options[key] = tuple(number for number in numbers if number is not None)
+    if "no-smt" in options:
+        box = replace(box, smt=False)
+    return _machine(name, box, options)
+
+
+def _machine(name: str, box: Box, options: Mapping[str, tuple[int, ...]]) -> Machine:
+    files, links = simulated_files.files_of(box, options)
+    knows = None if "no-hl-smi" in options else simulated_files.hl_smi_of(box, options)
+    return Machine(name, files, links, knows)
+
+
+def write_tree(name: str, folder: Path, files: Mapping[str, str | None] | None = None) -> Path:
+    """Write the machine as a folder for GAUDI_LAUNCH_ROOT and return the folder to put first on PATH.
+
+    ``files`` changes single files by path (None leaves one out). The folder is made; hl-smi is a small Python
+    program in ``bin``, with what it knows beside it.
+    """
+    return write_machine(build(name), folder, files)
+
+
+def write_machine(machine: Machine, folder: Path, files: Mapping[str, str | None] | None = None) -> Path:
+    """`write_tree` for a machine already built."""
+    for path, text in {**machine.files, **(files or {})}.items():
+        if text is not None:
+            _write(folder / path, text)
+    for path, target in machine.links.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).symlink_to(target)
+    for path in ("run/lock", "tmp", "dev/shm"):
+        (folder / path).mkdir(parents=True, exist_ok=True)
+    programs = folder / "bin"
+    programs.mkdir(parents=True, exist_ok=True)
+    if machine.hl_smi is not None:
+        source = Path(stub_hl_smi.__file__).read_text(encoding="utf-8")
+        _write(programs / "hl-smi", f"#!{sys.executable} -IS\n{source}")
+        (programs / "hl-smi").chmod(stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)
+        _write(programs / "hl-smi.json", json.dumps(machine.hl_smi, indent=1))
+    return programs
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")

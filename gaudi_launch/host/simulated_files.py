@@ -1,0 +1,312 @@
+"""The files of a simulated machine: what the kernel, the distribution and hl-smi would show of a box.
+
+Values are those that the host guides want (facts of the doctor's checks), or with ``bad-tuning`` those of a
+freshly installed system.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gaudi_launch.host.accelerators import Accelerator, accelerators
+from gaudi_launch.host.cpus import format_cpus
+
+RELEASE = "1.22.1"
+DRIVER = "1.22.1-97ec1a4"
+FIRMWARE = "61.4.2.1"
+KERNEL = "6.8.0-57-generic"
+_MODULES = (
+    "habanalabs",
+    "habanalabs_cn",
+    "habanalabs_en",
+    "habanalabs_ib",
+    "habanalabs_compat",
+    "ib_uverbs",
+    "ib_core",
+)
+_DEVICE_TYPE = {"gaudi2": "GAUDI2", "gaudi2e": "GAUDI2", "gaudi3": "GAUDI3", "gaudi3-pcie": "GAUDI3 HL-338"}
+# ports between cards: HabanaAI/HCL@54fed3a server types
+_PORTS = {
+    "gaudi2": tuple(port for port in range(24) if port not in (8, 22, 23)),
+    "gaudi2e": (*range(6), *range(10, 22)),
+    "gaudi3": tuple(range(21)),
+    "gaudi3-pcie": (*range(2, 8), *range(12, 24)),
+}
+
+Options = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Box:
+    """A two-socket server. ``slots`` by hl-smi index: (module, PCI bus); the lower half of the modules is on
+    node 0."""
+
+    product: str
+    card_name: str
+    slots: tuple[tuple[int, str], ...]
+    cores_per_socket: int
+    cpu_model: str
+    smt: bool = True
+    sockets: int = 2
+    memory_gib: int = 1024
+
+    @property
+    def accelerator(self) -> Accelerator:
+        return accelerators()[self.product]
+
+    @property
+    def cores(self) -> int:
+        return self.cores_per_socket * self.sockets
+
+    @property
+    def cpu_count(self) -> int:
+        return self.cores * (2 if self.smt else 1)
+
+    def node_of(self, module: int) -> int:
+        ordered = sorted(m for m, _ in self.slots)
+        return ordered.index(module) * self.sockets // len(ordered)
+
+    def cpus_of(self, node: int) -> tuple[int, ...]:
+        first = range(node * self.cores_per_socket, (node + 1) * self.cores_per_socket)
+        return (*first, *(cpu + self.cores for cpu in first)) if self.smt else tuple(first)
+
+
+def bus_of(slot: str) -> str:
+    return f"0000:{slot}:00.0"
+
+
+def pid_of(module: int) -> int:
+    """The process that holds this module on a ``busy`` machine."""
+    return 4100 + module
+
+
+def hl_smi_of(box: Box, options: Options) -> dict[str, Any]:
+    """What hl-smi of this machine knows."""
+    memory = box.accelerator
+    cards = []
+    for index, (module, slot) in enumerate(box.slots):
+        busy, failed = module in options.get("busy", ()), module in options.get("failed", ())
+        used = memory.memory_total_mib * 9 // 10 if busy else memory.memory_idle_mib
+        cards.append(
+            {
+                "index": index,
+                "module_id": module,
+                "bus_id": bus_of(slot),
+                "name": box.card_name,
+                "uuid": f"01P0-SIMULATED-{module:02}",
+                "serial": f"AM{module:08}",
+                "driver_version": DRIVER,
+                "memory.total": None if failed else memory.memory_total_mib,
+                "memory.used": None if failed else used,
+                "memory.free": None if failed else memory.memory_total_mib - used,
+                "temperature.aip": 0 if failed else 26 + module,
+                "utilization.aip": 80 if busy else 0,
+                "power.draw": 0 if failed else 420 if busy else 85 + module,
+                "cap": memory.power_w or 0,
+                "events": 0,
+                "cpus": format_cpus(box.cpus_of(box.node_of(module))).replace(",", ", "),
+                "numa": box.node_of(module),
+                "ports": {str(port): "DOWN" if failed else "UP" for port in _PORTS[box.product]},
+                "process": [pid_of(module), "python3"] if busy else None,
+            }
+        )
+    loaded = "no-driver" not in options
+    return {"version": RELEASE, "firmware": FIRMWARE, "driver": DRIVER, "cards": cards if loaded else []}
+
+
+def files_of(box: Box, options: Options) -> tuple[dict[str, str], dict[str, str]]:
+    """Every file of the machine by path, and its symbolic links."""
+    files: dict[str, str] = {}
+    links: dict[str, str] = {}
+    _system(files, box, options)
+    _memory(files, box, options)
+    _cpus(files, box, options)
+    _network(files)
+    _cards(files, box, options)
+    _processes(files, links, box, options)
+    return {path: text if text.endswith("\n") or not text else text + "\n" for path, text in files.items()}, links
+
+
+def _system(files: dict[str, str], box: Box, options: Options) -> None:
+    tuned = "bad-tuning" not in options
+    host = f"{box.product}-server"
+    boot = "cpufreq.default_governor=performance intel_idle.max_cstate=0 intel_iommu=on iommu=pt"
+    command_line = (
+        f"BOOT_IMAGE=/vmlinuz-{KERNEL} root=/dev/mapper/root ro{' ' + boot if tuned else ' quiet splash'}"
+    )
+    limits = ("unlimited", "1048576") if tuned else ("8192", "1024")
+    limit_lines = (
+        "Limit                     Soft Limit           Hard Limit           Units     \n"
+        f"Max open files            {limits[1]:<20} {'1048576':<20} files     \n"
+        f"Max locked memory         {limits[0]:<20} {limits[0]:<20} bytes     \n"
+    )
+    files.update(
+        {
+            "etc/hostname": host,
+            "etc/os-release": 'NAME="Ubuntu"\nVERSION_ID="22.04"\nID=ubuntu\nPRETTY_NAME="Ubuntu 22.04.5 LTS"\n',
+            "etc/passwd": "root:x:0:0:root:/root:/bin/bash\nann:x:1000:1000:Ann:/home/ann:/bin/bash\n",
+            "etc/default/grub": f'GRUB_DEFAULT=0\nGRUB_CMDLINE_LINUX_DEFAULT="{boot if tuned else "quiet splash"}"\n',
+            "proc/cmdline": command_line,
+            "proc/version": f"Linux version {KERNEL} (buildd@host) #59-Ubuntu SMP PREEMPT_DYNAMIC",
+            "proc/uptime": "86400.00 1000000.00",
+            "proc/loadavg": "0.10 0.10 0.10 1/2000 5000",
+            "proc/swaps": "Filename\tType\tSize\tUsed\tPriority\n",
+            "proc/mounts": "/dev/mapper/root / ext4 rw 0 0\ntmpfs /dev/shm tmpfs rw,size=528000000k 0 0\n",
+            "proc/self/limits": limit_lines,
+            "proc/sys/kernel/hostname": host,
+            "proc/sys/kernel/osrelease": KERNEL,
+            "proc/sys/kernel/numa_balancing": "0" if tuned else "1",
+            "proc/sys/vm/swappiness": "10",
+            "sys/class/dmi/id/sys_vendor": "Simulated",
+            "sys/class/dmi/id/product_name": host,
+            "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
+        }
+    )
+    runtimes = {"habana": {"path": "/usr/bin/habana-container-runtime", "runtimeArgs": []}} if tuned else {}
+    files["etc/docker/daemon.json"] = json.dumps({"runtimes": runtimes}, indent=4)
+    if tuned:
+        files["usr/bin/habana-container-runtime"] = ""
+    if "container" in options:
+        files[".dockerenv"] = ""
+    loaded = () if "no-driver" in options else _MODULES
+    files["proc/modules"] = "".join(f"{name} 1000000 1 - Live 0x0000000000000000\n" for name in (*loaded, "nvme"))
+    if loaded:
+        for name in loaded:
+            files[f"sys/module/{name}/initstate"] = "live"
+            if name.startswith("habanalabs"):
+                files[f"sys/module/{name}/version"] = DRIVER
+    files["sys/module/intel_idle/parameters/max_cstate"] = "0" if tuned else "9"
+
+
+def _memory(files: dict[str, str], box: Box, options: Options) -> None:
+    pages = 16384 if "bad-tuning" not in options else 0
+    total = box.memory_gib << 20
+    free = total * 9 // 10 - pages * 2048
+    files["proc/meminfo"] = (
+        f"MemTotal:       {total} kB\nMemFree:        {free} kB\nMemAvailable:   {free + (8 << 20)} kB\n"
+        f"SwapTotal:      0 kB\nSwapFree:       0 kB\nHugePages_Total: {pages}\nHugePages_Free:  {pages}\n"
+        "HugePages_Rsvd:        0\nHugePages_Surp:        0\nHugepagesize:       2048 kB\n"
+    )
+    files["proc/sys/vm/nr_hugepages"] = str(pages)
+    files["sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"] = str(pages)
+    files["sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"] = str(pages)
+    for node in range(box.sockets):
+        folder = f"sys/devices/system/node/node{node}"
+        files[f"{folder}/cpulist"] = format_cpus(box.cpus_of(node))
+        files[f"{folder}/distance"] = "10 21" if node == 0 else "21 10"
+        files[f"{folder}/meminfo"] = (
+            f"Node {node} MemTotal:       {total // box.sockets} kB\nNode {node} MemFree:        {free // box.sockets} kB\n"
+        )
+        for name in ("nr_hugepages", "free_hugepages"):
+            files[f"{folder}/hugepages/hugepages-2048kB/{name}"] = str(pages // box.sockets)
+
+
+def _cpus(files: dict[str, str], box: Box, options: Options) -> None:
+    tuned = "bad-tuning" not in options
+    folder = "sys/devices/system/cpu"
+    everything = f"0-{box.cpu_count - 1}"
+    for name in ("online", "possible", "present"):
+        files[f"{folder}/{name}"] = everything
+    files[f"{folder}/smt/active"] = "1" if box.smt else "0"
+    files[f"{folder}/intel_pstate/status"] = "passive" if not tuned else "active"
+    files[f"{folder}/intel_pstate/no_turbo"] = "0"
+    files[f"{folder}/cpuidle/current_driver"] = "acpi_idle" if tuned else "intel_idle"
+    states = ("POLL", "C1") if tuned else ("POLL", "C1", "C1E", "C6")
+    described = []
+    for cpu in range(box.cpu_count):
+        core = cpu % box.cores
+        here = f"{folder}/cpu{cpu}"
+        pair = (core, core + box.cores) if box.smt else (core,)
+        files[f"{here}/topology/thread_siblings_list"] = format_cpus(pair)
+        files[f"{here}/topology/core_id"] = str(core % box.cores_per_socket)
+        files[f"{here}/topology/physical_package_id"] = str(core // box.cores_per_socket)
+        files[f"{here}/cpufreq/scaling_governor"] = "performance" if tuned else "powersave"
+        files[f"{here}/cpufreq/scaling_driver"] = "intel_pstate" if tuned else "intel_cpufreq"
+        files[f"{here}/cpufreq/scaling_available_governors"] = "performance powersave"
+        for number, name in enumerate(states):
+            files[f"{here}/cpuidle/state{number}/name"] = name
+            files[f"{here}/cpuidle/state{number}/disable"] = "0"
+        described.append(
+            f"processor\t: {cpu}\nvendor_id\t: GenuineIntel\nmodel name\t: {box.cpu_model}\n"
+            f"physical id\t: {core // box.cores_per_socket}\nflags\t\t: fpu sse2 avx2 avx512f amx_bf16 ht\n"
+        )
+    files["proc/cpuinfo"] = "\n".join(described)
+
+
+def _network(files: dict[str, str]) -> None:
+    def word(address: str) -> str:
+        return f"{struct.unpack('<I', socket.inet_aton(address))[0]:08X}"
+
+    head = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
+    default = f"ens8f0\t00000000\t{word('10.20.30.1')}\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
+    local = f"ens8f0\t{word('10.20.30.0')}\t00000000\t0001\t0\t0\t0\t{word('255.255.255.0')}\t0\t0\t0\n"
+    files["proc/net/route"] = head + default + local
+    files["proc/net/fib_trie"] = (
+        "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe UNICAST\n"
+        "Local:\n  +-- 10.20.30.0/24 2 0 2\n     |-- 10.20.30.40\n        /32 host LOCAL\n"
+        "     |-- 127.0.0.1\n        /32 host LOCAL\n"
+    )
+    files["sys/class/net/ens8f0/operstate"] = "up"
+    files["sys/class/net/ens8f1/operstate"] = "down"
+    files["sys/class/net/lo/operstate"] = "unknown"
+
+
+def _cards(files: dict[str, str], box: Box, options: Options) -> None:
+    pci_id = box.accelerator.pci_ids[0]
+    for index, (module, slot) in enumerate(box.slots):
+        failed = module in options.get("failed", ())
+        node = box.node_of(module)
+        pci = f"sys/bus/pci/devices/{bus_of(slot)}"
+        described = {
+            "vendor": "0x1da3",
+            "device": f"0x{pci_id}",
+            "numa_node": str(node),
+            "local_cpulist": format_cpus(box.cpus_of(node)),
+            "current_link_speed": "16.0 GT/s PCIe" if "gaudi2" in box.product else "32.0 GT/s PCIe",
+            "current_link_width": "16",
+            "max_link_speed": "16.0 GT/s PCIe" if "gaudi2" in box.product else "32.0 GT/s PCIe",
+            "max_link_width": "16",
+        }
+        files.update({f"{pci}/{name}": text for name, text in described.items()})
+        if "no-driver" in options:
+            continue
+        files[f"dev/accel/accel{index}"] = ""
+        files[f"dev/accel/accel_controlD{index}"] = ""
+        files[f"sys/class/infiniband/hbl_{index}/node_type"] = "1: CA"
+        if "no-sysfs" in options:
+            continue
+        attributes = {
+            "vendor": "0x1da3",
+            "device": f"0x{pci_id}",
+            "module_id": str(module),
+            "pci_addr": bus_of(slot),
+            "device_type": _DEVICE_TYPE[box.product],
+            "driver_ver": DRIVER,
+            "status": "Disabled" if failed else "Operational",
+            "cpucp_ver": f"hl-{box.product}-{RELEASE}-fw-{FIRMWARE}",
+            "max_power": str((box.accelerator.power_w or 0) * 1000),
+        }
+        files.update({f"sys/class/accel/accel{index}/device/{name}": text for name, text in attributes.items()})
+
+
+def _processes(files: dict[str, str], links: dict[str, str], box: Box, options: Options) -> None:
+    def process(pid: int, command: str, words: str, user: int) -> None:
+        files[f"proc/{pid}/comm"] = command
+        files[f"proc/{pid}/cmdline"] = words.replace(" ", "\0") + "\0\n"
+        files[f"proc/{pid}/status"] = f"Name:\t{command}\nUid:\t{user}\t{user}\t{user}\t{user}\n"
+
+    process(1, "systemd", "/sbin/init", 0)
+    files["proc/1/cgroup"] = "0::/init.scope"
+    files["proc/1/limits"] = files["proc/self/limits"]
+    links["proc/1/fd/0"] = "/dev/null"
+    for index, (module, _) in enumerate(box.slots):
+        if module in options.get("busy", ()) and "no-driver" not in options:
+            pid = pid_of(module)
+            process(pid, "python3", "python3 -m vllm.entrypoints.openai.api_server", 1000)
+            links[f"proc/{pid}/fd/7"] = f"/dev/accel/accel{index}"
+            links[f"proc/{pid}/fd/8"] = f"/dev/accel/accel_controlD{index}"

@@ -1,0 +1,124 @@
+"""A Host as JSON (schema 1), to plan on another machine. CPU lists are written as the kernel writes them.
+
+The document may also carry a ``config`` object (the doctor's view of the machine), which passes through.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.cpus import format_cpus, parse_cpus
+from gaudi_launch.host.records import Host
+
+KIND = "gaudi-launch snapshot"
+# written as "0-39,80-119" instead of eighty numbers
+_CPU_LISTS = frozenset({"cpus"})
+_KINDS = {int: "a whole number", str: "text", bool: "true or false"}
+
+
+def to_json(host: Host, config: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The snapshot document of a machine."""
+    document: dict[str, Any] = {"schema": 1, "kind": KIND, "host": _write(host)}
+    if config is not None:
+        document["config"] = dict(config)
+    return document
+
+
+def from_json(document: object) -> Host:
+    """The machine of a snapshot document.
+
+    Raises LaunchError (USAGE) naming the first field that is missing or of another kind.
+    """
+    if not isinstance(document, dict) or document.get("kind") != KIND:
+        raise _bad("kind", f"'{KIND}'", document.get("kind") if isinstance(document, dict) else document)
+    if document.get("schema") != 1:
+        raise _bad("schema", "1", document.get("schema"))
+    host: Host = _read(Host, document.get("host"), "host")
+    return host
+
+
+def config_of(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The ``config`` object that a snapshot carries, None if it carries none."""
+    config = document.get("config")
+    return config if isinstance(config, dict) else None
+
+
+def _write(value: Any) -> Any:
+    if is_dataclass(value):
+        shown: dict[str, Any] = {}
+        for field in fields(value):
+            inner = getattr(value, field.name)
+            if field.name in _CPU_LISTS:
+                shown[field.name] = format_cpus(inner)
+            elif field.name == "cpu_siblings":
+                shown[field.name] = {str(cpu): format_cpus(core) for cpu, core in inner.items()}
+            else:
+                shown[field.name] = _write(inner)
+        return shown
+    if isinstance(value, Mapping):
+        return {str(key): _write(inner) for key, inner in value.items()}
+    if isinstance(value, tuple):
+        return [_write(inner) for inner in value]
+    return value
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _read(kind: Any, value: object, where: str) -> Any:
+    """``value`` as this type; only the types that records have."""
+    if is_dataclass(kind) and isinstance(kind, type):
+        if not isinstance(value, dict):
+            raise _bad(where, "an object", value)
+        known = _hints(kind)
+        # a later release may write more fields; they are not ours to judge
+        present = {name: inner for name, inner in value.items() if name in known}
+        try:
+            return kind(
+                **{name: _read_field(name, known[name], v, f"{where}.{name}") for name, v in present.items()}
+            )
+        except TypeError as error:
+            raise _bad(where, "all its fields", str(error)) from None
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        if value is None:
+            return None
+        return _read(next(a for a in arguments if a is not type(None)), value, where)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise _bad(where, "a list", value)
+        return tuple(_read(arguments[0], inner, f"{where}[{number}]") for number, inner in enumerate(value))
+    if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(value, dict):
+            raise _bad(where, "an object", value)
+        return {key: _read(arguments[1], inner, f"{where}.{key}") for key, inner in value.items()}
+    # JSON's true is a number to Python
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise _bad(
+            where, {int: "a whole number", str: "text", bool: "true or false"}.get(kind, kind.__name__), value
+        )
+    return value
+
+
+def _read_field(name: str, kind: Any, value: object, where: str) -> Any:
+    if name in _CPU_LISTS:
+        return parse_cpus(_read(str, value, where))
+    if name == "cpu_siblings":
+        lists = _read(Mapping[str, str], value, where)
+        if not all(cpu.isascii() and cpu.isdigit() and len(cpu) < 8 for cpu in lists):
+            raise _bad(where, "CPU numbers as names", ", ".join(lists)[:60])
+        return {int(cpu): parse_cpus(core) for cpu, core in lists.items()}
+    return _read(kind, value, where)
+
+
+def _bad(where: str, expected: str, found: object) -> LaunchError:
+    return LaunchError(
+        "host.snapshot_field", ExitCode.USAGE, where=where, expected=expected, found=repr(found)[:80]
+    )

@@ -1,0 +1,121 @@
+"""hl-smi of a simulated machine: answers from a JSON file beside it.
+
+`simulated.write_tree` copies this very file as ``bin/hl-smi``, so it imports the standard library only; in
+memory the same `answer` is asked, so both show the same machine. Layout: hl-smi 1.21 and later.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+_UNITS = {
+    "memory.total": "MiB",
+    "memory.used": "MiB",
+    "memory.free": "MiB",
+    "temperature.aip": "C",
+    "utilization.aip": "%",
+    "power.draw": "W",
+}
+
+
+def answer(machine: dict[str, Any], arguments: list[str]) -> tuple[str, int]:
+    """What hl-smi prints to these arguments, and its exit code."""
+    cards = machine["cards"]
+    if not cards:
+        return "habanalabs driver is not loaded or no AIPs available, aborting...\n", 1
+    if not arguments:
+        return _table(machine), 0
+    if arguments in (["-v"], ["--version"]):
+        return f"HL-SMI Version: hl-{machine['version']}-fw-{machine['firmware']}\n", 0
+    if arguments[0] == "topo":
+        return _topo(cards, arguments[1:]), 0
+    if arguments[0] in ("-n", "--nic") and arguments[1:2] == ["link"]:
+        bus = arguments[-1]
+        ports = next((card["ports"] for card in cards if card["bus_id"] == bus), None)
+        if ports is None:
+            return "no such device\n", 1
+        return "".join(f"port {int(port):2}:\t{word}\n" for port, word in ports.items()), 0
+    if arguments[0] in ("-Q", "--query-aip") and len(arguments) >= 4:
+        return _csv(cards, arguments[1].split(","), arguments[3].split(",")[1:])
+    return "Invalid arguments\n", 1
+
+
+def _csv(cards: list[dict[str, Any]], fields: list[str], options: list[str]) -> tuple[str, int]:
+    if any(field not in card for card in cards for field in fields):
+        return "Invalid query field\n", 1
+    lines = []
+    if "noheader" not in options:
+        lines.append(", ".join(f"{f} [{_UNITS[f]}]" if f in _UNITS else f for f in fields))
+    for card in cards:
+        units = {} if "nounits" in options else _UNITS
+        cells = (
+            "N/A" if card[f] is None else f"{card[f]} {units[f]}" if f in units else str(card[f]) for f in fields
+        )
+        lines.append(", ".join(cells))
+    return "\n".join(lines) + "\n", 0
+
+
+def _topo(cards: list[dict[str, Any]], options: list[str]) -> str:
+    heads = ["modID"] + ["CPU Affinity"] * ("-c" in options) + ["NUMA Affinity"] * ("-N" in options)
+    lines = ["\t".join(heads) + "\t", "\t".join("-" * len(head) for head in heads) + "\t"]
+    for card in sorted(cards, key=lambda card: int(card["module_id"])):
+        cells = (
+            [str(card["module_id"])] + [card["cpus"]] * ("-c" in options) + [str(card["numa"])] * ("-N" in options)
+        )
+        lines.append("\t".join(cells) + "\t")
+    return "\n".join(lines) + "\n"
+
+
+def _table(machine: dict[str, Any]) -> str:
+    edge = "+" + "-" * 77 + "+"
+    rule = "|-------------------------------+----------------------+----------------------+"
+    lines = [
+        edge,
+        f"| HL-SMI Version:                              {'hl-' + machine['version'] + '-fw-' + machine['firmware']:<31}|",
+        f"| Driver Version:                                     {machine['driver']:<24}|",
+        f"| Nic Driver Version:                                 {machine['driver']:<24}|",
+        rule,
+        "| AIP  Name        Persistence-M| Bus-Id        Disp.A | Volatile Uncor-Events|",
+        "| Fan  Temp  Perf  Pwr:Usage/Cap|         Memory-Usage | AIP-Util  Compute M. |",
+        "|===============================+======================+======================|",
+    ]
+    for card in machine["cards"]:
+        used, total = card["memory.used"], card["memory.total"]
+        memory = "N/A" if used is None else f"{used:5}MiB / {total:6}MiB"
+        share = "N/A" if used is None else f"{100 * used // total}%"
+        power = f"{card['power.draw']:4}W / {card['cap']:4}W"
+        lines += [
+            f"| {card['index']:3}  {card['name']:<20}N/A  | {card['bus_id']}     N/A | {card['events']:19}  |",
+            f"| N/A  {str(card['temperature.aip']) + 'C':>4}   P0 {power}  |{memory:>21} |"
+            f"{str(card['utilization.aip']) + '%':>7}{share:>14} |",
+            rule,
+        ]
+    lines += [
+        "| Compute Processes:                                               AIP Memory |",
+        "|  AIP       PID   Type   Process name                             Usage      |",
+        "|=============================================================================|",
+    ]
+    for card in machine["cards"]:
+        if card["process"] is None:
+            lines.append(
+                f"| {card['index']:3}        N/A   N/A    N/A                                      N/A        |"
+            )
+        else:
+            pid, name = card["process"]
+            usage = f"{card['memory.used']}MiB"
+            lines.append(f"| {card['index']:3}   {pid:>10}     C   {name[:40]:<40} {usage:<10} |")
+    lines.append("+=============================================================================+")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    text, code = answer(json.loads(Path(__file__).with_name("hl-smi.json").read_text()), sys.argv[1:])
+    sys.stdout.write(text)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

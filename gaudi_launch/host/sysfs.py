@@ -1,0 +1,129 @@
+"""Cards, NUMA nodes and cores as the kernel tells them.
+
+Attributes of a card: habanalabs out-of-tree driver sysfs.c @4058b6e and
+linux Documentation/ABI/testing/sysfs-driver-habanalabs. ``module_id`` is in the out-of-tree driver only.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gaudi_launch.host.accelerators import VENDOR, identify
+from gaudi_launch.host.cpus import parse_cpus
+from gaudi_launch.host.facts import Cards
+from gaudi_launch.host.files import Files, first_line, numbered, whole_number
+from gaudi_launch.host.records import NumaNode
+
+BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.I)
+# the class that the driver has used since it moved to drivers/accel, and the one before
+_CLASSES = (("sys/class/accel", "accel", "dev/accel/accel"), ("sys/class/habanalabs", "hl", "dev/hl"))
+_OURS = ("module_id", "pci_addr", "device_type", "armcp_ver", "cpucp_ver")
+_LARGEST_NUMBER = 4096
+
+
+def read_cards(files: Files) -> Cards:
+    """Every Gaudi card of the accel class; other vendors' accelerators are left out."""
+    cards = Cards()
+    for folder, stem, node in _CLASSES:
+        for index, name in numbered(files.names(folder), stem):
+            if index < _LARGEST_NUMBER:
+                _read_card(files, f"{folder}/{name}/device", index, f"{node}{index}", cards)
+        if cards.all:
+            break
+    return cards
+
+
+def _read_card(files: Files, device: str, index: int, node: str, cards: Cards) -> None:
+    def word(name: str) -> str | None:
+        return first_line(files, f"{device}/{name}")
+
+    vendor = word("vendor")
+    if vendor is not None and vendor.lower().removeprefix("0x") != VENDOR:
+        return
+    if vendor is None and not any(files.exists(f"{device}/{name}") for name in _OURS):
+        return
+    facts = cards.find(index=index)
+    facts.put("index", index, "sysfs accel class")
+    module = whole_number(word("module_id"))
+    facts.put("module", module if module is not None and 0 <= module < _LARGEST_NUMBER else None, "sysfs module_id")
+    bus = word("pci_addr")
+    bus = bus.lower() if bus and BUS.fullmatch(bus) else None
+    facts.put("bus", bus, "sysfs pci_addr")
+    facts.put("device_type", word("device_type"), "sysfs device_type")
+    facts.put("status", word("status"), "sysfs status")
+    facts.put("driver", word("driver_ver"), "sysfs driver_ver")
+    facts.put("firmware", word("cpucp_kernel_ver") or word("cpucp_ver"), "sysfs cpucp_ver")
+    if files.exists(node):
+        facts.put("device_node", f"/{node}", "device node")
+
+    pci = f"sys/bus/pci/devices/{bus}" if bus and files.exists(f"sys/bus/pci/devices/{bus}") else device
+
+    def pci_word(name: str) -> str | None:
+        return first_line(files, f"{pci}/{name}")
+
+    pci_id = (pci_word("device") or "").lower().removeprefix("0x") or None
+    known = identify(pci_id=pci_id, device_type=facts.get("device_type"))
+    if known is not None:
+        # the driver does not say HL-225; this is the product's plain name until hl-smi gives the exact one
+        facts.hint("product", known.names[0], "PCI id" if pci_id in known.pci_ids else "sysfs device_type")
+    node_number = whole_number(pci_word("numa_node"))
+    facts.put("numa_node", node_number if node_number is not None and node_number >= 0 else None, "sysfs numa_node")
+    facts.put("cpus", parse_cpus(pci_word("local_cpulist") or ""), "sysfs local_cpulist")
+    for name, attribute in (("pcie_speed", "current_link_speed"), ("pcie_max_speed", "max_link_speed")):
+        facts.put(name, pci_word(attribute), f"sysfs {attribute}")
+    for name, attribute in (("pcie_width", "current_link_width"), ("pcie_max_width", "max_link_width")):
+        facts.put(name, whole_number(pci_word(attribute)), f"sysfs {attribute}")
+
+
+def read_numa_nodes(files: Files) -> tuple[NumaNode, ...]:
+    """Memory nodes by number, with their 2 MiB huge pages."""
+    nodes = []
+    for number, name in numbered(files.names("sys/devices/system/node"), "node"):
+        folder = f"sys/devices/system/node/{name}"
+        memory = read_meminfo(files.text(f"{folder}/meminfo") or "")
+        pages = f"{folder}/hugepages/hugepages-2048kB"
+        nodes.append(
+            NumaNode(
+                id=number,
+                cpus=parse_cpus(first_line(files, f"{folder}/cpulist") or ""),
+                memory_total_mib=_mib(memory.get("MemTotal")),
+                memory_free_mib=_mib(memory.get("MemFree")),
+                hugepages_total=whole_number(first_line(files, f"{pages}/nr_hugepages")),
+                hugepages_free=whole_number(first_line(files, f"{pages}/free_hugepages")),
+            )
+        )
+    return tuple(nodes)
+
+
+def read_siblings(files: Files) -> dict[int, tuple[int, ...]]:
+    """Every online CPU with the CPUs of its core, itself included."""
+    siblings: dict[int, tuple[int, ...]] = {}
+    folder = "sys/devices/system/cpu"
+    online_text = first_line(files, f"{folder}/online")
+    online = set(parse_cpus(online_text)) if online_text else None
+    for cpu, name in numbered(files.names(folder), "cpu"):
+        if cpu in siblings or (online is not None and cpu not in online):
+            continue
+        text = first_line(files, f"{folder}/{name}/topology/thread_siblings_list")
+        if text is None:
+            continue
+        core = parse_cpus(text)
+        core = tuple(c for c in core if online is None or c in online)
+        for member in core if cpu in core else (cpu,):
+            siblings[member] = core if cpu in core else (cpu,)
+    return dict(sorted(siblings.items()))
+
+
+def read_meminfo(text: str) -> dict[str, int]:
+    """kB (or counts) by name of a meminfo file; a node's lines begin with ``Node N``."""
+    found: dict[str, int] = {}
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        number = whole_number(value.split()[0]) if colon and value.split() else None
+        if number is not None and name.split():
+            found.setdefault(name.split()[-1], number)
+    return found
+
+
+def _mib(kib: int | None) -> int | None:
+    return None if kib is None else kib // 1024

@@ -1,0 +1,333 @@
+"""Which cards a deployment gets, and which CPUs and memory go with them. Pure: the same Host, the same answer.
+
+Rules and where they are from:
+
+- Sets of 2 and 4 to prefer: docs "Multiple Workloads on a Single Docker", also
+  HabanaAI/Model-References@06bfc5ea:PyTorch/examples/multi_tenants/README.md.
+- Only within a group on PCIe boxes: HabanaAI/HCL@54fed3a server types, Gaudi2E 1.23.0 manual.
+- CPUs of a card are its share of its NUMA node: HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh, which takes
+  the first CPU range only; here cores are shared out whole, with their SMT siblings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import combinations
+from math import comb
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.cpus import format_cpus
+from gaudi_launch.host.records import Card, Host
+from gaudi_launch.messages import Message, message
+from gaudi_launch.planning.plan import Placement
+
+# the counts that vendors and engines test; any other runs with a warning
+USUAL_COUNTS = (1, 2, 4, 8)
+# one process is bound to at most this many cards of a machine (HabanaAI/gaudi-pytorch-bridge@5a56187)
+LARGEST_JOB = 8
+_MOST_SETS = 20_000
+
+
+def documented_sets(count: int, modules: Iterable[int]) -> tuple[tuple[int, ...], ...]:
+    """The recommended sets of 2 or 4 among these modules: 0,1 2,3 ...; 0-3 4-7 ..., and whole eights."""
+    known = set(modules)
+    if count not in (2, 4, 8):
+        return ()
+    starts = range(0, max(known, default=-1) + 1, count)
+    sets = (tuple(range(start, start + count)) for start in starts)
+    return tuple(s for s in sets if known.issuperset(s))
+
+
+def parse_visible(text: str | None) -> tuple[int, ...] | None:
+    """HABANA_VISIBLE_MODULES as modules; None where it is unset, empty or ``all``. Raises LaunchError (USAGE)."""
+    if text is None or text.strip().lower() in ("", "all"):
+        return None
+    return parse_modules(text, "HABANA_VISIBLE_MODULES")
+
+
+def parse_modules(text: str, name: str = "-m") -> tuple[int, ...]:
+    """Module IDs separated by commas, in the order given. Raises LaunchError (USAGE)."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and len(word) <= 4 for word in words):
+        raise LaunchError("placement.bad_modules", ExitCode.USAGE, name=name, found=text)
+    modules = tuple(int(word) for word in words)
+    _no_doubles(modules, name)
+    return modules
+
+
+def _no_doubles(modules: tuple[int, ...], name: str) -> None:
+    if len(set(modules)) != len(modules):
+        raise LaunchError("placement.doubled", ExitCode.USAGE, name=name, found=_list(modules))
+
+
+def choose(
+    host: Host,
+    cards: int | None = None,
+    modules: tuple[int, ...] | None = None,
+    visible: tuple[int, ...] | None = None,
+) -> Placement:
+    """The cards for this deployment and the CPUs of their processes.
+
+    ``cards`` is how many (default: as many as ``modules``, else 1), ``modules`` the user's own choice, whose
+    order is kept, ``visible`` the modules that the environment allows. Raises LaunchError: USAGE for nonsense,
+    MACHINE when the machine has not these cards or they are not free.
+    """
+    wanted = cards if cards is not None else len(modules) if modules else 1
+    if wanted < 1:
+        raise LaunchError("placement.bad_count", ExitCode.USAGE, found=wanted)
+    if modules is not None:
+        _no_doubles(modules, "-m")
+        if len(modules) != wanted:
+            raise LaunchError(
+                "placement.count_differs", ExitCode.USAGE, cards=wanted, count=len(modules), modules=_list(modules)
+            )
+    if not host.cards:
+        raise LaunchError("placement.no_cards", ExitCode.MACHINE, why=_notes(host))
+    if not host.modules:
+        raise LaunchError("placement.no_modules", ExitCode.MACHINE, cards=len(host.cards), why=_notes(host))
+    reasons: list[Message] = []
+    warnings: list[Message] = []
+    if modules is not None:
+        chosen = _check(host, modules)
+        reasons.append(message("placement.as_asked", modules=_list(chosen)))
+        outside = [module for module in chosen if visible is not None and module not in visible]
+        if outside:
+            warnings.append(
+                message("placement.outside_visible", modules=_list(outside), visible=_list(visible or ()))
+            )
+    else:
+        chosen = _best(host, wanted, visible, reasons)
+    _warn(host, chosen, warnings, asked=modules is not None)
+    shares = share_cpus(host)
+    by_module = {module: shares[module] for module in chosen if shares.get(module)}
+    cpus = tuple(sorted({cpu for share in by_module.values() for cpu in share}))
+    nodes = sorted({c.numa_node for m in chosen if (c := host.card(m)) and c.numa_node is not None})
+    all_known = all((c := host.card(m)) and c.numa_node is not None for m in chosen)
+    if cpus:
+        reasons.append(message("placement.cpus", cpus=format_cpus(cpus)))
+    else:
+        warnings.append(message("placement.no_cpus"))
+    return Placement(
+        modules=chosen,
+        cpus=cpus,
+        numa_nodes=tuple(nodes),
+        memory_node=nodes[0] if len(nodes) == 1 and all_known else None,
+        cpus_by_module=by_module,
+        reasons=tuple(reasons),
+        warnings=tuple(warnings),
+    )
+
+
+def _check(host: Host, modules: tuple[int, ...]) -> tuple[int, ...]:
+    """The user's modules, if they exist and are free."""
+    unknown = [module for module in modules if module not in host.modules]
+    if unknown:
+        raise LaunchError(
+            "placement.unknown_modules", ExitCode.MACHINE, modules=_list(unknown), known=_list(host.modules)
+        )
+    busy = [module for module in modules if module not in host.free_modules]
+    if busy:
+        raise LaunchError(
+            "placement.busy_modules",
+            ExitCode.MACHINE,
+            modules=_list(busy),
+            free=_list(host.free_modules),
+            holders=holders(host, busy),
+        )
+    return modules
+
+
+def _best(host: Host, wanted: int, visible: tuple[int, ...] | None, reasons: list[Message]) -> tuple[int, ...]:
+    """The best free set of this many modules."""
+    allowed = host.modules if visible is None else tuple(m for m in host.modules if m in visible)
+    free = tuple(module for module in host.free_modules if module in allowed)
+    if wanted > len(free):
+        raise _too_few(host, wanted, allowed, free, visible)
+    candidates = _candidates(host, free, wanted)
+    if not candidates:
+        raise LaunchError(
+            "placement.crosses_group",
+            ExitCode.MACHINE,
+            cards=wanted,
+            free=_list(free),
+            groups="; ".join(_list(group) for group in host.groups),
+            holders=holders(host, [m for m in allowed if m not in free]),
+        )
+    chosen = min(candidates, key=lambda candidate: _rank(host, candidate, free))
+    if visible is not None:
+        reasons.append(message("placement.visible", visible=_list(visible)))
+    if len(chosen) == len(free):
+        reasons.append(message("placement.all_free", modules=_list(chosen)))
+        return chosen
+    reasons.append(message("placement.chosen", modules=_list(chosen), free=_list(free)))
+    if len(chosen) > 1:
+        if _groups_of(host, chosen) <= 1 and _nodes_of(host, chosen) == 1:
+            reasons.append(message("placement.together"))
+        if chosen in documented_sets(len(chosen), host.modules):
+            reasons.append(message("placement.documented"))
+    left = [module for module in free if module not in chosen]
+    whole = [s for count in (4, 2) for s in documented_sets(count, left)]
+    if whole:
+        reasons.append(message("placement.leaves", sets="; ".join(_list(s) for s in whole[:4])))
+    return chosen
+
+
+def _too_few(
+    host: Host, wanted: int, allowed: tuple[int, ...], free: tuple[int, ...], visible: tuple[int, ...] | None
+) -> LaunchError:
+    if wanted > len(host.modules):
+        return LaunchError(
+            "placement.too_many", ExitCode.MACHINE, cards=wanted, count=len(host.modules), known=_list(host.modules)
+        )
+    used = [module for module in allowed if module not in free]
+    if visible is not None and wanted > len(allowed):
+        return LaunchError(
+            "placement.too_few_visible",
+            ExitCode.MACHINE,
+            cards=wanted,
+            visible=_list(visible),
+            known=_list(host.modules),
+        )
+    return LaunchError(
+        "placement.too_few",
+        ExitCode.MACHINE,
+        cards=wanted,
+        count=len(free),
+        free=_list(free),
+        holders=holders(host, used),
+    )
+
+
+def _candidates(host: Host, free: tuple[int, ...], wanted: int) -> list[tuple[int, ...]]:
+    """Sets to weigh. On boxes of several groups, 2 or 4 cards only within one."""
+    if len(host.groups) > 1 and wanted in (2, 4):
+        pools = [tuple(module for module in group if module in free) for group in host.groups]
+    else:
+        pools = [free]
+    found: list[tuple[int, ...]] = []
+    for pool in pools:
+        if comb(len(pool), wanted) <= _MOST_SETS:
+            found.extend(combinations(pool, wanted))
+        else:
+            # a machine with so many cards that sets cannot all be weighed: neighbours only
+            found.extend(pool[start : start + wanted] for start in range(len(pool) - wanted + 1))
+    return found
+
+
+def _rank(host: Host, candidate: tuple[int, ...], free: tuple[int, ...]) -> tuple[object, ...]:
+    """Lower is better: one group, one NUMA node, a documented set, most whole sets left, lowest modules."""
+    left = [module for module in free if module not in candidate]
+    documented = candidate in documented_sets(len(candidate), host.modules)
+    return (
+        _groups_of(host, candidate),
+        _nodes_of(host, candidate),
+        not documented,
+        -len(documented_sets(8, left)),
+        -len(documented_sets(4, left)),
+        -len(documented_sets(2, left)),
+        candidate,
+    )
+
+
+def _groups_of(host: Host, modules: Iterable[int]) -> int:
+    chosen = set(modules)
+    return sum(1 for group in host.groups if chosen.intersection(group))
+
+
+def _nodes_of(host: Host, modules: Iterable[int]) -> int:
+    return len({card.numa_node for module in modules if (card := host.card(module))})
+
+
+def _warn(host: Host, chosen: tuple[int, ...], warnings: list[Message], *, asked: bool) -> None:
+    count = len(chosen)
+    if count not in USUAL_COUNTS:
+        warnings.append(message("placement.unusual_count", cards=count))
+    if count > LARGEST_JOB:
+        warnings.append(message("placement.large", cards=count, most=LARGEST_JOB))
+    if _groups_of(host, chosen) > 1:
+        word = "placement.crossing_asked" if asked and count in (2, 4) else "placement.crossing"
+        warnings.append(message(word, modules=_list(chosen), groups="; ".join(_list(g) for g in host.groups)))
+    elif asked and count in (2, 4) and tuple(sorted(chosen)) not in documented_sets(count, host.modules):
+        sets = documented_sets(count, host.modules)
+        warnings.append(
+            message("placement.not_documented", modules=_list(chosen), sets="; ".join(_list(s) for s in sets))
+        )
+    nodes = {card.numa_node for m in chosen if (card := host.card(m)) and card.numa_node is not None}
+    if len(nodes) > 1 and count < len(host.modules):
+        warnings.append(message("placement.nodes", modules=_list(chosen), nodes=_list(sorted(nodes))))
+    unknown = [m for m in chosen if (card := host.card(m)) and card.busy is None]
+    if unknown:
+        warnings.append(message("placement.not_sure", modules=_list(unknown)))
+
+
+def share_cpus(host: Host) -> dict[int, tuple[int, ...]]:
+    """CPUs by module: every NUMA node's cores dealt out evenly, whole, to all cards of the node, by module.
+
+    All cards count, used or not, so that the launches of two users on one node never overlap. Cards whose CPU
+    lists touch share one pool. Fewer cores than cards: a core then serves several.
+    """
+    shares: dict[int, tuple[int, ...]] = {}
+    for members, pool in _pools(host):
+        cores = _cores(pool, host.cpu_siblings)
+        for place, module in enumerate(members):
+            first, last = place * len(cores) // len(members), (place + 1) * len(cores) // len(members)
+            mine = cores[first:last] or cores[first : first + 1]
+            shares[module] = tuple(sorted(cpu for core in mine for cpu in core))
+    return shares
+
+
+def _pools(host: Host) -> list[tuple[list[int], set[int]]]:
+    """Modules that share CPUs, with all of them."""
+    pools: list[tuple[list[int], set[int]]] = []
+    by_node = {node.id: node.cpus for node in host.numa_nodes}
+    for module in host.modules:
+        card = host.card(module)
+        assert card is not None
+        members, cpus = [module], set(_cpus_of(card, by_node))
+        if not cpus:
+            continue
+        apart = []
+        for other in pools:
+            if other[1] & cpus:
+                members, cpus = other[0] + members, other[1] | cpus
+            else:
+                apart.append(other)
+        pools = [*apart, (sorted(members), cpus)]
+    return pools
+
+
+def _cpus_of(card: Card, by_node: Mapping[int, tuple[int, ...]]) -> tuple[int, ...]:
+    return card.cpus or (by_node.get(card.numa_node, ()) if card.numa_node is not None else ())
+
+
+def _cores(cpus: set[int], siblings: Mapping[int, tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Whole cores of these CPUs, by their lowest CPU."""
+    cores = {tuple(c for c in siblings.get(cpu, (cpu,)) if c in cpus) or (cpu,) for cpu in cpus}
+    return sorted(cores)
+
+
+def holders(host: Host, modules: Iterable[int]) -> str:
+    """Who uses these cards, in words for a sentence: ``3: vllm (pid 12, ann); 5: memory``."""
+    shown = []
+    for module in modules:
+        card = host.card(module)
+        if card is None:
+            continue
+        who = ", ".join(
+            f"{h.command or '?'} (pid {h.pid}{', ' + h.user if h.user else ''})" for h in card.holders[:3]
+        )
+        sign = card.busy_because or "?"
+        if card.busy_because == "memory" and card.memory_used_mib is not None:
+            sign = f"memory {card.memory_used_mib} MiB"
+        elif card.busy_because == "status" and card.status:
+            sign = f"status {card.status}"
+        shown.append(f"{module}: {who or sign}")
+    return "; ".join(shown) or "-"
+
+
+def _list(modules: Iterable[int]) -> str:
+    return ",".join(map(str, modules)) or "-"
+
+
+def _notes(host: Host) -> str:
+    return "; ".join(f"{name}: {text}" for name, text in host.notes.items()) or "-"

@@ -1,0 +1,125 @@
+"""Holding cards between the choice and the engine's own hold on them, so that two launches never take the same.
+
+One lock file per module under the machine's root (see `gaudi_launch.host.locks`). A lock lasts as long as the
+``with`` block or the process, whichever ends first; the file stays, and means nothing without its lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host import locks
+from gaudi_launch.host.records import Host
+from gaudi_launch.planning.plan import Placement
+
+_TRIES = 20
+_PAUSE_SECONDS = 0.05
+
+
+@contextlib.contextmanager
+def reserve(modules: tuple[int, ...], root: Path) -> Iterator[None]:
+    """Hold these modules of the machine under ``root``.
+
+    Raises LaunchError (MACHINE): ``reservation.taken`` naming who holds one of them, ``reservation.nowhere``
+    when no lock folder can be written. Either all are held or none.
+    """
+    with contextlib.ExitStack() as held:
+        folders = [folder for folder in locks.lock_folders(root) if _prepare(folder)]
+        if not folders:
+            shown = ", ".join(map(str, locks.lock_folders(root)))
+            raise LaunchError("reservation.nowhere", ExitCode.MACHINE, folders=shown)
+        # in one order everywhere, so that of two launches that want the same cards one gets them all
+        for module in sorted(modules):
+            usable = 0
+            for folder in folders:
+                handle = _open(folder / locks.lock_name(module))
+                if handle is None:
+                    continue
+                usable += 1
+                held.callback(os.close, handle)
+                if not locks.try_lock(handle):
+                    raise _taken(module, handle)
+                _sign(handle)
+            if not usable:
+                shown = ", ".join(map(str, folders))
+                raise LaunchError("reservation.nowhere", ExitCode.MACHINE, folders=shown)
+        yield
+
+
+@contextlib.contextmanager
+def claim(read: Callable[[], Host], choose: Callable[[Host], Placement], root: Path) -> Iterator[Placement]:
+    """Choose cards and hold them, choosing again when another launch was quicker.
+
+    ``read`` reads the machine (locks of others show there as busy cards), ``choose`` picks; both are called
+    until what was picked could be held. Raises what ``choose`` raises, and `reserve`'s errors when the same
+    cards stay taken.
+    """
+    for left in reversed(range(_TRIES)):
+        placement = choose(read())
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(reserve(placement.modules, root))
+            except LaunchError as error:
+                if error.id != "reservation.taken" or not left:
+                    raise
+            else:
+                yield placement
+                return
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _prepare(folder: Path) -> bool:
+    """Make the folder for all users, if it is not there; False when it cannot be used."""
+    try:
+        folder.mkdir(parents=True)
+        folder.chmod(0o1777)
+    except FileExistsError:
+        pass
+    except OSError:
+        return False
+    return folder.is_dir() and not folder.is_symlink() and os.access(folder, os.R_OK | os.X_OK)
+
+
+def _open(path: Path) -> int | None:
+    """The lock file open for writing, made for all users if it is not there; None if that cannot be."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    for _ in range(3):
+        # fs.protected_regular forbids O_CREAT on another user's file in a sticky folder: without it first
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                return os.open(path, flags)
+            except PermissionError:
+                return None
+        try:
+            handle = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+            os.fchmod(handle, 0o666)
+            return handle
+        except FileExistsError:
+            continue
+        except OSError:
+            return None
+    return None
+
+
+def _taken(module: int, handle: int) -> LaunchError:
+    holder = locks.read_holder(os.pread(handle, 4096, 0).decode("utf-8", errors="replace"))
+    who = f"{holder.command} (pid {holder.pid}, {holder.user})" if holder else "-"
+    return LaunchError("reservation.taken", ExitCode.MACHINE, module=module, holder=who)
+
+
+def _sign(handle: int) -> None:
+    """Write who holds the lock, for those who find it taken."""
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = str(os.getuid())
+    content = json.dumps({"pid": os.getpid(), "command": "gaudi-launch", "user": user}).encode()
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, content, 0)
