@@ -23,7 +23,7 @@ def console(stderr: bool = False) -> Console:
     # in a pipe rich would fold at 80 columns and break lines that programs grep
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else 200
-    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False)
+    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False, emoji=False)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> Any:

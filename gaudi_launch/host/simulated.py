@@ -95,7 +95,9 @@ class Machine:
         """hl-smi of this machine."""
         assert self.hl_smi is not None
         text, code = stub_hl_smi.answer(self.hl_smi, list(arguments))
-        problem = f"'{' '.join(['hl-smi', *arguments])}' ended with exit code {code}: {text.strip()}" if code else None
+        problem = (
+            f"'{' '.join(['hl-smi', *arguments])}' ended with exit code {code}: {text.strip()}" if code else None
+        )
         return Answer(text, problem)
 
 

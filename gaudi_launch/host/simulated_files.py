@@ -136,9 +136,8 @@ def _system(files: dict[str, str], box: Box, options: Options) -> None:
     tuned = "bad-tuning" not in options
     host = f"{box.product}-server"
     boot = "cpufreq.default_governor=performance intel_idle.max_cstate=0 intel_iommu=on iommu=pt"
-    command_line = (
-        f"BOOT_IMAGE=/vmlinuz-{KERNEL} root=/dev/mapper/root ro{' ' + boot if tuned else ' quiet splash'}"
-    )
+    plain = "quiet splash"
+    command_line = f"BOOT_IMAGE=/vmlinuz-{KERNEL} root=/dev/mapper/root ro {boot if tuned else plain}"
     limits = ("unlimited", "1048576") if tuned else ("8192", "1024")
     limit_lines = (
         "Limit                     Soft Limit           Hard Limit           Units     \n"
@@ -150,7 +149,7 @@ def _system(files: dict[str, str], box: Box, options: Options) -> None:
             "etc/hostname": host,
             "etc/os-release": 'NAME="Ubuntu"\nVERSION_ID="22.04"\nID=ubuntu\nPRETTY_NAME="Ubuntu 22.04.5 LTS"\n',
             "etc/passwd": "root:x:0:0:root:/root:/bin/bash\nann:x:1000:1000:Ann:/home/ann:/bin/bash\n",
-            "etc/default/grub": f'GRUB_DEFAULT=0\nGRUB_CMDLINE_LINUX_DEFAULT="{boot if tuned else "quiet splash"}"\n',
+            "etc/default/grub": f'GRUB_DEFAULT=0\nGRUB_CMDLINE_LINUX_DEFAULT="{boot if tuned else plain}"\n',
             "proc/cmdline": command_line,
             "proc/version": f"Linux version {KERNEL} (buildd@host) #59-Ubuntu SMP PREEMPT_DYNAMIC",
             "proc/uptime": "86400.00 1000000.00",
@@ -200,7 +199,8 @@ def _memory(files: dict[str, str], box: Box, options: Options) -> None:
         files[f"{folder}/cpulist"] = format_cpus(box.cpus_of(node))
         files[f"{folder}/distance"] = "10 21" if node == 0 else "21 10"
         files[f"{folder}/meminfo"] = (
-            f"Node {node} MemTotal:       {total // box.sockets} kB\nNode {node} MemFree:        {free // box.sockets} kB\n"
+            f"Node {node} MemTotal:       {total // box.sockets} kB\n"
+            f"Node {node} MemFree:        {free // box.sockets} kB\n"
         )
         for name in ("nr_hugepages", "free_hugepages"):
             files[f"{folder}/hugepages/hugepages-2048kB/{name}"] = str(pages // box.sockets)

@@ -81,9 +81,7 @@ def _read(kind: Any, value: object, where: str) -> Any:
         # a later release may write more fields; they are not ours to judge
         present = {name: inner for name, inner in value.items() if name in known}
         try:
-            return kind(
-                **{name: _read_field(name, known[name], v, f"{where}.{name}") for name, v in present.items()}
-            )
+            return kind(**{n: _read_field(n, known[n], inner, f"{where}.{n}") for n, inner in present.items()})
         except TypeError as error:
             raise _bad(where, "all its fields", str(error)) from None
     origin, arguments = get_origin(kind), get_args(kind)
@@ -101,9 +99,7 @@ def _read(kind: Any, value: object, where: str) -> Any:
         return {key: _read(arguments[1], inner, f"{where}.{key}") for key, inner in value.items()}
     # JSON's true is a number to Python
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise _bad(
-            where, {int: "a whole number", str: "text", bool: "true or false"}.get(kind, kind.__name__), value
-        )
+        raise _bad(where, _KINDS.get(kind, kind.__name__), value)
     return value
 
 

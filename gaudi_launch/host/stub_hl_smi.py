@@ -71,10 +71,11 @@ def _topo(cards: list[dict[str, Any]], options: list[str]) -> str:
 
 def _table(machine: dict[str, Any]) -> str:
     edge = "+" + "-" * 77 + "+"
+    release = f"hl-{machine['version']}-fw-{machine['firmware']}"
     rule = "|-------------------------------+----------------------+----------------------+"
     lines = [
         edge,
-        f"| HL-SMI Version:                              {'hl-' + machine['version'] + '-fw-' + machine['firmware']:<31}|",
+        f"| HL-SMI Version:                              {release:<31}|",
         f"| Driver Version:                                     {machine['driver']:<24}|",
         f"| Nic Driver Version:                                 {machine['driver']:<24}|",
         rule,

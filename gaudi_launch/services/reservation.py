@@ -27,14 +27,14 @@ _PAUSE_SECONDS = 0.05
 def reserve(modules: tuple[int, ...], root: Path) -> Iterator[None]:
     """Hold these modules of the machine under ``root``.
 
-    Raises LaunchError (MACHINE): ``reservation.taken`` naming who holds one of them, ``reservation.nowhere``
+    Raises LaunchError (MACHINE): ``placement.reserved`` naming who holds one of them, ``placement.no_lock_folder``
     when no lock folder can be written. Either all are held or none.
     """
     with contextlib.ExitStack() as held:
         folders = [folder for folder in locks.lock_folders(root) if _prepare(folder)]
         if not folders:
             shown = ", ".join(map(str, locks.lock_folders(root)))
-            raise LaunchError("reservation.nowhere", ExitCode.MACHINE, folders=shown)
+            raise LaunchError("placement.no_lock_folder", ExitCode.MACHINE, folders=shown)
         # in one order everywhere, so that of two launches that want the same cards one gets them all
         for module in sorted(modules):
             usable = 0
@@ -49,7 +49,7 @@ def reserve(modules: tuple[int, ...], root: Path) -> Iterator[None]:
                 _sign(handle)
             if not usable:
                 shown = ", ".join(map(str, folders))
-                raise LaunchError("reservation.nowhere", ExitCode.MACHINE, folders=shown)
+                raise LaunchError("placement.no_lock_folder", ExitCode.MACHINE, folders=shown)
         yield
 
 
@@ -67,7 +67,7 @@ def claim(read: Callable[[], Host], choose: Callable[[Host], Placement], root: P
             try:
                 held.enter_context(reserve(placement.modules, root))
             except LaunchError as error:
-                if error.id != "reservation.taken" or not left:
+                if error.id != "placement.reserved" or not left:
                     raise
             else:
                 yield placement
@@ -111,7 +111,7 @@ def _open(path: Path) -> int | None:
 def _taken(module: int, handle: int) -> LaunchError:
     holder = locks.read_holder(os.pread(handle, 4096, 0).decode("utf-8", errors="replace"))
     who = f"{holder.command} (pid {holder.pid}, {holder.user})" if holder else "-"
-    return LaunchError("reservation.taken", ExitCode.MACHINE, module=module, holder=who)
+    return LaunchError("placement.reserved", ExitCode.MACHINE, module=module, holder=who)
 
 
 def _sign(handle: int) -> None:

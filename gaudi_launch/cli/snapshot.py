@@ -1,0 +1,92 @@
+"""``gaudi-launch snapshot``: a machine as JSON, or a simulated one as a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import typer
+
+_TREE = typer.Option(
+    None,
+    "--tree",
+    metavar="DIR",
+    help="Write a simulated machine as a folder for GAUDI_LAUNCH_ROOT, with an hl-smi in DIR/bin for PATH.",
+)
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.command()
+def snapshot(
+    file: str = typer.Argument("", metavar="[FILE]", help="Where to write the JSON; '-' is stdout."),
+    machine: str | None = typer.Option(
+        None, "--machine", metavar="FILE|simulated:NAME", help="Another machine than this one."
+    ),
+    tree: Path | None = _TREE,
+    force: bool = typer.Option(False, "--force", help="Replace FILE if it exists."),
+) -> None:
+    """Write this machine as JSON, to plan on another one: 'plan --machine FILE' there gives the same plan."""
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.messages import text
+
+    if not file and tree is None:
+        raise LaunchError("host.snapshot_nowhere", ExitCode.USAGE)
+    if tree is not None:
+        _write_tree(tree, machine)
+    if not file:
+        return
+    if file != "-" and not force and os.path.lexists(file):
+        raise LaunchError("host.snapshot_exists", ExitCode.USAGE, path=file)
+    from gaudi_launch.host.machine import load
+    from gaudi_launch.host.snapshot import to_json
+
+    host = load(machine)
+    content = json.dumps(to_json(host), ensure_ascii=False, indent=1) + "\n"
+    if file == "-":
+        sys.stdout.write(content)
+        return
+    _write(Path(file), content)
+    typer.echo(text("host.snapshot_written", path=file, cards=len(host.cards), origin=host.origin), err=True)
+
+
+def _write_tree(folder: Path, machine: str | None) -> None:
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.host.machine import SIMULATED
+    from gaudi_launch.host.simulated import NAMES, build, write_machine
+    from gaudi_launch.messages import text
+
+    if machine is None or not machine.startswith(SIMULATED):
+        known = ", ".join(f"{SIMULATED}{name}" for name in NAMES)
+        raise LaunchError("host.tree_machine", ExitCode.USAGE, known=known)
+    built = build(machine.removeprefix(SIMULATED))
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            raise LaunchError("host.tree_exists", ExitCode.USAGE, path=str(folder))
+        programs = write_machine(built, folder)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise LaunchError("host.snapshot_write", ExitCode.FAILED, path=str(folder), reason=reason) from None
+    typer.echo(text("host.snapshot_tree", root=str(folder.absolute()), programs=str(programs.absolute())), err=True)
+
+
+def _write(path: Path, content: str) -> None:
+    """Write whole or not at all."""
+    from gaudi_launch.errors import ExitCode, LaunchError
+
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as out:
+                out.write(content)
+            Path(temporary).chmod(0o644)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise LaunchError("host.snapshot_write", ExitCode.FAILED, path=str(path), reason=reason) from None
