@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "engines": ("engines", "List the engines, what is installed and what each can do."),
     "setup": ("setup", "Prepare an engine environment ('setup cpu' is the embedded engine)."),
     "why": ("why", "Explain a failed start from its log."),
+    "cache": ("cache", "List, verify, prune and ship caches of compiled graphs."),
     "snapshot": ("snapshot", "Write this machine as JSON, to plan on another one."),
 }
 

@@ -121,10 +121,11 @@ def parts_of(plan: Plan, host: Host, quant_config: bytes | None = None) -> KeyPa
     graph_options = {name: options[name] for name in _GRAPH_OPTIONS if name in options}
     facts = plan.engine.facts
     config = plan.model.get("config")
+    here = parts_of_host(host)
     return KeyParts(
-        product=host.product or "",
-        stepping=",".join(sorted({card.device_type for card in host.cards if card.device_type})),
-        software=facts.get("software", "") or _minor(host.driver_version),
+        product=here.product,
+        stepping=here.stepping,
+        software=facts.get("software", "") or here.software,
         engine=f"{plan.engine.name}@{plan.engine.version}",
         engine_commit=facts.get("commit", "") or facts.get("vllm", ""),
         extension_commit=facts.get("extension_commit", "") or facts.get("extension", ""),
@@ -138,6 +139,15 @@ def parts_of(plan: Plan, host: Host, quant_config: bytes | None = None) -> KeyPa
             **{name: value for name, value in env.items() if not _INDIFFERENT_VARIABLES.match(name)},
             **graph_options,
         },
+    )
+
+
+def parts_of_host(host: Host) -> KeyParts:
+    """The parts that a machine alone decides: product, stepping and software release."""
+    return KeyParts(
+        product=host.product or "",
+        stepping=",".join(sorted({card.device_type for card in host.cards if card.device_type})),
+        software=_minor(host.driver_version),
     )
 
 

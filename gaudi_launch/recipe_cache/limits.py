@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.recipe_cache.key import KeyParts
 from gaudi_launch.recipe_cache.store import Entry
@@ -91,3 +93,31 @@ def _stale(parts: KeyParts, here: KeyParts) -> Message | None:
         if was and now and was != now:
             return message("cache.prune_stale", name=name, was=was, now=now)
     return None
+
+
+_SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_AGES = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def parse_size(text: str) -> int:
+    """Bytes of ``200G``, ``1.5T``, ``512MiB``. Raises LaunchError.
+
+    >>> parse_size("1.5G")
+    1610612736
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:iB|B)?", text.strip(), re.ASCII)
+    if found is None:
+        raise LaunchError("cache.bad_size", ExitCode.USAGE, found=text)
+    return int(float(found[1]) * _SIZES[found[2]])
+
+
+def parse_age(text: str) -> float:
+    """Seconds of ``30d``, ``12h``, ``2w``. Raises LaunchError.
+
+    >>> parse_age("2h")
+    7200.0
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|min|h|d|w)", text.strip(), re.ASCII)
+    if found is None:
+        raise LaunchError("cache.bad_age", ExitCode.USAGE, found=text)
+    return float(found[1]) * _AGES[found[2]]

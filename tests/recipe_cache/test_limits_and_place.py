@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.recipe_cache.files import walk
+from gaudi_launch.recipe_cache.key import KeyParts
+from gaudi_launch.recipe_cache.ledger import Ledger
+from gaudi_launch.recipe_cache.limits import parse_age, parse_size, size_limit, to_prune
+from gaudi_launch.recipe_cache.place import Copied, copy_new, file_system, is_network
+from gaudi_launch.recipe_cache.store import Entry
+from tests.recipe_cache.test_key import PARTS
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("graphs", "free", "held", "measured", "mib", "too_small", "reason"),
+    [
+        (100, 1000 * GIB, 0, 0, 16384, False, "cache.limit_assumed"),
+        (1000, 1000 * GIB, 0, 0, 128000, False, "cache.limit_assumed"),
+        (1000, 10 * GIB, 0, 0, 9216, True, "cache.limit_assumed"),
+        (400, 1000 * GIB, 20 * GIB, 100, 163840, False, "cache.limit_measured"),
+    ],
+)
+def test_size_limit(
+    graphs: int, free: int, held: int, measured: int, mib: int, too_small: bool, reason: str
+) -> None:
+    limit = size_limit(graphs, free, held, measured)
+    assert (limit.mib, limit.too_small, limit.reason.id) == (mib, too_small, reason)
+
+
+def entry(key: str, used: float, size: int, parts: KeyParts = PARTS, busy: bool = False) -> Entry:
+    return Entry(key, Path(key), Ledger(parts, key, last_used=used), 1, size, in_use=busy)
+
+
+def test_prune_by_size_takes_the_least_recently_used_and_none_in_use() -> None:
+    found = [entry("a", 30, 50), entry("b", 10, 50, busy=True), entry("c", 20, 50), entry("d", 40, 50)]
+    assert [d.entry.key for d in to_prune(found, now=100, max_bytes=60)] == ["c", "a"]
+    assert to_prune(found, now=100, max_bytes=150) == []
+
+
+def test_prune_by_age_and_staleness() -> None:
+    other = replace(PARTS, software="1.20")
+    found = [entry("a", 0, 1), entry("b", 99, 1, other), entry("c", 99, 1)]
+    doomed = to_prune(found, now=100, older_seconds=50, here=KeyParts(product="gaudi2", software="1.21"))
+    assert [(d.entry.key, d.reason.id) for d in doomed] == [("a", "cache.prune_old"), ("b", "cache.prune_stale")]
+    # an unknown machine makes nothing stale
+    assert to_prune(found, now=100, here=KeyParts()) == []
+
+
+def test_sizes_and_ages() -> None:
+    assert [parse_size(t) for t in ("200G", "1.5K", "7", "1MiB", "2TB")] == [200 * GIB, 1536, 7, 1 << 20, 2 << 40]
+    assert [parse_age(t) for t in ("30d", "12h", "1.5min")] == [2592000, 43200, 90]
+    for bad in ("", "G", "-1G", "1X", "1e3", "²G"):
+        with pytest.raises(LaunchError):
+            parse_size(bad)
+        with pytest.raises(LaunchError):
+            parse_age(bad)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "network"),
+    [
+        ("/data/cache", "nfs4", True),
+        ("/data/cache/local/x", "ext4", False),
+        ("/datax", "ext4", False),
+        ("/mnt/with space/c", "fuse.juicefs", True),
+        ("/smb/c", "cifs", True),
+        ("/ceph", "ceph", True),
+    ],
+)
+def test_file_system_of_a_path(tmp_path: Path, path: str, kind: str, network: bool) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/mounts").write_text(
+        "/dev/sda1 / ext4 rw 0 0\nserver:/x /data/cache nfs4 rw 0 0\n/dev/sdb /data/cache/local ext4 rw 0 0\n"
+        "jfs /mnt/with\\040space fuse.juicefs rw 0 0\n//s/c /smb cifs rw 0 0\nmon:/ /ceph ceph rw 0 0\nbroken\n"
+    )
+    assert (file_system(Path(path), tmp_path), is_network(kind)) == (kind, network)
+
+
+def test_no_mounts_file_is_unknown(tmp_path: Path) -> None:
+    assert file_system(Path("/data"), tmp_path) == ""
+    assert not is_network("")
+
+
+def test_copy_brings_only_what_is_new_and_whole(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    (source / "sub").mkdir(parents=True)
+    (source / "a").write_bytes(b"aa")
+    (source / "sub/b").write_bytes(b"bbb")
+    (source / "empty").write_bytes(b"")
+    (source / "link").symlink_to("a")
+    seen: list[tuple[int, int]] = []
+    assert copy_new(source, target, lambda *step: seen.append(step)) == Copied(2, 5)
+    assert len(seen) == 2
+    assert sorted(name for name, _ in walk(target)) == ["a", "sub/b"]
+    assert copy_new(source, target) == Copied(0, 0)
+    (target / "a").write_bytes(b"half-")
+    assert copy_new(source, target) == Copied(1, 2)
+    assert (target / "a").read_bytes() == b"aa"

@@ -1,0 +1,269 @@
+"""The life of a cache directory: filled, used, outgrown, interrupted, shared, adopted, removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.recipe_cache import store
+from gaudi_launch.recipe_cache.files import Findings, write_list
+from gaudi_launch.recipe_cache.ledger import LedgerError, ledger_path, read_ledger
+from gaudi_launch.recipe_cache.locks import held, in_use
+from gaudi_launch.warmup.buckets import Buckets
+from tests.recipe_cache.conftest import BUCKETS, fill
+from tests.recipe_cache.test_key import PARTS
+
+MORE = Buckets([*BUCKETS.prompt, [1, 512, 0]], BUCKETS.decode)
+
+
+def state(root: Path, buckets: Buckets = BUCKETS, num_blocks: int | None = 900) -> tuple[str, str]:
+    use = store.look_up(root, PARTS, buckets, num_blocks)
+    return use.state, use.because.id
+
+
+def test_an_empty_root_is_a_miss(root: Path) -> None:
+    assert state(root) == ("miss", "cache.miss_first")
+    assert not root.exists()
+
+
+def test_a_whole_fill_is_a_hit(root: Path) -> None:
+    folder = fill(root)
+    assert state(root) == ("hit", "cache.hit")
+    ledger = read_ledger(root, PARTS.key)
+    assert ledger is not None
+    assert (ledger.files, ledger.bytes, ledger.filled_seconds, ledger.complete) == (4, 1000, (12.5,), True)
+    assert folder == root / PARTS.key
+
+
+def test_new_buckets_are_partial_and_join_the_ledger(root: Path) -> None:
+    fill(root)
+    use = store.look_up(root, PARTS, MORE, 900)
+    assert (use.state, use.new) == ("partial", Buckets([[1, 512, 0]], []))
+    fill(root, buckets=MORE)
+    assert state(root, MORE) == ("hit", "cache.hit")
+    assert state(root, BUCKETS) == ("hit", "cache.hit")
+
+
+def test_another_number_of_blocks_is_partial(root: Path) -> None:
+    fill(root)
+    assert state(root, num_blocks=901) == ("partial", "cache.other_blocks")
+
+
+def test_a_miss_names_the_nearest_cache_of_the_model(root: Path) -> None:
+    fill(root, replace(PARTS, software="1.20", dtype="float16"))
+    fill(root, replace(PARTS, software="1.20"))
+    use = store.look_up(root, PARTS, BUCKETS)
+    assert (use.state, use.because.render("en")) == (
+        "miss",
+        "There is a cache of this model, but it does not fit: software 1.20 -> 1.21.",
+    )
+
+
+def test_recipes_that_went_away_are_a_miss(root: Path) -> None:
+    for file in fill(root).iterdir():
+        file.unlink()
+    assert state(root) == ("miss", "cache.miss_empty")
+
+
+@pytest.mark.parametrize("keep", [0, 1, 100])
+def test_a_half_written_ledger_is_a_miss_and_the_next_fill_mends_it(root: Path, keep: int) -> None:
+    fill(root)
+    path = ledger_path(root, PARTS.key)
+    path.write_bytes(path.read_bytes()[:keep])
+    assert state(root) == ("miss", "cache.miss_ledger")
+    fill(root)
+    assert state(root) == ("hit", "cache.hit")
+
+
+def test_a_ledger_cannot_point_outside_its_root(root: Path) -> None:
+    fill(root)
+    path = ledger_path(root, PARTS.key)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"folder": "../../etc"}))
+    with pytest.raises(LedgerError):
+        read_ledger(root, PARTS.key)
+
+
+def _child(root: Path, body: str) -> subprocess.Popen[str]:
+    """Another launcher: a process of its own with a fill under way."""
+    program = f"""
+        import sys, time
+        from pathlib import Path
+        from gaudi_launch.recipe_cache import store
+        from tests.recipe_cache.conftest import BUCKETS
+        from tests.recipe_cache.test_key import PARTS
+        root = Path(sys.argv[1])
+        {body}
+    """
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program), os.fspath(root)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+
+
+FILLING = """with store.opened(root, PARTS, BUCKETS) as session:
+            (session.folder / "a.recipe").write_bytes(b"whole")
+            (session.folder / "b.recipe").write_bytes(b"")
+            print("filling", flush=True)
+            time.sleep(60)"""
+
+
+def test_kill_in_the_middle_of_a_fill_never_claims_a_hit(root: Path) -> None:
+    child = _child(root, FILLING)
+    assert child.stdout is not None and child.stdout.readline() == "filling\n"
+    assert in_use(root, PARTS.key)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    assert not in_use(root, PARTS.key)
+    assert state(root) == ("partial", "cache.interrupted")
+    with store.opened(root, PARTS, BUCKETS) as session:
+        assert session.repaired == ("b.recipe",)
+        assert (session.folder / "a.recipe").read_bytes() == b"whole"
+        session.finish(1.0, BUCKETS, None)
+    assert state(root) == ("hit", "cache.hit")
+
+
+def test_only_one_launch_fills_a_key(root: Path) -> None:
+    child = _child(root, FILLING)
+    try:
+        assert child.stdout is not None and child.stdout.readline() == "filling\n"
+        with pytest.raises(LaunchError) as refused, store.opened(root, PARTS, BUCKETS):
+            pass
+        assert refused.value.id == "cache.in_use"
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_a_launch_waits_for_the_fill_and_then_hits(root: Path) -> None:
+    child = _child(
+        root,
+        """with store.opened(root, PARTS, BUCKETS) as session:
+            (session.folder / "a.recipe").write_bytes(b"whole")
+            print("filling", flush=True)
+            time.sleep(0.5)
+            session.finish(0.5, BUCKETS, None)""",
+    )
+    assert child.stdout is not None and child.stdout.readline() == "filling\n"
+    with store.opened(root, PARTS, BUCKETS, wait_seconds=20) as session:
+        assert session.ledger.complete or session.ledger.buckets == BUCKETS
+    child.communicate()
+
+
+def test_hits_share_one_key(root: Path) -> None:
+    fill(root)
+    with store.opened(root, PARTS, BUCKETS, 900) as one, store.opened(root, PARTS, BUCKETS, 900) as two:
+        assert (one.filling, two.filling, one.folder) == (False, False, two.folder)
+
+
+def test_a_read_only_root_is_a_sentence(root: Path, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(LaunchError) as refused, store.opened(file / "recipes", PARTS, BUCKETS):
+        pass
+    assert refused.value.id == "cache.not_writable"
+
+
+def test_a_full_disk_leaves_the_old_ledger(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(root)
+    before = ledger_path(root, PARTS.key).read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(LaunchError) as refused, store.opened(root, PARTS, MORE, 900):
+        pass
+    assert refused.value.id == "cache.not_writable"
+    assert ledger_path(root, PARTS.key).read_bytes() == before
+    assert [p.name for p in root.iterdir() if p.name.endswith(".new")] == []
+
+
+def test_a_clock_that_jumps_back_keeps_the_last_use(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(root)
+    before = read_ledger(root, PARTS.key)
+    monkeypatch.setattr(time, "time", lambda: 1000.0)
+    fill(root)
+    after = read_ledger(root, PARTS.key)
+    assert before is not None and after is not None and after.last_used == before.last_used
+
+
+def test_a_flat_folder_works_unchanged_and_can_be_adopted(root: Path) -> None:
+    root.mkdir()
+    (root / "old.recipe").write_bytes(b"old")
+    use = store.look_up(root, PARTS, BUCKETS)
+    assert (use.state, use.folder, use.because.id) == ("partial", root, "cache.flat")
+    ledger = store.adopt(root, PARTS, BUCKETS)
+    assert (ledger.folder, ledger.files, ledger.bytes) == (".", 1, 3)
+    assert (root / "old.recipe").read_bytes() == b"old"
+    with store.opened(root, PARTS, BUCKETS) as session:
+        assert session.folder == root
+        session.finish(1.0, BUCKETS, None)
+    assert state(root, num_blocks=None) == ("hit", "cache.hit")
+    store.remove(root, store.find(root, PARTS.key))
+    assert [p.name for p in root.iterdir()] == [f"{PARTS.key}.lock"]
+
+
+def test_verify_finds_each_kind_of_damage_and_repair_drops_only_that(root: Path) -> None:
+    folder = fill(root)
+    (folder / "recipe_0.recipe").write_bytes(b"")
+    (folder / "recipe_1.recipe").write_bytes(b"short")
+    (folder / "recipe_2.recipe").write_bytes(bytes([9]) * 300)
+    (folder / "recipe_3.recipe").unlink()
+    (folder / "link").symlink_to("/etc/passwd")
+    (folder / "new.recipe").write_bytes(b"new")
+    entry = store.find(root, PARTS.key)
+    findings = Findings(
+        missing=("recipe_3.recipe",),
+        empty=("recipe_0.recipe",),
+        wrong_size=("recipe_1.recipe",),
+        wrong_content=("recipe_2.recipe",),
+        foreign=("link",),
+        unlisted=("new.recipe",),
+    )
+    assert store.check(root, entry, quick=False) == findings
+    assert store.check(root, entry, quick=True) == replace(findings, wrong_content=())
+    assert store.repair(root, entry, findings) == ("recipe_0.recipe", "recipe_1.recipe", "recipe_2.recipe")
+    assert sorted(p.name for p in folder.iterdir()) == ["link", "new.recipe"]
+    assert state(root) == ("partial", "cache.interrupted")
+
+
+def test_the_list_keeps_checksums_of_files_that_did_not_change(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = fill(root)
+    (folder / "new.recipe").write_bytes(b"new")
+    read: list[str] = []
+    from gaudi_launch.recipe_cache import files
+
+    original = files.checksum
+    monkeypatch.setattr(files, "checksum", lambda path: read.append(path.name) or original(path))  # type: ignore[func-returns-value]
+    assert write_list(root, PARTS.key, folder) == (5, 1003)
+    assert read == ["new.recipe"]
+
+
+def test_a_key_in_use_is_never_removed(root: Path) -> None:
+    fill(root)
+    with held(root, PARTS.key, exclusive=False), pytest.raises(LaunchError) as refused:
+        store.remove(root, store.find(root, PARTS.key))
+    assert refused.value.id == "cache.in_use"
+    assert state(root) == ("hit", "cache.hit")
+
+
+def test_find_takes_the_first_digits(root: Path) -> None:
+    fill(root)
+    assert store.find(root, PARTS.key[:4]).key == PARTS.key
+    for wrong in ("", "zz"):
+        with pytest.raises(LaunchError) as refused:
+            store.find(root, wrong)
+        assert refused.value.id == "cache.no_such_key"
