@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from gaudi_launch.host import hl_smi_text
-from gaudi_launch.host.hl_smi_text import Affinity, Table
+from gaudi_launch.host.hl_smi_text import Affinity, LogCard, Table
 
 # A loaded eight-card server answers in about two seconds; a hung driver never does.
 SECONDS = 6.0
@@ -61,8 +61,9 @@ def find() -> Ask | None:
     return partial(run, program) if program else None
 
 
-def run(program: str, arguments: Sequence[str], seconds: float = SECONDS) -> Answer:
-    """Run hl-smi once. Never raises; whatever it started is gone when this returns."""
+def run(program: str, arguments: Sequence[str], seconds: float | None = None) -> Answer:
+    """Run hl-smi once, for SECONDS at most. Never raises; whatever it started is gone when this returns."""
+    seconds = SECONDS if seconds is None else seconds
     said = " ".join(["hl-smi", *arguments])
     # hl-smi fails when it cannot write its logs (docs: HABANA_LOGS must be writable)
     with tempfile.TemporaryDirectory(prefix="gaudi-launch-hl-smi-", ignore_cleanup_errors=True) as logs:
@@ -141,19 +142,31 @@ class HlSmi:
         return None
 
     def cards(self) -> tuple[dict[str, str], ...]:
-        """Cards by ``-Q``: as many fields as this release answers; rows have at least an index or a module."""
+        """Cards by ``-Q``: as many fields as this release answers, by index; with modules where it knows them."""
         timed_out = False
+        without_modules: tuple[dict[str, str], ...] = ()
         for fields in CARD_FIELDS:
             if timed_out and fields is not CARD_FIELDS[-1]:
                 continue
             answer = self.ask(["-Q", ",".join(fields), "-f", "csv"])
             timed_out = answer.timed_out
             rows = hl_smi_text.parse_csv(answer.text) if answer.problem is None else ()
-            rows = tuple(row for row in rows if "index" in row)
-            if rows:
+            rows = tuple(row for row in rows if row.get("index", "").isdecimal())
+            if any(row.get("module_id", "").isdecimal() for row in rows):
                 return rows
-            self.problems["hl-smi -Q"] = answer.problem or f"'hl-smi -Q {','.join(fields)}' listed no card"
-        return ()
+            without_modules = without_modules or rows
+            self.problems["hl-smi -Q"] = answer.problem or f"'hl-smi -Q {','.join(fields)}' listed no module"
+        return without_modules
+
+    def log(self) -> tuple[LogCard, ...]:
+        """The long list of each card: module, serial, status, firmware, PCIe link."""
+        answer = self.ask(["-L"])
+        return hl_smi_text.parse_log(answer.text) if answer.problem is None else ()
+
+    def links(self, bus: str) -> dict[int, str]:
+        """UP or DOWN by port of one card; empty when it cannot be told."""
+        answer = self.ask(["-n", "link", "-i", bus])
+        return hl_smi_text.parse_links(answer.text) if answer.problem is None else {}
 
     def name(self) -> str | None:
         """The product name that all cards share, by ``-Q name``; its rows do not say which card they mean."""

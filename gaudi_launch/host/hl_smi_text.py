@@ -23,7 +23,6 @@ _PROCESS = re.compile(r"^\|\s*(\d{1,4})\s+(\d{1,10})\s+(\S+)\s+(.*?)(?:\s+(\d{1,
 _RANGE = re.compile(r"^(\d{1,6})(?:-(\d{1,6}))?$")
 _PORT = re.compile(r"^\s*port\s+(\d{1,4})\s*:\s*(\S+)", re.I)
 _LOG_CARD = re.compile(r"^\[(\d{1,4})\]\s+AIP\b.*?\(accel(\d{1,4})\)")
-_COMPONENT = re.compile(r"^\s*component\s*:\s*(\S.*?)\s*$")
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Table:
-    """The plain table. ``events`` says which column it had: counted events (new) or ECC errors (old)."""
+    """The plain table: its cards, the processes it shows and the versions in its head."""
 
     rows: tuple[Row, ...] = ()
     processes: tuple[Process, ...] = ()
@@ -240,20 +239,3 @@ def parse_log(text: str) -> tuple[LogCard, ...]:
         elif not name.startswith("["):
             facts.setdefault(name, value)
     return tuple(cards)
-
-
-def parse_firmware(text: str) -> dict[int, dict[str, str]]:
-    """Component versions by part by card index of ``hl-smi --fw-version``."""
-    found: dict[int, dict[str, str]] = {}
-    parts: dict[str, str] | None = None
-    part = ""
-    for line in text.splitlines():
-        if match := _LOG_CARD.match(line):
-            parts = found.setdefault(int(match[2]), {})
-        elif parts is None:
-            continue
-        elif match := _COMPONENT.match(line):
-            parts.setdefault(part, match[1])
-        else:
-            part = line.strip()
-    return found

@@ -14,7 +14,7 @@ from gaudi_launch.host.accelerators import Accelerator, identify
 from gaudi_launch.host.facts import Cards
 from gaudi_launch.host.files import Files, Folder, whole_number
 from gaudi_launch.host.hl_smi import Ask, HlSmi
-from gaudi_launch.host.hl_smi_text import Affinity, Table
+from gaudi_launch.host.hl_smi_text import Affinity, LogCard, Table
 from gaudi_launch.host.records import Card, Holder, Host, Interface, NumaNode
 
 # what only hl-smi tells: its table is asked for when one of these is wanted, which is always on a live machine
@@ -24,6 +24,14 @@ _CSV_NUMBERS = {
     "temperature.aip": "temperature_c",
     "utilization.aip": "utilization_percent",
     "power.draw": "power_w",
+}
+_LOG_WORDS = {
+    "Product Name": "product",
+    "Serial Number": "serial",
+    "Module status": "status",
+    "Firmware [SPI] Version": "firmware",
+    "Link Speed Current": "pcie_speed",
+    "Link Speed Max": "pcie_max_speed",
 }
 _PAIRED = "assumed: SMT siblings stand in the same place of hl-smi topo's two ranges"
 
@@ -102,6 +110,28 @@ def assemble(
     )
 
 
+def read_ports(host: Host, ask: Ask | None = None) -> Host:
+    """The same machine with the state of every card's network ports: one hl-smi call a card, so only on demand.
+
+    ``ask`` is the hl-smi to ask (default: the one on PATH). Ports that cannot be read stay None.
+    """
+    ask = ask or hl_smi.find()
+    if ask is None:
+        return host
+    talk = HlSmi(ask)
+
+    def with_ports(card: Card) -> Card:
+        ports = talk.links(card.bus) if card.bus else {}
+        if not ports:
+            return card
+        up = tuple(port for port, word in sorted(ports.items()) if word.upper() == "UP")
+        down = tuple(port for port in sorted(ports) if port not in up)
+        return replace(card, ports_up=up, ports_down=down)
+
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        return replace(host, cards=tuple(pool.map(with_ports, host.cards)))
+
+
 def _order(card: Card) -> tuple[bool, int, bool, int, str]:
     return (card.index is None, card.index or 0, card.module is None, card.module or 0, card.bus or "")
 
@@ -115,20 +145,24 @@ def _ask_hl_smi(cards: Cards, ask: Ask | None, notes: dict[str, str]) -> tuple[T
     bare = not cards.all
     want_rows = bare or cards.missing("module")
     want_topo = bare or cards.missing("cpus") or cards.missing("numa_node")
-    # a driver that hangs hangs every question: put together they cost one time limit, not three
-    with ThreadPoolExecutor(max_workers=3) as pool:
+    # a driver that hangs hangs every question: put together they cost one time limit, not four
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        asked_log = pool.submit(talk.log) if bare else None
         asked_table = pool.submit(talk.table)
         asked_rows = pool.submit(talk.cards) if want_rows else None
         asked_topo = pool.submit(talk.topo) if want_topo else None
         table = asked_table.result()
         rows = asked_rows.result() if asked_rows else ()
         affinities = asked_topo.result() if asked_topo else ()
+        log = asked_log.result() if asked_log else ()
     if table is None and not want_rows:
         rows = talk.cards()
     if table is not None:
         _fill_from_table(cards, table)
     if rows:
         _fill_from_rows(cards, rows)
+    if log:
+        _fill_from_log(cards, log)
     if cards.all and cards.missing("product") and table is None and bare:
         name = talk.name()
         for facts in cards:
@@ -175,6 +209,21 @@ def _fill_from_rows(cards: Cards, rows: Iterable[Mapping[str, str]]) -> None:
         for name, field in _CSV_NUMBERS.items():
             number = whole_number(row.get(name))
             facts.put(field, number if number is not None and number >= 0 else None, source)
+
+
+def _fill_from_log(cards: Cards, log: Iterable[LogCard]) -> None:
+    source = "hl-smi -L"
+    for row in log:
+        bus = row.facts.get("Bus Id", "").lower()
+        facts = cards.find(row.index, bus if sysfs.BUS.fullmatch(bus) else None)
+        cards.put(facts, "index", row.index, source)
+        if sysfs.BUS.fullmatch(bus):
+            cards.put(facts, "bus", bus, source)
+        cards.put(facts, "module", _small(row.facts.get("Module ID")), source)
+        for name, field in _LOG_WORDS.items():
+            facts.put(field, row.facts.get(name), source)
+        for name, field in (("Current", "pcie_width"), ("Max", "pcie_max_width")):
+            facts.put(field, _small(row.facts.get(f"Link Width {name}", "").removeprefix("x")), source)
 
 
 def _fill_from_topo(cards: Cards, affinities: Iterable[Affinity]) -> None:

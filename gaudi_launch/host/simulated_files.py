@@ -109,6 +109,7 @@ def hl_smi_of(box: Box, options: Options) -> dict[str, Any]:
                 "power.draw": 0 if failed else 420 if busy else 85 + module,
                 "cap": memory.power_w or 0,
                 "events": 0,
+                "status": "Disabled" if failed else "Operational",
                 "cpus": format_cpus(box.cpus_of(box.node_of(module))).replace(",", ", "),
                 "numa": box.node_of(module),
                 "ports": {str(port): "DOWN" if failed else "UP" for port in _PORTS[box.product]},

@@ -30,6 +30,8 @@ def answer(machine: dict[str, Any], arguments: list[str]) -> tuple[str, int]:
         return _table(machine), 0
     if arguments in (["-v"], ["--version"]):
         return f"HL-SMI Version: hl-{machine['version']}-fw-{machine['firmware']}\n", 0
+    if arguments[0] in ("-L", "--list-aips"):
+        return _log(cards), 0
     if arguments[0] == "topo":
         return _topo(cards, arguments[1:]), 0
     if arguments[0] in ("-n", "--nic") and arguments[1:2] == ["link"]:
@@ -56,6 +58,24 @@ def _csv(cards: list[dict[str, Any]], fields: list[str], options: list[str]) -> 
         )
         lines.append(", ".join(cells))
     return "\n".join(lines) + "\n", 0
+
+
+def _log(cards: list[dict[str, Any]]) -> str:
+    lines = [
+        "================ HL-SMI LOG ================",
+        f"Attached AIPs                           : {len(cards)}",
+    ]
+    for card in cards:
+        lines += [
+            f"[{card['index']}] AIP (accel{card['index']}) {card['bus_id']}",
+            f"        Product Name                    : {card['name']}",
+            f"        Serial Number                   : {card['serial']}",
+            f"        Module status                   : {card['status']}",
+            f"        Module ID                       : {card['module_id']}",
+            "        PCI",
+            f"                Bus Id                  : {card['bus_id']}",
+        ]
+    return "\n".join(lines) + "\n"
 
 
 def _topo(cards: list[dict[str, Any]], options: list[str]) -> str:

@@ -1,0 +1,85 @@
+"""Machines for tests: a root folder and a stub hl-smi on PATH that answers only what it is given."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.host.records import Host
+
+DATA = Path(__file__).parent.parent / "data"
+INDEX_MODULE = "-Q index,module_id -f csv"
+NAME = "-Q name -f csv"
+TOPO = "topo -c -N"
+
+
+def sample(name: str) -> str:
+    return (DATA / "hl-smi" / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def write_stub(folder: Path, answers: Mapping[str, str], otherwise: str = "sys.exit(1)") -> None:
+    """An hl-smi that prints ``answers[arguments joined by blanks]`` and runs ``otherwise`` for all else.
+
+    Every call is noted in ``calls`` beside it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / "hl-smi"
+    program.write_text(
+        f"#!{sys.executable} -IS\nimport sys, time\n"
+        f"asked = ' '.join(sys.argv[1:])\n"
+        f"open({str(folder / 'calls')!r}, 'a').write(asked + '\\n')\n"
+        f"answers = {json.dumps(dict(answers))}\n"
+        f"if asked in answers:\n    print(answers[asked], end='')\n    sys.exit(0)\n{otherwise}\n",
+        encoding="utf-8",
+    )
+    program.chmod(0o755)
+
+
+def calls(folder: Path) -> list[str]:
+    path = folder / "calls"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def use(monkeypatch: pytest.MonkeyPatch, root: Path, programs: Path | None = None) -> None:
+    """Make this folder the machine and these programs all that is on PATH."""
+    root.mkdir(parents=True, exist_ok=True)
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(root))
+    monkeypatch.setenv("PATH", str(programs) if programs else str(root / "nothing-here"))
+
+
+def plain(host: Host) -> Host:
+    """A Host without what differs between a folder and a machine in memory."""
+    return replace(host, root="/", origin="", has_numactl=False)
+
+
+def recorded_hosts() -> dict[str, dict[str, Any]]:
+    """The servers on which the public start scripts were recorded."""
+    hosts: dict[str, dict[str, Any]] = json.loads((DATA / "hosts.json").read_text())
+    return hosts
+
+
+def make_recorded(host: dict[str, Any], root: Path) -> Path:
+    """A recorded server as a nearly empty root and a stub that answers the scripts' own three questions.
+
+    A module in use has a process whose /proc/PID/fd leads to its control node, which is what the scripts ask
+    lsof for.
+    """
+    programs = root / "bin"
+    rows = "".join(f"{index}, {module}\n" for index, module in enumerate(host["idx2mod"]))
+    topo = "modID   CPU Affinity    NUMA Affinity    \n-----   ------------    -------------    \n"
+    topo += "".join(f"{m}       {t['cpu_affinity']}    {t['numa_affinity']}  \n" for m, t in host["topo"].items())
+    names = "name\n" + f"{host['name']}\n" * len(host["idx2mod"])
+    write_stub(programs, {INDEX_MODULE: "index, module_id\n" + rows, NAME: names, TOPO: topo})
+    for module in host["used"]:
+        folder = root / "proc" / str(500 + module) / "fd"
+        folder.mkdir(parents=True)
+        (folder.parent / "comm").write_text("engine\n")
+        os.symlink(f"/dev/accel/accel_controlD{host['idx2mod'].index(module)}", folder / "9")
+    return programs
