@@ -1,0 +1,46 @@
+"""What one engine does in one configuration: its buckets, resolved flags, profile shape and look-up rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from gaudi_launch.warmup.buckets import Bucket, Buckets
+from gaudi_launch.warmup.grid import Grid
+from gaudi_launch.warmup.lookup import Lookups
+
+MakeLookups = Callable[[Sequence[Bucket], Sequence[Bucket], bool], Lookups]
+"""(prompt buckets, decode buckets, remember invented ones) to a look-up rule."""
+
+
+@dataclass(frozen=True)
+class EngineModel:
+    """An engine's bucketing, computed as far as it is asked for.
+
+    Prompt buckets need no KV cache size; decode buckets do (LaunchError when it is unknown). ``resolved``: the
+    flags (1.22, vllm-gaudi) or the (min, step, max...) of each dimension (1.21, deepseek_r1) after the engine's
+    own resolution. ``max_prompt_shape``: (batch, tokens) of the memory profile run; batch 0 where the engine
+    takes only the length from its buckets.
+    """
+
+    prompt: Grid
+    make_decode: Callable[[], Grid]
+    resolved: Mapping[str, Any]
+    max_prompt_shape: tuple[int, int]
+    make_lookups: MakeLookups
+
+    @cached_property
+    def decode(self) -> Grid:
+        """The decode grid. Raises BucketError where the engine would fail."""
+        return self.make_decode()
+
+    @cached_property
+    def buckets(self) -> Buckets:
+        """Both lists, written out in the engine's order."""
+        return Buckets(self.prompt.buckets(), self.decode.buckets())
+
+    def lookups(self, remember: bool = False) -> Lookups:
+        """The look-up rule over these buckets; ``remember`` keeps invented buckets, as the running engine does."""
+        return self.make_lookups(self.buckets.prompt, self.buckets.decode, remember)

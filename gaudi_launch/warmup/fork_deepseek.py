@@ -1,0 +1,82 @@
+"""Buckets of the vLLM fork on deepseek_r1, without and with the padding limit.
+
+Source: HabanaAI/vllm-hpu-extension@deepseek_r1:vllm_hpu_extension/bucketing.py (0bc6b42) and its later text with
+``warmup_range_with_limit``. The generator does not know the model's length: prompts default to 1024 tokens and
+decode to 2048 tokens a sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gaudi_launch.warmup.engine_env import Arguments, Env, contiguous_p1, limit_settings, settings
+from gaudi_launch.warmup.engine_model import EngineModel
+from gaudi_launch.warmup.fork_1_21 import prompt_rows
+from gaudi_launch.warmup.grid import Grid, decode_rows
+from gaudi_launch.warmup.ladders import by_step, limited, linear
+from gaudi_launch.warmup.lookup import ByDimension, Sizer, next_of
+
+PROMPT_TOKENS = 1024
+DECODE_TOKENS = 2048
+
+
+def linear_model(env: Env, args: Arguments) -> EngineModel:
+    """Before the padding limit: look-up by step, above the maximum unwarmed shapes."""
+    return _model(env, args, settings, linear, lambda config: lambda value: by_step(value, config))
+
+
+def linear_limit_model(env: Env, args: Arguments) -> EngineModel:
+    """With the padding limit: look-up in the ladder, above it the value itself."""
+    return _model(env, args, limit_settings, limited, lambda config: next_of(limited(*config), above="raw"))
+
+
+def _model(
+    env: Env,
+    args: Arguments,
+    read: Callable[..., list[Any]],
+    ladder: Callable[..., list[int]],
+    sizer: Callable[[list[Any]], Sizer],
+) -> EngineModel:
+    block = args.block_size
+    most_blocks = max(block, args.max_num_seqs * DECODE_TOKENS // block)
+    prompt_bs = read(env, "PROMPT", "BS", (1, 32, args.max_num_prefill_seqs))
+    decode_bs = read(env, "DECODE", "BS", (1, 32, args.max_num_seqs))
+    prompt_seq = read(env, "PROMPT", "SEQ", (block, block, PROMPT_TOKENS))
+    decode_block = read(env, "DECODE", "BLOCK", (block, block, most_blocks))
+    to_cache = contiguous_p1(env) and "VLLM_DECODE_BLOCK_BUCKET_MAX" not in env
+    budget = args.max_num_batched_tokens
+    prompt = Grid(prompt_rows(ladder(*prompt_bs), ladder(*prompt_seq), budget, budget), by_area=True)
+
+    def block_config() -> list[Any]:
+        return [*decode_block[:2], args.blocks, *decode_block[3:]] if to_cache else decode_block
+
+    def decode() -> Grid:
+        most = decode_bs[2] * (args.num_speculative_tokens + 1)
+        batches = ladder(*decode_bs[:2], most, *decode_bs[3:])
+        blocks = ladder(*block_config())
+        if to_cache and args.blocks not in blocks:
+            blocks.append(args.blocks)
+        return Grid(decode_rows(batches, blocks, args.blocks), by_area=True)
+
+    configs = {
+        "prompt_bs_bucket_cfg": prompt_bs,
+        "prompt_seq_bucket_cfg": prompt_seq,
+        "decode_bs_bucket_cfg": decode_bs,
+        "decode_block_bucket_cfg": decode_block,
+    }
+    return EngineModel(
+        prompt=prompt,
+        make_decode=decode,
+        resolved=configs,
+        max_prompt_shape=(prompt_bs[2], prompt_seq[2]),
+        make_lookups=lambda prompts, decodes, remember: ByDimension(
+            prompt_batch=sizer(prompt_bs),
+            prompt_query=sizer(prompt_seq),
+            decode_batch=sizer(decode_bs),
+            decode_blocks=sizer(block_config()),
+            cache=args.blocks,
+            prompt_buckets=prompts,
+            decode_buckets=decodes,
+        ),
+    )

@@ -1,0 +1,265 @@
+"""Which bucket a shape gets, and what happens when no bucket holds it.
+
+Three rules cover the engines: by configuration or ladder, each dimension for itself (1.21, deepseek_r1),
+and by the sorted list, first entry large enough in every dimension (1.22, vllm-gaudi). Each rule answers
+one shape or many; answers are remembered, so a planner may ask for millions.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from gaudi_launch.warmup.buckets import Bucket, BucketError
+from gaudi_launch.warmup.ladders import fallback
+
+Outcome = Literal["warmed", "fallback", "recompile", "hang", "error"]
+"""warmed: a bucket of the warm-up. fallback: the engine invents a bucket and compiles it. recompile: the shape
+is used although no warm-up compiled it. hang: the worker stops in a debugger. error: the bucket the engine
+picks cannot hold the shape."""
+
+Shape = tuple[int, int, int]
+"""(batch, query tokens, context blocks); a decode shape is (batch, 1, blocks)."""
+
+_TABLE_CELLS = 2_000_000
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """The bucket of a shape (None on a hang) and what that means; ``added``: the engine appends it to its list."""
+
+    bucket: Bucket | None
+    outcome: Outcome
+    added: bool = False
+
+
+class Lookups(Protocol):
+    """The look-up rule of one engine in one configuration."""
+
+    def prompt(self, batch: int, query: int, context: int = 0) -> Lookup:
+        """The bucket of a prefill step: requests, longest query in tokens, longest context in blocks."""
+
+    def decode(self, batch: int, blocks: int) -> Lookup:
+        """The bucket of a decode step: requests and KV blocks."""
+
+
+def prompts(rule: Lookups, shapes: Iterable[Shape]) -> list[Lookup]:
+    """Every shape through ``rule.prompt``; equal shapes are looked up once (for rules without memory)."""
+    known: dict[Shape, Lookup] = {}
+    return [known.get(shape) or known.setdefault(shape, rule.prompt(*shape)) for shape in shapes]
+
+
+def decodes(rule: Lookups, shapes: Iterable[tuple[int, int]]) -> list[Lookup]:
+    """Every (batch, blocks) through ``rule.decode``; equal shapes are looked up once (for rules without memory)."""
+    known: dict[tuple[int, int], Lookup] = {}
+    return [known.get(shape) or known.setdefault(shape, rule.decode(*shape)) for shape in shapes]
+
+
+class BucketTable:
+    """The first entry of a sorted bucket list that is large enough in every dimension, in constant time.
+
+    Cell (i, j, k) holds the smallest list index among buckets of at least the i-th batch, j-th query and k-th
+    context size; three bisections find the cell. Lists whose table would be too large are scanned.
+    """
+
+    def __init__(self, buckets: Sequence[Bucket]) -> None:
+        self.buckets = [list(bucket) for bucket in sorted(buckets)]
+        self._axes = [sorted({bucket[axis] for bucket in self.buckets}) for axis in range(3)]
+        self._cells: list[int] | None = None
+
+    def find(self, batch: int, query: int, context: int) -> Bucket | None:
+        """The bucket of a shape, or None if no bucket holds it."""
+        indices = [
+            bisect_left(axis, value) for axis, value in zip(self._axes, (batch, query, context), strict=True)
+        ]
+        sizes = [len(axis) for axis in self._axes]
+        if any(index == size for index, size in zip(indices, sizes, strict=True)):
+            return None
+        if sizes[0] * sizes[1] * sizes[2] > _TABLE_CELLS:
+            return self._scan(batch, query, context)
+        if self._cells is None:
+            self._cells = self._fill(sizes)
+        index = self._cells[(indices[0] * sizes[1] + indices[1]) * sizes[2] + indices[2]]
+        return self.buckets[index] if index < len(self.buckets) else None
+
+    def _scan(self, batch: int, query: int, context: int) -> Bucket | None:
+        start = bisect_left(self.buckets, [batch, query, context])
+        for bucket in self.buckets[start:]:
+            if bucket[0] >= batch and bucket[1] >= query and bucket[2] >= context:
+                return bucket
+        return None
+
+    def _fill(self, sizes: list[int]) -> list[int]:
+        none = len(self.buckets)
+        cells = [none] * (sizes[0] * sizes[1] * sizes[2])
+        strides = (sizes[1] * sizes[2], sizes[2], 1)
+        places = [{value: i for i, value in enumerate(axis)} for axis in self._axes]
+        for index in range(none - 1, -1, -1):
+            i, j, k = (place[value] for place, value in zip(places, self.buckets[index], strict=True))
+            cells[i * strides[0] + j * strides[1] + k] = index
+        for size, stride in zip(sizes, strides, strict=True):
+            block = size * stride
+            for cell in range(len(cells) - 1, -1, -1):
+                if cell % block + stride < block and cells[cell + stride] < cells[cell]:
+                    cells[cell] = cells[cell + stride]
+        return cells
+
+
+def holds(bucket: Bucket, batch: int, query: int, context: int) -> bool:
+    """True if ``bucket`` is large enough for the shape."""
+    return bucket[0] >= batch and bucket[1] >= query and bucket[2] >= context
+
+
+Sizer = Callable[[int], "int | None"]
+"""The padded size of a value in one dimension; None: the engine stops in a debugger."""
+
+
+def next_of(ladder: Iterable[int], *, above: Literal["hang", "raw"]) -> Sizer:
+    """A `Sizer`: the first ladder value that is large enough; above the largest a hang, or the value itself."""
+    values = sorted(set(ladder))
+
+    def size(value: int) -> int | None:
+        index = bisect_left(values, value)
+        if index < len(values):
+            return values[index]
+        return None if above == "hang" else value
+
+    return size
+
+
+@dataclass(frozen=True)
+class ByDimension:
+    """Each dimension is padded for itself (1.21 and deepseek_r1: ``get_padded_*`` of the bucketing context).
+
+    The combination may be one that no warm-up compiled: "Configuration: ... was not warmed-up!". Decode blocks
+    are cut to the cache size.
+    """
+
+    prompt_batch: Sizer
+    prompt_query: Sizer
+    decode_batch: Sizer
+    decode_blocks: Sizer
+    cache: int
+    prompt_buckets: Sequence[Bucket]
+    decode_buckets: Sequence[Bucket]
+    _warmed: set[Shape] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        warmed = {(b[0], b[1], b[2]) for b in (*self.prompt_buckets, *self.decode_buckets)}
+        object.__setattr__(self, "_warmed", warmed)
+
+    def prompt(self, batch: int, query: int, context: int = 0) -> Lookup:
+        """As `Lookups.prompt`; these engines have no context dimension."""
+        return self._answer((batch, query, 0), lambda: (self.prompt_batch(batch), self.prompt_query(query), 0))
+
+    def decode(self, batch: int, blocks: int) -> Lookup:
+        """As `Lookups.decode`."""
+
+        def padded() -> tuple[int | None, int | None, int | None]:
+            size = self.decode_blocks(blocks)
+            return self.decode_batch(batch), 1, None if size is None else min(size, self.cache)
+
+        return self._answer((batch, 1, blocks), padded)
+
+    def _answer(self, shape: Shape, padded: Callable[[], tuple[int | None, int | None, int | None]]) -> Lookup:
+        try:
+            batch, query, context = padded()
+        except BucketError:
+            return Lookup(None, "hang")
+        if batch is None or query is None or context is None:
+            return Lookup(None, "hang")
+        bucket = [batch, query, context]
+        if not holds(bucket, *shape):
+            return Lookup(bucket, "error")
+        return Lookup(bucket, "warmed" if (batch, query, context) in self._warmed else "recompile")
+
+
+@dataclass(frozen=True)
+class Raw:
+    """No bucketing at all: every shape is compiled as it is (VLLM_ENABLE_BUCKETING=false)."""
+
+    def prompt(self, batch: int, query: int, context: int = 0) -> Lookup:
+        """As `Lookups.prompt`."""
+        return Lookup([batch, query, context], "recompile")
+
+    def decode(self, batch: int, blocks: int) -> Lookup:
+        """As `Lookups.decode`."""
+        return Lookup([batch, 1, blocks], "recompile")
+
+
+@dataclass(frozen=True)
+class FallbackRule:
+    """The caps on an invented bucket. ``slice_query`` gives the query size of sliced attention, or None."""
+
+    query_step: int
+    query_cap: int
+    batch_cap: int | None
+    prompt_context_cap: int
+    decode_context_cap: int
+    slice_query: Callable[[int], int | None]
+
+    def bucket(self, batch: int, query: int, context: int, *, is_prompt: bool) -> Bucket:
+        """The bucket the engine adds for a shape that none holds."""
+        new_batch = fallback(batch, 2)
+        if self.batch_cap is not None:
+            new_batch = min(new_batch, self.batch_cap)
+        new_query = self.slice_query(query)
+        if new_query is None:
+            new_query = min(fallback(query, self.query_step), self.query_cap)
+        cap = self.prompt_context_cap if is_prompt else self.decode_context_cap
+        return [new_batch, new_query, min(fallback(context, 32), cap)]
+
+
+class ByList:
+    """The first entry of the sorted list that is large enough in every dimension; else a fallback bucket.
+
+    ``remember`` keeps invented buckets for later shapes, as the engine does; a planner scores without memory.
+    ``decode_clip``: a decode request above this many blocks is looked up as this many (vllm-gaudi). Sources:
+    find_prompt_bucket, find_decode_bucket of 1.22 (bucketing/common.py) and of vllm-gaudi.
+    """
+
+    def __init__(
+        self,
+        prompt: Sequence[Bucket],
+        decode: Sequence[Bucket],
+        rule: FallbackRule,
+        *,
+        decode_clip: int = 0,
+        remember: bool = False,
+        append_twice: bool = True,
+    ) -> None:
+        self._tables = {True: BucketTable(prompt), False: BucketTable(decode)}
+        self._added: dict[bool, list[Bucket]] = {True: [], False: []}
+        self._rule = rule
+        self._clip = decode_clip
+        self._remember = remember
+        self._append_twice = append_twice
+
+    def prompt(self, batch: int, query: int, context: int = 0) -> Lookup:
+        """As `Lookups.prompt`."""
+        return self._answer((batch, query, context), (batch, query, context), is_prompt=True)
+
+    def decode(self, batch: int, blocks: int) -> Lookup:
+        """As `Lookups.decode`."""
+        asked = min(blocks, self._clip) if self._clip > 0 else blocks
+        return self._answer((batch, 1, blocks), (batch, 1, asked), is_prompt=False)
+
+    def _answer(self, shape: Shape, asked: Shape, *, is_prompt: bool) -> Lookup:
+        found = self._find(asked, is_prompt)
+        added = False
+        if found is None:
+            found = self._rule.bucket(*asked, is_prompt=is_prompt)
+            known = found in self._tables[is_prompt].buckets or found in self._added[is_prompt]
+            added = is_prompt or self._append_twice or not known
+            if self._remember and added:
+                self._added[is_prompt].append(found)
+        if not holds(found, *shape):
+            return Lookup(list(found), "error", added)
+        return Lookup(list(found), "fallback" if added else "warmed", added)
+
+    def _find(self, asked: Shape, is_prompt: bool) -> Bucket | None:
+        found = self._tables[is_prompt].find(*asked)
+        invented = [bucket for bucket in self._added[is_prompt] if holds(bucket, *asked)]
+        return min([found, *invented] if found else invented, default=None)

@@ -1,0 +1,331 @@
+"""Buckets of vllm-gaudi (the plugin, main): exponential, linear, padding-aware.
+
+Source: vllm-project/vllm-gaudi@main (091bbadd):vllm_gaudi/extension/bucketing/{common,exponential,linear,
+padding_aware}.py, features.py, environment.py, config.py. A prompt bucket has a context dimension: the KV blocks
+that prefix caching or earlier chunks already hold.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from gaudi_launch.warmup import engine_env
+from gaudi_launch.warmup.buckets import Bucket
+from gaudi_launch.warmup.engine_env import Arguments, Env, SlicedAttention, boolean, flag, settings
+from gaudi_launch.warmup.engine_model import EngineModel
+from gaudi_launch.warmup.grid import Grid, Row
+from gaudi_launch.warmup.ladders import broken, linear_from_zero, log2_ceiling, padded, spaced_once
+from gaudi_launch.warmup.lookup import ByList, FallbackRule, Raw
+
+LONG_CONTEXT = 8192
+"""From this model length on, the largest prompt context follows the query: query + context fill the model."""
+
+_PADDED = ("MIN", "STEP", "MAX", "PAD_MAX", "PAD_PERCENT")
+_DIMENSIONS = ("PROMPT_BS", "PROMPT_QUERY", "PROMPT_SEQ", "PROMPT_CTX", "DECODE_BS", "DECODE_BLOCK")
+_WHOLE = (
+    *(f"VLLM_{dimension}_BUCKET_{name}" for dimension in _DIMENSIONS for name in _PADDED),
+    "PT_HPU_SDPA_BC_FACTOR",
+    "VLLM_FUSEDSDPA_SLIDE_THLD",
+)
+_WHOLE_SAYS = "{name}: failed to process environment variable"
+_STRATEGY_SAYS = "bucketing_strategy: {value} is not in allowed options: [exp, lin, pad]!"
+
+Ladders = tuple[list[int], list[int], list[int]]
+"""Batches, queries and contexts of the prompt phase, ascending."""
+
+
+class PluginFlags:
+    """The flags that shape buckets, after the plugin's own resolution (extension ``get_config``)."""
+
+    def __init__(self, env: Env, args: Arguments) -> None:
+        engine_env.check_types(env, _WHOLE, int, _WHOLE_SAYS)
+        engine_env.check_choice(env, "VLLM_BUCKETING_STRATEGY", ("exp", "lin", "pad"), _STRATEGY_SAYS)
+        if args.mamba_chunk_size > 0 and args.max_num_batched_tokens % args.mamba_chunk_size != 0:
+            raise broken(
+                "ValueError",
+                f"max_num_batched_tokens ({args.max_num_batched_tokens}) must be divisible by mamba_chunk_size "
+                f"({args.mamba_chunk_size})",
+            )
+        # Prefix caching counts as on unless contiguous attention was asked for (environment.py, _get_prefix).
+        caching = not boolean(env.get("VLLM_CONTIGUOUS_PA", "false"))
+        self.prefix_caching = flag(env, "VLLM_PREFIX_CACHING", caching)
+        self.contiguous = flag(env, "VLLM_CONTIGUOUS_PA", not self.prefix_caching)
+        self.merged_prefill = flag(env, "VLLM_MERGED_PREFILL", False)
+        self.bucketing = flag(env, "VLLM_ENABLE_BUCKETING", True)
+        self.slices: SlicedAttention | None = engine_env.sliced_attention(env)
+        context_max = env.get("VLLM_PROMPT_CTX_BUCKET_MAX")
+        self.context_max = None if context_max is None else int(context_max)
+
+
+def exponential_model(env: Env, args: Arguments) -> EngineModel:
+    """``exp``, the default: a logarithmic number of buckets; MIN, STEP and MAX are overwritten, except
+    VLLM_PROMPT_QUERY_BUCKET_MIN=1."""
+    flags = PluginFlags(env, args)
+    ladder = partial(spaced_once, last_exact=flags.contiguous)
+    prefills, budget, block = args.max_num_prefill_seqs, args.max_num_batched_tokens, args.block_size
+    query_min = 1 if int(env.get("VLLM_PROMPT_QUERY_BUCKET_MIN", 0)) == 1 else block
+    prompt_bs = (1, 2, prefills, log2_ceiling(prefills) + 1)
+    query = (query_min, block, budget, log2_ceiling(budget))
+    reserved = budget if args.max_model_len >= LONG_CONTEXT else query_min
+    most_context = max(1, (args.max_model_len - reserved) // block)
+    context = (0, 1, most_context, 2 if most_context == 1 else log2_ceiling(most_context) + 1)
+    if flags.merged_prefill:
+        prompt_bs = (1, 1, 1, 1)
+        query = (query_min, block * 4, budget, query[3])
+        context = (0, 4, most_context * prefills, context[3])
+
+    def decode() -> tuple[list[int], list[int]]:
+        most = math.ceil(args.max_model_len / block) * args.max_num_seqs
+        if flags.contiguous:
+            most = min(args.blocks, most)
+        elif not args.skip_decode_block_clamp:
+            most = min(most, args.blocks * 3)
+        number = log2_ceiling(most) + 1
+        if not flags.contiguous and 0 < args.blocks * 3 < most:
+            number += log2_ceiling(most / (args.blocks * 3)) + 1
+        batches = ladder(1, 2, args.max_num_seqs, log2_ceiling(args.max_num_seqs) + 1)
+        return batches, ladder(1, args.max_num_seqs, most, number)
+
+    return _model(flags, args, (ladder(*prompt_bs), ladder(*query), ladder(*context)), decode)
+
+
+def linear_model(env: Env, args: Arguments) -> EngineModel:
+    """``lin``: doubling to a step, then multiples of the step, per dimension."""
+    flags = PluginFlags(env, args)
+    prefills, budget, block = args.max_num_prefill_seqs, args.max_num_batched_tokens, args.block_size
+    prompt_bs = settings(env, "PROMPT", "BS", (1, 1, prefills))
+    query = settings(env, "PROMPT", "QUERY", (block, block, budget))
+    most_context = (args.max_model_len - query[0]) // block
+    context = settings(env, "PROMPT", "CTX", (0, 1, most_context))
+    if flags.merged_prefill:
+        prompt_bs, query = [1, 1, 1], [query[0], query[1] * 4, budget]
+        context = settings(env, "PROMPT", "CTX", (0, 4, most_context * prefills))
+
+    def decode() -> tuple[list[int], list[int]]:
+        most = max(args.max_model_len * args.max_num_seqs // block, block)
+        if flags.contiguous:
+            most = args.blocks
+        blocks = settings(env, "DECODE", "BLOCK", (1, block, most))
+        if flags.contiguous:
+            blocks[2] = min(blocks[2], args.blocks)
+        if blocks[0] > blocks[2]:
+            blocks[0] = max(1, blocks[2] - blocks[1])
+        batches = settings(env, "DECODE", "BS", (1, 32, args.max_num_seqs))
+        return linear_from_zero(*batches), linear_from_zero(*blocks)
+
+    ladders = (linear_from_zero(*prompt_bs), linear_from_zero(*query), linear_from_zero(*context))
+    return _model(flags, args, ladders, decode)
+
+
+def padded_model(env: Env, args: Arguments) -> EngineModel:
+    """``pad``: linear steps thinned under a relative and an absolute padding limit."""
+    flags = PluginFlags(env, args)
+    prefills, budget, block = args.max_num_prefill_seqs, args.max_num_batched_tokens, args.block_size
+
+    def read(phase: str, dimension: str, *defaults: int) -> list[int]:
+        return settings(env, phase, dimension, (*defaults, 25), _PADDED)
+
+    prompt_bs = read("PROMPT", "BS", 1, 1, prefills, math.ceil(prefills / 4))
+    query = read("PROMPT", "QUERY", block, block, budget, math.ceil(budget / 4))
+    most_context = math.ceil((args.max_model_len - query[0]) / block)
+    context_pad = math.ceil(budget / block)
+    context = read("PROMPT", "CTX", 0, 2, most_context, context_pad)
+    if flags.merged_prefill:
+        prompt_bs = [1, 1, 1, *prompt_bs[3:]]
+        query = [query[0], query[1] * 4, budget, *query[3:]]
+        context = read("PROMPT", "CTX", 0, 4, most_context * prefills, context_pad)
+
+    def decode() -> tuple[list[int], list[int]]:
+        seqs = args.max_num_seqs
+        most = max(math.ceil(args.max_model_len * seqs / block), block)
+        if flags.contiguous:
+            most = args.blocks
+        blocks = read("DECODE", "BLOCK", block, block, most, math.ceil(most / 4))
+        if flags.contiguous:
+            blocks[2] = min(blocks[2], args.blocks)
+        if blocks[0] > args.blocks:
+            blocks[0] = max(1, args.blocks - blocks[1])
+        batches = read("DECODE", "BS", 1, 2, seqs, math.ceil(seqs / 4))
+        return padded(*batches), padded(*blocks)
+
+    ladders = (padded(*prompt_bs), padded(*query), padded(*context))
+    return _model(flags, args, ladders, decode)
+
+
+def _model(
+    flags: PluginFlags, args: Arguments, prompt: Ladders, decode: Callable[[], tuple[list[int], list[int]]]
+) -> EngineModel:
+    def decode_rows() -> list[Row]:
+        batches, blocks = decode()
+        batches, blocks = sorted(batches), sorted(blocks)
+        if flags.contiguous and blocks[-1] < args.blocks:
+            blocks.append(args.blocks)
+        if not batches:
+            raise broken("ValueError", "max() arg is an empty sequence")
+        return _decode_rows(flags, args, batches, blocks)
+
+    batches, queries, contexts = (sorted(ladder) for ladder in prompt)
+    return assemble(flags, args, _prompt_rows(flags, args, batches, queries, contexts), decode_rows)
+
+
+def _prompt_rows(
+    flags: PluginFlags, args: Arguments, batches: list[int], queries: list[int], contexts: list[int]
+) -> list[Row]:
+    """Every batch, context and query, less what cannot occur (common.py ``generate_buckets``)."""
+    if not batches or not contexts:
+        raise broken("ValueError", "max() arg is an empty sequence")
+    chunk = args.mamba_chunk_size
+    if chunk > 0 and args.mamba_chunk_size_is_explicit:
+        queries = [math.ceil(query / chunk) * chunk for query in queries]
+    largest = contexts[-1]
+    cells: list[tuple[int, Sequence[int]]] = []
+    follows = args.max_model_len >= LONG_CONTEXT
+    for query in queries:
+        if follows:
+            # A refused replacement keeps the one of the query before: the engine overwrites its loop variable.
+            filling = (args.max_model_len - query) // args.block_size
+            if filling >= 0 and (flags.context_max is None or filling < flags.context_max):
+                largest = filling
+        found = {*contexts[:-1], largest}
+        kept = sorted(context for context in found if prompt_kept(flags, args, query, context))
+        if kept:
+            cells.append((query, kept))
+    cells = _merged_equal_queries(cells)
+    if flags.merged_prefill:
+        return [(batch, cells) for batch in batches]
+    budget = args.max_num_batched_tokens
+    return [(batch, [cell for cell in cells if batch * cell[0] <= budget]) for batch in batches]
+
+
+def _merged_equal_queries(cells: list[tuple[int, Sequence[int]]]) -> list[tuple[int, Sequence[int]]]:
+    by_query: dict[int, set[int]] = {}
+    for query, contexts in cells:
+        by_query.setdefault(query, set()).update(contexts)
+    return [(query, sorted(contexts)) for query, contexts in by_query.items()]
+
+
+def prompt_kept(flags: PluginFlags, args: Arguments, query: int, context: int) -> bool:
+    """True if a prompt bucket of this query and context can occur, leaving the token budget aside."""
+    if flags.merged_prefill:
+        prefills = args.max_num_prefill_seqs
+        return context <= prefills * ((args.max_model_len - math.floor(query / prefills)) // args.block_size)
+    return context <= math.ceil((args.max_model_len - 1) / args.block_size) and query <= args.max_model_len
+
+
+def most_blocks(args: Arguments, batch: int) -> int:
+    """The KV blocks that ``batch`` requests of the model's length fill."""
+    return batch * math.ceil(args.max_model_len / args.block_size)
+
+
+def _decode_rows(flags: PluginFlags, args: Arguments, batches: Sequence[int], blocks: Sequence[int]) -> list[Row]:
+    """Every batch and block count; without contiguous attention blocks from the batch up to what it can fill."""
+    if flags.contiguous:
+        row = sorted(set(blocks))
+        return [(batch, [(1, row)]) for batch in sorted(set(batches))]
+    rows: list[Row] = []
+    for batch in sorted(set(batches)):
+        cap = most_blocks(args, batch)
+        start, end = bisect_left(blocks, batch), bisect_left(blocks, cap)
+        row = sorted(set(blocks[start:end]))
+        if max(start, end) < len(blocks):
+            row.append(cap)
+        rows.append((batch, [(1, row)]))
+    return rows
+
+
+def rows_of(buckets: Iterable[tuple[int, int, int]]) -> list[Row]:
+    """Rows of a set of buckets, sorted."""
+    table: dict[int, dict[int, list[int]]] = {}
+    for batch, query, context in sorted(set(buckets)):
+        table.setdefault(batch, {}).setdefault(query, []).append(context)
+    return [(batch, list(queries.items())) for batch, queries in table.items()]
+
+
+def assemble(
+    flags: PluginFlags, args: Arguments, prompt_rows: list[Row], decode_rows: Callable[[], list[Row]]
+) -> EngineModel:
+    """The model from the surviving rows: zero buckets, sliced attention, speculative decoding, look-up."""
+    resolved = {
+        "use_contiguous_pa": flags.contiguous,
+        "merged_prefill": flags.merged_prefill,
+        "prefix_caching": flags.prefix_caching,
+    }
+    if not flags.bucketing:
+        none = Grid([])
+        return EngineModel(none, lambda: none, resolved, (0, args.max_model_len), lambda *_: Raw())
+    prompt = Grid(prompt_rows)
+    if not prompt.count():
+        raise _zero("prompt")
+    if flags.slices:
+        prompt = Grid([(batch, _sliced(flags.slices, queries)) for batch, queries in prompt.rows])
+
+    def decode() -> Grid:
+        grid = Grid(decode_rows())
+        if not grid.count():
+            raise _zero("decode")
+        return _with_speculation(flags, args, grid) if args.num_speculative_tokens else grid
+
+    longest = prompt.max_query()
+    return EngineModel(
+        prompt=prompt,
+        make_decode=decode,
+        resolved=resolved,
+        max_prompt_shape=(0, args.max_model_len if longest is None else longest),
+        make_lookups=lambda prompts, decodes, remember: _lookups(flags, args, prompts, decodes, remember),
+    )
+
+
+def _zero(phase: str) -> Exception:
+    return broken(
+        "RuntimeError",
+        f"Generated 0 {phase} buckets. Please adjust the bucketing configuration according to README",
+    )
+
+
+def _sliced(
+    slices: SlicedAttention, queries: Iterable[tuple[int, Sequence[int]]]
+) -> list[tuple[int, Sequence[int]]]:
+    return [
+        (query, contexts if slices.allows(query) else [context for context in contexts if context != 0])
+        for query, contexts in queries
+    ]
+
+
+def _with_speculation(flags: PluginFlags, args: Arguments, seeds: Grid) -> Grid:
+    """The seed buckets and those of batch * (1 + drafted tokens) (``generate_spec_decode_buckets``)."""
+    tokens = 1 + args.num_speculative_tokens
+    found: set[tuple[int, int, int]] = set()
+    for batch, queries in seeds.rows:
+        wide = batch * tokens
+        cap = None if flags.contiguous else most_blocks(args, wide)
+        for query, contexts in queries:
+            for blocks in contexts:
+                found.add((batch, query, blocks))
+                sizes = [blocks * tokens] + ([blocks] if wide <= blocks else [])
+                found.update((wide, query, size if cap is None else min(size, cap)) for size in sizes)
+    return Grid(rows_of(found))
+
+
+def _lookups(
+    flags: PluginFlags, args: Arguments, prompts: Sequence[Bucket], decodes: Sequence[Bucket], remember: bool
+) -> ByList:
+    largest = max((bucket[2] for bucket in decodes), default=0)
+    slices = flags.slices
+
+    def slice_query(query: int) -> int | None:
+        if slices is None or query < slices.threshold:
+            return None
+        return math.ceil(query / slices.size) * slices.size
+
+    rule = FallbackRule(
+        query_step=max(32, args.mamba_chunk_size),
+        query_cap=args.max_num_batched_tokens,
+        batch_cap=args.max_num_seqs,
+        prompt_context_cap=math.ceil((args.max_model_len - 1) / args.block_size),
+        decode_context_cap=largest,
+        slice_query=slice_query,
+    )
+    return ByList(prompts, decodes, rule, decode_clip=largest, remember=remember, append_twice=False)

@@ -1,0 +1,98 @@
+"""Buckets of vllm-gaudi from a file (VLLM_BUCKETING_FROM_FILE): reading it as the engine does, and writing it.
+
+Source: vllm-project/vllm-gaudi@main:vllm_gaudi/extension/bucketing/file_strategy.py and common.py. One Python tuple
+``(batch, query, context)`` a line, each element a number, a list or ``range(a, b[, step])``; query 1 marks a decode
+bucket. A line that the engine cannot read stops it: its warning calls a method that does not exist.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections.abc import Iterable
+
+from gaudi_launch.warmup.buckets import Bucket, Buckets
+from gaudi_launch.warmup.engine_env import Arguments, Env
+from gaudi_launch.warmup.engine_model import EngineModel
+from gaudi_launch.warmup.grid import Row
+from gaudi_launch.warmup.ladders import broken
+from gaudi_launch.warmup.plugin import PluginFlags, assemble, most_blocks, prompt_kept, rows_of
+
+RANGE_LIMIT = 10_000
+"""A range of more elements is left as text, which the engine then cannot read."""
+
+_RANGE = re.compile(r"range\(\s*(-?\d+)\s*,\s*(-?\d+)\s*(?:,\s*(-?\d+)\s*)?\)")
+
+Entry = tuple[int, int, int]
+
+
+def file_model(env: Env, args: Arguments) -> EngineModel:
+    """The buckets of ``args.bucket_file`` (the file's text) that survive the engine's filters and corrections."""
+    flags = PluginFlags(env, args)
+    if args.bucket_file is None:
+        raise broken("FileNotFoundError", "VLLM_BUCKETING_FROM_FILE names no file that can be read")
+    prompts, decodes = read(args.bucket_file)
+    if not prompts:
+        # An empty list counts as "no file" in the engine, which then has no ladders either.
+        raise broken("ValueError", "max() arg is an empty sequence")
+    budget = args.max_num_batched_tokens
+    kept = [
+        (batch, query, context)
+        for batch, query, context in prompts
+        if prompt_kept(flags, args, query, context) and (flags.merged_prefill or batch * query <= budget)
+    ]
+
+    def decode_rows() -> list[Row]:
+        if not decodes:
+            raise broken("ValueError", "max() arg is an empty sequence")
+        if flags.contiguous:
+            return rows_of(decodes)
+        return rows_of(
+            (batch, query, min(blocks, most_blocks(args, batch)))
+            for batch, query, blocks in decodes
+            if batch <= blocks
+        )
+
+    return assemble(flags, args, rows_of(kept), decode_rows)
+
+
+def read(text: str) -> tuple[list[Entry], list[Entry]]:
+    """(prompt, decode) entries of a bucket file, products written out. Raises BucketError on an unreadable line."""
+    prompts: list[Entry] = []
+    decodes: list[Entry] = []
+    for line in text.split("\n"):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        for batch, query, context in _entries(line):
+            (decodes if query == 1 else prompts).append((batch, query, context))
+    return sorted(prompts), sorted(decodes)
+
+
+def _entries(line: str) -> Iterable[Entry]:
+    try:
+        value = ast.literal_eval(_RANGE.sub(_written_out, line))
+    except (ValueError, SyntaxError):
+        value = None
+    if not isinstance(value, tuple) or len(value) != 3:
+        raise broken("AttributeError", "'functools._lru_cache_wrapper' object has no attribute 'warning'")
+    columns = [element if isinstance(element, list) else [element] for element in value]
+    return [(int(batch), int(query), int(context)) for batch, query, context in itertools.product(*columns)]
+
+
+def _written_out(match: re.Match[str]) -> str:
+    start, stop, step = int(match[1]), int(match[2]), int(match[3] or 1)
+    if step == 0:
+        return match[0]
+    numbers = range(start, stop, step)
+    return match[0] if len(numbers) > RANGE_LIMIT else repr(list(numbers))
+
+
+def write(buckets: Buckets) -> str:
+    """A bucket file of exactly these buckets, one a line, decode after prompt."""
+
+    def lines(some: Iterable[Bucket]) -> str:
+        return "".join(f"({batch}, {query}, {context})\n" for batch, query, context in some)
+
+    return "# prompt\n" + lines(buckets.prompt) + "# decode\n" + lines(buckets.decode)
