@@ -84,8 +84,8 @@ def algorithm_of(engine: str, env: Mapping[str, str], *, with_limit: bool) -> st
     """The algorithm that the engine would choose from its environment.
 
     ``with_limit``: the installed extension of 1.22 or deepseek_r1 has the padding limit (look for
-    ``warmup_range_with_limit`` in its linear.py or bucketing.py). Sources: the extension's bucketing/common.py of each
-    branch, vllm_gaudi/extension/bucketing/common.py ``get_bucketing_strategy``.
+    ``warmup_range_with_limit`` in its linear.py or bucketing.py). Sources: the extension's bucketing/common.py of
+    each branch, vllm_gaudi/extension/bucketing/common.py ``get_bucketing_strategy``.
     """
     exponential = env.get("VLLM_EXPONENTIAL_BUCKETING")
     linear = "linear-limit" if with_limit else "linear"

@@ -160,14 +160,15 @@ def _model(
 ) -> EngineModel:
     def decode_rows() -> list[Row]:
         batches, blocks = decode()
-        batches, blocks = sorted(batches), sorted(blocks)
+        batches, blocks = sorted(set(batches)), sorted(set(blocks))
         if flags.contiguous and blocks[-1] < args.blocks:
             blocks.append(args.blocks)
         if not batches:
             raise broken("ValueError", "max() arg is an empty sequence")
         return _decode_rows(flags, args, batches, blocks)
 
-    batches, queries, contexts = (sorted(ladder) for ladder in prompt)
+    # Cutting a ladder's top to its maximum can repeat a value; the engine puts pairs into a set.
+    batches, queries, contexts = (sorted(set(ladder)) for ladder in prompt)
     return assemble(flags, args, _prompt_rows(flags, args, batches, queries, contexts), decode_rows)
 
 
@@ -223,13 +224,12 @@ def most_blocks(args: Arguments, batch: int) -> int:
 def _decode_rows(flags: PluginFlags, args: Arguments, batches: Sequence[int], blocks: Sequence[int]) -> list[Row]:
     """Every batch and block count; without contiguous attention blocks from the batch up to what it can fill."""
     if flags.contiguous:
-        row = sorted(set(blocks))
-        return [(batch, [(1, row)]) for batch in sorted(set(batches))]
+        return [(batch, [(1, blocks)]) for batch in batches]
     rows: list[Row] = []
-    for batch in sorted(set(batches)):
+    for batch in batches:
         cap = most_blocks(args, batch)
         start, end = bisect_left(blocks, batch), bisect_left(blocks, cap)
-        row = sorted(set(blocks[start:end]))
+        row = list(blocks[start:end])
         if max(start, end) < len(blocks):
             row.append(cap)
         rows.append((batch, [(1, row)]))

@@ -1,0 +1,85 @@
+"""Asking an installed engine for its buckets: its own code, in its own interpreter, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.messages import Message, message
+from gaudi_launch.warmup.buckets import Bucket, Buckets
+from gaudi_launch.warmup.engine_buckets import PLUGIN
+
+SECONDS = 30.0
+"""How long an engine may take; its bucket code is quadratic in places, its import reads some hundred files."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an installed engine says. ``buckets`` None: it did not answer, ``why`` says so in a sentence.
+
+    ``algorithm``: what it chose and has, as in `engine_buckets` (``linear-limit`` tells the padding limit).
+    ``failed``: it answered that it cannot start so; ``why`` holds its own words.
+    """
+
+    buckets: Buckets | None
+    algorithm: str | None = None
+    why: Message | None = None
+    failed: bool = False
+
+
+def ask_engine(
+    python: str | Path, engine: str, env: Mapping[str, str], args: Mapping[str, Any], *, seconds: float = SECONDS
+) -> Answer:
+    """The buckets that the engine installed for ``python`` makes of ``env`` and ``args`` (as `engine_buckets`).
+
+    Never raises for what the interpreter does: an engine that is absent, slow or broken gives no buckets and a reason.
+    Variables of ours that engines read are not passed on; ``env`` is all they get.
+    """
+    package = "vllm_gaudi" if engine == PLUGIN else "vllm_hpu_extension"
+    complete = {"max_num_prefill_seqs": args.get("max_num_seqs"), **args}
+    question = json.dumps({"package": package, "args": complete})
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("VLLM_", "PT_HPU_"))}
+    script = files("gaudi_launch.warmup").joinpath("ask_script.py").read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory(prefix="gaudi-launch-ask-") as folder:
+        try:
+            done = subprocess.run(
+                [str(python), "-c", script],
+                input=question,
+                env={**inherited, **{name: str(value) for name, value in env.items()}},
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Answer(None, why=message("warmup_engine.ask_timeout", python=python, seconds=f"{seconds:g}"))
+        except (OSError, ValueError) as error:
+            return Answer(None, why=message("warmup_engine.ask_no_interpreter", python=python, error=error))
+    return _read(done.stdout, done.stderr, python, package)
+
+
+def _read(stdout: str, stderr: str, python: str | Path, package: str) -> Answer:
+    try:
+        said = json.loads(stdout)
+        if "missing" in said:
+            why = message("warmup_engine.ask_not_installed", package=package, python=python, error=said["missing"])
+            return Answer(None, why=why)
+        if "error" in said:
+            return Answer(None, why=message("warmup_engine.ask_refused", error=said["error"]), failed=True)
+        return Answer(Buckets(_triples(said["prompt"]), _triples(said["decode"])), str(said["algorithm"]))
+    except (ValueError, KeyError, TypeError):
+        last = (stderr.strip().splitlines() or ["no output"])[-1]
+        return Answer(None, why=message("warmup_engine.ask_failed", python=python, error=last))
+
+
+def _triples(some: Any) -> list[Bucket]:
+    return [[int(batch), int(query), int(context)] for batch, query, context in some]

@@ -1,0 +1,198 @@
+"""Shapes that TGI's Gaudi backend warms up before its port opens.
+
+Sources: huggingface/text-generation-inference, tag v3.2.3 (backends/gaudi/server/.../models/causal_lm.py and
+vlm_causal_lm.py) and tags v3.3.3 to v3.3.7 (flash_causal_lm.py, flash_vlm_causal_lm.py) with the exponential
+ladders of HabanaAI/vllm-hpu-extension. Block size 128.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.warmup.ladders import log2_ceiling
+from gaudi_launch.warmup.lookup import ByDimension, Lookups, next_of
+
+BLOCK = 128
+RUNS_PER_SHAPE = 3
+"""3.3.x runs each warmed shape three times (flash_causal_lm.py ``warmup_hpu_graph``)."""
+GRAPH_TOKENS = 8192
+"""3.3.x captures a prompt as a graph only up to this many tokens."""
+
+
+@dataclass(frozen=True)
+class TgiLimits:
+    """The server's options, in tokens and requests: --max-input-tokens, --max-total-tokens, --max-batch-size,
+    --max-batch-prefill-tokens. ``model_tokens``: the smaller of the tokenizer's and the model's own length."""
+
+    input_tokens: int
+    total_tokens: int
+    batch_size: int
+    prefill_tokens: int
+    model_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class TgiShapes:
+    """``prefill``: [batch, tokens]. ``decode``: [batch, blocks] (3.3.x) or [batch] (3.2.3). ``runs``: passes."""
+
+    prefill: list[list[int]]
+    decode: list[list[int]]
+    runs: int
+
+    @property
+    def shapes(self) -> int:
+        """How many shapes are warmed."""
+        return len(self.prefill) + len(self.decode)
+
+
+def tgi_shapes(
+    version: str,
+    limits: TgiLimits,
+    env: Mapping[str, str],
+    *,
+    kv_blocks: int | None = None,
+    vision: bool = False,
+    mllama: bool = False,
+) -> TgiShapes:
+    """The warm-up of image ``version`` ("3.2.3-gaudi", "3.3.5-gaudi").
+
+    ``kv_blocks``: the KV cache in blocks, which 3.3.x measures; None takes the most it can use. ``vision``: a model
+    with images (``mllama`` among them warms up like text in 3.3.x). Raises LaunchError for a version or a setting
+    that has no model here.
+    """
+    number = version.removesuffix("-gaudi")
+    if number == "3.2.3":
+        return _powers(limits, env, vision=vision, mllama=mllama)
+    if number in ("3.3.3", "3.3.4", "3.3.5", "3.3.6", "3.3.7"):
+        if env.get("VLLM_EXPONENTIAL_BUCKETING", "true").lower() != "true":
+            raise LaunchError("warmup_engine.tgi_linear", ExitCode.USAGE, version=version)
+        return _paged(limits, env, kv_blocks, prompts=not vision or mllama)
+    raise LaunchError("warmup_engine.tgi_version", ExitCode.USAGE, version=version)
+
+
+def most_blocks(limits: TgiLimits) -> int:
+    """The KV blocks that a full batch can use in 3.3.x."""
+    return max(BLOCK, limits.batch_size * _aligned_total(limits) // BLOCK)
+
+
+def _aligned_total(limits: TgiLimits) -> int:
+    return math.ceil(limits.total_tokens / BLOCK) * BLOCK + math.ceil(BLOCK * BLOCK / limits.batch_size)
+
+
+@dataclass(frozen=True)
+class _Ladders:
+    """The four dimensions of 3.3.x and its KV cache in blocks."""
+
+    prompt_bs: list[int]
+    prompt_seq: list[int]
+    decode_bs: list[int]
+    blocks: list[int]
+    cache: int
+
+
+def _ladders(limits: TgiLimits, env: Mapping[str, str], kv_blocks: int | None) -> _Ladders:
+    most = most_blocks(limits)
+    cache = most if kv_blocks is None else min(most, kv_blocks)
+    exact = env.get("VLLM_CONTIGUOUS_PA", "true").lower() == "true"
+
+    def ladder(name: str, low: int, high: int, counted: int) -> list[int]:
+        text = env.get(f"VLLM_{name}_BUCKET_LIMIT")
+        number = log2_ceiling(counted) + 1 if text is None else int(text)
+        return _spaced(low, high, number, last_exact=exact)
+
+    batch, tokens = limits.batch_size, limits.input_tokens
+    return _Ladders(
+        prompt_bs=ladder("PROMPT_BS", 1, batch, batch),
+        prompt_seq=ladder("PROMPT_SEQ", BLOCK, tokens, tokens),
+        decode_bs=ladder("DECODE_BS", 1, batch, batch),
+        blocks=ladder("DECODE_BLOCK", BLOCK, cache, most),
+        cache=cache,
+    )
+
+
+def _paged(limits: TgiLimits, env: Mapping[str, str], kv_blocks: int | None, *, prompts: bool) -> TgiShapes:
+    ladders = _ladders(limits, env, kv_blocks)
+    prefill: list[list[int]] = []
+    if prompts:
+        fits = min(limits.prefill_tokens, limits.batch_size * _aligned_total(limits))
+        longest = limits.input_tokens if limits.model_tokens is None else limits.model_tokens
+        prefill = [[b, s] for b in ladders.prompt_bs for s in ladders.prompt_seq if b * s <= fits and s <= longest]
+        prefill.sort(key=lambda shape: (shape[0] * shape[1], shape[1], shape[0]))
+    decode = [[b, k] for b in reversed(ladders.decode_bs) for k in ladders.blocks if b <= k]
+    return TgiShapes(prefill, decode, RUNS_PER_SHAPE)
+
+
+def tgi_lookups(
+    limits: TgiLimits, env: Mapping[str, str], shapes: TgiShapes, kv_blocks: int | None = None
+) -> Lookups:
+    """The padding of 3.3.x: each dimension up to its next bucket, blocks cut to the cache.
+
+    A prompt of many requests can land on a pair that was over the prefill budget and so never warmed: it compiles
+    at run time. Above the largest bucket the extension's ladder has no answer (a debugger in its 1.21 text).
+    """
+    ladders = _ladders(limits, env, kv_blocks)
+    return ByDimension(
+        prompt_batch=next_of(ladders.prompt_bs, above="hang"),
+        prompt_query=next_of(ladders.prompt_seq, above="hang"),
+        decode_batch=next_of(ladders.decode_bs, above="hang"),
+        decode_blocks=next_of(ladders.blocks, above="hang"),
+        cache=ladders.cache,
+        prompt_buckets=[[batch, tokens, 0] for batch, tokens in shapes.prefill],
+        decode_buckets=[[batch, 1, blocks] for batch, blocks in shapes.decode],
+    )
+
+
+def _spaced(low: int, high: int, number: int, *, last_exact: bool) -> list[int]:
+    """`ladders.spaced` with step ``low`` and every value cut to ``high``, which is also a free value."""
+    if number == 1:
+        return [high]
+    free = {*range(low, high + 1, low), high}
+    values: set[int] = set()
+    for i in range(number):
+        exact = low * (high / low) ** ((1.0 / float(number - 1)) * i)
+        value = high if i == number - 1 and last_exact else min(math.ceil(exact / low) * low, high)
+        if value in values:
+            left = free - values
+            if not left:
+                break
+            value = min(left, key=lambda candidate: abs(candidate - exact))
+        values.add(value)
+    return sorted(values)
+
+
+def _powers(limits: TgiLimits, env: Mapping[str, str], *, vision: bool, mllama: bool) -> TgiShapes:
+    """3.2.3: batches are powers of BATCH_SIZE_EXPONENT_BASE, prompts multiples of PAD_SEQUENCE_TO_MULTIPLE_OF."""
+    base = int(env.get("BATCH_SIZE_EXPONENT_BASE", 2))
+    pad = int(env.get("PAD_SEQUENCE_TO_MULTIPLE_OF", 128 if vision else 256))
+    largest = min(math.ceil(limits.prefill_tokens / limits.input_tokens), limits.batch_size)
+    if vision:
+        prefill_bs = _doubling(largest)
+        image = pad if mllama else int(env.get("BASE_IMAGE_TOKENS", 2048))
+        lengths, length, step = [], image, pad
+        while length < limits.input_tokens:
+            lengths.append(length)
+            length += step
+            step *= 2
+        decode_bs = list(prefill_bs)
+        while decode_bs[-1] < limits.batch_size:
+            decode_bs.append(min(decode_bs[-1] * 2, limits.batch_size))
+    else:
+        prefill_bs = _powers_to(base, largest)
+        lengths = list(range(pad, limits.input_tokens, pad))
+        decode_bs = _powers_to(base, limits.batch_size)
+    lengths.append(limits.input_tokens)
+    return TgiShapes([[b, s] for b in prefill_bs for s in lengths], [[b] for b in decode_bs], 1)
+
+
+def _powers_to(base: int, most: int) -> list[int]:
+    return [base**i for i in range(math.ceil(math.log(most, base)) + 1)]
+
+
+def _doubling(most: int) -> list[int]:
+    values = [1]
+    while values[-1] < most:
+        values.append(min(values[-1] * 2, most))
+    return values
