@@ -150,16 +150,15 @@ def write_tree(name: str, folder: Path, files: Mapping[str, str | None] | None =
 
 def write_machine(machine: Machine, folder: Path, files: Mapping[str, str | None] | None = None) -> Path:
     """`write_tree` for a machine already built."""
-    for path, text in {**machine.files, **(files or {})}.items():
-        if text is not None:
-            _write(folder / path, text)
-    for path, target in machine.links.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).symlink_to(target)
-    for path in ("run/lock", "tmp", "dev/shm"):
+    wanted = {path: text for path, text in {**machine.files, **(files or {})}.items() if text is not None}
+    parents = {path.rpartition("/")[0] for path in (*wanted, *machine.links)}
+    for path in sorted({*parents, "run/lock", "tmp", "dev/shm", "bin"}):
         (folder / path).mkdir(parents=True, exist_ok=True)
+    for path, text in wanted.items():
+        _write(folder / path, text)
+    for path, target in machine.links.items():
+        (folder / path).symlink_to(target)
     programs = folder / "bin"
-    programs.mkdir(parents=True, exist_ok=True)
     if machine.hl_smi is not None:
         source = Path(stub_hl_smi.__file__).read_text(encoding="utf-8")
         _write(programs / "hl-smi", f"#!{sys.executable} -IS\n{source}")
@@ -169,5 +168,6 @@ def write_machine(machine: Machine, folder: Path, files: Mapping[str, str | None
 
 
 def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    # thousands of small files: pathlib's own open costs more than the writing
+    with open(path, "w", encoding="utf-8") as out:  # noqa: PTH123
+        out.write(text)

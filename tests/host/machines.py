@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -81,5 +80,5 @@ def make_recorded(host: dict[str, Any], root: Path) -> Path:
         folder = root / "proc" / str(500 + module) / "fd"
         folder.mkdir(parents=True)
         (folder.parent / "comm").write_text("engine\n")
-        os.symlink(f"/dev/accel/accel_controlD{host['idx2mod'].index(module)}", folder / "9")
+        (folder / "9").symlink_to(f"/dev/accel/accel_controlD{host['idx2mod'].index(module)}")
     return programs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import astuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.host.hl_smi_text import (
@@ -227,9 +227,9 @@ def test_every_recorded_table_is_compared() -> None:
     assert recorded <= set(TABLES)
 
 
-FIELDS_1_22 = tuple(
-    "index uuid name driver_version memory.total memory.used memory.free power.draw power.max temperature.aip "
-    "utilization.aip".split()
+FIELDS_1_22 = (
+    *("index", "uuid", "name", "driver_version", "memory.total", "memory.used", "memory.free"),
+    *("power.draw", "power.max", "temperature.aip", "utilization.aip"),
 )
 GAUDI1 = [
     ("P64X00-16-07-11", 102, 29, 14),
@@ -263,12 +263,22 @@ CSV = {
         for uuid, power, temperature, utilization in GAUDI1
     ),
     "gaudi3-Q-csv-noheader-1.22.1": tuple(
-        dict(zip(FIELDS_1_22, words, strict=True))
-        for words in (
-            ("0", "01P4-HL3090A0-18-U4V193-22-07-00", "HL-325L", "1.22.1-97ec1a4", "131072", "672", "130400")
-            + ("226", "850", "36", "0"),
-            ("1", "01P4-HL3090A0-18-U4V298-03-04-04", "HL-325L", "1.22.1-97ec1a4", "131072", "672", "130400")
-            + ("230", "850", "39", "0"),
+        {
+            "index": index,
+            "uuid": f"01P4-HL3090A0-18-{uuid}",
+            "name": "HL-325L",
+            "driver_version": "1.22.1-97ec1a4",
+            "memory.total": "131072",
+            "memory.used": "672",
+            "memory.free": "130400",
+            "power.draw": power,
+            "power.max": "850",
+            "temperature.aip": temperature,
+            "utilization.aip": "0",
+        }
+        for index, uuid, power, temperature in (
+            ("0", "U4V193-22-07-00", "226", "36"),
+            ("1", "U4V298-03-04-04", "230", "39"),
         )
     ),
 }
@@ -323,7 +333,7 @@ def test_affinity_gives_its_cpus() -> None:
 
 
 def test_links_and_ports() -> None:
-    up = {port: "UP" for port in (*range(6), *range(10, 22))}
+    up = dict.fromkeys((*range(6), *range(10, 22)), "UP")
     assert parse_links(sample("gaudi2e-n-link-1.23")) == up
     ports = {port: "external" if port in (8, 22, 23) else "internal" for port in range(24)}
     assert parse_links(sample("gaudi2-n-ports-reconstructed")) == ports
@@ -380,16 +390,19 @@ PIECES = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_any_text(text: str) -> None:
     _all(text)
 
 
+@settings(deadline=None)
 @given(st.lists(PIECES | st.text(max_size=40), max_size=30), st.sampled_from(["\n", "\r\n", "\r", "\t", "\0"]))
 def test_any_mixture_of_real_lines(lines: list[str], between: str) -> None:
     _all(between.join(lines))
 
 
+@settings(deadline=None)
 @given(st.sampled_from(sorted(TABLES)), st.data())
 def test_a_damaged_table(name: str, data: st.DataObject) -> None:
     text = sample(name)

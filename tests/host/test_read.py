@@ -263,7 +263,7 @@ def test_a_watcher_does_not_hold_a_card(tmp_path: Path, monkeypatch: pytest.Monk
         folder = tmp_path / "proc" / str(pid) / "fd"
         folder.mkdir(parents=True)
         (folder.parent / "comm").write_text(command)
-        os.symlink(f"/dev/accel/accel_controlD{pid - 70}", folder / "3")
+        (folder / "3").symlink_to(f"/dev/accel/accel_controlD{pid - 70}")
     use(monkeypatch, tmp_path)
     assert [card.index for card in load().cards if card.busy] == [1]
 
@@ -322,6 +322,7 @@ def test_any_file_and_any_hl_smi(changed: dict[str, str], said: str, failing: bo
     assert all(card.cpus == tuple(sorted(set(card.cpus))) for card in host.cards)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=300), st.text(max_size=300), st.text(max_size=300))
 def test_bare_machine_with_any_answers(table: str, rows: str, topo: str) -> None:
     def ask(arguments: Any) -> Answer:

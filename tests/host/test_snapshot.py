@@ -1,0 +1,212 @@
+"""Snapshots: whole round trips, planning from one, and files that are none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host import snapshot
+from gaudi_launch.host.machine import load
+from gaudi_launch.host.read import read_ports
+from gaudi_launch.host.records import Card, Holder, Host, Interface, NumaNode
+from gaudi_launch.host.simulated import build
+from gaudi_launch.planning.placement import choose
+from tests.host.test_read import VARIANTS
+
+
+def through_text(host: Host) -> Host:
+    return snapshot.from_json(json.loads(json.dumps(snapshot.to_json(host))))
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_round_trip(name: str) -> None:
+    host = load(f"simulated:{name}")
+    assert through_text(host) == host
+
+
+CPUS = st.sets(st.integers(0, 300), max_size=8).map(lambda numbers: tuple(sorted(numbers)))
+WORDS = st.text(max_size=12)
+NUMBERS = st.none() | st.integers(-1, 2**40)
+CARDS = st.builds(
+    Card,
+    index=NUMBERS,
+    module=NUMBERS,
+    product=st.none() | WORDS,
+    cpus=CPUS,
+    ports_up=st.none() | st.lists(st.integers(0, 23)).map(tuple),
+    busy=st.none() | st.booleans(),
+    holders=st.lists(st.builds(Holder, st.integers(), WORDS, WORDS), max_size=2).map(tuple),
+    sources=st.dictionaries(WORDS, WORDS, max_size=2),
+)
+HOSTS = st.builds(
+    Host,
+    cards=st.lists(CARDS, max_size=3).map(tuple),
+    numa_nodes=st.lists(st.builds(NumaNode, st.integers(), CPUS, NUMBERS), max_size=2).map(tuple),
+    cpu_siblings=st.dictionaries(st.integers(0, 999), CPUS, max_size=3),
+    groups=st.lists(st.lists(st.integers(0, 9), max_size=3).map(tuple), max_size=2).map(tuple),
+    hostname=st.none() | WORDS,
+    interfaces=st.lists(st.builds(Interface, WORDS, st.booleans(), st.lists(WORDS).map(tuple)), max_size=2).map(
+        tuple
+    ),
+    in_container=st.none() | st.booleans(),
+    notes=st.dictionaries(WORDS, WORDS, max_size=2),
+)
+
+
+@settings(deadline=None)
+@given(HOSTS)
+def test_any_host_round_trips(host: Host) -> None:
+    assert through_text(host) == host
+
+
+def test_a_snapshot_plans_like_its_machine(tmp_path: Path) -> None:
+    host = load("simulated:gaudi2e-8+busy=1,6")
+    path = tmp_path / "server.json"
+    path.write_text(json.dumps(snapshot.to_json(host)))
+    there = load(str(path))
+    assert replace(there, origin=host.origin) == host
+    assert there.origin == f"snapshot {path}"
+    for cards in (1, 2):
+        assert choose(there, cards) == choose(host, cards)
+
+
+def test_config_passes_through() -> None:
+    host = load("simulated:gaudi2e-4")
+    document = snapshot.to_json(host, {"governors": ["performance"]})
+    assert snapshot.config_of(document) == {"governors": ["performance"]}
+    assert snapshot.from_json(document) == host
+    assert snapshot.config_of(snapshot.to_json(host)) is None
+
+
+def test_fields_of_a_later_release_are_left_out() -> None:
+    document = snapshot.to_json(load("simulated:gaudi2e-4"))
+    document["host"]["colour"] = "blue"
+    assert snapshot.from_json(document) == load("simulated:gaudi2e-4")
+
+
+def change(path: str, value: Any) -> dict[str, Any]:
+    document = snapshot.to_json(load("simulated:gaudi2e-4"))
+    place: Any = document
+    *parents, last = path.split(".")
+    for word in parents:
+        place = place[int(word) if word.isdigit() else word]
+    place[int(last) if last.isdigit() else last] = value
+    return document
+
+
+@pytest.mark.parametrize(
+    ("document", "where"),
+    [
+        ([], "kind"),
+        ({}, "kind"),
+        (change("schema", 2), "schema"),
+        (change("host", None), "host"),
+        (change("host.cards", {}), "host.cards"),
+        (change("host.cards.1.module", "3"), "host.cards[1].module"),
+        (change("host.cards.0.busy", 1), "host.cards[0].busy"),
+        (change("host.cards.0.index", True), "host.cards[0].index"),
+        (change("host.cards.0.cpus", [1]), "host.cards[0].cpus"),
+        (change("host.cards.0.sources", {"bus": 3}), "host.cards[0].sources.bus"),
+        (change("host.cpu_siblings", {"a": "1"}), "host.cpu_siblings"),
+        (change("host.groups", [["0"]]), "host.groups[0][0]"),
+        (change("host.numa_nodes.0", {"cpus": ""}), "host.numa_nodes[0]"),
+    ],
+)
+def test_a_wrong_field_is_named(document: object, where: str) -> None:
+    with pytest.raises(LaunchError) as caught:
+        snapshot.from_json(document)
+    assert (caught.value.exit_code, caught.value.text.values["where"]) == (ExitCode.USAGE, where)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=8,
+)
+_PATHS = [
+    "host",
+    "host.cards",
+    "host.cards.0",
+    "host.cards.0.holders",
+    "host.numa_nodes",
+    "host.cpu_siblings",
+    "kind",
+]
+
+
+@settings(deadline=None)
+@given(st.sampled_from(_PATHS), JSON)
+def test_any_json(path: str, value: Any) -> None:
+    try:
+        snapshot.from_json(change(path, value))
+    except LaunchError as error:
+        assert error.exit_code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("content", "id"),
+    [
+        (b"", "host.snapshot_json"),
+        (b"{", "host.snapshot_json"),
+        (b"[1]", "host.snapshot_json"),
+        (b"[" * 100_000, "host.snapshot_json"),
+        (b"\xff\xfe", "host.snapshot_file"),
+        (b"{}", "host.snapshot_field"),
+    ],
+)
+def test_a_file_that_is_no_snapshot(content: bytes, id: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(LaunchError) as caught:
+        load(str(path))
+    assert (caught.value.id, caught.value.exit_code) == (id, ExitCode.USAGE)
+
+
+@pytest.mark.parametrize(
+    ("machine", "id"),
+    [
+        ("nowhere.json", "host.snapshot_file"),
+        ("/", "host.snapshot_file"),
+        ("a\0b", "host.snapshot_file"),
+        ("", "host.snapshot_file"),
+        ("simulated:", "host.unknown_machine"),
+        ("simulated:hls9", "host.unknown_machine"),
+        ("simulated:hls2+busy", "host.unknown_variant"),
+        ("simulated:hls2+no-driver=1", "host.unknown_variant"),
+        ("simulated:hls2+rust", "host.unknown_variant"),
+        ("simulated:hls2+busy=8", "host.variant_modules"),
+        ("simulated:hls2+busy=", "host.variant_modules"),
+        ("simulated:hls2+failed=a", "host.variant_modules"),
+    ],
+)
+def test_a_machine_that_is_none(machine: str, id: str) -> None:
+    with pytest.raises(LaunchError) as caught:
+        load(machine)
+    assert (caught.value.id, caught.value.exit_code) == (id, ExitCode.USAGE)
+    assert "{" not in str(caught.value)
+
+
+def test_a_root_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path / "gone"))
+    with pytest.raises(LaunchError) as caught:
+        load()
+    assert (caught.value.id, caught.value.exit_code) == ("host.root", ExitCode.USAGE)
+
+
+def test_ports_are_read_on_demand() -> None:
+    machine = build("gaudi2e-4+failed=3")
+    host = read_ports(load("simulated:gaudi2e-4+failed=3"), machine.ask)
+    up = (*range(6), *range(10, 22))
+    assert [(card.ports_up, card.ports_down) for card in host.cards] == [
+        (up, ()),
+        (up, ()),
+        ((), up),
+        (up, ()),
+    ]

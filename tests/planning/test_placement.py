@@ -1,0 +1,298 @@
+"""Which cards a deployment gets: the rules one by one, on simulated and made-up machines, and as properties."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.cpus import format_cpus, parse_cpus
+from gaudi_launch.host.machine import load
+from gaudi_launch.host.records import Card, Host, NumaNode
+from gaudi_launch.messages import catalogue
+from gaudi_launch.planning.placement import (
+    choose,
+    documented_sets,
+    parse_modules,
+    parse_visible,
+    share_cpus,
+)
+
+
+def picked(machine: str, cards: int, visible: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    return choose(load(f"simulated:{machine}"), cards, None, visible).modules
+
+
+@pytest.mark.parametrize(
+    ("machine", "cards", "modules"),
+    [
+        ("hls2", 1, (0,)),
+        ("hls2", 2, (0, 1)),
+        ("hls2", 4, (0, 1, 2, 3)),
+        ("hls2", 8, tuple(range(8))),
+        # a documented set before any other
+        ("hls2+busy=0", 2, (2, 3)),
+        ("hls2+busy=0,1", 4, (4, 5, 6, 7)),
+        # one card out of a broken pair, so that whole pairs and fours stay
+        ("hls2+busy=3", 1, (2,)),
+        ("hls2+busy=2,3,7", 1, (6,)),
+        ("hls2+busy=0,1,2", 1, (3,)),
+        # a pair out of the broken four
+        ("hls2+busy=6", 2, (4, 5)),
+        ("hls2+busy=2,3", 2, (0, 1)),
+        # no documented pair is free in a node: still within one node
+        ("hls2+busy=0,2,5,6,7", 2, (1, 3)),
+        # nothing else is left
+        ("hls2+busy=3,5,7", 4, (0, 1, 2, 4)),
+        ("gaudi2e-8+busy=1", 4, (4, 5, 6, 7)),
+        ("gaudi2e-8", 8, tuple(range(8))),
+        ("gaudi2e-4", 4, (0, 1, 2, 3)),
+        ("gaudi2e-4+busy=0", 2, (2, 3)),
+        ("gaudi3-pcie+failed=4", 2, (6, 7)),
+        ("gaudi3-oam+busy=0,1,2,3,4", 2, (6, 7)),
+    ],
+)
+def test_choice(machine: str, cards: int, modules: tuple[int, ...]) -> None:
+    assert picked(machine, cards) == modules
+
+
+@pytest.mark.parametrize(
+    ("machine", "cards", "modules", "visible", "id", "code"),
+    [
+        ("hls2", 0, None, None, "placement.bad_count", ExitCode.USAGE),
+        ("hls2", -4, None, None, "placement.bad_count", ExitCode.USAGE),
+        ("hls2", 9, None, None, "placement.too_many", ExitCode.MACHINE),
+        ("hls2+busy=3,5,7", 8, None, None, "placement.too_few", ExitCode.MACHINE),
+        ("hls2", 2, (0, 1, 2), None, "placement.count_differs", ExitCode.USAGE),
+        ("hls2", 2, (1, 1), None, "placement.doubled", ExitCode.USAGE),
+        ("hls2", 2, (3, 8), None, "placement.unknown_modules", ExitCode.MACHINE),
+        ("hls2+busy=3", 2, (3, 4), None, "placement.busy_modules", ExitCode.MACHINE),
+        ("hls2", 4, None, (0, 1), "placement.too_few_visible", ExitCode.MACHINE),
+        ("hls2+busy=3,5,7", 2, None, (0, 5), "placement.too_few", ExitCode.MACHINE),
+        ("hls2", 1, None, (11,), "placement.too_few_visible", ExitCode.MACHINE),
+        ("gaudi2e-8+busy=0,5", 4, None, None, "placement.crosses_group", ExitCode.MACHINE),
+        ("gaudi3-pcie+busy=0,1,2,5,6,7", 2, None, None, "placement.crosses_group", ExitCode.MACHINE),
+        ("hls2+no-driver", 1, None, None, "placement.no_cards", ExitCode.MACHINE),
+    ],
+)
+def test_refusal(
+    machine: str,
+    cards: int,
+    modules: tuple[int, ...] | None,
+    visible: tuple[int, ...] | None,
+    id: str,
+    code: ExitCode,
+) -> None:
+    with pytest.raises(LaunchError) as caught:
+        choose(load(f"simulated:{machine}"), cards, modules, visible)
+    assert (caught.value.id, caught.value.exit_code) == (id, code)
+    assert "{" not in str(caught.value)
+
+
+def test_too_few_names_who_holds_what() -> None:
+    with pytest.raises(LaunchError) as caught:
+        choose(load("simulated:hls2+busy=3+failed=5"), 8)
+    holders = caught.value.text.values["holders"]
+    assert holders == "3: python3 -m vllm.entrypoints.openai.api_server (pid 4103, ann); 5: status Disabled"
+
+
+def test_modules_cannot_be_guessed_from_indices() -> None:
+    with pytest.raises(LaunchError) as caught:
+        choose(Host(cards=(Card(index=0, module=None),)), 1)
+    assert (caught.value.id, caught.value.exit_code) == ("placement.no_modules", ExitCode.MACHINE)
+
+
+def warnings(machine: str, modules: tuple[int, ...], visible: tuple[int, ...] | None = None) -> list[str]:
+    placement = choose(load(f"simulated:{machine}"), len(modules), modules, visible)
+    assert placement.modules == modules
+    return [warning.id for warning in placement.warnings]
+
+
+def test_the_users_own_modules() -> None:
+    assert warnings("hls2", (3, 2)) == []
+    assert warnings("hls2", (1, 2)) == ["placement.not_documented"]
+    assert warnings("hls2", (4, 0)) == ["placement.not_documented", "placement.nodes"]
+    assert warnings("gaudi2e-8", (0, 5)) == ["placement.crossing_asked", "placement.nodes"]
+    assert warnings("hls2", (0, 1, 2)) == ["placement.unusual_count"]
+    assert warnings("hls2", (0, 1), visible=(4, 5)) == ["placement.outside_visible"]
+    assert warnings("gaudi3-pcie", tuple(range(8))) == ["placement.crossing"]
+
+
+def test_visible_limits_the_choice() -> None:
+    assert picked("hls2", 2, (3, 5, 4)) == (4, 5)
+    assert picked("hls2", 2, (3, 6, 7, 9)) == (6, 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "modules"),
+    [(None, None), ("", None), (" all ", None), ("ALL", None), ("0", (0,)), (" 3, 1 ,2", (3, 1, 2))],
+)
+def test_visible(text: str | None, modules: tuple[int, ...] | None) -> None:
+    assert parse_visible(text) == modules
+
+
+@pytest.mark.parametrize("text", ["a,b", "0,,1", "-1", "0-3", "1,1", "٣", "99999", "all,1"])
+def test_visible_nonsense(text: str) -> None:
+    with pytest.raises(LaunchError) as caught:
+        parse_visible(text)
+    assert caught.value.exit_code == ExitCode.USAGE
+
+
+def test_cpus_are_whole_cores_shared_by_all_cards_of_a_node() -> None:
+    placement = choose(load("simulated:hls2+busy=1"), 2)
+    assert placement.modules == (2, 3)
+    assert {m: format_cpus(cpus) for m, cpus in placement.cpus_by_module.items()} == {
+        2: "20-29,100-109",
+        3: "30-39,110-119",
+    }
+    assert format_cpus(placement.cpus) == "20-39,100-119"
+    assert (placement.numa_nodes, placement.memory_node) == ((0,), 0)
+
+
+def test_cpus_without_smt() -> None:
+    placement = choose(load("simulated:hls2+no-smt"), 4)
+    assert format_cpus(placement.cpus) == "0-39"
+    assert format_cpus(placement.cpus_by_module[1]) == "10-19"
+
+
+def test_across_nodes_both_nodes_cpus_and_no_memory_node() -> None:
+    placement = choose(load("simulated:hls2"), 8)
+    assert format_cpus(placement.cpus) == "0-159"
+    assert (placement.numa_nodes, placement.memory_node) == ((0, 1), None)
+
+
+def test_reasons_and_their_sentences() -> None:
+    placement = choose(load("simulated:hls2"), 4)
+    assert [reason.id for reason in placement.reasons] == [
+        "placement.chosen",
+        "placement.together",
+        "placement.documented",
+        "placement.leaves",
+        "placement.cpus",
+    ]
+    assert [reason.render("en") for reason in placement.reasons][3] == (
+        "This leaves whole sets for others: 4,5,6,7; 4,5; 6,7."
+    )
+
+
+def box(numa: list[int | None], cpus: list[str], busy: tuple[int, ...] = ()) -> Host:
+    """A machine of one group whose modules have these NUMA nodes and CPUs."""
+    cards = tuple(
+        Card(index=m, module=m, numa_node=node, cpus=parse_cpus(cpus[m]), busy=m in busy)
+        for m, node in enumerate(numa)
+    )
+    return Host(cards=cards, groups=(tuple(range(len(numa))),), product="gaudi2")
+
+
+def test_one_numa_node_before_a_documented_set() -> None:
+    host = box([0, 1, 0, 1], ["0-3", "4-7", "0-3", "4-7"])
+    assert choose(host, 2).modules == (0, 2)
+
+
+def test_cards_that_see_every_cpu_share_them() -> None:
+    """A virtual machine tells no NUMA node and gives every card every CPU."""
+    host = box([None] * 4, ["0-7"] * 4)
+    assert share_cpus(host) == {0: (0, 1), 1: (2, 3), 2: (4, 5), 3: (6, 7)}
+    assert choose(host, 2).memory_node is None
+
+
+def test_lists_that_touch_are_one_pool() -> None:
+    host = box([0, 0, 1], ["0-3", "2-5", "8-9"])
+    assert share_cpus(host) == {0: (0, 1, 2), 1: (3, 4, 5), 2: (8, 9)}
+
+
+def test_fewer_cores_than_cards() -> None:
+    assert share_cpus(box([0] * 3, ["0-1"] * 3)) == {0: (0,), 1: (0,), 2: (1,)}
+
+
+def test_cpus_of_the_node_when_the_card_has_none() -> None:
+    host = replace(box([0, 0], ["", ""]), numa_nodes=(NumaNode(0, (0, 1, 2, 3)),))
+    assert share_cpus(host) == {0: (0, 1), 1: (2, 3)}
+
+
+def test_no_cpus_is_said() -> None:
+    placement = choose(box([None], [""]), 1)
+    assert (placement.cpus, [w.id for w in placement.warnings]) == ((), ["placement.no_cpus"])
+
+
+def test_sixteen_modules() -> None:
+    host = box([m // 8 for m in range(16)], [f"{m // 8 * 8}-{m // 8 * 8 + 7}" for m in range(16)], busy=(0,))
+    assert choose(host, 4).modules == (4, 5, 6, 7)
+    assert choose(host, 8).modules == tuple(range(8, 16))
+    assert [w.id for w in choose(host, 10).warnings] == [
+        "placement.unusual_count",
+        "placement.large",
+        "placement.nodes",
+    ]
+
+
+def test_very_many_modules_end_in_time() -> None:
+    host = box([0] * 64, ["0-63"] * 64, busy=(1,))
+    assert choose(host, 8).modules == tuple(range(8, 16))
+    assert len(choose(host, 30).modules) == 30
+
+
+def test_documented_sets() -> None:
+    assert documented_sets(2, range(8)) == ((0, 1), (2, 3), (4, 5), (6, 7))
+    assert documented_sets(4, range(8)) == ((0, 1, 2, 3), (4, 5, 6, 7))
+    assert documented_sets(4, (1, 2, 3, 4)) == ()
+    assert documented_sets(3, range(8)) == ()
+    assert documented_sets(2, ()) == ()
+
+
+NAMES = ["hls2", "gaudi2e-8", "gaudi2e-4", "gaudi3-oam", "gaudi3-pcie"]
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.sampled_from(NAMES), st.sets(st.integers(0, 7)), st.integers(1, 9), st.none() | st.sets(st.integers(0, 9))
+)
+def test_any_choice_keeps_the_rules(name: str, busy: set[int], cards: int, visible: set[int] | None) -> None:
+    host = load(f"simulated:{name}")
+    host = replace(host, cards=tuple(replace(card, busy=card.module in busy) for card in host.cards))
+    try:
+        placement = choose(host, cards, None, tuple(visible) if visible is not None else None)
+    except LaunchError as error:
+        assert error.exit_code == ExitCode.MACHINE
+        return
+    chosen = placement.modules
+    assert len(chosen) == cards
+    assert list(chosen) == sorted(set(chosen))
+    assert set(chosen) <= set(host.free_modules)
+    assert visible is None or set(chosen) <= visible
+    if len(host.groups) > 1 and cards in (2, 4):
+        assert any(set(chosen) <= set(group) for group in host.groups)
+    assert set(placement.cpus_by_module) == set(chosen)
+    # another launch on the cards that are left never gets the same CPUs
+    rest = replace(host, cards=tuple(replace(c, busy=c.busy or c.module in chosen) for c in host.cards))
+    if rest.free_modules:
+        assert not set(choose(rest, 1).cpus) & set(placement.cpus)
+
+
+@settings(deadline=None)
+@given(st.text(max_size=30))
+def test_any_module_text(text: str) -> None:
+    try:
+        modules = parse_modules(text)
+    except LaunchError as error:
+        assert error.exit_code == ExitCode.USAGE
+    else:
+        assert modules == tuple(int(word) for word in text.split(","))
+
+
+def test_every_sentence_is_there_in_both_languages() -> None:
+    english, chinese = catalogue("en"), catalogue("zh")
+    mine = {id for id in english if id.startswith(("placement.", "host."))}
+    assert len(mine) > 50
+    assert mine == {id for id in chinese if id.startswith(("placement.", "host."))}
+    for id in mine:
+        assert set(_placeholders(english[id])) == set(_placeholders(chinese[id])), id
+
+
+def _placeholders(template: str) -> list[str]:
+    import string
+
+    return [name for _, name, _, _ in string.Formatter().parse(template) if name]

@@ -1,0 +1,17 @@
+"""A launch in another process: reserves modules under a root, says so, and waits for the end of its input."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.services.reservation import reserve
+
+try:
+    with reserve(tuple(int(word) for word in sys.argv[2].split(",")), Path(sys.argv[1])):
+        print("held", flush=True)
+        sys.stdin.read()
+except LaunchError as error:
+    print(error.id, flush=True)
+    sys.exit(int(error.exit_code))
