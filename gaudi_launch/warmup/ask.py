@@ -39,7 +39,7 @@ def ask_engine(
 ) -> Answer:
     """The buckets that the engine installed for ``python`` makes of ``env`` and ``args`` (as `engine_buckets`).
 
-    Never raises for what the interpreter does: an engine that is absent, slow or broken gives no buckets and a reason.
+    Never raises for what the interpreter does: an engine that is absent, slow or broken gives a reason instead.
     Variables of ours that engines read are not passed on; ``env`` is all they get.
     """
     package = "vllm_gaudi" if engine == PLUGIN else "vllm_hpu_extension"

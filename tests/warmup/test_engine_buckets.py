@@ -1,0 +1,197 @@
+"""Every recorded case of every engine: lists, order, errors, resolved flags, profile shape, look-ups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import LANGUAGES, catalogue
+from gaudi_launch.warmup import (
+    BucketError,
+    algorithm_of,
+    count,
+    engine_buckets,
+    engine_model,
+    lookups,
+    prompt_buckets,
+)
+from gaudi_launch.warmup.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, MODELS, PLUGIN
+from gaudi_launch.warmup.lookup import Lookup
+from tests.warmup.parity import RECORDED, recorded_files, records
+
+SMALL = {
+    "max_num_seqs": 16,
+    "max_model_len": 4096,
+    "block_size": 128,
+    "num_hpu_blocks": 1000,
+    "max_num_prefill_seqs": 1,
+    "max_num_batched_tokens": 2048,
+}
+
+
+def test_records_of_every_algorithm_are_here() -> None:
+    assert {path.name for path in RECORDED.iterdir()} == {f"{e}-{a}.json.gz" for e, a in MODELS}
+
+
+@pytest.mark.parametrize("path", recorded_files(), ids=lambda path: f"{path.parent.parent.parent.name}-{path.name}")
+def test_recorded(path: Path) -> None:
+    seen = 0
+    for record in records(path):
+        case = (record["version"], record["algorithm"], record["inputs"]["env"], record["inputs"]["args"])
+        seen += 1
+        if "error" in record:
+            with pytest.raises(BucketError) as raised:
+                engine_buckets(*case)
+            assert str(raised.value) == record["error"]
+            continue
+        buckets = engine_buckets(*case)
+        assert buckets.prompt == record["prompt_buckets"]
+        assert buckets.decode == record["decode_buckets"]
+        assert count(*case) == (len(buckets.prompt), len(buckets.decode))
+        model = engine_model(*case)
+        assert dict(model.resolved) == record.get("resolved", record.get("configs"))
+        if "max_prompt_seq" in record:
+            assert model.max_prompt_shape == (0, record["max_prompt_seq"])
+        else:
+            assert list(model.max_prompt_shape) == record["max_prompt_shape"]
+        rule = lookups(*case, remember=True)
+        for asked in record["lookups"]:
+            assert _as_recorded(_ask(rule, asked), asked) == asked
+    assert seen >= 60
+
+
+def _ask(rule: Any, asked: dict[str, Any]) -> Lookup:
+    if asked["phase"] == "decode":
+        answer: Lookup = rule.decode(asked["batch_size"], asked["num_blocks"])
+        return answer
+    query = asked["seq_len"] if "seq_len" in asked else asked["query_len"]
+    answer = rule.prompt(asked["batch_size"], query, asked.get("ctx_blocks", 0))
+    return answer
+
+
+def _as_recorded(answer: Lookup, asked: dict[str, Any]) -> dict[str, Any]:
+    hung = {"error": "no bucket (upstream drops into pdb.set_trace())"}
+    said = {**asked, "result": hung if answer.outcome == "hang" else answer.bucket}
+    return {**said, "fallback_added": answer.added} if "fallback_added" in asked else said
+
+
+@pytest.mark.parametrize(
+    ("engine", "algorithm", "env", "args", "words"),
+    [
+        (FORK_1_21, "linear", {"VLLM_PROMPT_SEQ_BUCKET_MIN": "0"}, {}, "hang: "),
+        (FORK_1_21, "linear", {"VLLM_DECODE_BS_BUCKET_STEP": "x"}, {}, "ValueError: invalid literal for int()"),
+        (FORK_1_21, "exponential", {"VLLM_PROMPT_BS_BUCKET_LIMIT": "0"}, {}, "AssertionError: num_buckets must be"),
+        (
+            FORK_1_22,
+            "linear",
+            {"VLLM_PROMPT_BS_BUCKET_LIMIT": "0.25"},
+            {},
+            "RuntimeError: VLLM_PROMPT_BS_BUCKET_LIMIT",
+        ),
+        (FORK_1_22, "linear-limit", {"VLLM_MERGED_PREFILL": "1"}, {}, "ValueError: too many values to unpack"),
+        (
+            FORK_1_22,
+            "exponential",
+            {"VLLM_PREFIX_CACHING": "on"},
+            {"max_model_len": 5000},
+            "ValueError: math domain",
+        ),
+        (FORK_DEEPSEEK, "linear-limit", {"VLLM_DECODE_BS_BUCKET_MIN": "0"}, {}, "hang: "),
+        (
+            PLUGIN,
+            "pad",
+            {"VLLM_PROMPT_BS_BUCKET_PAD_PERCENT": "51"},
+            {},
+            "AssertionError: pad_percent must be between",
+        ),
+        (
+            PLUGIN,
+            "pad",
+            {"VLLM_BUCKETING_STRATEGY": "best"},
+            {},
+            "RuntimeError: bucketing_strategy: best is not in",
+        ),
+        (
+            PLUGIN,
+            "linear",
+            {},
+            {"mamba_chunk_size": 300},
+            "ValueError: max_num_batched_tokens (2048) must be divisible",
+        ),
+        (PLUGIN, "file", {}, {"bucket_file": "(4, 1, 64)\n"}, "ValueError: max() arg is an empty sequence"),
+        (
+            PLUGIN,
+            "file",
+            {},
+            {"bucket_file": "(1, 128, 0)\n1, 2\n"},
+            "AttributeError: 'functools._lru_cache_wrapper'",
+        ),
+        (PLUGIN, "file", {}, {}, "FileNotFoundError: "),
+    ],
+)
+def test_engine_failures(
+    engine: str, algorithm: str, env: dict[str, str], args: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(BucketError) as raised:
+        engine_buckets(engine, algorithm, env, {**SMALL, **args})
+    assert str(raised.value).startswith(words)
+
+
+def test_repeated_ladder_top_is_one_bucket() -> None:
+    """A context ladder cut to its maximum holds it twice; found by running the plugin on random settings."""
+    args = {**SMALL, "max_model_len": 10240, "max_num_batched_tokens": 10240, "num_hpu_blocks": 3782}
+    env = {"VLLM_CONTIGUOUS_PA": "1", "VLLM_MERGED_PREFILL": "true"}
+    prompt = prompt_buckets(PLUGIN, "exponential", env, args)
+    assert [bucket for bucket in prompt if bucket[1] == 512] == [[1, 512, 0], [1, 512, 76]]
+
+
+def test_bucketing_switched_off_compiles_every_shape() -> None:
+    rule = lookups(PLUGIN, "exponential", {"VLLM_ENABLE_BUCKETING": "no"}, SMALL)
+    assert rule.prompt(3, 77, 5) == Lookup([3, 77, 5], "recompile")
+    assert count(PLUGIN, "exponential", {"VLLM_ENABLE_BUCKETING": "no"}, SMALL) == (0, 0)
+
+
+def test_unknown_cache_size() -> None:
+    unknown = {**SMALL, "num_hpu_blocks": None}
+    assert prompt_buckets(PLUGIN, "pad", {}, unknown) == engine_buckets(PLUGIN, "pad", {}, SMALL).prompt
+    with pytest.raises(LaunchError) as raised:
+        engine_buckets(PLUGIN, "pad", {}, unknown)
+    assert (raised.value.id, raised.value.exit_code) == ("warmup_engine.blocks_unknown", ExitCode.USAGE)
+
+
+@pytest.mark.parametrize(
+    ("engine", "algorithm", "args", "id"),
+    [
+        ("vllm", "linear", SMALL, "warmup_engine.unknown_engine"),
+        (FORK_1_21, "pad", SMALL, "warmup_engine.unknown_algorithm"),
+        (FORK_1_21, "linear", {"max_num_seqs": 1}, "warmup_engine.missing_argument"),
+    ],
+)
+def test_refusals(engine: str, algorithm: str, args: dict[str, Any], id: str) -> None:
+    with pytest.raises(LaunchError) as raised:
+        engine_buckets(engine, algorithm, {}, args)
+    assert raised.value.id == id
+    assert all(id in catalogue(language) for language in LANGUAGES)
+
+
+@pytest.mark.parametrize(
+    ("engine", "env", "with_limit", "algorithm"),
+    [
+        (FORK_1_21, {}, False, "linear"),
+        (FORK_1_21, {"VLLM_EXPONENTIAL_BUCKETING": "1"}, False, "linear"),
+        (FORK_1_21, {"VLLM_EXPONENTIAL_BUCKETING": "True"}, False, "exponential"),
+        (FORK_1_22, {}, True, "exponential"),
+        (FORK_1_22, {"VLLM_EXPONENTIAL_BUCKETING": "0"}, True, "linear-limit"),
+        (FORK_1_22, {"VLLM_EXPONENTIAL_BUCKETING": "false"}, False, "linear"),
+        (FORK_DEEPSEEK, {"VLLM_EXPONENTIAL_BUCKETING": "true"}, True, "linear-limit"),
+        (PLUGIN, {}, False, "exponential"),
+        (PLUGIN, {"VLLM_BUCKETING_STRATEGY": "pad"}, False, "pad"),
+        (PLUGIN, {"VLLM_BUCKETING_STRATEGY": "pad", "VLLM_EXPONENTIAL_BUCKETING": "off"}, False, "linear"),
+        (PLUGIN, {"VLLM_BUCKETING_STRATEGY": "pad", "VLLM_BUCKETING_FROM_FILE": "b.txt"}, False, "file"),
+    ],
+)
+def test_algorithm_of(engine: str, env: dict[str, str], with_limit: bool, algorithm: str) -> None:
+    assert algorithm_of(engine, env, with_limit=with_limit) == algorithm

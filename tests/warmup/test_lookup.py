@@ -1,0 +1,86 @@
+"""The look-up rules: a table against the plain scan, and what each outcome means."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_launch.warmup import BucketTable, Lookup, lookups
+from gaudi_launch.warmup.buckets import Bucket
+from gaudi_launch.warmup.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, PLUGIN
+from gaudi_launch.warmup.ladders import fallback, limited
+from gaudi_launch.warmup.lookup import decodes, holds, prompts
+
+SIZES = st.integers(0, 12)
+BUCKETS = st.lists(st.tuples(SIZES, SIZES, SIZES).map(list), max_size=30)
+ARGS = {
+    "max_num_seqs": 16,
+    "max_model_len": 4096,
+    "block_size": 128,
+    "num_hpu_blocks": 300,
+    "max_num_prefill_seqs": 4,
+    "max_num_batched_tokens": 4096,
+}
+
+
+@given(BUCKETS, st.tuples(SIZES, SIZES, SIZES))
+def test_table_is_the_first_entry_that_is_large_enough(buckets: list[Bucket], shape: tuple[int, int, int]) -> None:
+    first = next((bucket for bucket in sorted(buckets) if holds(bucket, *shape)), None)
+    table = BucketTable(buckets)
+    assert table.find(*shape) == first
+    assert table._scan(*shape) == first
+
+
+@given(st.integers(2, 200_000), st.sampled_from([2, 32, 256]))
+def test_fallback_is_large_enough_and_in_steps(value: int, step: int) -> None:
+    assert fallback(value, step) >= value
+    assert fallback(value, step) % step == 0
+
+
+@given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 9000), st.floats(0, 0.9))
+def test_limited_reaches_its_maximum(low: int, step: int, high: int, limit: float) -> None:
+    values = limited(min(low, high), step, high, limit)
+    assert values == sorted(set(values))
+    assert (values[0], values[-1]) == (min(low, high), high)
+
+
+def test_by_configuration_is_not_clipped() -> None:
+    rule = lookups(FORK_1_21, "linear", {}, ARGS)
+    assert rule.prompt(3, 700) == Lookup([4, 768, 0], "warmed")
+    assert rule.prompt(4, 2000) == Lookup([4, 2048, 0], "recompile")  # over the token budget, so never warmed
+    assert rule.prompt(1, 5000) == Lookup([1, 5120, 0], "recompile")
+    assert rule.decode(5, 290) == Lookup([8, 1, 300], "warmed")
+    assert rule.decode(5, 301) == Lookup([8, 1, 300], "error")
+
+
+def test_exponential_1_21_stops_in_a_debugger() -> None:
+    rule = lookups(FORK_1_21, "exponential", {}, ARGS)
+    assert rule.prompt(1, 4097) == Lookup(None, "hang")
+    assert rule.decode(17, 1) == Lookup(None, "hang")
+
+
+def test_deepseek_limit_uses_the_raw_shape() -> None:
+    rule = lookups(FORK_DEEPSEEK, "linear-limit", {}, ARGS)
+    assert rule.prompt(1, 1025) == Lookup([1, 1025, 0], "recompile")
+
+
+def test_fallback_buckets_are_kept_only_when_asked() -> None:
+    forgets, keeps = (lookups(FORK_1_22, "exponential", {}, ARGS, remember=remember) for remember in (False, True))
+    for rule in (forgets, keeps):
+        assert rule.prompt(1, 129, 17) == Lookup([1, 192, 96], "fallback", added=True)
+    assert forgets.prompt(1, 130, 17) == Lookup([1, 192, 96], "fallback", added=True)
+    assert keeps.prompt(1, 130, 17) == Lookup([1, 192, 96], "warmed")
+
+
+def test_fallback_too_small_for_the_shape_is_an_error() -> None:
+    rule = lookups(PLUGIN, "exponential", {}, ARGS)
+    assert rule.prompt(17, 128).outcome == "error"
+    assert rule.prompt(1, 4097).outcome == "error"
+    assert rule.decode(16, 9000).outcome == "error"
+
+
+def test_many_at_once() -> None:
+    rule = lookups(PLUGIN, "pad", {}, ARGS)
+    shapes = [(1, 77, 0), (4, 1000, 3), (1, 77, 0)]
+    assert prompts(rule, shapes) == [rule.prompt(*shape) for shape in shapes]
+    assert decodes(rule, [(3, 40), (3, 40)]) == [rule.decode(3, 40)] * 2

@@ -1,0 +1,50 @@
+"""Bucket files of vllm-gaudi: reading as the engine does, and a list of ours that comes through whole."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_launch.warmup import BucketError, Buckets, engine_buckets
+from gaudi_launch.warmup.engine_buckets import PLUGIN
+from gaudi_launch.warmup.plugin_file import read, write
+
+ARGS = {
+    "max_num_seqs": 16,
+    "max_model_len": 4096,
+    "block_size": 128,
+    "num_hpu_blocks": 1000,
+    "max_num_prefill_seqs": 1,
+    "max_num_batched_tokens": 2048,
+}
+
+
+def test_lines() -> None:
+    text = '# c\n\n  (1, [128, 256], 0)\n(range(1,3), 1, range(128, 0, -64))\n("2", 4.5, True)\n'
+    assert read(text) == (
+        [(1, 128, 0), (1, 256, 0), (2, 4, 1)],
+        [(1, 1, 64), (1, 1, 128), (2, 1, 64), (2, 1, 128)],
+    )
+
+
+@pytest.mark.parametrize(
+    "line", ["x", "(1, 2)", "[1, 2, 3]", "(range(3), 1, 4)", "(range(0, 10001), 1, 4)", "(1,2,3"]
+)
+def test_unreadable_lines_stop_the_engine(line: str) -> None:
+    with pytest.raises(BucketError, match="AttributeError"):
+        read(f"(1, 128, 0)\n{line}\n")
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        engine_buckets(PLUGIN, "file", {}, {**ARGS, "bucket_file": text})
+    except BucketError as error:
+        assert ": " in str(error)
+
+
+@pytest.mark.parametrize("env", [{}, {"VLLM_CONTIGUOUS_PA": "true"}])
+def test_a_producible_list_comes_through_whole(env: dict[str, str]) -> None:
+    plan = Buckets([[1, 256, 0], [1, 256, 31], [1, 2048, 8]], [[1, 1, 32], [4, 1, 128], [16, 1, 512]])
+    assert engine_buckets(PLUGIN, "file", env, {**ARGS, "bucket_file": write(plan)}) == plan

@@ -1,0 +1,95 @@
+"""TGI's warm-up shapes: the cases that were run on its own bucket code."""
+
+from __future__ import annotations
+
+import pytest
+
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.warmup.lookup import Lookup
+from gaudi_launch.warmup.tgi import TgiLimits, TgiShapes, tgi_lookups, tgi_shapes
+
+EIGHT_B = TgiLimits(1024, 2048, 32, 2048)
+
+
+@pytest.mark.parametrize(
+    ("limits", "kv_blocks", "prefill", "decode", "blocks"),
+    [
+        (TgiLimits(512, 1024, 4, 2048), None, 12, 6, [128, 160]),
+        (EIGHT_B, None, 21, 30, [128, 256, 384, 512, 640]),
+        (
+            TgiLimits(1024, 2048, 256, 4096),
+            None,
+            31,
+            125,
+            [*range(128, 1025, 128), 1152, 1536, 1920, 2560, 3328, 4224],
+        ),
+        (TgiLimits(1000, 1500, 6, 6000), None, 32, 8, [128, 200]),
+        (TgiLimits(128, 256, 1, 128), None, 1, 2, [128, 130]),
+        (
+            TgiLimits(32000, 32768, 16, 32000),
+            None,
+            60,
+            70,
+            [*range(128, 1025, 128), 1152, 1536, 1920, 2560, 3328, 4224],
+        ),
+        (EIGHT_B, 400, 21, 24, [128, 256, 384, 400]),
+    ],
+)
+def test_paged(limits: TgiLimits, kv_blocks: int | None, prefill: int, decode: int, blocks: list[int]) -> None:
+    shapes = tgi_shapes("3.3.5-gaudi", limits, {}, kv_blocks=kv_blocks)
+    assert (len(shapes.prefill), len(shapes.decode), shapes.runs) == (prefill, decode, 3)
+    assert sorted({k for _, k in shapes.decode}) == blocks
+
+
+def test_vision_model_warms_only_decode() -> None:
+    shapes = tgi_shapes("3.3.5-gaudi", TgiLimits(4096, 8192, 4, 16384), {}, vision=True)
+    assert shapes == TgiShapes([], [[b, k] for b in (4, 2, 1) for k in (128, 256, 384)], 3)
+
+
+def test_padding() -> None:
+    rule = tgi_lookups(EIGHT_B, {}, tgi_shapes("3.3.5-gaudi", EIGHT_B, {}))
+    assert rule.prompt(3, 300) == Lookup([4, 384, 0], "warmed")
+    assert rule.prompt(5, 300) == Lookup([9, 384, 0], "recompile")
+    assert rule.decode(5, 130) == Lookup([9, 1, 256], "warmed")
+
+
+@pytest.mark.parametrize(
+    ("limits", "env", "vision", "prefill_bs", "lengths", "decode"),
+    [
+        (EIGHT_B, {}, False, [1, 2], [256, 512, 768, 1024], [1, 2, 4, 8, 16, 32]),
+        (
+            TgiLimits(1024, 2048, 256, 4096),
+            {"PAD_SEQUENCE_TO_MULTIPLE_OF": "64"},
+            False,
+            [1, 2, 4],
+            list(range(64, 1025, 64)),
+            [2**i for i in range(9)],
+        ),
+        (
+            TgiLimits(4096, 8192, 4, 16384),
+            {},
+            True,
+            [1, 2, 4],
+            [2048, 2176, 2432, 2944, 3968, 4096],
+            [1, 2, 4],
+        ),
+    ],
+)
+def test_powers(
+    limits: TgiLimits,
+    env: dict[str, str],
+    vision: bool,
+    prefill_bs: list[int],
+    lengths: list[int],
+    decode: list[int],
+) -> None:
+    shapes = tgi_shapes("3.2.3-gaudi", limits, env, vision=vision)
+    assert shapes == TgiShapes([[b, s] for b in prefill_bs for s in lengths], [[b] for b in decode], 1)
+
+
+@pytest.mark.parametrize(
+    ("version", "env"), [("2.0.6", {}), ("3.3.5-gaudi", {"VLLM_EXPONENTIAL_BUCKETING": "false"})]
+)
+def test_unknown(version: str, env: dict[str, str]) -> None:
+    with pytest.raises(LaunchError, match=version.replace(".", r"\.")):
+        tgi_shapes(version, EIGHT_B, env)
