@@ -54,15 +54,14 @@ class Cards:
         return iter(self.all)
 
     def find(self, index: int | None = None, bus: str | None = None) -> CardFacts:
-        """The card at this address, else with this index; a new one when there is neither."""
-        if bus is not None:
-            same = [facts for facts in self.all if facts.get("bus") == bus]
-            # an index may mean another card to another program; the address cannot
-            same = same or [f for f in self.all if f.get("index") == index is not None and f.get("bus") is None]
-        else:
-            same = [facts for facts in self.all if facts.get("index") == index is not None]
-        if same:
-            return same[0]
+        """The card at this address, else with this index; a new one when there is neither.
+
+        The address goes first: an index may mean another card to another program, an address cannot.
+        """
+        for name, value in (("bus", bus), ("index", index)):
+            for facts in self.all:
+                if value is not None and facts.get(name) == value:
+                    return facts
         self.all.append(CardFacts())
         return self.all[-1]
 

@@ -34,9 +34,14 @@ class Files(Protocol):
 
 
 def first_line(files: Files, path: str) -> str | None:
-    """The first line of a file without blanks around; None if unreadable or empty."""
+    """The first line of a file, fit to be shown; None if unreadable or empty."""
     text = (files.text(path) or "").strip()
-    return text.splitlines()[0].strip() or None if text else None
+    return printable(text.splitlines()[0].strip()) or None if text else None
+
+
+def printable(text: str) -> str:
+    """The text without what could steer a terminal."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 def whole_number(text: str | None) -> int | None:
@@ -78,7 +83,9 @@ class Folder:
 
     def names(self, path: str) -> tuple[str, ...]:
         try:
-            return tuple(sorted(entry.name for entry in (self.root / path).iterdir()))
+            names = (entry.name for entry in (self.root / path).iterdir())
+            # a name that is no text cannot be one of the kernel's, and could not be shown
+            return tuple(sorted(name for name in names if name.isprintable()))
         except OSError:
             return ()
 

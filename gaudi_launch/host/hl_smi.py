@@ -6,6 +6,7 @@ It is asked in forms that any release answers: one wide query first, then fewer 
 from __future__ import annotations
 
 import os
+import re
 import selectors
 import shutil
 import signal
@@ -20,8 +21,9 @@ from gaudi_launch.host import hl_smi_text
 from gaudi_launch.host.hl_smi_text import Affinity, LogCard, Table
 
 # A loaded eight-card server answers in about two seconds; a hung driver never does.
-SECONDS = 6.0
+SECONDS = 5.0
 _LARGEST = 2 << 20
+_CONTROL = re.compile(r"[^\S\n\r\t ]|[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 
 # No release documents what it says to an unknown field, so each list is shorter than the one before.
 CARD_FIELDS: tuple[tuple[str, ...], ...] = (
@@ -83,7 +85,7 @@ def run(program: str, arguments: Sequence[str], seconds: float | None = None) ->
             content, finished = _collect(process, time.monotonic() + seconds)
         finally:
             _end(process)
-    text = content.decode("utf-8", errors="replace")
+    text = _CONTROL.sub("?", content.decode("utf-8", errors="replace"))
     if not finished:
         return Answer(text, f"'{said}' gave no answer within {seconds:g} s", timed_out=True)
     if process.returncode != 0:
@@ -131,10 +133,12 @@ class HlSmi:
 
     ask: Ask
     problems: dict[str, str] = field(default_factory=dict)
+    hangs: bool = False
 
     def table(self) -> Table | None:
         """The plain table, None if there was none."""
         answer = self.ask([])
+        self.hangs = answer.timed_out
         table = hl_smi_text.parse_table(answer.text)
         if table.rows:
             return table

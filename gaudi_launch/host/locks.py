@@ -7,6 +7,7 @@ the process that holds them however it dies, and forked children that close the 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -34,11 +35,13 @@ def lock_name(module: int) -> str:
 
 
 def try_lock(handle: int) -> bool:
-    """Take the lock of an open file for writing; False when another holds it."""
+    """Take the lock of an open file for writing; False when another holds it. OSError where locks do not work."""
     try:
         fcntl.fcntl(handle, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-    except (BlockingIOError, PermissionError):
-        return False
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
     return True
 
 

@@ -155,7 +155,7 @@ def _ask_hl_smi(cards: Cards, ask: Ask | None, notes: dict[str, str]) -> tuple[T
         rows = asked_rows.result() if asked_rows else ()
         affinities = asked_topo.result() if asked_topo else ()
         log = asked_log.result() if asked_log else ()
-    if table is None and not want_rows:
+    if table is None and not want_rows and not talk.hangs:
         rows = talk.cards()
     if table is not None:
         _fill_from_table(cards, table)

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import pwd
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,17 +38,7 @@ def reserve(modules: tuple[int, ...], root: Path) -> Iterator[None]:
             raise LaunchError("placement.no_lock_folder", ExitCode.MACHINE, folders=shown)
         # in one order everywhere, so that of two launches that want the same cards one gets them all
         for module in sorted(modules):
-            usable = 0
-            for folder in folders:
-                handle = _open(folder / locks.lock_name(module))
-                if handle is None:
-                    continue
-                usable += 1
-                held.callback(os.close, handle)
-                if not locks.try_lock(handle):
-                    raise _taken(module, handle)
-                _sign(handle)
-            if not usable:
+            if not sum(_hold(folder / locks.lock_name(module), module, held) for folder in folders):
                 shown = ", ".join(map(str, folders))
                 raise LaunchError("placement.no_lock_folder", ExitCode.MACHINE, folders=shown)
         yield
@@ -87,24 +78,42 @@ def _prepare(folder: Path) -> bool:
     return folder.is_dir() and not folder.is_symlink() and os.access(folder, os.R_OK | os.X_OK)
 
 
+def _hold(path: Path, module: int, held: contextlib.ExitStack) -> bool:
+    """Lock this file until ``held`` ends; False when it cannot be opened or locked at all."""
+    handle = _open(path)
+    if handle is None:
+        return False
+    held.callback(os.close, handle)
+    try:
+        if not locks.try_lock(handle):
+            raise _taken(module, handle)
+        _sign(handle)
+    except OSError:
+        return False
+    return True
+
+
 def _open(path: Path) -> int | None:
     """The lock file open for writing, made for all users if it is not there; None if that cannot be."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
     for _ in range(3):
         # fs.protected_regular forbids O_CREAT on another user's file in a sticky folder: without it first
-        with contextlib.suppress(FileNotFoundError):
-            try:
-                return os.open(path, flags)
-            except PermissionError:
-                return None
         try:
-            handle = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
-            os.fchmod(handle, 0o666)
-            return handle
-        except FileExistsError:
-            continue
+            handle = os.open(path, flags | os.O_NONBLOCK)
+        except FileNotFoundError:
+            try:
+                handle = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+                os.fchmod(handle, 0o666)
+            except FileExistsError:
+                continue
+            except OSError:
+                return None
         except OSError:
             return None
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            return handle
+        os.close(handle)
+        return None
     return None
 
 

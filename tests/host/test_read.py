@@ -224,6 +224,26 @@ def test_the_same_card_under_another_index(tmp_path: Path, monkeypatch: pytest.M
     }
 
 
+def test_hl_smi_of_quite_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other addresses for the same indices: sysfs's cards stay, none is added, and it is said."""
+    simulated.write_tree("hls2", tmp_path / "root")
+    write_stub(tmp_path / "bin", {"": sample("gaudi3-table-1.21.0-driver-1.20.1")})
+    use(monkeypatch, tmp_path / "root", tmp_path / "bin")
+    host = load()
+    assert [(card.index, card.module) for card in host.cards] == list(enumerate((3, 7, 2, 6, 1, 5, 0, 4)))
+    assert "accel0: bus is 0000:19:00.0 by sysfs pci_addr and 0000:e9:00.0" in host.notes["disagreement"]
+
+
+def test_nothing_steers_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated.write_tree("gaudi2e-4", tmp_path / "root", {"sys/class/accel/accel0/device/status": "\x1b[2Jgone"})
+    (tmp_path / "root/sys/class/net" / os.fsdecode(b"\xff")).mkdir()
+    write_stub(tmp_path / "bin", {"": sample("gaudi2e-table-1.23.0").replace("HL-288E ", "HL-\x1b[31m")})
+    use(monkeypatch, tmp_path / "root", tmp_path / "bin")
+    host = load()
+    assert (host.cards[0].status, host.cards[0].product) == ("?[2Jgone", "HL-?[31m")
+    assert [interface.name for interface in host.interfaces] == ["ens8f0", "ens8f1"]
+
+
 def test_sixteen_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = "index, module_id\n" + "".join(f"{15 - m}, {m}\n" for m in range(16))
     topo = "modID\tCPU Affinity\tNUMA Affinity\n" + "".join(

@@ -116,8 +116,9 @@ def test_a_link_in_place_of_a_lock_file_is_not_followed(tmp_path: Path) -> None:
     for folder in lock_folders(tmp_path):
         folder.mkdir(parents=True)
         (folder / "module-0.lock").symlink_to(victim)
-    with pytest.raises((LaunchError, OSError)), reserve((0,), tmp_path):
+    with pytest.raises(LaunchError) as caught, reserve((0,), tmp_path):
         pass
+    assert caught.value.id == "placement.no_lock_folder"
     assert victim.read_text() == "precious"
     assert read_reserved(tmp_path) == {}
 
