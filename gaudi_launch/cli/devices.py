@@ -124,6 +124,7 @@ def _document(host: Host) -> dict[str, Any]:
             for card in host.cards
         ],
         "free": list(host.free_modules),
+        "unsure": _unsure(host),
         "notes": dict(host.notes),
     }
 
@@ -154,8 +155,11 @@ def _show(host: Host, sources: bool) -> None:
     if rows:
         out.print(table("", columns, rows, right=(0, 1, 4)))
         groups = "; ".join(",".join(map(str, group)) for group in host.groups) or "-"
-        free = ",".join(map(str, host.free_modules)) or "-"
+        unsure = _unsure(host)
+        free = ",".join(str(module) for module in host.free_modules if module not in unsure) or "-"
         out.print(escape(text("host.devices_summary", product=host.product or "?", groups=groups, free=free)))
+        if unsure:
+            out.print(escape(text("host.devices_unsure", modules=",".join(map(str, unsure)))))
     else:
         out.print(escape(text("host.devices_none")))
     for name, note in host.notes.items():
@@ -164,6 +168,11 @@ def _show(host: Host, sources: bool) -> None:
         for card in host.cards:
             facts = "; ".join(f"{name}: {source}" for name, source in card.sources.items())
             out.print(escape(text("host.devices_sources", index=_or_dash(card.index), facts=facts)))
+
+
+def _unsure(host: Host) -> list[int]:
+    """Modules of which it cannot be told whether they are in use."""
+    return sorted(card.module for card in host.cards if card.module is not None and card.busy is None)
 
 
 def _or_dash(value: object) -> str:

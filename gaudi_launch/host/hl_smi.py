@@ -157,6 +157,7 @@ class HlSmi:
             rows = hl_smi_text.parse_csv(answer.text) if answer.problem is None else ()
             rows = tuple(row for row in rows if row.get("index", "").isdecimal())
             if any(row.get("module_id", "").isdecimal() for row in rows):
+                self.problems.pop("hl-smi -Q", None)
                 return rows
             without_modules = without_modules or rows
             self.problems["hl-smi -Q"] = answer.problem or f"'hl-smi -Q {','.join(fields)}' listed no module"

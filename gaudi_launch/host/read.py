@@ -14,7 +14,7 @@ from gaudi_launch.host.accelerators import Accelerator, identify
 from gaudi_launch.host.facts import Cards
 from gaudi_launch.host.files import Files, Folder, whole_number
 from gaudi_launch.host.hl_smi import Ask, HlSmi
-from gaudi_launch.host.hl_smi_text import Affinity, LogCard, Table
+from gaudi_launch.host.hl_smi_text import Affinity, LogCard, Process, Table
 from gaudi_launch.host.records import Card, Holder, Host, Interface, NumaNode
 
 # what only hl-smi tells: its table is asked for when one of these is wanted, which is always on a live machine
@@ -59,7 +59,7 @@ def assemble(
     from_sysfs = bool(cards.all)
     if not from_sysfs:
         notes["sysfs"] = "no Gaudi card in /sys/class/accel"
-    table, affinities = _ask_hl_smi(cards, ask, notes)
+    table, processes, affinities = _ask_hl_smi(cards, ask, notes)
     numa_nodes = sysfs.read_numa_nodes(files)
     siblings = sysfs.read_siblings(files)
     if numa_nodes:
@@ -81,7 +81,6 @@ def assemble(
         notes["open-files"] = f"{opened.hidden} of {opened.processes} processes may not be looked into; root may"
     elif not opened.processes:
         notes["open-files"] = "no /proc to look for processes that hold a card"
-    processes = table.processes if table else ()
     occupancy.judge(cards, processes, opened, reserved or {}, products, about["in_container"])
 
     if cards.quarrels:
@@ -136,11 +135,16 @@ def _order(card: Card) -> tuple[bool, int, bool, int, str]:
     return (card.index is None, card.index or 0, card.module is None, card.module or 0, card.bus or "")
 
 
-def _ask_hl_smi(cards: Cards, ask: Ask | None, notes: dict[str, str]) -> tuple[Table | None, tuple[Affinity, ...]]:
-    """Fill the cards from hl-smi: its table always, ``-Q`` and ``topo`` only for facts still missing."""
+def _ask_hl_smi(
+    cards: Cards, ask: Ask | None, notes: dict[str, str]
+) -> tuple[Table | None, tuple[Process, ...], tuple[Affinity, ...]]:
+    """Fill the cards from hl-smi: its table always, ``-Q`` and ``topo`` only for facts still missing.
+
+    The processes come back under the cards' own indices.
+    """
     if ask is None:
         notes["hl-smi"] = "not on PATH"
-        return None, ()
+        return None, (), ()
     talk = HlSmi(ask)
     bare = not cards.all
     want_rows = bare or cards.missing("module")
@@ -157,8 +161,7 @@ def _ask_hl_smi(cards: Cards, ask: Ask | None, notes: dict[str, str]) -> tuple[T
         log = asked_log.result() if asked_log else ()
     if table is None and not want_rows and not talk.hangs:
         rows = talk.cards()
-    if table is not None:
-        _fill_from_table(cards, table)
+    processes = _fill_from_table(cards, table) if table is not None else ()
     if rows:
         _fill_from_rows(cards, rows)
     if log:
@@ -169,13 +172,15 @@ def _ask_hl_smi(cards: Cards, ask: Ask | None, notes: dict[str, str]) -> tuple[T
             facts.put("product", name, "hl-smi -Q name")
     _fill_from_topo(cards, affinities)
     notes.update(talk.problems)
-    return table, affinities
+    return table, processes, affinities
 
 
-def _fill_from_table(cards: Cards, table: Table) -> None:
+def _fill_from_table(cards: Cards, table: Table) -> tuple[Process, ...]:
     source = "hl-smi table"
+    ours: dict[int, int] = {}
     for row in table.rows:
         facts = cards.find(row.index, row.bus)
+        ours[row.index] = facts.get("index") if facts.get("index") is not None else row.index
         cards.put(facts, "index", row.index, source)
         cards.put(facts, "bus", row.bus, source)
         facts.put("product", row.product, source)
@@ -190,6 +195,7 @@ def _fill_from_table(cards: Cards, table: Table) -> None:
             facts.put(name, getattr(row, name), source)
         facts.hint("driver", table.driver, source)
         facts.hint("firmware", table.firmware, f"{source}: the firmware that belongs to this hl-smi")
+    return tuple(replace(process, index=ours.get(process.index, process.index)) for process in table.processes)
 
 
 def _fill_from_rows(cards: Cards, rows: Iterable[Mapping[str, str]]) -> None:

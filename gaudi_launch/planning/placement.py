@@ -284,6 +284,8 @@ def _pools(host: Host) -> list[tuple[list[int], set[int]]]:
         card = host.card(module)
         assert card is not None
         members, cpus = [module], set(_cpus_of(card, by_node))
+        # a node's list may hold CPUs that are switched off
+        cpus = cpus.intersection(host.cpu_siblings) or cpus
         if not cpus:
             continue
         apart = []

@@ -224,6 +224,15 @@ def test_the_same_card_under_another_index(tmp_path: Path, monkeypatch: pytest.M
     }
 
 
+def test_processes_follow_their_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """hl-smi's index 6 is this machine's accel1: the address says so, and the process belongs there."""
+    simulated.write_tree("hls2", tmp_path / "root")
+    text = sample("gaudi2-table-1.16.0-busy").replace("0000:b3", "0000:00").replace("0000:43", "0000:b3")
+    write_stub(tmp_path / "bin", {"": text})
+    use(monkeypatch, tmp_path / "root", tmp_path / "bin")
+    assert [(c.index, c.holders) for c in load().cards if c.holders] == [(1, (Holder(618796, "ray::ServeRepli"),))]
+
+
 def test_hl_smi_of_quite_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other addresses for the same indices: sysfs's cards stay, none is added, and it is said."""
     simulated.write_tree("hls2", tmp_path / "root")

@@ -213,6 +213,11 @@ def test_cpus_of_the_node_when_the_card_has_none() -> None:
     assert share_cpus(host) == {0: (0, 1), 1: (2, 3)}
 
 
+def test_cpus_that_are_switched_off_are_not_used() -> None:
+    host = replace(box([0, 0], ["0-7", "0-7"]), cpu_siblings={cpu: (cpu,) for cpu in (0, 1, 6, 7)})
+    assert share_cpus(host) == {0: (0, 1), 1: (6, 7)}
+
+
 def test_no_cpus_is_said() -> None:
     placement = choose(box([None], [""]), 1)
     assert (placement.cpus, [w.id for w in placement.warnings]) == ((), ["placement.no_cpus"])
