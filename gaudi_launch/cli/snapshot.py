@@ -41,11 +41,13 @@ def snapshot(
         return
     if file != "-" and not force and os.path.lexists(file):
         raise LaunchError("host.snapshot_exists", ExitCode.USAGE, path=file)
+    from gaudi_launch.host import config
     from gaudi_launch.host.machine import load
     from gaudi_launch.host.snapshot import to_json
 
     host = load(machine)
-    content = json.dumps(to_json(host), ensure_ascii=False, indent=1) + "\n"
+    settings = config.to_json(config.load_config(machine))
+    content = json.dumps(to_json(host, settings), ensure_ascii=False, indent=1) + "\n"
     if file == "-":
         sys.stdout.write(content)
         return

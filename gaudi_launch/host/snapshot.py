@@ -48,6 +48,16 @@ def config_of(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return config if isinstance(config, dict) else None
 
 
+def write_record(record: Any) -> Any:
+    """A frozen record of plain fields as JSON; other rooms' records that travel in a snapshot use it too."""
+    return _write(record)
+
+
+def read_record(kind: type, value: object, where: str) -> Any:
+    """`write_record` undone. Raises LaunchError (USAGE) naming the field below ``where``."""
+    return _read(kind, value, where)
+
+
 def _write(value: Any) -> Any:
     if is_dataclass(value):
         shown: dict[str, Any] = {}
