@@ -8,10 +8,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from gaudi_launch.warmup.engine_env import Arguments, Env, contiguous_p1, settings
+from gaudi_launch.warmup.engine_env import Arguments, Env, contiguous_p1, is_true, settings
 from gaudi_launch.warmup.engine_model import EngineModel
 from gaudi_launch.warmup.grid import Grid, Row, decode_rows
-from gaudi_launch.warmup.ladders import broken, by_step, linear, log2_ceiling, spaced
+from gaudi_launch.warmup.ladders import by_step, linear, log2_ceiling, nothing_left, spaced
 from gaudi_launch.warmup.lookup import ByDimension, next_of
 
 
@@ -26,12 +26,11 @@ def linear_model(env: Env, args: Arguments) -> EngineModel:
     if args.use_merged_prefill:
         longest = min(prompt_bs[2] * prompt_seq[2], args.max_num_batched_tokens)
         prompt_bs, prompt_seq = [1, 1, 1], [*prompt_seq[:2], longest]
-    prompt = Grid(
-        prompt_rows(
-            linear(*prompt_bs), linear(*prompt_seq), args.max_num_batched_tokens, args.max_num_batched_tokens
-        ),
-        by_area=True,
-    )
+    batches, queries = linear(*prompt_bs), linear(*prompt_seq)
+    if not batches or not queries:
+        raise nothing_left(*((tuple(c) if args.use_merged_prefill else c) for c in (prompt_bs, prompt_seq)))
+    budget = args.max_num_batched_tokens
+    prompt = Grid(prompt_rows(batches, queries, budget, budget), by_area=True)
 
     def decode() -> Grid:
         return Grid(decode_rows(linear(*decode_bs), linear(*decode_block), args.blocks), by_area=True)
@@ -121,8 +120,6 @@ def prompt_rows(batches: Sequence[int], queries: Sequence[int], budget: int, lon
 
     If nothing fits, the engine keeps everything and says so in its log.
     """
-    if not batches or not queries:
-        raise broken("ValueError", "No buckets could be captured with following config (min, step, max_warmup)")
     kept: list[Row] = []
     for batch in batches:
         most = min(budget // batch, longest) if batch > 0 else longest
@@ -130,3 +127,13 @@ def prompt_rows(batches: Sequence[int], queries: Sequence[int], budget: int, lon
         if fitting:
             kept.append((batch, [(query, (0,)) for query in fitting]))
     return kept or [(batch, [(query, (0,)) for query in queries]) for batch in batches]
+
+
+def rounded_cache(env: Env, block_size: int, blocks: int) -> int:
+    """The KV cache size that 1.21 hands to its generator: cut to a multiple of the decode block step.
+
+    Source: HabanaAI/vllm-fork@aice/v1.21.0:vllm/worker/hpu_worker.py (determine_num_available_blocks).
+    """
+    exponential = is_true(env.get("VLLM_EXPONENTIAL_BUCKETING", "false"))
+    step = block_size if exponential else settings(env, "DECODE", "BLOCK", (0, block_size, 0))[1]
+    return blocks // step * step

@@ -15,7 +15,7 @@ from gaudi_launch.warmup import engine_env
 from gaudi_launch.warmup.engine_env import Arguments, Env, SlicedAttention, flag
 from gaudi_launch.warmup.engine_model import EngineModel
 from gaudi_launch.warmup.grid import Grid, Row, decode_rows
-from gaudi_launch.warmup.ladders import broken, limited, linear, log2_ceiling, spaced
+from gaudi_launch.warmup.ladders import broken, limited, linear, log2_ceiling, nothing_left, spaced
 from gaudi_launch.warmup.lookup import ByList, FallbackRule
 
 _DIMENSIONS = ("PROMPT_BS", "PROMPT_SEQ", "DECODE_BS", "DECODE_BLOCK")
@@ -61,20 +61,22 @@ def _linear(env: Env, args: Arguments, *, with_limit: bool) -> EngineModel:
     def contexts(query: int) -> Sequence[int]:
         return range(int((longest_prompt - query) // block) + 2) if config.prefix_caching else (0,)
 
-    queries = [(query, contexts(query)) for query in ladder(*prompt_seq)]
-    prompt = config.prompt_grid(ladder(*prompt_bs), queries, longest=None)
+    batches, lengths = ladder(*prompt_bs), ladder(*prompt_seq)
+    if not batches or not lengths:
+        raise nothing_left(prompt_bs, lengths)
+    prompt = config.prompt_grid(batches, [(length, contexts(length)) for length in lengths], longest=None)
 
     def decode() -> Grid:
         decode_bs = read(env, "DECODE", "BS", (1, 32, args.max_num_seqs))
         decode_block = list(read(env, "DECODE", "BLOCK", (block, block, args.blocks)))
         to_cache = config.contiguous and "VLLM_DECODE_BLOCK_BUCKET_MAX" not in env
-        batches = ladder(*decode_bs)
+        rows = ladder(*decode_bs)
         if to_cache:
             decode_block[2] = args.blocks
         blocks = ladder(*decode_block)
         if to_cache and args.blocks not in blocks:
             blocks.append(args.blocks)
-        return Grid(decode_rows(batches, blocks, args.blocks))
+        return Grid(decode_rows(rows, blocks, args.blocks))
 
     return config.model(prompt, decode)
 
@@ -126,8 +128,6 @@ class _Config:
         self, batches: Sequence[int], queries: Sequence[tuple[int, Sequence[int]]], *, longest: int | None
     ) -> Grid:
         """batch * (query + context) within the token budget and queries up to ``longest``, or all if none fits."""
-        if not batches or not queries:
-            raise broken("ValueError", "No buckets could be captured with following config (min, step, max_warmup)")
         budget, block = self.args.max_num_batched_tokens, self.args.block_size
 
         def fitting(batch: int, query: int, contexts: Sequence[int]) -> Sequence[int]:

@@ -14,7 +14,7 @@ from gaudi_launch.warmup.engine_env import Arguments, Env, contiguous_p1, limit_
 from gaudi_launch.warmup.engine_model import EngineModel
 from gaudi_launch.warmup.fork_1_21 import prompt_rows
 from gaudi_launch.warmup.grid import Grid, decode_rows
-from gaudi_launch.warmup.ladders import by_step, limited, linear
+from gaudi_launch.warmup.ladders import by_step, limited, linear, nothing_left
 from gaudi_launch.warmup.lookup import ByDimension, Sizer, next_of
 
 PROMPT_TOKENS = 1024
@@ -46,18 +46,21 @@ def _model(
     decode_block = read(env, "DECODE", "BLOCK", (block, block, most_blocks))
     to_cache = contiguous_p1(env) and "VLLM_DECODE_BLOCK_BUCKET_MAX" not in env
     budget = args.max_num_batched_tokens
-    prompt = Grid(prompt_rows(ladder(*prompt_bs), ladder(*prompt_seq), budget, budget), by_area=True)
+    batches, queries = ladder(*prompt_bs), ladder(*prompt_seq)
+    if not batches or not queries:
+        raise nothing_left(prompt_bs, prompt_seq)
+    prompt = Grid(prompt_rows(batches, queries, budget, budget), by_area=True)
 
     def block_config() -> list[Any]:
         return [*decode_block[:2], args.blocks, *decode_block[3:]] if to_cache else decode_block
 
     def decode() -> Grid:
         most = decode_bs[2] * (args.num_speculative_tokens + 1)
-        batches = ladder(*decode_bs[:2], most, *decode_bs[3:])
+        rows = ladder(*decode_bs[:2], most, *decode_bs[3:])
         blocks = ladder(*block_config())
         if to_cache and args.blocks not in blocks:
             blocks.append(args.blocks)
-        return Grid(decode_rows(batches, blocks, args.blocks), by_area=True)
+        return Grid(decode_rows(rows, blocks, args.blocks), by_area=True)
 
     configs = {
         "prompt_bs_bucket_cfg": prompt_bs,

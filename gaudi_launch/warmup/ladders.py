@@ -30,6 +30,14 @@ def broken(kind: str, text: str) -> BucketError:
     return BucketError(f"{kind}: {text}")
 
 
+def nothing_left(batches: Sequence[float], queries: Sequence[float]) -> BucketError:
+    """The forks' error for a ladder without values; it prints the configurations as lists."""
+    return broken(
+        "ValueError",
+        f"No buckets could be captured with following config (min, step, max_warmup): bs:{batches}, seq:{queries}",
+    )
+
+
 def log2_ceiling(value: float) -> int:
     """ceil(log2(value)); the engines' "math domain error" for what is not positive."""
     if value <= 0:
@@ -88,7 +96,7 @@ def limited(minimum: float, step: float, maximum: float, limit: float) -> list[i
             following = current + step
             if 1 - (last / (following - 1)) > limit and current != last:
                 values.append(current)
-            if following <= current:
+            if following == current or following < 1:
                 raise hang(f"a bucket step of {step} never reaches the maximum {maximum}")
         current = following
     if values[-1] != maximum:

@@ -152,7 +152,9 @@ def test_real_engine(engine: str, seed: int, monkeypatch: pytest.MonkeyPatch) ->
         pytest.skip(f"no {engine}")
     monkeypatch.setenv("PYTHONPATH", str(ENGINES / engine))
     env, args = _random_case(random.Random(seed), engine)
-    answer = ask_engine(sys.executable, engine, env, args)
+    answer = ask_engine(sys.executable, engine, env, args, seconds=10)
+    if answer.why is not None and answer.why.id == "warmup_engine.ask_timeout":
+        pytest.skip("the engine itself is slower than that")
     if answer.buckets is None:
         assert answer.failed, answer.why and answer.why.render("en")
         with pytest.raises(BucketError) as raised:

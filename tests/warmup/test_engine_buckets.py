@@ -19,6 +19,7 @@ from gaudi_launch.warmup import (
     prompt_buckets,
 )
 from gaudi_launch.warmup.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, MODELS, PLUGIN
+from gaudi_launch.warmup.fork_1_21 import rounded_cache
 from gaudi_launch.warmup.lookup import Lookup
 from tests.warmup.parity import RECORDED, recorded_files, records
 
@@ -83,6 +84,16 @@ def _as_recorded(answer: Lookup, asked: dict[str, Any]) -> dict[str, Any]:
     [
         (FORK_1_21, "linear", {"VLLM_PROMPT_SEQ_BUCKET_MIN": "0"}, {}, "hang: "),
         (FORK_1_21, "linear", {"VLLM_DECODE_BS_BUCKET_STEP": "x"}, {}, "ValueError: invalid literal for int()"),
+        (
+            FORK_DEEPSEEK,
+            "linear",
+            {f"VLLM_PROMPT_BS_BUCKET_{name}": value for name, value in (("MIN", "8"), ("STEP", "5"), ("MAX", "8"))},
+            {},
+            "ValueError: No buckets could be captured with following config (min, step, max_warmup): "
+            "bs:[8, 5, 8], seq:[128, 128, 1024]",
+        ),
+        (FORK_DEEPSEEK, "linear-limit", {"VLLM_DECODE_BLOCK_BUCKET_STEP": "-1"}, {}, "ZeroDivisionError: "),
+        (FORK_DEEPSEEK, "linear-limit", {"VLLM_DECODE_BS_BUCKET_STEP": "-3"}, {}, "hang: "),
         (FORK_1_21, "exponential", {"VLLM_PROMPT_BS_BUCKET_LIMIT": "0"}, {}, "AssertionError: num_buckets must be"),
         (
             FORK_1_22,
@@ -195,3 +206,10 @@ def test_refusals(engine: str, algorithm: str, args: dict[str, Any], id: str) ->
 )
 def test_algorithm_of(engine: str, env: dict[str, str], with_limit: bool, algorithm: str) -> None:
     assert algorithm_of(engine, env, with_limit=with_limit) == algorithm
+
+
+def test_rounded_cache() -> None:
+    step = {"VLLM_DECODE_BLOCK_BUCKET_STEP": "256"}
+    assert rounded_cache({}, 128, 1000) == 896
+    assert rounded_cache(step, 128, 1000) == 768
+    assert rounded_cache({**step, "VLLM_EXPONENTIAL_BUCKETING": "true"}, 128, 1000) == 896
