@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +22,7 @@ from gaudi_launch.planning.placement import (
     parse_visible,
     share_cpus,
 )
+from tests.host.machines import DATA, make_recorded, recorded_hosts, use
 
 
 def picked(machine: str, cards: int, visible: tuple[int, ...] | None = None) -> tuple[int, ...]:
@@ -301,3 +304,21 @@ def _placeholders(template: str) -> list[str]:
     import string
 
     return [name for _, name, _, _ in string.Formatter().parse(template) if name]
+
+
+REFERENCE = json.loads((DATA / "reference_cpus.json").read_text())
+
+
+@pytest.mark.parametrize(("server", "modules", "cores", "node"), REFERENCE)
+def test_the_cores_are_those_of_the_start_scripts_and_their_siblings(
+    server: str, modules: str, cores: str, node: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`numactl -C CORES -p NODE` as the public scripts called it; they leave the second thread of a core idle."""
+    recorded = recorded_hosts()[server]
+    use(monkeypatch, tmp_path, make_recorded({**recorded, "used": []}, tmp_path))
+    host = load()
+    placement = choose(host, None, parse_modules(modules))
+    siblings = {cpu for core in parse_cpus(cores) for cpu in host.cpu_siblings[core]}
+    assert set(placement.cpus) == siblings
+    # the scripts lose the node of a machine without SMT and leave `-p` bare
+    assert node in ("", str(placement.memory_node))
