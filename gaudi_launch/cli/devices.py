@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Show the cards and who uses them; 'devices pick -n 4' chooses.",
     context_settings={"help_option_names": ["-h", "--help"]},
+    add_completion=False,
 )
 
 _MACHINE = typer.Option(
@@ -35,7 +36,8 @@ def devices(
     sources: bool = typer.Option(False, "--sources", help="Also show where each fact came from."),
 ) -> None:
     """Show the cards of a machine: index, module, product, bus, NUMA, CPUs, memory, status, who uses each."""
-    ctx.obj = machine
+    # both options may stand before 'pick' too
+    ctx.obj = (machine, as_json)
     if ctx.invoked_subcommand is not None:
         return
     from gaudi_launch.cli.output import emit_json
@@ -70,10 +72,11 @@ def pick(
         raise LaunchError("placement.format", ExitCode.USAGE, found=form, known=", ".join(forms))
     wanted = parse_modules(modules) if modules is not None else None
     visible = parse_visible(os.environ.get("HABANA_VISIBLE_MODULES"))
-    host = load(machine or ctx.obj)
+    earlier_machine, earlier_json = ctx.obj
+    host = load(machine or earlier_machine)
     placement = choose(host, cards, wanted, visible)
     document = _pick_document(host, placement)
-    if as_json:
+    if as_json or earlier_json:
         emit_json(document)
     elif form == "text":
         _show_pick(placement)

@@ -87,6 +87,11 @@ def test_pick(capsys: pytest.CaptureFixture[str]) -> None:
     assert (shown["numa_nodes"], shown["memory_node"], shown["warnings"]) == ([0], 0, [])
 
 
+def test_options_may_stand_before_pick(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = output(capsys, "devices", "--json", "--machine", "simulated:hls2", "pick", "-n", "2")
+    assert (code, json.loads(out)["modules"]) == (0, [0, 1])
+
+
 @pytest.mark.parametrize(("form", "text"), [("modules", "0,1"), ("indices", "6,4"), ("cpus", "0-19,80-99")])
 def test_pick_for_scripts(form: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("devices", "pick", "-n", "2", "--machine", "simulated:hls2", "--format", form)
