@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from gaudi_launch import paths
@@ -88,10 +89,7 @@ def identify(
     The id goes before the type because the driver calls Gaudi2 and Gaudi2E alike.
     """
     known = accelerators().values()
-    if product:
-        return next((a for a in known if product.upper().startswith(a.names)), None)
-    if pci_id:
-        found = next((a for a in known if pci_id.lower().removeprefix("0x") in a.pci_ids), None)
-        if found is not None:
-            return found
-    return next((a for a in known if device_type and device_type.upper() in a.device_types), None)
+    by_name = (a for a in known if product and product.upper().startswith(a.names))
+    by_id = (a for a in known if pci_id and pci_id.lower().removeprefix("0x") in a.pci_ids)
+    by_type = (a for a in known if device_type and device_type.upper() in a.device_types)
+    return next(chain(by_name, by_id, by_type), None)

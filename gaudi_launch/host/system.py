@@ -72,7 +72,7 @@ def read_interfaces(files: Files) -> tuple[Interface, ...]:
     default = {name for name, network, mask in routes if network == mask == 0}
     addresses: dict[str, list[str]] = {}
     for address in _local_addresses(files.text("proc/net/fib_trie") or ""):
-        value = struct.unpack("!I", socket.inet_aton(address))[0]
+        value = int.from_bytes(bytes(map(int, address.split("."))), "big")
         fitting = [(mask, name) for name, network, mask in routes if mask and value & mask == network]
         if fitting:
             addresses.setdefault(max(fitting)[1], []).append(address)

@@ -359,3 +359,36 @@ def test_bare_machine_with_any_answers(table: str, rows: str, topo: str) -> None
         return Answer({"": table, "-Q": "index, module_id, name\n" + rows, "topo": topo}.get(kind, table + rows))
 
     assemble(Imagined({}), ask)
+
+
+LINES = st.sampled_from(
+    [
+        "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT",
+        "ens8f0\t001E140A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0",
+        "ens8f0\t00000000\t011E140A\t0003\t0\t0\t0\t00000000\t0\t0\t0",
+        "     |-- 10.20.30.40",
+        "     |-- 08.300.1.1",
+        "     |-- 010.08.09.1",
+        "        /32 host LOCAL",
+        "fe80000000000000021b21fffe6c0001 02 40 20 80 ens8f0",
+        "MemTotal: x kB",
+        "Uid: 99999999999999999999",
+    ]
+)
+
+
+@settings(deadline=None)
+@given(st.lists(LINES | st.text(max_size=30), max_size=12).map("\n".join))
+def test_any_network_and_process_files(text: str) -> None:
+    paths = (
+        "proc/net/route",
+        "proc/net/fib_trie",
+        "proc/net/if_inet6",
+        "proc/meminfo",
+        "proc/7/status",
+        "proc/7/comm",
+    )
+    files = dict.fromkeys((*paths, "proc/7/cmdline", "etc/passwd", "etc/os-release", "proc/1/environ"), text)
+    files["sys/class/net/ens8f0/operstate"] = "up"
+    host = assemble(Imagined(files, {"proc/7/fd/3": "/dev/accel/accel0"}), None)
+    assert [interface.name for interface in host.interfaces] == ["ens8f0"]

@@ -1,0 +1,144 @@
+"""What hl-smi adds to the cards that sysfs shows, or all there is of them where sysfs shows none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from gaudi_launch.host.facts import Cards
+from gaudi_launch.host.files import whole_number
+from gaudi_launch.host.hl_smi import Ask, HlSmi
+from gaudi_launch.host.hl_smi_text import Affinity, LogCard, Process, Table
+from gaudi_launch.host.sysfs import BUS
+
+_TABLE_NUMBERS = (
+    "temperature_c",
+    "power_w",
+    "memory_used_mib",
+    "memory_total_mib",
+    "utilization_percent",
+    "uncorrectable_events",
+)
+_CSV_NUMBERS = {
+    "memory.total": "memory_total_mib",
+    "memory.used": "memory_used_mib",
+    "temperature.aip": "temperature_c",
+    "utilization.aip": "utilization_percent",
+    "power.draw": "power_w",
+}
+_LOG_WORDS = {
+    "Product Name": "product",
+    "Serial Number": "serial",
+    "Module status": "status",
+    "Firmware [SPI] Version": "firmware",
+    "Link Speed Current": "pcie_speed",
+    "Link Speed Max": "pcie_max_speed",
+}
+
+
+def fill(
+    cards: Cards, ask: Ask | None, notes: dict[str, str]
+) -> tuple[Table | None, tuple[Process, ...], tuple[Affinity, ...]]:
+    """Fill the cards from hl-smi: its table always, ``-Q`` and ``topo`` only for facts still missing.
+
+    The processes come back under the cards' own indices.
+    """
+    if ask is None:
+        notes["hl-smi"] = "not on PATH"
+        return None, (), ()
+    talk = HlSmi(ask)
+    bare = not cards.all
+    want_rows = bare or cards.missing("module")
+    want_topo = bare or cards.missing("cpus") or cards.missing("numa_node")
+    # a driver that hangs hangs every question: put together they cost one time limit, not four
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        asked_log = pool.submit(talk.log) if bare else None
+        asked_table = pool.submit(talk.table)
+        asked_rows = pool.submit(talk.cards) if want_rows else None
+        asked_topo = pool.submit(talk.topo) if want_topo else None
+        table = asked_table.result()
+        rows = asked_rows.result() if asked_rows else ()
+        affinities = asked_topo.result() if asked_topo else ()
+        log = asked_log.result() if asked_log else ()
+    if table is None and not want_rows and not talk.hangs:
+        rows = talk.cards()
+    processes = _fill_from_table(cards, table) if table is not None else ()
+    if rows:
+        _fill_from_rows(cards, rows)
+    if log:
+        _fill_from_log(cards, log)
+    if cards.all and cards.missing("product") and table is None and bare:
+        name = talk.name()
+        for facts in cards:
+            facts.put("product", name, "hl-smi -Q name")
+    _fill_from_topo(cards, affinities)
+    notes.update(sorted(talk.problems.items()))
+    return table, processes, affinities
+
+
+def _fill_from_table(cards: Cards, table: Table) -> tuple[Process, ...]:
+    source = "hl-smi table"
+    ours: dict[int, int] = {}
+    for row in table.rows:
+        facts = cards.find(row.index, row.bus)
+        ours[row.index] = facts.get("index") if facts.get("index") is not None else row.index
+        cards.put(facts, "index", row.index, source)
+        cards.put(facts, "bus", row.bus, source)
+        facts.put("product", row.product, source)
+        for name in _TABLE_NUMBERS:
+            facts.put(name, getattr(row, name), source)
+        facts.hint("driver", table.driver, source)
+        facts.hint("firmware", table.firmware, f"{source}: the firmware that belongs to this hl-smi")
+    return tuple(replace(process, index=ours.get(process.index, process.index)) for process in table.processes)
+
+
+def _fill_from_rows(cards: Cards, rows: Iterable[Mapping[str, str]]) -> None:
+    source = "hl-smi -Q"
+    for row in rows:
+        index, module = _small(row.get("index")), _small(row.get("module_id"))
+        bus = _bus(row.get("bus_id"))
+        facts = cards.find(index, bus)
+        cards.put(facts, "index", index, source)
+        cards.put(facts, "module", module, source)
+        cards.put(facts, "bus", bus, source)
+        if row.get("name", "").startswith("HL-"):
+            facts.put("product", row["name"], source)
+        facts.put("serial", row.get("serial"), source)
+        facts.put("driver", row.get("driver_version"), source)
+        for name, field in _CSV_NUMBERS.items():
+            number = whole_number(row.get(name))
+            facts.put(field, number if number is not None and number >= 0 else None, source)
+
+
+def _fill_from_log(cards: Cards, log: Iterable[LogCard]) -> None:
+    source = "hl-smi -L"
+    for row in log:
+        bus = _bus(row.facts.get("Bus Id"))
+        facts = cards.find(row.index, bus)
+        cards.put(facts, "index", row.index, source)
+        cards.put(facts, "bus", bus, source)
+        cards.put(facts, "module", _small(row.facts.get("Module ID")), source)
+        for name, field in _LOG_WORDS.items():
+            facts.put(field, row.facts.get(name), source)
+        for name, field in (("Current", "pcie_width"), ("Max", "pcie_max_width")):
+            facts.put(field, _small(row.facts.get(f"Link Width {name}", "").removeprefix("x")), source)
+
+
+def _fill_from_topo(cards: Cards, affinities: Iterable[Affinity]) -> None:
+    by_module = {affinity.module: affinity for affinity in affinities}
+    for facts in cards:
+        affinity = by_module.get(facts.get("module"))
+        if affinity is not None:
+            facts.put("cpus", affinity.cpus, "hl-smi topo")
+            facts.put("numa_node", affinity.numa_node, "hl-smi topo")
+
+
+def _bus(text: str | None) -> str | None:
+    text = (text or "").lower()
+    return text if BUS.fullmatch(text) else None
+
+
+def _small(text: str | None) -> int | None:
+    number = whole_number(text)
+    return number if number is not None and 0 <= number < 4096 else None
