@@ -17,12 +17,12 @@ _TREE = typer.Option(
     help="Write a simulated machine as a folder for GAUDI_LAUNCH_ROOT, with an hl-smi in DIR/bin for PATH.",
 )
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, add_completion=False)
 
 
 @app.command()
 def snapshot(
-    file: str = typer.Argument("", metavar="[FILE]", help="Where to write the JSON; '-' is stdout."),
+    file: str = typer.Argument("", metavar="FILE", help="Where to write the JSON; '-' is stdout."),
     machine: str | None = typer.Option(
         None, "--machine", metavar="FILE|simulated:NAME", help="Another machine than this one."
     ),
