@@ -54,6 +54,13 @@ class Engine(Protocol):
     @property
     def identity(self) -> EngineIdentity: ...
 
+    @property
+    def needs_cards(self) -> bool:
+        """False for an engine that runs on the CPU."""
+
+    def cards(self, request: Request) -> int | None:
+        """How many cards; None leaves it to -m or one."""
+
     def limits(self, request: Request, host: Host, model: Model) -> Limits:
         """Lengths from the request and this version's defaults. Raises LaunchError on nonsense."""
 

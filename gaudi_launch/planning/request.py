@@ -36,8 +36,8 @@ class Request:
     inc_fp8: bool = False  # -q, deepseek_r1
     quant_config: str | None = None  # --quant-config, 1.22 -q
     max_prefill_seqs: int | None = None  # --max-prefill-seqs, 1.22 -p
-    padding_limit: float | None = None  # --padding-limit, 1.22 -l
-    memory_utilization: float | None = None  # --memory-utilization, 1.22 -u
+    padding_limit: str | None = None  # --padding-limit, 1.22 -l; the words given: "0.0" is not "0"
+    memory_utilization: str | None = None  # --memory-utilization, 1.22 -u; the words given
     max_capture_len: int | None = None  # --max-capture-len, 1.22 -g
     engine: str = "auto"  # auto, vllm-fork@1.21, vllm-fork@1.22, deepseek_r1, cpu, ...
     python: str | None = None  # the engine's interpreter
@@ -45,5 +45,7 @@ class Request:
     trust_remote_code: bool | None = None
     served_name: str | None = None
     force: bool = False
+    scripts_dir: str | None = None  # the folder of the start scripts: QUANT_CONFIG lies beside them
+    stamp: str = ""  # the time that the scripts put into file names, as `date +%F-%H-%M-%S`
     environment: Mapping[str, str] = field(default_factory=dict)
     extra: tuple[str, ...] = ()

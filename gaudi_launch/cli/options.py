@@ -1,0 +1,198 @@
+"""The options that serve, plan and warmup share, and how they become a Request.
+
+The letters are those of the 1.21 start script; they mean the same for every engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from gaudi_launch.engines.detect import Installed
+    from gaudi_launch.host.records import Host
+    from gaudi_launch.models.records import Model
+    from gaudi_launch.planning.engine import Engine
+    from gaudi_launch.planning.plan import Plan
+    from gaudi_launch.planning.request import Request
+
+_MODEL, _CARDS, _LENGTHS, _ENGINE, _MORE = "Model and address", "Cards", "Lengths", "Engine", "More"
+
+
+@dataclass(frozen=True)
+class _Option:
+    field: str
+    names: tuple[str, ...]
+    help: str
+    panel: str
+    metavar: str = ""
+
+    @property
+    def switch(self) -> bool:
+        return not self.metavar
+
+
+OPTIONS = (
+    _Option("model", ("-w", "--weights"), "Weights: a folder or a hub id.", _MODEL, "MODEL"),
+    _Option("host", ("-u", "--host"), "Address to listen on (default 127.0.0.1).", _MODEL, "ADDRESS"),
+    _Option("port", ("-p", "--port"), "Port to listen on (default 30001).", _MODEL, "PORT"),
+    _Option("served_name", ("--served-name",), "The model's name in requests.", _MODEL, "NAME"),
+    _Option("cards", ("-n", "--cards"), "How many cards; which ones is our choice.", _CARDS, "N"),
+    _Option("modules", ("-m", "--modules"), "Module IDs to use, e.g. 0,1,2,3.", _CARDS, "LIST"),
+    _Option("machine", ("--machine",), "Plan for a snapshot file or simulated:NAME.", _CARDS, "MACHINE"),
+    _Option("dtype", ("-d", "--dtype"), "bfloat16, float16, fp8, awq or gptq.", _ENGINE, "TYPE"),
+    _Option("input_range", ("-i", "--input"), "Input tokens of a request: least,most.", _LENGTHS, "RANGE"),
+    _Option("output_range", ("-o", "--output"), "Output tokens of a request: least,most.", _LENGTHS, "RANGE"),
+    _Option("max_num_batched_tokens", ("-t", "--max-num-batched-tokens"), "Prompt tokens a step.", _LENGTHS, "N"),
+    _Option("max_model_len", ("-l", "--max-model-len"), "Longest input plus output.", _LENGTHS, "N"),
+    _Option("max_num_seqs", ("-b", "--max-num-seqs"), "Requests at once.", _LENGTHS, "N"),
+    _Option("max_prefill_seqs", ("--max-prefill-seqs",), "Prompts in one prefill step.", _LENGTHS, "N"),
+    _Option("reduce", ("-r", "--reduce"), "Hot batch and length, warmed tightly: 8,24000.", _LENGTHS, "BATCH,LEN"),
+    _Option("padding_limit", ("--padding-limit",), "Largest padding share of a bucket, 0 to 0.5.", _LENGTHS, "X"),
+    _Option("max_capture_len", ("--max-capture-len",), "Most tokens of a captured graph.", _LENGTHS, "N"),
+    _Option("engine", ("--engine",), "auto, or one of 'gaudi-launch engines'.", _ENGINE, "ENGINE"),
+    _Option("python", ("--python",), "The engine's interpreter (default: python3 on PATH).", _ENGINE, "PATH"),
+    _Option("tuning", ("--tuning",), "auto, or reference: exactly what the start scripts do.", _ENGINE, "HOW"),
+    _Option("memory_utilization", ("--memory-utilization",), "Share of free card memory to use.", _ENGINE, "X"),
+    _Option("quant_config", ("--quant-config",), "Quantisation file (QUANT_CONFIG).", _ENGINE, "FILE"),
+    _Option("inc_fp8", ("-q", "--inc-fp8"), "FP8 by neural compressor (deepseek_r1).", _ENGINE),
+    _Option("scheduler_steps", ("-e", "--scheduler-steps"), "Decode steps a scheduling.", _ENGINE, "N"),
+    _Option("cache_dir", ("-c", "--cache"), "Folder of the recipe cache.", _MORE, "DIR"),
+    _Option("skip_warmup", ("-s", "--skip-warmup"), "Do not warm up; shapes compile when met.", _MORE),
+    _Option("profile", ("-f", "--profile"), "Turn the engine's profiler on.", _MORE),
+    _Option("no_zero_padding", ("-z", "--no-zero-padding"), "Turn zero padding off.", _MORE),
+    _Option("no_fused_sdpa", ("-a", "--no-fused-sdpa"), "Turn the fused attention kernel off.", _MORE),
+    _Option("trust_remote_code", ("--trust-remote-code",), "Let the model's own code run.", _MORE),
+    _Option("force", ("--force",), "Go on where a check says no.", _MORE),
+)
+
+
+def shared(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the shared options and everything behind ``--``; it gets them as ``asked``, a dict."""
+    parameters = [
+        Parameter(
+            option.field,
+            Parameter.KEYWORD_ONLY,
+            default=typer.Option(
+                False if option.switch else None,
+                *option.names,
+                help=option.help,
+                rich_help_panel=option.panel,
+                metavar=option.metavar or None,
+            ),
+            annotation=bool if option.switch else str | None,
+        )
+        for option in OPTIONS
+    ]
+    extra = Parameter(
+        "extra",
+        Parameter.KEYWORD_ONLY,
+        default=typer.Argument(None, metavar="[-- ENGINE OPTIONS]", help="Behind --: to the engine, untouched."),
+        annotation=list[str] | None,
+    )
+    own = [p for p in signature(command, eval_str=True).parameters.values() if p.name != "asked"]
+    names = {option.field for option in OPTIONS} | {"extra"}
+
+    def run(**values: Any) -> Any:
+        asked = {name: values.pop(name) for name in names}
+        return command(asked=asked, **values)
+
+    run.__name__ = command.__name__
+    run.__doc__ = command.__doc__
+    run.__signature__ = signature(command).replace(parameters=[*own, *parameters, extra])  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in [*own, *parameters, extra]}
+    return run
+
+
+def to_request(asked: dict[str, Any], environment: dict[str, str] | None = None) -> Request:
+    """The Request of these options. Raises LaunchError (USAGE) for a value that cannot be."""
+    import os
+    import time
+
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.planning import asked as read
+    from gaudi_launch.planning.placement import parse_modules
+    from gaudi_launch.planning.request import Request
+
+    if not asked["model"]:
+        raise LaunchError("plan.no_model", ExitCode.USAGE)
+    tuning = asked["tuning"] or "auto"
+    if tuning not in ("auto", "reference"):
+        raise LaunchError("plan.tuning", ExitCode.USAGE, found=tuning)
+    readers: dict[str, Callable[[str], Any]] = {
+        "cards": lambda text: read.number("-n", text, 1, 64),
+        "modules": lambda text: parse_modules(text),
+        "port": lambda text: read.port("-p", text),
+        "input_range": lambda text: read.pair("-i", text),
+        "output_range": lambda text: read.pair("-o", text),
+        "reduce": read.reduce,
+        "padding_limit": lambda text: read.fraction("--padding-limit", text, 0.0, 0.5),
+        "memory_utilization": lambda text: read.fraction("--memory-utilization", text, 0.01, 1.0),
+    }
+    for name, flag in (
+        ("max_num_batched_tokens", "-t"),
+        ("max_model_len", "-l"),
+        ("max_num_seqs", "-b"),
+        ("scheduler_steps", "-e"),
+        ("max_prefill_seqs", "--max-prefill-seqs"),
+        ("max_capture_len", "--max-capture-len"),
+    ):
+        readers[name] = lambda text, flag=flag: read.number(flag, text)  # type: ignore[misc]
+    values: dict[str, Any] = {}
+    for option in OPTIONS:
+        value = asked[option.field]
+        if option.field == "machine" or value is None:
+            continue
+        values[option.field] = readers[option.field](value) if option.field in readers else value
+    values |= {"tuning": tuning, "engine": asked["engine"] or "auto", "extra": tuple(asked["extra"] or ())}
+    # a switch that was not given is no opinion, not a refusal
+    values["trust_remote_code"] = asked["trust_remote_code"] or None
+    return Request(
+        **values,
+        environment=dict(os.environ if environment is None else environment),
+        stamp=time.strftime("%Y-%m-%d-%H-%M-%S"),
+    )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that a plan is made of, read once."""
+
+    request: Request
+    host: Host
+    model: Model
+    engine: Engine
+    installed: Installed | None
+
+    def plan(self) -> Plan:
+        from gaudi_launch.planning.planner import make_plan
+
+        return make_plan(self.request, self.host, self.model, self.engine)
+
+
+def prepare(asked: dict[str, Any], *, must_exist: bool, request: Request | None = None) -> Prepared:
+    """Read the machine, the engine's interpreter and the model for these options.
+
+    ``must_exist``: serve needs the model's folder; plan is content with its name.
+    """
+    from gaudi_launch.engines import registry
+    from gaudi_launch.host.machine import load
+    from gaudi_launch.models.config import read_model
+
+    request = request or to_request(asked)
+    installed = _installed(request)
+    engine = registry.find(request.engine, installed, request.python)
+    # an engine on the CPU needs no card, so a machine without any is no hindrance
+    return Prepared(request, load(asked.get("machine")), read_model(request.model, must_exist), engine, installed)
+
+
+def _installed(request: Request) -> Installed | None:
+    from gaudi_launch.engines.detect import detect
+
+    if request.python is not None or request.engine == "auto":
+        return detect(request.python)
+    return None

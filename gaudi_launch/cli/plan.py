@@ -1,0 +1,109 @@
+"""``gaudi-launch plan``: every setting that serve would use, with its source and reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from gaudi_launch.cli.options import shared
+
+if TYPE_CHECKING:
+    from gaudi_launch.cli.options import Prepared
+    from gaudi_launch.planning.plan import Plan, Setting
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.command()
+@shared
+def plan(
+    asked: dict[str, Any],
+    as_json: bool = typer.Option(False, "--json", help="The plan as one JSON object."),
+    verbose: bool = typer.Option(False, "-v", "--verbose", help="Also where each rule comes from."),
+) -> None:
+    """Show what serve would start: cards, CPUs, every variable and option, buckets, memory and time.
+
+    Needs no card and no engine on this machine: --machine simulated:hls2 plans for an 8-card Gaudi2 server.
+    """
+    from gaudi_launch.cli.options import prepare
+    from gaudi_launch.cli.output import emit_json
+
+    prepared = prepare(asked, must_exist=False)
+    made = prepared.plan()
+    if as_json:
+        emit_json(made.to_json())
+    else:
+        show(made, prepared, verbose)
+
+
+def show(made: Plan, prepared: Prepared, verbose: bool) -> None:
+    """Print a plan for people."""
+    from gaudi_launch.cli.output import console, table
+    from gaudi_launch.host.cpus import format_cpus
+    from gaudi_launch.messages import text
+
+    out = console()
+
+    def line(id: str, value: str) -> None:
+        out.print(f"{text(id):<10} {value}", markup=False)
+
+    python = f", {made.engine.python}" if made.engine.python else ""
+    line("plan.word_engine", f"{made.engine.name}@{made.engine.version}{python}")
+    line("plan.word_model", _model(made))
+    if made.placement.modules:
+        cards = ",".join(str(module) for module in made.placement.modules)
+        nodes = ",".join(str(node) for node in made.placement.numa_nodes)
+        line("plan.word_cards", f"{cards}  (NUMA {nodes or '-'})")
+        line("plan.word_cpus", format_cpus(made.placement.cpus) or "-")
+        for reason in made.placement.reasons:
+            out.print(f"           {reason.render()}", markup=False)
+    line("plan.word_url", made.url)
+    if made.buckets is not None:
+        prompt, decode = len(made.buckets.prompt), len(made.buckets.decode)
+        counts = text("plan.buckets", prompt=prompt, decode=decode, graphs=made.buckets.graphs)
+        line("plan.word_buckets", f"{made.bucket_strategy}: {counts}")
+    if made.estimate is not None:
+        low, high = round(made.estimate.low_seconds), round(made.estimate.high_seconds)
+        line("plan.word_warmup", f"{low} - {high} s  ({made.estimate.basis.render()})")
+    if made.memory:
+        line("plan.word_memory", "  ".join(f"{name} {value:.1f}" for name, value in made.memory.items()))
+    columns = [text(f"plan.column_{name}") for name in ("name", "value", "source", "reason")]
+    for kind in ("env", "option"):
+        rows = [_row(s, verbose) for s in _changed_first([s for s in made.settings if s.kind == kind])]
+        if rows:
+            out.print(table(text(f"plan.title_{kind}"), columns, rows))
+    for warning in made.warnings:
+        out.print(f"{text('plan.word_warning')}: {warning.render()}", markup=False)
+    if prepared.host.origin != "live":
+        out.print(text("plan.for_machine", machine=prepared.host.origin), markup=False)
+
+
+def _model(made: Plan) -> str:
+    facts = made.model
+    words = [str(facts["path"])]
+    if facts.get("architecture"):
+        words.append(str(facts["architecture"]))
+    if facts.get("parameters"):
+        words.append(f"{facts['parameters'] / 1e9:.1f}B")
+    if facts.get("moe"):
+        words.append(f"MoE {facts['experts']}")
+    return "  ".join(words)
+
+
+def _changed_first(settings: list[Setting]) -> list[Setting]:
+    """What the user or a rule changed stands first; what is merely stated, last."""
+    order = {"flag": 0, "environment": 1, "profile": 2, "computed": 3, "engine": 4}
+    return sorted(settings, key=lambda s: (order[s.source], not s.beaten))
+
+
+def _row(setting: Setting, verbose: bool) -> tuple[str, str, str, str]:
+    from gaudi_launch.messages import text
+
+    reason = setting.reason.render()
+    if setting.beaten:
+        lost = ", ".join(f"{beaten.value} ({beaten.source})" for beaten in setting.beaten)
+        reason = f"{reason}; {text('plan.beats', lost=lost)}"
+    if verbose and setting.origin:
+        reason = f"{reason} [{setting.origin}]"
+    return setting.name, setting.value or "", setting.source, reason

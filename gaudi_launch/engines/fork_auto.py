@@ -1,0 +1,203 @@
+"""Our own tuning of the vLLM fork: the scripts' settings, less what is broken, unread or not of this model.
+
+Each difference from the scripts is one function below, and each says why in the plan.
+"""
+
+from __future__ import annotations
+
+from gaudi_launch.engines.fork_reference import ORIGIN_1_21, base_name
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import message
+from gaudi_launch.models.records import Model
+from gaudi_launch.planning.engine import Context
+from gaudi_launch.planning.lengths import ceil_div, round_up
+from gaudi_launch.planning.settings import Decisions
+
+# exported by the scripts, read by nobody in that tree: grep over vllm/ and the extension of each branch
+_UNREAD = {
+    "1.21": ("VLLM_GPU_MEMORY_UTILIZATION", "VLLM_MAX_SEQ_LEN_TO_CAPTURE", "VLLM_EP_SIZE"),
+    "1.22": (),
+    "deepseek_r1": ("VLLM_GPU_MEMORY_UTILIZATION", "HABANA_VISIBLE_DEVICES"),
+}
+_MOE_ONLY = ("VLLM_DYNAMIC_MOE_MIN_TOKENS", "VLLM_DYNAMIC_MOE_MIN_EXPERTS_SINGLEHPU")
+_RAY_ONLY = ("RAY_IGNORE_UNHANDLED_ERRORS", "VLLM_RAY_DISABLE_LOG_TO_DRIVER")
+# true everywhere by default, and only noise in a plan
+_DEFAULTS = {
+    "VLLM_PROFILER_ENABLED": "false",
+    "VLLM_ENGINE_PROFILER_ENABLED": "false",
+    "VLLM_ENGINE_PROFILER_WARMUP_STEPS": "0",
+    "VLLM_ENGINE_PROFILER_STEPS": "1",
+    "VLLM_ENGINE_PROFILER_REPEAT": "1",
+}
+# models whose attention needs softmax in float32 (vllm-hpu-extension@aice/v1.21.0: default for qwen2, qwen2_moe);
+# the distilled and 32B ones were found not to (HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh, by name)
+_LIMIT_ORIGIN = "vllm-hpu-extension pull 371"
+
+
+def check(context: Context, version: str) -> None:
+    """Raises LaunchError for what this engine version cannot do with this model and these options."""
+    request, model = context.request, context.model
+    cards = len(context.placement.modules)
+    _check_heads(model, cards)
+    _check_remote_code(context)
+    _check_conflicts(context, version)
+    longest = model.max_position_embeddings
+    if longest and context.limits.max_model_len > round_up(longest, 128) and not request.force:
+        allowed = request.environment.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "")
+        if allowed not in ("1", "true"):
+            raise LaunchError("plan.too_long", ExitCode.MODEL, found=context.limits.max_model_len, longest=longest)
+
+
+def _check_heads(model: Model, cards: int) -> None:
+    # vllm/model_executor/layers/linear.py: heads are divided, kv heads divided or replicated whole
+    if model.heads and model.heads % cards:
+        raise LaunchError("plan.heads", ExitCode.MODEL, heads=model.heads, cards=cards)
+    kv = model.kv_heads
+    if kv and not model.mla_rank and kv % cards and cards % kv:
+        raise LaunchError("plan.kv_heads", ExitCode.MODEL, heads=kv, cards=cards)
+
+
+def _check_remote_code(context: Context) -> None:
+    if context.model.remote_code and not context.request.trust_remote_code:
+        raise LaunchError("plan.remote_code", ExitCode.MODEL, model=context.model.name)
+
+
+def _check_conflicts(context: Context, version: str) -> None:
+    """Settings that the engine refuses, or accepts and hangs on (each seen in its source or executed)."""
+    environment, extra = context.request.environment, context.request.extra
+
+    def on(name: str) -> bool:
+        return environment.get(name, "").lower() in ("1", "true", "t", "yes", "y", "on")
+
+    contiguous = on("VLLM_CONTIGUOUS_PA")
+    speculative = any(word.startswith(("--speculative", "--num-speculative")) for word in extra)
+    if on("VLLM_MERGED_PREFILL"):
+        raise LaunchError("plan.merged_prefill", ExitCode.USAGE)
+    if contiguous and "--enable-prefix-caching" in extra:
+        raise LaunchError("plan.contiguous", ExitCode.USAGE, other="--enable-prefix-caching")
+    if contiguous and speculative:
+        raise LaunchError("plan.contiguous", ExitCode.USAGE, other="speculative decoding")
+    if version == "1.21" and on("VLLM_EXPONENTIAL_BUCKETING"):
+        raise LaunchError("plan.exponential", ExitCode.USAGE)
+
+
+def adjust(context: Context, decisions: Decisions, version: str, facts: dict[str, str]) -> None:
+    """Turn the scripts' settings into ours."""
+    model, request = context.model, context.request
+    _experts(decisions, model, version)
+    _remote_code(decisions, context)
+    _unread(decisions, version)
+    if decisions.get("option", "--distributed_executor_backend") != "ray":
+        for name in _RAY_ONLY:
+            decisions.drop("env", name)
+    for name, value in _DEFAULTS.items():
+        if decisions.get("env", name) == value and name not in request.environment:
+            decisions.drop("env", name)
+    decisions.drop("option", "--use-v2-block-manager")
+    _softmax(decisions, model, version)
+    _spelling(decisions)
+    _limit(decisions, request.padding_limit, version, facts)
+    _buckets(context, decisions, version)
+    _attention(context, decisions)
+
+
+def _experts(decisions: Decisions, model: Model, version: str) -> None:
+    if version == "deepseek_r1":
+        return  # its parser has expert parallelism on, and the degree in VLLM_EP_SIZE
+    if model.moe:
+        if (
+            decisions.get("option", "--enable-expert-parallel") is None
+            and "llama-4-scout" not in model.name.lower()
+        ):
+            decisions.option("--enable-expert-parallel", None, message("plan.moe", experts=model.experts or "?"))
+        return
+    decisions.drop("option", "--enable-expert-parallel")
+    for name in _MOE_ONLY:
+        decisions.drop("env", name)
+    if model.moe is None:
+        decisions.warn("plan.moe_unknown", model=model.name)
+
+
+def _remote_code(decisions: Decisions, context: Context) -> None:
+    agreed, needed = context.request.trust_remote_code, context.model.remote_code
+    decisions.drop("option", "--trust-remote-code")
+    if agreed and needed is not False:
+        decisions.option("--trust-remote-code", None, message("plan.agreed"), source="flag")
+    elif agreed:
+        decisions.warn("plan.remote_code_unneeded", model=context.model.name)
+
+
+def _unread(decisions: Decisions, version: str) -> None:
+    for name in _UNREAD[version]:
+        decisions.drop("env", name)
+
+
+def _softmax(decisions: Decisions, model: Model, version: str) -> None:
+    if model.source == "name" or version == "deepseek_r1":
+        return  # only the name is known, and the scripts go by the name
+    if not (model.model_type or "").startswith("qwen2"):
+        return
+    small = (model.hidden_size or 0) and (model.hidden_size or 0) <= 3584
+    value = "true" if small else "false"
+    reason = message("plan.softmax", size=model.hidden_size or "?")
+    decisions.env("VLLM_FP32_SOFTMAX", value, reason, origin=ORIGIN_1_21)
+
+
+def _spelling(decisions: Decisions) -> None:
+    # `true` is read by every parser of every version; `True` is false to some (facts: boolean spellings)
+    for setting in decisions.settings():
+        if setting.kind == "env" and setting.value in ("True", "False") and setting.source != "environment":
+            decisions.env(
+                setting.name,
+                setting.value.lower(),
+                setting.reason,
+                source=setting.source,
+                origin=setting.origin,
+                user_wins=False,
+            )
+
+
+def _limit(decisions: Decisions, asked: str | None, version: str, facts: dict[str, str]) -> None:
+    """An extension from before the padding limit reads *_BUCKET_LIMIT as an integer and dies on 0.25; a later
+    one has 0.25 by default. So it is sent only when asked for and understood."""
+    if version == "1.21":
+        return
+    known = facts.get("bucket_limit")
+    names = [s.name for s in decisions.settings() if s.kind == "env" and s.name.endswith("_BUCKET_LIMIT")]
+    if asked is not None and known != "true":
+        id = "plan.limit_old" if known == "false" else "plan.limit_unknown"
+        raise LaunchError(id, ExitCode.USAGE, found=asked)
+    if asked is None:
+        for name in names:
+            decisions.drop("env", name)
+
+
+def _buckets(context: Context, decisions: Decisions, version: str) -> None:
+    """Top buckets rounded up to what the engine can really warm: a step that does not divide loses the top."""
+    limits, request = context.limits, context.request
+    block = limits.block_size
+    if request.reduce is None:
+        return
+    batch, length = request.reduce
+    covered = round_up(length, block)
+    blocks = round_up(ceil_div((length + limits.output_max) * batch, block), block)
+    for name, value in (
+        ("VLLM_PROMPT_SEQ_BUCKET_MAX", covered),
+        ("VLLM_DECODE_BS_BUCKET_MAX", batch),
+        ("VLLM_DECODE_BLOCK_BUCKET_MAX", blocks),
+    ):
+        reason = message("plan.reduce", batch=batch, length=length, covered=covered)
+        decisions.env(name, str(value), reason, source="flag", user_wins=False)
+    decisions.warn("plan.reduce_holes", batch=batch, length=covered)
+
+
+def _attention(context: Context, decisions: Decisions) -> None:
+    """Contiguous paged attention is on by default and does not go with prefix caching or speculation."""
+    extra = context.request.extra
+    speculative = any(word.startswith(("--speculative", "--num-speculative")) for word in extra)
+    if "--enable-prefix-caching" in extra or speculative:
+        decisions.env("VLLM_CONTIGUOUS_PA", "false", message("plan.no_contiguous"))
+
+
+def served_name(context: Context) -> str:
+    return context.request.served_name or base_name(context.request.model)

@@ -1,0 +1,55 @@
+"""Engines by the names that users write. A new engine is one file and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from gaudi_launch.engines.detect import Installed
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.planning.engine import Engine
+
+# what a plan is for where no engine is installed: the release of the manual that most users follow
+DEFAULT = "vllm-fork@1.21"
+
+
+def _fork(version: str) -> Callable[[str | None, Mapping[str, str]], Engine]:
+    def make(python: str | None, facts: Mapping[str, str]) -> Engine:
+        from gaudi_launch.engines.vllm_fork import VllmFork
+
+        return VllmFork(version, python, facts)
+
+    return make
+
+
+def _cpu(python: str | None, facts: Mapping[str, str]) -> Engine:
+    from gaudi_launch.engines.vllm_cpu import VllmCpu
+
+    return VllmCpu(python, facts)
+
+
+ENGINES: dict[str, Callable[[str | None, Mapping[str, str]], Engine]] = {
+    "vllm-fork@1.21": _fork("1.21"),
+    "vllm-fork@1.22": _fork("1.22"),
+    "deepseek_r1": _fork("deepseek_r1"),
+    "cpu": _cpu,
+}
+ALIASES = {"vllm-fork@deepseek_r1": "deepseek_r1", "vllm-cpu": "cpu", "vllm-fork": DEFAULT}
+
+
+def names() -> tuple[str, ...]:
+    """Every name for --engine."""
+    return ("auto", *ENGINES)
+
+
+def find(name: str, installed: Installed | None = None, python: str | None = None) -> Engine:
+    """The engine of this name; ``auto`` is the installed one, else `DEFAULT`. Raises LaunchError (USAGE)."""
+    if name == "auto":
+        name = installed.engine if installed is not None and installed.engine in ENGINES else DEFAULT
+    name = ALIASES.get(name, name)
+    make = ENGINES.get(name)
+    if make is None:
+        raise LaunchError("engines.unknown", ExitCode.USAGE, found=name, known=", ".join(names()))
+    # facts of an interpreter that has another engine say nothing about this one
+    fitting = installed is not None and installed.engine == name
+    facts = dict(installed.facts) if installed is not None and fitting else {}
+    return make(python or (installed.python if installed is not None and fitting else None), facts)

@@ -1,0 +1,163 @@
+"""A model folder read into `Model`: config.json first, the folder's name only where there is none."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.models.records import Model
+
+# the part of config.json that holds the language model in multimodal ones (transformers, llama4, qwen2_5_vl, llava)
+_TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
+_PARTS = {"vision_config": "vision", "audio_config": "audio", "vision_tower": "vision", "mm_vision_tower": "vision"}
+# how the families count their experts (config.json of Mixtral, Qwen MoE, DeepSeek, Llama 4, GLM, DBRX, Jamba)
+_EXPERT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts")
+# a hub id is owner/name; a path has a leading /, . or ~, or is there
+_HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$", re.ASCII)
+_MOST_CONFIG_BYTES = 8 << 20
+
+
+def name_of(path: str) -> str:
+    """The last part of a path or hub id."""
+    return path.rstrip("/").rsplit("/", 1)[-1]
+
+
+def looks_like_hub_id(path: str) -> bool:
+    """Is this ``owner/name``, and no folder that exists?"""
+    return bool(_HUB_ID.match(path)) and not Path(path).exists()
+
+
+def read_model(path: str, must_exist: bool = True) -> Model:
+    """The facts of a model. ``must_exist`` False lets a missing folder pass: only its name is then known.
+
+    Raises LaunchError (MODEL): no such folder, no config.json in it, or one that cannot be read.
+    """
+    folder = Path(path).expanduser()
+    try:
+        there = folder.is_dir()
+    except OSError as error:
+        raise LaunchError("models.unreadable", ExitCode.MODEL, path=path, why=error.strerror or "") from None
+    if not there:
+        if folder.suffix == ".gguf":
+            raise LaunchError("models.gguf", ExitCode.MODEL, path=path)
+        if must_exist and not looks_like_hub_id(path):
+            raise LaunchError("models.no_folder", ExitCode.MODEL, path=path)
+        return Model(path=path, name=name_of(path))
+    document = read_config(folder)
+    from gaudi_launch.models.weights import read_weights
+
+    return model_from_config(path, document, read_weights(folder))
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json of a folder. Raises LaunchError (MODEL)."""
+    file = folder / "config.json"
+    try:
+        if file.stat().st_size > _MOST_CONFIG_BYTES:
+            raise LaunchError("models.bad_config", ExitCode.MODEL, path=str(file), why="larger than 8 MiB")
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise LaunchError("models.no_config", ExitCode.MODEL, path=str(folder)) from None
+    except OSError as error:
+        raise LaunchError("models.bad_config", ExitCode.MODEL, path=str(file), why=error.strerror or "") from None
+    except (ValueError, RecursionError) as error:
+        raise LaunchError("models.bad_config", ExitCode.MODEL, path=str(file), why=str(error)) from None
+    if not isinstance(document, dict):
+        raise LaunchError("models.bad_config", ExitCode.MODEL, path=str(file), why="not a JSON object")
+    return document
+
+
+def model_from_config(path: str, document: Mapping[str, Any], weights: Mapping[str, Any] | None = None) -> Model:
+    """`Model` from the document of config.json; what is not there, or of a wrong kind, is None. Pure."""
+    text = _text_part(document)
+    heads = _number(text, "num_attention_heads", "n_head", "n_heads")
+    hidden = _number(text, "hidden_size", "n_embd", "d_model")
+    experts = _number(text, *_EXPERT_KEYS)
+    lora = _number(text, "kv_lora_rank")
+    head_dim = _number(text, "head_dim") or (hidden // heads if hidden and heads else None)
+    architectures = document.get("architectures")
+    quantization = document.get("quantization_config", text.get("quantization_config"))
+    dtype = document.get("dtype", document.get("torch_dtype", text.get("dtype", text.get("torch_dtype"))))
+    found = weights or {}
+    return Model(
+        path=path,
+        name=name_of(path),
+        source="config.json",
+        architecture=str(architectures[0]) if isinstance(architectures, list) and architectures else None,
+        model_type=_word(document.get("model_type")),
+        parameters=found.get("parameters"),
+        weight_bytes=found.get("weight_bytes"),
+        dtype=_word(dtype),
+        quantization=_quantization(quantization),
+        moe=experts is not None and experts > 1,
+        experts=experts,
+        layers=_number(text, "num_hidden_layers", "n_layer", "num_layers"),
+        attention_layers=_attention_layers(text),
+        hidden_size=hidden,
+        heads=heads,
+        kv_heads=_kv_heads(text, heads),
+        head_dim=head_dim,
+        mla_rank=lora + (_number(text, "qk_rope_head_dim") or 0) if lora else None,
+        vocab_size=_number(text, "vocab_size"),
+        max_position_embeddings=_number(
+            text, "max_position_embeddings", "seq_length", "n_positions", "max_sequence_length"
+        ),
+        remote_code=bool(document.get("auto_map")),
+        multimodal=tuple(sorted({part for key, part in _PARTS.items() if document.get(key)})),
+        tie_word_embeddings=_flag(document.get("tie_word_embeddings", text.get("tie_word_embeddings"))),
+        files_missing=tuple(found.get("files_missing", ())),
+        config=document,
+    )
+
+
+def _text_part(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name in _TEXT_PARTS:
+        part = document.get(name)
+        if isinstance(part, dict) and part:
+            return _text_part(part)
+    return document
+
+
+def _number(document: Mapping[str, Any], *names: str) -> int | None:
+    for name in names:
+        value = document.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**12:
+            return value
+    return None
+
+
+def _kv_heads(text: Mapping[str, Any], heads: int | None) -> int | None:
+    # falcon: one head for all queries unless the new decoder says otherwise (transformers FalconConfig)
+    if text.get("multi_query") is True and not text.get("new_decoder_architecture"):
+        return 1
+    # chatglm calls it multi_query_group_num (THUDM/glm-4-9b-chat config.json)
+    if text.get("multi_query_attention") is True:
+        return _number(text, "multi_query_group_num") or heads
+    return _number(text, "num_key_value_heads", "num_kv_heads", "n_head_kv") or heads
+
+
+def _attention_layers(text: Mapping[str, Any]) -> int | None:
+    """Layers with a KV cache of their own, where only some are (Qwen3-Next, Jamba, granite hybrids)."""
+    kinds = text.get("layer_types") or text.get("layers_block_type")
+    if isinstance(kinds, list) and kinds:
+        return sum(1 for kind in kinds if isinstance(kind, str) and "attention" in kind and "linear" not in kind)
+    return _number(text, "num_hidden_layers", "n_layer", "num_layers")
+
+
+def _quantization(document: Any) -> str | None:
+    if not isinstance(document, dict):
+        return None
+    method = document.get("quant_method") or document.get("quant_algo")
+    return str(method).lower() if method else None
+
+
+def _word(value: Any) -> str | None:
+    return str(value).removeprefix("torch.") if isinstance(value, str) and value else None
+
+
+def _flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None

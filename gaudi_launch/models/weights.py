@@ -1,0 +1,110 @@
+"""What the weight files hold, from their headers alone: parameters, bytes, shards that are missing or cut off."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+# safetensors: eight bytes with the header's length, then that much JSON (docs: safetensors format)
+_MOST_HEADER_BYTES = 100 << 20
+
+
+class HeaderError(Exception):
+    """A safetensors file whose header cannot be read; the text says why."""
+
+
+def read_header(path: Path) -> tuple[Mapping[str, Any], int]:
+    """The header of one safetensors file and how long the file must be in bytes. Raises HeaderError, OSError."""
+    with path.open("rb") as file:
+        first = file.read(8)
+        if len(first) < 8:
+            raise HeaderError("shorter than its header")
+        (length,) = struct.unpack("<Q", first)
+        if length > _MOST_HEADER_BYTES:
+            raise HeaderError(f"a header of {length} bytes")
+        text = file.read(length)
+    if len(text) < length:
+        raise HeaderError("shorter than its header")
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):
+        raise HeaderError("its header is no JSON") from None
+    if not isinstance(header, dict):
+        raise HeaderError("its header is no JSON object")
+    ends = [
+        entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__" and _is_tensor(entry)
+    ]
+    return header, 8 + length + max(ends, default=0)
+
+
+def _is_tensor(entry: Any) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    offsets, shape = entry.get("data_offsets"), entry.get("shape")
+    whole = isinstance(offsets, list) and len(offsets) == 2 and all(isinstance(o, int) for o in offsets)
+    return whole and isinstance(shape, list) and all(isinstance(s, int) for s in shape)
+
+
+def count_parameters(header: Mapping[str, Any]) -> int:
+    """Weights in one file; scales of quantised weights are not counted (block and channel scales, zero points)."""
+    return sum(
+        prod(entry["shape"])
+        for name, entry in header.items()
+        if name != "__metadata__" and _is_tensor(entry) and not _is_scale(name)
+    )
+
+
+def _is_scale(name: str) -> bool:
+    return name.endswith(("_scale", "_scale_inv", "_scales", ".scales", ".qzeros", ".g_idx", "_zero_point"))
+
+
+def read_weights(folder: Path) -> dict[str, Any]:
+    """``parameters``, ``weight_bytes`` (None without weights), ``files_missing``: shards that the index names and
+    the folder lacks, and such as are cut off (``NAME (truncated)``)."""
+    missing: list[str] = []
+    indexed = _index(folder)
+    try:
+        present = {path.name for path in folder.iterdir() if path.suffix == ".safetensors"}
+    except OSError:
+        return {"parameters": None, "weight_bytes": None, "files_missing": ()}
+    # an index names the shards that are loaded; others (consolidated copies) are not
+    names = indexed or present
+    parameters = total = 0
+    for name in sorted(names):
+        if name not in present:
+            missing.append(name)
+            continue
+        path = folder / name
+        try:
+            header, length = read_header(path)
+            size = path.stat().st_size
+        except (HeaderError, OSError):
+            missing.append(f"{name} (truncated)")
+            continue
+        if size < length:
+            missing.append(f"{name} (truncated)")
+        parameters += count_parameters(header)
+        total += size
+    return {
+        "parameters": parameters or None,
+        "weight_bytes": total or _other_bytes(folder),
+        "files_missing": tuple(missing),
+    }
+
+
+def _index(folder: Path) -> set[str]:
+    try:
+        document = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
+        return {str(name) for name in document["weight_map"].values()}
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        return set()
+
+
+def _other_bytes(folder: Path) -> int | None:
+    """Bytes of pickled weights, where there are no safetensors."""
+    total = sum(path.stat().st_size for path in folder.glob("*.bin") if path.is_file())
+    return total or None

@@ -1,0 +1,99 @@
+"""Request, Host and Model in, Plan out. Pure: the same three give the same Plan on any machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.records import Host
+from gaudi_launch.messages import Message, message
+from gaudi_launch.models.records import Model
+from gaudi_launch.planning.engine import Context, Engine
+from gaudi_launch.planning.placement import choose, parse_visible
+from gaudi_launch.planning.plan import Placement, Plan, Setting
+from gaudi_launch.planning.request import Request
+from gaudi_launch.warmup.buckets import BucketError, Buckets
+
+
+def make_plan(request: Request, host: Host, model: Model, engine: Engine) -> Plan:
+    """Decide everything for one deployment. Raises LaunchError for what cannot be."""
+    engine.refuse(request, host, model)
+    limits = engine.limits(request, host, model)
+    placement = place(request, host, engine)
+    context = Context(request, host, model, placement, limits)
+    proposal = engine.propose(context)
+    warnings: list[Message] = [*placement.warnings, *proposal.warnings]
+    strategy, buckets = _buckets(engine, proposal.settings, context, warnings)
+    command = engine.command(proposal.settings, context)
+    if request.tuning == "reference":
+        # the scripts leave the CPUs alone unless the cards were named and share a NUMA node
+        cpus = placement.cpus if request.modules is not None and len(placement.numa_nodes) == 1 else ()
+        command = replace(command, cpus=cpus, memory_node=command.memory_node if cpus else None)
+    return Plan(
+        engine=engine.identity,
+        model=model_json(model),
+        placement=replace(placement, cpus=command.cpus),
+        settings=tuple(proposal.settings),
+        command=command,
+        url=_url(command.argv),
+        buckets=buckets,
+        bucket_strategy=strategy,
+        warnings=tuple(warnings),
+    )
+
+
+def place(request: Request, host: Host, engine: Engine) -> Placement:
+    """The cards of this request on this host. An engine without cards places nothing."""
+    if not engine.needs_cards:
+        return Placement(modules=())
+    text = request.environment.get("HABANA_VISIBLE_MODULES")
+    visible = parse_visible(text)
+    if request.tuning == "reference" and visible is not None and request.modules is None:
+        # the scripts refuse a list that names a busy card, even when enough others are free
+        busy = [module for module in visible if module not in host.free_modules]
+        if busy:
+            raise LaunchError("plan.visible_busy", ExitCode.MACHINE, found=text, busy=_words(busy))
+    cards = engine.cards(request)
+    return choose(host, cards, request.modules, visible)
+
+
+def _buckets(
+    engine: Engine, settings: Sequence[Setting], context: Context, warnings: list[Message]
+) -> tuple[str, Buckets | None]:
+    try:
+        found = engine.buckets(settings, context, None)
+    except BucketError as error:
+        if context.request.tuning == "auto":
+            raise LaunchError("plan.buckets_fail", ExitCode.USAGE, why=str(error)) from None
+        warnings.append(message("plan.buckets_fail", why=str(error)))
+        return "", None
+    return found if found is not None else ("", None)
+
+
+def model_json(model: Model) -> Mapping[str, Any]:
+    """The ``model`` object of a plan."""
+    names = ("path", "name", "source", "architecture", "model_type", "parameters", "weight_bytes", "dtype")
+    more = ("quantization", "moe", "experts", "layers", "heads", "kv_heads", "head_dim", "mla_rank")
+    last = ("max_position_embeddings", "remote_code")
+    return {name: getattr(model, name) for name in (*names, *more, *last)}
+
+
+def _words(numbers: Sequence[int]) -> str:
+    return ",".join(str(number) for number in numbers)
+
+
+def _url(argv: Sequence[str]) -> str:
+    """Where to ask: the last --host and --port of the final words; an address for all interfaces is asked here."""
+    host, port = "127.0.0.1", "8000"
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        name = name.replace("_", "-")
+        if name == "--host":
+            host = value if equals else following
+        elif name == "--port":
+            port = value if equals else following
+    if host in ("0.0.0.0", "::", "[::]", ""):
+        host = "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
