@@ -73,7 +73,7 @@ def pick(
     wanted = parse_modules(modules) if modules is not None else None
     visible = parse_visible(os.environ.get("HABANA_VISIBLE_MODULES"))
     earlier_machine, earlier_json = ctx.obj
-    host = load(machine or earlier_machine)
+    host = load(machine if machine is not None else earlier_machine)
     placement = choose(host, cards, wanted, visible)
     document = _pick_document(host, placement)
     if as_json or earlier_json:

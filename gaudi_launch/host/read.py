@@ -11,14 +11,14 @@ from pathlib import Path
 
 from gaudi_launch.host import hl_smi, locks, occupancy, sysfs, system
 from gaudi_launch.host.accelerators import Accelerator, identify
+from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.host.facts import Cards
 from gaudi_launch.host.files import Files, Folder
 from gaudi_launch.host.from_hl_smi import fill
 from gaudi_launch.host.hl_smi import Ask, HlSmi
-from gaudi_launch.host.hl_smi_text import Affinity
 from gaudi_launch.host.records import Card, Holder, Host, Interface, NumaNode
 
-_PAIRED = "assumed: SMT siblings stand in the same place of hl-smi topo's two ranges"
+_PAIRED = "assumed: SMT siblings stand in the same place of the two CPU ranges of a card"
 
 
 def read_host(root: Path) -> Host:
@@ -49,11 +49,13 @@ def assemble(
     siblings = sysfs.read_siblings(files)
     if numa_nodes:
         sources["numa_nodes"] = "sysfs"
-    elif numa_nodes := _nodes_of(affinities):
-        sources["numa_nodes"] = "hl-smi topo"
+    elif numa_nodes := _nodes_of(cards):
+        sources["numa_nodes"] = "the cards' own nodes and CPUs"
     if siblings:
         sources["cpu_siblings"] = "sysfs"
-    elif siblings := _paired_siblings(affinities):
+    elif siblings := _paired_siblings(
+        {a.ranges for a in affinities} or {_ranges(f.get("cpus") or ()) for f in cards}
+    ):
         sources["cpu_siblings"] = _PAIRED
 
     for facts in cards:
@@ -140,18 +142,24 @@ def _product(found: Collection[Accelerator | None], notes: dict[str, str]) -> Ac
     return by_word[max(sorted(words), key=words.__getitem__)] if words else None
 
 
-def _nodes_of(affinities: Iterable[Affinity]) -> tuple[NumaNode, ...]:
+def _nodes_of(cards: Cards) -> tuple[NumaNode, ...]:
     cpus: dict[int, set[int]] = {}
-    for affinity in affinities:
-        if affinity.numa_node is not None and affinity.ranges:
-            cpus.setdefault(affinity.numa_node, set()).update(affinity.cpus)
+    for facts in cards:
+        if facts.get("numa_node") is not None and facts.get("cpus"):
+            cpus.setdefault(facts.get("numa_node"), set()).update(facts.get("cpus"))
     return tuple(NumaNode(id=node, cpus=tuple(sorted(found))) for node, found in sorted(cpus.items()))
 
 
-def _paired_siblings(affinities: Iterable[Affinity]) -> dict[int, tuple[int, ...]]:
-    """Cores from topo's ranges: the second half of the ranges are the siblings of the first half."""
+def _ranges(cpus: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """Runs of neighbouring CPUs as (first, last)."""
+    words = (word.partition("-") for word in format_cpus(cpus).split(",") if word)
+    return tuple((int(first), int(last or first)) for first, _, last in words)
+
+
+def _paired_siblings(found: Iterable[tuple[tuple[int, int], ...]]) -> dict[int, tuple[int, ...]]:
+    """Cores from the CPU ranges of cards: the second half of the ranges are the siblings of the first half."""
     siblings: dict[int, tuple[int, ...]] = {}
-    for ranges in sorted({affinity.ranges for affinity in affinities}):
+    for ranges in sorted(found):
         half = len(ranges) // 2
         first = [cpu for low, high in ranges[:half] for cpu in range(low, high + 1)]
         second = [cpu for low, high in ranges[half:] for cpu in range(low, high + 1)]

@@ -59,7 +59,7 @@ def _read_card(files: Files, device: str, index: int, node: str, cards: Cards) -
     pci = f"sys/bus/pci/devices/{bus}" if bus and files.exists(f"sys/bus/pci/devices/{bus}") else device
 
     def pci_word(name: str) -> str | None:
-        return first_line(files, f"{pci}/{name}")
+        return first_line(files, f"{pci}/{name}") or word(name)
 
     pci_id = (pci_word("device") or "").lower().removeprefix("0x") or None
     known = identify(pci_id=pci_id, device_type=facts.get("device_type"))
@@ -104,7 +104,11 @@ def read_siblings(files: Files) -> dict[int, tuple[int, ...]]:
     for cpu, name in numbered(files.names(folder), "cpu"):
         if cpu in siblings or (online is not None and cpu not in online):
             continue
-        text = first_line(files, f"{folder}/{name}/topology/thread_siblings_list")
+        topology = f"{folder}/{name}/topology"
+        # the second name is the first's since Linux 5.2, which keeps both
+        text = first_line(files, f"{topology}/thread_siblings_list") or first_line(
+            files, f"{topology}/core_cpus_list"
+        )
         if text is None:
             continue
         core = parse_cpus(text)

@@ -92,6 +92,12 @@ def test_options_may_stand_before_pick(capsys: pytest.CaptureFixture[str]) -> No
     assert (code, json.loads(out)["modules"]) == (0, [0, 1])
 
 
+def test_an_empty_machine_is_not_this_one(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (("devices",), ("devices", "pick"), ("snapshot", "-")):
+        code, _, err = output(capsys, *arguments, "--machine", "")
+        assert (code, "cannot be read" in err) == (2, True)
+
+
 @pytest.mark.parametrize(("form", "text"), [("modules", "0,1"), ("indices", "6,4"), ("cpus", "0-19,80-99")])
 def test_pick_for_scripts(form: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("devices", "pick", "-n", "2", "--machine", "simulated:hls2", "--format", form)

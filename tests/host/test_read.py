@@ -76,6 +76,30 @@ def test_sysfs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert host.cards[0].sources["product"] == "PCI id"
 
 
+def test_sysfs_of_the_cards_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No CPU or node folders, and the PCI attributes only behind the class: CPUs and cores still come out."""
+    machine = simulated.build("hls2+no-hl-smi")
+    for path, text in machine.files.items():
+        if path.startswith("sys/bus/pci/devices/"):
+            bus, name = path.split("/")[4:]
+            index = next(i for i, card in enumerate(load("simulated:hls2").cards) if card.bus == bus)
+            target = tmp_path / f"sys/class/accel/accel{index}/device/{name}"
+        elif path.startswith("sys/class/accel/"):
+            target = tmp_path / path
+        else:
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+    use(monkeypatch, tmp_path)
+    host, whole = load(), load("simulated:hls2")
+    assert [(c.module, c.numa_node, c.cpus) for c in host.cards] == [
+        (c.module, c.numa_node, c.cpus) for c in whole.cards
+    ]
+    assert host.cpu_siblings == whole.cpu_siblings
+    assert [(n.id, n.cpus) for n in host.numa_nodes] == [(n.id, n.cpus) for n in whole.numa_nodes]
+    assert host.sources["cpu_siblings"].startswith("assumed")
+
+
 def test_sysfs_needs_one_question_to_hl_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     simulated.write_tree("hls2", tmp_path / "root")
     write_stub(tmp_path / "bin", {"": sample("gaudi2-table-1.22.1")})
@@ -106,7 +130,7 @@ def test_recorded_server(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     core = (first,) if "nosmt" in name else (first, nodes[0][half])
     assert host.cpu_siblings[first] == core
     assert host.sources["cpu_siblings"].startswith("assumed")
-    assert host.sources["numa_nodes"] == "hl-smi topo"
+    assert host.sources["numa_nodes"] == "the cards' own nodes and CPUs"
     assert host.product == {"HL-225": "gaudi2", "HL-288": "gaudi2e", "HL-325L": "gaudi3"}[recorded["name"]]
 
 
