@@ -1,1 +1,6 @@
-"""Checks over a Host, and the remedies that may be applied and undone."""
+"""Checks as records over Host and HostConfig; remedies that can be undone; a bundle for a support case."""
+
+from gaudi_launch.doctor.records import EngineFacts, Facts, Finding, Wants, Weights
+from gaudi_launch.doctor.runner import exit_code, quick, summary
+
+__all__ = ["EngineFacts", "Facts", "Finding", "Wants", "Weights", "exit_code", "quick", "summary"]

@@ -169,6 +169,7 @@ def _system(files: dict[str, str], box: Box, options: Options) -> None:
     )
     runtimes = {"habana": {"path": "/usr/bin/habana-container-runtime", "runtimeArgs": []}} if tuned else {}
     files["etc/docker/daemon.json"] = json.dumps({"runtimes": runtimes}, indent=4)
+    files["usr/bin/docker"] = ""
     if tuned:
         files["usr/bin/habana-container-runtime"] = ""
     if "container" in options:
@@ -251,6 +252,10 @@ def _network(files: dict[str, str]) -> None:
         "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe UNICAST\n"
         "Local:\n  +-- 10.20.30.0/24 2 0 2\n     |-- 10.20.30.40\n        /32 host LOCAL\n"
         "     |-- 127.0.0.1\n        /32 host LOCAL\n"
+    )
+    files["proc/net/tcp"] = (
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+        "   0: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1\n"
     )
     files["sys/class/net/ens8f0/operstate"] = "up"
     files["sys/class/net/ens8f1/operstate"] = "down"

@@ -1,0 +1,275 @@
+"""The cards: there, healthy, reachable, free. A problem on a card that was not chosen only warns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gaudi_launch.doctor.records import (
+    Check,
+    Facts,
+    Remedy,
+    Verdict,
+    fail,
+    ok,
+    skip,
+    unknown,
+    unreadable,
+    warn,
+)
+from gaudi_launch.host.accelerators import accelerators
+from gaudi_launch.host.records import Card
+from gaudi_launch.messages import message
+
+# ports between the cards of one box; the others go outside (HabanaAI/HCL@54fed3a server types;
+# Gaudi2E 1.23.0 manual: 6-9 scale out, 22-23 not connected)
+_INTERNAL = {
+    "gaudi2": frozenset(range(24)) - {8, 22, 23},
+    "gaudi2e": frozenset((*range(6), *range(10, 22))),
+    "gaudi3-pcie": frozenset((*range(2, 8), *range(12, 24))),
+}
+
+
+def _name(card: Card) -> str:
+    return f"module {card.module}" if card.module is not None else f"accel{card.index}"
+
+
+def _list(cards: Sequence[Card]) -> str:
+    return ", ".join(_name(card) for card in cards)
+
+
+def _judge(facts: Facts, bad: Sequence[Card], id: str, found: str, expected: str, remedy: Remedy) -> Verdict:
+    """A failure when a chosen card is meant (or nothing is chosen yet), a warning otherwise."""
+    if facts.concerned(bad):
+        return fail(id, found, expected, remedy, cards=_list(bad))
+    return warn(id, found, expected, remedy, cards=_list(bad))
+
+
+def _present(facts: Facts) -> Verdict:
+    seen, bus = len(facts.host.cards), facts.config.pci_devices
+    if not facts.wants.gaudi:
+        return skip("doctor.cards.present.not_needed")
+    if seen:
+        missing = len(bus or ()) - seen
+        if missing > 0 and not facts.host.in_container:
+            remedy = Remedy(message("doctor.cards.present.dmesg"), commands=("sudo dmesg | grep -i habana",))
+            return warn("doctor.cards.present.warn", str(seen), str(len(bus or ())), remedy)
+        return ok(str(seen), ">= 1")
+    if bus:
+        return fail("doctor.cards.present.no_driver", "0", str(len(bus)))
+    if bus is None:
+        return unreadable("/sys/bus/pci/devices", ">= 1")
+    remedy = Remedy(message("doctor.cards.present.remedy"), commands=("lspci -d 1da3:",))
+    return fail("doctor.cards.present.fail", "0", ">= 1", remedy)
+
+
+def _count(facts: Facts) -> Verdict:
+    product = accelerators().get(facts.host.product or "")
+    seen, wanted = len(facts.host.cards), facts.wants.cards
+    if wanted is not None and seen < wanted:
+        return fail("doctor.cards.count.fail", str(seen), f">= {wanted}")
+    if product is None:
+        return unknown("doctor.cards.product", str(seen))
+    expected = str(product.cards)
+    # PCIe boxes are sold with whole groups of four, OAM boxes only full; a container may be given fewer
+    if seen == product.cards or (seen and seen % product.group_size == 0) or facts.host.in_container:
+        return ok(str(seen), expected)
+    remedy = Remedy(message("doctor.cards.present.dmesg"), commands=("sudo dmesg | grep -i habana",))
+    return warn("doctor.cards.count.warn", str(seen), expected, remedy, product=product.title)
+
+
+def _nodes(facts: Facts) -> Verdict:
+    nodes = facts.config.device_nodes
+    without = [card for card in facts.host.cards if card.index is not None and not _node_of(card, nodes)]
+    if facts.host.root == "/" and not nodes and facts.config.command_line is None:
+        return unreadable("/dev/accel")
+    if without:
+        remedy = Remedy(message("doctor.cards.nodes.missing_remedy"))
+        if facts.host.in_container:
+            remedy = Remedy(message("doctor.cards.nodes.container"), commands=("--runtime=habana",))
+        return _judge(facts, without, "doctor.cards.nodes.missing", str(len(nodes)), "/dev/accel/accel*", remedy)
+    closed = [node for node, allowed in nodes.items() if not allowed]
+    if not closed:
+        return ok(str(len(nodes)), "rw")
+    remedy = Remedy(
+        message("doctor.cards.nodes.remedy"), commands=("sudo usermod -aG render,video $USER",), root=True
+    )
+    return fail("doctor.cards.nodes.fail", ", ".join(closed), "rw", remedy)
+
+
+def _node_of(card: Card, nodes: object) -> bool:
+    return isinstance(nodes, dict) and any(
+        n in nodes for n in (f"/dev/accel/accel{card.index}", f"/dev/hl{card.index}")
+    )
+
+
+def _status(facts: Facts) -> Verdict:
+    cards = facts.host.cards
+    told = [card for card in cards if card.status]
+    if not told:
+        return unknown("doctor.cards.unread", "", "Operational", what="status")
+    bad = [card for card in told if card.status != "Operational"]
+    if not bad:
+        return ok("Operational", "Operational")
+    found = ", ".join(f"{_name(card)}: {card.status}" for card in bad)
+    remedy = Remedy(message("doctor.cards.status.remedy"), commands=("sudo dmesg | grep -i habana",))
+    return _judge(facts, bad, "doctor.cards.status.fail", found, "Operational", remedy)
+
+
+def _temperature(facts: Facts) -> Verdict:
+    told = [card for card in facts.host.cards if card.temperature_c is not None]
+    if not told:
+        return unknown("doctor.cards.unread", "", "> 0 C", what="temperature")
+    bad = [card for card in told if card.temperature_c == 0]
+    if not bad:
+        numbers = [card.temperature_c for card in told]
+        return ok(
+            f"{min(n for n in numbers if n is not None)}-{max(n for n in numbers if n is not None)} C", "> 0 C"
+        )
+    remedy = Remedy(message("doctor.cards.status.remedy"), commands=("sudo dmesg | grep -i habana",))
+    found = ", ".join(f"{_name(card)}: 0 C" for card in bad)
+    return _judge(facts, bad, "doctor.cards.temperature.fail", found, "> 0 C", remedy)
+
+
+def _memory(facts: Facts) -> Verdict:
+    product = accelerators().get(facts.host.product or "")
+    if product is None:
+        return unknown("doctor.cards.product")
+    expected = f"{product.memory_total_mib} MiB"
+    told = [card for card in facts.host.cards if card.memory_total_mib is not None]
+    if not told:
+        return unknown("doctor.cards.unread", "", expected, what="memory")
+    small = [card for card in told if (card.memory_total_mib or 0) < product.memory_total_mib]
+    if not small:
+        return ok(expected, expected)
+    found = ", ".join(f"{_name(card)}: {card.memory_total_mib} MiB" for card in small)
+    return warn("doctor.cards.memory.warn", found, expected, Remedy(message("doctor.cards.support")))
+
+
+def _events(facts: Facts) -> Verdict:
+    told = [card for card in facts.host.cards if card.uncorrectable_events is not None]
+    if not told:
+        return unknown("doctor.cards.unread", "", "0", what="uncorrectable events")
+    bad = [card for card in told if card.uncorrectable_events]
+    if not bad:
+        return ok("0", "0")
+    found = ", ".join(f"{_name(card)}: {card.uncorrectable_events}" for card in bad)
+    return warn("doctor.cards.events.warn", found, "0", Remedy(message("doctor.cards.support")))
+
+
+def _gigatransfers(text: str | None) -> float | None:
+    match = re.match(r"(\d+(?:\.\d+)?)", text or "")
+    return float(match[1]) if match else None
+
+
+def _pcie(facts: Facts) -> Verdict:
+    told = [c for c in facts.host.cards if c.pcie_width and c.pcie_max_width]
+    if not told:
+        return unknown("doctor.cards.unread", what="PCIe link")
+    slow = []
+    for card in told:
+        speed, most = _gigatransfers(card.pcie_speed), _gigatransfers(card.pcie_max_speed)
+        if (card.pcie_width or 0) < (card.pcie_max_width or 0) or (speed and most and speed < most):
+            slow.append(card)
+    first = told[0]
+    expected = f"x{first.pcie_max_width} {first.pcie_max_speed}"
+    if not slow:
+        return ok(f"x{first.pcie_width} {first.pcie_speed}", expected)
+    found = ", ".join(f"{_name(card)}: x{card.pcie_width} {card.pcie_speed}" for card in slow)
+    return warn("doctor.cards.pcie.warn", found, expected, Remedy(message("doctor.cards.pcie.remedy")))
+
+
+def _free(facts: Facts) -> Verdict:
+    cards = facts.host.cards
+    busy = [card for card in cards if card.busy]
+    found = ", ".join(f"{_name(card)}: {_holders(card)}" for card in busy) or "-"
+    chosen = [card for card in busy if card.module in facts.wants.modules]
+    remedy = Remedy(message("doctor.cards.free.remedy"), commands=("gaudi-launch devices",))
+    free = len([card for card in cards if card.busy is False])
+    if chosen:
+        return fail("doctor.cards.free.chosen", found, "free", remedy, cards=_list(chosen))
+    if facts.wants.cards is not None and len(cards) - len(busy) < facts.wants.cards:
+        return fail("doctor.cards.free.few", found, f">= {facts.wants.cards}", remedy, free=len(cards) - len(busy))
+    if len(busy) == len(cards):
+        return warn("doctor.cards.free.none", found, ">= 1", remedy)
+    if free == 0:
+        return unknown("doctor.cards.free.unknown", found, ">= 1")
+    return ok(f"{free} / {len(cards)}" + (f" ({found})" if busy else ""), ">= 1")
+
+
+def _holders(card: Card) -> str:
+    return (
+        "; ".join(f"{holder.command or '?'} ({holder.pid})" for holder in card.holders) or card.busy_because or "?"
+    )
+
+
+def _links(facts: Facts) -> Verdict:
+    from gaudi_launch.host.read import read_ports
+
+    host = read_ports(facts.host, facts.ask) if facts.live or facts.ask else facts.host
+    told = [card for card in host.cards if card.ports_up is not None]
+    internal = _INTERNAL.get(host.product or "")
+    if not told:
+        return unknown("doctor.cards.unread", "", "UP", what="ports")
+    if internal is None:
+        # external ports of Gaudi3 OAM differ from module to module, so a port that is down may be one of three
+        down = [card for card in told if len(card.ports_down or ()) > 3]
+    else:
+        down = [card for card in told if internal & set(card.ports_down or ())]
+    if not down:
+        return ok(f"{len(told)} x UP", "UP")
+    found = ", ".join(f"{_name(card)}: {','.join(map(str, card.ports_down or ()))}" for card in down)
+    remedy = Remedy(
+        message("doctor.cards.links.remedy"),
+        commands=("sudo /opt/habanalabs/qual/gaudi2/bin/manage_network_ifs.sh --up",),
+        root=True,
+    )
+    if host.product and "gaudi3" in host.product:
+        commands = ("sudo /opt/habanalabs/qual/gaudi3/bin/manage_network_ifs.sh --up",)
+        remedy = Remedy(remedy.text, commands=commands, root=True)
+    if facts.wants.cards == 1 or len(facts.wants.modules) == 1:
+        return warn("doctor.cards.links.fail", found, "UP", remedy, cards=_list(down))
+    return _judge(facts, down, "doctor.cards.links.fail", found, "UP", remedy)
+
+
+def _visible(facts: Facts) -> Verdict:
+    environment = facts.config.environment
+    devices, modules = environment.get("HABANA_VISIBLE_DEVICES"), environment.get("HABANA_VISIBLE_MODULES")
+    error = environment.get("HABANA_RUNTIME_ERROR")
+    shown = f"HABANA_VISIBLE_DEVICES={devices or '-'} HABANA_VISIBLE_MODULES={modules or '-'}"
+    remedy = Remedy(
+        message("doctor.cards.visible.remedy"), commands=("--runtime=habana -e HABANA_VISIBLE_DEVICES=all",)
+    )
+    if error:
+        return fail("doctor.cards.visible.error", error, "-", remedy)
+    known = set(facts.host.modules)
+    wrong = [
+        m
+        for m in re.split(r"[,\s]+", modules or "")
+        if m and m != "all" and not (m.isdecimal() and int(m) in known)
+    ]
+    if wrong:
+        fix = Remedy(message("doctor.cards.visible.modules_remedy"))
+        allowed = ",".join(map(str, sorted(known)))
+        return fail("doctor.cards.visible.modules", str(modules), allowed, fix, wrong=",".join(wrong))
+    if facts.host.in_container and facts.live and not devices and not modules:
+        return warn("doctor.cards.visible.unset", shown, "HABANA_VISIBLE_DEVICES", remedy)
+    return ok(shown)
+
+
+_BUS = "linux drivers/pci: current_link_*, max_link_*"
+CHECKS = (
+    Check("cards.present", _present, "linux drivers/accel/habanalabs (vendor 1da3)"),
+    Check("cards.count", _count, "profiles/accelerators.yaml", ("cards",)),
+    Check("cards.nodes", _nodes, "linux drivers/accel/habanalabs: /dev/accel", ("cards",)),
+    Check("cards.status", _status, "linux Documentation/ABI/testing/sysfs-driver-habanalabs", ("cards",)),
+    Check("cards.temperature", _temperature, "docs: System Verifications (0 C: failed to initialise)", ("cards",)),
+    Check("cards.memory", _memory, "profiles/accelerators.yaml", ("cards",)),
+    Check("cards.events", _events, "docs: hl-smi (uncorrectable events)", ("cards",)),
+    Check("cards.pcie", _pcie, _BUS, ("cards", "host")),
+    Check("cards.free", _free, "facts of `gaudi-launch devices`", ("cards",)),
+    Check("cards.visible", _visible, "HabanaAI/gaudi-container-runtime; vllm-project/vllm-gaudi#946", ("cards",)),
+    Check(
+        "cards.links", _links, "Gaudi2E 1.23.0 manual; HabanaAI/HCL server types", ("cards", "host"), "slow", 20.0
+    ),
+)

@@ -1,0 +1,55 @@
+"""Containers: docker or podman, and the runtime that gives a container its cards."""
+
+from __future__ import annotations
+
+from gaudi_launch.doctor.records import Check, Facts, Remedy, Verdict, fail, ok, skip, unknown, warn
+from gaudi_launch.messages import message
+
+_RUNTIME = "/usr/bin/habana-container-runtime"
+
+
+def _engine(facts: Facts) -> Verdict:
+    found = [facts.config.programs[name] for name in ("docker", "podman") if name in facts.config.programs]
+    if found:
+        return ok(", ".join(found), "docker | podman")
+    if facts.wants.container:
+        remedy = Remedy(message("doctor.container.engine.remedy"))
+        return fail("doctor.container.engine.fail", "-", "docker | podman", remedy)
+    if facts.host.in_container:
+        return skip("doctor.container.inside")
+    return skip("doctor.container.engine.skip")
+
+
+def _runtime(facts: Facts) -> Verdict:
+    config = facts.config
+    if facts.host.in_container:
+        return skip("doctor.container.inside")
+    if "docker" not in config.programs and not config.docker_runtimes and not config.docker_problem:
+        return skip("doctor.container.runtime.skip")
+    expected = f"runtimes.habana.path = {_RUNTIME}"
+    install = Remedy(
+        message("doctor.container.runtime.remedy"),
+        commands=("sudo habana-container-cli --version", "sudo systemctl restart docker"),
+        root=True,
+    )
+    judge = fail if facts.wants.container else warn
+    if config.docker_problem == "unreadable":
+        return unknown("doctor.unreadable", "", expected, path="/etc/docker/daemon.json")
+    if config.docker_problem:
+        return judge("doctor.container.runtime.broken", config.docker_problem, expected, install)
+    path = (config.docker_runtimes or {}).get("habana")
+    if path is None:
+        found = ", ".join(config.docker_runtimes or ()) or "-"
+        return judge("doctor.container.runtime.missing", found, expected, install)
+    # a bare program name is looked up by docker itself
+    if path.startswith("/") and path not in config.runtime_programs:
+        return judge("doctor.container.runtime.program", path, expected, install)
+    return ok(path, expected)
+
+
+CHECKS = (
+    Check("container.engine", _engine, "docs: Docker Installation"),
+    Check(
+        "container.runtime", _runtime, "docs: Docker Installation; 'Unknown runtime specified habana'", ("gaudi",)
+    ),
+)

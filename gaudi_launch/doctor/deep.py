@@ -1,0 +1,122 @@
+"""Long checks that use the cards, only when asked for: vendor tools run once each, under a time limit.
+
+Commands: HabanaAI/hccl_demo README; hl_qual as in the Gaudi2E 1.23.0 manual (``-mb -memOnly``, ``-p -b``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gaudi_launch.doctor.records import Check, Facts, Remedy, Verdict, fail, ok, skip, unknown
+from gaudi_launch.messages import message
+
+_SECONDS = 300.0
+_DEMO_FOLDERS = ("opt/hccl_demo", "opt/habanalabs/hccl_demo", "root/hccl_demo")
+_QUAL = "opt/habanalabs/qual"
+
+
+def _blocked(facts: Facts) -> Verdict | None:
+    """Why the cards may not be used for a test now."""
+    if not facts.live:
+        return skip("doctor.deep.not_live")
+    if any(card.busy is not False for card in facts.host.cards):
+        return skip("doctor.deep.busy")
+    return None
+
+
+def _demo(root: Path) -> Path | None:
+    told = os.environ.get("HCCL_DEMO_HOME")
+    places = [Path(told)] if told else [root / folder for folder in _DEMO_FOLDERS]
+    return next((place for place in places if (place / "run_hccl_demo.py").is_file()), None)
+
+
+def _all_reduce(facts: Facts) -> Verdict:
+    if blocked := _blocked(facts):
+        return blocked
+    folder = _demo(Path(facts.config.root))
+    if folder is None:
+        return skip("doctor.deep.no_demo")
+    ranks = str(len(facts.host.cards))
+    words = [sys.executable, "run_hccl_demo.py", "--nranks", ranks, "--node_id", "0", "--ranks_per_node", ranks]
+    words += ["--size", "32m", "--test", "all_reduce", "--loop", "1000"]
+    text, code = _run(words, folder, {"HCCL_COMM_ID": "127.0.0.1:5555"})
+    rate = re.search(r"(?:NW Bandwidth|Algo Bandwidth)\s*:?\s*([\d.]+\s*[KMGT]?B/s)", text)
+    return _judge(text, code, code == 0 and rate is not None, rate[1] if rate else "-")
+
+
+def _qual(facts: Facts, options: Sequence[str]) -> Verdict:
+    if blocked := _blocked(facts):
+        return blocked
+    kind = "gaudi3" if "gaudi3" in (facts.host.product or "") else "gaudi2"
+    folder = Path(facts.config.root) / _QUAL / kind / "bin"
+    if not (folder / "hl_qual").is_file():
+        return skip("doctor.deep.no_qual")
+    if not facts.config.root_user:
+        return skip("doctor.deep.root")
+    words = [str(folder / "hl_qual"), f"-{kind}", "-c", "all", "-rmod", "parallel", *options, "-dis_mon"]
+    text, code = _run(words, folder, {"__python_cmd": "python3"})
+    rates = re.findall(r"[\d.]+\s*[GT]B/s", text)
+    return _judge(
+        text, code, code == 0 and "PASSED" in text and "FAILED" not in text, ", ".join(rates[:4]) or "PASSED"
+    )
+
+
+def _memory_bandwidth(facts: Facts) -> Verdict:
+    return _qual(facts, ("-mb", "-memOnly"))
+
+
+def _pcie_bandwidth(facts: Facts) -> Verdict:
+    if facts.host.virtual_machine:
+        return skip("doctor.deep.virtual")
+    return _qual(facts, ("-t", "20", "-p", "-b"))
+
+
+def _judge(text: str, code: int | None, good: bool, found: str) -> Verdict:
+    if code is None:
+        return unknown("doctor.timeout", seconds=f"{_SECONDS:g}")
+    if good:
+        return ok(found)
+    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+    remedy = Remedy(message("doctor.cards.support"))
+    return fail("doctor.deep.fail", f"exit {code}: {last[:160]}", "PASSED", remedy)
+
+
+def _run(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> tuple[str, int | None]:
+    """Output and exit code, None after the time limit; nothing that it started is left behind."""
+    try:
+        process = subprocess.Popen(
+            list(words),
+            cwd=folder,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return str(error), 127
+    try:
+        content, _ = process.communicate(timeout=_SECONDS)
+        return content.decode("utf-8", errors="replace"), process.returncode
+    except subprocess.TimeoutExpired:
+        return "", None
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+_NEEDS = ("cards",)
+CHECKS = (
+    Check("deep.all_reduce", _all_reduce, "HabanaAI/hccl_demo README", _NEEDS, "deep", _SECONDS + 10),
+    Check(
+        "deep.memory_bandwidth", _memory_bandwidth, "Gaudi2E 1.23.0 manual (hl_qual)", _NEEDS, "deep", _SECONDS + 10
+    ),
+    Check("deep.pcie_bandwidth", _pcie_bandwidth, "Gaudi2E 1.23.0 manual (hl_qual)", _NEEDS, "deep", _SECONDS + 10),
+)

@@ -1,0 +1,150 @@
+"""The driver and the software around it, compared by major.minor: a patch release never breaks a pair."""
+
+from __future__ import annotations
+
+import re
+
+from gaudi_launch.doctor.records import (
+    Check,
+    Facts,
+    Remedy,
+    Verdict,
+    dotted,
+    fail,
+    ok,
+    release_of,
+    skip,
+    unknown,
+    unreadable,
+    warn,
+)
+from gaudi_launch.doctor.releases import releases
+from gaudi_launch.messages import message
+
+# in the order in which they are loaded (Gaudi2E 1.23.0 manual 1.2.2)
+_COMPANIONS = ("habanalabs_compat", "habanalabs_cn", "habanalabs_en", "habanalabs_ib", "ib_uverbs")
+
+
+def _loaded(facts: Facts) -> Verdict:
+    config, driver = facts.config, facts.host.driver_version
+    if driver or "habanalabs" in (config.modules or ()):
+        return ok(driver or "habanalabs", "habanalabs")
+    if config.modules is None and facts.host.cards:
+        return ok("habanalabs", "habanalabs")
+    kernel = facts.host.kernel
+    if config.module_built is False:
+        # a kernel upgrade without DKMS leaves exactly this (dell/omnia known issue)
+        remedy = Remedy(
+            message("doctor.driver.loaded.rebuild", kernel=kernel),
+            commands=("sudo dkms autoinstall", "sudo modprobe habanalabs"),
+            root=True,
+        )
+        return fail("doctor.driver.loaded.not_built", "-", "habanalabs", remedy, kernel=kernel)
+    commands = tuple(f"sudo modprobe {name}" for name in ("habanalabs_compat", "habanalabs", *_COMPANIONS[1:4]))
+    remedy = Remedy(message("doctor.driver.loaded.remedy"), commands=commands, root=True)
+    return fail("doctor.driver.loaded.fail", "-", "habanalabs", remedy)
+
+
+def _modules(facts: Facts) -> Verdict:
+    loaded = facts.config.modules
+    expected = ", ".join(_COMPANIONS)
+    if loaded is None:
+        return unreadable("/proc/modules", expected)
+    if "habanalabs" not in loaded:
+        return skip("doctor.needs.driver")
+    missing = [name for name in _COMPANIONS if name not in loaded]
+    if not missing:
+        return ok(", ".join(loaded), expected)
+    commands = tuple(f"sudo modprobe {name}" for name in missing)
+    remedy = Remedy(message("doctor.driver.modules.remedy"), commands=commands, root=True)
+    return warn("doctor.driver.modules.warn", ", ".join(loaded), expected, remedy, missing=", ".join(missing))
+
+
+def _hl_smi(facts: Facts) -> Verdict:
+    driver, tool = facts.host.driver_version, facts.host.hl_smi_version
+    if driver is None:
+        return skip("doctor.needs.driver")
+    if tool is None:
+        return unknown("doctor.driver.hl_smi.unknown", reason=facts.host.notes.get("hl-smi", "-"))
+    if release_of(tool) == release_of(driver):
+        return ok(tool, driver)
+    remedy = Remedy(message("doctor.driver.same_release"))
+    return warn("doctor.driver.hl_smi.warn", tool, driver, remedy)
+
+
+def _firmware(facts: Facts) -> Verdict:
+    driver = release_of(facts.host.driver_version)
+    told = {card.firmware for card in facts.host.cards if card.firmware}
+    # "hl-gaudi2-1.22.1-fw-61.4": the release stands between the product and the firmware's own number
+    found = {word: release_of(word.rpartition("-fw-")[0] or word) for word in told}
+    shown = ", ".join(sorted(told))
+    if not told or driver is None or None in found.values():
+        return unknown("doctor.driver.firmware.unknown", shown)
+    expected = dotted(driver)
+    remedy = Remedy(message("doctor.driver.firmware.remedy"), commands=("sudo hl-fw-loader",), root=True)
+    if len(set(found.values())) > 1:
+        return warn("doctor.driver.firmware.mixed", shown, expected, remedy)
+    if set(found.values()) != {driver}:
+        return warn("doctor.driver.firmware.warn", shown, expected, remedy)
+    return ok(shown, expected)
+
+
+def _packages(facts: Facts) -> Verdict:
+    found = facts.config.packages
+    driver = release_of(facts.host.driver_version)
+    if not found or driver is None:
+        return unknown("doctor.driver.packages.unknown")
+    shown = ", ".join(f"{name} {version}" for name, version in sorted(found.items()))
+    others = [name for name, version in found.items() if release_of(version) not in (driver, None)]
+    if not others:
+        return ok(shown, dotted(driver))
+    remedy = Remedy(message("doctor.driver.packages.remedy"), reboot=True, root=True)
+    return warn("doctor.driver.packages.warn", shown, dotted(driver), remedy, others=", ".join(sorted(others)))
+
+
+def _user_space(facts: Facts) -> Verdict:
+    assert facts.engine is not None
+    driver, plugin = release_of(facts.host.driver_version), release_of(facts.engine.torch_plugin)
+    if driver is None:
+        return skip("doctor.needs.driver")
+    if plugin is None:
+        return skip("doctor.driver.user_space.skip", python=facts.engine.python)
+    return _pair(facts, plugin, str(facts.engine.torch_plugin))
+
+
+def _image(facts: Facts) -> Verdict:
+    # .../gaudi-docker/1.24.0/ubuntu24.04/...:1.24.0-1007
+    image = facts.wants.image or ""
+    match = re.search(r"gaudi-docker/(\d+\.\d+[.\d]*)/|:(\d+\.\d+\.\d+-\d+)$", image)
+    if match is None:
+        return unknown("doctor.driver.image.unknown", image)
+    if facts.host.driver_version is None:
+        return skip("doctor.needs.driver")
+    version = match[1] or match[2]
+    return _pair(facts, release_of(version) or (0, 0), version)
+
+
+def _pair(facts: Facts, user_space: tuple[int, int], shown: str) -> Verdict:
+    """User space against the driver: a public failure is a failure, any other difference only untested."""
+    driver = release_of(facts.host.driver_version) or (0, 0)
+    if user_space == driver:
+        return ok(shown, str(facts.host.driver_version))
+    remedy = Remedy(message("doctor.driver.same_release"))
+    values = {"driver": facts.host.driver_version}
+    source = releases().bad_pairs.get((user_space, driver))
+    if source:
+        return fail("doctor.driver.pair.fail", shown, dotted(driver), remedy, source=source, **values)
+    return warn("doctor.driver.pair.warn", shown, dotted(driver), remedy, **values)
+
+
+CHECKS = (
+    Check("driver.loaded", _loaded, "docs: Driver Installation; dell/omnia known issue", ("gaudi", "host")),
+    Check("driver.modules", _modules, "Gaudi2E 1.23.0 manual 1.2.2", ("gaudi", "host")),
+    Check("driver.hl_smi", _hl_smi, "docs: Support Matrix", ("gaudi",)),
+    Check(
+        "driver.firmware", _firmware, "docs: release notes (firmware of the driver's release)", ("cards", "host")
+    ),
+    Check("driver.packages", _packages, "dpkg; docs: Support Matrix", ("gaudi", "named")),
+    Check("driver.user_space", _user_space, "docs: Support Matrix; profiles/releases.yaml", ("gaudi", "engine")),
+    Check("driver.image", _image, "docs: Support Matrix; profiles/releases.yaml", ("gaudi", "image")),
+)

@@ -1,0 +1,102 @@
+"""The engine in its own interpreter: there, of versions that go together, and which bucket options it reads."""
+
+from __future__ import annotations
+
+from gaudi_launch.doctor.records import (
+    Check,
+    EngineFacts,
+    Facts,
+    Remedy,
+    Verdict,
+    dotted,
+    fail,
+    ok,
+    release_of,
+    skip,
+    unknown,
+    warn,
+)
+from gaudi_launch.doctor.releases import Version, releases
+from gaudi_launch.messages import message
+
+
+def _engine(facts: Facts) -> EngineFacts:
+    assert facts.engine is not None
+    return facts.engine
+
+
+def _present(facts: Facts) -> Verdict:
+    engine = _engine(facts)
+    if engine.problem:
+        remedy = Remedy(message("doctor.engine.present.remedy"), commands=("gaudi-launch engines",))
+        return fail("doctor.engine.present.fail", engine.problem, "vllm", remedy, python=engine.python)
+    if engine.vllm is None:
+        remedy = Remedy(message("doctor.engine.present.remedy"), commands=("gaudi-launch engines",))
+        return fail("doctor.engine.present.none", "-", "vllm", remedy, python=engine.python)
+    return ok(f"{engine.name or 'vllm'} {engine.vllm}", "vllm")
+
+
+def _software(facts: Facts) -> Version | None:
+    """The Gaudi release of the engine's environment, the driver's where that is not told."""
+    return release_of(_engine(facts).torch_plugin) or release_of(facts.host.driver_version)
+
+
+def _pair(facts: Facts) -> Verdict:
+    engine, software = _engine(facts), _software(facts)
+    if facts.host.product == "gaudi1":
+        return fail("doctor.engine.pair.gaudi1", "gaudi1", "gaudi2, gaudi3")
+    if engine.vllm is None or software is None:
+        return skip("doctor.engine.pair.skip")
+    table = releases()
+    name, version, known = ("vllm", release_of(engine.vllm), table.fork)
+    if engine.plugin:
+        name, version, known = ("vllm-gaudi", release_of(engine.plugin), table.plugin)
+    shown = f"{name} {engine.plugin or engine.vllm}, Gaudi {dotted(software)}"
+    tested = known.get(version) if version else None
+    if tested is None or software > table.newest:
+        return unknown("doctor.engine.pair.unknown", shown)
+    expected = ", ".join(map(dotted, tested))
+    if software in tested:
+        return ok(shown, expected)
+    remedy = Remedy(message("doctor.engine.pair.remedy"), commands=("gaudi-launch engines",))
+    return warn("doctor.engine.pair.warn", shown, expected, remedy)
+
+
+def _torch(facts: Facts) -> Verdict:
+    engine = _engine(facts)
+    torch, plugin = release_of(engine.torch), release_of(engine.torch_plugin)
+    if torch is None or plugin is None:
+        return skip("doctor.engine.torch.skip")
+    wanted = releases().torch.get(plugin)
+    shown = f"torch {engine.torch}, habana-torch-plugin {engine.torch_plugin}"
+    if wanted is None:
+        return unknown("doctor.engine.torch.unknown", shown)
+    if torch == wanted:
+        return ok(shown, dotted(wanted))
+    remedy = Remedy(message("doctor.engine.torch.remedy"))
+    return warn("doctor.engine.torch.warn", shown, dotted(wanted), remedy)
+
+
+def _bucket_limit(facts: Facts) -> Verdict:
+    engine = _engine(facts)
+    if engine.bucket_limit is None:
+        return skip("doctor.engine.bucket_limit.skip")
+    environment = facts.config.environment
+    ratios = {n: v for n, v in environment.items() if n.endswith("_BUCKET_LIMIT") and not v.isdecimal()}
+    shown = engine.extension or "vllm-hpu-extension"
+    if engine.bucket_limit:
+        return ok(shown, id="doctor.engine.bucket_limit.knows")
+    if ratios:
+        # the older snapshot reads a whole number and stops at 0.25
+        found = " ".join(f"{name}={value}" for name, value in ratios.items())
+        remedy = Remedy(message("doctor.engine.bucket_limit.remedy"), commands=(f"unset {' '.join(ratios)}",))
+        return fail("doctor.engine.bucket_limit.fail", found, "-", remedy)
+    return ok(shown, id="doctor.engine.bucket_limit.older")
+
+
+CHECKS = (
+    Check("engine.present", _present, "importlib.metadata of the interpreter", ("engine",)),
+    Check("engine.pair", _pair, "profiles/releases.yaml; HabanaAI/vllm-fork#776 (Gaudi1)", ("engine",)),
+    Check("engine.torch", _torch, "docs: Support Matrix; profiles/releases.yaml", ("engine",)),
+    Check("engine.bucket_limit", _bucket_limit, "HabanaAI/vllm-hpu-extension pull 371", ("engine",)),
+)

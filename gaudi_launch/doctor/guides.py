@@ -1,0 +1,51 @@
+"""What only a person may change, explained step by step: kernel arguments and BIOS settings.
+
+Commands by family of distribution: Ubuntu and Debian have update-grub; RHEL and its rebuilds change every
+installed kernel with grubby; OpenCloudOS, TencentOS, Anolis and openEuler read /etc/default/grub through
+grub2-mkconfig (their own manuals).
+"""
+
+from __future__ import annotations
+
+from gaudi_launch.doctor.records import Facts, Remedy
+from gaudi_launch.messages import message
+
+_FAMILIES = {
+    "ubuntu": ("ubuntu", "debian"),
+    "rhel": ("rhel", "centos", "rocky", "almalinux", "fedora", "ol"),
+    "opencloudos": ("opencloudos", "tencentos", "anolis", "alinux", "openeuler", "kylin"),
+}
+
+
+def family(facts: Facts) -> str | None:
+    """``ubuntu``, ``rhel``, ``opencloudos`` or None."""
+    # the system's own name goes first: Anolis calls itself like RHEL
+    for word in (facts.config.os_id, *facts.config.os_like):
+        for name, words in _FAMILIES.items():
+            if word in words:
+                return name
+    return None
+
+
+def boot(facts: Facts, text: str, arguments: tuple[str, ...], bios: str | None = None) -> Remedy:
+    """How to add kernel arguments on this distribution (on all of them when it is not known)."""
+    words = " ".join(arguments)
+    known = family(facts)
+    # one literal a family, so that the catalogue test sees them
+    all_steps = {
+        "ubuntu": message("doctor.grub.ubuntu", arguments=words),
+        "rhel": message("doctor.grub.rhel", arguments=words),
+        "opencloudos": message("doctor.grub.opencloudos", arguments=words),
+    }
+    steps = (all_steps[known],) if known else tuple(all_steps.values())
+    steps += (message("doctor.grub.verify", arguments=words),)
+    if bios:
+        steps += (message(bios),)
+    return Remedy(message(text, arguments=words), steps=steps, reboot=True, root=True)
+
+
+def bios(facts: Facts, setting: str) -> Remedy:
+    """How to reach a BIOS setting."""
+    return Remedy(
+        message("doctor.bios.remedy"), steps=(message("doctor.bios.enter"), message(setting)), reboot=True
+    )

@@ -1,0 +1,150 @@
+"""What a file held before `doctor --fix` wrote to it: one JSON line a write, on disk before the write begins.
+
+A process killed anywhere leaves either a line without its write (undoing it writes what is already there) or both.
+A torn last line means that its write never began.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch import paths
+
+
+@dataclass(frozen=True)
+class Former:
+    """What stood at ``path`` (without the leading slash, below ``root``). ``content`` None: there was no file.
+
+    ``folders`` were made for it, deepest last; ``wrote`` is what was written; ``kernel`` marks a file of /proc or
+    /sys, whose content is a setting and not text.
+    """
+
+    number: str
+    root: str
+    path: str
+    content: bytes | None
+    mode: int | None
+    wrote: bytes
+    kernel: bool
+    folders: tuple[str, ...] = ()
+    at: float = field(default=0.0, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": 1,
+            "number": self.number,
+            "at": self.at,
+            "root": self.root,
+            "path": self.path,
+            "content": None if self.content is None else base64.b64encode(self.content).decode(),
+            "mode": self.mode,
+            "wrote": base64.b64encode(self.wrote).decode(),
+            "kernel": self.kernel,
+            "folders": list(self.folders),
+        }
+
+
+def journal_path() -> Path:
+    """The journal of this user, for every machine root."""
+    return paths.state_dir() / "doctor" / "journal.jsonl"
+
+
+class Journal:
+    """The open journal; only one process has it at a time (see `opened`)."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._count = 0
+
+    def add(self, former: Former) -> None:
+        """On disk when this returns."""
+        self._append(former.to_json())
+
+    def undone(self, number: str) -> None:
+        """This write has been taken back."""
+        self._append({"schema": 1, "undone": number})
+
+    def next_number(self) -> str:
+        self._count += 1
+        return f"{time.time_ns()}-{os.getpid()}-{self._count}"
+
+    def waiting(self, root: Path) -> list[Former]:
+        """Writes below this root that are not undone yet, oldest first."""
+        entries: dict[str, Former] = {}
+        for line in self._lines():
+            if "undone" in line:
+                entries.pop(str(line["undone"]), None)
+                continue
+            former = _former(line)
+            if former is not None and former.root == str(root):
+                entries[former.number] = former
+        return list(entries.values())
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        os.lseek(self._handle, 0, os.SEEK_SET)
+        content = b""
+        while chunk := os.read(self._handle, 1 << 20):
+            content += chunk
+        for line in content.splitlines():
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(entry, dict) and entry.get("schema") == 1:
+                yield entry
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        # the line of a process that was killed may lack its end; ours must not be joined to it
+        content = f"\n{json.dumps(entry)}\n".encode()
+        os.lseek(self._handle, 0, os.SEEK_END)
+        while content:
+            content = content[os.write(self._handle, content) :]
+        os.fsync(self._handle)
+
+
+@contextmanager
+def opened() -> Iterator[Journal]:
+    """The journal, locked against another run. Raises OSError when it cannot be written."""
+    path = journal_path()
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        _sync_folder(path.parent)
+        yield Journal(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _former(entry: dict[str, Any]) -> Former | None:
+    try:
+        return Former(
+            number=str(entry["number"]),
+            root=str(entry["root"]),
+            path=str(entry["path"]),
+            content=None if entry["content"] is None else base64.b64decode(entry["content"], validate=True),
+            mode=None if entry["mode"] is None else int(entry["mode"]),
+            wrote=base64.b64decode(entry["wrote"], validate=True),
+            kernel=bool(entry["kernel"]),
+            folders=tuple(str(folder) for folder in entry["folders"]),
+            at=float(entry["at"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -1,0 +1,154 @@
+"""Memory: huge pages, limits of a process, shared memory, room for the weights."""
+
+from __future__ import annotations
+
+from gaudi_launch.doctor.cpu import G2E
+from gaudi_launch.doctor.records import Check, Facts, Remedy, Verdict, fail, ok, skip, unknown, unreadable, warn
+from gaudi_launch.messages import message
+
+_NOFILE = 65535
+# assumed: vLLM's message queues between processes take a few hundred MiB; docker's default of 64 MiB is too small
+_SHM_MIB = 1024
+# a node with less than this share of its even part makes its cards take pages from the other socket
+_NODE_SHARE = 0.25
+
+
+def _more_pages(pages: int) -> Remedy:
+    return Remedy(
+        message("doctor.memory.hugepages.remedy", pages=pages),
+        commands=(f"sudo sysctl -w vm.nr_hugepages={pages}",),
+        persist=(f"echo 'vm.nr_hugepages = {pages}' | sudo tee /etc/sysctl.d/90-gaudi-launch-hugepages.conf",),
+        root=True,
+        fix="hugepages",
+    )
+
+
+def _hugepages(facts: Facts) -> Verdict:
+    config, wanted = facts.config, facts.wants.hugepages
+    if config.hugepages_total is None:
+        return unreadable("/proc/meminfo", str(wanted))
+    size = config.hugepage_kib or 2048
+    pages = config.hugepages_total * size // 2048
+    shown, expected = f"{config.hugepages_total} x {size // 1024} MiB", f"{wanted} x 2 MiB"
+    if pages >= wanted:
+        return ok(shown, expected)
+    if size != 2048:
+        # nr_hugepages counts pages of the default size, so a count of ours would mean something else here
+        return warn("doctor.memory.hugepages.warn", shown, expected)
+    if pages == 0:
+        return fail("doctor.memory.hugepages.fail", shown, expected, _more_pages(wanted))
+    return warn("doctor.memory.hugepages.warn", shown, expected, _more_pages(wanted))
+
+
+def _hugepages_free(facts: Facts) -> Verdict:
+    free, total = facts.config.hugepages_free, facts.config.hugepages_total
+    if free is None or total is None:
+        return unreadable("/proc/meminfo")
+    if total == 0:
+        return skip("doctor.memory.hugepages_free.skip")
+    shown = f"{free} / {total}"
+    if free > 0:
+        return ok(shown, "> 0")
+    remedy = Remedy(message("doctor.memory.hugepages_free.remedy"))
+    return warn("doctor.memory.hugepages_free.warn", shown, "> 0", remedy)
+
+
+def _hugepages_nodes(facts: Facts) -> Verdict:
+    nodes = [node for node in facts.host.numa_nodes if node.hugepages_total is not None]
+    total = sum(node.hugepages_total or 0 for node in nodes)
+    if not nodes:
+        return unreadable("/sys/devices/system/node/node*/hugepages")
+    shown = ", ".join(f"node{node.id}={node.hugepages_total}" for node in nodes)
+    even = total // len(nodes)
+    with_cards = {card.numa_node for card in facts.host.cards} - {None} or {node.id for node in nodes}
+    poor = [node for node in nodes if node.id in with_cards and (node.hugepages_total or 0) < even * _NODE_SHARE]
+    expected = message("doctor.memory.hugepages_nodes.expected", pages=even)
+    if not poor:
+        return ok(shown, expected)
+    commands = tuple(
+        f"echo {even} | sudo tee /sys/devices/system/node/node{node.id}/hugepages/hugepages-2048kB/nr_hugepages"
+        for node in nodes
+    )
+    remedy = Remedy(message("doctor.memory.hugepages_nodes.remedy"), commands=commands, root=True)
+    return warn("doctor.memory.hugepages_nodes.warn", shown, expected, remedy)
+
+
+def _transparent(facts: Facts) -> Verdict:
+    found = facts.config.transparent_hugepages
+    if found is None:
+        return unreadable("/sys/kernel/mm/transparent_hugepage/enabled")
+    # only the guide of one model asks for "always"; nothing says that another word is slower for the rest
+    return ok(found, id="doctor.memory.transparent_hugepages.shown")
+
+
+_LIMITS = (
+    "printf '* - nofile 1048576\\n* - memlock unlimited\\nroot - nofile 1048576\\nroot - memlock unlimited\\n' | "
+    "sudo tee /etc/security/limits.d/90-gaudi-launch.conf"
+)
+
+
+def _limits(container: bool | None) -> Remedy:
+    if container:
+        flags = ("--ulimit memlock=-1:-1 --ulimit nofile=65535:65535",)
+        return Remedy(message("doctor.memory.limits.container"), commands=flags)
+    return Remedy(message("doctor.memory.limits.remedy"), persist=(_LIMITS,), root=True, fix="limits")
+
+
+def _memlock(facts: Facts) -> Verdict:
+    found = facts.config.memlock
+    if found is None:
+        return unreadable("/proc/self/limits", "unlimited")
+    if found == "unlimited":
+        return ok(found, "unlimited")
+    if facts.wants.nodes == 1:
+        return ok(found, id="doctor.memory.memlock.one")
+    return warn("doctor.memory.memlock.warn", found, "unlimited", _limits(facts.host.in_container))
+
+
+def _nofile(facts: Facts) -> Verdict:
+    found = facts.config.nofile
+    if found is None:
+        return unreadable("/proc/self/limits", f">= {_NOFILE}")
+    if not found.isdecimal() or int(found) >= _NOFILE:
+        return ok(found, f">= {_NOFILE}")
+    return warn("doctor.memory.nofile.warn", found, f">= {_NOFILE}", _limits(facts.host.in_container))
+
+
+def _shm(facts: Facts) -> Verdict:
+    found = facts.config.shm_mib
+    if found is None:
+        return unreadable("/proc/mounts", f">= {_SHM_MIB} MiB")
+    if found >= _SHM_MIB:
+        return ok(f"{found} MiB", f">= {_SHM_MIB} MiB")
+    remedy = Remedy(message("doctor.memory.shm.remedy"), commands=("sudo mount -o remount,size=50% /dev/shm",))
+    if facts.host.in_container:
+        remedy = Remedy(message("doctor.memory.shm.container"), commands=("--ipc=host",))
+    return warn("doctor.memory.shm.warn", f"{found} MiB", f">= {_SHM_MIB} MiB", remedy)
+
+
+def _available(facts: Facts) -> Verdict:
+    assert facts.weights is not None
+    free, wanted = facts.host.memory_available_mib, facts.weights.bytes
+    if free is None:
+        return unreadable("/proc/meminfo")
+    if wanted is None:
+        return unknown("doctor.memory.available.unknown", f"{free} MiB")
+    shown, expected = f"{free} MiB", f">= {wanted >> 20} MiB"
+    if free >= wanted >> 20:
+        return ok(shown, expected)
+    remedy = Remedy(message("doctor.memory.available.remedy"))
+    return warn("doctor.memory.available.warn", shown, expected, remedy)
+
+
+CHECKS = (
+    Check("memory.hugepages", _hugepages, f"{G2E} 1.1.2; HabanaAI/vllm-fork scripts/README.md", ("gaudi", "host")),
+    Check("memory.hugepages_free", _hugepages_free, "assumed: huge pages in use are of no use", ("gaudi", "host")),
+    Check("memory.hugepages_nodes", _hugepages_nodes, "assumed: far pages cross the socket", ("gaudi", "host")),
+    Check(
+        "memory.transparent_hugepages", _transparent, "HabanaAI/vllm-fork@deepseek_r1:pd_xpyd/readme.md", ("host",)
+    ),
+    Check("memory.memlock", _memlock, "docs: container flags for scale-out"),
+    Check("memory.nofile", _nofile, "vLLM set_ulimit: 65535"),
+    Check("memory.shm", _shm, "docs: container flags (--ipc=host); size assumed"),
+    Check("memory.available", _available, "HabanaAI/vllm-fork guides: host memory above the model", ("weights",)),
+)

@@ -1,0 +1,123 @@
+"""Network: only what the launch in hand needs. One group of cards needs nothing from the host's network."""
+
+from __future__ import annotations
+
+import re
+
+from gaudi_launch.doctor.records import (
+    Check,
+    Facts,
+    Remedy,
+    Verdict,
+    fail,
+    ok,
+    release_of,
+    unknown,
+    unreadable,
+    warn,
+)
+from gaudi_launch.messages import message
+
+_LIBFABRIC = (1, 20)
+_LOCAL = ("127.0.0.1", "localhost")
+
+
+def _scale_out(facts: Facts) -> bool:
+    """Whether this launch talks through host NICs: several nodes, or more cards than one group has."""
+    largest = max((len(group) for group in facts.host.groups), default=8)
+    cards = max(facts.wants.cards or 0, len(facts.wants.modules))
+    return facts.wants.nodes > 1 or cards > largest
+
+
+def _interfaces(facts: Facts) -> Verdict:
+    up = [i for i in facts.host.interfaces if i.up and i.addresses]
+    shown = ", ".join(i.name for i in up) or "-"
+    if not _scale_out(facts):
+        return ok(shown, id="doctor.network.not_needed")
+    if up:
+        return ok(shown, ">= 1")
+    remedy = Remedy(message("doctor.network.interfaces.remedy"), commands=("ip -br address",))
+    return fail("doctor.network.interfaces.fail", shown, ">= 1", remedy)
+
+
+def _libfabric(facts: Facts) -> Verdict:
+    path = facts.config.libfabric
+    if not _scale_out(facts):
+        return ok(path or "-", id="doctor.network.not_needed")
+    expected = "libfabric >= 1.20"
+    remedy = Remedy(message("doctor.network.libfabric.remedy"))
+    if path is None:
+        return warn("doctor.network.libfabric.warn", "-", expected, remedy)
+    # libfabric.so.1.22.0 is API 1, library 1.22; a bare libfabric.so.1 does not tell
+    version = re.search(r"\.so\.(\d+\.\d+)", path)
+    if version is None:
+        return unknown("doctor.network.libfabric.unknown", path, expected)
+    # the file's number is libtool's, which libfabric keeps in step only since 1.20: an older one is a hint
+    found = release_of(version[1]) or (0, 0)
+    if found >= _LIBFABRIC:
+        return ok(path, expected)
+    return warn("doctor.network.libfabric.old", path, expected, remedy)
+
+
+def _wrapper(facts: Facts) -> Verdict:
+    path = facts.config.ofi_wrapper
+    if not _scale_out(facts):
+        return ok(path or "-", id="doctor.network.not_needed")
+    if path:
+        return ok(path, "libhccl_ofi_wrapper.so")
+    remedy = Remedy(message("doctor.network.ofi_wrapper.remedy"))
+    return warn("doctor.network.ofi_wrapper.warn", "-", "libhccl_ofi_wrapper.so", remedy)
+
+
+def _socket_interface(facts: Facts) -> Verdict:
+    names = ("HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+    asked = {name: facts.config.environment[name] for name in names if name in facts.config.environment}
+    known = {i.name: i.up for i in facts.host.interfaces} | {"lo": True}
+    shown = " ".join(f"{name}={value}" for name, value in asked.items()) or "-"
+    expected = ", ".join(name for name, up in known.items() if up)
+    for name, value in asked.items():
+        # a leading ^ excludes, a leading = wants the whole name; otherwise HCCL takes names by their beginning
+        if value.startswith("^"):
+            continue
+        words = [word.strip() for word in value.removeprefix("=").split(",") if word.strip()]
+        if not any(up for word in words for known_name, up in known.items() if known_name.startswith(word)):
+            remedy = Remedy(message("doctor.network.socket_interface.remedy"), commands=("ip -br address",))
+            return fail("doctor.network.socket_interface.fail", shown, expected, remedy, name=name)
+    return ok(shown, expected if asked else "")
+
+
+def _port(facts: Facts) -> Verdict:
+    port, listening = facts.wants.port, facts.config.ports
+    if listening is None:
+        return unreadable("/proc/net/tcp", str(port))
+    if port not in listening:
+        return ok(str(port), str(port))
+    remedy = Remedy(message("doctor.network.port.remedy"), commands=(f"ss -ltnp 'sport = :{port}'",))
+    return fail("doctor.network.port.fail", str(port), "free", remedy, port=port)
+
+
+def _proxy(facts: Facts) -> Verdict:
+    environment = facts.config.environment
+    proxies = [name for name in ("http_proxy", "all_proxy", "https_proxy") if name in environment]
+    if not proxies:
+        return ok("-")
+    shown = " ".join(f"{name}={environment[name]}" for name in (*proxies, "no_proxy") if name in environment)
+    exceptions = [word.strip() for word in environment.get("no_proxy", "").split(",")]
+    expected = f"no_proxy={','.join(_LOCAL)}"
+    if "*" in exceptions or all(word in exceptions for word in _LOCAL):
+        return ok(shown, expected)
+    both = ",".join(dict.fromkeys((*filter(None, exceptions), *_LOCAL)))
+    commands = (f"export no_proxy={both} NO_PROXY={both}",)
+    return warn(
+        "doctor.network.proxy.warn", shown, expected, Remedy(message("doctor.network.proxy.remedy"), commands)
+    )
+
+
+CHECKS = (
+    Check("network.interfaces", _interfaces, "docs: Scale-out via Host NIC", ("gaudi",)),
+    Check("network.libfabric", _libfabric, "docs: Scale-out via Host NIC (libfabric 1.20.0)", ("gaudi",)),
+    Check("network.ofi_wrapper", _wrapper, "Gaudi2E 1.23.0 manual 3.3", ("gaudi",)),
+    Check("network.socket_interface", _socket_interface, "HabanaAI/HCL: No network interfaces found"),
+    Check("network.port", _port, "linux proc/net/tcp", ("port",)),
+    Check("network.proxy", _proxy, "assumed: clients read *_proxy and no_proxy as curl does"),
+)

@@ -1,0 +1,229 @@
+"""What a check is, what it looks at, and what it finds.
+
+Statuses: ``ok``; ``warn``: slower or fragile; ``fail``: serve will not work; ``skip``: does not apply here;
+``unknown``: could not be looked at. Nothing else decides between warn and fail, and unknown is never ok.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gaudi_launch.host.config import Disk, HostConfig
+from gaudi_launch.host.hl_smi import Ask
+from gaudi_launch.host.records import Card, Host
+from gaudi_launch.messages import Message, message
+
+STATUSES = ("ok", "warn", "fail", "skip", "unknown")
+LEVELS = ("quick", "slow", "deep")
+
+Shown = str | Message
+
+
+def shown(value: Shown) -> str:
+    """A value in the reader's language."""
+    return value.render() if isinstance(value, Message) else value
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What to do. ``fix`` names the reversible change that ``doctor --fix`` can make; without one the remedy is
+    only explained. ``commands`` work now, ``persist`` survive a reboot, ``steps`` are for people."""
+
+    text: Message
+    commands: tuple[str, ...] = ()
+    persist: tuple[str, ...] = ()
+    steps: tuple[Message, ...] = ()
+    reboot: bool = False
+    root: bool = False
+    fix: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "text": self.text.render(),
+            "commands": list(self.commands),
+            "persist": list(self.persist),
+            "steps": [step.render() for step in self.steps],
+            "reboot": self.reboot,
+            "root": self.root,
+            "fix": self.fix,
+        }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a probe says. ``found`` and ``expected`` are always told together."""
+
+    status: str
+    message: Message
+    found: Shown = ""
+    expected: Shown = ""
+    remedy: Remedy | None = None
+
+
+def _say(id: str, found: Shown, expected: Shown, values: Mapping[str, Any]) -> Message:
+    return message(id, found=shown(found), expected=shown(expected), **values)
+
+
+def ok(found: Shown, expected: Shown = "", id: str = "doctor.ok", **values: Any) -> Verdict:
+    return Verdict("ok", _say(id, found, expected, values), found, expected)
+
+
+def warn(id: str, found: Shown, expected: Shown = "", remedy: Remedy | None = None, **values: Any) -> Verdict:
+    return Verdict("warn", _say(id, found, expected, values), found, expected, remedy)
+
+
+def fail(id: str, found: Shown, expected: Shown = "", remedy: Remedy | None = None, **values: Any) -> Verdict:
+    return Verdict("fail", _say(id, found, expected, values), found, expected, remedy)
+
+
+def skip(id: str, **values: Any) -> Verdict:
+    return Verdict("skip", message(id, **values))
+
+
+def unknown(id: str, found: Shown = "", expected: Shown = "", **values: Any) -> Verdict:
+    return Verdict("unknown", _say(id, found, expected, values), found, expected)
+
+
+def unreadable(path: str, expected: Shown = "") -> Verdict:
+    """A file that tells is not there or may not be read."""
+    return unknown("doctor.unreadable", "", expected, path=path)
+
+
+@dataclass(frozen=True)
+class Wants:
+    """What the machine shall serve; the defaults are a plain server with nothing chosen yet.
+
+    ``hugepages`` are pages of 2 MiB, ``modules`` the chosen cards, ``container`` whether the engine will run in
+    one, ``image`` its container image, ``gaudi`` False for an engine that needs no card.
+    """
+
+    cards: int | None = None
+    modules: tuple[int, ...] = ()
+    nodes: int = 1
+    port: int | None = None
+    hugepages: int = 15000
+    container: bool = False
+    image: str | None = None
+    gaudi: bool = True
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    """What the engine's own interpreter says. ``bucket_limit``: the installed vllm-hpu-extension understands
+    ``VLLM_*_BUCKET_LIMIT`` as a ratio; None where there is no such extension."""
+
+    python: str
+    problem: str | None = None
+    name: str | None = None
+    vllm: str | None = None
+    plugin: str | None = None
+    torch: str | None = None
+    torch_plugin: str | None = None
+    extension: str | None = None
+    bucket_limit: bool | None = None
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A model folder looked into by `doctor.weights.read_weights`. Sizes in bytes; file names relative to it."""
+
+    path: str
+    problem: str | None = None
+    bytes: int | None = None
+    has_config: bool = False
+    files: int = 0
+    missing: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
+    disk: Disk | None = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that a probe may look at. ``ask`` is hl-smi, for slow checks on the live machine only."""
+
+    host: Host
+    config: HostConfig
+    wants: Wants = field(default_factory=Wants)
+    engine: EngineFacts | None = None
+    weights: Weights | None = None
+    ask: Ask | None = None
+    live: bool = False
+
+    @property
+    def gaudi(self) -> bool:
+        """Whether this is a Gaudi machine at all, working or not."""
+        return bool(self.host.cards or self.config.pci_devices)
+
+    def concerned(self, cards: Iterable[Card]) -> bool:
+        """Whether one of these cards is among those that were chosen (all are, before a choice)."""
+        return not self.wants.modules or any(card.module in self.wants.modules for card in cards)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question about a machine. ``source`` says where the wanted value is from ("assumed" where nothing
+    public says it). ``needs``: ``gaudi`` (a Gaudi machine), ``cards`` (cards that the driver shows), ``engine``,
+    ``weights``, ``image``, ``port`` (told by the caller), ``host`` (a setting of the host, not of a container)."""
+
+    id: str
+    probe: Callable[[Facts], Verdict]
+    source: str
+    needs: tuple[str, ...] = ()
+    level: str = "quick"
+    seconds: float = 10.0
+
+    @property
+    def area(self) -> str:
+        return self.id.partition(".")[0]
+
+    @property
+    def title(self) -> Message:
+        return Message(f"doctor.{self.id}.title")
+
+    @property
+    def why(self) -> Message:
+        return Message(f"doctor.{self.id}.why")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check's answer for one machine."""
+
+    id: str
+    status: str
+    title: Message
+    why: Message
+    source: str
+    message: Message
+    found: Shown = ""
+    expected: Shown = ""
+    remedy: Remedy | None = None
+    on_host: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of ``doctor --json``."""
+        return {
+            "id": self.id,
+            "status": self.status,
+            "title": self.title.render(),
+            "found": shown(self.found),
+            "expected": shown(self.expected),
+            "message": self.message.render(),
+            "why": self.why.render(),
+            "source": self.source,
+            "on_host": self.on_host,
+            "remedy": self.remedy.to_json() if self.remedy else None,
+        }
+
+
+def release_of(text: str | None) -> tuple[int, int] | None:
+    """Major and minor of the first version in a text: ``hl-gaudi2-1.22.1-fw-61.4`` is (1, 22)."""
+    match = re.search(r"(?<![\d.])(\d{1,4})\.(\d{1,4})", text or "")
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def dotted(release: tuple[int, ...]) -> str:
+    return ".".join(map(str, release))

@@ -1,0 +1,282 @@
+"""The changes that `doctor --fix` may make, and taking them back. Plain file writes below the machine root.
+
+Only what is reversible is here: settings of the running kernel, and files of our own name that keep them after a
+reboot. GRUB and BIOS are explained (`guides`), never touched.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gaudi_launch.doctor import journal
+from gaudi_launch.doctor.journal import Former, Journal
+from gaudi_launch.doctor.records import Finding, Wants
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.config import CPU, HostConfig, cpus_without
+
+GOVERNOR_FILE = "etc/tmpfiles.d/gaudi-launch-governor.conf"
+NUMA_FILE = "etc/sysctl.d/90-gaudi-launch-numa-balancing.conf"
+HUGEPAGES_FILE = "etc/sysctl.d/90-gaudi-launch-hugepages.conf"
+LIMITS_FILE = "etc/security/limits.d/90-gaudi-launch.conf"
+_HEAD = "# Written by gaudi-launch doctor --fix; 'gaudi-launch doctor --undo' takes it away.\n"
+_MODE = 0o644
+
+
+@dataclass(frozen=True)
+class Change:
+    """One file to write. ``kernel`` files are written in place and compared by their word."""
+
+    fix: str
+    path: str
+    content: str
+    kernel: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one change. ``status``: ``changed``, ``restored``, ``same`` (was right already), ``kept``
+    (somebody wrote to the file since), ``failed``. Contents are None where there is no file."""
+
+    path: str
+    status: str
+    before: str | None = None
+    after: str | None = None
+    reason: str = ""
+
+
+def planned(findings: Iterable[Finding], config: HostConfig, wants: Wants) -> list[Change]:
+    """The writes that put these findings right, in order; nothing for findings without a reversible remedy."""
+    fixes = dict.fromkeys(
+        finding.remedy.fix
+        for finding in findings
+        if finding.status in ("warn", "fail") and finding.remedy and finding.remedy.fix
+    )
+    changes = [change for fix in fixes if fix for change in _changes(fix, config, wants)]
+    root = Path(config.root)
+    return [change for change in changes if not _is_right(root, change)]
+
+
+def _changes(fix: str, config: HostConfig, wants: Wants) -> list[Change]:
+    if fix == "governor":
+        place = f"{CPU}/cpu{{}}/cpufreq/scaling_governor"
+        now = [(place.format(cpu), "performance\n") for cpu in cpus_without(config.governors, "performance")]
+        keep = (GOVERNOR_FILE, f"w /{place.format('*')} - - - - performance\n")
+    elif fix == "numa_balancing":
+        now = [("proc/sys/kernel/numa_balancing", "0\n")]
+        keep = (NUMA_FILE, "kernel.numa_balancing = 0\n")
+    elif fix == "hugepages":
+        now = [("proc/sys/vm/nr_hugepages", f"{wants.hugepages}\n")]
+        keep = (HUGEPAGES_FILE, f"vm.nr_hugepages = {wants.hugepages}\n")
+    elif fix == "limits":
+        now = []
+        lines = (f"{who} - {limit}\n" for who in ("*", "root") for limit in ("nofile 1048576", "memlock unlimited"))
+        keep = (LIMITS_FILE, "".join(lines))
+    else:
+        raise ValueError(f"no such fix: {fix}")
+    changes = [Change(fix, path, content, True) for path, content in now]
+    return [*changes, Change(fix, keep[0], _HEAD + keep[1], False)]
+
+
+def _is_right(root: Path, change: Change) -> bool:
+    content = _read(root / change.path)
+    if content is None:
+        return False
+    wanted = change.content.encode()
+    return content.split() == wanted.split() if change.kernel else content == wanted
+
+
+def refused(root: Path, changes: Iterable[Change]) -> list[str]:
+    """Paths that this user may not write, so that nothing is begun that cannot be finished."""
+    found = []
+    for change in changes:
+        path = root / change.path
+        place = path
+        if not change.kernel or not path.exists():
+            # a drop-in is replaced, so its folder counts
+            place = path.parent
+            while not place.exists() and place != place.parent:
+                place = place.parent
+        if not os.access(place, os.W_OK):
+            found.append(f"/{change.path}")
+    return found
+
+
+def apply(
+    root: Path, changes: Sequence[Change], on_step: Callable[[str, Change], None] | None = None
+) -> list[Outcome]:
+    """Write the changes, each one journalled first. One that fails leaves its file as it was, and the others go on.
+
+    ``on_step`` hears ``journalled`` and ``written`` of each change. Raises LaunchError (FAILED) when there is no
+    place for the journal: without it nothing is written.
+    """
+    with _journal() as book:
+        return [_apply_one(root, change, book, on_step or (lambda step, c: None)) for change in changes]
+
+
+def _journal() -> _Opened:
+    return _Opened()
+
+
+class _Opened:
+    """The journal with its error told as ours."""
+
+    def __enter__(self) -> Journal:
+        self._context = journal.opened()
+        try:
+            return self._context.__enter__()
+        except OSError as error:
+            place = str(journal.journal_path())
+            raise LaunchError(
+                "doctor.journal", ExitCode.FAILED, path=place, reason=error.strerror or str(error)
+            ) from None
+
+    def __exit__(self, *error: object) -> None:
+        self._context.__exit__(None, None, None)
+
+
+def _apply_one(root: Path, change: Change, book: Journal, on_step: Callable[[str, Change], None]) -> Outcome:
+    path = root / change.path
+    before = _read(path)
+    if _is_right(root, change):
+        return Outcome(change.path, "same", _text(before), _text(before))
+    try:
+        _inside(root, path)
+        mode = stat.S_IMODE(path.stat().st_mode) if before is not None else None
+        if change.kernel and before is None:
+            raise FileNotFoundError(2, "no such setting in this kernel")
+        folders = [] if change.kernel else _missing_folders(root, path)
+        former = Former(
+            number=book.next_number(),
+            root=str(root),
+            path=change.path,
+            content=before,
+            mode=mode,
+            wrote=change.content.encode(),
+            kernel=change.kernel,
+            folders=tuple(folders),
+        )
+        book.add(former)
+    except OSError as error:
+        return Outcome(change.path, "failed", _text(before), _text(before), error.strerror or str(error))
+    on_step("journalled", change)
+    try:
+        for folder in folders:
+            (root / folder).mkdir(exist_ok=True)
+        _write(path, former.wrote, mode, change.kernel)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        undone = _restore(root, former)
+        if undone.status != "failed":
+            book.undone(former.number)
+        return Outcome(change.path, "failed", _text(before), _text(_read(path)), reason)
+    on_step("written", change)
+    return Outcome(change.path, "changed", _text(before), _text(_read(path)))
+
+
+def undo(root: Path, on_step: Callable[[Former], None] | None = None) -> list[Outcome]:
+    """Put back what the journal holds for this root, newest first. What is restored is struck off at once, so an
+    interrupted undo goes on where it stopped. Raises LaunchError (FAILED) when the journal cannot be opened."""
+    if not journal.journal_path().exists():
+        return []
+    with _journal() as book:
+        outcomes = []
+        for former in reversed(book.waiting(root)):
+            outcome = _restore(root, former)
+            outcomes.append(outcome)
+            if on_step:
+                on_step(former)
+            if outcome.status != "failed":
+                book.undone(former.number)
+        return outcomes
+
+
+def _restore(root: Path, former: Former) -> Outcome:
+    path = root / former.path
+    now = _read(path)
+    try:
+        _inside(root, path)
+        mode = stat.S_IMODE(path.stat().st_mode) if now is not None else None
+        if now == former.content and mode == former.mode:
+            _remove_folders(root, former)
+            return Outcome(former.path, "same", _text(now), _text(now))
+        if not former.kernel and now != former.wrote and now is not None:
+            # somebody's later edit is theirs
+            return Outcome(former.path, "kept", _text(now), _text(now))
+        if former.content is None:
+            path.unlink(missing_ok=True)
+            _remove_folders(root, former)
+        else:
+            _write(path, former.content, former.mode, former.kernel)
+    except OSError as error:
+        return Outcome(former.path, "failed", _text(now), _text(_read(path)), error.strerror or str(error))
+    return Outcome(former.path, "restored", _text(now), _text(_read(path)))
+
+
+def _remove_folders(root: Path, former: Former) -> None:
+    for folder in reversed(former.folders):
+        try:
+            (root / folder).rmdir()
+        except OSError:
+            return  # somebody put something there since
+
+
+def _missing_folders(root: Path, path: Path) -> list[str]:
+    missing = []
+    folder = path.parent
+    while folder != root and not folder.exists():
+        missing.append(str(folder.relative_to(root)))
+        folder = folder.parent
+    return missing[::-1]
+
+
+def _inside(root: Path, path: Path) -> None:
+    """Raise OSError when a link would lead the write elsewhere."""
+    parent = path.parent
+    while not parent.exists() and parent != root:
+        parent = parent.parent
+    resolved = parent.resolve()
+    if path.is_symlink() or not resolved.is_relative_to(root.resolve()):
+        raise OSError(0, "a symbolic link leads elsewhere; not followed")
+
+
+def _write(path: Path, content: bytes, mode: int | None, kernel: bool) -> None:
+    if kernel:
+        # the kernel takes a value in one write, and its files cannot be replaced
+        handle = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.write(handle, content)
+        finally:
+            os.close(handle)
+        return
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fchmod(out.fileno(), _MODE if mode is None else mode)
+            os.fsync(out.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        with os.fdopen(handle, "rb") as file:
+            return file.read(1 << 20)
+    except OSError:
+        return None
+
+
+def _text(content: bytes | None) -> str | None:
+    return None if content is None else content.decode("utf-8", errors="replace")

@@ -1,0 +1,192 @@
+"""Running checks: the fixed order, which ones apply, time limits. One list of findings for every reader."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from gaudi_launch.doctor import cards, container, cpu, deep, driver, engine, kernel, memory, network, weights
+from gaudi_launch.doctor.records import (
+    LEVELS,
+    STATUSES,
+    Check,
+    EngineFacts,
+    Facts,
+    Finding,
+    Verdict,
+    Wants,
+    Weights,
+    skip,
+    unknown,
+)
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.config import HostConfig
+from gaudi_launch.host.records import Host
+
+# host, kernel, memory, driver, cards, network, container, engine, weights, cache; long ones last
+CHECKS: tuple[Check, ...] = tuple(
+    sorted(
+        (
+            *cpu.CHECKS,
+            *kernel.CHECKS,
+            *memory.CHECKS,
+            *driver.CHECKS,
+            *cards.CHECKS,
+            *network.CHECKS,
+            *container.CHECKS,
+            *engine.CHECKS,
+            *weights.CHECKS,
+            *deep.CHECKS,
+        ),
+        key=lambda check: LEVELS.index(check.level),
+    )
+)
+# told by the caller: without it there is nothing to ask, so the row is left out unless it was named
+_TOLD = ("engine", "weights", "image", "port", "named")
+
+
+def select(
+    only: Collection[str] = (), without: Collection[str] = (), levels: Collection[str] = LEVELS
+) -> list[Check]:
+    """Checks by id or area, in their order. Raises LaunchError (USAGE) for a word that names none."""
+    known = {check.id for check in CHECKS} | {check.area for check in CHECKS}
+    for word in (*only, *without):
+        if word not in known:
+            areas = ", ".join(dict.fromkeys(check.area for check in CHECKS))
+            raise LaunchError("doctor.unknown_check", ExitCode.USAGE, found=word, known=areas)
+    return [
+        check
+        for check in CHECKS
+        if (check.id in only or check.area in only or (not only and check.level in levels))
+        and check.id not in without
+        and check.area not in without
+    ]
+
+
+def applies(check: Check, facts: Facts, named: Collection[str] = ()) -> bool:
+    """Whether this check has anything to ask: what its caller must tell is there, or it was asked for by id."""
+    told = {
+        "engine": facts.engine is not None,
+        "weights": facts.weights is not None,
+        "image": facts.wants.image is not None,
+        "port": facts.wants.port is not None,
+        "named": bool(facts.config.packages),
+    }
+    return check.id in named or all(told[need] for need in check.needs if need in told)
+
+
+def _barred(check: Check, facts: Facts) -> Verdict | None:
+    """Why a probe may not even be asked."""
+    for need in check.needs:
+        if need == "gaudi" and not facts.gaudi:
+            return skip("doctor.needs.gaudi")
+        if need == "cards" and not facts.host.cards:
+            return skip("doctor.needs.cards" if facts.gaudi else "doctor.needs.gaudi")
+        if need == "engine" and facts.engine is None:
+            return skip("doctor.needs.engine")
+        if need == "weights" and facts.weights is None:
+            return skip("doctor.needs.weights")
+        if need == "image" and facts.wants.image is None:
+            return skip("doctor.needs.image")
+        if need == "port" and facts.wants.port is None:
+            return skip("doctor.needs.port")
+    return None
+
+
+def judge(check: Check, facts: Facts) -> Finding:
+    """One check on one machine. Never raises: a probe that breaks has found nothing out."""
+    verdict = _barred(check, facts)
+    if verdict is None:
+        try:
+            verdict = check.probe(facts)
+        except Exception as error:
+            verdict = unknown("doctor.broken", error=f"{type(error).__name__}: {error}")
+    return _finding(check, facts, verdict)
+
+
+def _finding(check: Check, facts: Facts, verdict: Verdict) -> Finding:
+    return Finding(
+        id=check.id,
+        status=verdict.status,
+        title=check.title,
+        why=check.why,
+        source=check.source,
+        message=verdict.message,
+        found=verdict.found,
+        expected=verdict.expected,
+        remedy=verdict.remedy,
+        on_host="host" in check.needs and bool(facts.host.in_container),
+    )
+
+
+def run(
+    checks: Sequence[Check],
+    facts: Facts,
+    *,
+    named: Collection[str] = (),
+    on_finding: Callable[[Finding], None] | None = None,
+) -> list[Finding]:
+    """All findings in the order of the checks; ``on_finding`` hears of each as soon as it and those before it are
+    known. Slow checks run beside the quick ones; deep ones one after another, because they use the same cards."""
+    wanted = [check for check in checks if applies(check, facts, named)]
+    slow = {check.id: _start(check, facts) for check in wanted if check.level == "slow"}
+    findings = []
+    for check in wanted:
+        if check.level == "quick":
+            finding = judge(check, facts)
+        else:
+            finding = _await(slow.get(check.id) or _start(check, facts), check, facts)
+        findings.append(finding)
+        if on_finding:
+            on_finding(finding)
+    return findings
+
+
+_Started = tuple[threading.Thread, list[Finding]]
+
+
+def _start(check: Check, facts: Facts) -> _Started:
+    told: list[Finding] = []
+    # a daemon: a probe that hangs must not keep the program from ending
+    worker = threading.Thread(target=lambda: told.append(judge(check, facts)), daemon=True)
+    worker.start()
+    return worker, told
+
+
+def _await(started: _Started, check: Check, facts: Facts) -> Finding:
+    worker, told = started
+    worker.join(check.seconds)
+    return told[0] if told else _finding(check, facts, unknown("doctor.timeout", seconds=f"{check.seconds:g}"))
+
+
+def quick(
+    host: Host,
+    config: HostConfig,
+    wants: Wants | None = None,
+    engine: EngineFacts | None = None,
+    weights: Weights | None = None,
+) -> list[Finding]:
+    """The quick level for ``serve`` and ``plan``: no process is started and no file read.
+
+    With ``wants.gaudi`` False (the embedded CPU engine) nothing about cards or their host is asked.
+    """
+    facts = Facts(host, config, wants or Wants(), engine, weights)
+    checks = select(levels=("quick",))
+    if not facts.wants.gaudi:
+        checks = [
+            c for c in checks if c.area in ("network", "engine", "weights", "cache") and "gaudi" not in c.needs
+        ]
+    return run(checks, facts)
+
+
+def summary(findings: Iterable[Finding]) -> Mapping[str, int]:
+    """How many findings of each status, every status named."""
+    count = Counter(finding.status for finding in findings)
+    return {status: count[status] for status in STATUSES}
+
+
+def exit_code(findings: Iterable[Finding], strict: bool = False) -> ExitCode:
+    """MACHINE for any failure (with ``strict`` for any warning too), DONE otherwise."""
+    bad = {"fail", "warn"} if strict else {"fail"}
+    return ExitCode.MACHINE if any(finding.status in bad for finding in findings) else ExitCode.DONE

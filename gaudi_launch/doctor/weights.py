@@ -1,0 +1,164 @@
+"""Weights and disks: is the model whole, is there room, and is the cache on a disk of this machine?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from gaudi_launch.doctor.records import Check, Facts, Remedy, Verdict, Weights, fail, ok, unknown, warn
+from gaudi_launch.host.config import Disk, read_disk
+from gaudi_launch.messages import message
+
+_NETWORK = (
+    "nfs", "cifs", "smb", "ceph", "lustre", "glusterfs", "fuse.", "9p", "beegfs", "gpfs", "wekafs", "afs", "ocfs2",
+)  # fmt: skip
+# assumed: recipe caches of eight cards are gigabytes; under 1 GiB the first graphs no longer fit
+_CACHE_MIB, _CACHE_LEAST_MIB = 20 * 1024, 1024
+_LARGEST_HEADER = 100 << 20  # safetensors' own limit
+_POINTER = b"version https://git-lfs"
+
+
+def read_weights(path: str, root: Path = Path("/")) -> Weights:
+    """Look into a model folder: config, index against files, each safetensors file against its own header.
+
+    Never raises for what the folder holds; reads headers only, never weights.
+    """
+    folder = Path(path)
+    try:
+        names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
+    except OSError as error:
+        return Weights(path, problem=error.strerror or str(error))
+    indexed: set[str] = set()
+    damaged: list[str] = []
+    for name in names:
+        if name.endswith((".safetensors.index.json", ".bin.index.json")):
+            try:
+                index = json.loads((folder / name).read_text(encoding="utf-8"))
+                indexed |= {str(file) for file in index["weight_map"].values()}
+            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                damaged.append(name)
+    files = [name for name in names if name.endswith((".safetensors", ".bin", ".pt"))]
+    damaged += [name for name in files if _is_damaged(folder / name)]
+    return Weights(
+        path,
+        bytes=sum((folder / name).stat().st_size for name in files) or None,
+        has_config="config.json" in names,
+        files=len(files),
+        missing=tuple(sorted(indexed - set(names))),
+        damaged=tuple(damaged),
+        disk=read_disk(root, folder.absolute()),
+    )
+
+
+def _is_damaged(path: Path) -> bool:
+    """A git-lfs pointer, an empty file, or a safetensors file of another length than its header says."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            start = file.read(len(_POINTER))
+            if size == 0 or start == _POINTER:
+                return True
+            if path.suffix != ".safetensors":
+                return False
+            length = int.from_bytes(start[:8], "little")
+            if size < 8 or length > min(size - 8, _LARGEST_HEADER):
+                return True
+            file.seek(8)
+            header = json.loads(file.read(length))
+        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+        return size != 8 + length + max(ends, default=0)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+        return True
+
+
+def _weights(facts: Facts) -> Weights:
+    assert facts.weights is not None
+    return facts.weights
+
+
+def _short(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:3]) + (f" … (+{len(names) - 3})" if len(names) > 3 else "")
+
+
+def _complete(facts: Facts) -> Verdict:
+    weights = _weights(facts)
+    remedy = Remedy(message("doctor.weights.remedy"), commands=(f"gaudi-launch inspect {weights.path}",))
+    if weights.problem:
+        return fail("doctor.weights.complete.folder", weights.problem, weights.path, remedy, path=weights.path)
+    if not weights.has_config:
+        return fail("doctor.weights.complete.config", "-", "config.json", remedy, path=weights.path)
+    if weights.missing or not weights.files:
+        found = _short(weights.missing) or "-"
+        count = len(weights.missing)
+        return fail("doctor.weights.complete.missing", found, "", remedy, path=weights.path, count=count)
+    return ok(str(weights.files), str(weights.files))
+
+
+def _sizes(facts: Facts) -> Verdict:
+    weights = _weights(facts)
+    if weights.problem:
+        return unknown("doctor.weights.sizes.unknown", weights.problem)
+    if not weights.damaged:
+        return ok(f"{(weights.bytes or 0) / 2**30:.1f} GiB")
+    remedy = Remedy(message("doctor.weights.remedy"))
+    return fail("doctor.weights.sizes.fail", _short(weights.damaged), "", remedy, count=len(weights.damaged))
+
+
+def _cache(facts: Facts) -> Disk | None:
+    return facts.config.disks.get("cache")
+
+
+def _cache_space(facts: Facts) -> Verdict:
+    disk = _cache(facts)
+    expected = f">= {_CACHE_MIB >> 10} GiB"
+    if disk is None or disk.free_mib is None:
+        return unknown("doctor.cache.unknown", "", expected)
+    shown = f"{disk.free_mib / 1024:.1f} GiB ({disk.path})"
+    remedy = Remedy(message("doctor.cache.space.remedy"), commands=("gaudi-launch cache prune",))
+    if disk.writable is False:
+        return fail(
+            "doctor.cache.space.closed", disk.path, "rw", Remedy(message("doctor.cache.space.closed_remedy"))
+        )
+    if disk.free_mib < _CACHE_LEAST_MIB:
+        return fail("doctor.cache.space.fail", shown, expected, remedy)
+    if disk.free_mib < _CACHE_MIB:
+        return warn("doctor.cache.space.warn", shown, expected, remedy)
+    return ok(shown, expected)
+
+
+def _cache_filesystem(facts: Facts) -> Verdict:
+    disk = _cache(facts)
+    if disk is None or disk.kind is None:
+        return unknown("doctor.cache.unknown")
+    shown = f"{disk.kind} ({disk.path})"
+    if not disk.kind.startswith(_NETWORK):
+        return ok(shown)
+    remedy = Remedy(
+        message("doctor.cache.filesystem.remedy"), commands=("export XDG_CACHE_HOME=/local/disk/cache",)
+    )
+    return warn("doctor.cache.filesystem.warn", shown, "ext4, xfs", remedy)
+
+
+def _conversion(facts: Facts) -> Verdict:
+    """Converting to FP8 writes a second copy, at most as large as the first."""
+    weights, disk = _weights(facts), facts.config.disks.get("data")
+    if weights.bytes is None or disk is None or disk.free_mib is None:
+        return unknown("doctor.cache.unknown")
+    expected = f">= {weights.bytes / 2**30:.1f} GiB"
+    shown = f"{disk.free_mib / 1024:.1f} GiB ({disk.path})"
+    if disk.free_mib >= weights.bytes >> 20:
+        return ok(shown, expected)
+    remedy = Remedy(message("doctor.cache.conversion.remedy"))
+    return warn("doctor.cache.conversion.warn", shown, expected, remedy)
+
+
+WEIGHTS = (
+    Check("weights.complete", _complete, "Hugging Face safetensors index", ("weights",)),
+    Check("weights.sizes", _sizes, "safetensors format: header length and data offsets", ("weights",)),
+)
+CACHE = (
+    Check("cache.space", _cache_space, "assumed: sizes of recipe caches in public guides"),
+    Check("cache.filesystem", _cache_filesystem, "assumed: many ranks lock and rename small files"),
+    Check("cache.conversion", _conversion, "assumed: a converted copy is no larger than its source", ("weights",)),
+)
+CHECKS = WEIGHTS + CACHE
