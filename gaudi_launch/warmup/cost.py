@@ -1,0 +1,79 @@
+"""The step-time model: how long one prefill or decode step of a given shape takes.
+
+Every constant is named, has a default that is an **assumption** (no card measured it), can be overridden and is
+printed with each plan. The two sets of defaults are those of the prototype: an 8B model in bf16 on one Gaudi 2
+card, and a 32B model on eight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Milliseconds of a step. All values are assumed until a card is measured.
+
+    prefill of ``batch`` prompts padded to ``tokens``:
+    ``prefill_fixed + prefill_token * batch * tokens + prefill_attention * batch * tokens**2``;
+    decode of ``batch`` sequences that hold ``blocks`` KV blocks together:
+    ``decode_fixed + decode_sequence * batch + decode_block * blocks``.
+    """
+
+    prefill_fixed: float = 10.0
+    prefill_token: float = 0.053
+    prefill_attention: float = 3.5e-6
+    decode_fixed: float = 12.0
+    decode_sequence: float = 0.03
+    decode_block: float = 0.0084
+    basis: str = "8B bf16, one card"
+
+    def prefill(self, batch: Any, tokens: Any) -> Any:
+        """Milliseconds of a prefill step; numbers or numpy arrays."""
+        return self.prefill_fixed + batch * tokens * (self.prefill_token + self.prefill_attention * tokens)
+
+    def decode(self, batch: Any, blocks: Any) -> Any:
+        """Milliseconds of a decode step; numbers or numpy arrays."""
+        return self.decode_fixed + self.decode_sequence * batch + self.decode_block * blocks
+
+    def constants(self) -> dict[str, float]:
+        """Every constant by name, in milliseconds."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "basis"}
+
+    def with_constants(self, changes: Mapping[str, float | str]) -> StepTime:
+        """A copy with some constants replaced. Raises LaunchError (USAGE) for unknown names or bad numbers."""
+        known = self.constants()
+        values: dict[str, float] = {}
+        for name, text in changes.items():
+            try:
+                values[name] = float(text)
+            except ValueError:
+                values[name] = -1.0
+            if name not in known or not 0 <= values[name] < 1e6:
+                raise LaunchError(
+                    "warmup.bad_constant", ExitCode.USAGE, name=name, found=str(text), known=", ".join(known)
+                )
+        if not values:
+            return self
+        changed = StepTime(**{**known, **values}, basis=self.basis)
+        if changed.prefill_fixed + changed.prefill_token <= 0 or changed.decode_fixed + changed.decode_block <= 0:
+            raise LaunchError("warmup.free_steps", ExitCode.USAGE)
+        return replace(changed, basis=f"{self.basis}, {', '.join(values)} given")
+
+
+ONE_CARD_8B = StepTime()
+EIGHT_CARDS_32B = StepTime(
+    prefill_token=0.038, prefill_attention=3.9e-7, decode_block=0.0021, basis="32B bf16, eight cards"
+)
+
+
+def step_time_for(parameters: float | None, cards: int | None) -> StepTime:
+    """The nearer of the two assumed sets by weights on one card (8B and 4B); 8B where nothing is known."""
+    if not parameters or not cards:
+        return ONE_CARD_8B
+    # the geometric middle of 8 and 4 billion weights a card
+    return ONE_CARD_8B if parameters / cards >= 5.66e9 else EIGHT_CARDS_32B

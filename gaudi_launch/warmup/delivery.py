@@ -1,0 +1,111 @@
+"""A plan as engines take it: vllm-gaudi's bucket file with its context dimension, the forks' variables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gaudi_launch.warmup.buckets import Buckets
+from gaudi_launch.warmup.cost import ONE_CARD_8B, StepTime
+from gaudi_launch.warmup.engine_buckets import FORK_1_21, PLUGIN, engine_buckets
+from gaudi_launch.warmup.expect import TRACE_SHARE, Requests
+from gaudi_launch.warmup.limits import EngineLimits
+from gaudi_launch.warmup.optimise import corners
+from gaudi_launch.warmup.parameters import search
+from gaudi_launch.warmup.planner import Ask, Planned, plan
+from gaudi_launch.warmup.strategies import Judged, arguments_of, judge, judged, strategies
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """A plan for one engine: the variables to set (``file`` is the text of the bucket file, where it takes one),
+    --max-prefill-seqs chosen with them, the buckets they give, and all strategies side by side (the chosen
+    first)."""
+
+    settings: dict[str, str]
+    max_prefill_seqs: int
+    buckets: Buckets
+    comparison: list[Judged]
+    planned: Planned
+    file: str | None = None
+
+
+def plan_for_engine(
+    engine: str,
+    limits: EngineLimits,
+    workload: Requests | None = None,
+    ask: Ask | None = None,
+    *,
+    choose_prefill_seqs: bool = True,
+    with_limit: bool = True,
+    context: bool = True,
+    cost: StepTime = ONE_CARD_8B,
+    trace_share: float = TRACE_SHARE,
+    name: str = "planned",
+) -> Delivered:
+    """The best plan that ``engine`` (a value of `strategies.ENGINES`) can be given. Pure.
+
+    ``choose_prefill_seqs``: one prompt a step, the largest lever of all (several need a bucket for every
+    rectangle); else ``limits.max_num_prefill_seqs`` stands. ``with_limit``: the installed extension of 1.22 or
+    deepseek_r1 knows the padding limit. ``context``: plan vllm-gaudi's context dimension (prefix caching, chunked
+    prefill).
+    """
+    ask = ask or Ask()
+    if choose_prefill_seqs:
+        limits = replace(limits, max_num_prefill_seqs=1)
+    planned = plan(limits, workload, ask, cost=cost, trace_share=trace_share)
+    shapes = planned.expectation.shapes
+    file = None
+    if engine == PLUGIN:
+        file = bucket_file(with_context(planned.buckets, limits) if context else planned.buckets, limits)
+        settings = {"VLLM_CONTIGUOUS_PA": "true"} if limits.contiguous_pa else {}
+        arguments = {**arguments_of(limits), "bucket_file": file}
+        found = engine_buckets(engine, "file", settings, arguments)
+    else:
+        algorithm = "linear-limit" if with_limit and engine != FORK_1_21 else "linear"
+        traced = planned.expectation.distance is not None
+        settings, found = search(engine, algorithm, limits, shapes, cost, ask, from_trace=traced)
+    mine = judged(name, found, limits, shapes, cost)
+    others = [
+        judge(label, engine, algorithm, env, limits, shapes, cost)
+        for label, algorithm, env in strategies(engine, limits, ask.reduce)
+    ]
+    return Delivered(settings, limits.max_num_prefill_seqs, found, [mine, *others], planned, file)
+
+
+def with_context(buckets: Buckets, limits: EngineLimits) -> Buckets:
+    """The plan with coarse buckets for prompts whose beginning is already in the cache.
+
+    A prompt behind a cached prefix, or cut because decoding sequences use up the token budget, has context. Nothing
+    says how often, so contexts are covered by doubling levels with few queries each, not optimised.
+    """
+    block = limits.block_size
+    most = -(-(limits.max_model_len - 1) // block)
+    levels = [most]
+    while levels[0] > 8:
+        levels.insert(0, -(-levels[0] // 2))
+    single = sorted({b[1] for b in buckets.prompt if b[0] == 1}) or [limits.longest_query]
+    added: set[tuple[int, int, int]] = set()
+    below = 0
+    for level in levels if most else []:
+        # a context of more than `below` blocks leaves this much of the model's length
+        top = min(limits.longest_query, -(-(limits.max_model_len - below * block) // block) * block)
+        fitting = [query for query in single if query < top]
+        few = {fitting[round(at * (len(fitting) - 1) / 2)] for at in range(3)} if fitting else set()
+        added |= {(1, query, level) for query in {*few, top}}
+        below = level
+    if most:
+        added |= {(row, limits.query_top(row), most) for row in corners(limits) if row > 1}
+    return Buckets(sorted([*buckets.prompt, *map(list, added)]), buckets.decode)
+
+
+def bucket_file(buckets: Buckets, limits: EngineLimits) -> str:
+    """The text for VLLM_BUCKETING_FROM_FILE: one ``(batch, query, context)`` a line.
+
+    Query is cut to max_model_len: the engine drops longer ones.
+    vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/file_strategy.py.
+    """
+    prompt = sorted({(b, min(query, limits.max_model_len), context) for b, query, context in buckets.prompt})
+    lines = ["# batch, query tokens, context blocks (made by gaudi-launch)"]
+    lines += [f"({batch}, {query}, {context})" for batch, query, context in prompt]
+    lines += [f"({batch}, {query}, {blocks})" for batch, query, blocks in buckets.decode]
+    return "\n".join(lines) + "\n"

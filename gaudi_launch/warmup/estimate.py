@@ -1,0 +1,117 @@
+"""How long a warm-up takes, as a range with its basis, corrected by what this host has measured.
+
+Published points: vllm-gaudi's documentation 49 s for 72 buckets and 32 s for 25 (8B bf16, one card), about 10
+minutes for 271 (72B bf16, four cards): 0.7 to 2.2 s a graph; the same 8B setting 66 s in bf16 and 504 s in fp8
+(7.6 times), 23 and 34 s with recipes cached. A uniform time a graph is assumed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.messages import Message, message
+
+SECONDS_LOW, SECONDS_HIGH = 0.7, 2.2
+FP8_FACTOR = 7.6
+CACHED_SHARE = {"bf16": 23 / 66, "fp8": 34 / 504}
+# the file's name under the state folder
+FILE_NAME = "warmup-times.json"
+_MOST_KEPT = 200
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One warm-up that this host has seen. ``cached``: recipes were there before it."""
+
+    engine: str
+    model: str
+    cards: int
+    dtype: str
+    graphs: int
+    seconds: float
+    cached: bool = False
+
+
+@dataclass(frozen=True)
+class Span:
+    """Seconds, low and high, and what they rest on."""
+
+    low: float
+    high: float
+    basis: Message
+
+
+def is_fp8(dtype: str | None) -> bool:
+    """Whether graphs are the slow fp8 ones."""
+    return (dtype or "").lower().startswith(("fp8", "float8"))
+
+
+def per_graph(
+    dtype: str | None,
+    cached: bool,
+    measured: Sequence[Measured] = (),
+    *,
+    engine: str = "",
+    model: str = "",
+    cards: int = 0,
+) -> Span:
+    """Seconds one graph takes. Measurements of the same engine, precision and cache state win over published
+    figures; those of the same model and cards over other ones."""
+    fp8 = is_fp8(dtype)
+    alike = [
+        m for m in measured if m.engine == engine and is_fp8(m.dtype) == fp8 and m.cached == cached and m.graphs > 0
+    ]
+    same = [m for m in alike if m.model == model and m.cards == cards]
+    if same or alike:
+        times = [m.seconds / m.graphs for m in (same or alike)]
+        # one measurement is not a range: the same setting varies, another model varies more
+        slack = 1.15 if same else 1.6
+        id = "warmup.basis_measured" if same else "warmup.basis_similar"
+        return Span(min(times) / slack, max(times) * slack, message(id, count=len(times)))
+    factor = FP8_FACTOR if fp8 else 1.0
+    if cached:
+        factor *= CACHED_SHARE["fp8" if fp8 else "bf16"]
+    return Span(SECONDS_LOW * factor, SECONDS_HIGH * factor, message("warmup.basis_published"))
+
+
+def times(span: Span, graphs: int) -> Span:
+    """That many graphs."""
+    return Span(span.low * graphs, span.high * graphs, span.basis)
+
+
+def read_measured(path: Path) -> list[Measured]:
+    """What was measured here before; a missing or broken file is nothing measured."""
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))["warmups"]
+        return [found for entry in entries if (found := _entry(entry)) is not None]
+    except (OSError, ValueError, TypeError, KeyError):
+        return []
+
+
+def _entry(entry: Any) -> Measured | None:
+    try:
+        found = Measured(
+            str(entry["engine"]),
+            str(entry["model"]),
+            int(entry["cards"]),
+            str(entry["dtype"]),
+            int(entry["graphs"]),
+            float(entry["seconds"]),
+            bool(entry.get("cached", False)),
+        )
+    except (TypeError, KeyError, ValueError, AttributeError):
+        return None
+    return found if found.graphs > 0 and 0 < found.seconds < 1e7 else None
+
+
+def record(path: Path, measured: Measured) -> None:
+    """Add a warm-up to the file (whole or not at all; the oldest beyond 200 are dropped). Raises OSError."""
+    kept = [*read_measured(path), measured][-_MOST_KEPT:]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(path.name + ".new")
+    new.write_text(json.dumps({"schema": 1, "warmups": [asdict(m) for m in kept]}, indent=1), encoding="utf-8")
+    new.replace(path)

@@ -1,0 +1,210 @@
+"""What to expect of a workload: a trace replayed at several rates, the range prior, and both mixed.
+
+The trace alone is not to be trusted: later traffic comes faster or slower, in other batches. So it is replayed at
+several rates, also with its lengths in another order, and blurred a little; and a share of the prior keeps the
+rest of the ranges from being forgotten. The figures here were chosen by holding out later parts of public traces,
+one set for all.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gaudi_launch.warmup.cost import StepTime
+from gaudi_launch.warmup.limits import EngineLimits
+from gaudi_launch.warmup.simulate import Shapes, Weighted, merge, simulate, weighted
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Requests = Sequence[tuple[float, int, int]]
+"""(arrival seconds, input tokens, output tokens), sorted by time."""
+
+TRACE_SHARE = 0.8
+RATES = (0.4, 0.6, 1.0, 1.5, 2.0)
+SHUFFLED_RATES = (0.5, 0.8, 1.25, 1.7)
+# sizes of half the weight are spread by up to this ratio; prompt batches by BATCH_BLUR
+SIZE_BLUR = 0.1
+BATCH_BLUR = 0.15
+# a longer trace says the same again; simulation must stay within a second
+MOST_REQUESTS = 20_000
+# share of the prior that is simulated; the rest is spread evenly over the logarithms of the shapes
+PRIOR_SIMULATED_PROMPT = 0.5
+PRIOR_SIMULATED_DECODE = 0.15
+
+
+@dataclass(frozen=True, eq=False)
+class Expectation:
+    """The shapes to plan for; ``distance`` (0 to 1) is how far the trace is from the ranges alone, None without
+    one."""
+
+    shapes: Shapes
+    distance: float | None = None
+
+
+def expect(
+    requests: Requests | None, limits: EngineLimits, cost: StepTime, trace_share: float = TRACE_SHARE
+) -> Expectation:
+    """The shapes to plan for: the trace's and the prior's, ``trace_share`` : 1 - ``trace_share`` by time."""
+    ranges = prior(limits, cost)
+    if not requests:
+        return Expectation(ranges)
+    seen = replay(requests, limits, cost)
+    if not len(seen.prompt):
+        return Expectation(ranges)
+    mixed = merge([(trace_share, seen), (1 - trace_share, ranges)], cost)
+    return Expectation(mixed, distance(seen, ranges, limits, cost))
+
+
+def replay(requests: Requests, limits: EngineLimits, cost: StepTime) -> Shapes:
+    """A trace at several rates, in its own and in random order of lengths, blurred."""
+    if len(requests) > MOST_REQUESTS:
+        requests = requests[-MOST_REQUESTS:]
+        start = requests[0][0]
+        requests = [(time - start, tokens, output) for time, tokens, output in requests]
+    lengths = [(tokens, output) for _, tokens, output in requests]
+    chance = random.Random(2)
+    runs = [simulate(requests, limits, cost, rate=rate) for rate in RATES]
+    for rate in SHUFFLED_RATES:
+        drawn = chance.choices(lengths, k=len(lengths))
+        shuffled = [(time, *pair) for (time, _, _), pair in zip(requests, drawn, strict=True)]
+        runs.append(simulate(shuffled, limits, cost, rate=rate))
+    return _blur(merge([(1.0, run) for run in runs], cost), limits)
+
+
+def prior(limits: EngineLimits, cost: StepTime) -> Shapes:
+    """What the ranges alone allow: closed loops of growing concurrency with lengths drawn half log-uniform, half
+    uniform, mixed with every shape within the ranges, evenly over the logarithms. Both phases get half of the
+    time.
+    """
+    chance = random.Random(0)
+
+    def draw(low: int, high: int) -> int:
+        if chance.random() < 0.5:
+            return round(math.exp(chance.uniform(math.log(low), math.log(high))))
+        return chance.randint(low, high)
+
+    runs = []
+    for concurrency in _doubling(limits.max_num_seqs):
+        count = min(1500, max(60, concurrency * 8))
+        requests = [
+            (0.0, draw(limits.input_min, limits.input_max), draw(limits.output_min, limits.output_max))
+            for _ in range(count)
+        ]
+        runs.append((1.0, simulate(requests, limits, cost, concurrency=concurrency)))
+    loops, even = merge(runs, cost), _even(limits)
+    prompt = _mix(loops.prompt, even.prompt, PRIOR_SIMULATED_PROMPT, cost.prefill)
+    decode = _mix(loops.decode, even.decode, PRIOR_SIMULATED_DECODE, cost.decode)
+    return Shapes(prompt, decode)
+
+
+def distance(one: Shapes, other: Shapes, limits: EngineLimits, cost: StepTime) -> float:
+    """Total variation between two workloads' step time over coarse cells of shape (powers of two): 0 same, 1
+    disjoint.
+    """
+    import numpy as np
+
+    def cells(shapes: Shapes) -> NDArray[np.float64]:
+        side = 24
+        counts = np.zeros((2, side * side))
+        for number, (part, time) in enumerate(((shapes.prompt, cost.prefill), (shapes.decode, cost.decode))):
+            where = np.log2(part.batch).astype(int).clip(0, side - 1) * side + np.log2(part.size).astype(int)
+            np.add.at(counts[number], where, part.weight * time(part.batch, part.size))
+        flat = counts.ravel()
+        return flat / max(float(flat.sum()), 1e-12)
+
+    return float(np.abs(cells(one) - cells(other)).sum() / 2)
+
+
+def _doubling(most: int) -> list[int]:
+    values = []
+    value = 1
+    while value < most:
+        values.append(value)
+        value *= 2
+    return [*values, most]
+
+
+def _mix(one: Weighted, other: Weighted, share: float, time: object) -> Weighted:
+    import numpy as np
+
+    assert callable(time)
+    parts = []
+    for part, wanted in ((one, share), (other, 1 - share)):
+        total = float(part.weight @ time(part.batch, part.size)) if len(part) else 0.0
+        if total:
+            parts.append((part, wanted / total))
+    return weighted(
+        np.concatenate([part.batch for part, _ in parts]),
+        np.concatenate([part.size for part, _ in parts]),
+        np.concatenate([part.weight * factor for part, factor in parts]),
+    )
+
+
+def _even(limits: EngineLimits) -> Shapes:
+    """Every shape within the ranges, evenly over the logarithms of batch and length (weights are steps)."""
+    import numpy as np
+
+    def geometric(low: float, high: float, count: int) -> NDArray[np.float64]:
+        return np.exp(np.linspace(math.log(max(low, 1)), math.log(max(high, low, 1)), count))
+
+    block = limits.block_size
+    batch, length = (
+        values.ravel().round().astype(np.int64)
+        for values in np.meshgrid(
+            geometric(1, limits.prefill_rows, 12), geometric(limits.input_min, limits.input_max, 160)
+        )
+    )
+    fits = -(-length // block) * block * batch <= limits.max_num_batched_tokens
+    fits |= (batch == 1) & (length <= limits.longest_query)
+    prompt = weighted(batch[fits], length[fits], np.ones(int(fits.sum())))
+    sequences, each = (
+        values.ravel()
+        for values in np.meshgrid(
+            geometric(1, limits.max_num_seqs, 24),
+            geometric(max(limits.input_min / block, 1), limits.blocks_per_sequence, 60),
+        )
+    )
+    sequences = sequences.round().astype(np.int64)
+    blocks = np.maximum(sequences, (sequences * each).round().astype(np.int64))
+    fits = blocks <= limits.num_blocks
+    return Shapes(prompt, weighted(sequences[fits], blocks[fits], np.ones(int(fits.sum()))))
+
+
+def _blur(shapes: Shapes, limits: EngineLimits) -> Shapes:
+    """Half of the weight spread to neighbouring sizes, and of prompts to neighbouring batches."""
+    import numpy as np
+
+    block = limits.block_size
+
+    def sizes(part: Weighted, top: int) -> Weighted:
+        steps = np.linspace(-1, 1, 11)[1:-1]
+        kernel = (1 - np.abs(steps)) / (1 - np.abs(steps)).sum()
+        spread = [np.rint(part.size * (1 + step * SIZE_BLUR)).astype(np.int64).clip(1, top) for step in steps]
+        return weighted(
+            np.tile(part.batch, len(steps) + 1),
+            np.concatenate([part.size, *spread]),
+            np.concatenate([part.weight / 2, *(part.weight / 2 * share for share in kernel)]),
+        )
+
+    def batches(part: Weighted) -> Weighted:
+        moved = []
+        for wanted in (np.floor(part.batch * (1 - BATCH_BLUR)), np.ceil(part.batch * (1 + BATCH_BLUR))):
+            near = wanted.astype(np.int64).clip(1, limits.prefill_rows)
+            fits = near * (-(-part.size // block) * block) <= limits.max_num_batched_tokens
+            moved.append(np.where(fits, near, part.batch))
+        return weighted(
+            np.concatenate([part.batch, *moved]),
+            np.tile(part.size, 3),
+            np.concatenate([part.weight / 2, part.weight / 4, part.weight / 4]),
+        )
+
+    prompt = sizes(shapes.prompt, min(limits.input_max, limits.longest_query))
+    if limits.prefill_rows > 1:
+        prompt = batches(prompt)
+    return Shapes(prompt, sizes(shapes.decode, limits.num_blocks))

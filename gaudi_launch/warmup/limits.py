@@ -1,0 +1,151 @@
+"""The limits of an engine, as far as they decide which shapes it can form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+
+_DEFAULT_BLOCK = 128
+
+
+@dataclass(frozen=True)
+class EngineLimits:
+    """What bounds a batch. Lengths are tokens; ``num_blocks`` counts KV blocks of ``block_size`` tokens.
+
+    ``contiguous_pa``: the engine indexes decode blocks by the highest block id (vllm-fork's default), so that
+    any batch can need up to ``num_blocks``. Otherwise a decode shape is the sum of its sequences' blocks.
+    """
+
+    max_num_seqs: int
+    max_num_prefill_seqs: int
+    max_num_batched_tokens: int
+    max_model_len: int
+    num_blocks: int
+    input_min: int
+    input_max: int
+    output_min: int
+    output_max: int
+    block_size: int = _DEFAULT_BLOCK
+    contiguous_pa: bool = False
+
+    def __post_init__(self) -> None:
+        for name in (
+            "max_num_seqs",
+            "max_num_prefill_seqs",
+            "max_num_batched_tokens",
+            "max_model_len",
+            "num_blocks",
+            "block_size",
+            "input_min",
+            "output_min",
+        ):
+            if getattr(self, name) < 1:
+                raise LaunchError("warmup.limit_too_small", ExitCode.USAGE, name=name, found=getattr(self, name))
+        for low, high in (("input_min", "input_max"), ("output_min", "output_max")):
+            if getattr(self, low) > getattr(self, high):
+                raise LaunchError(
+                    "warmup.range_backwards",
+                    ExitCode.USAGE,
+                    name=low.removesuffix("_min"),
+                    low=getattr(self, low),
+                    high=getattr(self, high),
+                )
+
+    @property
+    def blocks_per_sequence(self) -> int:
+        """Blocks of a sequence at its longest."""
+        return -(-self.max_model_len // self.block_size)
+
+    @property
+    def longest_query(self) -> int:
+        """The longest prompt bucket that is of use: the model's length in whole blocks, within the token budget."""
+        return min(self.blocks_per_sequence * self.block_size, self.max_num_batched_tokens)
+
+    @property
+    def prefill_rows(self) -> int:
+        """The largest prompt batch that can be formed."""
+        shortest = min(self.block_size, self.longest_query)
+        return max(1, min(self.max_num_prefill_seqs, self.max_num_seqs, self.max_num_batched_tokens // shortest))
+
+    def query_top(self, batch: int) -> int:
+        """The longest padded prompt that fits ``batch`` times into the token budget; 0 when none does.
+
+        Whole blocks, except where the budget itself is the end.
+        """
+        room = min(self.max_num_batched_tokens // batch, self.longest_query)
+        return room if room == self.longest_query else room // self.block_size * self.block_size
+
+    def block_top(self, batch: int) -> int:
+        """The most blocks that ``batch`` decoding sequences can hold."""
+        if self.contiguous_pa:
+            return self.num_blocks
+        return max(batch, min(self.num_blocks, batch * self.blocks_per_sequence))
+
+
+def as_limits(given: Any) -> EngineLimits:
+    """`EngineLimits` from a mapping or an object with such names.
+
+    Ranges may be pairs (``input_range``, ``input``) or four numbers (``input_min`` ...). What is left out:
+    prefill batch = max_num_seqs (the engines' default), token budget = max_model_len, KV blocks for
+    max_num_seqs sequences of max_model_len, any length that the model takes. Raises LaunchError (USAGE).
+    """
+    if isinstance(given, EngineLimits):
+        return given
+    seqs = _number(given, "max_num_seqs")
+    length = _number(given, "max_model_len")
+    if seqs is None or length is None:
+        missing = "max_num_seqs" if seqs is None else "max_model_len"
+        raise LaunchError("warmup.limit_missing", ExitCode.USAGE, name=missing)
+    block = _number(given, "block_size") or _DEFAULT_BLOCK
+    input_low, input_high = _range(given, "input")
+    output_low, output_high = _range(given, "output")
+    blocks = _number(given, "num_blocks", "num_hpu_blocks", "blocks")
+    prefill = _number(given, "max_num_prefill_seqs", "prefill_batch")
+    budget = _number(given, "max_num_batched_tokens")
+    return EngineLimits(
+        max_num_seqs=seqs,
+        max_num_prefill_seqs=seqs if prefill is None else prefill,
+        max_num_batched_tokens=length if budget is None else budget,
+        max_model_len=length,
+        num_blocks=seqs * -(-length // block) if blocks is None else blocks,
+        input_min=input_low or 1,
+        input_max=min(input_high or length, length),
+        output_min=output_low or 1,
+        output_max=min(output_high or length, length),
+        block_size=block,
+        contiguous_pa=bool(_value(given, "contiguous_pa")),
+    )
+
+
+def _value(given: Any, *names: str) -> Any:
+    for name in names:
+        found = given.get(name) if isinstance(given, Mapping) else getattr(given, name, None)
+        if found is not None:
+            return found
+    return None
+
+
+def _number(given: Any, *names: str) -> int | None:
+    found = _value(given, *names)
+    if found is None:
+        return None
+    try:
+        return int(found)
+    except (TypeError, ValueError):
+        raise LaunchError("warmup.limit_not_a_number", ExitCode.USAGE, name=names[0], found=str(found)) from None
+
+
+def _range(given: Any, name: str) -> tuple[int | None, int | None]:
+    pair = _value(given, f"{name}_range", f"{name}_lengths", f"{name}s", name)
+    if pair is None:
+        return _number(given, f"{name}_min", f"min_{name}"), _number(given, f"{name}_max", f"max_{name}")
+    try:
+        low, high = pair
+        return int(low), int(high)
+    except (TypeError, ValueError):
+        raise LaunchError(
+            "warmup.limit_not_a_number", ExitCode.USAGE, name=f"{name}_range", found=str(pair)
+        ) from None

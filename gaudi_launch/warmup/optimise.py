@@ -1,0 +1,240 @@
+"""The optimiser: which buckets are worth their graph, for one phase of one engine.
+
+One price, the time that a graph must save, decides everything. First an exact dynamic programme over batch rows
+and, within each row, over sizes, in which every row reaches its own top; then removal of buckets that pay less
+than the price, under the engine's own look-up (first bucket of the sorted list that is large enough: the smallest
+batch row wins), as long as every shape that can be formed keeps a bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.warmup.limits import EngineLimits
+from gaudi_launch.warmup.simulate import Weighted
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+
+Pair = tuple[int, int]
+"""(batch, size): size is query tokens or blocks."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One phase as the optimiser sees it.
+
+    ``top(batch)`` is the largest size of a row; a row for every batch of ``corners`` must exist with its top,
+    because no other bucket within the limits holds that shape. ``grain`` is the unit of sizes, ``time(batch,
+    size)`` the step.
+    """
+
+    rows: int
+    top: Callable[[int], int]
+    corners: tuple[int, ...]
+    grain: int
+    time: Callable[[Any, Any], Any]
+
+
+def corners(limits: EngineLimits) -> tuple[int, ...]:
+    """The prompt batches whose longest rectangle no larger batch can hold."""
+    rows = limits.prefill_rows
+    tops = [limits.query_top(batch) for batch in range(1, rows + 2)]
+    return tuple(
+        batch
+        for batch in range(1, rows + 1)
+        if tops[batch - 1] and (batch == rows or tops[batch] < tops[batch - 1])
+    )
+
+
+def plan_phase(shapes: Weighted, phase: Phase, price: float) -> list[Pair]:
+    """The buckets of one phase for one price (in the unit of weight times time), sorted as the engine sorts."""
+    found = _programme(shapes, phase, price)
+    return _remove(found, shapes, phase, price)
+
+
+def candidates(values: Integers, weights: Floats, most: int) -> list[int]:
+    """At most about ``most`` of ``values``: quantiles of the weight, so that detail is where the time goes."""
+    import numpy as np
+
+    order = np.argsort(values)
+    distinct, where = np.unique(values[order], return_inverse=True)
+    if len(distinct) <= most:
+        return [int(value) for value in distinct]
+    share = np.cumsum(np.bincount(where, weights=weights[order]))
+    marks = np.searchsorted(share, np.linspace(0, share[-1], most)).clip(0, len(distinct) - 1)
+    return [int(value) for value in np.unique(distinct[marks])]
+
+
+def _ladder(low: int, high: int, ratio: float) -> list[int]:
+    """Geometric values, so that sizes nobody has seen can have buckets too."""
+    values = [low]
+    while values[-1] < high:
+        values.append(max(values[-1] + 1, int(values[-1] * ratio)))
+    return [*values[:-1], high]
+
+
+def _grid(shapes: Weighted, phase: Phase) -> tuple[list[int], list[int]]:
+    """Candidate rows and sizes."""
+    import numpy as np
+
+    grain, top = phase.grain, phase.top(phase.corners[0])
+    tops = {phase.top(batch) for batch in phase.corners}
+    if phase.rows <= 48:
+        rows = set(range(1, phase.rows + 1))
+    else:
+        rows = set(candidates(shapes.batch, shapes.weight, 24)) | set(_ladder(1, phase.rows, 1.25))
+    rows = {row for row in rows if row <= phase.rows} | set(phase.corners)
+    highest = max(tops | {top})
+    if highest // grain <= 400:
+        sizes = set(range(grain, highest + 1, grain))
+    else:
+        seen: Any = -(-shapes.size // grain) * grain
+        sizes = set(candidates(seen, shapes.weight, 120))
+        sizes |= {-(-size // grain) * grain for size in _ladder(max(grain, highest // 256), highest, 1.08)}
+    sizes = {size for size in sizes if size <= highest} | tops | {phase.top(row) for row in rows}
+    return sorted(rows), sorted(int(size) for size in np.asarray(sorted(sizes)))
+
+
+def _programme(shapes: Weighted, phase: Phase, price: float) -> list[Pair]:
+    """The dynamic programme: exact among lists whose rows each reach their own top."""
+    import numpy as np
+
+    rows, sizes = _grid(shapes, phase)
+    row_of = np.searchsorted(rows, shapes.batch)
+    size_of = np.searchsorted(sizes, shapes.size)
+    inside = (row_of < len(rows)) & (size_of < len(sizes))
+    weight = np.zeros((len(rows) + 1, len(sizes) + 1))
+    np.add.at(weight, (row_of[inside] + 1, size_of[inside] + 1), shapes.weight[inside])
+    # below[r, s]: weight of all shapes up to row r and size s
+    below = weight.cumsum(axis=0).cumsum(axis=1)
+    table = np.asarray(sizes, dtype=np.float64)
+    best = np.full(len(rows) + 1, np.inf)
+    best[0] = 0.0
+    came: list[tuple[int, list[int]]] = [(0, [])]
+    must = set(phase.corners)
+    first = 0  # the earliest row a new row may follow: corners cannot be skipped
+    for r, row in enumerate(rows, start=1):
+        end = sizes.index(phase.top(row)) + 1
+        mass = below[r, : end + 1] - below[first:r, : end + 1]
+        value, parent = _row(mass, phase.time(float(row), table[:end]), price)
+        total = best[first:r] + value
+        chosen = int(np.argmin(total))
+        best[r] = total[chosen]
+        came.append((first + chosen, _trace(parent[chosen], end)))
+        if row in must:
+            first = r
+    found: list[Pair] = []
+    at = len(rows)
+    while at:
+        before, ends = came[at]
+        found.extend((rows[at - 1], sizes[end - 1]) for end in ends)
+        at = before
+    return sorted(found)
+
+
+def _row(mass: Floats, time: Floats, price: float) -> tuple[Floats, Integers]:
+    """For several possible rows below, the cheapest sizes of one row.
+
+    ``mass[a, s]`` is the weight up to size s when row a is the one below, ``time[s]`` the step at size s. Returns
+    the value for each a, and for each (a, s) the size before s.
+    """
+    import numpy as np
+
+    count, ends = mass.shape
+    value = np.full((count, ends), np.inf)
+    value[:, 0] = 0.0
+    parent = np.zeros((count, ends), dtype=np.int64)
+    for end in range(1, ends):
+        step = float(time[end - 1])
+        open_ = value[:, :end] - mass[:, :end] * step
+        parent[:, end] = open_.argmin(axis=1)
+        value[:, end] = open_[np.arange(count), parent[:, end]] + mass[:, end] * step + price
+    return value[:, -1], parent
+
+
+def _trace(parent: Integers, end: int) -> list[int]:
+    ends = []
+    while end:
+        ends.append(end)
+        end = int(parent[end])
+    return ends[::-1]
+
+
+class _List:
+    """A bucket list under change, with every shape's bucket known."""
+
+    def __init__(self, pairs: Sequence[Pair], shapes: Weighted, phase: Phase) -> None:
+        import numpy as np
+
+        self.shapes = shapes
+        self.phase = phase
+        self.pairs = sorted(pairs)
+        self.held: list[Integers] = [np.empty(0, dtype=np.int64)] * len(self.pairs)
+        for at, shape_numbers in self._fit(0, np.arange(len(shapes))).items():
+            self.held[at] = shape_numbers
+
+    def _fit(self, start: int, numbers: Integers) -> dict[int, Integers]:
+        """Which buckets from ``start`` on take these shapes: first one large enough."""
+        import numpy as np
+
+        taken: dict[int, Integers] = {}
+        batch, size = self.shapes.batch[numbers], self.shapes.size[numbers]
+        for at in range(start, len(self.pairs)):
+            if not len(numbers):
+                break
+            row, top = self.pairs[at]
+            fits = (batch <= row) & (size <= top)
+            if fits.any():
+                taken[at] = numbers[fits]
+                numbers, batch, size = numbers[~fits], batch[~fits], size[~fits]
+        if len(numbers):
+            taken[-1] = np.asarray(numbers)
+        return taken
+
+    def loss(self, at: int) -> float:
+        """Time lost when bucket ``at`` goes."""
+        numbers = self.held[at]
+        if not len(numbers):
+            return 0.0
+        weight = self.shapes.weight
+        lost = -float(weight[numbers].sum() * self.phase.time(*map(float, self.pairs[at])))
+        for where, moved in self._fit(at + 1, numbers).items():
+            if where < 0:
+                return float("inf")
+            lost += float(weight[moved].sum() * self.phase.time(*map(float, self.pairs[where])))
+        return lost
+
+    def remove(self, at: int) -> None:
+        import numpy as np
+
+        for where, moved in self._fit(at + 1, self.held[at]).items():
+            self.held[where] = np.concatenate([self.held[where], moved])
+        del self.pairs[at], self.held[at]
+
+
+def _remove(pairs: Sequence[Pair], shapes: Weighted, phase: Phase, price: float) -> list[Pair]:
+    """Take out buckets that save less than the price; corners stay."""
+    state = _List(pairs, shapes, phase)
+    kept = {(batch, phase.top(batch)) for batch in phase.corners}
+    while True:
+        losses = [
+            (state.loss(at), at) if pair not in kept else (float("inf"), at) for at, pair in enumerate(state.pairs)
+        ]
+        cheap = sorted(entry for entry in losses if entry[0] < price)
+        if not cheap:
+            return state.pairs
+        # several at once, the cheapest first and never two neighbours in the list: their losses hang together
+        gone: list[int] = []
+        for _, at in cheap:
+            if all(abs(at - other) > 1 for other in gone):
+                gone.append(at)
+        for at in sorted(gone, reverse=True):
+            if state.loss(at) < price:
+                state.remove(at)

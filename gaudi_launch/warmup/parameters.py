@@ -1,0 +1,216 @@
+"""The best variables for engines that take only (min, step, max[, limit]) of each dimension.
+
+Every ladder of a menu is made with the engine's own arithmetic and scored on the expected workload; only ladders
+that leave no shape without a bucket are in the menu. Prompt and decode are chosen apart and joined as the ask
+wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.warmup import ladders
+from gaudi_launch.warmup.buckets import Buckets
+from gaudi_launch.warmup.cost import StepTime
+from gaudi_launch.warmup.coverage import uncovered
+from gaudi_launch.warmup.engine_buckets import FORK_1_22, engine_buckets
+from gaudi_launch.warmup.limits import EngineLimits
+from gaudi_launch.warmup.optimise import corners
+from gaudi_launch.warmup.planner import PRICE_RANGES, PRICE_TRACE, Ask
+from gaudi_launch.warmup.simulate import Shapes, Weighted, weighted
+from gaudi_launch.warmup.strategies import arguments_of, variables
+
+Range = tuple[float, ...]
+_LIMITS = (0.0, 0.1, 0.15, 0.25, 0.4)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One setting of a phase: its (min, step, max[, limit]) by dimension, its graphs and its padded time."""
+
+    ranges: Mapping[str, Range]
+    graphs: int
+    time: float
+
+
+def search(
+    engine: str,
+    algorithm: str,
+    limits: EngineLimits,
+    shapes: Shapes,
+    cost: StepTime,
+    ask: Ask,
+    *,
+    from_trace: bool,
+) -> tuple[dict[str, str], Buckets]:
+    """The variables and the buckets the engine makes of them.
+
+    ``algorithm`` is ``linear`` or ``linear-limit``. Raises LaunchError (USAGE) when no setting gives what is
+    asked, or none covers every shape.
+    """
+    limited = algorithm == "linear-limit"
+    prompts = _prompts(limits, shapes.prompt, cost, limited)
+    decodes = _decodes(limits, shapes.decode, cost, limited)
+    exact = shapes.milliseconds(cost)
+    default = PRICE_TRACE if from_trace else PRICE_RANGES
+    for prompt, decode in _best(prompts, decodes, exact, ask, default):
+        env = variables({**prompt.ranges, **decode.ranges})
+        if engine == FORK_1_22:
+            env["VLLM_EXPONENTIAL_BUCKETING"] = "false"
+        found = engine_buckets(engine, algorithm, env, arguments_of(limits))
+        if not uncovered(found, limits).shapes:
+            return env, found
+    raise LaunchError("warmup.no_parameters", ExitCode.USAGE)
+
+
+def _best(
+    prompts: list[Choice], decodes: list[Choice], exact: float, ask: Ask, default: float
+) -> list[tuple[Choice, Choice]]:
+    """Pairs in order of preference."""
+    pairs = list(product(_front(prompts), _front(decodes)))
+    if ask.graphs is not None:
+        pairs = [pair for pair in pairs if pair[0].graphs + pair[1].graphs <= (ask.graphs or 0)]
+        pairs.sort(key=lambda pair: pair[0].time + pair[1].time)
+    elif ask.overhead is not None:
+        most = exact * (1 + ask.overhead)
+        pairs = [pair for pair in pairs if pair[0].time + pair[1].time <= most]
+        pairs.sort(key=lambda pair: pair[0].graphs + pair[1].graphs)
+    else:
+        price = (ask.price or default) * exact
+        pairs.sort(key=lambda p: p[0].time + p[1].time + price * (p[0].graphs + p[1].graphs))
+    return pairs
+
+
+def _front(choices: list[Choice]) -> list[Choice]:
+    """Those that no other beats in both graphs and time."""
+    best: list[Choice] = []
+    for choice in sorted(choices, key=lambda choice: (choice.graphs, choice.time)):
+        if not best or choice.time < best[-1].time:
+            best.append(choice)
+    return best
+
+
+def _steps(unit: int, top: int) -> list[int]:
+    """unit, 2, 3, 4, 6, 8, 12 ... times it, up to ``top``."""
+    values = []
+    factor = 1
+    while unit * factor <= max(top, unit):
+        values += [unit * factor, unit * factor * 3 // 2] if factor > 1 else [unit]
+        factor *= 2
+    return [value for value in values if value <= max(top, unit)]
+
+
+def _ladders(minimum: int, step: int, top: int, limited: bool) -> list[tuple[Range, list[int]]]:
+    """The ladders of these settings that reach ``top``."""
+    if not limited:
+        high = -(-top // step) * step
+        return [((minimum, step, high), ladders.linear(minimum, step, high))] if minimum <= step else []
+    return [
+        ((minimum, step, top, limit), ladders.limited(minimum, step, top, limit))
+        for limit in _LIMITS
+        if minimum <= top
+    ]
+
+
+def _prompts(limits: EngineLimits, shapes: Weighted, cost: StepTime, limited: bool) -> list[Choice]:
+    """Menu of prompt settings: batch rows 1, 2, 3 ... (several prompts) or 1, and lengths to the longest."""
+    block, top = limits.block_size, limits.longest_query
+    rows = limits.prefill_rows
+    found = []
+    for batch_step in [1] if rows == 1 else _steps(1, rows):
+        batch_ladder = ladders.linear(1, batch_step, -(-rows // batch_step) * batch_step)
+        batches: Range = (1, batch_step, batch_ladder[-1], *((0.0,) if limited else ()))
+        for step in _steps(block, top // 2):
+            for lengths, ladder in _ladders(block, step, top, limited):
+                sizes = [size for size in ladder if size <= limits.max_num_batched_tokens]
+                if not sizes or sizes[-1] < top:
+                    continue
+                grid = [[b for b in sizes if b * row <= limits.max_num_batched_tokens] for row in batch_ladder]
+                if not _holds_corners(batch_ladder, grid, limits):
+                    continue
+                graphs = sum(len(row) for row in grid)
+                time = _time(batch_ladder, grid, shapes, cost.prefill)
+                found.append(Choice({"PROMPT_BS": batches, "PROMPT_SEQ": lengths}, graphs, time))
+    return found
+
+
+def _holds_corners(rows: list[int], grid: list[list[int]], limits: EngineLimits) -> bool:
+    """Whether every maximal rectangle of prompts fits a bucket of at least its batch."""
+    return all(
+        any(
+            row >= batch and sizes and sizes[-1] >= limits.query_top(batch)
+            for row, sizes in zip(rows, grid, strict=True)
+        )
+        for batch in corners(limits)
+    )
+
+
+def _decodes(limits: EngineLimits, shapes: Weighted, cost: StepTime, limited: bool) -> list[Choice]:
+    """Menu of decode settings. The block ladder reaches past any KV cache that the model's lengths can fill: the
+    engine cuts it at its real number of blocks, which nobody knows before it starts."""
+    seqs = limits.max_num_seqs
+    reach = max(limits.num_blocks, seqs * limits.blocks_per_sequence)
+    coarse = _coarser(shapes, 8)
+    found = []
+    for batch_step in _steps(1, seqs):
+        high = -(-seqs // batch_step) * batch_step
+        batch_ladder = ladders.linear(1, batch_step, high)
+        batches: Range = (1, batch_step, high, *((0.0,) if limited else ()))
+        if limited:
+            batch_ladder = ladders.limited(1, batch_step, high, 0.0)
+        for minimum in (32, 64, 128):
+            for step in _steps(128, max(128, reach // 4)):
+                if limited and step > 256:
+                    continue
+                for blocks, ladder in _ladders(minimum, step, reach, limited):
+                    sizes = [size for size in ladder if size < limits.num_blocks] + [limits.num_blocks]
+                    if not _reachable(batch_ladder, sizes):
+                        continue
+                    grid = [[size for size in sizes if size >= row] for row in batch_ladder]
+                    graphs = sum(len(row) for row in grid)
+                    time = _time(batch_ladder, grid, coarse, cost.decode)
+                    found.append(Choice({"DECODE_BS": batches, "DECODE_BLOCK": blocks}, graphs, time))
+    return found
+
+
+def _reachable(rows: list[int], sizes: list[int]) -> bool:
+    """The engines drop buckets with fewer blocks than sequences; a padded shape may still need one.
+
+    The smallest shape of a row is one sequence more than the row below, one block each.
+    """
+    below = 0
+    for row in rows:
+        size = next((size for size in sizes if size >= below + 1), sizes[-1])
+        if size < row:
+            return False
+        below = row
+    return True
+
+
+def _coarser(shapes: Weighted, unit: int) -> Weighted:
+    """Sizes rounded up to ``unit``: a search over hundreds of grids needs no finer."""
+    return weighted(shapes.batch, -(-shapes.size // unit) * unit, shapes.weight)
+
+
+def _time(rows: list[int], grid: list[list[int]], shapes: Weighted, time: Any) -> float:
+    """Padded time of all shapes; one that no row holds is padded to the largest bucket there is."""
+    import numpy as np
+
+    if not len(shapes):
+        return 0.0
+    total = 0.0
+    left = np.ones(len(shapes), dtype=bool)
+    for row, sizes in zip(rows, grid, strict=True):
+        if not sizes:
+            continue
+        fits = np.flatnonzero(left & (shapes.batch <= row) & (shapes.size <= sizes[-1]))
+        table = np.asarray(sizes)
+        padded = table[np.searchsorted(table, shapes.size[fits])]
+        total += float(shapes.weight[fits] @ time(row, padded))
+        left[fits] = False
+    largest = max((size for sizes in grid for size in sizes), default=1)
+    return total + float(shapes.weight[left].sum() * time(rows[-1], largest))

@@ -1,0 +1,214 @@
+"""The planner: from limits and a workload to a bucket list that covers everything and compiles little."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.warmup import expect as expecting
+from gaudi_launch.warmup.buckets import Buckets
+from gaudi_launch.warmup.cost import ONE_CARD_8B, StepTime
+from gaudi_launch.warmup.coverage import prove
+from gaudi_launch.warmup.expect import TRACE_SHARE, Expectation, Requests
+from gaudi_launch.warmup.limits import EngineLimits, as_limits
+from gaudi_launch.warmup.optimise import Phase, corners, plan_phase
+from gaudi_launch.warmup.score import Score, score
+from gaudi_launch.warmup.simulate import Shapes, Weighted
+
+# the share of all step time that one graph must save
+PRICE_TRACE = 5e-4
+# ranges say little, so nothing is far from the mark and finer is safer
+PRICE_RANGES = 2e-4
+# several prompts a step: as fine as this share of the 1.21 script's grid allows
+GRID_SHARE = 0.3
+FINEST, COARSEST = 1e-7, 1e3
+# what is outside the hot part still counts, but little
+COLD_WEIGHT = 0.02
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One way to ask for a plan; all None is the default price.
+
+    ``graphs`` at most so many; ``overhead`` at most this share of step time (0.05 is 5 %) with the fewest graphs;
+    ``reduce`` (hot batch, hot length in tokens): tight there, coarse elsewhere, nothing left out.
+    """
+
+    price: float | None = None
+    graphs: int | None = None
+    overhead: float | None = None
+    reduce: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """A plan with what it was judged on. ``floor`` is the least graphs any list without holes can have."""
+
+    buckets: Buckets
+    price: float
+    score: Score
+    floor: int
+    expectation: Expectation
+
+
+def plan_buckets(
+    limits: Any,
+    workload: Requests | None,
+    price: float | None = None,
+    *,
+    cost: StepTime = ONE_CARD_8B,
+    trace_share: float = TRACE_SHARE,
+) -> Buckets:
+    """The buckets to warm up, sorted as the engine sorts them.
+
+    ``limits``: max_num_seqs, max_num_prefill_seqs, max_num_batched_tokens, max_model_len, block_size, num_blocks
+    and the input and output ranges, as a mapping, an object or `EngineLimits` (`as_limits` says which names).
+    ``workload``: (t_seconds, input_tokens, output_tokens) of past requests, or None for the ranges alone.
+    ``price``: the share of all step time that a graph must save (larger: fewer graphs). Raises LaunchError (USAGE)
+    for limits that make no sense.
+    """
+    return plan(as_limits(limits), workload, Ask(price=price), cost=cost, trace_share=trace_share).buckets
+
+
+def plan(
+    limits: EngineLimits,
+    workload: Requests | None,
+    ask: Ask | None = None,
+    *,
+    cost: StepTime = ONE_CARD_8B,
+    trace_share: float = TRACE_SHARE,
+) -> Planned:
+    """A plan as asked for, with its score on the expected workload."""
+    ask = ask or Ask()
+    expected = _expect(workload, limits, cost, trace_share)
+    if ask.reduce:
+        expected = replace(expected, shapes=_heat(expected.shapes, limits, ask.reduce))
+    solver = _Solver(limits, expected.shapes, cost)
+    if ask.graphs is not None:
+        price = solver.for_graphs(ask.graphs)
+    elif ask.overhead is not None:
+        price = solver.for_overhead(ask.overhead)
+    elif ask.price is not None:
+        if not ask.price > 0:
+            raise LaunchError("warmup.bad_price", ExitCode.USAGE, found=ask.price)
+        price = ask.price
+    elif expected.distance is None:
+        price = PRICE_RANGES
+    elif limits.prefill_rows == 1:
+        price = PRICE_TRACE
+    else:
+        price = solver.for_graphs(max(solver.floor, int(GRID_SHARE * script_grid(limits))), finest=1e-5)
+    found = solver.at(price)
+    prove(found, limits)
+    return Planned(found, price, score(found, expected.shapes, cost), solver.floor, expected)
+
+
+class _Solver:
+    """Plans of one workload at different prices, each made once."""
+
+    def __init__(self, limits: EngineLimits, shapes: Shapes, cost: StepTime) -> None:
+        self.limits = limits
+        self.shapes = shapes
+        self.cost = cost
+        self.total = max(shapes.milliseconds(cost), 1e-9)
+        rows = corners(limits)
+        self.prompt = Phase(limits.prefill_rows, limits.query_top, rows, limits.block_size, cost.prefill)
+        self.decode = Phase(limits.max_num_seqs, limits.block_top, (limits.max_num_seqs,), 1, cost.decode)
+        self.floor = len(rows) + 1
+        self.made: dict[float, Buckets] = {}
+
+    def at(self, price: float) -> Buckets:
+        if price not in self.made:
+            pay = price * self.total
+            self.made[price] = Buckets(
+                [[batch, size, 0] for batch, size in plan_phase(self.shapes.prompt, self.prompt, pay)],
+                [[batch, 1, size] for batch, size in plan_phase(self.shapes.decode, self.decode, pay)],
+            )
+        return self.made[price]
+
+    def for_graphs(self, most: int, finest: float = FINEST) -> float:
+        """The lowest price, down to ``finest``, whose plan has at most ``most`` graphs."""
+        if most < self.floor:
+            raise LaunchError("warmup.too_few_graphs", ExitCode.USAGE, found=most, floor=self.floor)
+        return self._cheapest(lambda buckets: buckets.graphs <= most, finest, COARSEST)
+
+    def for_overhead(self, share: float) -> float:
+        """The highest price whose plan stays within ``share``."""
+
+        def exceeds(buckets: Buckets) -> bool:
+            return score(buckets, self.shapes, self.cost).overhead > share
+
+        if exceeds(self.at(FINEST)):
+            best = score(self.at(FINEST), self.shapes, self.cost).overhead
+            raise LaunchError(
+                "warmup.overhead_too_low", ExitCode.USAGE, found=f"{100 * share:g}", best=f"{100 * best:.2f}"
+            )
+        self._cheapest(exceeds, FINEST, COARSEST)
+        return max((price for price, buckets in self.made.items() if not exceeds(buckets)))
+
+    def _cheapest(self, good: Callable[[Buckets], bool], low: float, high: float) -> float:
+        """The lowest price found whose plan is ``good``, where every price above it is too."""
+        if good(self.at(low)):
+            return low
+        while high / low > 1.1:
+            middle = (low * high) ** 0.5
+            if good(self.at(middle)):
+                high = middle
+            else:
+                low = middle
+        self.at(high)
+        return high
+
+
+def script_grid(limits: EngineLimits) -> int:
+    """How many graphs the 1.21 start script's linear grid has for these limits.
+
+    Ranges: HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh set_bucketing.
+    """
+    block, budget = limits.block_size, limits.max_num_batched_tokens
+    batches = max(1, min(budget // limits.input_min, limits.max_num_seqs, limits.max_num_prefill_seqs))
+    longest = (-(-limits.input_max // block) + 1) * block
+    shortest = -(-limits.input_min // block) * block
+    prompt = sum(max(0, (min(longest, budget // batch) - shortest) // block + 1) for batch in range(1, batches + 1))
+    step = min(-(-limits.max_num_seqs // 16), 16)
+    rows = (step - 1).bit_length() + -(-limits.max_num_seqs // step)
+    return prompt + rows * -(-limits.num_blocks // block)
+
+
+def _heat(shapes: Shapes, limits: EngineLimits, reduce: tuple[int, int]) -> Shapes:
+    """The same shapes with little weight outside the hot batch and length."""
+    import numpy as np
+
+    batch, length = reduce
+    if batch < 1 or length < 1:
+        raise LaunchError("warmup.bad_reduce", ExitCode.USAGE, found=f"{batch},{length}")
+    blocks = batch * -(-length // limits.block_size)
+
+    def weigh(part: Weighted, hot: Any) -> Weighted:
+        inside, outside = part.weight[hot].sum(), part.weight[~hot].sum()
+        cold = COLD_WEIGHT * (inside / outside) if inside and outside else 1.0
+        return replace(part, weight=np.where(hot, part.weight, part.weight * min(cold, 1.0)))
+
+    prompt, decode = shapes.prompt, shapes.decode
+    return Shapes(
+        weigh(prompt, (prompt.batch <= batch) & (prompt.size <= length)),
+        weigh(decode, (decode.batch <= batch) & (decode.size <= blocks)),
+    )
+
+
+_kept: OrderedDict[tuple[Any, ...], Expectation] = OrderedDict()
+_MOST_KEPT = 8
+
+
+def _expect(workload: Requests | None, limits: EngineLimits, cost: StepTime, trace_share: float) -> Expectation:
+    """`expect`, remembered within the process: the ways to ask differ, the simulation does not."""
+    key = (limits, cost, trace_share, None if workload is None else hash(tuple(map(tuple, workload))))
+    if key not in _kept:
+        _kept[key] = expecting.expect(workload, limits, cost, trace_share)
+        while len(_kept) > _MOST_KEPT:
+            _kept.popitem(last=False)
+    _kept.move_to_end(key)
+    return _kept[key]

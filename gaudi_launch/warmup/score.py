@@ -1,0 +1,97 @@
+"""What a bucket list costs a workload: the engine's look-up over all its shapes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gaudi_launch.warmup.buckets import Bucket, Buckets
+from gaudi_launch.warmup.cost import StepTime
+from gaudi_launch.warmup.simulate import Shapes, Weighted
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_BATCH_STEP, _TOKEN_STEP, _BLOCK_STEP = 2, 32, 32
+
+
+@dataclass(frozen=True)
+class Score:
+    """A plan on a workload. Shares of step time: 0.05 is 5 %.
+
+    ``overhead`` = step time with bucket padding over step time without, minus 1. ``outside`` is the share of steps
+    that no bucket holds (each new shape of them compiles while requests wait; that time is not in ``overhead``).
+    """
+
+    overhead: float
+    prompt_overhead: float
+    decode_overhead: float
+    outside: float
+
+
+def look_up(buckets: Sequence[Bucket], axis: int, shapes: Weighted) -> NDArray[np.int64]:
+    """For every shape the number of the first bucket, in sorted order, that holds it; -1 for none.
+
+    ``axis`` is 1 for prompt buckets (query tokens) and 2 for decode (blocks). Prompt buckets with context are
+    left out by the caller. vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/common.py
+    (find_equal_or_closest_greater_config) and 1.22's common.py.
+    """
+    import numpy as np
+
+    found = np.full(len(shapes), -1, dtype=np.int64)
+    table = np.asarray(sorted(buckets), dtype=np.int64).reshape(-1, 3)
+    open_ = np.ones(len(shapes), dtype=bool)
+    rows, starts = np.unique(table[:, 0], return_index=True)
+    for number, (row, start) in enumerate(zip(rows, starts, strict=True)):
+        end = starts[number + 1] if number + 1 < len(starts) else len(table)
+        sizes = table[start:end, axis]
+        fits = np.flatnonzero(open_ & (shapes.batch <= row) & (shapes.size <= sizes[-1]))
+        found[fits] = start + np.searchsorted(sizes, shapes.size[fits])
+        open_[fits] = False
+    return found
+
+
+def score(buckets: Buckets, shapes: Shapes, cost: StepTime) -> Score:
+    """Overhead of ``buckets`` on ``shapes``.
+
+    A shape outside pays for the bucket that 1.22 and vllm-gaudi make up on the spot
+    (``warmup.ladders.fallback``), without its compilation.
+    """
+    prompt_exact, prompt_padded, prompt_out = _phase(
+        [b for b in buckets.prompt if b[2] == 0], 1, shapes.prompt, cost.prefill, _TOKEN_STEP
+    )
+    decode_exact, decode_padded, decode_out = _phase(
+        list(buckets.decode), 2, shapes.decode, cost.decode, _BLOCK_STEP
+    )
+    exact = max(prompt_exact + decode_exact, 1e-12)
+    steps = float(shapes.prompt.weight.sum() + shapes.decode.weight.sum())
+    return Score(
+        (prompt_padded + decode_padded) / exact - 1,
+        prompt_padded / prompt_exact - 1 if prompt_exact else 0.0,
+        decode_padded / decode_exact - 1 if decode_exact else 0.0,
+        (prompt_out + decode_out) / max(steps, 1e-12),
+    )
+
+
+def _phase(
+    buckets: list[Bucket], axis: int, shapes: Weighted, time: object, step: int
+) -> tuple[float, float, float]:
+    """(unpadded time, padded time, weight outside) of one phase."""
+    import numpy as np
+
+    from gaudi_launch.warmup.ladders import fallback
+
+    assert callable(time)
+    exact = float(shapes.weight @ time(shapes.batch, shapes.size)) if len(shapes) else 0.0
+    if not len(shapes):
+        return 0.0, 0.0, 0.0
+    table = np.asarray(sorted(buckets), dtype=np.int64).reshape(-1, 3)
+    found = look_up(buckets, axis, shapes)
+    inside = found >= 0
+    padded = float(shapes.weight[inside] @ time(table[found[inside], 0], table[found[inside], axis]))
+    for at in np.flatnonzero(~inside):
+        batch, size = fallback(int(shapes.batch[at]), _BATCH_STEP), fallback(int(shapes.size[at]), step)
+        padded += float(shapes.weight[at] * time(batch, size))
+    return exact, padded, float(shapes.weight[~inside].sum())

@@ -1,0 +1,244 @@
+"""Continuous batching, simulated: requests in, weighted prefill and decode shapes out.
+
+Scheduling of the V0 engines (HabanaAI/vllm-fork@aice/v1.21.0:vllm/core/scheduler.py): prefill first, first come
+first served, prompts of one step padded to a rectangle of whole blocks within the token budget; decode otherwise;
+when the KV cache is full the youngest sequence is preempted and prefills again. No chunked prefill, no prefix
+caching. Steps take the unpadded time, so padding does not feed back into batch sizes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.warmup.cost import StepTime
+from gaudi_launch.warmup.limits import EngineLimits
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """Distinct shapes of one phase: ``batch``, ``size`` (longest prompt's tokens, or blocks) and ``weight``
+    (steps)."""
+
+    batch: Integers
+    size: Integers
+    weight: Floats
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+
+@dataclass(frozen=True, eq=False)
+class Shapes:
+    """All steps of a workload: prefill shapes in exact tokens, decode shapes in blocks."""
+
+    prompt: Weighted
+    decode: Weighted
+
+    def milliseconds(self, cost: StepTime) -> float:
+        """The time of all steps without any bucket padding."""
+        prompt = self.prompt.weight @ cost.prefill(self.prompt.batch, self.prompt.size)
+        decode = self.decode.weight @ cost.decode(self.decode.batch, self.decode.size)
+        return float(prompt + decode)
+
+
+def simulate(
+    requests: Sequence[tuple[float, int, int]],
+    limits: EngineLimits,
+    cost: StepTime,
+    *,
+    rate: float = 1.0,
+    concurrency: int | None = None,
+) -> Shapes:
+    """The shapes of serving ``requests`` (arrival seconds, input tokens, output tokens, sorted by time).
+
+    ``rate`` speeds the arrivals up; ``concurrency`` ignores arrivals and keeps that many requests in the engine.
+    A request that the engine refuses (prompt over max_model_len or the token budget) is left out, output is cut at
+    max_model_len.
+    """
+    return _Run(limits, cost, concurrency).serve(requests, rate)
+
+
+class _Sequence:
+    """A request that decodes: before its step s the cache holds ``tokens + 1 + s - start`` of its tokens."""
+
+    __slots__ = ("end", "output", "start", "tokens")
+
+    def __init__(self, tokens: int, output: int, start: int) -> None:
+        self.tokens = tokens
+        self.output = output
+        self.start = start
+        # prefill makes the first output token, each decode step one more
+        self.end = start + output - 1
+
+
+class _Run:
+    """One engine while it serves. Decode steps are numbered; what happens at a step is found by its number."""
+
+    def __init__(self, limits: EngineLimits, cost: StepTime, concurrency: int | None) -> None:
+        self.limits = limits
+        self.cost = cost
+        self.closed = concurrency is not None
+        self.most = min(concurrency or limits.max_num_seqs, limits.max_num_seqs)
+        self.waiting: deque[tuple[int, int]] = deque()
+        self.step = 0
+        self.blocks = 0
+        self.running: dict[_Sequence, None] = {}  # in order of admission
+        # how many running sequences open a new block at steps of each residue, and who ends at which step
+        self.opening = [0] * limits.block_size
+        self.ending: dict[int, list[_Sequence]] = {}
+        self.prefills: list[int] = []
+        self.decodes: list[int] = []
+
+    def serve(self, requests: Sequence[tuple[float, int, int]], rate: float) -> Shapes:
+        limits = self.limits
+        longest = min(limits.max_model_len - 1, limits.longest_query)
+        capacity = limits.num_blocks * limits.block_size
+        arrivals = deque(
+            (time / rate, tokens, min(output, limits.max_model_len - tokens, capacity - tokens))
+            for time, tokens, output in requests
+            if 0 < tokens <= longest and output > 0 and tokens < capacity
+        )
+        now = 0.0
+        while arrivals or self.waiting or self.running:
+            while arrivals and (
+                len(self.running) + len(self.waiting) < self.most if self.closed else arrivals[0][0] <= now
+            ):
+                _, tokens, output = arrivals.popleft()
+                self.waiting.append((tokens, output))
+            batch = self._take()
+            if batch:
+                now += self._prefill(batch)
+            elif self.running:
+                until = arrivals[0][0] if arrivals and not self.closed else float("inf")
+                now = self._decode(now, until)
+            else:
+                now = arrivals[0][0]
+        blocks = limits.num_blocks + 1
+        return Shapes(_count(self.prefills, limits.max_model_len + 1), _count(self.decodes, blocks))
+
+    def _take(self) -> list[tuple[int, int]]:
+        """The next prefill step's requests, removed from the queue."""
+        limits, waiting, block = self.limits, self.waiting, self.limits.block_size
+        batch: list[tuple[int, int]] = []
+        longest = 0
+        free = limits.num_blocks - self.blocks
+        room = min(limits.max_num_prefill_seqs, self.most - len(self.running))
+        while waiting and len(batch) < room:
+            tokens = waiting[0][0]
+            padded = -(-max(longest, tokens) // block) * block
+            needed = tokens // block + 1
+            if (batch and padded * (len(batch) + 1) > limits.max_num_batched_tokens) or needed > free:
+                break
+            free -= needed
+            longest = max(longest, tokens)
+            batch.append(waiting.popleft())
+        return batch
+
+    def _prefill(self, batch: list[tuple[int, int]]) -> float:
+        """One prefill step; its seconds."""
+        limits = self.limits
+        longest = max(tokens for tokens, _ in batch)
+        self.prefills.append(len(batch) * (limits.max_model_len + 1) + longest)
+        for tokens, output in batch:
+            if output > 1:
+                sequence = _Sequence(tokens, output, self.step)
+                self.running[sequence] = None
+                self.ending.setdefault(sequence.end, []).append(sequence)
+                self.blocks += tokens // limits.block_size + 1
+                self.opening[(self.step - tokens) % limits.block_size] += 1
+        return float(self.cost.prefill(len(batch), longest)) / 1000
+
+    def _leave(self, sequence: _Sequence, held: int) -> None:
+        """Out of decode while its blocks hold ``held`` tokens."""
+        block = self.limits.block_size
+        del self.running[sequence]
+        self.blocks -= -(-held // block)
+        self.opening[(sequence.start - sequence.tokens) % block] -= 1
+
+    def _decode(self, now: float, until: float) -> float:
+        """Decode steps until a request may be admitted; the seconds on the clock after them."""
+        limits, opening, ending, decodes = self.limits, self.opening, self.ending, self.decodes
+        block, width = limits.block_size, limits.num_blocks + 1
+        per_block = self.cost.decode_block / 1000
+        while self.running and now < until:
+            batch = len(self.running)
+            fixed = float(self.cost.decode(batch, 0)) / 1000
+            key = batch * width
+            step, blocks = self.step, self.blocks
+            # the hot loop: nobody joins or leaves in it
+            while True:
+                decodes.append(key + blocks)
+                now += fixed + per_block * blocks
+                step += 1
+                if step in ending:
+                    break
+                blocks += opening[step % block]
+                if blocks > limits.num_blocks or now >= until:
+                    break
+            self.step, self.blocks = step, blocks
+            ended = ending.pop(step, None)
+            if ended:
+                for sequence in ended:
+                    self._leave(sequence, sequence.tokens + sequence.output - 1)
+                self.blocks += opening[step % block]
+            while self.blocks > limits.num_blocks:
+                self._preempt()
+            if ended and (self.waiting or self.closed):
+                break
+        return now
+
+    def _preempt(self) -> None:
+        """Put the youngest back into the queue: it prefills again with what it has said so far."""
+        sequence = next(reversed(self.running))
+        said = self.step - sequence.start
+        self._leave(sequence, sequence.tokens + 1 + said)
+        self.ending[sequence.end].remove(sequence)
+        if not self.ending[sequence.end]:
+            del self.ending[sequence.end]
+        if sequence.tokens + 1 + said <= self.limits.longest_query:
+            self.waiting.appendleft((sequence.tokens + 1 + said, sequence.output - 1 - said))
+
+
+def _count(keys: list[int], width: int) -> Weighted:
+    """Equal shapes counted; a key is batch * width + size."""
+    import numpy as np
+
+    distinct, counts = np.unique(np.asarray(keys, dtype=np.int64), return_counts=True)
+    return Weighted(distinct // width, distinct % width, counts.astype(np.float64))
+
+
+def merge(parts: Iterable[tuple[float, Shapes]], cost: StepTime) -> Shapes:
+    """Workloads as one, each with its share of the whole's time (shares need not add up to 1)."""
+    import numpy as np
+
+    scaled = [(share / max(shapes.milliseconds(cost), 1e-9), shapes) for share, shapes in parts]
+
+    def phase(name: str) -> Weighted:
+        pieces: list[tuple[float, Weighted]] = [(factor, getattr(shapes, name)) for factor, shapes in scaled]
+        return weighted(
+            np.concatenate([piece.batch for _, piece in pieces]),
+            np.concatenate([piece.size for _, piece in pieces]),
+            np.concatenate([factor * piece.weight for factor, piece in pieces]),
+        )
+
+    return Shapes(phase("prompt"), phase("decode"))
+
+
+def weighted(batch: Integers, size: Integers, weight: Floats) -> Weighted:
+    """Shapes with equal ones added up, sorted by batch and size."""
+    import numpy as np
+
+    width = int(size.max(initial=0)) + 1
+    distinct, where = np.unique(batch * width + size, return_inverse=True)
+    summed: Any = np.bincount(where, weights=weight, minlength=len(distinct))
+    return Weighted(distinct // width, distinct % width, summed)

@@ -1,0 +1,220 @@
+"""Past requests from files and servers: CSV, JSON lines, and the length histograms of a vLLM /metrics page.
+
+Every reader returns (seconds, input tokens, output tokens), sorted by time and starting at 0.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import random
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+
+Request = tuple[float, int, int]
+
+# names under which logs and public traces keep the three numbers; first match wins
+_TIME = ("t_seconds", "timestamp", "arrived_at", "arrival_time", "time", "ts", "created", "start_time")
+_INPUT = (
+    "input_tokens",
+    "prompt_tokens",
+    "num_prefill_tokens",
+    "input_length",
+    "prompt_len",
+    "prompt_length",
+    "contexttokens",
+    "request_tokens",
+    "input_len",
+)
+_OUTPUT = (
+    "output_tokens",
+    "completion_tokens",
+    "num_decode_tokens",
+    "output_length",
+    "generated_tokens",
+    "generatedtokens",
+    "response_tokens",
+    "output_len",
+    "generation_tokens",
+)
+_MOST_BYTES = 256 * 2**20
+# requests drawn from histograms, which keep no single request
+_DRAWN = 4000
+_HISTOGRAM = re.compile(r"^vllm:request_(prompt|generation)_tokens_bucket\{([^}]*)\}\s+([0-9.eE+]+)\s*$")
+_LE = re.compile(r'le="([^"]+)"')
+METRICS_NAMES = ("vllm:request_prompt_tokens", "vllm:request_generation_tokens")
+
+
+def read_workload(source: str) -> list[Request]:
+    """Requests from a file (CSV, JSON lines, a saved /metrics page; also .gz) or the URL of a running server.
+
+    Raises LaunchError: USAGE when nothing can be made of it, FAILED when the server does not answer.
+    """
+    text = fetch_metrics(source) if source.startswith(("http://", "https://")) else _text(Path(source))
+    found = parse_workload(text)
+    if not found:
+        raise LaunchError("warmup.trace_empty", ExitCode.USAGE, source=source)
+    return found
+
+
+def fetch_metrics(url: str) -> str:
+    """The /metrics page of a server. Raises LaunchError (FAILED)."""
+    import requests
+
+    address = url if url.rstrip("/").endswith("/metrics") else url.rstrip("/") + "/metrics"
+    try:
+        answer = requests.get(address, timeout=10)
+        answer.raise_for_status()
+    except requests.RequestException as error:
+        raise LaunchError("warmup.metrics_unreachable", ExitCode.FAILED, url=address, error=str(error)) from None
+    return answer.text
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES)
+        if data[:2] == b"\x1f\x8b":
+            with gzip.open(io.BytesIO(data)) as unpacked:
+                data = unpacked.read(_MOST_BYTES)
+        return data.decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise LaunchError("warmup.trace_unreadable", ExitCode.USAGE, path=str(path), error=str(error)) from None
+
+
+def parse_workload(text: str) -> list[Request]:
+    """Requests from text of any of the forms; empty when it is none of them."""
+    if "vllm:request_prompt_tokens_bucket" in text:
+        return parse_metrics(text)
+    start = text.lstrip()[:1]
+    return parse_json_lines(text) if start in ("{", "[") else parse_csv(text)
+
+
+def parse_csv(text: str) -> list[Request]:
+    """CSV with a header line that names the columns."""
+    try:
+        return _requests(csv.DictReader(io.StringIO(text)))
+    except csv.Error:
+        return []
+
+
+def parse_json_lines(text: str) -> list[Request]:
+    """One JSON object a line, or one array of them; also with the numbers in a ``usage`` object. Broken lines are
+    left out.
+    """
+    rows: list[Mapping[str, Any]] = []
+    try:
+        whole = json.loads(text)
+        lines = whole if isinstance(whole, list) else [whole]
+    except (ValueError, RecursionError):
+        lines = []
+        for line in text.splitlines():
+            try:
+                lines.append(json.loads(line))
+            except (ValueError, RecursionError):
+                continue
+    for line in lines:
+        if isinstance(line, dict):
+            usage = line.get("usage")
+            rows.append({**line, **usage} if isinstance(usage, dict) else line)
+    return _requests(rows)
+
+
+def _requests(rows: Iterable[Mapping[Any, Any]]) -> list[Request]:
+    found: list[Request] = []
+    for row in rows:
+        values = {str(name).strip().lower(): value for name, value in row.items()}
+        tokens, output = _count(values, _INPUT), _count(values, _OUTPUT)
+        if tokens and output:
+            time = _seconds(values)
+            # without times: one after the other, a request a second
+            found.append((time if time is not None else float(len(found)), tokens, output))
+    found.sort(key=lambda request: request[0])
+    return [(time - found[0][0], tokens, output) for time, tokens, output in found]
+
+
+def _count(values: Mapping[str, Any], names: tuple[str, ...]) -> int:
+    for name in names:
+        if values.get(name) is not None:
+            try:
+                count = int(float(values[name]))
+            except (TypeError, ValueError, OverflowError):
+                return 0
+            return count if 0 < count < 10**8 else 0
+    return 0
+
+
+def _seconds(values: Mapping[str, Any]) -> float | None:
+    for name in _TIME:
+        value = values.get(name)
+        if value is None:
+            continue
+        try:
+            number = float(value)
+            return _plausible(number / 1000 if name == "timestamp" and number > 1e11 else number)
+        except (TypeError, ValueError):
+            pass
+        try:
+            # public traces write up to 7 digits of a second; Python before 3.11 reads 3 or 6
+            return datetime.fromisoformat(
+                re.sub(r"(\.\d{6})\d+", r"\1", str(value)).replace("Z", "+00:00")
+            ).timestamp()
+        except (ValueError, OverflowError):
+            continue
+    return None
+
+
+def _plausible(number: float) -> float | None:
+    return number if -1e12 < number < 1e12 else None
+
+
+def parse_metrics(page: str) -> list[Request]:
+    """Requests drawn from the histograms of prompt and generation lengths.
+
+    The page keeps no pairs and no times: lengths are drawn apart, and requests come evenly, one every 0.25 seconds
+    (the planner replays them at several rates).
+    """
+    counts: dict[str, dict[float, float]] = {"prompt": {}, "generation": {}}
+    for line in page.splitlines():
+        match = _HISTOGRAM.match(line.strip())
+        edge = _LE.search(match.group(2)) if match else None
+        if match and edge:
+            try:
+                top, count = float(edge.group(1)), float(match.group(3))
+            except ValueError:
+                continue
+            phase = counts[match.group(1)]
+            phase[top] = phase.get(top, 0.0) + count
+    prompt, output = (_spans(counts[phase]) for phase in ("prompt", "generation"))
+    if not prompt or not output:
+        return []
+    chance = random.Random(0)
+
+    def draw(spans: list[tuple[int, int, float]]) -> list[int]:
+        chosen = chance.choices(spans, weights=[weight for _, _, weight in spans], k=_DRAWN)
+        return [chance.randint(low, high) for low, high, _ in chosen]
+
+    pairs = zip(draw(prompt), draw(output), strict=True)
+    return [(0.25 * number, tokens, made) for number, (tokens, made) in enumerate(pairs)]
+
+
+def _spans(cumulative: Mapping[float, float]) -> list[tuple[int, int, float]]:
+    """(low, high, weight) of each bar that has requests; the open bar reaches a quarter further."""
+    spans = []
+    low, before = 1, 0.0
+    for top in sorted(cumulative):
+        high = int(low * 1.25) if top == float("inf") else int(top)
+        weight = cumulative[top] - before
+        if weight > 0 and high >= 1:
+            spans.append((min(low, high), high, weight))
+        before = max(before, cumulative[top])
+        low = high + 1 if top != float("inf") else low
+    return spans
