@@ -26,7 +26,8 @@ class Card:
     ``index`` is accelN and hl-smi's number (may change at reboot), ``module`` the stable slot number.
     ``product`` is hl-smi's name (HL-225), ``device_type`` the driver's word (GAUDI2). ``busy`` is None
     when it cannot be told; ``busy_because`` is one of ``process-table``, ``open-file``, ``memory``,
-    ``status``, ``reserved`` (another launch of ours is about to use it).
+    ``status``, ``reserved`` (another launch of ours is about to use it), ``device-node`` (not given to this
+    container).
     """
 
     index: int | None
