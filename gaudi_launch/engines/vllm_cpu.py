@@ -1,0 +1,141 @@
+"""vLLM's CPU build: the embedded engine, for a first try and for tests on a machine without cards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gaudi_launch.engines.fork_reference import base_name
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.records import Host
+from gaudi_launch.messages import message
+from gaudi_launch.models.records import Model
+from gaudi_launch.planning.engine import Context, Limits, Proposal
+from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
+from gaudi_launch.planning.request import Request
+from gaudi_launch.planning.settings import Decisions
+from gaudi_launch.warmup import Buckets
+
+VERSION = "0.32.0"
+# `vllm serve` asks for the metadata of a distribution called vllm; the module is also the forks' entry
+ENTRY = ("-m", "vllm.entrypoints.openai.api_server")
+_LENGTH = 2048
+_SEQS = 16
+# fields of Request that only cards, or only the forks, can honour
+_WITHOUT = {
+    "modules": "-m",
+    "reduce": "-r",
+    "cache_dir": "-c",
+    "skip_warmup": "-s",
+    "profile": "-f",
+    "scheduler_steps": "-e",
+    "no_zero_padding": "-z",
+    "no_fused_sdpa": "-a",
+    "inc_fp8": "-q",
+    "quant_config": "--quant-config",
+    "padding_limit": "--padding-limit",
+    "max_prefill_seqs": "--max-prefill-seqs",
+    "max_capture_len": "--max-capture-len",
+    "memory_utilization": "--memory-utilization",
+}
+
+
+@dataclass(frozen=True)
+class VllmCpu:
+    """The embedded engine of a plan (planning.engine.Engine). It takes no cards and warms nothing up."""
+
+    python: str | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> EngineIdentity:
+        return EngineIdentity("cpu", self.facts.get("vllm", VERSION), self.python, self.facts)
+
+    @property
+    def needs_cards(self) -> bool:
+        return False
+
+    def cards(self, request: Request) -> int | None:
+        return None
+
+    def limits(self, request: Request, host: Host, model: Model) -> Limits:
+        """Small lengths unless asked: this engine is for trying out."""
+        longest = model.max_position_embeddings
+        length = request.max_model_len or min(_LENGTH, longest or _LENGTH)
+        if longest and length > longest and not request.force:
+            raise LaunchError("plan.too_long", ExitCode.MODEL, found=length, longest=longest)
+        input_min, input_max = request.input_range or (1, length)
+        output_min, output_max = request.output_range or (1, length)
+        return Limits(
+            input_min=input_min,
+            input_max=min(input_max, length),
+            output_min=output_min,
+            output_max=min(output_max, length),
+            max_model_len=length,
+            max_num_batched_tokens=request.max_num_batched_tokens or max(length, _LENGTH),
+            max_num_seqs=request.max_num_seqs or _SEQS,
+            max_num_prefill_seqs=1,
+        )
+
+    def refuse(self, request: Request, host: Host, model: Model) -> None:
+        """Raise LaunchError for what only cards can do."""
+        for name, flag in _WITHOUT.items():
+            if getattr(request, name) not in (None, False):
+                raise LaunchError("plan.cpu_option", ExitCode.USAGE, flag=flag)
+        if request.tuning == "reference":
+            raise LaunchError("plan.cpu_option", ExitCode.USAGE, flag="--tuning reference")
+        if request.dtype not in (None, "bfloat16", "float16", "float32"):
+            raise LaunchError("plan.cpu_option", ExitCode.USAGE, flag=f"-d {request.dtype}")
+        if model.remote_code and not request.trust_remote_code:
+            raise LaunchError("plan.remote_code", ExitCode.MODEL, model=model.name)
+
+    def propose(self, context: Context) -> Proposal:
+        request, limits = context.request, context.limits
+        decisions = Decisions(request.environment)
+
+        def add(option: str, value: str | int | None, given: object, flag: str, reason: str = "plan.cpu") -> None:
+            text = None if value is None else str(value)
+            if given is None or given is False:
+                decisions.option(option, text, message(reason))
+            else:
+                decisions.option(option, text, message("plan.flag", flag=flag), source="flag")
+
+        add("--host", request.host or "127.0.0.1", request.host, "-u")
+        add("--port", request.port or 30001, request.port, "-p")
+        add("--model", request.model, request.model, "-w")
+        add(
+            "--served-model-name",
+            request.served_name or base_name(request.model),
+            request.served_name,
+            "--served-name",
+        )
+        add("--dtype", request.dtype or "float32", request.dtype, "-d", "plan.cpu_dtype")
+        add("--max-model-len", limits.max_model_len, request.max_model_len, "-l")
+        add("--max-num-seqs", limits.max_num_seqs, request.max_num_seqs, "-b")
+        add("--max-num-batched-tokens", limits.max_num_batched_tokens, request.max_num_batched_tokens, "-t")
+        add("--enforce-eager", None, None, "", "plan.cpu_eager")
+        add("--seed", 0, None, "")
+        if request.trust_remote_code and context.model.remote_code:
+            decisions.option("--trust-remote-code", None, message("plan.agreed"), source="flag")
+        decisions.env("VLLM_CPU_KVCACHE_SPACE", "1", message("plan.cpu_cache"))
+        decisions.env("VLLM_NO_USAGE_STATS", "1", message("plan.cpu_quiet"))
+        decisions.env("TOKENIZERS_PARALLELISM", "false", message("plan.cpu"))
+        if Path(request.model).is_absolute():
+            decisions.env("HF_HUB_OFFLINE", "1", message("plan.cpu_offline"))
+        if request.cards is not None:
+            decisions.warn("plan.cpu_cards", cards=request.cards)
+        return Proposal(decisions.settings(), tuple(decisions.warnings))
+
+    def buckets(
+        self, settings: Sequence[Setting], context: Context, num_blocks: int | None
+    ) -> tuple[str, Buckets] | None:
+        return None
+
+    def command(self, settings: Sequence[Setting], context: Context) -> Command:
+        argv: list[str] = [self.python or "python3", *ENTRY]
+        for setting in settings:
+            if setting.kind == "option" and setting.sent:
+                argv += [setting.name] if setting.value is None else [setting.name, setting.value]
+        env = {s.name: s.value or "" for s in settings if s.kind == "env" and s.sent}
+        return Command(argv=(*argv, *context.request.extra), env=env)
