@@ -1,0 +1,137 @@
+"""The grid as a picture: where the step time of a workload lies, and which shapes have buckets. SVG and PNG.
+
+Both axes are logarithmic. Pictures are made of rectangles, so that PNG needs nothing but zlib.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from dataclasses import dataclass
+
+from gaudi_launch.warmup.buckets import Buckets
+from gaudi_launch.warmup.cost import StepTime
+from gaudi_launch.warmup.simulate import Shapes, Weighted
+
+Color = tuple[int, int, int]
+_WHITE, _INK, _HOT, _BUCKET = (255, 255, 255), (60, 60, 60), (214, 40, 40), (20, 80, 200)
+_MARGIN, _PANEL_WIDTH, _PANEL_HEIGHT = 50, 480, 300
+
+
+@dataclass(frozen=True)
+class Heat:
+    """Shares of step time in cells of (batch, size) and the number of buckets in each; row 0 is the smallest batch.
+
+    ``batches`` and ``sizes`` are the upper ends of the cells.
+    """
+
+    batches: tuple[int, ...]
+    sizes: tuple[int, ...]
+    share: tuple[tuple[float, ...], ...]
+    buckets: tuple[tuple[int, ...], ...]
+
+
+def heat(pairs: list[tuple[int, int]], part: Weighted, time: object, rows: int, columns: int) -> Heat:
+    """Count one phase into at most ``rows`` x ``columns`` cells, evenly over the logarithms."""
+    assert callable(time)
+    most_batch = max([batch for batch, _ in pairs] + [int(part.batch.max()) if len(part) else 1])
+    most_size = max([size for _, size in pairs] + [int(part.size.max()) if len(part) else 1])
+    least_size = min([size for _, size in pairs] + [int(part.size.min()) if len(part) else 1])
+    batches, sizes = _ends(1, most_batch, rows), _ends(least_size, most_size, columns)
+    share = [[0.0] * len(sizes) for _ in batches]
+    held = [[0] * len(sizes) for _ in batches]
+    weights = part.weight * time(part.batch, part.size) if len(part) else part.weight
+    total = float(weights.sum()) or 1.0
+    for batch, size, weight in zip(part.batch.tolist(), part.size.tolist(), weights.tolist(), strict=True):
+        share[_cell(batches, batch)][_cell(sizes, size)] += weight / total
+    for batch, size in pairs:
+        held[_cell(batches, batch)][_cell(sizes, size)] += 1
+    return Heat(batches, sizes, tuple(map(tuple, share)), tuple(map(tuple, held)))
+
+
+def _ends(low: int, high: int, count: int) -> tuple[int, ...]:
+    if high <= low:
+        return (max(high, 1),)
+    step = (math.log(high) - math.log(low)) / max(count - 1, 1)
+    return tuple(sorted({min(high, math.ceil(low * math.exp(step * at) - 1e-9)) for at in range(count)} | {high}))
+
+
+def _cell(ends: tuple[int, ...], value: int) -> int:
+    return min(range(len(ends)), key=lambda at: (ends[at] < value, ends[at]))
+
+
+@dataclass(frozen=True)
+class _Box:
+    x: float
+    y: float
+    width: float
+    height: float
+    color: Color
+
+
+def _panel(pairs: list[tuple[int, int]], part: Weighted, time: object, left: int) -> list[_Box]:
+    grid = heat(pairs, part, time, 24, 48)
+    width, height = _PANEL_WIDTH / len(grid.sizes), _PANEL_HEIGHT / len(grid.batches)
+    most = max((value for row in grid.share for value in row), default=0.0) or 1.0
+    boxes = [_Box(left - 1, _MARGIN - 1, _PANEL_WIDTH + 2, _PANEL_HEIGHT + 2, _INK)]
+    boxes.append(_Box(left, _MARGIN, _PANEL_WIDTH, _PANEL_HEIGHT, _WHITE))
+    for r, row in enumerate(grid.share):
+        top = _MARGIN + _PANEL_HEIGHT - (r + 1) * height
+        for c, value in enumerate(row):
+            x = left + c * width
+            if value:
+                part_of = (value / most) ** 0.4
+                color = (
+                    round(255 - part_of * (255 - _HOT[0])),
+                    round(255 - part_of * (255 - _HOT[1])),
+                    round(255 - part_of * (255 - _HOT[2])),
+                )
+                boxes.append(_Box(x, top, width, height, color))
+            if grid.buckets[r][c]:
+                side = min(width, height, 6.0)
+                boxes.append(_Box(x + (width - side) / 2, top + (height - side) / 2, side, side, _BUCKET))
+    return boxes
+
+
+def _scene(buckets: Buckets, shapes: Shapes, cost: StepTime) -> tuple[int, int, list[_Box]]:
+    prompt = [(batch, query) for batch, query, context in buckets.prompt if context == 0]
+    decode = [(batch, blocks) for batch, _, blocks in buckets.decode]
+    boxes = _panel(prompt, shapes.prompt, cost.prefill, _MARGIN)
+    boxes += _panel(decode, shapes.decode, cost.decode, 2 * _MARGIN + _PANEL_WIDTH)
+    return 3 * _MARGIN + 2 * _PANEL_WIDTH, 2 * _MARGIN + _PANEL_HEIGHT, boxes
+
+
+def svg(buckets: Buckets, shapes: Shapes, cost: StepTime, titles: tuple[str, str]) -> str:
+    """The picture as SVG text; ``titles`` of the prompt and the decode panel."""
+    from xml.sax.saxutils import escape
+
+    width, height, boxes = _scene(buckets, shapes, cost)
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+    ]
+    for box in boxes:
+        color = "#{:02x}{:02x}{:02x}".format(*box.color)
+        place = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}"'
+        lines.append(f'<rect {place} fill="{color}"/>')
+    for left, title in zip((_MARGIN, 2 * _MARGIN + _PANEL_WIDTH), titles, strict=True):
+        lines.append(f'<text x="{left}" y="{_MARGIN - 12}" font-size="14">{escape(title)}</text>')
+    return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+def png(buckets: Buckets, shapes: Shapes, cost: StepTime) -> bytes:
+    """The picture as PNG (8-bit RGB), without words."""
+    width, height, boxes = _scene(buckets, shapes, cost)
+    rows = [bytearray(bytes(_WHITE) * width) for _ in range(height)]
+    for box in boxes:
+        left, right = max(0, round(box.x)), min(width, round(box.x + box.width))
+        for y in range(max(0, round(box.y)), min(height, round(box.y + box.height))):
+            rows[y][3 * left : 3 * right] = bytes(box.color) * max(0, right - left)
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    pixels = zlib.compress(b"".join(b"\0" + bytes(row) for row in rows), 9)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
