@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gaudi_launch.host.records import Host
     from gaudi_launch.models.records import Model
     from gaudi_launch.planning.engine import Engine
-    from gaudi_launch.planning.plan import Plan
+    from gaudi_launch.planning.plan import Placement, Plan
     from gaudi_launch.planning.request import Request
 
 _MODEL, _CARDS, _LENGTHS, _ENGINE, _MORE = "Model and address", "Cards", "Lengths", "Engine", "More"
@@ -127,9 +127,7 @@ def to_request(asked: dict[str, Any], environment: dict[str, str] | None = None)
         "cards": lambda text: read.number("-n", text, 1, 64),
         "modules": lambda text: parse_modules(text),
         "port": lambda text: read.port("-p", text),
-        "input_range": lambda text: read.pair("-i", text),
-        "output_range": lambda text: read.pair("-o", text),
-        "reduce": read.reduce,
+        "reduce": lambda text: read.reduce(text, one_is_both=tuning == "reference"),
         "padding_limit": lambda text: read.fraction("--padding-limit", text, 0.0, 0.5),
         "memory_utilization": lambda text: read.fraction("--memory-utilization", text, 0.01, 1.0),
     }
@@ -145,9 +143,10 @@ def to_request(asked: dict[str, Any], environment: dict[str, str] | None = None)
     values: dict[str, Any] = {}
     for option in OPTIONS:
         value = asked[option.field]
-        if option.field == "machine" or value is None:
+        if option.field in ("machine", "input_range", "output_range") or value is None:
             continue
         values[option.field] = readers[option.field](value) if option.field in readers else value
+    values |= read.ranges(asked["input_range"], asked["output_range"])
     values |= {"tuning": tuning, "engine": asked["engine"] or "auto", "extra": tuple(asked["extra"] or ())}
     # a switch that was not given is no opinion, not a refusal
     values["trust_remote_code"] = asked["trust_remote_code"] or None
@@ -168,31 +167,59 @@ class Prepared:
     engine: Engine
     installed: Installed | None
 
-    def plan(self) -> Plan:
+    def plan(self, placement: Placement | None = None) -> Plan:
+        """The plan; with ``placement`` for cards that were chosen and are held already."""
         from gaudi_launch.planning.planner import make_plan
 
-        return make_plan(self.request, self.host, self.model, self.engine)
+        return make_plan(self.request, self.host, self.model, self.engine, placement)
 
 
-def prepare(asked: dict[str, Any], *, must_exist: bool, request: Request | None = None) -> Prepared:
+def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
     """Read the machine, the engine's interpreter and the model for these options.
 
-    ``must_exist``: serve needs the model's folder; plan is content with its name.
+    ``must_exist``: serve needs the model's folder and the engine; plan is content with names.
     """
+    from dataclasses import replace
+
     from gaudi_launch.engines import registry
     from gaudi_launch.host.machine import load
+    from gaudi_launch.host.records import Host
     from gaudi_launch.models.config import read_model
+    from gaudi_launch.services.launch import with_secret_moved
 
-    request = request or to_request(asked)
-    installed = _installed(request)
+    request = with_secret_moved(to_request(asked))
+    if request.model == "demo":
+        request = _demo(request, make=must_exist)
+    installed = _installed(request, must_exist)
     engine = registry.find(request.engine, installed, request.python)
-    # an engine on the CPU needs no card, so a machine without any is no hindrance
-    return Prepared(request, load(asked.get("machine")), read_model(request.model, must_exist), engine, installed)
+    if not engine.needs_cards and request.python is None:
+        request = replace(request, python=engine.identity.python)
+    # an engine on the CPU needs no card, so the machine's cards are not even looked at
+    host = load(asked.get("machine")) if engine.needs_cards or asked.get("machine") else Host()
+    return Prepared(request, host, read_model(request.model, must_exist), engine, installed)
 
 
-def _installed(request: Request) -> Installed | None:
+def _installed(request: Request, needed: bool) -> Installed | None:
+    from gaudi_launch.engines import embedded
     from gaudi_launch.engines.detect import detect
 
-    if request.python is not None or request.engine == "auto":
+    if request.python is None and request.engine in ("cpu", "vllm-cpu"):
+        return detect(str(embedded.python_path())) if embedded.engine_is_ready() else None
+    if needed or request.python is not None or request.engine == "auto":
         return detect(request.python)
     return None
+
+
+def _demo(request: Request, make: bool) -> Request:
+    """The demo model: its folder and engine, made now when serve needs them."""
+    import sys
+    from dataclasses import replace
+
+    from gaudi_launch.engines import embedded
+
+    if make and request.python is None and not (embedded.engine_is_ready() and embedded.demo_is_ready()):
+        embedded.setup(lambda line: print(line, file=sys.stderr, flush=True))
+    engine = "cpu" if request.engine == "auto" else request.engine
+    folder = embedded.demo_dir()
+    path = str(folder) if make or folder.is_dir() else "demo"
+    return replace(request, model=path, engine=engine, served_name=request.served_name or "demo")

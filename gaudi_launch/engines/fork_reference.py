@@ -147,7 +147,7 @@ def v1_21(context: Context, decisions: Decisions) -> None:
     if request.reduce is not None:
         _reduce_1_21(context, decisions, request.reduce)
     _argv_1_21(context, decisions, lower, dtype, cards)
-    if limits.input_min == limits.input_max:
+    if limits.input_min == limits.input_max and "input" not in request.open_ranges:
         _force(decisions, "VLLM_ZERO_PADDING", "false", _script("input_min = input_max"), ORIGIN_1_21)
 
 
@@ -209,9 +209,11 @@ def _tuning_1_21(context: Context, decisions: Decisions, name: str, lower: str, 
         _force(decisions, "VLLM_SKIP_WARMUP", "True", _flag("-s"), ORIGIN_1_21, flag=True)
     if request.profile:
         _force(decisions, "VLLM_PROFILER_ENABLED", "True", _flag("-f"), ORIGIN_1_21, flag=True)
+        input_top = "" if "input" in request.open_ranges else limits.input_max
+        output_top = "" if "output" in request.open_ranges else limits.output_max
         case = (
-            f"serve_{name}_{dtype}_{device_name(context)}_in{limits.input_min}-{limits.input_max}"
-            f"_out{limits.output_min}-{limits.output_max}_bs{limits.max_num_seqs}_tp{cards}"
+            f"serve_{name}_{dtype}_{device_name(context)}_in{limits.input_min}-{input_top}"
+            f"_out{limits.output_min}-{output_top}_bs{limits.max_num_seqs}_tp{cards}"
             f"_steps{request.scheduler_steps or 1}_{request.stamp}"
         )
         _force(decisions, "VLLM_PROFILE_FILE", f"{case}_profile.json", _flag("-f"), ORIGIN_1_21, flag=True)
@@ -406,10 +408,10 @@ def deepseek_r1(context: Context, decisions: Decisions) -> None:
         for variable, value in _INC_DEEPSEEK:
             _force(decisions, variable, value, _flag("-q"), ORIGIN_DEEPSEEK, flag=True)
         _quantisation_paths(context, decisions)
-    cache = request.cache_dir or "/data/warmup_cache"
-    value = f"{cache},false,16384"
-    given = request.cache_dir is not None
-    _force(decisions, "PT_HPU_RECIPE_CACHE_CONFIG", value, _flag("-c"), ORIGIN_DEEPSEEK, flag=given)
+    cache = "/data/warmup_cache" if request.cache_dir is None else request.cache_dir
+    if cache:
+        value, given = f"{cache},false,16384", request.cache_dir is not None
+        _force(decisions, "PT_HPU_RECIPE_CACHE_CONFIG", value, _flag("-c"), ORIGIN_DEEPSEEK, flag=given)
     if request.skip_warmup:
         _force(decisions, "VLLM_SKIP_WARMUP", "True", _flag("-s"), ORIGIN_DEEPSEEK, flag=True)
     _buckets_deepseek(context, decisions)

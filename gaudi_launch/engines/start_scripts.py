@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getopt
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,7 +47,7 @@ def read_call(words: Sequence[str], release: str | None = None) -> ScriptCall:
         raise LaunchError("migrate.release", ExitCode.USAGE, found=release, known=", ".join(LETTERS))
     variables: dict[str, str] = {}
     rest = list(words)
-    folder = script = ""
+    folder = script = name = ""
     while rest:
         assignment = _ASSIGNMENT.match(rest[0])
         if assignment and not script:
@@ -66,39 +67,33 @@ def read_call(words: Sequence[str], release: str | None = None) -> ScriptCall:
         folder, _, name = script.rpartition("/")
         folder = folder or ("/" if script.startswith("/") else ".")
         release = release or _SCRIPTS.get(name)
-    return ScriptCall(release or _tell(rest), tuple(rest), variables, folder)
+    return ScriptCall(release or _tell(rest, name), tuple(rest), variables, folder)
 
 
-def _tell(arguments: Sequence[str]) -> str:
-    """Which release's letters these are: letters that only one has decide, else the one that can read them all."""
-    can = []
+def _tell(arguments: Sequence[str], script: str) -> str:
+    """Which release's letters these are. The first release that can read them all, where several can."""
+    can: dict[str, dict[str, str]] = {}
     for release, letters in LETTERS.items():
         try:
             options, left = getopt.getopt(list(arguments), letters)
         except getopt.GetoptError:
             continue
-        if not left and _plausible(release, dict(options)):
-            can.append(release)
+        if not left and not (script and release == "deepseek_r1"):
+            can[release] = dict(options)
     if not can:
         raise LaunchError("migrate.unknown", ExitCode.USAGE, found=" ".join(arguments)[:200])
-    if len(can) > 1 and "deepseek_r1" in can:
+    if "deepseek_r1" in can and len(can) > 1:
         # start_vllm.sh's few letters are letters of the other scripts too; its models are not
-        name = dict(getopt.getopt(list(arguments), LETTERS["deepseek_r1"])[0]).get("-w", "").lower()
-        full = "deepseek" in name and "distill" not in name
-        can = ["deepseek_r1"] if full else [release for release in can if release != "deepseek_r1"]
-    return can[0]
+        folder = can["deepseek_r1"].get("-w", "").lower()
+        return "deepseek_r1" if "deepseek" in folder and "distill" not in folder else next(iter(can))
+    if {"1.21", "1.22"} <= set(can) and _counts_cards(can["1.22"].get("-t", "")):
+        return "1.22"
+    return next(iter(can))
 
 
-def _plausible(release: str, options: Mapping[str, str]) -> bool:
-    """Letters that both have mean other things: 1.22's -t is a number of cards, 1.21's a number of tokens."""
-    try:
-        request_of(ScriptCall(release, tuple(word for pair in options.items() for word in pair if word), {}))
-    except LaunchError:
-        return False
-    if release == "1.22":
-        cards = options.get("-t", "1")
-        return cards.isdigit() and int(cards) <= 64 and not {"-n", "-i", "-o", "-r", "-z"} & set(options)
-    return True
+def _counts_cards(word: str) -> bool:
+    """1.22's -t is a number of cards, 1.21's a number of tokens."""
+    return word.isascii() and word.isdigit() and 1 <= int(word) <= 64
 
 
 def request_of(call: ScriptCall, environment: Mapping[str, str] | None = None, stamp: str = "") -> Request:
@@ -110,6 +105,8 @@ def request_of(call: ScriptCall, environment: Mapping[str, str] | None = None, s
     if left:
         raise LaunchError("migrate.left_over", ExitCode.USAGE, found=" ".join(left), release=call.release)
     given = dict(options)
+    if "-h" in given:
+        raise LaunchError("migrate.only_help", ExitCode.USAGE)
     if "-w" not in given and call.release != "deepseek_r1":
         raise LaunchError("migrate.no_model", ExitCode.USAGE, release=call.release)
     fields = {"1.21": _fields_1_21, "1.22": _fields_1_22, "deepseek_r1": _fields_deepseek}[call.release](given)
@@ -132,14 +129,13 @@ def _fields_1_21(given: Mapping[str, str]) -> dict[str, Any]:
         "host": given.get("-u"),
         "port": _optional(given, "-p", asked.port),
         "dtype": given.get("-d"),
-        "input_range": asked.pair("-i", given["-i"]) if "-i" in given else None,
-        "output_range": asked.pair("-o", given["-o"]) if "-o" in given else None,
+        **asked.ranges(given.get("-i"), given.get("-o")),
         "max_num_batched_tokens": _optional(given, "-t"),
         "max_model_len": _optional(given, "-l"),
         "max_num_seqs": _optional(given, "-b"),
         "scheduler_steps": _optional(given, "-e"),
         "cache_dir": given.get("-c") or None,
-        "reduce": asked.reduce(given["-r"]) if "-r" in given else None,
+        "reduce": asked.reduce(given["-r"], one_is_both=True) if "-r" in given else None,
         "skip_warmup": "-s" in given,
         "profile": "-f" in given,
         "no_zero_padding": "-z" in given,
@@ -149,24 +145,28 @@ def _fields_1_21(given: Mapping[str, str]) -> dict[str, Any]:
 
 def _fields_1_22(given: Mapping[str, str]) -> dict[str, Any]:
     address = given.get("-a")
+    # the manual's "-p ''" (no limit) leaves the option without its value; the engine's own "no limit" is -b
+    prefill = _optional(given, "-p" if given.get("-p", "1") else "-b")
+    if prefill is None and "-p" in given:
+        prefill = 128
     host, port = (address.split(":", 1)[0], address.rsplit(":", 1)[-1]) if address else (None, None)
     return {
         "cards": asked.number("-t", given.get("-t", "1"), 1, 64),
         "modules": _modules(given.get("-m")),
         "host": host or None,
-        "port": asked.port("-a", port) if port is not None else None,
+        "port": asked.port("-a", port) if port else None,
         "dtype": given.get("-d"),
         "quant_config": given.get("-q") or None,
         "max_model_len": _optional(given, "-x"),
-        "max_prefill_seqs": _optional(given, "-p") if given.get("-p") else None,
+        "max_prefill_seqs": prefill,
         "max_num_seqs": _optional(given, "-b"),
         "max_capture_len": _optional(given, "-g"),
         "memory_utilization": asked.fraction("-u", given["-u"], 0.01, 1.0) if "-u" in given else None,
-        "padding_limit": asked.fraction("-l", given["-l"], 0.0, 0.5) if "-l" in given else None,
+        "padding_limit": asked.fraction("-l", given["-l"], 0.0, 0.5, strict=True) if "-l" in given else None,
         "cache_dir": given.get("-c") or None,
         "skip_warmup": "-s" in given,
         "profile": "-f" in given,
-        "extra": tuple(given.get("-e", "").split()),
+        "extra": _words(given.get("-e", "")),
     }
 
 
@@ -177,7 +177,7 @@ def _fields_deepseek(given: Mapping[str, str]) -> dict[str, Any]:
         "max_model_len": _optional(given, "-l"),
         "max_num_seqs": _optional(given, "-b"),
         "max_prefill_seqs": _optional(given, "-m"),
-        "cache_dir": given.get("-c") or None,
+        "cache_dir": given.get("-c"),
         "skip_warmup": "-s" in given,
         "inc_fp8": "-q" in given,
     }
@@ -185,6 +185,14 @@ def _fields_deepseek(given: Mapping[str, str]) -> dict[str, Any]:
 
 def _optional(given: Mapping[str, str], flag: str, read: Any = asked.number) -> int | None:
     return int(read(flag, given[flag])) if flag in given else None
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """The words of -e; the script's eval takes one layer of quotes off."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise LaunchError("migrate.quoting", ExitCode.USAGE, found=text[:200], why=str(error)) from None
 
 
 def _modules(text: str | None) -> tuple[int, ...] | None:

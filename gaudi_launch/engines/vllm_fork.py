@@ -110,6 +110,8 @@ class VllmFork:
         """How many cards when the user does not say: deepseek_r1 is made for eight."""
         if request.cards is None and request.modules is None and self.version == "deepseek_r1":
             return 8
+        if request.cards is None and request.tuning == "reference":
+            return 1  # the scripts count by -n alone, and refuse a list of another length
         return request.cards
 
     def limits(self, request: Request, host: Host, model: Model) -> Limits:
@@ -154,6 +156,10 @@ class VllmFork:
                 # V0 cannot schedule a prompt longer than one batch (vllm/core/scheduler.py)
                 raise LaunchError("plan.input_over_tokens", ExitCode.USAGE, input=input_max, tokens=tokens)
             output_max = min(output_max, length)
+        else:
+            # utils.sh set_bucketing: the top of a range given by one number
+            input_max = 1024 if "input" in request.open_ranges else input_max
+            output_max = 2048 if "output" in request.open_ranges else output_max
         seqs = request.max_num_seqs or 32
         return Limits(
             input_min=input_min,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from gaudi_launch.errors import ExitCode, LaunchError
 
 _MOST = 10**9
@@ -27,19 +30,29 @@ def pair(flag: str, text: str) -> tuple[int, int]:
     return least, most
 
 
-def reduce(text: str) -> tuple[int, int]:
-    """``batch,length`` of -r. Raises LaunchError (USAGE)."""
+def ranges(inputs: str | None, outputs: str | None) -> dict[str, Any]:
+    """The fields of a Request that -i and -o give; ``open_ranges`` names those given by one number."""
+    given = {name: text for name, text in (("input", inputs), ("output", outputs)) if text is not None}
+    fields: dict[str, Any] = {f"{name}_range": pair(f"-{name[0]}", text.removesuffix(",")) for name, text in given.items()}
+    return {**fields, "open_ranges": tuple(name for name, text in given.items() if "," not in text.removesuffix(","))}
+
+
+def reduce(text: str, one_is_both: bool = False) -> tuple[int, int]:
+    """``batch,length`` of -r; ``one_is_both`` as the start script reads a single number. Raises LaunchError."""
     words = text.split(",")
+    if one_is_both and len(words) == 1:
+        words *= 2
     if len(words) != 2:
         raise LaunchError("plan.reduce_words", ExitCode.USAGE, found=text)
     return number("-r", words[0]), number("-r", words[1])
 
 
-def fraction(flag: str, text: str, least: float, most: float) -> str:
-    """A number between bounds, kept in the words given ("0.0" is not "0" to an engine). Raises LaunchError."""
+def fraction(flag: str, text: str, least: float, most: float, strict: bool = False) -> str:
+    """A number between bounds, kept in the words given ("0.0" is not "0" to an engine); ``strict`` wants a digit
+    in front of the point. Raises LaunchError (USAGE)."""
     word = text.strip()
-    plain = word.replace(".", "", 1)
-    if not (plain.isascii() and plain.isdigit() and least <= float(word) <= most):
+    plain = re.fullmatch(r"[0-9]+(\.[0-9]+)?" if strict else r"[0-9]+(\.[0-9]*)?|\.[0-9]+", word)
+    if not (plain and len(word) < 20 and least <= float(word) <= most):
         raise LaunchError("plan.fraction", ExitCode.USAGE, flag=flag, found=text, least=least, most=most)
     return word
 

@@ -23,6 +23,7 @@ class Request:
     dtype: str | None = None  # -d  bfloat16, float16, fp8, awq, gptq
     input_range: tuple[int, int] | None = None  # -i
     output_range: tuple[int, int] | None = None  # -o
+    open_ranges: tuple[str, ...] = ()  # "input", "output": given by one number; the scripts know another top then
     max_num_batched_tokens: int | None = None  # -t
     max_model_len: int | None = None  # -l
     max_num_seqs: int | None = None  # -b
