@@ -185,7 +185,7 @@ def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
     from gaudi_launch.host.machine import load
     from gaudi_launch.host.records import Host
     from gaudi_launch.models.config import read_model
-    from gaudi_launch.services.launch import with_secret_moved
+    from gaudi_launch.planning.asked import with_secret_moved
 
     request = with_secret_moved(to_request(asked))
     if request.model == "demo":

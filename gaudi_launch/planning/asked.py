@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from dataclasses import replace
+
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.planning.request import Request
 
 _MOST = 10**9
 
@@ -33,8 +36,13 @@ def pair(flag: str, text: str) -> tuple[int, int]:
 def ranges(inputs: str | None, outputs: str | None) -> dict[str, Any]:
     """The fields of a Request that -i and -o give; ``open_ranges`` names those given by one number."""
     given = {name: text for name, text in (("input", inputs), ("output", outputs)) if text is not None}
-    fields: dict[str, Any] = {f"{name}_range": pair(f"-{name[0]}", text.removesuffix(",")) for name, text in given.items()}
-    return {**fields, "open_ranges": tuple(name for name, text in given.items() if "," not in text.removesuffix(","))}
+    fields: dict[str, Any] = {
+        f"{name}_range": pair(f"-{name[0]}", text.removesuffix(",")) for name, text in given.items()
+    }
+    return {
+        **fields,
+        "open_ranges": tuple(name for name, text in given.items() if "," not in text.removesuffix(",")),
+    }
 
 
 def reduce(text: str, one_is_both: bool = False) -> tuple[int, int]:
@@ -60,3 +68,20 @@ def fraction(flag: str, text: str, least: float, most: float, strict: bool = Fal
 def port(flag: str, text: str) -> int:
     """A TCP port. Raises LaunchError (USAGE)."""
     return number(flag, text, 1, 65535)
+
+
+def with_secret_moved(request: Request) -> Request:
+    """Take ``--api-key`` out of the engine's words: other users read command lines. vLLM reads VLLM_API_KEY too."""
+    kept: list[str] = []
+    key: str | None = None
+    words = iter(request.extra)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name.replace("_", "-") == "--api-key":
+            key = value if equals else next(words, "")
+        else:
+            kept.append(word)
+    if key is None:
+        return request
+    environment = {**request.environment, "VLLM_API_KEY": key}
+    return replace(request, extra=tuple(kept), environment=environment)

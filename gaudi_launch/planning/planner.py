@@ -17,11 +17,16 @@ from gaudi_launch.planning.request import Request
 from gaudi_launch.warmup.buckets import BucketError, Buckets
 
 
-def make_plan(request: Request, host: Host, model: Model, engine: Engine) -> Plan:
-    """Decide everything for one deployment. Raises LaunchError for what cannot be."""
+def make_plan(
+    request: Request, host: Host, model: Model, engine: Engine, placement: Placement | None = None
+) -> Plan:
+    """Decide everything for one deployment; ``placement`` where the cards are chosen and held already.
+
+    Raises LaunchError for what cannot be.
+    """
     engine.refuse(request, host, model)
     limits = engine.limits(request, host, model)
-    placement = place(request, host, engine)
+    placement = placement or place(request, host, engine)
     context = Context(request, host, model, placement, limits)
     proposal = engine.propose(context)
     warnings: list[Message] = [*placement.warnings, *proposal.warnings]

@@ -1,0 +1,98 @@
+"""``gaudi-launch serve``: cards, plan, engine, warm-up, answer; in the foreground until Ctrl-C."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from gaudi_launch.cli.options import shared
+
+if TYPE_CHECKING:
+    from gaudi_launch.cli.options import Prepared
+    from gaudi_launch.planning.plan import Plan
+    from gaudi_launch.services.supervise import Outcome
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.command()
+@shared
+def serve(
+    asked: dict[str, Any],
+    name: str | None = typer.Option(None, "--name", help="The service's name (default: from model and port)."),
+    no_doctor: bool = typer.Option(False, "--no-doctor", help="Start although the machine's check fails."),
+    quiet: bool = typer.Option(False, "--quiet", help="Progress only, without the engine's own lines."),
+    patience: str | None = typer.Option(
+        None, "--phase-timeout", metavar="SECONDS", help="Longest time without progress in any phase."
+    ),
+) -> None:
+    """Start a model and stay with it: cards, plan, engine, warm-up, answer.
+
+    -w demo is a small model that needs no card and no download from a hub.
+    """
+    from gaudi_launch.cli.options import prepare
+    from gaudi_launch.planning.asked import number
+    from gaudi_launch.services import launch, state
+    from gaudi_launch.services.supervise import LIMITS
+
+    limits = dict(LIMITS)
+    if patience is not None:
+        limits = dict.fromkeys(limits, float(number("--phase-timeout", patience)))
+    if name is not None:
+        state.check_name(name)
+    prepared = prepare(asked, must_exist=True)
+    launch.check_engine(prepared.engine, prepared.installed)
+    launch.check_model(prepared.model, prepared.request)
+    if prepared.engine.needs_cards:
+        from gaudi_launch.host.machine import load
+        from gaudi_launch.paths import machine_root
+        from gaudi_launch.planning.planner import place
+        from gaudi_launch.services.reservation import claim
+
+        request, engine = prepared.request, prepared.engine
+        # refuse what cannot be before waiting for anybody's cards
+        prepared.plan()
+        with claim(
+            lambda: load(asked["machine"]), lambda host: place(request, host, engine), machine_root()
+        ) as chosen:
+            _run(prepared, prepared.plan(chosen), name, no_doctor, quiet, limits)
+    else:
+        _run(prepared, prepared.plan(), name, no_doctor, quiet, limits)
+
+
+def _run(
+    prepared: Prepared, plan: Plan, name: str | None, no_doctor: bool, quiet: bool, limits: dict[str, float]
+) -> None:
+    from gaudi_launch.services import launch, state
+
+    launch.check_port(plan)
+    _host, port = launch.address(plan)
+    service = name or state.default_name(prepared.model.name, str(port))
+    log = state.service_dir(service) / "engine.log"
+    screen = _screen(plan, str(log), quiet)
+    try:
+        screen.begin(plan)
+        outcome = launch.run(plan, prepared.request, service, screen, limits)
+    finally:
+        screen.close()
+    _finish(outcome, log)
+
+
+def _screen(plan: Plan, log: str, quiet: bool) -> Any:
+    from gaudi_launch.cli.screen import Screen
+
+    return Screen(plan, log, quiet)
+
+
+def _finish(outcome: Outcome, log: Any) -> None:
+    import sys
+
+    from gaudi_launch.errors import ExitCode
+    from gaudi_launch.messages import text
+    from gaudi_launch.services.launch import failure
+
+    if outcome.kind != "stopped":
+        raise failure(outcome, log)
+    print(text("serve.stopped"), file=sys.stderr)
+    raise typer.Exit(int(ExitCode.INTERRUPTED))

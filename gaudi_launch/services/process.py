@@ -1,0 +1,164 @@
+"""One engine process and everything that descends from it: started without a shell, ended without a remainder."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from gaudi_launch.host.cpus import format_cpus
+from gaudi_launch.planning.plan import Command
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_POLL_SECONDS = 0.05
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long an ordered end may take, in seconds: for the engine itself, then for what it left behind."""
+
+    engine: float = 20.0
+    rest: float = 5.0
+
+
+def bind_words(command: Command, allowed: frozenset[int] | None = None) -> tuple[str, ...]:
+    """The words in front of the engine's own that bind its CPUs and prefer its memory node; () without numactl."""
+    cpus = usable_cpus(command, allowed)
+    if not cpus or shutil.which("numactl") is None:
+        return ()
+    words = ("numactl", "-C", format_cpus(cpus))
+    return words if command.memory_node is None else (*words, "-p", str(command.memory_node))
+
+
+def usable_cpus(command: Command, allowed: frozenset[int] | None = None) -> tuple[int, ...]:
+    """The planned CPUs that this process may use; none of them (another machine's plan): no binding."""
+    mine = allowed if allowed is not None else frozenset(os.sched_getaffinity(0))
+    return tuple(cpu for cpu in command.cpus if cpu in mine)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of whatever the engine leaves behind, so that it can be found and ended."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+@dataclass
+class EngineProcess:
+    """A started engine. ``log`` gets its output; the log outlives us, so we read it from the file."""
+
+    command: Command
+    log: Path
+    environment: Mapping[str, str]
+    bind: bool = True
+    _child: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
+    # pid -> start time: a pid alone may be somebody else's by the time it is used
+    _seen: dict[int, float] = field(default_factory=dict, init=False, repr=False)
+
+    def start(self) -> int:
+        """Start it in a session of its own; its pid. Raises OSError when it cannot be started."""
+        adopt_orphans()
+        prefix = bind_words(self.command) if self.bind else ()
+        cpus = usable_cpus(self.command) if self.bind and not prefix else ()
+        environment = {**self.environment, **self.command.env}
+        for name in self.command.unset:
+            environment.pop(name, None)
+        output: IO[bytes]
+        with self.log.open("ab") as output:
+            self._child = subprocess.Popen(
+                [*prefix, *self.command.argv],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd=self.command.working_dir,
+                start_new_session=True,
+                preexec_fn=_in_child(cpus),
+            )
+        return self._child.pid
+
+    @property
+    def pid(self) -> int:
+        assert self._child is not None, "not started"
+        return self._child.pid
+
+    def poll(self) -> int | None:
+        """The exit status of the engine's first process (negative: a signal), None while it lives."""
+        assert self._child is not None, "not started"
+        self.look()
+        return self._child.poll()
+
+    def look(self) -> list[int]:
+        """Every living descendant by now; also reaps those that ended."""
+        import psutil
+
+        alive = []
+        for process in psutil.Process().children(recursive=True):
+            try:
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    self._reap(process.pid)
+                    continue
+                self._seen[process.pid] = process.create_time()
+                alive.append(process.pid)
+            except psutil.Error:
+                continue
+        return alive
+
+    def _reap(self, pid: int) -> None:
+        # the first child is Popen's to reap; another's child is not ours to wait for
+        if self._child is not None and pid != self._child.pid:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+
+    def end(self, patience: Patience, hurry: Callable[[], bool] = lambda: False) -> int | None:
+        """End the engine, then all that descends from it: ask, wait, kill. The engine's exit status.
+
+        ``hurry`` is asked on the way: True (a second Ctrl-C) stops the waiting. Nothing is left when it returns,
+        but for what the kernel holds in an uninterruptible wait.
+        """
+        assert self._child is not None, "not started"
+        self.look()
+        # the first process ends its workers itself, in the right order; only then come those it forgot
+        if self._child.poll() is None:
+            self._signal([self._child.pid], signal.SIGTERM)
+            self._wait(lambda: self._child is not None and self._child.poll() is not None, patience.engine, hurry)
+        if self.look():
+            self._signal(self.look(), signal.SIGTERM)
+            self._wait(lambda: not self.look(), patience.rest, hurry)
+        if self.look():
+            self._signal(self.look(), signal.SIGKILL)
+            self._wait(lambda: not self.look(), patience.rest, lambda: False)
+        return self._child.poll()
+
+    def _signal(self, pids: list[int], number: signal.Signals) -> None:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+
+    def _wait(self, done: Callable[[], bool], seconds: float, hurry: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + seconds
+        while not done() and time.monotonic() < deadline and not hurry():
+            time.sleep(_POLL_SECONDS)
+
+
+def _in_child(cpus: tuple[int, ...]) -> Callable[[], None]:
+    parent = os.getpid()
+
+    def prepare() -> None:
+        # a launcher that is killed must not leave an engine on the cards
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+
+    return prepare

@@ -1,0 +1,234 @@
+"""The life of one engine: started, followed, found ready, kept, ended. Signals only queue; one loop acts."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Literal, Protocol
+
+from gaudi_launch.planning.plan import Command
+from gaudi_launch.services.follow import Follower, Progress
+from gaudi_launch.services.process import EngineProcess, Patience
+from gaudi_launch.services.ready import Readiness, probe
+
+_TURN_SECONDS = 0.1
+_PROBE_EVERY_SECONDS = 1.0
+_MOST_READ_BYTES = 1 << 20
+
+# seconds without progress after which a phase counts as stuck; any progress starts the clock again
+LIMITS: Mapping[str, float] = {
+    "start": 900,
+    "load": 3600,
+    "profile": 1800,
+    "kv_cache": 900,
+    "multimodal": 3600,
+    # one graph of a large fp8 model was seen to take minutes
+    "warmup_prompt": 3600,
+    "warmup_decode": 3600,
+    "graph_prompt": 3600,
+    "graph_decode": 3600,
+    "sampler": 1800,
+    "ready": 600,
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to run and how to tell that it answers. ``environment`` is what the engine inherits."""
+
+    command: Command
+    url: str
+    log: Path
+    environment: Mapping[str, str]
+    api_key: str | None = field(default=None, repr=False)
+    bind: bool = True
+    limits: Mapping[str, float] = field(default_factory=lambda: LIMITS)
+    patience: Patience = field(default_factory=Patience)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How it ended. ``status`` is the engine's exit status, negative for a signal; ``signal`` is ours, if any."""
+
+    kind: Literal["stopped", "died", "stuck", "not_started"]
+    status: int | None
+    progress: Progress
+    signal: int | None = None
+    was_ready: bool = False
+    detail: str = ""
+
+
+class Watcher(Protocol):
+    """Who is told: the terminal, the state file."""
+
+    def started(self, pid: int) -> None: ...
+
+    def output(self, text: str) -> None: ...
+
+    def progress(self, progress: Progress) -> None: ...
+
+    def ready(self, readiness: Readiness) -> None: ...
+
+    def ending(self, signal_number: int | None) -> None: ...
+
+
+class Supervisor:
+    """Runs one job until it ends or a signal ends it."""
+
+    def __init__(self, job: Job, watcher: Watcher, clock: Callable[[], float] = time.monotonic) -> None:
+        self._job = job
+        self._watcher = watcher
+        self._clock = clock
+        self._signals: deque[int] = deque()
+        self._follower = Follower()
+        self._tail = _Tail(job.log)
+        self._engine = EngineProcess(job.command, job.log, job.environment, job.bind)
+        self._prober = _Prober(job)
+        self._ready = False
+
+    def run(self) -> Outcome:
+        """Start, follow and end the engine. Nothing of it lives when this returns."""
+        with self._handled():
+            try:
+                pid = self._engine.start()
+            except OSError as error:
+                progress = self._follower.progress
+                return Outcome("not_started", None, progress, detail=error.strerror or str(error))
+            try:
+                self._watcher.started(pid)
+                return self._loop()
+            finally:
+                # also when something of ours fails: an engine is never left behind
+                self._engine.end(self._job.patience, lambda: bool(self._signals))
+                self._read()
+
+    def _loop(self) -> Outcome:
+        last = self._clock()
+        seen: tuple[object, ...] = ()
+        while True:
+            grew = self._read()
+            progress = self._follower.progress
+            status = self._engine.poll()
+            if self._signals:
+                return self._stop()
+            if status is not None:
+                self._engine.end(self._job.patience, lambda: bool(self._signals))
+                self._read()
+                return Outcome("died", status, self._follower.progress, was_ready=self._ready)
+            now = self._clock()
+            state = (progress.phase, progress.done, progress.bucket)
+            # while it starts or loads, every line is progress; a warm-up must get on with its graphs
+            if state != seen or (grew and progress.phase in ("start", "load")) or self._ready:
+                seen, last = state, now
+            limit = self._job.limits.get(progress.phase)
+            if limit is not None and now - last > limit:
+                self._watcher.ending(None)
+                status = self._engine.end(self._job.patience, lambda: bool(self._signals))
+                return Outcome("stuck", status, progress, detail=f"{now - last:.0f}")
+            if not self._ready:
+                self._look_ready(now)
+            time.sleep(_TURN_SECONDS)
+
+    def _look_ready(self, now: float) -> None:
+        readiness = self._prober.ask(now)
+        if readiness is not None and readiness.ready:
+            self._ready = True
+            self._watcher.ready(readiness)
+
+    def _stop(self) -> Outcome:
+        number = self._signals.popleft()
+        self._watcher.ending(number)
+        status = self._engine.end(self._job.patience, lambda: bool(self._signals))
+        self._read()
+        return Outcome("stopped", status, self._follower.progress, number, self._ready)
+
+    def _read(self) -> bool:
+        text = self._tail.read()
+        if not text:
+            return False
+        before = self._follower.progress
+        after = self._follower.feed(text, self._clock())
+        self._watcher.output(text)
+        if after != before:
+            self._watcher.progress(after)
+        return True
+
+    @contextlib.contextmanager
+    def _handled(self) -> Iterator[None]:
+        def queue(number: int, _: FrameType | None) -> None:
+            self._signals.append(number)
+
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        former = {number: signal.signal(number, queue) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        try:
+            yield
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+
+class _Tail:
+    """New text of a log file that another process writes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        # the log may hold an earlier life of the service
+        self._at = path.stat().st_size if path.exists() else 0
+
+    def read(self) -> str:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._at)
+                content = file.read(_MOST_READ_BYTES)
+        except OSError:
+            return ""
+        # a character cut in two is read whole next time
+        cut = len(content) - _unfinished(content)
+        self._at += cut
+        return content[:cut].decode("utf-8", errors="replace")
+
+
+def _unfinished(content: bytes) -> int:
+    """How many bytes at the end begin a UTF-8 character that is not all there."""
+    for back in range(1, min(4, len(content) + 1)):
+        byte = content[-back]
+        if byte >= 0xC0:
+            needed = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return back if needed > back else 0
+        if byte < 0x80:
+            return 0
+    return 0
+
+
+class _Prober:
+    """Asks the engine whether it answers, on a thread of its own: a slow answer must not hold up signals."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._thread: threading.Thread | None = None
+        self._answer: Readiness | None = None
+        self._next = 0.0
+
+    def ask(self, now: float) -> Readiness | None:
+        """The answer to the last question, once; None while there is none."""
+        if self._thread is not None and self._thread.is_alive():
+            return None
+        answer, self._answer = self._answer, None
+        if now >= self._next:
+            self._next = now + _PROBE_EVERY_SECONDS
+            self._thread = threading.Thread(target=self._probe, daemon=True)
+            self._thread.start()
+        return answer
+
+    def _probe(self) -> None:
+        # a first completion may compile for a minute
+        self._answer = probe(self._job.url, timeout=90.0, api_key=self._job.api_key)
