@@ -169,9 +169,18 @@ class Prepared:
 
     def plan(self, placement: Placement | None = None) -> Plan:
         """The plan; with ``placement`` for cards that were chosen and are held already."""
+        from dataclasses import replace
+
+        from gaudi_launch.messages import message
         from gaudi_launch.planning.planner import make_plan
 
-        return make_plan(self.request, self.host, self.model, self.engine, placement)
+        made = make_plan(self.request, self.host, self.model, self.engine, placement)
+        if self.request.engine == "auto" and not (self.installed and self.installed.engine):
+            python = self.installed.python if self.installed else "PATH"
+            planned = f"{made.engine.name}@{made.engine.version}"
+            assumed = message("plan.no_engine", python=python, engine=planned)
+            made = replace(made, warnings=(assumed, *made.warnings))
+        return made
 
 
 def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
