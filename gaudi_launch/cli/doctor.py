@@ -337,12 +337,12 @@ def _remedy(finding: Finding) -> list[str]:
 def _verdict(out: Console, facts: Facts, findings: Sequence[Finding]) -> None:
     from rich.markup import escape
 
-    from gaudi_launch.doctor import runner
+    from gaudi_launch.doctor import remedies, runner
     from gaudi_launch.messages import text
 
     counts = runner.summary(findings)
-    fixable = any(f.remedy and f.remedy.fix and f.status in ("warn", "fail") for f in findings)
-    can_fix = fixable and facts.live and not facts.host.in_container
+    may_fix = facts.live and not facts.host.in_container
+    can_fix = may_fix and bool(remedies.planned(findings, facts.config, facts.wants))
     command = "gaudi-launch doctor --fix" if can_fix else "gaudi-launch serve -w MODEL"
     out.print()
     out.print(escape(text("doctor.show.counts", None, **counts)))

@@ -205,7 +205,10 @@ def read_config(
         numa_balancing=whole_number(first_line(files, "proc/sys/kernel/numa_balancing")),
         swap_total_mib=None if swap is None else swap // 1024,
         swap_used_mib=None if swap is None else (swap - memory.get("SwapFree", swap)) // 1024,
-        hugepages_total=memory.get("HugePages_Total"),
+        # the setting itself, which is what a change of it shows first; the kernel keeps both alike
+        hugepages_total=_first(
+            whole_number(first_line(files, "proc/sys/vm/nr_hugepages")), memory.get("HugePages_Total")
+        ),
         hugepages_free=memory.get("HugePages_Free"),
         hugepage_kib=memory.get("Hugepagesize"),
         transparent_hugepages=_bracketed(first_line(files, "sys/kernel/mm/transparent_hugepage/enabled")),
@@ -254,6 +257,10 @@ def _idle_states(files: Files) -> dict[str, str]:
                 if first_line(files, f"{folder}/{state}/disable") in (None, "0"):
                     cpus.append(cpu)
     return {word: format_cpus(cpus) for word, cpus in states.items()}
+
+
+def _first(*numbers: int | None) -> int | None:
+    return next((number for number in numbers if number is not None), None)
 
 
 def _words(text: str | None) -> tuple[str, ...] | None:

@@ -1,0 +1,95 @@
+"""Facts of simulated machines with single things changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from gaudi_launch.doctor.records import EngineFacts, Facts, Wants, Weights
+from gaudi_launch.host import config, machine, simulated
+from gaudi_launch.host.config import Disk, HostConfig
+from gaudi_launch.host.records import Card, Host
+
+Change = Callable[[Facts], Facts]
+
+GOOD_ENGINE = EngineFacts(
+    python="/opt/engine/bin/python",
+    name="vllm-fork-1.22",
+    vllm="0.9.0.1+Gaudi-1.22.0",
+    torch="2.7.1+hpu",
+    torch_plugin="1.22.1.6",
+    extension="vllm-hpu-extension (1.22)",
+    bucket_limit=True,
+)
+GOOD_WEIGHTS = Weights(
+    "/models/m", bytes=16 << 30, has_config=True, files=4, disk=Disk("/models/m", 1 << 20, "xfs", True)
+)
+GOOD_IMAGE = "gaudi-docker/1.22.1/ubuntu24.04/habanalabs/pytorch-installer-2.7.1:latest"
+
+
+@cache
+def _loaded(name: str) -> tuple[Host, HostConfig]:
+    return machine.load(f"simulated:{name}"), config.load_config(f"simulated:{name}")
+
+
+def facts(name: str = "hls2") -> Facts:
+    """A whole machine with everything told: engine, weights, image, port and packages."""
+    host, settings = _loaded(name)
+    settings = replace(settings, packages={"habanalabs-dkms": "1.22.1-6"})
+    built = simulated.build(name)
+    return Facts(
+        host,
+        settings,
+        Wants(port=8000, image=GOOD_IMAGE),
+        GOOD_ENGINE,
+        GOOD_WEIGHTS,
+        ask=built.ask if built.hl_smi is not None else None,
+    )
+
+
+def settings(**values: Any) -> Change:
+    return lambda f: replace(f, config=replace(f.config, **values))
+
+
+def host(**values: Any) -> Change:
+    return lambda f: replace(f, host=replace(f.host, **values))
+
+
+def wants(**values: Any) -> Change:
+    return lambda f: replace(f, wants=replace(f.wants, **values))
+
+
+def engine(**values: Any) -> Change:
+    return lambda f: replace(f, engine=replace(f.engine or GOOD_ENGINE, **values))
+
+
+def weights(**values: Any) -> Change:
+    return lambda f: replace(f, weights=replace(f.weights or GOOD_WEIGHTS, **values))
+
+
+def cards(**values: Any) -> Change:
+    """The first card (module 3) changed."""
+
+    def change(f: Facts) -> Facts:
+        first, *rest = f.host.cards
+        return replace(f, host=replace(f.host, cards=(replace(first, **values), *rest)))
+
+    return change
+
+
+def every_card(**values: Any) -> Change:
+    def one(card: Card) -> Card:
+        return replace(card, **values)
+
+    return lambda f: replace(f, host=replace(f.host, cards=tuple(map(one, f.host.cards))))
+
+
+def both(*changes: Change) -> Change:
+    def change(f: Facts) -> Facts:
+        for one in changes:
+            f = one(f)
+        return f
+
+    return change

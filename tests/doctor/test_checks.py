@@ -1,0 +1,346 @@
+"""Every check on a good machine, and on machines that make it warn, fail, skip or unknown."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gaudi_launch.doctor import quick, runner, summary
+from gaudi_launch.doctor.records import Check, Facts, Wants, ok
+from gaudi_launch.doctor.runner import CHECKS, judge
+from gaudi_launch.host import config as host_config
+from gaudi_launch.host import simulated
+from gaudi_launch.host.config import Disk, HostConfig
+from gaudi_launch.host.files import Imagined
+from gaudi_launch.host.hl_smi import Answer
+from gaudi_launch.host.read import assemble
+from gaudi_launch.host.records import Holder, Host, NumaNode
+from gaudi_launch.messages import LANGUAGES
+from tests.doctor import machines as m
+
+BY_ID = {check.id: check for check in CHECKS}
+NO_FILES = {"command_line": None, "modules": None}
+BUSY = {"busy": True, "busy_because": "process-table", "holders": (Holder(4103, "python3"),)}
+VM = m.host(virtual_machine=True)
+NODES_2 = m.wants(nodes=2)
+
+
+def _no_cards(facts: Facts) -> Facts:
+    return replace(facts, host=replace(facts.host, cards=(), driver_version=None, product=None))
+
+
+def _laptop(facts: Facts) -> Facts:
+    return m.settings(pci_devices=(), modules=())(_no_cards(facts))
+
+
+def _link_down(port: int) -> m.Change:
+    def ask(arguments: Sequence[str]) -> Answer:
+        return Answer("".join(f"port {p}:\t{'DOWN' if p == port else 'UP'}\n" for p in range(24)))
+
+    return lambda facts: replace(facts, ask=ask)
+
+
+# (check, status, machine, what is different there)
+CASES: list[tuple[str, str, str, m.Change]] = [
+    ("cpu.governor", "warn", "hls2+bad-tuning", m.both()),
+    ("cpu.governor", "warn", "hls2", m.settings(governors={"performance": "0-3,8", "powersave": "4-7"})),
+    ("cpu.governor", "unknown", "hls2", m.settings(governors={})),
+    ("cpu.pstate_driver", "warn", "hls2", m.settings(scaling_drivers={"acpi-cpufreq": "0-159"})),
+    ("cpu.pstate_driver", "unknown", "hls2", m.settings(scaling_drivers={})),
+    ("cpu.idle_states", "warn", "hls2+bad-tuning", m.both()),
+    ("cpu.idle_states", "ok", "hls2", m.settings(idle_states={"POLL": "0-159", "C6": ""})),
+    ("cpu.idle_states", "unknown", "hls2", VM),
+    ("cpu.idle_states", "unknown", "hls2", m.settings(idle_states={})),
+    ("cpu.max_cstate", "warn", "hls2+bad-tuning", m.both()),
+    ("cpu.max_cstate", "unknown", "hls2", m.settings(max_cstate=None)),
+    ("cpu.turbo", "warn", "hls2", m.settings(no_turbo=1)),
+    ("cpu.turbo", "unknown", "hls2", m.settings(no_turbo=None)),
+    ("kernel.version", "warn", "hls2", m.host(kernel="4.18.0-553.el8")),
+    ("kernel.version", "ok", "hls2", m.host(kernel="7.3.1")),
+    ("kernel.version", "unknown", "hls2", m.host(kernel=None)),
+    ("kernel.os", "warn", "hls2", m.settings(os_id="arch", os_version="rolling")),
+    ("kernel.os", "ok", "hls2", m.settings(os_version="28.04")),
+    ("kernel.os", "unknown", "hls2", m.settings(os_id=None)),
+    ("kernel.command_line", "warn", "hls2+bad-tuning", m.both()),
+    ("kernel.command_line", "unknown", "hls2", m.settings(command_line=None)),
+    ("kernel.iommu", "fail", "hls2+bad-tuning", m.both()),
+    ("kernel.iommu", "ok", "hls2+bad-tuning", m.host(kernel="5.15.0-119-generic")),
+    ("kernel.iommu", "unknown", "hls2", m.settings(command_line=None)),
+    ("kernel.iommu", "skip", "hls2", _laptop),
+    ("kernel.grub", "warn", "hls2", m.settings(command_line=("ro", "iommu=pt"))),
+    ("kernel.grub", "unknown", "hls2", m.settings(grub=None)),
+    ("kernel.numa_balancing", "warn", "hls2+bad-tuning", m.both()),
+    ("kernel.numa_balancing", "unknown", "hls2", m.settings(numa_balancing=None)),
+    ("kernel.swap", "warn", "hls2", m.settings(swap_total_mib=8192, swap_used_mib=4096)),
+    ("kernel.swap", "unknown", "hls2", m.settings(swap_total_mib=None)),
+    ("memory.hugepages", "fail", "hls2+bad-tuning", m.both()),
+    ("memory.hugepages", "warn", "hls2", m.settings(hugepages_total=8000)),
+    ("memory.hugepages", "warn", "hls2", m.wants(hugepages=32768)),
+    ("memory.hugepages", "warn", "hls2", m.settings(hugepages_total=8, hugepage_kib=1 << 20)),
+    ("memory.hugepages", "ok", "hls2", m.settings(hugepages_total=32, hugepage_kib=1 << 20)),
+    ("memory.hugepages", "unknown", "hls2", m.settings(hugepages_total=None)),
+    ("memory.hugepages_free", "warn", "hls2", m.settings(hugepages_free=0)),
+    ("memory.hugepages_free", "skip", "hls2+bad-tuning", m.both()),
+    ("memory.hugepages_free", "unknown", "hls2", m.settings(hugepages_free=None)),
+    (
+        "memory.hugepages_nodes",
+        "warn",
+        "hls2",
+        m.host(numa_nodes=(NumaNode(0, (0,), hugepages_total=15000), NumaNode(1, (1,), hugepages_total=0))),
+    ),
+    ("memory.hugepages_nodes", "unknown", "hls2", m.host(numa_nodes=())),
+    ("memory.transparent_hugepages", "unknown", "hls2", m.settings(transparent_hugepages=None)),
+    ("memory.memlock", "ok", "hls2", m.settings(memlock="8192")),
+    ("memory.memlock", "warn", "hls2", m.both(m.settings(memlock="8192"), NODES_2)),
+    ("memory.memlock", "unknown", "hls2", m.settings(memlock=None)),
+    ("memory.nofile", "warn", "hls2", m.settings(nofile="1024")),
+    ("memory.nofile", "unknown", "hls2", m.settings(nofile=None)),
+    ("memory.shm", "warn", "hls2", m.settings(shm_mib=64)),
+    ("memory.shm", "unknown", "hls2", m.settings(shm_mib=None)),
+    ("memory.available", "warn", "hls2", m.host(memory_available_mib=8192)),
+    ("memory.available", "unknown", "hls2", m.weights(bytes=None)),
+    ("driver.loaded", "fail", "hls2+no-driver", m.both()),
+    ("driver.loaded", "fail", "hls2+no-driver", m.settings(module_built=False)),
+    ("driver.loaded", "skip", "hls2", _laptop),
+    ("driver.modules", "warn", "hls2", m.settings(modules=("habanalabs",))),
+    ("driver.modules", "skip", "hls2+no-driver", m.both()),
+    ("driver.modules", "unknown", "hls2", m.settings(modules=None)),
+    ("driver.hl_smi", "warn", "hls2", m.host(hl_smi_version="1.21.0")),
+    ("driver.hl_smi", "ok", "hls2", m.host(hl_smi_version="1.22.9")),
+    ("driver.hl_smi", "unknown", "hls2+no-hl-smi", m.both()),
+    ("driver.firmware", "warn", "hls2", m.every_card(firmware="hl-gaudi2-1.20.0-fw-58.1.1")),
+    ("driver.firmware", "warn", "hls2", m.cards(firmware="hl-gaudi2-1.21.0-fw-59.1.1")),
+    ("driver.firmware", "unknown", "hls2", m.every_card(firmware=None)),
+    ("driver.packages", "warn", "hls2", m.settings(packages={"habanalabs-dkms": "1.23.0-695"})),
+    ("driver.packages", "unknown", "hls2+no-driver", m.both()),
+    ("driver.user_space", "warn", "hls2", m.engine(torch_plugin="1.21.0.555")),
+    ("driver.user_space", "fail", "hls2", m.host(driver_version="1.24.0-abc")),
+    ("driver.user_space", "skip", "hls2", m.engine(torch_plugin=None)),
+    ("driver.image", "warn", "hls2", m.wants(image="gaudi-docker/1.21.0/ubuntu24.04/habanalabs/x:latest")),
+    ("driver.image", "fail", "hls2", m.host(driver_version="1.24.0-abc")),
+    ("driver.image", "unknown", "hls2", m.wants(image="my/own:latest")),
+    ("cards.present", "fail", "hls2", _laptop),
+    ("cards.present", "fail", "hls2+no-driver", m.both()),
+    ("cards.present", "warn", "hls2", lambda f: m.host(cards=f.host.cards[:7])(f)),
+    ("cards.present", "unknown", "hls2", lambda f: m.settings(pci_devices=None)(_no_cards(f))),
+    ("cards.present", "skip", "hls2", m.wants(gaudi=False)),
+    ("cards.count", "warn", "hls2", lambda f: m.host(cards=f.host.cards[:7])(f)),
+    ("cards.count", "fail", "gaudi2e-4", m.wants(cards=8)),
+    ("cards.count", "unknown", "hls2", m.host(product=None)),
+    ("cards.nodes", "fail", "hls2", m.settings(device_nodes={})),
+    (
+        "cards.nodes",
+        "fail",
+        "hls2",
+        lambda f: m.settings(device_nodes=dict.fromkeys(f.config.device_nodes, False))(f),
+    ),
+    ("cards.nodes", "unknown", "hls2", m.settings(device_nodes={}, command_line=None)),
+    ("cards.status", "fail", "hls2+failed=3", m.both()),
+    ("cards.status", "fail", "hls2+failed=3", m.wants(modules=(2, 3))),
+    ("cards.status", "warn", "hls2+failed=3", m.wants(modules=(0, 1))),
+    ("cards.status", "unknown", "hls2", m.every_card(status=None)),
+    ("cards.temperature", "fail", "hls2+failed=3", m.both()),
+    ("cards.temperature", "unknown", "hls2+no-hl-smi", m.both()),
+    ("cards.memory", "warn", "hls2", m.cards(memory_total_mib=65536)),
+    ("cards.memory", "unknown", "hls2+no-hl-smi", m.both()),
+    ("cards.events", "warn", "hls2", m.cards(uncorrectable_events=21)),
+    ("cards.events", "unknown", "hls2+no-hl-smi", m.both()),
+    ("cards.pcie", "warn", "hls2", m.cards(pcie_width=8)),
+    ("cards.pcie", "warn", "hls2", m.cards(pcie_speed="2.5 GT/s PCIe")),
+    ("cards.pcie", "unknown", "hls2+no-sysfs", m.every_card(pcie_width=None)),
+    ("cards.free", "ok", "hls2+busy=3,5", m.both()),
+    ("cards.free", "fail", "hls2+busy=3,5", m.wants(modules=(2, 3))),
+    ("cards.free", "fail", "hls2+busy=3,5", m.wants(cards=8)),
+    ("cards.free", "warn", "hls2", m.every_card(**BUSY)),
+    ("cards.free", "unknown", "hls2", m.every_card(busy=None)),
+    ("cards.visible", "fail", "hls2", m.settings(environment={"HABANA_RUNTIME_ERROR": "no such device"})),
+    ("cards.visible", "fail", "hls2", m.settings(environment={"HABANA_VISIBLE_MODULES": "0,9"})),
+    ("cards.visible", "warn", "hls2+container", lambda f: replace(f, live=True)),
+    ("cards.links", "fail", "hls2", _link_down(3)),
+    ("cards.links", "ok", "hls2", _link_down(22)),
+    ("cards.links", "warn", "hls2", m.both(_link_down(3), m.wants(cards=1))),
+    ("cards.links", "unknown", "hls2+no-hl-smi", m.both()),
+    ("network.interfaces", "fail", "hls2", m.both(NODES_2, m.host(interfaces=()))),
+    ("network.interfaces", "fail", "gaudi2e-8", m.both(m.wants(cards=8), m.host(interfaces=()))),
+    ("network.libfabric", "warn", "hls2", NODES_2),
+    ("network.libfabric", "warn", "hls2", m.both(NODES_2, m.settings(libfabric="/usr/lib/libfabric.so.1.11.0"))),
+    ("network.libfabric", "unknown", "hls2", m.both(NODES_2, m.settings(libfabric="/usr/lib/libfabric.so.1"))),
+    ("network.libfabric", "ok", "hls2", m.both(NODES_2, m.settings(libfabric="/usr/lib/libfabric.so.1.22.0"))),
+    ("network.ofi_wrapper", "warn", "gaudi3-pcie", m.wants(cards=8)),
+    ("network.socket_interface", "fail", "hls2", m.settings(environment={"HCCL_SOCKET_IFNAME": "eth7"})),
+    ("network.socket_interface", "fail", "hls2", m.settings(environment={"GLOO_SOCKET_IFNAME": "ens8f1"})),
+    ("network.socket_interface", "ok", "hls2", m.settings(environment={"HCCL_SOCKET_IFNAME": "ens"})),
+    ("network.socket_interface", "ok", "hls2", m.settings(environment={"HCCL_SOCKET_IFNAME": "^docker"})),
+    ("network.port", "fail", "hls2", m.settings(ports=(22, 8000))),
+    ("network.port", "unknown", "hls2", m.settings(ports=None)),
+    ("network.proxy", "warn", "hls2", m.settings(environment={"http_proxy": "http://p:1", "no_proxy": "corp"})),
+    (
+        "network.proxy",
+        "ok",
+        "hls2",
+        m.settings(environment={"http_proxy": "http://p:1", "no_proxy": "localhost, 127.0.0.1"}),
+    ),
+    ("container.engine", "skip", "hls2", m.both(m.settings(programs={}), m.wants(container=False))),
+    ("container.engine", "fail", "hls2", m.both(m.settings(programs={}), m.wants(container=True))),
+    ("container.runtime", "warn", "hls2+bad-tuning", m.wants(container=False)),
+    ("container.runtime", "fail", "hls2+bad-tuning", m.wants(container=True)),
+    ("container.runtime", "warn", "hls2", m.settings(runtime_programs=())),
+    ("container.runtime", "warn", "hls2", m.settings(docker_runtimes=None, docker_problem="Expecting value")),
+    ("container.runtime", "unknown", "hls2", m.settings(docker_runtimes=None, docker_problem="unreadable")),
+    ("container.runtime", "skip", "hls2+container", m.both()),
+    ("engine.present", "fail", "hls2", m.engine(problem="no answer")),
+    ("engine.present", "fail", "hls2", m.engine(vllm=None)),
+    ("engine.pair", "warn", "hls2", m.engine(plugin="0.19.1")),
+    ("engine.pair", "fail", "hls2", m.host(product="gaudi1")),
+    ("engine.pair", "unknown", "hls2", m.engine(plugin="0.99.0")),
+    ("engine.pair", "skip", "hls2", m.engine(vllm=None)),
+    ("engine.torch", "warn", "hls2", m.engine(torch="2.9.0")),
+    ("engine.torch", "unknown", "hls2", m.engine(torch_plugin="1.99.0")),
+    ("engine.torch", "skip", "hls2", m.engine(torch=None)),
+    ("engine.bucket_limit", "ok", "hls2", m.engine(bucket_limit=False)),
+    (
+        "engine.bucket_limit",
+        "fail",
+        "hls2",
+        m.both(m.engine(bucket_limit=False), m.settings(environment={"VLLM_PROMPT_SEQ_BUCKET_LIMIT": "0.25"})),
+    ),
+    ("engine.bucket_limit", "skip", "hls2", m.engine(bucket_limit=None)),
+    ("weights.complete", "fail", "hls2", m.weights(problem="No such file or directory")),
+    ("weights.complete", "fail", "hls2", m.weights(has_config=False)),
+    ("weights.complete", "fail", "hls2", m.weights(missing=("model-00002-of-00004.safetensors",))),
+    ("weights.sizes", "fail", "hls2", m.weights(damaged=("model-00001-of-00004.safetensors",))),
+    ("weights.sizes", "unknown", "hls2", m.weights(problem="Permission denied")),
+    ("cache.space", "warn", "hls2", m.settings(disks={"cache": Disk("/c", 5000, "ext4", True)})),
+    ("cache.space", "fail", "hls2", m.settings(disks={"cache": Disk("/c", 500, "ext4", True)})),
+    ("cache.space", "fail", "hls2", m.settings(disks={"cache": Disk("/c", 50_000, "ext4", False)})),
+    ("cache.space", "unknown", "hls2", m.settings(disks={})),
+    ("cache.filesystem", "warn", "hls2", m.settings(disks={"cache": Disk("/c", 50_000, "nfs4", True)})),
+    ("cache.filesystem", "unknown", "hls2", m.settings(disks={})),
+    ("cache.conversion", "warn", "hls2", m.settings(disks={"data": Disk("/d", 100, "ext4", True)})),
+    ("cache.conversion", "unknown", "hls2", m.settings(disks={})),
+    ("deep.all_reduce", "skip", "hls2", m.both()),
+    ("deep.memory_bandwidth", "skip", "hls2", m.both()),
+    ("deep.pcie_bandwidth", "skip", "hls2", m.both()),
+]
+
+
+@pytest.mark.parametrize(
+    ("id", "status", "name", "change"), CASES, ids=[f"{c[0]}-{c[1]}-{n}" for n, c in enumerate(CASES)]
+)
+def test_each_machine_gets_the_status_it_deserves(id: str, status: str, name: str, change: m.Change) -> None:
+    finding = judge(BY_ID[id], change(m.facts(name)))
+    assert (finding.id, finding.status) == (id, status)
+    for language in LANGUAGES:
+        sentence = finding.message.render(language)
+        assert sentence and "{" not in sentence and "doctor." not in sentence
+    if status == "fail" and id not in ("cards.count", "cards.present", "engine.pair"):
+        assert finding.remedy is not None
+
+
+def test_every_check_has_a_machine_that_it_does_not_call_ok() -> None:
+    assert {case[0] for case in CASES if case[1] != "ok"} == set(BY_ID)
+
+
+@pytest.mark.parametrize("name", simulated.NAMES)
+def test_a_known_good_machine_is_only_ok(name: str) -> None:
+    facts = m.facts(name)
+    findings = runner.run(runner.select(levels=("quick", "slow")), facts)
+    assert [(f.id, f.message.render()) for f in findings if f.status != "ok"] == []
+    assert len(findings) == len(CHECKS) - 3
+
+
+@pytest.mark.parametrize("variant", ["", "+container", "+no-hl-smi", "+no-sysfs", "+no-driver", "+bad-tuning"])
+def test_the_table_is_never_empty_and_unknown_is_never_a_failure(variant: str) -> None:
+    facts = m.facts(f"hls2{variant}")
+    findings = quick(facts.host, facts.config)
+    assert len(findings) > 30
+    assert sum(summary(findings).values()) == len(findings)
+
+
+def test_nothing_known_is_nothing_red() -> None:
+    findings = quick(Host(), HostConfig())
+    assert {f.status for f in findings if f.status in ("warn", "fail")} == set()
+    assert summary(findings)["unknown"] > 10
+
+
+def test_an_engine_without_cards_is_not_asked_for_cards() -> None:
+    findings = quick(Host(), HostConfig(pci_devices=()), Wants(gaudi=False, port=8000))
+    assert {f.id.partition(".")[0] for f in findings} == {"network", "cache"}
+    assert int(runner.exit_code(findings)) == 0
+
+
+def test_a_laptop_fails_once() -> None:
+    facts = _laptop(m.facts())
+    findings = quick(facts.host, facts.config)
+    assert [f.id for f in findings if f.status == "fail"] == ["cards.present"]
+    assert int(runner.exit_code(findings)) == 3
+
+
+def test_order_of_areas_and_slow_ones_last() -> None:
+    areas = list(dict.fromkeys(c.area for c in CHECKS if c.level == "quick"))
+    expected = ["cpu", "kernel", "memory", "driver", "cards", "network", "container", "engine", "weights", "cache"]
+    assert areas == expected
+    levels = [runner.LEVELS.index(c.level) for c in CHECKS]
+    assert levels == sorted(levels)
+
+
+def test_a_probe_that_breaks_or_hangs_is_unknown() -> None:
+    def breaks(facts: Facts) -> object:
+        raise KeyError("x")
+
+    def hangs(facts: Facts) -> object:
+        time.sleep(5)
+        return ok("")
+
+    broken = judge(Check("cpu.governor", breaks, "test"), m.facts())  # type: ignore[arg-type]
+    assert (broken.status, broken.message.id) == ("unknown", "doctor.broken")
+    slow = Check("cards.links", hangs, "test", (), "slow", 0.1)  # type: ignore[arg-type]
+    started = time.monotonic()
+    (hung,) = runner.run([slow], m.facts())
+    assert (hung.status, hung.message.id) == ("unknown", "doctor.timeout")
+    assert time.monotonic() - started < 2
+
+
+def test_quick_takes_under_a_second_and_two_hl_smi_calls_on_a_large_machine() -> None:
+    machine = simulated.build("gaudi3-oam")
+    calls: list[Sequence[str]] = []
+
+    def ask(arguments: Sequence[str]) -> Answer:
+        calls.append(arguments)
+        return machine.ask(arguments)
+
+    started = time.monotonic()
+    host = assemble(machine.view, ask, has_numactl=True)
+    findings = quick(host, host_config.read_config(machine.view))
+    assert time.monotonic() - started < 1
+    assert len(host.cpu_siblings) == 224
+    assert len(host.cards) == 8
+    assert len(calls) <= 2
+    assert len(findings) > 30
+
+
+def test_settings_travel_in_a_snapshot_and_are_judged_alike() -> None:
+    from gaudi_launch.host.snapshot import read_record
+
+    for name in ("hls2", "gaudi3-oam+bad-tuning"):
+        facts = m.facts(name)
+        document = json.loads(json.dumps(host_config.to_json(facts.config)))
+        assert read_record(HostConfig, document, "config") == facts.config
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_no_text_in_a_machines_files_ends_in_a_traceback(data: st.DataObject) -> None:
+    machine = simulated.build("gaudi2e-4")
+    paths = sorted(p for p in machine.files if "/cpu" not in p or "/cpu0/" in p)
+    chosen = data.draw(st.lists(st.sampled_from(paths), max_size=8))
+    texts = {path: data.draw(st.text(max_size=40)) for path in chosen}
+    files = Imagined({**machine.files, **texts}, machine.links)
+    findings = quick(assemble(files, machine.ask), host_config.read_config(files))
+    assert [f.message.render() for f in findings if f.message.id == "doctor.broken"] == []
