@@ -63,7 +63,7 @@ def plan_for_engine(
     else:
         algorithm = "linear-limit" if with_limit and engine != FORK_1_21 else "linear"
         traced = planned.expectation.distance is not None
-        settings, found = search(engine, algorithm, limits, shapes, cost, ask, from_trace=traced)
+        settings, found = search(engine, algorithm, limits, planned.aimed, cost, ask, from_trace=traced)
     mine = judged(name, found, limits, shapes, cost)
     others = [
         judge(label, engine, algorithm, env, limits, shapes, cost)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]
 
+_STARTS = (1.0, 0.3, 4.0)
+
 Pair = tuple[int, int]
 """(batch, size): size is query tokens or blocks."""
 
@@ -53,10 +55,17 @@ def corners(limits: EngineLimits) -> tuple[int, ...]:
     )
 
 
-def plan_phase(shapes: Weighted, phase: Phase, price: float) -> list[Pair]:
-    """The buckets of one phase for one price (in the unit of weight times time), sorted as the engine sorts."""
-    found = _programme(shapes, phase, price)
-    return _remove(found, shapes, phase, price)
+def plan_phase(shapes: Weighted, phase: Phase, price: float, thorough: bool = True) -> list[Pair]:
+    """The buckets of one phase for one price (in the unit of weight times time), sorted as the engine sorts.
+
+    Not ``thorough`` is three times as quick, for searches over prices.
+    """
+    # rows that share their tops need fewer buckets than the programme thinks, so finer starts may end better
+    tried = [
+        _remove(_programme(shapes, phase, price * start), shapes, phase, price)
+        for start in (_STARTS if thorough else _STARTS[:1])
+    ]
+    return min(tried, key=lambda state: state.time() + price * len(state.pairs)).pairs
 
 
 def candidates(values: Integers, weights: Floats, most: int) -> list[int]:
@@ -198,6 +207,15 @@ class _List:
             taken[-1] = np.asarray(numbers)
         return taken
 
+    def time(self) -> float:
+        """Padded time of all shapes."""
+        weight = self.shapes.weight
+        return sum(
+            float(weight[numbers].sum() * self.phase.time(*map(float, pair)))
+            for pair, numbers in zip(self.pairs, self.held, strict=True)
+            if len(numbers)
+        )
+
     def loss(self, at: int) -> float:
         """Time lost when bucket ``at`` goes."""
         numbers = self.held[at]
@@ -219,7 +237,7 @@ class _List:
         del self.pairs[at], self.held[at]
 
 
-def _remove(pairs: Sequence[Pair], shapes: Weighted, phase: Phase, price: float) -> list[Pair]:
+def _remove(pairs: Sequence[Pair], shapes: Weighted, phase: Phase, price: float) -> _List:
     """Take out buckets that save less than the price; corners stay."""
     state = _List(pairs, shapes, phase)
     kept = {(batch, phase.top(batch)) for batch in phase.corners}
@@ -229,7 +247,7 @@ def _remove(pairs: Sequence[Pair], shapes: Weighted, phase: Phase, price: float)
         ]
         cheap = sorted(entry for entry in losses if entry[0] < price)
         if not cheap:
-            return state.pairs
+            return state
         # several at once, the cheapest first and never two neighbours in the list: their losses hang together
         gone: list[int] = []
         for _, at in cheap:

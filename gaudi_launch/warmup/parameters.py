@@ -124,8 +124,8 @@ def _prompts(limits: EngineLimits, shapes: Weighted, cost: StepTime, limited: bo
     for batch_step in [1] if rows == 1 else _steps(1, rows):
         batch_ladder = ladders.linear(1, batch_step, -(-rows // batch_step) * batch_step)
         batches: Range = (1, batch_step, batch_ladder[-1], *((0.0,) if limited else ()))
-        for step in _steps(block, top // 2):
-            for lengths, ladder in _ladders(block, step, top, limited):
+        for minimum, step in product((block, 4 * block, 16 * block), _steps(block, top)):
+            for lengths, ladder in _ladders(minimum, step, top, limited):
                 sizes = [size for size in ladder if size <= limits.max_num_batched_tokens]
                 if not sizes or sizes[-1] < top:
                     continue
@@ -156,24 +156,25 @@ def _decodes(limits: EngineLimits, shapes: Weighted, cost: StepTime, limited: bo
     reach = max(limits.num_blocks, seqs * limits.blocks_per_sequence)
     coarse = _coarser(shapes, 8)
     found = []
-    for batch_step in _steps(1, seqs):
+    for batch_low, batch_step in [*((1, step) for step in _steps(1, seqs)), (seqs, seqs)]:
         high = -(-seqs // batch_step) * batch_step
-        batch_ladder = ladders.linear(1, batch_step, high)
-        batches: Range = (1, batch_step, high, *((0.0,) if limited else ()))
         if limited:
-            batch_ladder = ladders.limited(1, batch_step, high, 0.0)
-        for minimum in (32, 64, 128):
-            for step in _steps(128, max(128, reach // 4)):
-                if limited and step > 256:
+            batches: Range = (batch_low, batch_step, high, 0.0)
+            batch_ladder = ladders.limited(batch_low, batch_step, high, 0.0)
+        else:
+            batches = (batch_low, batch_step, high)
+            batch_ladder = ladders.linear(batch_low, batch_step, high)
+        for minimum, step in product((32, 64, 128, 512, 2048), _steps(128, reach)):
+            if (limited and step > 256) or minimum > reach:
+                continue
+            for blocks, ladder in _ladders(minimum, step, reach, limited):
+                sizes = [size for size in ladder if size < limits.num_blocks] + [limits.num_blocks]
+                if not _reachable(batch_ladder, sizes):
                     continue
-                for blocks, ladder in _ladders(minimum, step, reach, limited):
-                    sizes = [size for size in ladder if size < limits.num_blocks] + [limits.num_blocks]
-                    if not _reachable(batch_ladder, sizes):
-                        continue
-                    grid = [[size for size in sizes if size >= row] for row in batch_ladder]
-                    graphs = sum(len(row) for row in grid)
-                    time = _time(batch_ladder, grid, coarse, cost.decode)
-                    found.append(Choice({"DECODE_BS": batches, "DECODE_BLOCK": blocks}, graphs, time))
+                grid = [[size for size in sizes if size >= row] for row in batch_ladder]
+                graphs = sum(len(row) for row in grid)
+                time = _time(batch_ladder, grid, coarse, cost.decode)
+                found.append(Choice({"DECODE_BS": batches, "DECODE_BLOCK": blocks}, graphs, time))
     return found
 
 

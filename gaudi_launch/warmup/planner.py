@@ -45,13 +45,18 @@ class Ask:
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """A plan with what it was judged on. ``floor`` is the least graphs any list without holes can have."""
+    """A plan with what it was made for. ``floor`` is the least graphs any list without holes can have.
+
+    ``expectation`` is the whole workload, ``aimed`` the shapes as weighed for the plan (less outside the hot
+    part), and ``score`` is on these.
+    """
 
     buckets: Buckets
     price: float
     score: Score
     floor: int
     expectation: Expectation
+    aimed: Shapes
 
 
 def plan_buckets(
@@ -84,9 +89,8 @@ def plan(
     """A plan as asked for, with its score on the expected workload."""
     ask = ask or Ask()
     expected = _expect(workload, limits, cost, trace_share)
-    if ask.reduce:
-        expected = replace(expected, shapes=_heat(expected.shapes, limits, ask.reduce))
-    solver = _Solver(limits, expected.shapes, cost)
+    aimed = _heat(expected.shapes, limits, ask.reduce) if ask.reduce else expected.shapes
+    solver = _Solver(limits, aimed, cost)
     if ask.graphs is not None:
         price = solver.for_graphs(ask.graphs)
     elif ask.overhead is not None:
@@ -101,9 +105,10 @@ def plan(
         price = PRICE_TRACE
     else:
         price = solver.for_graphs(max(solver.floor, int(GRID_SHARE * script_grid(limits))), finest=1e-5)
-    found = solver.at(price)
+    # a price that was searched for has its plan already, and a better one could have other graphs than asked
+    found = solver.made.get(price) or solver.at(price, thorough=True)
     prove(found, limits)
-    return Planned(found, price, score(found, expected.shapes, cost), solver.floor, expected)
+    return Planned(found, price, score(found, aimed, cost), solver.floor, expected, aimed)
 
 
 class _Solver:
@@ -120,12 +125,12 @@ class _Solver:
         self.floor = len(rows) + 1
         self.made: dict[float, Buckets] = {}
 
-    def at(self, price: float) -> Buckets:
+    def at(self, price: float, thorough: bool = False) -> Buckets:
         if price not in self.made:
             pay = price * self.total
             self.made[price] = Buckets(
-                [[batch, size, 0] for batch, size in plan_phase(self.shapes.prompt, self.prompt, pay)],
-                [[batch, 1, size] for batch, size in plan_phase(self.shapes.decode, self.decode, pay)],
+                [[batch, size, 0] for batch, size in plan_phase(self.shapes.prompt, self.prompt, pay, thorough)],
+                [[batch, 1, size] for batch, size in plan_phase(self.shapes.decode, self.decode, pay, thorough)],
             )
         return self.made[price]
 

@@ -87,7 +87,12 @@ def _text(path: Path) -> str:
                 data = unpacked.read(_MOST_BYTES)
         return data.decode("utf-8-sig")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise LaunchError("warmup.trace_unreadable", ExitCode.USAGE, path=str(path), error=str(error)) from None
+        raise LaunchError(
+            "warmup.trace_unreadable",
+            ExitCode.USAGE,
+            path=str(path),
+            error=getattr(error, "strerror", None) or str(error),
+        ) from None
 
 
 def parse_workload(text: str) -> list[Request]:

@@ -1,0 +1,126 @@
+"""The simulation against a slow one that follows every sequence by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gaudi_launch.warmup.cost import ONE_CARD_8B
+from gaudi_launch.warmup.limits import EngineLimits
+from gaudi_launch.warmup.simulate import Weighted, merge, simulate
+from tests.warmup.helpers import limits, made_up
+
+Counts = dict[tuple[int, int], float]
+
+
+def counted(part: Weighted) -> Counts:
+    return {(int(b), int(s)): float(w) for b, s, w in zip(part.batch, part.size, part.weight, strict=True)}
+
+
+def by_hand(requests: list[tuple[float, int, int]], bounds: EngineLimits) -> tuple[Counts, Counts]:
+    """Prefill first, one step at a time; every sequence is [tokens in cache, output tokens left]."""
+    prefills: Counter[tuple[int, int]] = Counter()
+    decodes: Counter[tuple[int, int]] = Counter()
+    block = bounds.block_size
+    waiting: list[tuple[int, int]] = []
+    running: list[list[int]] = []
+    arrivals = list(requests)
+    now = 0.0
+
+    def held() -> int:
+        return sum(-(-sequence[0] // block) for sequence in running)
+
+    while arrivals or waiting or running:
+        while arrivals and arrivals[0][0] <= now:
+            waiting.append(arrivals.pop(0)[1:])
+        batch: list[tuple[int, int]] = []
+        free = bounds.num_blocks - held()
+        while (
+            waiting and len(batch) < bounds.max_num_prefill_seqs and len(running) + len(batch) < bounds.max_num_seqs
+        ):
+            longest = max([waiting[0][0], *(tokens for tokens, _ in batch)])
+            area = -(-longest // block) * block * (len(batch) + 1)
+            if (batch and area > bounds.max_num_batched_tokens) or waiting[0][0] // block + 1 > free:
+                break
+            free -= waiting[0][0] // block + 1
+            batch.append(waiting.pop(0))
+        if batch:
+            shape = (len(batch), max(tokens for tokens, _ in batch))
+            prefills[shape] += 1
+            now += ONE_CARD_8B.prefill(*shape) / 1000
+            running += [[tokens + 1, output - 1] for tokens, output in batch if output > 1]
+        elif running:
+            while held() > bounds.num_blocks:
+                tokens, left = running.pop()
+                waiting.insert(0, (tokens, left))
+            decodes[len(running), held()] += 1
+            now += ONE_CARD_8B.decode(len(running), held()) / 1000
+            for sequence in running:
+                sequence[0] += 1
+                sequence[1] -= 1
+            running = [sequence for sequence in running if sequence[1]]
+        elif arrivals:
+            now = arrivals[0][0]
+    return dict(prefills), dict(decodes)
+
+
+def test_one_request() -> None:
+    shapes = simulate([(0.0, 126, 5)], limits(), ONE_CARD_8B)
+    assert counted(shapes.prompt) == {(1, 126): 1.0}
+    # the cache holds 127, 128, 129 and 130 tokens at the four decode steps
+    assert counted(shapes.decode) == {(1, 1): 2.0, (1, 2): 2.0}
+
+
+def test_one_output_token_never_decodes() -> None:
+    shapes = simulate([(0.0, 10, 1)], limits(), ONE_CARD_8B)
+    assert (len(shapes.prompt), len(shapes.decode)) == (1, 0)
+
+
+def test_refused_requests_are_left_out() -> None:
+    shapes = simulate([(0.0, 9000, 5), (0.0, 0, 5), (0.0, 5, 0)], limits(), ONE_CARD_8B)
+    assert (len(shapes.prompt), len(shapes.decode)) == (0, 0)
+
+
+REQUESTS = st.lists(
+    st.tuples(st.sampled_from([0.0, 0.3, 1.0, 2.5]), st.integers(1, 700), st.integers(1, 300)), max_size=12
+)
+
+
+@given(REQUESTS, st.integers(1, 4), st.integers(1, 6), st.sampled_from([14, 20, 400]))
+@settings(max_examples=60, deadline=None)
+def test_same_as_by_hand(requests: list[tuple[float, int, int]], prompts: int, seqs: int, blocks: int) -> None:
+    bounds = limits(
+        max_num_prefill_seqs=prompts,
+        max_num_seqs=seqs,
+        num_blocks=blocks,
+        max_num_batched_tokens=2048,
+        max_model_len=2048,
+        input_max=1024,
+    )
+    ordered = sorted(requests)
+    shapes = simulate(ordered, bounds, ONE_CARD_8B)
+    assert (counted(shapes.prompt), counted(shapes.decode)) == by_hand(ordered, bounds)
+
+
+def test_a_full_cache_preempts() -> None:
+    # two sequences of 8 blocks fit into 16; both open a ninth at once
+    bounds = limits(num_blocks=16, max_num_batched_tokens=2048, max_model_len=2048, input_max=1024)
+    shapes = simulate([(0.0, 1000, 200), (0.0, 1000, 200)], bounds, ONE_CARD_8B)
+    assert len(counted(shapes.prompt)) > 1
+    assert max(blocks for _, blocks in counted(shapes.decode)) <= 16
+
+
+def test_closed_loop_keeps_its_concurrency() -> None:
+    shapes = simulate(made_up(200), limits(), ONE_CARD_8B, concurrency=7)
+    assert int(shapes.decode.batch.max()) == 7
+
+
+def test_merging_gives_each_its_share() -> None:
+    one = simulate([(0.0, 100, 2)], limits(), ONE_CARD_8B)
+    other = simulate([(0.0, 5000, 300)], limits(), ONE_CARD_8B)
+    merged = merge([(0.25, one), (0.75, other)], ONE_CARD_8B)
+    assert abs(merged.milliseconds(ONE_CARD_8B) - 1) < 1e-9
+    small = float(merged.prompt.weight[merged.prompt.size == 100].sum())
+    assert abs(small * one.milliseconds(ONE_CARD_8B) - 0.25) < 1e-9
