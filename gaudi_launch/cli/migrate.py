@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,7 @@ def migrate(
     except LaunchError as error:
         # what auto refuses is itself the difference
         ours = error
-    command = our_words(request, call.release)
+    command = our_words(request, call.variables)
     rows = differences(reference, ours)
     if as_json:
         emit_json(
@@ -104,15 +105,19 @@ _FLAGS = (
 )
 
 
-def our_words(request: Request, release: str) -> list[str]:
-    """The same deployment in our words."""
-    words = ["gaudi-launch", "serve", "--engine", request.engine, "-w", request.model]
+def our_words(request: Request, variables: Mapping[str, str]) -> list[str]:
+    """The same deployment in our words, with the variables that stood in front of the old ones."""
+    assigned = [f"{name}={value}" for name, value in variables.items()]
+    words = [*(["env", *assigned] if assigned else []), "gaudi-launch", "serve", "--engine", request.engine]
+    words += ["-w", request.model]
     for name, flag in _FLAGS:
         value = getattr(request, name)
         if value is None or value is False or (name == "cards" and value == 1 and request.modules is None):
             continue
         words.append(flag)
-        if isinstance(value, tuple):
+        if name.removesuffix("_range") in request.open_ranges:
+            words.append(str(value[0]))
+        elif isinstance(value, tuple):
             words.append(",".join(str(item) for item in value))
         elif value is not True:
             words.append(str(value))
@@ -159,7 +164,8 @@ def _show(release: str, command: list[str], rows: list[dict[str, Any]], referenc
 
     out = console()
     out.print(text("migrate.is", release=release), markup=False)
-    out.print("  " + shlex.join([*command[:2], "--tuning", "reference", *command[2:]]), markup=False)
+    at = command.index("serve") + 1
+    out.print("  " + shlex.join([*command[:at], "--tuning", "reference", *command[at:]]), markup=False)
     out.print(text("migrate.better"), markup=False)
     out.print("  " + shlex.join(command), markup=False)
     if rows:
