@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
-
 from dataclasses import replace
+from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.request import Request

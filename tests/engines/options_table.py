@@ -1,0 +1,54 @@
+"""An engine's recorded option table as a parser: what the API server of that version accepts."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+DATA = Path(__file__).parent.parent / "data" / "parity" / "cli-options"
+FILES = {
+    "1.21": "vllm-fork-aice-v1.21.0",
+    "1.22": "vllm-fork-aice-v1.22.0",
+    "deepseek_r1": "vllm-fork-deepseek_r1",
+}
+
+
+class Refused(Exception):
+    """The engine's parser would end with this message."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:
+        raise Refused(message)
+
+
+def parser(version: str) -> argparse.ArgumentParser:
+    """The parser of an engine version: exact names (after ``_`` to ``-``), numbers of values and choices."""
+    made = _Parser(add_help=False, allow_abbrev=False)
+    for row in json.loads(gzip.decompress((DATA / f"{FILES[version]}.json.gz").read_bytes())):
+        flags = [flag.replace("_", "-") if flag.startswith("--") else flag for flag in row["flags"]]
+        if row["nargs"] == 0:
+            made.add_argument(*flags, dest=row["dest"], action="store_true")
+            continue
+        kind = {"int": int, "float": float}.get(row["type"] or "", str)
+        choices = row["choices"]
+        if choices is not None and kind is str:
+            choices = [str(choice) for choice in choices]
+        nargs = row["nargs"]
+        made.add_argument(*flags, dest=row["dest"], type=kind, choices=choices, nargs=nargs)
+    return made
+
+
+def parse(version: str, argv: Sequence[str]) -> argparse.Namespace:
+    """Parse what follows ``-m MODULE``, dashes for underscores as the fork's FlexibleArgumentParser does."""
+    words = [_dashes(word) if word.startswith("--") else word for word in argv]
+    return parser(version).parse_args(words)
+
+
+def _dashes(word: str) -> str:
+    name, equals, value = word.partition("=")
+    return name.replace("_", "-") + equals + value
