@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -182,7 +182,11 @@ def _blur(shapes: Shapes, limits: EngineLimits) -> Shapes:
 
     block = limits.block_size
 
-    def sizes(part: Weighted, top: int) -> Weighted:
+    def tops(part: Weighted, top: Callable[[int], int]) -> NDArray[np.int64]:
+        known = {batch: top(batch) for batch in set(part.batch.tolist())}
+        return np.maximum(part.size, np.array([known[batch] for batch in part.batch.tolist()], dtype=np.int64))
+
+    def sizes(part: Weighted, top: NDArray[np.int64]) -> Weighted:
         steps = np.linspace(-1, 1, 11)[1:-1]
         kernel = (1 - np.abs(steps)) / (1 - np.abs(steps)).sum()
         spread = [np.rint(part.size * (1 + step * SIZE_BLUR)).astype(np.int64).clip(1, top) for step in steps]
@@ -204,7 +208,7 @@ def _blur(shapes: Shapes, limits: EngineLimits) -> Shapes:
             np.concatenate([part.weight / 2, part.weight / 4, part.weight / 4]),
         )
 
-    prompt = sizes(shapes.prompt, min(limits.input_max, limits.longest_query))
+    prompt = sizes(shapes.prompt, tops(shapes.prompt, limits.query_top))
     if limits.prefill_rows > 1:
         prompt = batches(prompt)
-    return Shapes(prompt, sizes(shapes.decode, limits.num_blocks))
+    return Shapes(prompt, sizes(shapes.decode, tops(shapes.decode, limits.block_top)))

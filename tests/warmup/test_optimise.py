@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.warmup import BucketTable, plan_buckets
-from gaudi_launch.warmup.coverage import uncovered
 from gaudi_launch.warmup.cost import EIGHT_CARDS_32B, ONE_CARD_8B
+from gaudi_launch.warmup.coverage import uncovered
 from gaudi_launch.warmup.expect import expect
 from gaudi_launch.warmup.limits import EngineLimits, as_limits
 from gaudi_launch.warmup.optimise import Phase, corners, plan_phase

@@ -1,0 +1,103 @@
+"""What engines get: every line of the file is kept, no setting leaves a hole."""
+
+from __future__ import annotations
+
+import pytest
+
+from gaudi_launch.warmup import BucketTable, engine_buckets, plan_for_engine
+from gaudi_launch.warmup.cost import ONE_CARD_8B
+from gaudi_launch.warmup.coverage import uncovered
+from gaudi_launch.warmup.delivery import bucket_file, with_context
+from gaudi_launch.warmup.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, PLUGIN
+from gaudi_launch.warmup.planner import Ask, plan, plan_buckets, script_grid
+from gaudi_launch.warmup.strategies import arguments_of, judge, script_ranges
+from tests.warmup.helpers import limits, made_up
+
+
+@pytest.mark.parametrize("prompts", [1, 6])
+@pytest.mark.parametrize("length", [8192, 5000])
+@pytest.mark.parametrize("contiguous", [False, True])
+def test_the_plugin_keeps_every_line(prompts: int, length: int, contiguous: bool) -> None:
+    bounds = limits(
+        max_num_prefill_seqs=prompts, max_model_len=length, input_max=4000, contiguous_pa=contiguous, num_blocks=900
+    )
+    text = bucket_file(with_context(plan_buckets(bounds, None), bounds), bounds)
+    env = {"VLLM_CONTIGUOUS_PA": str(contiguous).lower()}
+    kept = engine_buckets(PLUGIN, "file", env, {**arguments_of(bounds), "bucket_file": text})
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert [str(tuple(bucket)) for bucket in [*kept.prompt, *kept.decode]] == lines
+    assert all(query <= length for _, query, _ in kept.prompt)
+
+
+@pytest.mark.parametrize("prompts", [1, 5])
+@pytest.mark.parametrize(("budget", "length"), [(2048, 16384), (8192, 8192), (2048, 2000)])
+def test_every_context_has_a_bucket(prompts: int, budget: int, length: int) -> None:
+    bounds = limits(
+        max_num_prefill_seqs=prompts,
+        max_num_batched_tokens=budget,
+        max_model_len=length,
+        input_max=min(6144, length),
+        output_max=1000,
+    )
+    table = BucketTable(with_context(plan_buckets(bounds, None), bounds).prompt)
+    most = -(-(length - 1) // 128)
+    for batch in range(1, prompts + 1):
+        for context in range(0, most + 1):
+            # the last block of a context holds at least one token
+            left = length if not context else length - (context - 1) * 128 - 1
+            query = min(budget // batch // 128 * 128, left)
+            for some in (1, query // 2, query):
+                if some > 0:
+                    assert table.find(batch, some, context) is not None, (batch, some, context)
+
+
+@pytest.mark.parametrize("engine", [FORK_1_21, FORK_1_22, FORK_DEEPSEEK])
+@pytest.mark.parametrize("with_limit", [True, False])
+@pytest.mark.parametrize("prompts", [None, 4])
+def test_parameters_leave_no_hole(engine: str, with_limit: bool, prompts: int | None) -> None:
+    bounds = limits(max_num_prefill_seqs=prompts or 64)
+    made = plan_for_engine(engine, bounds, made_up(300), choose_prefill_seqs=prompts is None, with_limit=with_limit)
+    assert made.max_prefill_seqs == (prompts or 1)
+    mine, *others = made.comparison
+    assert mine.holes is not None and mine.holes.shapes == 0
+    assert mine.score is not None and mine.score.outside == 0
+    assert others[0].prompt_graphs + others[0].decode_graphs > mine.prompt_graphs + mine.decode_graphs or (
+        others[0].score is not None and others[0].score.overhead > mine.score.overhead
+    )
+    assert any(name.endswith("_LIMIT") for name in made.settings) == (with_limit and engine != FORK_1_21)
+
+
+def test_an_unknown_cache_size_leaves_no_hole() -> None:
+    # planned for one number of blocks, started with another
+    made = plan_for_engine(FORK_1_21, limits(), None)
+    for blocks in (700, 1999, 3500):
+        real = limits(num_blocks=blocks)
+        arguments = {**arguments_of(real), "max_num_prefill_seqs": 1}
+        assert uncovered(engine_buckets(FORK_1_21, "linear", made.settings, arguments), real).shapes == 0
+
+
+def test_fewer_graphs_when_asked() -> None:
+    made = plan_for_engine(FORK_1_21, limits(), None, Ask(graphs=40))
+    assert made.buckets.graphs <= 40
+
+
+def test_the_scripts_short_cut_leaves_holes() -> None:
+    # HabanaAI/vllm-fork@aice/v1.21.0 -b 24 -i 4,38912 -o 4,2048 -l 40960 -t 40960 -r 8,24000
+    bounds = limits(
+        max_num_seqs=24,
+        max_num_prefill_seqs=24,
+        max_num_batched_tokens=40960,
+        max_model_len=40960,
+        num_blocks=7728,
+        input_min=4,
+        input_max=38912,
+        output_min=4,
+    )
+    shapes, cost = plan(bounds, None).expectation.shapes, ONE_CARD_8B
+    full = judge("full", FORK_1_21, "linear", script_ranges(FORK_1_21, bounds), bounds, shapes, cost)
+    short = judge("-r", FORK_1_21, "linear", script_ranges(FORK_1_21, bounds, (8, 24000)), bounds, shapes, cost)
+    assert (full.prompt_graphs, full.decode_graphs) == (1184, 793)
+    assert (short.prompt_graphs, short.decode_graphs) == (1066, 65)
+    assert short.score is not None and short.score.outside > 0.2
+    assert max(bucket[1] for bucket in short.buckets.prompt if short.buckets) == 23936  # type: ignore[union-attr]
+    assert script_grid(bounds) == 1977

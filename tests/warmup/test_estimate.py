@@ -1,0 +1,41 @@
+"""Seconds of a warm-up: published figures until this host has its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.warmup.estimate import Measured, per_graph, read_measured, record, times
+
+
+def test_published() -> None:
+    span = times(per_graph("bfloat16", False), 72)
+    assert (span.low, span.high) == pytest.approx((49, 158), rel=0.05)
+    assert span.basis.id == "warmup.basis_published"
+    assert per_graph("fp8", False).low == pytest.approx(7.6 * 0.7)
+    assert per_graph("bfloat16", True).high == pytest.approx(2.2 * 23 / 66)
+
+
+def test_measured_wins(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "warmup-times.json"
+    assert read_measured(path) == []
+    first = Measured("vllm-fork@1.21", "a", 1, "bfloat16", 100, 200.0)
+    record(path, first)
+    record(path, Measured("vllm-fork@1.21", "b", 8, "bfloat16", 10, 50.0))
+    measured = read_measured(path)
+    assert measured[0] == first and len(measured) == 2
+    same = per_graph("bfloat16", False, measured, engine="vllm-fork@1.21", model="a", cards=1)
+    assert (same.basis.id, same.low, same.high) == ("warmup.basis_measured", 2.0 / 1.15, 2.0 * 1.15)
+    other = per_graph("bfloat16", False, measured, engine="vllm-fork@1.21", model="c", cards=1)
+    assert (other.basis.id, other.low, other.high) == ("warmup.basis_similar", 2.0 / 1.6, 5.0 * 1.6)
+    for differs in ({"engine": "vllm-gaudi"}, {"engine": "vllm-fork@1.21", "dtype": "fp8"}):
+        found = per_graph(differs.get("dtype", "bfloat16"), False, measured, engine=differs["engine"])
+        assert found.basis.id == "warmup.basis_published"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"warmups": 3}', '{"warmups": [1, {"graphs": 0}]}', "\x00"])
+def test_a_broken_file_is_nothing(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "warmup-times.json"
+    path.write_text(text)
+    assert read_measured(path) == []

@@ -1,0 +1,37 @@
+"""Pictures that other programs can read."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from xml.etree import ElementTree
+
+from gaudi_launch.warmup.cost import ONE_CARD_8B
+from gaudi_launch.warmup.picture import heat, png, svg
+from gaudi_launch.warmup.planner import plan
+from tests.warmup.helpers import limits
+
+
+def test_heat_counts_everything() -> None:
+    made = plan(limits(), None)
+    pairs = [(b[0], b[2]) for b in made.buckets.decode]
+    grid = heat(pairs, made.expectation.shapes.decode, ONE_CARD_8B.decode, 10, 40)
+    assert sum(map(sum, grid.buckets)) == len(pairs)
+    assert abs(sum(map(sum, grid.share)) - 1) < 1e-9
+    assert (grid.batches[-1], grid.sizes[-1]) == (64, 2000)
+
+
+def test_svg_and_png() -> None:
+    made = plan(limits(), None)
+    shapes = made.expectation.shapes
+    drawing = ElementTree.fromstring(svg(made.buckets, shapes, ONE_CARD_8B, ("a < b", "c")))
+    words = [element.text for element in drawing if element.tag.endswith("text")]
+    assert words == ["a < b", "c"]
+    data = png(made.buckets, shapes, ONE_CARD_8B)
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = struct.unpack(">II", data[16:24])
+    start = data.index(b"IDAT")
+    (length,) = struct.unpack(">I", data[start - 4 : start])
+    rows = zlib.decompress(data[start + 4 : start + 4 + length])
+    assert len(rows) == height * (3 * width + 1)
+    assert len(set(rows)) > 10

@@ -1,0 +1,102 @@
+"""Past requests from every form they come in, and from none."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.warmup.workload import parse_metrics, parse_workload, read_workload
+
+CSV = "t_seconds,input_tokens,output_tokens\n2.5,10,3\n1.5,20,4\n3.0,0,4\n4.0,7,x\n"
+PAGE = """\
+# TYPE vllm:request_prompt_tokens histogram
+vllm:request_prompt_tokens_bucket{le="100.0",model_name="m"} 0.0
+vllm:request_prompt_tokens_bucket{le="200.0",model_name="m"} 30.0
+vllm:request_prompt_tokens_bucket{le="+Inf",model_name="m"} 40.0
+vllm:request_generation_tokens_bucket{engine="0",le="10.0"} 40.0
+vllm:request_generation_tokens_bucket{engine="0",le="+Inf"} 40.0
+"""
+
+
+def test_csv_sorted_and_from_zero(tmp_path: Path) -> None:
+    wanted = [(0.0, 20, 4), (1.0, 10, 3)]
+    plain, packed = tmp_path / "a.csv", tmp_path / "a.csv.gz"
+    plain.write_text(CSV)
+    packed.write_bytes(gzip.compress(CSV.encode()))
+    assert read_workload(str(plain)) == wanted
+    assert read_workload(str(packed)) == wanted
+
+
+def test_azure_names_and_times() -> None:
+    header = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+    text = header + "2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n"
+    found = parse_workload(text)
+    assert [(tokens, output) for _, tokens, output in found] == [(374, 44), (396, 109)]
+    assert abs(found[1][0] - 4.314579) < 1e-5
+
+
+@pytest.mark.parametrize("joint", ["\n", None])
+def test_json_lines_and_arrays(joint: str | None) -> None:
+    rows: list[object] = [
+        {"timestamp": 1700000001000, "input_length": 8, "output_length": 2},
+        {"timestamp": 1700000000000, "usage": {"prompt_tokens": 5, "completion_tokens": 6}},
+        {"nothing": 1},
+        7,
+    ]
+    text = joint.join(json.dumps(row) for row in [*rows]) + "\nbroken {" if joint else json.dumps(rows)
+    assert parse_workload(text) == [(0.0, 5, 6), (1.0, 8, 2)]
+
+
+def test_metrics_histograms() -> None:
+    found = parse_metrics(PAGE)
+    tokens = [tokens for _, tokens, _ in found]
+    assert all(101 <= count <= 251 for count in tokens)
+    assert 0.7 < sum(count <= 200 for count in tokens) / len(tokens) < 0.8
+    assert {output for _, _, output in found} <= set(range(1, 11))
+    assert parse_metrics(PAGE.replace("40.0", "0.0").replace("30.0", "0.0")) == []
+
+
+def test_a_running_server() -> None:
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/metrics" else 404)
+            self.end_headers()
+            self.wfile.write(PAGE.encode() if self.path == "/metrics" else b"")
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        assert read_workload(f"http://127.0.0.1:{server.server_port}") == parse_metrics(PAGE)
+    finally:
+        server.shutdown()
+        server.server_close()
+    with pytest.raises(LaunchError) as caught:
+        read_workload(f"http://127.0.0.1:{server.server_port}")
+    assert (caught.value.id, caught.value.exit_code) == ("warmup.metrics_unreachable", ExitCode.FAILED)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello\nworld", b"\x1f\x8bbroken", b"\xff\xfe\x00", b"{}", b"[[1,2]]"])
+def test_what_is_no_trace(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "trace"
+    path.write_bytes(content)
+    with pytest.raises(LaunchError) as caught:
+        read_workload(str(path))
+    assert caught.value.exit_code == ExitCode.USAGE
+
+
+@given(st.text() | st.builds(lambda text: PAGE + text, st.text()) | st.builds(lambda t: CSV + t, st.text()))
+def test_any_text(text: str) -> None:
+    found = parse_workload(text)
+    assert found == sorted(found, key=lambda request: request[0])
+    assert all(time >= 0 and tokens > 0 and output > 0 for time, tokens, output in found)
