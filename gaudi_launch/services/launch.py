@@ -190,7 +190,7 @@ class _Recorder:
             status=outcome.status,
             ended=time.time(),
             facts=dict(progress.facts),
-            phases=[list(phase) for phase in progress.phases],
+            phases=[phase.to_json() for phase in progress.phases],
         )
 
 

@@ -1,0 +1,280 @@
+"""An engine's log as phases and progress. Pure: text and the time go in, a frozen Progress comes out.
+
+Lines are those of vLLM's Gaudi fork (1.21, 1.22, deepseek_r1), today's vllm-gaudi plugin, upstream vLLM and TGI;
+each rule below names the line's source file in one of them. A log may hold anything: what is not recognised is
+passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+_MOST_LINE = 65_536
+_MOST_WARNINGS = 200
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\^\[\[[0-9;]*m|\x1b\][^\x07]*\x07")
+_PREFIX = re.compile(r"^\((?P<who>[A-Za-z]\w*)(?:[ ,]+(?:pid|ip)=[^)]*)?\)\s?")
+# lines of other ranks repeat rank 0's; V0's rank 0 has no prefix, V1's is Worker_TP0 (or plain Worker)
+_COUNTED = re.compile(r"^(APIServer\w*|EngineCore\w*|Worker|Worker(_DP\d+)?(_PP0)?(_TP0)?(_EP0)?)$")
+
+Facts = Mapping[str, "str | int | float"]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One stretch of a start: its name, when it began and ended (None: it lasts), and how many items it did."""
+
+    name: str
+    begin: float
+    end: float | None = None
+    items: int = 0
+
+    def to_json(self) -> dict[str, str | float | int | None]:
+        return {"name": self.name, "begin": self.begin, "end": self.end, "items": self.items}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a start is. ``done`` of ``total`` items of the phase (0: unknown), ``bucket`` the last one in words.
+
+    ``left_seconds`` is for this phase only, from the items done so far; None until two are done. ``facts`` hold
+    what the log told: num_blocks, cpu_blocks, max_concurrency, usable_gib, kv_gib, graphs_prompt, graphs_decode,
+    warmup_seconds, init_seconds, port, ... ``warnings`` are shapes that compiled at run time.
+    """
+
+    phase: str = "start"
+    done: int = 0
+    total: int = 0
+    bucket: str = ""
+    left_seconds: float | None = None
+    facts: Facts = field(default_factory=dict)
+    phases: tuple[Phase, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class Follower:
+    """Feed it the log as it grows, in any pieces."""
+
+    def __init__(self) -> None:
+        self.progress = Progress()
+        self._line = ""
+
+    def feed(self, text: str, now: float) -> Progress:
+        """Take more text of the log at this time (seconds of any clock); the progress after it."""
+        # a progress bar ends its lines with CR
+        pieces = text.replace("\r", "\n").split("\n")
+        for piece in pieces[:-1]:
+            self._take((self._line + piece)[:_MOST_LINE], now)
+            self._line = ""
+        self._line = (self._line + pieces[-1])[:_MOST_LINE]
+        return self.progress
+
+    def _take(self, raw: str, now: float) -> None:
+        if not self.progress.phases:
+            self.enter("start", now)
+        line = _ANSI.sub("", raw).strip()
+        prefix = _PREFIX.match(line)
+        if prefix is not None:
+            if not _COUNTED.match(prefix["who"]):
+                return
+            line = line[prefix.end() :]
+        for expression, act in _RULES:
+            found = expression.search(line)
+            if found is not None:
+                act(self, found, now)
+                return
+
+    def enter(self, phase: str, now: float) -> None:
+        """Begin a phase, if it is not the one that lasts; ended ones keep their times."""
+        progress = self.progress
+        if progress.phase == phase and progress.phases:
+            return
+        phases = list(progress.phases)
+        if phases and phases[-1].end is None:
+            phases[-1] = replace(phases[-1], end=now)
+        phases.append(Phase(phase, now))
+        self.progress = replace(
+            progress, phase=phase, done=0, total=0, bucket="", left_seconds=None, phases=tuple(phases)
+        )
+
+    def item(self, phase: str, done: int, total: int, bucket: str, now: float) -> None:
+        """One graph or shard of a phase is begun or done."""
+        self.enter(phase, now)
+        phases = list(self.progress.phases)
+        last = phases[-1] = replace(phases[-1], items=phases[-1].items + 1)
+        left = None
+        if last.items >= 2 and 0 < done <= total and now > last.begin:
+            left = (now - last.begin) / last.items * (total - done)
+        self.progress = replace(
+            self.progress, done=done, total=total, bucket=bucket, left_seconds=left, phases=tuple(phases)
+        )
+
+    def know(self, **facts: str | int | float) -> None:
+        self.progress = replace(self.progress, facts={**self.progress.facts, **facts})
+
+    def warn(self, line: str) -> None:
+        if len(self.progress.warnings) < _MOST_WARNINGS:
+            self.progress = replace(self.progress, warnings=(*self.progress.warnings, line[:300]))
+
+    @property
+    def was_up(self) -> bool:
+        return any(phase.name in ("ready", "stopping") for phase in self.progress.phases)
+
+
+_Act = Callable[[Follower, "re.Match[str]", float], None]
+_WARMUP_PHASES = {
+    "prompt": "warmup_prompt",
+    "decode": "warmup_decode",
+    "graph/prompt": "graph_prompt",
+    "graph/decode": "graph_decode",
+    "multimodal": "multimodal",
+    "graph/multimodal": "multimodal",
+}
+
+
+def _integer(text: str) -> int:
+    return int(text.replace(",", "")[:18] or 0)
+
+
+def _gib(text: str, unit: str) -> float:
+    scale = {"B": 2**-30, "KiB": 2**-20, "MiB": 2**-10, "GiB": 1.0, "TiB": 1024.0}
+    return round(float(text) * scale[unit], 4)
+
+
+def _warmup(follower: Follower, found: re.Match[str], now: float) -> None:
+    kind = found["kind"].lower().split("(")[0]
+    phase = _WARMUP_PHASES.get(kind)
+    if phase is None:
+        return
+    # the 1.22 fork warms and captures in one pass, and writes Graph/prompt for it
+    if found["kind"].startswith("Graph/") and found["kind"][6:7].islower():
+        phase = phase.replace("graph_", "warmup_")
+    bucket = " ".join(
+        re.findall(r"(?:batch_size|seq_len|query_len|num_blocks|resolution|img_args):\S+", found["rest"])
+    )
+    follower.item(phase, _integer(found["done"]), _integer(found["total"]), bucket, now)
+
+
+def _bar(follower: Follower, found: re.Match[str], now: float) -> None:
+    phase = "warmup_prompt" if found["kind"] == "Prompt" else "warmup_decode"
+    done, total = _integer(found["done"]), _integer(found["total"])
+    if (follower.progress.phase, follower.progress.done, follower.progress.total) != (phase, done, total):
+        follower.item(phase, done, total, "", now)
+
+
+def _shards(follower: Follower, found: re.Match[str], now: float) -> None:
+    follower.item("load", _integer(found["done"]), _integer(found["total"]), "", now)
+
+
+def _captured(follower: Follower, found: re.Match[str], now: float) -> None:
+    follower.know(**{f"captured_{found['kind'].lower()}": _integer(found["count"])})
+
+
+def _generated(follower: Follower, found: re.Match[str], now: float) -> None:
+    follower.know(**{f"graphs_{found['kind'].lower()}": _integer(found["count"])})
+
+
+def _blocks(follower: Follower, found: re.Match[str], now: float) -> None:
+    follower.know(num_blocks=_integer(found["blocks"]), cpu_blocks=_integer(found["cpu"]))
+    follower.enter("kv_cache", now)
+
+
+def _concurrency(follower: Follower, found: re.Match[str], now: float) -> None:
+    follower.know(max_concurrency=float(found["times"].replace(",", "")), max_model_len=_integer(found["tokens"]))
+
+
+def _memory(follower: Follower, found: re.Match[str], now: float) -> None:
+    follower.enter("profile", now)
+    for name in ("free", "usable", "graphs", "kv"):
+        follower.know(**{f"{name}_gib": _gib(found[name], found[f"{name}_unit"])})
+
+
+def _tokens(follower: Follower, found: re.Match[str], now: float) -> None:
+    follower.know(kv_tokens=_integer(found["tokens"]))
+    follower.enter("kv_cache", now)
+
+
+def _finished(follower: Follower, found: re.Match[str], now: float) -> None:
+    follower.know(warmup_seconds=_integer(found["seconds"]))
+
+
+def _init(follower: Follower, found: re.Match[str], now: float) -> None:
+    follower.know(init_seconds=float(found["seconds"]))
+
+
+def _listening(follower: Follower, found: re.Match[str], now: float) -> None:
+    follower.know(port=_integer(found["port"]))
+
+
+def _process(follower: Follower, found: re.Match[str], now: float) -> None:
+    follower.know(engine_pid=_integer(found["pid"]))
+
+
+def _phase(name: str) -> _Act:
+    def act(follower: Follower, found: re.Match[str], now: float) -> None:
+        follower.enter(name, now)
+
+    return act
+
+
+def _failed(follower: Follower, found: re.Match[str], now: float) -> None:
+    # an ordered stop of V1 prints an EngineDeadError of its own (seen with vLLM's CPU build)
+    if follower.progress.phase not in ("stopping", "ready"):
+        follower.enter("failed", now)
+
+
+def _run_time(follower: Follower, found: re.Match[str], now: float) -> None:
+    follower.warn(found[0])
+
+
+def _size(name: str) -> str:
+    return rf"(?P<{name}>-?\d+(?:\.\d+)?(?:e[+-]?\d+)?) (?P<{name}_unit>B|KiB|MiB|GiB|TiB)"
+
+
+_RULES: tuple[tuple[re.Pattern[str], _Act], ...] = tuple(
+    (re.compile(expression), act)
+    for expression, act in (
+        # hpu_model_runner.py log_warmup, all forks; the plugin in developer mode
+        (r"\[Warmup\]\[(?P<kind>[A-Za-z/]+(?:\([^)]*\))?)\]\[(?P<done>\d+)/(?P<total>\d+)\](?P<rest>.*)", _warmup),
+        # the plugin's tqdm bars
+        (r"^(?P<kind>Prompt|Decode) warmup processing:.*?(?P<done>\d+)/(?P<total>\d+)", _bar),
+        (r"(?:Graph/)?(?P<kind>Prompt|Decode) captured:(?P<count>\d+)", _captured),
+        (r"Generated (?P<count>\d+) (?P<kind>prompt|decode) buckets", _generated),
+        # weight_utils.py
+        (r"(?:checkpoint shards|Loading weights).*?(?:Completed)?\s*\|\s*(?P<done>\d+)/(?P<total>\d+)", _shards),
+        (r"Loading safetensors checkpoint shards|Starting to load model|Loading weights on ", _phase("load")),
+        (r"Preparing model with INC|Pre-loading model weights|Wrapping in HPU ?Graph took", _phase("load")),
+        # hpu_worker.py, hpu_model_runner.py profile_run
+        (r"profiling run with max_batch_size|Profile run with bs|Running profile run with", _phase("profile")),
+        (
+            rf"Free device memory: {_size('free')}, {_size('usable')} usable .*?"
+            rf"{_size('graphs')} reserved for HPUGraphs.*?{_size('kv')} reserved for KV cache",
+            _memory,
+        ),
+        (r"Model profiling run took|Loading model weights took|Compiling took|Compilation took", _phase("profile")),
+        # executor_base.py; upstream kv_cache_utils.py
+        (r"# (?:hpu|HPU|cpu|CPU) blocks: (?P<blocks>\d+), # CPU blocks: (?P<cpu>\d+)", _blocks),
+        (r"(?:GPU|CPU|HPU) KV cache size: (?P<tokens>[\d,]+) tokens", _tokens),
+        (
+            r"Maximum concurrency for (?P<tokens>[\d,]+) tokens per request: (?P<times>\d[\d,]*(?:\.\d+)?)x",
+            _concurrency,
+        ),
+        (r"Initializing cache engine took", _phase("kv_cache")),
+        # the plugin's sampler and defragmenter warm-up
+        (r"Warming up sampler with batch sizes|Starting sampler warmup|Warming up defragmenter", _phase("sampler")),
+        (r"Warmup finished in (?P<seconds>\d+) secs", _finished),
+        (r"init engine \(profile, create kv cache, warmup model\) took (?P<seconds>\d+(?:\.\d+)?) s", _init),
+        (r"Started engine process with PID (?P<pid>\d+)", _process),
+        # api_server.py and uvicorn; TGI's router says Connected
+        (r"Starting vLLM (?:API )?server.*? on https?://\S*?:(?P<port>\d+)", _listening),
+        (r"Application startup complete|^.*\bConnected\b\s*$", _phase("ready")),
+        (r"Shutting down FastAPI HTTP server|^INFO:\s+Shutting down$", _phase("stopping")),
+        (r"was not warmed-up!|bucket for \(.*\) was not prepared", _run_time),
+        (r"Engine process failed to start|Engine core initialization failed|^FATAL ERROR ::", _failed),
+        (
+            r"^(?:[A-Za-z_]+\.)*[A-Z]\w*(?:Error|Exception): |error: (?:unrecognized|argument|the following)",
+            _failed,
+        ),
+    )
+)

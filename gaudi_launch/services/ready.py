@@ -1,0 +1,137 @@
+"""Does it answer? /health alone is not enough (an engine was seen healthy whose first request killed it): the
+models are asked for, then one tiny completion. Proxies are passed by: they would swallow 127.0.0.1."""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import dataclass
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import ProxyHandler, Request, build_opener
+
+_MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """``stage`` is how far it got: connect, health, models, completion, ready. ``detail`` says why not further."""
+
+    ready: bool
+    stage: str
+    detail: str = ""
+    model: str | None = None
+
+
+@dataclass(frozen=True)
+class _Answer:
+    status: int
+    body: bytes
+
+    @property
+    def document(self) -> Any:
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            return None
+
+
+def probe(base_url: str, *, timeout: float = 5.0, api_key: str | None = None, complete: bool = True) -> Readiness:
+    """Ask a server at ``base_url`` (no path) whether it answers. Never raises; the key is sent, never shown."""
+    health = _ask(f"{base_url}/health", min(timeout, 5.0), api_key)
+    if isinstance(health, str):
+        return Readiness(False, "connect", health)
+    if health.status != 200:
+        return Readiness(False, "health", f"/health: {health.status}")
+    models = _ask(f"{base_url}/v1/models", min(timeout, 10.0), api_key)
+    if isinstance(models, str):
+        return Readiness(False, "models", models)
+    if models.status == 404:
+        return _probe_tgi(base_url, timeout, api_key)
+    name = _first_model(models.document)
+    if models.status != 200 or name is None:
+        return Readiness(False, "models", f"/v1/models: {models.status}")
+    if not complete:
+        return Readiness(True, "ready", "", name)
+    question = {"model": name, "prompt": "1", "max_tokens": 1, "temperature": 0}
+    answer = _ask(f"{base_url}/v1/completions", timeout, api_key, question)
+    if isinstance(answer, str):
+        return Readiness(False, "completion", answer, name)
+    if answer.status in (404, 405, 501) or (answer.status == 400 and b"does not support" in answer.body):
+        # embedding and rerank models have no completions; that they list their model must do
+        return Readiness(True, "ready", "no completions", name)
+    if answer.status != 200 or not _has_choice(answer.document):
+        return Readiness(False, "completion", f"/v1/completions: {answer.status}", name)
+    return Readiness(True, "ready", "", name)
+
+
+def _probe_tgi(base_url: str, timeout: float, api_key: str | None) -> Readiness:
+    """TGI before it had /v1/models: /info names the model, /generate answers."""
+    info = _ask(f"{base_url}/info", min(timeout, 10.0), api_key)
+    if isinstance(info, str) or info.status != 200 or not isinstance(info.document, dict):
+        return Readiness(False, "models", "neither /v1/models nor /info")
+    name = str(info.document.get("model_id", "")) or None
+    question = {"inputs": "1", "parameters": {"max_new_tokens": 1}}
+    answer = _ask(f"{base_url}/generate", timeout, api_key, question)
+    if isinstance(answer, str) or answer.status != 200:
+        detail = answer if isinstance(answer, str) else f"/generate: {answer.status}"
+        return Readiness(False, "completion", detail, name)
+    return Readiness(True, "ready", "", name)
+
+
+def _ask(url: str, timeout: float, api_key: str | None, question: dict[str, Any] | None = None) -> _Answer | str:
+    headers = {"Content-Type": "application/json"} if question is not None else {}
+    if api_key:
+        headers["Authorization"] = f"Bearer {api_key}"
+    body = json.dumps(question).encode() if question is not None else None
+    try:
+        request = Request(url, data=body, headers=headers)
+        with build_opener(ProxyHandler({})).open(request, timeout=timeout) as response:
+            return _Answer(response.status, response.read(_MOST_BYTES))
+    except HTTPError as error:
+        with error:
+            return _Answer(error.code, error.read(_MOST_BYTES))
+    except URLError as error:
+        return str(error.reason)
+    except (OSError, ValueError) as error:
+        return str(error) or type(error).__name__
+    except Exception as error:
+        # http.client raises its own kinds for answers that are no HTTP
+        return type(error).__name__
+
+
+def _first_model(document: Any) -> str | None:
+    try:
+        return str(document["data"][0]["id"])
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
+def _has_choice(document: Any) -> bool:
+    return isinstance(document, dict) and bool(document.get("choices"))
+
+
+def port_free(host: str, port: int) -> bool:
+    """Could a server listen there now?"""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def listener(port: int) -> str:
+    """Who listens on a port: ``command [pid]``, or "" where that cannot be seen (another user's process)."""
+    import psutil
+
+    try:
+        for connection in psutil.net_connections(kind="tcp"):
+            local = connection.laddr
+            if connection.status == psutil.CONN_LISTEN and connection.pid and local and local.port == port:
+                return f"{psutil.Process(connection.pid).name()} [{connection.pid}]"
+    except psutil.Error:
+        return ""
+    return ""

@@ -1,0 +1,115 @@
+"""A stand-in for an engine's interpreter, for tests of process life: real processes, ports and signals, no model.
+
+Run as ``python trivial_engine.py -m vllm.entrypoints.openai.api_server --port N ...``: prints lines in the form of the
+1.21 fork, opens /health, /v1/models and /v1/completions, and keeps two children, one in a session of its own (as
+engine cores were seen to). Asked with ``-c``, it answers as an interpreter that has the fork at 1.21.
+
+TRIVIAL_DO: ``die`` in warm-up, ``hang`` in warm-up, ``deaf`` to SIGTERM, ``oom`` (dies on memory), ``sick`` (healthy,
+but every completion fails). TRIVIAL_GRAPHS: how many graphs it warms up. TRIVIAL_PIDS: a file for its pids.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+DO = os.environ.get("TRIVIAL_DO", "")
+GRAPHS = int(os.environ.get("TRIVIAL_GRAPHS", "4"))
+
+ANSWER = {
+    "packages": {"vllm": "0.8.5+gaudi121", "vllm-hpu-extension": "1.21.0", "habana-torch-plugin": "1.21.3.57"},
+    "facts": {"extension_kind": "1.21", "bucket_limit": "false"},
+}
+
+
+def say(line: str, where: str = "hpu_model_runner.py:2587") -> None:
+    print(f"INFO 11-21 03:03:01 [{where}] {line}", flush=True)
+
+
+def option(name: str, fallback: str) -> str:
+    words = sys.argv
+    return words[len(words) - 1 - words[::-1].index(name) + 1] if name in words else fallback
+
+
+def children() -> None:
+    """An engine core that left the session, and a worker of its own."""
+    nap = "import time; time.sleep(600)"
+    core = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {nap!r}]); time.sleep(600)"
+    first = subprocess.Popen([sys.executable, "-c", core], start_new_session=True)
+    second = subprocess.Popen([sys.executable, "-c", nap])
+    if "TRIVIAL_PIDS" in os.environ:
+        with open(os.environ["TRIVIAL_PIDS"], "a", encoding="utf-8") as file:
+            file.write(f"{os.getpid()}\n{first.pid}\n{second.pid}\n")
+
+
+class Handler(BaseHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    def answer(self, document: object, status: int = 200) -> None:
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        if self.path == "/health":
+            self.answer({})
+        elif self.path == "/v1/models":
+            self.answer({"data": [{"id": option("--served-model-name", option("--model", "m"))}]})
+        else:
+            self.answer({"error": "no such page"}, 404)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        if DO == "sick":
+            self.answer({"error": "internal"}, 500)
+        else:
+            message = {"role": "assistant", "content": "Paris"}
+            self.answer({"choices": [{"text": "Paris", "message": message, "finish_reason": "stop"}]})
+
+
+def warm_up() -> None:
+    for number in range(1, GRAPHS + 1):
+        say(f"[Warmup][Prompt][{number}/{GRAPHS}] batch_size:1 seq_len:{128 * number} free_mem:0 B")
+        if DO == "die" and number == 2:
+            sys.exit("RuntimeError: Graph compile failed. synStatus=synStatus 26 [Generic failure].")
+        if DO == "oom" and number == 2:
+            sys.exit("FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::123456 (0.1)MB")
+        while DO == "hang" and number == 2:
+            time.sleep(1)
+        time.sleep(0.02)
+    say("Warmup finished in 1 secs, allocated 0 B of device memory", "hpu_model_runner.py:2962")
+    say("init engine (profile, create kv cache, warmup model) took 1.23 seconds", "llm_engine.py:431")
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["-c"]:
+        print("gaudi-launch-answer:" + json.dumps(ANSWER))
+        return
+    if DO == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    else:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    say("vLLM API server version 0.8.5+gaudi121", "api_server.py:1042")
+    children()
+    say("# hpu blocks: 16384, # CPU blocks: 0", "executor_base.py:112")
+    warm_up()
+    host, port = option("--host", "127.0.0.1"), int(option("--port", "8000"))
+    server = ThreadingHTTPServer((host, port), Handler)
+    say(f"Starting vLLM API server on http://{host}:{port}", "api_server.py:1089")
+    print("INFO:     Application startup complete.", flush=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    while True:
+        time.sleep(60)
+
+
+if __name__ == "__main__":
+    main()
