@@ -1,0 +1,116 @@
+"""The support bundle: what is in it, what never is."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.doctor import bundle
+from gaudi_launch.doctor.bundle import Redactor
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.paths import state_dir
+
+SECRETS = [
+    "hf_abcdefghijklmnopqrstuvwx",
+    "sk-0123456789abcdef",
+    "s3cr3t-value",
+    "eyJhbGciOi.eyJzdWIiOiI.c2lnbmF0dXJl",
+    "hunter2",
+]
+LOG = f"""
+INFO starting on gpu-host-7 as ann at 10.20.30.40 (fe80::1ff:fe23:4567:890a, 3c:ec:ef:00:11:22)
+export HF_TOKEN={SECRETS[0]}
+curl -H "Authorization: Bearer {SECRETS[1]}" http://ann:{SECRETS[4]}@10.20.30.41:8000/v1
+--api-key {SECRETS[2]} --max-num-batched-tokens 8192 --max-model-len=16384
+MY_SECRET_KEY: "{SECRETS[2]}" jwt {SECRETS[3]}
+weights in /home/ann/models, mail ann@example.org, local 127.0.0.1
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def everything(keep_names: bool) -> str:
+    place = state_dir() / "services" / "one"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "engine.log").write_text(LOG)
+    (place / "plan.json").write_text(
+        json.dumps({"env": {"HF_TOKEN": SECRETS[0], "VLLM_TOKENS": 1}, "max_tokens": 5})
+    )
+    (place / "link.log").unlink(missing_ok=True)
+    (place / "link.log").symlink_to("/etc/passwd")
+    redactor = Redactor(keep_names, ("gpu-host-7", "ann"))
+    host = {"hostname": "gpu-host-7", "cards": [{"serial": "AM123", "module": 0}], "addresses": ["10.20.30.40"]}
+    files = bundle.contents(host, {"environment": {"http_proxy": "http://u:hunter2@p"}}, {"findings": []}, redactor)
+    assert set(files) == {
+        "host.json",
+        "config.json",
+        "findings.json",
+        "versions.json",
+        "plans/1-plan.json",
+        "logs/1-engine.log",
+    }
+    for name, text in files.items():
+        if name.endswith(".json"):
+            json.loads(text)
+    return "\n".join(files.values())
+
+
+@pytest.mark.parametrize("keep_names", [False, True])
+def test_secrets_are_always_gone(keep_names: bool) -> None:
+    text = everything(keep_names)
+    assert [secret for secret in SECRETS if secret in text] == []
+    assert "--max-num-batched-tokens 8192 --max-model-len=16384" in text
+    assert '"max_tokens": 5' in text
+
+
+def test_names_go_by_default_and_stay_when_asked_for() -> None:
+    names = ["gpu-host-7", "ann", "10.20.30.40", "10.20.30.41", "fe80::1ff", "3c:ec:ef", "AM123", "example.org"]
+    assert [name for name in names if name in everything(False)] == []
+    kept = everything(True)
+    assert [name for name in names if name not in kept] == []
+    assert "127.0.0.1" in everything(False)
+
+
+def test_one_name_is_one_word_everywhere() -> None:
+    redactor = Redactor(False, ("h7x",))
+    assert redactor.text("h7x 10.0.0.1 h7x 10.0.0.2 10.0.0.1") == "[name-3] [ip-1] [name-3] [ip-2] [ip-1]"
+
+
+def test_the_file_is_the_owners_only_and_whole(tmp_path: Path) -> None:
+    path = tmp_path / "case.tar.gz"
+    path.write_text("an older one")
+    path.chmod(0o644)
+    old = os.umask(0)
+    try:
+        bundle.write(path, {"host.json": "{}\n", "logs/1-a.log": "Ω\n"})
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with tarfile.open(path) as archive:
+        content = {m.name: archive.extractfile(m).read().decode() for m in archive}  # type: ignore[union-attr]
+    assert content == {"gaudi-launch-bundle/host.json": "{}\n", "gaudi-launch-bundle/logs/1-a.log": "Ω\n"}
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
+
+
+def test_links_other_endings_and_missing_folders_are_refused(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("mine")
+    link = tmp_path / "case.tar.gz"
+    link.symlink_to(target)
+    for path, id in (
+        (link, "doctor.bundle.link"),
+        (tmp_path / "case.zip", "doctor.bundle.name"),
+        (tmp_path / "none" / "case.tgz", "doctor.bundle.write"),
+    ):
+        with pytest.raises(LaunchError) as error:
+            bundle.write(path, {"a": "b"})
+        assert error.value.id == id
+    assert target.read_text() == "mine"
