@@ -17,6 +17,10 @@ _PARTS = {"vision_config": "vision", "audio_config": "audio", "vision_tower": "v
 # how the families count their experts (config.json of Mixtral, Qwen MoE, DeepSeek, Llama 4, GLM, DBRX, Jamba)
 _EXPERT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts")
 # a hub id is owner/name; a path has a leading /, . or ~, or is there
+# MLA's compressed cache is used for these; minicpm3 has the ranks but ordinary heads in its cache
+# (HabanaAI/vllm-fork@aice/v1.22.0:vllm/config.py is_deepseek_mla; kimi_k2 from upstream vLLM)
+_MLA_TYPES = ("deepseek", "kimi")
+_LAYER_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 _HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$", re.ASCII)
 _MOST_CONFIG_BYTES = 8 << 20
 
@@ -50,7 +54,9 @@ def read_model(path: str, must_exist: bool = True) -> Model:
     document = read_config(folder)
     from gaudi_launch.models.weights import read_weights
 
-    return model_from_config(path, document, read_weights(folder))
+    quantization = _part(_text_part(document), "quantization_config") or _part(document, "quantization_config")
+    bits = _number(quantization, "bits", "w_bit") or 4
+    return model_from_config(path, document, read_weights(folder, bits if bits in (2, 3, 4, 8) else 4))
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -76,9 +82,9 @@ def model_from_config(path: str, document: Mapping[str, Any], weights: Mapping[s
     text = _text_part(document)
     heads = _number(text, "num_attention_heads", "n_head", "n_heads")
     hidden = _number(text, "hidden_size", "n_embd", "d_model")
-    experts = _number(text, *_EXPERT_KEYS)
-    lora = _number(text, "kv_lora_rank")
-    head_dim = _number(text, "head_dim") or (hidden // heads if hidden and heads else None)
+    experts = _number(text, *_EXPERT_KEYS) or _number(_part(text, "ffn_config"), *_EXPERT_KEYS)
+    lora = _number(text, "kv_lora_rank") if _is_mla(document, text) else None
+    head_dim = _number(text, "head_dim", "kv_channels") or (hidden // heads if hidden and heads else None)
     architectures = document.get("architectures")
     quantization = document.get("quantization_config", text.get("quantization_config"))
     dtype = document.get("dtype", document.get("torch_dtype", text.get("dtype", text.get("torch_dtype"))))
@@ -95,9 +101,10 @@ def model_from_config(path: str, document: Mapping[str, Any], weights: Mapping[s
         quantization=_quantization(quantization),
         moe=experts is not None and experts > 1,
         experts=experts,
-        layers=_number(text, "num_hidden_layers", "n_layer", "num_layers"),
+        layers=_number(text, *_LAYER_KEYS),
         attention_layers=_attention_layers(text),
         hidden_size=hidden,
+        intermediate_size=_intermediate(text, experts),
         heads=heads,
         kv_heads=_kv_heads(text, heads),
         head_dim=head_dim,
@@ -115,11 +122,18 @@ def model_from_config(path: str, document: Mapping[str, Any], weights: Mapping[s
 
 
 def _text_part(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    for name in _TEXT_PARTS:
-        part = document.get(name)
-        if isinstance(part, dict) and part:
-            return _text_part(part)
+    # qwen2_5_omni has two levels; more is no model, and must not become a recursion
+    for _ in range(4):
+        inner = next((document[name] for name in _TEXT_PARTS if isinstance(document.get(name), dict)), None)
+        if not inner:
+            break
+        document = inner
     return document
+
+
+def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = document.get(name)
+    return part if isinstance(part, dict) else {}
 
 
 def _number(document: Mapping[str, Any], *names: str) -> int | None:
@@ -137,15 +151,45 @@ def _kv_heads(text: Mapping[str, Any], heads: int | None) -> int | None:
     # chatglm calls it multi_query_group_num (THUDM/glm-4-9b-chat config.json)
     if text.get("multi_query_attention") is True:
         return _number(text, "multi_query_group_num") or heads
-    return _number(text, "num_key_value_heads", "num_kv_heads", "n_head_kv") or heads
+    each = text.get("num_key_value_heads")
+    if isinstance(each, list):  # one number a layer: the widest decides
+        return max((_number({"n": one}, "n") or 0 for one in each), default=0) or heads
+    found = _number(text, "num_key_value_heads", "num_kv_heads", "n_head_kv")
+    return found or _number(_part(text, "attn_config"), "kv_n_heads") or heads
+
+
+def _is_mla(document: Mapping[str, Any], text: Mapping[str, Any]) -> bool:
+    kinds = (document.get("model_type"), text.get("model_type"))
+    return any(isinstance(kind, str) and kind.startswith(_MLA_TYPES) for kind in kinds)
+
+
+def _intermediate(text: Mapping[str, Any], experts: int | None) -> int | None:
+    """The MLP's width that one token passes; the widest kind of layer where there are several."""
+    dense = _number(text, "intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_hidden_size")
+    if not experts or experts < 2:
+        return dense
+    # llama4 and mixtral call an expert's width intermediate_size
+    each = _number(text, "moe_intermediate_size", "intermediate_size")
+    if each is None:
+        return dense
+    chosen = _number(text, "num_experts_per_tok", "num_experts_per_token", "moe_topk") or 1
+    shared = _number(text, "shared_expert_intermediate_size") or each * (_number(text, "n_shared_experts") or 0)
+    if str(text.get("model_type")).startswith("llama4"):
+        shared = each
+    return max(dense or 0, each * chosen + shared)
 
 
 def _attention_layers(text: Mapping[str, Any]) -> int | None:
-    """Layers with a KV cache of their own, where only some are (Qwen3-Next, Jamba, granite hybrids)."""
+    """Layers with a KV cache of their own, where only some are (Qwen3-Next, Jamba, Nemotron-H, granite hybrids)."""
+    layers = _number(text, *_LAYER_KEYS)
     kinds = text.get("layer_types") or text.get("layers_block_type")
     if isinstance(kinds, list) and kinds:
         return sum(1 for kind in kinds if isinstance(kind, str) and "attention" in kind and "linear" not in kind)
-    return _number(text, "num_hidden_layers", "n_layer", "num_layers")
+    pattern = text.get("hybrid_override_pattern")
+    if isinstance(pattern, str) and pattern:
+        return pattern.count("*")
+    every = _number(text, "full_attention_interval", "attn_layer_period")
+    return layers // every if layers and every else layers
 
 
 def _quantization(document: Any) -> str | None:

@@ -13,7 +13,8 @@ class Model:
     ``path`` is what the user gave (folder or hub id), ``name`` its last part. ``source`` is
     ``config.json`` when the folder was read and ``name`` when only the name is known. ``parameters``
     counts weights; ``weight_bytes`` is their size on disk. ``mla_rank`` is kv_lora_rank +
-    qk_rope_head_dim for MLA models. ``files_missing`` names shards that the index lists and the
+    qk_rope_head_dim for MLA models. ``intermediate_size`` is the MLP's width that one token passes: in MoE models
+    all experts of a token together. ``files_missing`` names shards that the index lists and the
     folder lacks.
     """
 
@@ -31,6 +32,7 @@ class Model:
     layers: int | None = None
     attention_layers: int | None = None
     hidden_size: int | None = None
+    intermediate_size: int | None = None
     heads: int | None = None
     kv_heads: int | None = None
     head_dim: int | None = None

@@ -9,6 +9,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.errors import ExitCode, LaunchError
+
 # safetensors: eight bytes with the header's length, then that much JSON (docs: safetensors format)
 _MOST_HEADER_BYTES = 100 << 20
 
@@ -35,26 +37,31 @@ def read_header(path: Path) -> tuple[Mapping[str, Any], int]:
         raise HeaderError("its header is no JSON") from None
     if not isinstance(header, dict):
         raise HeaderError("its header is no JSON object")
-    ends = [
-        entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__" and _is_tensor(entry)
-    ]
-    return header, 8 + length + max(ends, default=0)
+    tensors = [entry for name, entry in header.items() if name != "__metadata__"]
+    if not all(_is_tensor(entry) for entry in tensors):
+        raise HeaderError("its header has an entry that is no tensor")
+    return header, 8 + length + max((entry["data_offsets"][1] for entry in tensors), default=0)
 
 
 def _is_tensor(entry: Any) -> bool:
     if not isinstance(entry, dict):
         return False
     offsets, shape = entry.get("data_offsets"), entry.get("shape")
-    whole = isinstance(offsets, list) and len(offsets) == 2 and all(isinstance(o, int) for o in offsets)
-    return whole and isinstance(shape, list) and all(isinstance(s, int) for s in shape)
+    whole = isinstance(offsets, list) and len(offsets) == 2 and all(_is_size(offset) for offset in offsets)
+    return whole and isinstance(shape, list) and all(_is_size(size) for size in shape)
 
 
-def count_parameters(header: Mapping[str, Any]) -> int:
-    """Weights in one file; scales of quantised weights are not counted (block and channel scales, zero points)."""
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def count_parameters(header: Mapping[str, Any], bits: int = 4) -> int:
+    """Weights in one file; scales of quantised weights are not counted (block and channel scales, zero points).
+    An int32 of a ``qweight`` (awq, gptq) holds 32 / ``bits`` weights."""
     return sum(
-        prod(entry["shape"])
+        prod(entry["shape"]) * (32 // bits if name.endswith("qweight") and entry.get("dtype") == "I32" else 1)
         for name, entry in header.items()
-        if name != "__metadata__" and _is_tensor(entry) and not _is_scale(name)
+        if name != "__metadata__" and not _is_scale(name)
     )
 
 
@@ -62,9 +69,12 @@ def _is_scale(name: str) -> bool:
     return name.endswith(("_scale", "_scale_inv", "_scales", ".scales", ".qzeros", ".g_idx", "_zero_point"))
 
 
-def read_weights(folder: Path) -> dict[str, Any]:
+def read_weights(folder: Path, bits: int = 4) -> dict[str, Any]:
     """``parameters``, ``weight_bytes`` (None without weights), ``files_missing``: shards that the index names and
-    the folder lacks, and such as are cut off (``NAME (truncated)``)."""
+    the folder lacks, and such as are cut off (``NAME (truncated)``) or damaged (``NAME (why)``).
+
+    Raises LaunchError (MODEL) for an index that cannot be read.
+    """
     missing: list[str] = []
     indexed = _index(folder)
     try:
@@ -82,12 +92,16 @@ def read_weights(folder: Path) -> dict[str, Any]:
         try:
             header, length = read_header(path)
             size = path.stat().st_size
-        except (HeaderError, OSError):
-            missing.append(f"{name} (truncated)")
+        except HeaderError as error:
+            short = "shorter" in str(error)
+            missing.append(f"{name} ({'truncated' if short else error})")
+            continue
+        except OSError as error:
+            missing.append(f"{name} ({error.strerror})")
             continue
         if size < length:
             missing.append(f"{name} (truncated)")
-        parameters += count_parameters(header)
+        parameters += count_parameters(header, bits)
         total += size
     return {
         "parameters": parameters or None,
@@ -97,11 +111,19 @@ def read_weights(folder: Path) -> dict[str, Any]:
 
 
 def _index(folder: Path) -> set[str]:
+    path = folder / "model.safetensors.index.json"
     try:
-        document = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
         return {str(name) for name in document["weight_map"].values()}
-    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
+    except FileNotFoundError:
         return set()
+    except OSError as error:
+        why = error.strerror or ""
+    except (ValueError, RecursionError) as error:
+        why = str(error)
+    except (KeyError, AttributeError, TypeError):
+        why = "no weight_map in it"
+    raise LaunchError("models.bad_config", ExitCode.MODEL, path=str(path), why=why)
 
 
 def _other_bytes(folder: Path) -> int | None:

@@ -1,0 +1,213 @@
+"""What a model needs on a card, and what an engine makes of the rest. Pure arithmetic, bytes throughout.
+
+Sources: HabanaAI/vllm-fork@277a33cd9, @17a7946f4, @016b6bd20: vllm/worker/hpu_worker.py and cache_engine.py;
+vllm-project/vllm-gaudi@091bbadd: vllm_gaudi/v1/worker/hpu_worker.py;
+huggingface/text-generation-inference@db931fcf: flash_causal_lm.py of the Gaudi backend.
+What the sources do not say is marked as assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gaudi_launch.models.records import Model
+
+GIB = 1 << 30
+BLOCK = 128
+# awq and gptq keep scales beside their half bytes, about 5 % (facts on sizing: 3 to 10 %)
+WEIGHT_BYTES: Mapping[str, float] = {
+    "float32": 4.0,
+    "bfloat16": 2.0,
+    "float16": 2.0,
+    "fp8": 1.0,
+    "int8": 1.0,
+    "awq": 0.525,
+    "gptq": 0.525,
+}
+KV_BYTES: Mapping[str, int] = {"auto": 2, "bfloat16": 2, "float16": 2, "float32": 4, "fp8_inc": 1, "fp8": 1}
+# gate, up and their product, and five rows of the hidden size (residual, norm, query, key with value, output):
+# chosen so that the one public profiling run, 504 MiB for 4 x 1024 tokens of Llama-3.1-8B, comes out at 496 MiB
+_MLP_ROWS, _HIDDEN_ROWS = 3, 5
+# Llama's and Qwen's families are between 2.7 and 5.3; assumed where config.json does not say
+_MLP_RATIO = 3.5
+
+
+@dataclass(frozen=True)
+class MemoryRules:
+    """How one engine version divides a card. ``blocks_step``: A rounds blocks down to whole decode steps."""
+
+    profile_run: bool = True
+    blocks_step: bool = False
+    spare_block: bool = False
+    graph_budget: bool = False
+    fixed_share: float | None = None
+
+
+RULES: Mapping[str, MemoryRules] = {
+    "1.21": MemoryRules(blocks_step=True, graph_budget=True),
+    "1.22": MemoryRules(),
+    "deepseek_r1": MemoryRules(graph_budget=True),
+    # its profile run returns at once, so that activations are not measured and not kept free
+    "vllm-gaudi": MemoryRules(profile_run=False, spare_block=True),
+    # HPU_MEMORY_FRACTION 0.8 of what is free, of that TGI_GRAPH_RESERVED_MEM 0.1 for graphs
+    "tgi": MemoryRules(fixed_share=0.8 * 0.9),
+}
+
+
+def rules_of(engine: str, version: str) -> MemoryRules:
+    """The rules of an engine by name and version; an unknown version gets those of 1.22, the plainest."""
+    return RULES.get(version) or RULES.get(engine) or RULES["1.22"]
+
+
+@dataclass(frozen=True)
+class Split:
+    """A card's free memory after weights, in bytes: ``margin`` is never touched, ``graphs`` is kept for capture."""
+
+    free: float
+    usable: float
+    graphs: float
+    kv: float
+
+    @property
+    def margin(self) -> float:
+        return self.free - self.usable
+
+
+def weight_bytes(model: Model, dtype: str = "bfloat16") -> float | None:
+    """All weights in ``dtype``: their size on disk when that is how they lie there, else parameters times bytes.
+
+    >>> weight_bytes(Model("m", "m", parameters=8_030_261_248)) / GIB  # doctest: +ELLIPSIS
+    14.957...
+    """
+    on_disk = model.quantization or model.dtype
+    if model.weight_bytes and on_disk == dtype:
+        return float(model.weight_bytes)
+    if model.parameters:
+        return model.parameters * WEIGHT_BYTES[dtype]
+    if model.weight_bytes and on_disk and on_disk in WEIGHT_BYTES:
+        return model.weight_bytes / WEIGHT_BYTES[on_disk] * WEIGHT_BYTES[dtype]
+    return None
+
+
+def weight_bytes_per_card(model: Model, cards: int, dtype: str = "bfloat16") -> float | None:
+    """Weights of one rank: tensor parallelism divides all but norms, which are too small to count."""
+    total = weight_bytes(model, dtype)
+    return None if total is None else total / cards
+
+
+def kv_bytes_per_token(model: Model, cards: int = 1, kv_bytes: int = 2) -> int | None:
+    """KV cache of one token on one card. Heads are divided until each card has one, then replicated; the
+    compressed cache of MLA is replicated on every card.
+
+    >>> kv_bytes_per_token(Model("m", "m", layers=80, kv_heads=8, head_dim=128), cards=4)
+    81920
+    >>> kv_bytes_per_token(Model("m", "m", layers=61, mla_rank=576), cards=8)
+    70272
+    """
+    layers = model.layers if model.attention_layers is None else model.attention_layers
+    if layers is None:
+        return None
+    if model.mla_rank:
+        return layers * model.mla_rank * kv_bytes
+    if not model.kv_heads or not model.head_dim:
+        return None
+    return 2 * layers * max(1, model.kv_heads // cards) * model.head_dim * kv_bytes
+
+
+def block_bytes(model: Model, cards: int = 1, kv_bytes: int = 2, block: int = BLOCK) -> int | None:
+    """One KV block on one card.
+
+    >>> block_bytes(Model("m", "m", layers=32, kv_heads=8, head_dim=128)) // (1 << 20)
+    16
+    """
+    token = kv_bytes_per_token(model, cards, kv_bytes)
+    return None if token is None else token * block
+
+
+def activation_bytes(model: Model, tokens: int, cards: int = 1) -> float:
+    """What the profiling run holds at its peak for ``tokens`` of prompt; assumed from one public measurement.
+
+    >>> llama = Model("m", "m", hidden_size=4096, intermediate_size=14336)
+    >>> round(activation_bytes(llama, 4 * 1024) / (1 << 20))
+    496
+    """
+    hidden = model.hidden_size or 0
+    middle = (model.intermediate_size or _MLP_RATIO * hidden) / cards
+    return 2.0 * tokens * (_MLP_ROWS * middle + _HIDDEN_ROWS * hidden)
+
+
+def split(free: float, utilization: float = 0.9, reserved: float = 0.1, eager: bool = False) -> Split:
+    """Divide what is free after weights (and the profiling run) as the vLLM workers do.
+
+    >>> found = split(79.16, 0.5, 0.4)
+    >>> [round(part, 2) for part in (found.usable, found.graphs, found.kv)]
+    [39.58, 15.83, 23.75]
+    """
+    usable = free * utilization
+    graphs = 0.0 if eager else usable * reserved
+    return Split(free, usable, graphs, usable - graphs)
+
+
+def count_blocks(kv: float, block: int, rules: MemoryRules, step: int = BLOCK) -> int:
+    """KV blocks that the engine allocates in ``kv`` bytes.
+
+    >>> count_blocks(23.748 * GIB, 16 << 20, RULES["1.22"]), count_blocks(23.748 * GIB, 16 << 20, RULES["1.21"])
+    (1519, 1408)
+    """
+    blocks = max(0, int(kv // block))
+    if rules.spare_block:
+        blocks = max(0, blocks - 1)
+    return blocks // step * step if rules.blocks_step else blocks
+
+
+def concurrency(blocks: int, max_model_len: int, block: int = BLOCK) -> float:
+    """Requests of the full length that the cache holds, as the engines log it.
+
+    >>> concurrency(16384, 512)
+    4096.0
+    """
+    return blocks * block / max_model_len
+
+
+def graph_budget(free_now: float, margin: float, prompt_ratio: float = 0.3) -> tuple[float, float]:
+    """Bytes for prompt and for decode graphs at 1.21 and deepseek_r1; 1.22 and the plugin capture without limit.
+
+    >>> [round(part, 3) for part in graph_budget(55.43, 39.58)]
+    [4.755, 11.095]
+    """
+    graphs = max(0.0, free_now - margin)
+    return graphs * prompt_ratio, graphs * (1 - prompt_ratio)
+
+
+def profile_tokens(max_num_seqs: int, max_num_batched_tokens: int, longest_prompt: int) -> int:
+    """Tokens of the profiling run: as many of the longest prompts as one batch takes.
+
+    >>> profile_tokens(128, 8192, 4224)
+    4224
+    """
+    batch = min(max_num_seqs, max_num_batched_tokens // max(1, longest_prompt))
+    return batch * longest_prompt if batch else max_num_batched_tokens
+
+
+def divides(model: Model, cards: int) -> bool:
+    """May this model be cut over so many cards? Heads are divided; kv heads divided, or replicated whole.
+
+    >>> [n for n in (1, 2, 3, 4, 8, 16) if divides(Model("m", "m", heads=28, kv_heads=4), n)]
+    [1, 2, 4]
+    """
+    heads, kv = model.heads, model.kv_heads
+    if heads and heads % cards:
+        return False
+    return model.mla_rank is not None or not kv or kv % cards == 0 or cards % kv == 0
+
+
+def units(parameters_billions: float, bytes_per_weight: float, unit_gb: float, usable: float = 1.0) -> int:
+    """Weights-only: how many devices of ``unit_gb`` (1e9 bytes) hold the weights, and nothing else.
+
+    >>> [units(billions, 2, 16) for billions in (70, 13, 7)]
+    [9, 2, 1]
+    """
+    # in thousandths: 0.9 * 128 must not become 115.19999
+    total, unit = round(parameters_billions * bytes_per_weight * 1000), round(unit_gb * usable * 1000)
+    return -(-total // unit)
