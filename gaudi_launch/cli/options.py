@@ -172,9 +172,12 @@ class Prepared:
         from dataclasses import replace
 
         from gaudi_launch.messages import message
+        from gaudi_launch.paths import state_dir
         from gaudi_launch.planning.planner import make_plan
+        from gaudi_launch.warmup.estimate import FILE_NAME, read_measured
 
-        made = make_plan(self.request, self.host, self.model, self.engine, placement)
+        measured = read_measured(state_dir() / FILE_NAME)
+        made = make_plan(self.request, self.host, self.model, self.engine, placement, measured=measured)
         if self.request.engine == "auto" and not (self.installed and self.installed.engine):
             python = self.installed.python if self.installed else "PATH"
             planned = f"{made.engine.name}@{made.engine.version}"

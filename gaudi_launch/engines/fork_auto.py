@@ -5,7 +5,6 @@ Each difference from the scripts is one function below, and each says why in the
 
 from __future__ import annotations
 
-from gaudi_launch.engines.fork_reference import ORIGIN_1_21, base_name
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
@@ -29,9 +28,6 @@ _DEFAULTS = {
     "VLLM_ENGINE_PROFILER_STEPS": "1",
     "VLLM_ENGINE_PROFILER_REPEAT": "1",
 }
-# models whose attention needs softmax in float32 (vllm-hpu-extension@aice/v1.21.0: default for qwen2, qwen2_moe);
-# the distilled and 32B ones were found not to (HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh, by name)
-_LIMIT_ORIGIN = "vllm-hpu-extension pull 371"
 
 
 def check(context: Context, version: str) -> None:
@@ -94,7 +90,6 @@ def adjust(context: Context, decisions: Decisions, version: str, facts: dict[str
         if decisions.get("env", name) == value and name not in request.environment:
             decisions.drop("env", name)
     decisions.drop("option", "--use-v2-block-manager")
-    _softmax(decisions, model, version)
     _spelling(decisions)
     _limit(decisions, request.padding_limit, version, facts)
     _buckets(context, decisions, version)
@@ -132,17 +127,6 @@ def _unread(decisions: Decisions, version: str) -> None:
         decisions.drop("env", name)
 
 
-def _softmax(decisions: Decisions, model: Model, version: str) -> None:
-    if model.source == "name" or version == "deepseek_r1":
-        return  # only the name is known, and the scripts go by the name
-    if not (model.model_type or "").startswith("qwen2"):
-        return
-    small = (model.hidden_size or 0) and (model.hidden_size or 0) <= 3584
-    value = "true" if small else "false"
-    reason = message("plan.softmax", size=model.hidden_size or "?")
-    decisions.env("VLLM_FP32_SOFTMAX", value, reason, origin=ORIGIN_1_21)
-
-
 def _spelling(decisions: Decisions) -> None:
     # `true` is read by every parser of every version; `True` is false to some (facts: boolean spellings)
     for setting in decisions.settings():
@@ -164,12 +148,18 @@ def _limit(decisions: Decisions, asked: str | None, version: str, facts: dict[st
         return
     known = facts.get("bucket_limit")
     names = [s.name for s in decisions.settings() if s.kind == "env" and s.name.endswith("_BUCKET_LIMIT")]
+    theirs = [s for s in decisions.settings() if s.source == "environment" and s.name in names]
+    exported = {s.name: s.value or "" for s in theirs}
+    whole = all(value.lstrip("-").isdigit() for value in exported.values())
+    if version == "1.22" and known == "false" and not whole:
+        raise LaunchError("plan.limit_exported", ExitCode.USAGE, names=", ".join(sorted(exported)))
     if asked is not None and known != "true":
         id = "plan.limit_old" if known == "false" else "plan.limit_unknown"
         raise LaunchError(id, ExitCode.USAGE, found=asked)
     if asked is None:
         for name in names:
-            decisions.drop("env", name)
+            if name not in exported:
+                decisions.drop("env", name)
 
 
 def _buckets(context: Context, decisions: Decisions, version: str) -> None:
@@ -197,7 +187,3 @@ def _attention(context: Context, decisions: Decisions) -> None:
     speculative = any(word.startswith(("--speculative", "--num-speculative")) for word in extra)
     if "--enable-prefix-caching" in extra or speculative:
         decisions.env("VLLM_CONTIGUOUS_PA", "false", message("plan.no_contiguous"))
-
-
-def served_name(context: Context) -> str:
-    return context.request.served_name or base_name(context.request.model)

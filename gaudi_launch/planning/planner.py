@@ -12,15 +12,23 @@ from gaudi_launch.messages import Message, message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context, Engine
 from gaudi_launch.planning.placement import choose, parse_visible
-from gaudi_launch.planning.plan import Placement, Plan, Setting
+from gaudi_launch.planning.plan import Estimate, Placement, Plan, Setting
 from gaudi_launch.planning.request import Request
 from gaudi_launch.warmup.buckets import BucketError, Buckets
+from gaudi_launch.warmup.estimate import Measured, per_graph, times
 
 
 def make_plan(
-    request: Request, host: Host, model: Model, engine: Engine, placement: Placement | None = None
+    request: Request,
+    host: Host,
+    model: Model,
+    engine: Engine,
+    placement: Placement | None = None,
+    *,
+    measured: Sequence[Measured] = (),
 ) -> Plan:
-    """Decide everything for one deployment; ``placement`` where the cards are chosen and held already.
+    """Decide everything for one deployment; ``placement`` where the cards are chosen and held already,
+    ``measured`` the warm-ups that this machine has seen (they make the estimate better).
 
     Raises LaunchError for what cannot be.
     """
@@ -45,6 +53,7 @@ def make_plan(
         url=_url(command.argv),
         buckets=buckets,
         bucket_strategy=strategy,
+        estimate=None if request.skip_warmup else _estimate(context, engine, buckets, measured),
         warnings=tuple(warnings),
     )
 
@@ -75,6 +84,26 @@ def _buckets(
         warnings.append(message("plan.buckets_fail", why=str(error)))
         return "", None
     return found if found is not None else ("", None)
+
+
+def _estimate(
+    context: Context, engine: Engine, buckets: Buckets | None, measured: Sequence[Measured]
+) -> Estimate | None:
+    """How long the warm-up of these buckets takes; nothing without a list of buckets."""
+    if buckets is None:
+        return None
+    identity, cards, request = engine.identity, len(context.placement.modules), context.request
+    fp8 = request.inc_fp8 or request.quant_config
+    one = per_graph(
+        "fp8" if fp8 else request.dtype or context.model.dtype,
+        False,
+        measured,
+        engine=f"{identity.name}@{identity.version}",
+        model=context.model.name,
+        cards=cards,
+    )
+    span = times(one, buckets.graphs)
+    return Estimate(span.low, span.high, span.basis)
 
 
 def model_json(model: Model) -> Mapping[str, Any]:

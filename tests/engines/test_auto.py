@@ -1,0 +1,184 @@
+"""Our own tuning: each difference from the start scripts, with its reason, and what is refused before a start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gaudi_launch.engines.detect import Installed
+from gaudi_launch.engines.registry import find
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host import simulated
+from gaudi_launch.models.records import Model
+from gaudi_launch.planning.plan import Plan, Setting
+from gaudi_launch.planning.planner import make_plan
+from gaudi_launch.planning.request import Request
+
+HLS2 = simulated.make("hls2")
+DENSE = Model("/m/Qwen2-7B", "Qwen2-7B", "config.json", moe=False, heads=28, kv_heads=4, remote_code=False)
+MOE = Model("/m/Qwen3-30B-A3B", "Qwen3-30B-A3B", "config.json", moe=True, experts=128, heads=32, kv_heads=4)
+
+
+def plan(model: Model = DENSE, engine: str = "vllm-fork@1.21", facts: Any = None, **wishes: Any) -> Plan:
+    request = Request(model=model.path, **wishes)
+    installed = Installed("/e/python", engine, {}, facts) if facts is not None else None
+    return make_plan(request, HLS2, model, find(engine, installed))
+
+
+def setting(made: Plan, name: str) -> Setting | None:
+    return next((s for s in made.settings if s.name == name), None)
+
+
+def refused(model: Model = DENSE, engine: str = "vllm-fork@1.21", facts: Any = None, **wishes: Any) -> LaunchError:
+    with pytest.raises(LaunchError) as caught:
+        plan(model, engine, facts, **wishes)
+    assert str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22"])
+def test_expert_parallelism_for_mixtures_only(engine: str) -> None:
+    assert "--enable-expert-parallel" not in plan(DENSE, engine).command.argv
+    made = plan(MOE, engine, cards=4)
+    found = setting(made, "--enable-expert-parallel")
+    assert found is not None
+    assert "--enable-expert-parallel" in made.command.argv
+
+
+def test_a_model_of_which_only_the_name_is_known_says_so() -> None:
+    made = plan(Model("hub/x", "x"))
+    assert "--enable-expert-parallel" not in made.command.argv
+    assert "plan.moe_unknown" in [warning.id for warning in made.warnings]
+
+
+def test_remote_code_needs_a_need_and_an_agreement() -> None:
+    own = replace(DENSE, remote_code=True)
+    error = refused(own)
+    assert (error.id, error.exit_code) == ("plan.remote_code", ExitCode.MODEL)
+    assert "--trust-remote-code" in plan(own, trust_remote_code=True).command.argv
+    unneeded = plan(trust_remote_code=True)
+    assert "--trust-remote-code" not in unneeded.command.argv
+    assert "plan.remote_code_unneeded" in [warning.id for warning in unneeded.warnings]
+
+
+def test_the_hot_length_is_covered() -> None:
+    wishes: dict[str, Any] = {"reduce": (8, 24000), "input_range": (4, 38000), "max_model_len": 40960}
+    made = plan(**wishes)
+    assert made.command.env["VLLM_PROMPT_SEQ_BUCKET_MAX"] == "24064"
+    assert made.buckets is not None
+    assert max(query for _batch, query, _context in made.buckets.prompt) == 24064
+    # in reference tuning the top bucket that the engine makes of it is 23936 or less
+    theirs = plan(**wishes, tuning="reference")
+    assert theirs.buckets is not None
+    assert max(query for _batch, query, _context in theirs.buckets.prompt) < 24000
+
+
+@pytest.mark.parametrize(("kv_heads", "cards", "fits"), [(4, 8, True), (4, 2, True), (8, 3, False), (6, 4, False)])
+def test_kv_heads_divide_or_are_divided(kv_heads: int, cards: int, fits: bool) -> None:
+    model = replace(DENSE, heads=24, kv_heads=kv_heads)
+    if fits:
+        assert plan(model, cards=cards).placement.modules
+    else:
+        assert refused(model, cards=cards).exit_code == ExitCode.MODEL
+
+
+def test_heads_that_cards_cannot_share() -> None:
+    assert refused(replace(DENSE, heads=28), cards=8).id == "plan.heads"
+
+
+def test_limits_only_where_the_extension_knows_them() -> None:
+    names = [f"VLLM_{part}_BUCKET_LIMIT" for part in ("PROMPT_BS", "PROMPT_SEQ", "DECODE_BS", "DECODE_BLOCK")]
+    known, old = {"bucket_limit": "true"}, {"bucket_limit": "false"}
+    asked = plan(DENSE, "vllm-fork@1.22", known, padding_limit="0.1").command.env
+    assert [asked.get(name) for name in names] == ["0.1"] * 4
+    for facts in (None, old):
+        assert not set(names) & set(plan(DENSE, "vllm-fork@1.22", facts).command.env)
+    assert refused(DENSE, "vllm-fork@1.22", old, padding_limit="0.1").id == "plan.limit_old"
+    assert refused(DENSE, "vllm-fork@1.22", None, padding_limit="0.1").id == "plan.limit_unknown"
+    exported = {"VLLM_PROMPT_BS_BUCKET_LIMIT": "0.25"}
+    assert refused(DENSE, "vllm-fork@1.22", old, environment=exported).id == "plan.limit_exported"
+    assert plan(DENSE, "vllm-fork@1.22", known, environment=exported).command.env[names[0]] == "0.25"
+
+
+@pytest.mark.parametrize(
+    ("environment", "extra", "id"),
+    [
+        ({"VLLM_MERGED_PREFILL": "true"}, (), "plan.merged_prefill"),
+        ({"VLLM_CONTIGUOUS_PA": "true"}, ("--enable-prefix-caching",), "plan.contiguous"),
+        ({"VLLM_CONTIGUOUS_PA": "1"}, ("--speculative-model", "x"), "plan.contiguous"),
+        ({"VLLM_EXPONENTIAL_BUCKETING": "true"}, (), "plan.exponential"),
+    ],
+)
+def test_conflicts_are_refused_before_a_start(environment: dict[str, str], extra: tuple[str, ...], id: str) -> None:
+    error = refused(environment=environment, extra=extra)
+    assert (error.id, error.exit_code) == (id, ExitCode.USAGE)
+
+
+def test_prefix_caching_turns_contiguous_attention_off() -> None:
+    assert plan(extra=("--enable-prefix-caching",)).command.env["VLLM_CONTIGUOUS_PA"] == "false"
+    assert "VLLM_CONTIGUOUS_PA" not in plan().command.env
+
+
+def test_booleans_in_the_spelling_that_every_version_reads() -> None:
+    made = plan(skip_warmup=True, profile=True)
+    assert made.command.env["VLLM_SKIP_WARMUP"] == "true"
+    assert made.command.env["VLLM_PROFILER_ENABLED"] == "true"
+    assert made.estimate is None
+
+
+def test_what_nobody_reads_is_left_out() -> None:
+    made = plan()
+    for name in ("VLLM_EP_SIZE", "VLLM_MAX_SEQ_LEN_TO_CAPTURE", "RAY_IGNORE_UNHANDLED_ERRORS"):
+        assert name not in made.command.env
+    assert "--use-v2-block-manager" not in made.command.argv
+
+
+def test_the_length_stays_within_the_model() -> None:
+    made = plan(replace(DENSE, max_position_embeddings=4096))
+    argv = made.command.argv
+    assert argv[argv.index("--max-model-len") + 1] == "4096"
+    assert refused(replace(DENSE, max_position_embeddings=4096), max_model_len=8192).id == "plan.too_long"
+
+
+def test_a_stronger_source_wins_and_the_plan_says_what_it_beat() -> None:
+    made = plan(environment={"VLLM_GRAPH_RESERVED_MEM": "0.4"})
+    found = setting(made, "VLLM_GRAPH_RESERVED_MEM")
+    assert found is not None
+    assert (found.value, found.source) == ("0.4", "environment")
+    assert [(lost.value, lost.source) for lost in found.beaten] == [("0.2", "computed")]
+
+
+def test_every_setting_has_a_reason_and_every_rule_an_origin() -> None:
+    for engine in ("vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1"):
+        for tuning in ("auto", "reference"):
+            for found in plan(MOE, engine, tuning=tuning, cards=8).settings:
+                assert found.reason.render(), found.name
+                assert found.origin or found.source != "computed" or found.reason.id != "plan.script", found.name
+
+
+@pytest.mark.parametrize(
+    ("engine", "wishes"),
+    [
+        ("vllm-fork@1.21", {"inc_fp8": True}),
+        ("vllm-fork@1.21", {"padding_limit": "0.1"}),
+        ("deepseek_r1", {"dtype": "fp8"}),
+        ("deepseek_r1", {"profile": True}),
+        ("vllm-fork@1.22", {"inc_fp8": True}),
+    ],
+)
+def test_options_that_do_not_apply_are_refused(engine: str, wishes: dict[str, Any]) -> None:
+    error = refused(MOE, engine, **wishes)
+    assert (error.id, error.exit_code) == ("plan.no_such_option", ExitCode.USAGE)
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    assert plan(MOE, cards=4) == plan(MOE, cards=4)
+
+
+def test_an_unknown_engine_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(LaunchError) as caught:
+        find("vllm-fork@9")
+    assert caught.value.exit_code == ExitCode.USAGE
+    assert "vllm-fork@1.22" in str(caught.value)
