@@ -1,0 +1,112 @@
+"""Asking an interpreter what it has: real interpreters with made-up packages, none of which may be imported."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_launch.engines.detect import Installed, detect, parse
+from gaudi_launch.engines.registry import DEFAULT, find
+from gaudi_launch.errors import ExitCode, LaunchError
+
+BOOM = "raise RuntimeError('imported')\n"
+
+
+def interpreter(folder: Path, packages: dict[str, str], files: dict[str, str]) -> str:
+    """A python program whose site has these packages (name -> version) and files."""
+    site = folder / "site"
+    for name, version in packages.items():
+        info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    for path, text in files.items():
+        (site / path).parent.mkdir(parents=True, exist_ok=True)
+        (site / path).write_text(text)
+    program = folder / "python"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={site} exec {sys.executable} -S "$@"\n')
+    program.chmod(0o755)
+    return str(program)
+
+
+EXTENSION = "vllm_hpu_extension"
+PACKAGES = {"vllm": "0.9.0", "vllm-hpu-extension": "1.0", "habana-torch-plugin": "1.22.1.6"}
+LIMIT = "def warmup_range_with_limit(config): ...\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "engine", "limit"),
+    [
+        ({f"{EXTENSION}/bucketing/linear.py": ""}, "vllm-fork@1.21", "false"),
+        ({f"{EXTENSION}/bucketing/linear.py": "", f"{EXTENSION}/features.py": ""}, "vllm-fork@1.22", "false"),
+        ({f"{EXTENSION}/bucketing/linear.py": LIMIT, f"{EXTENSION}/features.py": ""}, "vllm-fork@1.22", "true"),
+        ({f"{EXTENSION}/bucketing.py": LIMIT}, "deepseek_r1", "true"),
+    ],
+)
+def test_the_fork_is_told_by_its_files(files: dict[str, str], engine: str, limit: str, tmp_path: Path) -> None:
+    common = {"vllm/__init__.py": BOOM, f"{EXTENSION}/__init__.py": BOOM, "torch/__init__.py": BOOM}
+    python = interpreter(tmp_path, PACKAGES, {**common, **files})
+    found = detect(python)
+    assert found is not None
+    assert (found.python, found.engine) == (python, engine)
+    assert found.facts["bucket_limit"] == limit
+    assert found.facts["software"] == "1.22"
+    assert found.packages == PACKAGES
+    made = find("auto", found)
+    assert made.identity.python == python
+    assert made.identity.facts["extension_kind"] == engine.removeprefix("vllm-fork@")
+
+
+@pytest.mark.parametrize(
+    ("packages", "engine"),
+    [
+        ({}, ""),
+        ({"vllm": "0.11.0"}, ""),
+        ({"vllm": "0.11.0+cpu"}, "cpu"),
+        ({"vllm": "0.11.0", "vllm-gaudi": "0.11.0"}, "vllm-gaudi"),
+    ],
+)
+def test_other_interpreters(packages: dict[str, str], engine: str, tmp_path: Path) -> None:
+    found = detect(interpreter(tmp_path, packages, {"vllm/__init__.py": BOOM}))
+    assert found is not None
+    assert found.engine == engine
+
+
+def test_the_commit_of_a_source_tree(tmp_path: Path) -> None:
+    head = "a" * 40
+    files = {"vllm/__init__.py": "", ".git/HEAD": "ref: refs/heads/main\n", ".git/refs/heads/main": head + "\n"}
+    found = detect(interpreter(tmp_path, {}, files))
+    assert found is not None
+    assert found.facts["commit"] == head
+
+
+@pytest.mark.parametrize("text", ["exit 3\n", "echo nonsense\n", "kill -9 $$\n"])
+def test_an_interpreter_that_does_not_answer(text: str, tmp_path: Path) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\n" + text)
+    program.chmod(0o755)
+    with pytest.raises(LaunchError) as caught:
+        detect(str(program))
+    assert caught.value.id == "engines.python_bad"
+
+
+def test_no_such_interpreter() -> None:
+    with pytest.raises(LaunchError) as caught:
+        detect("/no/such/python")
+    assert (caught.value.id, caught.value.exit_code) == ("engines.no_python", ExitCode.USAGE)
+
+
+@given(st.text())
+def test_any_answer(text: str) -> None:
+    try:
+        parse("/p", text)
+    except LaunchError as error:
+        assert str(error)
+
+
+def test_auto_without_an_engine_is_the_release_most_users_follow() -> None:
+    assert find("auto", Installed("/p", "")).identity == find(DEFAULT).identity
+    assert find("vllm-fork@deepseek_r1").identity.version == "deepseek_r1"
