@@ -1,0 +1,180 @@
+"""On how many cards does a model fit: one row a number of cards and data type, each with its reason. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gaudi_launch.messages import Message, message
+from gaudi_launch.models import sizing
+from gaudi_launch.models.records import Model
+from gaudi_launch.models.sizing import BLOCK, GIB, MemoryRules
+
+# 16 GB (1e9) of an Inferentia2 core, two cores an accelerator: the public guide's table
+NEURON_CORE_GB = 16
+_CORES_A_CHIP = 2
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What is to be served and how the engine divides a card. Lengths in tokens."""
+
+    max_model_len: int
+    max_num_seqs: int = 32
+    max_num_batched_tokens: int = 0
+    longest_prompt: int = 0
+    utilization: float = 0.9
+    reserved: float = 0.1
+    eager: bool = False
+    kv_dtype: str = "auto"
+    blocks_step: int = BLOCK
+
+    @property
+    def profile_tokens(self) -> int:
+        longest = self.longest_prompt or self.max_model_len
+        return sizing.profile_tokens(self.max_num_seqs, self.max_num_batched_tokens or longest, longest)
+
+
+@dataclass(frozen=True)
+class CardMemory:
+    """One card divided, in bytes: weights + activations + margin + graphs + kv = card (kv below 0: it is too small).
+
+    ``block`` is the size of one KV block on this card, ``blocks`` how many the engine makes.
+    """
+
+    card: float
+    weights: float
+    activations: float
+    parts: sizing.Split
+    block: int
+    blocks: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the KV cache holds: the longest context."""
+        return self.blocks * BLOCK
+
+
+@dataclass(frozen=True)
+class FitRow:
+    """One number of cards at one data type. GiB a card; ``concurrency`` counts requests of the asked length."""
+
+    n: int
+    dtype: str
+    fits: bool
+    reason: Message
+    weights_gib_per_card: float | None = None
+    kv_gib_per_card: float | None = None
+    kv_blocks: int | None = None
+    concurrency: float | None = None
+    longest_context: int | None = None
+
+
+@dataclass(frozen=True)
+class FitTable:
+    """Rows by data type, then cards. ``smallest_n`` is of the first data type; None: it fits nowhere."""
+
+    rows: tuple[FitRow, ...]
+    smallest_n: int | None
+
+
+def divide_card(
+    model: Model, cards: int, dtype: str, card_bytes: float, ask: Ask, rules: MemoryRules
+) -> CardMemory | None:
+    """What one of ``cards`` holds when the engine has started; None when the model's sizes are not known."""
+    weights = sizing.weight_bytes_per_card(model, cards, dtype)
+    block = sizing.block_bytes(model, cards, sizing.KV_BYTES.get(ask.kv_dtype, 2))
+    if weights is None or block is None:
+        return None
+    activations = sizing.activation_bytes(model, ask.profile_tokens, cards) if rules.profile_run else 0.0
+    free = card_bytes - weights - activations
+    if rules.fixed_share is not None:
+        utilization, reserved = rules.fixed_share, 0.0
+    else:
+        utilization, reserved = ask.utilization, ask.reserved
+    parts = sizing.split(free, utilization, reserved, ask.eager)
+    # a model without attention has no cache, and so no limit by it
+    blocks = sizing.count_blocks(parts.kv, block, rules, ask.blocks_step) if block else ask.max_model_len
+    return CardMemory(card_bytes, weights, activations, parts, block, blocks)
+
+
+def fit(
+    model: Model, card_bytes: float, cards: Iterable[int], dtypes: Sequence[str], ask: Ask, rules: MemoryRules
+) -> FitTable:
+    """A row for each data type and number of cards; ``ask.kv_dtype`` "fp8_inc" halves the cache of fp8 rows only."""
+    numbers = sorted(set(cards))
+    rows = tuple(_row(model, n, dtype, card_bytes, ask, rules) for dtype in dtypes for n in numbers)
+    return FitTable(rows, _smallest(rows, dtypes[0]))
+
+
+def _smallest(rows: Iterable[FitRow], dtype: str) -> int | None:
+    return min((row.n for row in rows if row.fits and row.dtype == dtype), default=None)
+
+
+def _row(model: Model, n: int, dtype: str, card_bytes: float, ask: Ask, rules: MemoryRules) -> FitRow:
+    if not sizing.divides(model, n):
+        if model.heads and model.heads % n:
+            return FitRow(n, dtype, False, message("fit.heads", heads=model.heads, n=n))
+        return FitRow(n, dtype, False, message("fit.kv_heads", heads=model.kv_heads, n=n))
+    if dtype != "fp8":
+        ask = _with_kv(ask, "auto")
+    found = divide_card(model, n, dtype, card_bytes, ask, rules)
+    if found is None:
+        return FitRow(n, dtype, False, message("fit.unknown", model=model.name))
+    fits, reason = verdict(found, ask)
+    return FitRow(
+        n=n,
+        dtype=dtype,
+        fits=fits,
+        reason=reason,
+        weights_gib_per_card=found.weights / GIB,
+        kv_gib_per_card=max(0.0, found.parts.kv) / GIB,
+        kv_blocks=found.blocks,
+        concurrency=sizing.concurrency(found.blocks, ask.max_model_len),
+        longest_context=found.tokens,
+    )
+
+
+def _with_kv(ask: Ask, kv_dtype: str) -> Ask:
+    from dataclasses import replace
+
+    return replace(ask, kv_dtype=kv_dtype)
+
+
+def verdict(found: CardMemory, ask: Ask) -> tuple[bool, Message]:
+    """Does the engine start, by its own rule (the cache must hold one request of max_model_len)? And why."""
+    gib = {"weights": f"{found.weights / GIB:.1f}", "card": f"{found.card / GIB:.1f}"}
+    if found.weights >= found.card:
+        return False, message("fit.weights", **gib)
+    if found.blocks == 0:
+        used = f"{(found.weights + found.activations) / GIB:.1f}"
+        return False, message("fit.no_cache", used=used, card=gib["card"])
+    if found.tokens < ask.max_model_len:
+        return False, message("fit.short", tokens=found.tokens, length=ask.max_model_len)
+    times = sizing.concurrency(found.blocks, ask.max_model_len)
+    if times < ask.max_num_seqs:
+        return True, message(
+            "fit.fits_some", times=f"{times:.1f}", length=ask.max_model_len, asked=ask.max_num_seqs
+        )
+    return True, message("fit.fits", times=f"{times:.0f}", length=ask.max_model_len)
+
+
+def fit_weights_only(
+    model: Model, cores: int, cards: Iterable[int] | None, dtypes: Sequence[str], core_gb: int = NEURON_CORE_GB
+) -> FitTable:
+    """Rows for NeuronCores by weights alone, as the public table for Llama-2 counts: decimal GB, no cache, and no
+    rule for heads. Without ``cards``: one core, the cores that the weights need, and all of the instance."""
+    rows: list[FitRow] = []
+    for dtype in dtypes:
+        total = sizing.weight_bytes(model, dtype)
+        if total is None:
+            rows.append(FitRow(cores, dtype, False, message("fit.unknown", model=model.name)))
+            continue
+        needed = max(1, sizing.units(total / 1e9, 1, core_gb))
+        for n in sorted(set(cards) if cards else {1, cores, *([needed] if needed <= cores else [])}):
+            words = {"total": f"{total / 1e9:.1f}", "cores": needed, "chips": -(-needed // _CORES_A_CHIP)}
+            known = needed <= n <= cores
+            id = "fit.neuron_fits" if known else "fit.neuron_too_many" if n > cores else "fit.neuron_short"
+            reason = message(id, **words, n=n, have=cores)
+            rows.append(FitRow(n, dtype, known, reason, weights_gib_per_card=total / n / GIB))
+    return FitTable(tuple(rows), _smallest(rows, dtypes[0]))
