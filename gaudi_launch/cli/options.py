@@ -171,6 +171,7 @@ class Prepared:
         """The plan; with ``placement`` for cards that were chosen and are held already."""
         from dataclasses import replace
 
+        from gaudi_launch.engines.registry import ENGINES
         from gaudi_launch.messages import message
         from gaudi_launch.paths import state_dir
         from gaudi_launch.planning.planner import make_plan
@@ -178,7 +179,7 @@ class Prepared:
 
         measured = read_measured(state_dir() / FILE_NAME)
         made = make_plan(self.request, self.host, self.model, self.engine, placement, measured=measured)
-        if self.request.engine == "auto" and not (self.installed and self.installed.engine):
+        if self.request.engine == "auto" and not (self.installed and self.installed.engine in ENGINES):
             python = self.installed.python if self.installed else "PATH"
             planned = f"{made.engine.name}@{made.engine.version}"
             assumed = message("plan.no_engine", python=python, engine=planned)

@@ -39,6 +39,8 @@ def plan(
 
 def show(made: Plan, prepared: Prepared, verbose: bool) -> None:
     """Print a plan for people."""
+    from rich.cells import set_cell_size
+
     from gaudi_launch.cli.output import console, table
     from gaudi_launch.host.cpus import format_cpus
     from gaudi_launch.messages import text
@@ -46,7 +48,7 @@ def show(made: Plan, prepared: Prepared, verbose: bool) -> None:
     out = console()
 
     def line(id: str, value: str) -> None:
-        out.print(f"{text(id):<10} {value}", markup=False)
+        out.print(f"{set_cell_size(text(id), 10)} {value}", markup=False)
 
     python = f", {made.engine.python}" if made.engine.python else ""
     line("plan.word_engine", f"{made.engine.name}@{made.engine.version}{python}")

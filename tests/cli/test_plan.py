@@ -1,0 +1,145 @@
+"""``plan`` as a user runs it: text, JSON, both languages, wrong input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gaudi_launch.cli.app import run
+from gaudi_launch.messages import catalogue, set_language
+from tests.cli.test_devices import golden, stripped
+
+MACHINE = ("--machine", "simulated:hls2")
+ENGINE = ("--engine", "vllm-fork@1.21")
+
+
+@pytest.fixture(autouse=True)
+def _english(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("HABANA_VISIBLE_MODULES", raising=False)
+    yield
+    set_language(None)
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "Qwen3-30B-A3B"
+    folder.mkdir()
+    facts = {
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "model_type": "qwen3_moe",
+        "num_attention_heads": 32,
+        "num_key_value_heads": 4,
+        "num_hidden_layers": 48,
+        "hidden_size": 2048,
+        "num_experts": 128,
+        "max_position_embeddings": 40960,
+        "vocab_size": 151936,
+        "torch_dtype": "bfloat16",
+    }
+    (folder / "config.json").write_text(json.dumps(facts))
+    return folder.name
+
+
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = run(["plan", *arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+WISHES = ("-n", "4", "-i", "4,38000", "-l", "40960", "-r", "8,24000", "-c", "/cache")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_for_people(model: str, language: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = output(capsys, *MACHINE, *ENGINE, "-w", model, *WISHES, "--lang", language)
+    assert code == 0
+    golden(f"plan-{language}.txt", stripped(out))
+
+
+def test_json_has_what_the_design_names(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = output(capsys, *MACHINE, *ENGINE, "-w", model, *WISHES, "--json")
+    shown = json.loads(out)
+    assert (code, err) == (0, "")
+    named = "schema engine model modules cpus numa_nodes env argv buckets memory estimate settings warnings"
+    assert set(named.split()) <= set(shown)
+    assert shown["modules"] == [0, 1, 2, 3]
+    assert shown["buckets"]["graphs"] == len(shown["buckets"]["prompt"]) + len(shown["buckets"]["decode"])
+    assert shown["estimate"]["warmup_seconds"]["low"] < shown["estimate"]["warmup_seconds"]["high"]
+    sent = {s["name"]: s["value"] for s in shown["settings"] if s["kind"] == "env" and s["source"] != "engine"}
+    assert sent == shown["env"]
+    assert all(s["reason"] for s in shown["settings"])
+
+
+def test_words_behind_the_dashes_go_through_untouched(capsys: pytest.CaptureFixture[str]) -> None:
+    extra = ("--enable-prefix-caching", "--port", "9000", "a b", "$(id)")
+    _, out, _ = output(capsys, *MACHINE, *ENGINE, "-w", "m", "--json", "--", *extra)
+    shown = json.loads(out)
+    assert tuple(shown["argv"][-5:]) == extra
+    assert shown["url"] == "http://127.0.0.1:9000"
+
+
+def test_a_plan_for_an_assumed_engine_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    empty = tmp_path / "python"
+    empty.write_text('#!/bin/sh\necho \'gaudi-launch-answer:{"packages": {}, "facts": {}}\'\n')
+    empty.chmod(0o755)
+    _, out, _ = output(capsys, *MACHINE, "-w", "m", "--python", str(empty), "--json")
+    shown = json.loads(out)
+    assert (shown["engine"]["name"], shown["engine"]["version"]) == ("vllm-fork", "1.21")
+    assert shown["warnings"][0]["id"] == "plan.no_engine"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "id"),
+    [
+        ((), 2, "plan.no_model"),
+        (("-w", "m", "-n", "0"), 2, "plan.number"),
+        (("-w", "m", "-n", "x"), 2, "plan.number"),
+        (("-w", "m", "-i", "9,3"), 2, "plan.range"),
+        (("-w", "m", "-p", "65536"), 2, "plan.number"),
+        (("-w", "m", "-r", "8"), 2, "plan.reduce_words"),
+        (("-w", "m", "-d", "int4"), 2, "plan.dtype"),
+        (("-w", "m", "--tuning", "best"), 2, "plan.tuning"),
+        (("-w", "m", "--engine", "vllm@9"), 2, "engines.unknown"),
+        (("-w", "m", "--memory-utilization", "2"), 2, "plan.fraction"),
+        (("-w", "m", "-q", *ENGINE), 2, "plan.no_such_option"),
+        (("-w", "m", "-n", "9"), 3, "placement.too_many"),
+        (("-w", "m", "-m", "0,0"), 2, None),
+        (("-w", "m", "-n", "2", "-m", "0"), 2, None),
+    ],
+)
+def test_wrong_input(words: tuple[str, ...], code: int, id: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    engine = () if "--engine" in words else ENGINE
+    found, out, _ = output(capsys, *MACHINE, *engine, "--json", *words)
+    shown = json.loads(out)
+    assert found == code
+    assert shown["error"]["exit_code"] == code
+    assert id is None or shown["error"]["id"] == id
+
+
+LETTERS = ["-n", "-m", "-p", "-d", "-i", "-o", "-t", "-l", "-b", "-e", "-r", "--padding-limit", "--max-capture-len"]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(given_=st.dictionaries(st.sampled_from(LETTERS), st.text(max_size=12), max_size=4))
+def test_any_text_is_answered_with_a_sentence(capsys: pytest.CaptureFixture[str], given_: dict[str, str]) -> None:
+    words = [f"{flag}={text}" if flag.startswith("--") else flag + text for flag, text in given_.items()]
+    code, out, err = output(capsys, *MACHINE, *ENGINE, "-w", "m", "--json", *words)
+    assert code in (0, 2, 3)
+    assert "Traceback" not in out + err
+
+
+def test_every_sentence_is_there_in_both_languages() -> None:
+    english, chinese = catalogue("en"), catalogue("zh")
+    for area in ("plan.", "engines.", "migrate."):
+        mine = {id for id in english if id.startswith(area)}
+        assert mine
+        assert mine == {id for id in chinese if id.startswith(area)}
