@@ -101,11 +101,13 @@ def with_context(buckets: Buckets, limits: EngineLimits) -> Buckets:
 def bucket_file(buckets: Buckets, limits: EngineLimits) -> str:
     """The text for VLLM_BUCKETING_FROM_FILE: one ``(batch, query, context)`` a line.
 
-    Query is cut to max_model_len: the engine drops longer ones.
+    Query is cut to max_model_len, because the engine drops longer ones, and blocks to what the batch can hold, as
+    the engine does itself.
     vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/file_strategy.py.
     """
     prompt = sorted({(b, min(query, limits.max_model_len), context) for b, query, context in buckets.prompt})
+    decode = sorted({(b, query, min(blocks, limits.block_top(b))) for b, query, blocks in buckets.decode})
     lines = ["# batch, query tokens, context blocks (made by gaudi-launch)"]
     lines += [f"({batch}, {query}, {context})" for batch, query, context in prompt]
-    lines += [f"({batch}, {query}, {blocks})" for batch, query, blocks in buckets.decode]
+    lines += [f"({batch}, {query}, {blocks})" for batch, query, blocks in decode]
     return "\n".join(lines) + "\n"

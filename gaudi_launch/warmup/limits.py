@@ -68,7 +68,7 @@ class EngineLimits:
     def prefill_rows(self) -> int:
         """The largest prompt batch that can be formed."""
         shortest = min(self.block_size, self.longest_query)
-        return max(1, min(self.max_num_prefill_seqs, self.max_num_seqs, self.max_num_batched_tokens // shortest))
+        return max(1, min(self.max_num_prefill_seqs, self.max_num_batched_tokens // shortest))
 
     def query_top(self, batch: int) -> int:
         """The longest padded prompt that fits ``batch`` times into the token budget; 0 when none does.

@@ -88,6 +88,8 @@ def plan(
 ) -> Planned:
     """A plan as asked for, with its score on the expected workload."""
     ask = ask or Ask()
+    if workload is not None:
+        workload = sorted((float(time), int(tokens), int(output)) for time, tokens, output in workload)
     expected = _expect(workload, limits, cost, trace_share)
     aimed = _heat(expected.shapes, limits, ask.reduce) if ask.reduce else expected.shapes
     solver = _Solver(limits, aimed, cost)
@@ -121,9 +123,14 @@ class _Solver:
         self.total = max(shapes.milliseconds(cost), 1e-9)
         rows = corners(limits)
         self.prompt = Phase(limits.prefill_rows, limits.query_top, rows, limits.block_size, cost.prefill)
-        self.decode = Phase(limits.max_num_seqs, limits.block_top, (limits.max_num_seqs,), 1, cost.decode)
+        self.decode = Phase(limits.max_num_seqs, self._decode_top, (limits.max_num_seqs,), 1, cost.decode)
         self.floor = len(rows) + 1
         self.made: dict[float, Buckets] = {}
+
+    def _decode_top(self, batch: int) -> int:
+        """The last row reaches the whole cache, whatever the engine counts as a block in use."""
+        last = batch == self.limits.max_num_seqs
+        return max(batch, self.limits.num_blocks) if last else self.limits.block_top(batch)
 
     def at(self, price: float, thorough: bool = False) -> Buckets:
         if price not in self.made:
@@ -210,7 +217,7 @@ _MOST_KEPT = 8
 
 def _expect(workload: Requests | None, limits: EngineLimits, cost: StepTime, trace_share: float) -> Expectation:
     """`expect`, remembered within the process: the ways to ask differ, the simulation does not."""
-    key = (limits, cost, trace_share, None if workload is None else hash(tuple(map(tuple, workload))))
+    key = (limits, cost, trace_share, None if workload is None else hash(tuple(workload)))
     if key not in _kept:
         _kept[key] = expecting.expect(workload, limits, cost, trace_share)
         while len(_kept) > _MOST_KEPT:

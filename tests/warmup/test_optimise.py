@@ -95,18 +95,14 @@ def test_every_shape_the_engine_forms_has_a_bucket(bounds: EngineLimits, price: 
     block = bounds.block_size
     table = BucketTable(found.prompt)
     longest = -(-bounds.max_model_len // block) * block
-    for batch in range(1, min(bounds.max_num_prefill_seqs, bounds.max_num_seqs) + 1):
+    for batch in range(1, bounds.max_num_prefill_seqs + 1):
         reach = min(longest, bounds.max_num_batched_tokens // batch // block * block)
         for query in {reach, reach - block, reach // 2 // block * block, block} - {0}:
             if block <= query <= reach:
                 assert table.find(batch, query, 0) is not None, (batch, query)
     table = BucketTable(found.decode)
     for batch in range(1, bounds.max_num_seqs + 1):
-        top = (
-            bounds.num_blocks
-            if bounds.contiguous_pa
-            else min(bounds.num_blocks, batch * -(-bounds.max_model_len // block))
-        )
+        top = bounds.num_blocks
         for blocks in {batch, (batch + top) // 2, top}:
             if batch <= blocks <= top:
                 assert table.find(batch, 1, blocks) is not None, (batch, blocks)

@@ -1,0 +1,137 @@
+"""``gaudi-launch warmup`` from the command line, on a machine without cards or engines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.cli.app import run
+from gaudi_launch.warmup.estimate import Measured, record
+from gaudi_launch.warmup.workload import read_workload
+
+QWQ = [
+    "-w",
+    "/models/QwQ-32B",
+    "-n",
+    "8",
+    "-b",
+    "24",
+    "-i",
+    "4,38912",
+    "-o",
+    "4,2048",
+    "-l",
+    "40960",
+    "-t",
+    "40960",
+    "--reduce",
+    "8,24000",
+]
+
+
+@pytest.fixture(autouse=True)
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("STATE", "CACHE", "CONFIG", "DATA"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path / "machine"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    code = run(["warmup", *words, "--json"])
+    out, err = capsys.readouterr()
+    assert (code, err) == (0, ""), out
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, *QWQ)
+    assert (found["schema"], found["engine"], found["max_prefill_seqs"]) == (1, "vllm-fork@1.21", 1)
+    plans = {plan["strategy"]: plan for plan in found["plans"]}
+    assert list(plans) == ["planned", "linear", "exponential", "linear -r 8,24000"]
+    mine, script = plans["planned"], plans["linear -r 8,24000"]
+    assert [plan["chosen"] for plan in plans.values()] == [True, False, False, False]
+    assert (mine["uncovered"], mine["outside"]) == (0, 0.0)
+    assert (len(mine["prompt"]), len(mine["decode"])) == (mine["prompt_graphs"], mine["decode_graphs"])
+    assert mine["prompt_graphs"] + mine["decode_graphs"] < 200
+    assert mine["seconds"]["low"] < mine["seconds"]["high"]
+    assert (script["prompt_graphs"], script["uncovered"] > 0, script["outside"] > 0.2) == (1066, True, True)
+    assert {"warmup.assume_name", "warmup.assume_cost"} <= {entry["id"] for entry in found["assumptions"]}
+
+
+def test_page_without_anything(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["warmup", "--reduce", "8,24000"]) == 0
+    page = capsys.readouterr().out
+    for words in ("vllm-fork@1.21", "planned *", "linear -r 8,24000", "VLLM_DECODE_BLOCK_BUCKET_MAX=", "Assumed:"):
+        assert words in page
+
+
+def test_chinese(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["warmup", "--lang", "zh", "--graphs", "60"]) == 0
+    assert "未覆盖形状" in capsys.readouterr().out
+
+
+def test_reference_keeps_the_script(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "--tuning", "reference")
+    assert [plan["strategy"] for plan in found["plans"] if plan["chosen"]] == ["linear"]
+
+
+def test_plugin_with_trace_and_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "trace.csv"
+    rows = "".join(f"{i / 5},{200 + i % 700},{20 + i % 90}\n" for i in range(400))
+    trace.write_text("t_seconds,input_tokens,output_tokens\n" + rows)
+    words = ["--engine", "vllm-gaudi", "-l", "8192", "-b", "32", "--trace", str(trace)]
+    found = answer(capsys, *words, "--plot", str(tmp_path / "grid.svg"))
+    assert (tmp_path / "grid.svg").read_text().startswith("<svg")
+    assert found["workload"]["requests"] == len(read_workload(str(trace))) == 400
+    assert 0 < found["workload"]["distance"] <= 1
+    assert found["bucket_file"].count("\n") - 1 == len(found["plans"][0]["prompt"] + found["plans"][0]["decode"])
+    assert run(["warmup", *words, "--list", "--plot", str(tmp_path / "grid.png")]) == 0
+    assert found["bucket_file"] in capsys.readouterr().out
+    assert (tmp_path / "grid.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_budget_uses_what_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slow = answer(capsys, "--budget", "3m")["plans"][0]
+    path = tmp_path / "state" / "gaudi-launch" / "warmup-times.json"
+    record(path, Measured("vllm-fork@1.21", "other", 1, "bfloat16", 100, 50.0))
+    quick = answer(capsys, "--budget", "3m")["plans"][0]
+    assert slow["seconds"]["high"] <= 180 and quick["seconds"]["high"] <= 180
+    assert quick["prompt_graphs"] + quick["decode_graphs"] > slow["prompt_graphs"] + slow["decode_graphs"]
+
+
+def test_watch_reads_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "server.log"
+    log.write_text("WARNING Configuration: ('decode', 9, 1, 640) was not warmed-up!\n" * 3)
+    found = answer(capsys, "--log", str(log))
+    assert found["compiled_at_run_time"] == [{"phase": "decode", "shape": [9, 1, 640], "times": 3}]
+
+
+@pytest.mark.parametrize(
+    ("words", "id", "code"),
+    [
+        ("--graphs 1", "warmup.too_few_graphs", 2),
+        ("--graphs 40 --price 0.1", "warmup.one_ask", 2),
+        ("--overhead 0.01%", "warmup.overhead_too_low", 2),
+        ("--overhead lots", "warmup.bad_overhead", 2),
+        ("--budget soon", "warmup.bad_budget", 2),
+        ("--price 7", "warmup.bad_price", 2),
+        ("--trace-share 2", "warmup.bad_share", 2),
+        ("--trace /nowhere/trace.csv", "warmup.trace_unreadable", 2),
+        ("--watch http://127.0.0.1:9", "warmup.metrics_unreachable", 1),
+        ("--constant speed=1", "warmup.bad_constant", 2),
+        ("--constant decode_fixed=nan", "warmup.bad_constant", 2),
+        ("--plot grid.gif", "warmup.plot_ending", 2),
+        ("--plot /nowhere/grid.png", "warmup.not_written", 2),
+        ("--engine cpu", "warmup.unknown_engine", 2),
+        ("--log /nowhere/log", "warmup.trace_unreadable", 2),
+    ],
+)
+def test_refusals(words: str, id: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["warmup", *words.split(), "--json"]) == code
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (error["id"], error["exit_code"]) == (id, code)

@@ -1,0 +1,79 @@
+"""The planner's promises on public traces: plans made from the first 60 %, judged on the rest."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.warmup import engine_buckets, plan_buckets
+from gaudi_launch.warmup.buckets import Buckets
+from gaudi_launch.warmup.cost import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime
+from gaudi_launch.warmup.coverage import uncovered
+from gaudi_launch.warmup.engine_buckets import FORK_1_21, PLUGIN
+from gaudi_launch.warmup.limits import EngineLimits
+from gaudi_launch.warmup.score import score
+from gaudi_launch.warmup.simulate import simulate
+from gaudi_launch.warmup.strategies import arguments_of, script_ranges
+from gaudi_launch.warmup.workload import read_workload
+from tests.warmup.helpers import TRACES, limits, made_up
+
+AZURE = EngineLimits(128, 1, 16384, 16384, 3600, 4, 14336, 4, 2048)
+ARXIV = EngineLimits(64, 1, 8192, 8192, 3600, 4, 4096, 4, 4096)
+MOONCAKE = EngineLimits(24, 1, 40960, 40960, 7728, 4, 38912, 4, 2048)
+CASES = {
+    "azure-2023-conv": (AZURE, 1.0, ONE_CARD_8B),
+    "azure-2023-code": (AZURE, 1.0, ONE_CARD_8B),
+    "arxiv-summarization": (ARXIV, 1.0, ONE_CARD_8B),
+    "mooncake-conversation": (MOONCAKE, 2.0, EIGHT_CARDS_32B),
+    "mooncake-synthetic": (MOONCAKE, 2.5, EIGHT_CARDS_32B),
+}
+# without the public traces, one made on the spot
+NAMES = list(CASES) if TRACES.is_dir() else ["made up"]
+
+
+def load(name: str) -> tuple[list[tuple[float, int, int]], EngineLimits, StepTime]:
+    if name == "made up":
+        return made_up(3000), limits(), ONE_CARD_8B
+    bounds, slower, cost = CASES[name]
+    requests = read_workload(str(TRACES / Path(f"{name}.csv.gz")))
+    return [(t * slower, i, o) for t, i, o in requests if i <= bounds.input_max], bounds, cost
+
+
+def pad(bounds: EngineLimits) -> Buckets:
+    env = {"VLLM_CONTIGUOUS_PA": "true", "VLLM_PROMPT_CTX_BUCKET_MAX": "0"}
+    found = engine_buckets(PLUGIN, "pad", env, arguments_of(bounds))
+    return Buckets([bucket for bucket in found.prompt if bucket[2] == 0], found.decode)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_promises(name: str) -> None:
+    requests, one, cost = load(name)
+    cut = requests[-1][0] * 0.6
+    seen = [request for request in requests if request[0] < cut]
+    later = [(t - cut, i, o) for t, i, o in requests if t >= cut]
+    many = replace(one, max_num_prefill_seqs=one.max_num_seqs)
+    singly, together = simulate(later, one, cost), simulate(later, many, cost)
+
+    # the default cost model and the trace's own: the user may know neither
+    for given in (ONE_CARD_8B, cost):
+        ours, theirs = plan_buckets(one, seen, cost=given), pad(one)
+        assert uncovered(ours, one).shapes == 0
+        assert ours.graphs <= theirs.graphs / 2
+        assert score(ours, singly, cost).overhead <= score(theirs, singly, cost).overhead * 2 / 3
+
+    start = time.perf_counter()
+    ours = plan_buckets(many, seen)
+    assert time.perf_counter() - start < 5
+    theirs = engine_buckets(FORK_1_21, "linear", script_ranges(FORK_1_21, many), arguments_of(many))
+    assert uncovered(ours, many).shapes == 0
+    assert ours.graphs * 3 <= theirs.graphs
+    assert score(ours, together, cost).overhead <= score(theirs, together, cost).overhead + 0.0025
+
+    for bounds, shapes in ((one, singly), (many, together)):
+        ours, theirs = plan_buckets(bounds, None), pad(bounds)
+        assert uncovered(ours, bounds).shapes == 0
+        assert ours.graphs <= theirs.graphs
+        assert score(ours, shapes, cost).overhead <= score(theirs, shapes, cost).overhead
