@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim", "unknown": "magenta"}
+# reasons to skip whole areas: the row of cards.present or driver.loaded has said it
+_SAID_ONCE = ("doctor.needs.gaudi", "doctor.needs.cards", "doctor.needs.driver")
 _BUNDLE = typer.Option(None, "--bundle", metavar="FILE.tar.gz", help="Write all of it into one file for support.")
 
 
@@ -203,7 +205,7 @@ def _check(
         out = console()
         _head(out, facts)
         findings = _run(asked, facts, lambda finding: _row(out, finding, verbose))
-        _verdict(out, facts, findings)
+        _verdict(out, facts, findings, bool(asked.only or asked.skip))
     if bundle is not None:
         _bundle(facts, _report(facts, findings, strict), bundle, keep_names)
     raise typer.Exit(int(runner.exit_code(findings, strict)))
@@ -299,7 +301,11 @@ def _row(out: Console, finding: Finding, verbose: bool) -> None:
     padding = " " * max(0, 7 - cell_len(word))
     style = _STYLES[finding.status]
     found = shown(finding.found)
-    line = f"{finding.id:<28} {finding.title.render()}" + (f": {found}" if found and finding.status == "ok" else "")
+    line = f"{finding.id:<28} {finding.title.render()}"
+    if found and finding.status == "ok":
+        line += f": {found}"
+    elif finding.status == "skip" and finding.message.id not in _SAID_ONCE and not verbose:
+        line += f": {finding.message.render()}"
     out.print(f"[{style}]{escape(word)}[/]{padding} {escape(line)}")
     if verbose or finding.status in ("warn", "fail", "unknown"):
         out.print(escape(f"          {finding.message.render()}"))
@@ -334,7 +340,7 @@ def _remedy(finding: Finding) -> list[str]:
     return lines
 
 
-def _verdict(out: Console, facts: Facts, findings: Sequence[Finding]) -> None:
+def _verdict(out: Console, facts: Facts, findings: Sequence[Finding], partial: bool) -> None:
     from rich.markup import escape
 
     from gaudi_launch.doctor import remedies, runner
@@ -346,19 +352,22 @@ def _verdict(out: Console, facts: Facts, findings: Sequence[Finding]) -> None:
     command = "gaudi-launch doctor --fix" if can_fix else "gaudi-launch serve -w MODEL"
     out.print()
     out.print(escape(text("doctor.show.counts", None, **counts)))
-    if not facts.gaudi and facts.config.pci_devices is not None:
+    if [f.id for f in findings if f.status == "fail"] == ["cards.present"] and not facts.gaudi:
         sentence, style = text("doctor.show.no_cards"), "bold"
         command = "gaudi-launch plan -w MODEL --machine simulated:hls2"
     elif counts["fail"]:
         sentence, style = text("doctor.show.cannot"), "bold red"
     elif counts["warn"]:
         sentence, style = text("doctor.show.slower"), "bold yellow"
+    elif partial:
+        sentence, style = text("doctor.show.partial"), "bold"
+        command = "gaudi-launch doctor"
     elif counts["unknown"]:
         sentence, style = text("doctor.show.unsure", unknown=counts["unknown"]), "bold"
     else:
         sentence, style = text("doctor.show.ready"), "bold green"
     out.print(escape(sentence), style=style)
-    if counts["fail"] and facts.gaudi and not can_fix:
+    if counts["fail"] and sentence != text("doctor.show.no_cards") and not can_fix:
         out.print(escape(text("doctor.show.next_read")))
     else:
         out.print(escape(text("doctor.show.next", command=command)))
@@ -402,7 +411,7 @@ def _fix(asked: _Asked, yes: bool, as_json: bool, verbose: bool, strict: bool) -
         if verbose:
             for finding in after:
                 _row(out, finding, verbose)
-        _verdict(out, after_facts, after)
+        _verdict(out, after_facts, after, bool(asked.only or asked.skip))
     raise typer.Exit(int(ExitCode.FAILED if failed else runner.exit_code(after, strict)))
 
 

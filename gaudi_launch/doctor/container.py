@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gaudi_launch.doctor import guides
 from gaudi_launch.doctor.records import Check, Facts, Remedy, Verdict, fail, ok, skip, unknown, warn
 from gaudi_launch.messages import message
 
@@ -27,9 +28,10 @@ def _runtime(facts: Facts) -> Verdict:
     if "docker" not in config.programs and not config.docker_runtimes and not config.docker_problem:
         return skip("doctor.container.runtime.skip")
     expected = f"runtimes.habana.path = {_RUNTIME}"
+    installer = "apt-get" if guides.family(facts) == "ubuntu" else "dnf"
     install = Remedy(
         message("doctor.container.runtime.remedy"),
-        commands=("sudo habana-container-cli --version", "sudo systemctl restart docker"),
+        commands=(f"sudo {installer} install habanalabs-container-runtime", "sudo systemctl restart docker"),
         root=True,
     )
     judge = fail if facts.wants.container else warn

@@ -65,7 +65,7 @@ def select(
 
 
 def applies(check: Check, facts: Facts, named: Collection[str] = ()) -> bool:
-    """Whether this check has anything to ask: what its caller must tell is there, or it was asked for by id."""
+    """Whether this check has anything to ask: what its caller must tell is there, or it (or its area) was named."""
     told = {
         "engine": facts.engine is not None,
         "weights": facts.weights is not None,
@@ -73,7 +73,7 @@ def applies(check: Check, facts: Facts, named: Collection[str] = ()) -> bool:
         "port": facts.wants.port is not None,
         "named": bool(facts.config.packages),
     }
-    return check.id in named or all(told[need] for need in check.needs if need in told)
+    return check.id in named or check.area in named or all(told[need] for need in check.needs if need in told)
 
 
 def _barred(check: Check, facts: Facts) -> Verdict | None:

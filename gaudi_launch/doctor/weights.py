@@ -142,7 +142,9 @@ def _cache_filesystem(facts: Facts) -> Verdict:
 def _conversion(facts: Facts) -> Verdict:
     """Converting to FP8 writes a second copy, at most as large as the first."""
     weights, disk = _weights(facts), facts.config.disks.get("data")
-    if weights.bytes is None or disk is None or disk.free_mib is None:
+    if weights.bytes is None:
+        return unknown("doctor.memory.available.unknown")
+    if disk is None or disk.free_mib is None:
         return unknown("doctor.cache.unknown")
     expected = f">= {weights.bytes / 2**30:.1f} GiB"
     shown = f"{disk.free_mib / 1024:.1f} GiB ({disk.path})"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.doctor import quick, runner, summary
-from gaudi_launch.doctor.records import Check, Facts, Wants, ok
+from gaudi_launch.doctor.records import LEVELS, Check, Facts, Wants, ok
 from gaudi_launch.doctor.runner import CHECKS, judge
 from gaudi_launch.host import config as host_config
 from gaudi_launch.host import simulated
@@ -286,7 +286,7 @@ def test_order_of_areas_and_slow_ones_last() -> None:
     areas = list(dict.fromkeys(c.area for c in CHECKS if c.level == "quick"))
     expected = ["cpu", "kernel", "memory", "driver", "cards", "network", "container", "engine", "weights", "cache"]
     assert areas == expected
-    levels = [runner.LEVELS.index(c.level) for c in CHECKS]
+    levels = [LEVELS.index(c.level) for c in CHECKS]
     assert levels == sorted(levels)
 
 
