@@ -24,12 +24,18 @@ def warmup(
     trace: str = typer.Option(
         "", help="Past requests: CSV, JSON lines, /metrics page or URL.", metavar="FILE|URL", rich_help_panel=_PLAN
     ),
-    graphs: int = typer.Option(0, help="At most so many graphs.", metavar="N", rich_help_panel=_PLAN),
+    graphs: int = typer.Option(
+        0, show_default=False, help="At most so many graphs.", metavar="N", rich_help_panel=_PLAN
+    ),
     overhead: str = typer.Option("", help="At most this padding overhead.", metavar="P%", rich_help_panel=_PLAN),
     budget: str = typer.Option("", help="At most this warm-up time: 90s, 3m, 1h.", rich_help_panel=_PLAN),
-    price: float = typer.Option(0.0, help="Share of step time a graph must save.", rich_help_panel=_PLAN),
+    price: float = typer.Option(
+        0.0, show_default=False, help="Share of step time a graph must save.", rich_help_panel=_PLAN
+    ),
     trace_share: float = typer.Option(0.8, help="Weight of the trace against the ranges.", rich_help_panel=_PLAN),
-    blocks: int = typer.Option(0, help="KV cache blocks of the engine.", metavar="N", rich_help_panel=_PLAN),
+    blocks: int = typer.Option(
+        0, show_default=False, help="KV cache blocks of the engine.", metavar="N", rich_help_panel=_PLAN
+    ),
     constant: list[str] | None = typer.Option(
         None, help="A constant of the step-time model, in ms.", metavar="NAME=MS", rich_help_panel=_PLAN
     ),
