@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models import sizing
@@ -37,7 +37,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class CardMemory:
-    """One card divided, in bytes: weights + activations + margin + graphs + kv = card (kv below 0: it is too small).
+    """One card divided, in bytes: weights + activations + margin + graphs + kv = card (kv below 0: too small).
 
     ``block`` is the size of one KV block on this card, ``blocks`` how many the engine makes.
     """
@@ -101,7 +101,7 @@ def divide_card(
 def fit(
     model: Model, card_bytes: float, cards: Iterable[int], dtypes: Sequence[str], ask: Ask, rules: MemoryRules
 ) -> FitTable:
-    """A row for each data type and number of cards; ``ask.kv_dtype`` "fp8_inc" halves the cache of fp8 rows only."""
+    """A row for each data type and number of cards; ``ask.kv_dtype`` is that of fp8 rows, others use "auto"."""
     numbers = sorted(set(cards))
     rows = tuple(_row(model, n, dtype, card_bytes, ask, rules) for dtype in dtypes for n in numbers)
     return FitTable(rows, _smallest(rows, dtypes[0]))
@@ -117,7 +117,7 @@ def _row(model: Model, n: int, dtype: str, card_bytes: float, ask: Ask, rules: M
             return FitRow(n, dtype, False, message("fit.heads", heads=model.heads, n=n))
         return FitRow(n, dtype, False, message("fit.kv_heads", heads=model.kv_heads, n=n))
     if dtype != "fp8":
-        ask = _with_kv(ask, "auto")
+        ask = replace(ask, kv_dtype="auto")
     found = divide_card(model, n, dtype, card_bytes, ask, rules)
     if found is None:
         return FitRow(n, dtype, False, message("fit.unknown", model=model.name))
@@ -133,12 +133,6 @@ def _row(model: Model, n: int, dtype: str, card_bytes: float, ask: Ask, rules: M
         concurrency=sizing.concurrency(found.blocks, ask.max_model_len),
         longest_context=found.tokens,
     )
-
-
-def _with_kv(ask: Ask, kv_dtype: str) -> Ask:
-    from dataclasses import replace
-
-    return replace(ask, kv_dtype=kv_dtype)
 
 
 def verdict(found: CardMemory, ask: Ask) -> tuple[bool, Message]:

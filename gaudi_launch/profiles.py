@@ -1,0 +1,231 @@
+"""Profiles: facts and defaults of models, as YAML files. A user's own folder wins over the shipped one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from gaudi_launch import paths
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message
+from gaudi_launch.models.records import Model
+
+_MOST_BYTES = 1 << 20
+# the facts of `architecture` that are fields of Model
+FACTS = (
+    "architecture", "model_type", "parameters", "dtype", "quantization", "moe", "experts", "layers", "hidden_size",
+    "intermediate_size", "heads", "kv_heads", "head_dim", "mla_rank", "vocab_size", "max_position_embeddings",
+)  # fmt: skip
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
+
+
+@dataclass(frozen=True)
+class ProfileSetting:
+    """One variable or option of a model. ``engines`` are versions (``1.21``); ``only`` narrows it to a data type."""
+
+    kind: Literal["env", "option"]
+    name: str
+    value: str | None
+    engines: tuple[str, ...]
+    source: str
+    only: str | None = None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One model family. ``lengths`` are a guide's own ranges; ``assumed`` names what no source says."""
+
+    name: str
+    title: str
+    models: tuple[str, ...]
+    names: tuple[str, ...]
+    config: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    cards: int
+    dtype: str
+    tried: tuple[int, ...]
+    accelerator: str
+    lengths: Mapping[str, Any]
+    fp8_kv: str
+    expert_parallel: bool
+    parsers: Mapping[str, str]
+    settings: tuple[ProfileSetting, ...]
+    sources: Mapping[str, str]
+    assumed: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    file: Path = field(default_factory=Path)
+    own: bool = False
+
+    def matches_name(self, name: str) -> bool:
+        return any(fnmatchcase(name.lower(), pattern) for pattern in self.names)
+
+    def matches_config(self, config: Mapping[str, Any]) -> bool:
+        """Does config.json say what this profile wants? Values may lie in the text part of a multimodal one."""
+        if not self.config:
+            return False
+        parts = [config, *(part for part in config.values() if isinstance(part, dict))]
+        return all(any(part.get(key) == value for part in parts) for key, value in self.config.items())
+
+
+def own_dir() -> Path:
+    """Where a user's own model profiles lie."""
+    return paths.config_dir() / "profiles"
+
+
+def shipped_dir() -> Path:
+    return paths.profiles_dir() / "models"
+
+
+def load(path: Path, own: bool = False) -> Profile:
+    """One profile. Raises LaunchError (USAGE): unreadable, no YAML, or not what the schema says."""
+    document = read_document(path)
+    problem = find_problem(document)
+    if problem is not None:
+        raise LaunchError("profiles.bad", ExitCode.USAGE, path=str(path), why=problem.render())
+    serving = document["serving"]
+    return Profile(
+        name=document["name"],
+        title=document["title"],
+        models=tuple(document["models"]),
+        names=tuple(document["match"]["names"]),
+        config=document["match"].get("config", {}),
+        facts=document["architecture"],
+        cards=serving["cards"],
+        dtype=serving.get("dtype", "bfloat16"),
+        tried=tuple(serving.get("tried", ())),
+        accelerator=serving.get("accelerator", "gaudi2"),
+        lengths=document.get("lengths", {}),
+        fp8_kv=serving.get("fp8_kv_cache", "fp8_inc"),
+        expert_parallel=serving.get("expert_parallel", bool(document["architecture"].get("moe"))),
+        parsers=document.get("parsers", {}),
+        settings=tuple(_setting(entry) for entry in document.get("settings", ())),
+        sources=document["sources"],
+        assumed=tuple(document.get("assumed", ())),
+        notes=tuple(document.get("notes", ())),
+        file=path,
+        own=own,
+    )
+
+
+def _setting(entry: Mapping[str, Any]) -> ProfileSetting:
+    return ProfileSetting(
+        kind=entry["kind"],
+        name=entry["name"],
+        value=entry.get("value"),
+        engines=tuple(entry["engines"]),
+        source=entry["source"],
+        only=entry.get("only"),
+    )
+
+
+def read_document(path: Path) -> Any:
+    """The YAML of one file. Raises LaunchError (USAGE)."""
+    import yaml
+
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise LaunchError("profiles.bad", ExitCode.USAGE, path=str(path), why="> 1 MiB")
+        text = path.read_text(encoding="utf-8")
+        return yaml.safe_load(text)
+    except OSError as error:
+        raise LaunchError("profiles.bad", ExitCode.USAGE, path=str(path), why=error.strerror or "") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        why = " ".join(str(error).split())
+        raise LaunchError("profiles.bad", ExitCode.USAGE, path=str(path), why=why) from None
+
+
+def find_problem(document: Any) -> Message | None:
+    """The first thing that is wrong with a profile, or None. Follows profiles/schema/model.json without needing a
+    schema library at run time; a test holds the two together."""
+    from gaudi_launch.profiles_check import problems
+
+    return next(iter(problems(document)), None)
+
+
+@cache
+def _loaded(folder: str, own: bool, stamp: tuple[tuple[str, int], ...]) -> tuple[Profile, ...]:
+    return tuple(load(Path(folder) / name, own) for name, _ in stamp)
+
+
+def _folder(folder: Path, own: bool) -> tuple[Profile, ...]:
+    try:
+        stamp = tuple(sorted((path.name, path.stat().st_mtime_ns) for path in folder.glob("*.yaml")))
+    except OSError:
+        return ()
+    return _loaded(str(folder), own, stamp)
+
+
+def profiles() -> tuple[Profile, ...]:
+    """Every profile by name, a user's own in place of a shipped one of the same name.
+
+    Raises LaunchError (USAGE) for a file of the user that is no profile.
+    """
+    found = {profile.name: profile for profile in _folder(shipped_dir(), False)}
+    found |= {profile.name: profile for profile in _folder(own_dir(), True)}
+    return tuple(profile for _, profile in sorted(found.items()))
+
+
+def find(name: str) -> Profile:
+    """A profile by its name or one of its model ids. Raises LaunchError (USAGE)."""
+    known = profiles()
+    for profile in known:
+        if name == profile.name or name in profile.models:
+            return profile
+    raise LaunchError("profiles.unknown", ExitCode.USAGE, found=name, known=", ".join(p.name for p in known))
+
+
+def match(model: Model) -> Profile | None:
+    """The profile of a model: by what config.json says, the name choosing between equals; by the name alone only
+    where there is no config.json."""
+    known = profiles()
+    if model.config:
+        fitting = [profile for profile in known if profile.matches_config(model.config)]
+        named = [profile for profile in fitting if profile.matches_name(model.name)]
+        return _best(named or fitting, model.name)
+    return _best([profile for profile in known if profile.matches_name(model.name)], model.name)
+
+
+def _best(fitting: Iterable[Profile], name: str) -> Profile | None:
+    """A user's own first, then the one that asks most of config.json, then the longest pattern, then the shortest
+    name: a family's base model is called shorter than what was made from it."""
+
+    def rank(profile: Profile) -> tuple[bool, int, int, int, str]:
+        pattern = max((len(p) for p in profile.names if fnmatchcase(name.lower(), p)), default=0)
+        return not profile.own, -len(profile.config), -pattern, len(profile.name), profile.name
+
+    return min(fitting, key=rank, default=None)
+
+
+def with_facts(model: Model) -> Model:
+    """``model`` with what its profile knows and config.json (or its absence) does not say. ``source`` stays."""
+    from dataclasses import replace
+
+    profile = match(model)
+    if profile is None:
+        return model
+    missing = {
+        name: profile.facts[name] for name in FACTS if name in profile.facts and getattr(model, name) is None
+    }
+    if model.config:
+        # a folder without its weights: how many there are is known, the rest config.json says itself
+        missing = {name: value for name, value in missing.items() if name == "parameters"}
+    elif "layers" in missing:
+        missing.setdefault("moe", False)
+        missing["attention_layers"] = profile.facts.get("attention_layers", missing["layers"])
+    return replace(model, **missing)
+
+
+def profile_settings(
+    profile: Profile, version: str, dtype: str
+) -> list[tuple[Literal["env", "option"], str, str | None, Message, str]]:
+    """(kind, name, value, reason, origin) of each setting that this engine version needs for this model."""
+    return [
+        (s.kind, s.name, s.value, message("profiles.setting", profile=profile.name), s.source)
+        for s in profile.settings
+        if version in s.engines and s.only in (None, dtype)
+    ]
