@@ -404,7 +404,8 @@ SIGNATURES: tuple[Signature, ...] = (
     Signature(
         "arguments",
         (
-            r"error: (?:unrecognized arguments|argument \S+: (?:expected|invalid)|the following arguments are required)",
+            r"error: (?:unrecognized arguments|the following arguments are required)",
+            r"error: argument \S+: (?:expected|invalid)",
         ),
         97,
         True,

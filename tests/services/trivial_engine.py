@@ -1,11 +1,11 @@
 """A stand-in for an engine's interpreter, for tests of process life: real processes, ports and signals, no model.
 
-Run as ``python trivial_engine.py -m vllm.entrypoints.openai.api_server --port N ...``: prints lines in the form of the
-1.21 fork, opens /health, /v1/models and /v1/completions, and keeps two children, one in a session of its own (as
-engine cores were seen to). Asked with ``-c``, it answers as an interpreter that has the fork at 1.21.
+Run as ``python trivial_engine.py -m vllm.entrypoints.openai.api_server --port N ...`` it prints lines in the form
+of the 1.21 fork, opens /health, /v1/models and /v1/completions, and keeps two children, one in a session of its own
+(as engine cores were seen to). Asked with ``-c``, it answers as an interpreter that has the fork at 1.21.
 
-TRIVIAL_DO: ``die`` in warm-up, ``hang`` in warm-up, ``deaf`` to SIGTERM, ``oom`` (dies on memory), ``sick`` (healthy,
-but every completion fails). TRIVIAL_GRAPHS: how many graphs it warms up. TRIVIAL_PIDS: a file for its pids.
+TRIVIAL_DO: ``die`` in warm-up, ``hang`` in warm-up, ``deaf`` to SIGTERM, ``oom`` (dies on memory), ``sick``
+(healthy, but every completion fails). TRIVIAL_GRAPHS: how many it warms up. TRIVIAL_PIDS: a file for its pids.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 DO = os.environ.get("TRIVIAL_DO", "")
 GRAPHS = int(os.environ.get("TRIVIAL_GRAPHS", "4"))
@@ -44,7 +45,7 @@ def children() -> None:
     first = subprocess.Popen([sys.executable, "-c", core], start_new_session=True)
     second = subprocess.Popen([sys.executable, "-c", nap])
     if "TRIVIAL_PIDS" in os.environ:
-        with open(os.environ["TRIVIAL_PIDS"], "a", encoding="utf-8") as file:
+        with Path(os.environ["TRIVIAL_PIDS"]).open("a", encoding="utf-8") as file:
             file.write(f"{os.getpid()}\n{first.pid}\n{second.pid}\n")
 
 

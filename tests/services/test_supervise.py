@@ -1,0 +1,161 @@
+"""Real processes and real signals: an engine is started, followed, found ready and ended without a remainder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.planning.plan import Command
+from gaudi_launch.services.follow import Progress
+from gaudi_launch.services.process import Patience, bind_words, usable_cpus
+from gaudi_launch.services.ready import Readiness
+from gaudi_launch.services.supervise import LIMITS, Job, Outcome, Supervisor
+from tests.services.conftest import TRIVIAL, living
+
+
+class Recorder:
+    """A watcher that writes down what it was told, and acts once it is ready."""
+
+    def __init__(self, when_ready: Callable[[], None] = lambda: None) -> None:
+        self.said: list[str] = []
+        self.pid = 0
+        self.text = ""
+        self._when_ready = when_ready
+
+    def started(self, pid: int) -> None:
+        self.pid = pid
+        self.said.append("started")
+
+    def output(self, text: str) -> None:
+        self.text += text
+
+    def progress(self, progress: Progress) -> None:
+        if self.said[-1] != progress.phase:
+            self.said.append(progress.phase)
+
+    def ready(self, readiness: Readiness) -> None:
+        self.said.append(f"answers as {readiness.model}")
+        self._when_ready()
+
+    def ending(self, signal_number: int | None) -> None:
+        self.said.append("ending")
+
+
+def job(tmp_path: Path, port: int, pids: Path, do: str = "", **limits: float) -> Job:
+    words = (sys.executable, str(TRIVIAL), "--port", str(port), "--model", "m")
+    return Job(
+        command=Command(argv=words, env={"TRIVIAL_DO": do, "TRIVIAL_PIDS": str(pids)}),
+        url=f"http://127.0.0.1:{port}",
+        log=tmp_path / "engine.log",
+        environment=dict(os.environ),
+        limits={**LIMITS, **limits},
+        patience=Patience(engine=1.0, rest=1.0),
+    )
+
+
+def send_self(number: int) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ready_then_a_signal_ends_everything(tmp_path: Path, free_port: int, pids: Path, number: int) -> None:
+    recorder = Recorder(send_self(number))
+    outcome = Supervisor(job(tmp_path, free_port, pids), recorder).run()
+    assert (outcome.kind, outcome.status, outcome.signal, outcome.was_ready) == ("stopped", 0, number, True)
+    assert (recorder.said[0], recorder.said[-2:]) == ("started", ["answers as m", "ending"])
+    names = [phase.name for phase in outcome.progress.phases]
+    assert names == ["start", "kv_cache", "warmup_prompt", "ready"]
+    assert outcome.progress.facts["num_blocks"] == 16384
+    assert len(pids.read_text().split()) == 3 and living(pids) == []
+
+
+def test_an_engine_deaf_to_term_is_killed(tmp_path: Path, free_port: int, pids: Path) -> None:
+    outcome = Supervisor(job(tmp_path, free_port, pids, "deaf"), Recorder(send_self(signal.SIGTERM))).run()
+    assert (outcome.kind, outcome.status) == ("stopped", -signal.SIGKILL)
+
+
+def test_a_killed_first_process_leaves_no_orphans(tmp_path: Path, free_port: int, pids: Path) -> None:
+    recorder = Recorder()
+    recorder._when_ready = lambda: os.kill(recorder.pid, signal.SIGKILL)
+    outcome = Supervisor(job(tmp_path, free_port, pids), recorder).run()
+    assert (outcome.kind, outcome.status, outcome.was_ready) == ("died", -signal.SIGKILL, True)
+    assert living(pids) == []
+
+
+def test_dying_in_warm_up_is_told_with_its_phase(tmp_path: Path, free_port: int, pids: Path) -> None:
+    outcome = Supervisor(job(tmp_path, free_port, pids, "die"), Recorder()).run()
+    assert (outcome.kind, outcome.status, outcome.was_ready) == ("died", 1, False)
+    assert outcome.progress.phases[-2].name == "warmup_prompt"
+
+
+def test_a_warm_up_without_progress_is_ended(tmp_path: Path, free_port: int, pids: Path) -> None:
+    begin = time.monotonic()
+    outcome = Supervisor(job(tmp_path, free_port, pids, "hang", warmup_prompt=1.0), Recorder()).run()
+    assert (outcome.kind, outcome.progress.phase, outcome.progress.done) == ("stuck", "warmup_prompt", 2)
+    assert time.monotonic() - begin < 15
+
+
+def test_health_alone_is_not_ready(tmp_path: Path, free_port: int, pids: Path) -> None:
+    recorder = Recorder()
+    outcome = Supervisor(job(tmp_path, free_port, pids, "sick", ready=3.0), recorder).run()
+    assert outcome.kind == "stuck" and not outcome.was_ready
+    assert "answers as m" not in recorder.said
+
+
+def test_an_interpreter_that_is_not_there(tmp_path: Path, free_port: int) -> None:
+    nowhere = Job(
+        command=Command(argv=("/nonexistent/python",), env={}),
+        url=f"http://127.0.0.1:{free_port}",
+        log=tmp_path / "engine.log",
+        environment={},
+    )
+    outcome = Supervisor(nowhere, Recorder()).run()
+    assert outcome == Outcome("not_started", None, Progress(), detail="No such file or directory")
+
+
+def test_the_log_of_an_earlier_life_is_not_read_again(tmp_path: Path, free_port: int, pids: Path) -> None:
+    (tmp_path / "engine.log").write_text("FATAL ERROR :: long ago\n")
+    recorder = Recorder(send_self(signal.SIGTERM))
+    assert Supervisor(job(tmp_path, free_port, pids), recorder).run().kind == "stopped"
+    assert "long ago" not in recorder.text
+
+
+def test_characters_cut_in_two_are_read_whole(tmp_path: Path) -> None:
+    from gaudi_launch.services.supervise import _Tail
+
+    path = tmp_path / "log"
+    path.write_bytes(b"")
+    tail = _Tail(path)
+    read = ""
+    for byte in "图 é 😀\n".encode():
+        with path.open("ab") as file:
+            file.write(bytes([byte]))
+        read += tail.read()
+    assert read == "图 é 😀\n"
+
+
+def test_cpus_of_another_machine_bind_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = Command(argv=("x",), env={}, cpus=(0, 1, 80, 81), memory_node=0)
+    assert usable_cpus(command, frozenset({0, 1, 2})) == (0, 1)
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/numactl")
+    assert bind_words(command, frozenset({0, 1, 2})) == ("numactl", "-C", "0-1", "-p", "0")
+    assert bind_words(command, frozenset({5})) == ()
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert bind_words(command, frozenset({0, 1})) == ()
+
+
+def test_signals_are_left_alone_off_the_main_thread(tmp_path: Path, free_port: int, pids: Path) -> None:
+    results: list[Outcome] = []
+    thread = threading.Thread(
+        target=lambda: results.append(Supervisor(job(tmp_path, free_port, pids, "die"), Recorder()).run())
+    )
+    thread.start()
+    thread.join(30)
+    assert [outcome.kind for outcome in results] == ["died"]
