@@ -11,16 +11,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from rich.console import Console
 
     from gaudi_launch.doctor.records import EngineFacts, Facts, Finding, Wants
     from gaudi_launch.doctor.remedies import Change, Outcome
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
-_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim", "unknown": "magenta"}
-# reasons to skip whole areas: the row of cards.present or driver.loaded has said it
-_SAID_ONCE = ("doctor.needs.gaudi", "doctor.needs.cards", "doctor.needs.driver")
 _BUNDLE = typer.Option(None, "--bundle", metavar="FILE.tar.gz", help="Write all of it into one file for support.")
 
 
@@ -193,6 +189,7 @@ def _report(facts: Facts, findings: Sequence[Finding], strict: bool) -> dict[str
 def _check(
     asked: _Asked, as_json: bool, verbose: bool, strict: bool, bundle: Path | None, keep_names: bool
 ) -> None:
+    from gaudi_launch.cli import doctor_view
     from gaudi_launch.cli.output import console, emit_json
     from gaudi_launch.doctor import runner
 
@@ -203,9 +200,9 @@ def _check(
         emit_json(_report(facts, findings, strict))
     else:
         out = console()
-        _head(out, facts)
-        findings = _run(asked, facts, lambda finding: _row(out, finding, verbose))
-        _verdict(out, facts, findings, bool(asked.only or asked.skip))
+        doctor_view.show_head(out, facts)
+        findings = _run(asked, facts, lambda finding: doctor_view.show_row(out, finding, verbose))
+        doctor_view.show_verdict(out, facts, findings, bool(asked.only or asked.skip))
     if bundle is not None:
         _bundle(facts, _report(facts, findings, strict), bundle, keep_names)
     raise typer.Exit(int(runner.exit_code(findings, strict)))
@@ -256,124 +253,8 @@ def _list(asked: _Asked, as_json: bool) -> None:
     console().print(table("", text("doctor.list.columns").split("|"), cells))
 
 
-def _head(out: Console, facts: Facts) -> None:
-    from rich.markup import escape
-
-    from gaudi_launch.messages import text
-
-    host = facts.host
-    line = text(
-        "doctor.show.machine",
-        name=host.hostname or "?",
-        origin=host.origin,
-        os=host.os_name or "?",
-        kernel=host.kernel or "?",
-        cards=len(host.cards),
-        driver=host.driver_version or "-",
-    )
-    out.print(escape(line))
-    if host.in_container:
-        out.print(escape(text("doctor.show.inside")), style="dim")
-
-
-def _word(status: str) -> str:
-    from gaudi_launch.messages import text
-
-    words = {
-        "ok": text("doctor.word.ok"),
-        "warn": text("doctor.word.warn"),
-        "fail": text("doctor.word.fail"),
-        "skip": text("doctor.word.skip"),
-        "unknown": text("doctor.word.unknown"),
-    }
-    return words[status]
-
-
-def _row(out: Console, finding: Finding, verbose: bool) -> None:
-    """One line; what is below it only where something is to be read or done."""
-    from rich.cells import cell_len
-    from rich.markup import escape
-
-    from gaudi_launch.doctor.records import shown
-    from gaudi_launch.messages import text
-
-    word = _word(finding.status)
-    padding = " " * max(0, 7 - cell_len(word))
-    style = _STYLES[finding.status]
-    found = shown(finding.found)
-    line = f"{finding.id:<28} {finding.title.render()}"
-    if found and finding.status == "ok":
-        line += f": {found}"
-    elif finding.status == "skip" and finding.message.id not in _SAID_ONCE and not verbose:
-        line += f": {finding.message.render()}"
-    out.print(f"[{style}]{escape(word)}[/]{padding} {escape(line)}")
-    if verbose or finding.status in ("warn", "fail", "unknown"):
-        out.print(escape(f"          {finding.message.render()}"))
-    if verbose:
-        if finding.found or finding.expected:
-            values = text("doctor.show.values", found=found or "-", expected=shown(finding.expected) or "-")
-            out.print(escape(f"          {values}"), style="dim")
-        why = text("doctor.show.why", why=finding.why.render(), source=finding.source)
-        out.print(escape(f"          {why}"), style="dim")
-    if finding.remedy is not None:
-        for remedy_line in _remedy(finding):
-            out.print(escape(f"          {remedy_line}"))
-
-
-def _remedy(finding: Finding) -> list[str]:
-    from gaudi_launch.messages import text
-
-    remedy = finding.remedy
-    assert remedy is not None
-    words = remedy.text.render()
-    if finding.on_host:
-        lines = [text("doctor.show.remedy_host", text=words)]
-    else:
-        lines = [text("doctor.show.remedy", text=words)]
-    lines += [f"  {number}. {step.render()}" for number, step in enumerate(remedy.steps, 1)]
-    lines += ["  " + text("doctor.show.now", command=command) for command in remedy.commands]
-    lines += ["  " + text("doctor.show.persist", command=command) for command in remedy.persist]
-    if remedy.reboot and not remedy.steps:
-        lines.append("  " + text("doctor.show.reboot"))
-    if remedy.fix and not finding.on_host:
-        lines.append("  " + text("doctor.show.fixable"))
-    return lines
-
-
-def _verdict(out: Console, facts: Facts, findings: Sequence[Finding], partial: bool) -> None:
-    from rich.markup import escape
-
-    from gaudi_launch.doctor import remedies, runner
-    from gaudi_launch.messages import text
-
-    counts = runner.summary(findings)
-    may_fix = facts.live and not facts.host.in_container
-    can_fix = may_fix and bool(remedies.planned(findings, facts.config, facts.wants))
-    command = "gaudi-launch doctor --fix" if can_fix else "gaudi-launch serve -w MODEL"
-    out.print()
-    out.print(escape(text("doctor.show.counts", None, **counts)))
-    if [f.id for f in findings if f.status == "fail"] == ["cards.present"] and not facts.gaudi:
-        sentence, style = text("doctor.show.no_cards"), "bold"
-        command = "gaudi-launch plan -w MODEL --machine simulated:hls2"
-    elif counts["fail"]:
-        sentence, style = text("doctor.show.cannot"), "bold red"
-    elif counts["warn"]:
-        sentence, style = text("doctor.show.slower"), "bold yellow"
-    elif partial:
-        sentence, style = text("doctor.show.partial"), "bold"
-        command = "gaudi-launch doctor"
-    elif counts["unknown"]:
-        sentence, style = text("doctor.show.unsure", unknown=counts["unknown"]), "bold"
-    else:
-        sentence, style = text("doctor.show.ready"), "bold green"
-    out.print(escape(sentence), style=style)
-    if counts["fail"] and sentence != text("doctor.show.no_cards") and not can_fix:
-        out.print(escape(text("doctor.show.next_read")))
-    else:
-        out.print(escape(text("doctor.show.next", command=command)))
-
-
 def _fix(asked: _Asked, yes: bool, as_json: bool, verbose: bool, strict: bool) -> None:
+    from gaudi_launch.cli import doctor_view
     from gaudi_launch.cli.output import console, emit_json
     from gaudi_launch.doctor import remedies, runner
     from gaudi_launch.errors import ExitCode, LaunchError
@@ -391,7 +272,7 @@ def _fix(asked: _Asked, yes: bool, as_json: bool, verbose: bool, strict: bool) -
         out.print(text("doctor.fix.nothing"))
         outcomes: list[Outcome] = []
     else:
-        _show_changes(out, root, changes)
+        doctor_view.show_changes(out, root, changes)
         _stop_without_rights(root, changes, before)
         if not _agreed(yes):
             out.print(text("doctor.fix.declined"))
@@ -402,16 +283,16 @@ def _fix(asked: _Asked, yes: bool, as_json: bool, verbose: bool, strict: bool) -
     failed = any(outcome.status == "failed" for outcome in outcomes)
     if as_json:
         report = _report(after_facts, after, strict)
-        report["fixed"] = _fixed(before, after)
+        report["fixed"] = doctor_view.fixed_rows(before, after)
         report["changes"] = [_outcome_json(outcome) for outcome in outcomes]
         emit_json(report)
     else:
-        _show_outcomes(out, outcomes)
-        _show_again(out, before, after, changes)
+        doctor_view.show_outcomes(out, outcomes)
+        doctor_view.show_again(out, before, after, changes)
         if verbose:
             for finding in after:
-                _row(out, finding, verbose)
-        _verdict(out, after_facts, after, bool(asked.only or asked.skip))
+                doctor_view.show_row(out, finding, verbose)
+        doctor_view.show_verdict(out, after_facts, after, bool(asked.only or asked.skip))
     raise typer.Exit(int(ExitCode.FAILED if failed else runner.exit_code(after, strict)))
 
 
@@ -425,36 +306,6 @@ def _agreed(yes: bool) -> bool:
     if not sys.stdin.isatty():
         raise LaunchError("doctor.fix.no_answer", ExitCode.USAGE)
     return typer.confirm(text("doctor.fix.ask"), default=False, err=True)
-
-
-def _shown_value(value: str | None) -> str:
-    from gaudi_launch.messages import text
-
-    if value is None:
-        return text("doctor.fix.absent")
-    lines = [line for line in value.strip().splitlines() if not line.startswith("#")]
-    return "; ".join(lines)
-
-
-def _show_changes(out: Console, root: Path, changes: Sequence[Change]) -> None:
-    from rich.markup import escape
-
-    from gaudi_launch.doctor import remedies
-    from gaudi_launch.doctor.journal import journal_path
-    from gaudi_launch.messages import text
-
-    out.print(escape(text("doctor.fix.will", journal=str(journal_path()))))
-    groups: dict[tuple[str, str, str], list[Change]] = {}
-    for change in changes:
-        now = _shown_value(remedies.content(root, change.path))
-        key = change.path if not change.kernel else change.fix
-        groups.setdefault((key, now, _shown_value(change.content)), []).append(change)
-    for (_, now, wanted), same in groups.items():
-        values = {"path": str(root / same[0].path), "before": now, "after": wanted}
-        if len(same) > 1:
-            out.print(escape("  " + text("doctor.fix.and_more", count=len(same) - 1, **values)))
-        else:
-            out.print(escape("  " + text("doctor.fix.write", **values)))
 
 
 def _stop_without_rights(root: Path, changes: Sequence[Change], findings: Sequence[Finding]) -> None:
@@ -484,69 +335,9 @@ def _outcome_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _show_outcomes(out: Console, outcomes: Sequence[Outcome]) -> None:
-    from rich.markup import escape
-
-    from gaudi_launch.messages import text
-
-    groups: dict[tuple[str, str, str, str], list[Outcome]] = {}
-    for outcome in outcomes:
-        # the same change on two hundred CPUs is one line
-        stem = (
-            "".join(c for c in outcome.path if not c.isdigit()) if outcome.path.startswith("sys/") else outcome.path
-        )
-        key = (stem, outcome.status, _shown_value(outcome.before), _shown_value(outcome.after))
-        groups.setdefault(key, []).append(outcome)
-    for (_, status, before, after), same in groups.items():
-        path = f"/{same[0].path}" + (f" (+{len(same) - 1})" if len(same) > 1 else "")
-        values = {"path": path, "before": before, "after": after, "reason": same[0].reason}
-        lines = {
-            "changed": text("doctor.fix.result.changed", **values),
-            "restored": text("doctor.fix.result.restored", **values),
-            "same": text("doctor.fix.result.same", **values),
-            "kept": text("doctor.fix.result.kept", **values),
-            "failed": text("doctor.fix.result.failed", **values),
-        }
-        out.print(escape(lines[status]), style="bold red" if status == "failed" else None)
-
-
-def _fixed(before: Sequence[Finding], after: Sequence[Finding]) -> list[dict[str, str]]:
-    now = {finding.id: finding.status for finding in after}
-    return [
-        {"id": finding.id, "before": finding.status, "after": now.get(finding.id, "skip")}
-        for finding in before
-        if finding.status in ("warn", "fail") and finding.remedy and finding.remedy.fix
-    ]
-
-
-def _show_again(
-    out: Console, before: Sequence[Finding], after: Sequence[Finding], changes: Sequence[Change]
-) -> None:
-    from rich.markup import escape
-
-    from gaudi_launch.doctor.records import shown
-    from gaudi_launch.messages import text
-
-    rows = _fixed(before, after)
-    if not rows or not changes:
-        return
-    found = {finding.id: shown(finding.found) for finding in after}
-    out.print(escape(text("doctor.fix.again")))
-    for row in rows:
-        line = text(
-            "doctor.fix.row",
-            check=row["id"],
-            before=_word(row["before"]),
-            after=_word(row["after"]),
-            found=found.get(row["id"], "-"),
-        )
-        out.print(escape(f"  {line}"))
-    if any(change.fix == "limits" for change in changes):
-        out.print(escape(text("doctor.fix.login")))
-
-
 def _undo(as_json: bool) -> None:
     from gaudi_launch import paths
+    from gaudi_launch.cli import doctor_view
     from gaudi_launch.cli.output import console, emit_json
     from gaudi_launch.doctor import remedies
     from gaudi_launch.errors import ExitCode
@@ -560,7 +351,7 @@ def _undo(as_json: bool) -> None:
         changes = [_outcome_json(outcome) for outcome in outcomes]
         emit_json({"schema": 1, "changes": changes, "exit_code": int(code)})
     elif outcomes:
-        _show_outcomes(console(), outcomes)
+        doctor_view.show_outcomes(console(), outcomes)
     else:
         typer.echo(text("doctor.undo.nothing", root=str(root)))
     raise typer.Exit(int(code))
