@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# All tests in an environment of their own. Words given here go to pytest: scripts/test.sh -m "not e2e"
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+python=${PYTHON:-python3}
+if [ ! -x .venv/bin/python ]; then
+    echo "== Making the environment .venv"
+    "$python" -m venv .venv
+fi
+echo "== Installing gaudi-launch and what its tests need"
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+echo "== Running the tests (real engines on the CPU are among them; -m 'not e2e' leaves them out)"
+exec .venv/bin/python -m pytest "$@"

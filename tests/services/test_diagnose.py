@@ -1,0 +1,140 @@
+"""Every signature is found, in the right order, in both languages; nothing is found where nothing is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from gaudi_launch.messages import catalogue
+from gaudi_launch.services.diagnose import diagnose
+from gaudi_launch.services.signatures import KILLED, SIGNATURES
+
+# the public texts of the failures, one a cause at least
+TEXTS = [
+    ("device_busy", "RuntimeError: synStatus=20 [Device already acquired] Device acquire failed."),
+    ("device_not_found", "RuntimeError: synStatus=8 [Device not found] Device acquire failed."),
+    ("acquire_failed", "RuntimeError: synStatus=26 [Generic failure] Device acquire failed."),
+    ("compile_failed", "RuntimeError: Graph compile failed. synStatus=synStatus 26 [Generic failure]."),
+    ("device_oom", "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::1073741824 (1024)MB"),
+    (
+        "no_kv_blocks",
+        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
+    ),
+    (
+        "kv_too_small",
+        "ValueError: The model's max seq len (40960) is larger than the maximum number of tokens that",
+    ),
+    ("not_enough_devices", "There is not enough devices available for training. Please verify if HABANA_VISIBLE"),
+    (
+        "bad_visible_modules",
+        "RuntimeError: Invalid HABANA_VISIBLE_MODULES=5. Module IDs should be between 0 and 0.",
+    ),
+    ("device_type", "RuntimeError: Failed to infer device type"),
+    ("docker_runtime", "docker: Error response from daemon: Unknown runtime specified habana."),
+    ("no_driver", "habanalabs driver is not loaded or no AIPs available, aborting..."),
+    ("firmware", "[  12.3] habanalabs hl0: CPU-CP timeout"),
+    ("hccl_interface", "No network interfaces found in HCCL_SOCKET_IFNAME"),
+    ("scale_out", "Scale-out is not available and communicator requires scale-out"),
+    ("hccl_comm_id", "Invalid unique_id length=0. Make sure HCCL_COMM_ID env var is set"),
+    ("scale_patching", 'AssertionError: Scaling method "X" is not supported for runtime scale patching'),
+    ("sparse_attention", "NotImplementedError: Sparse Attention is not supported on HPU."),
+    ("node_create", "RuntimeError: synNodeCreateWithId failed for node: gelu_fwd_bf16"),
+    (
+        "version_mismatch",
+        "optimum-habana v1.11 has been validated for SynapseAI v1.15.0 but the driver version is v1.14.0",
+    ),
+    ("gaudi1", "FATAL ERROR :: MODULE:PT_LAZY Error, ValidateSyncInputTensors tensor_data is empty"),
+    ("port_in_use", "OSError: [Errno 98] Address already in use"),
+    ("wrong_path", "OSError: /nosuch is not a local folder and is not a valid model identifier listed on"),
+    ("tokenizer", "ValueError: Tokenizer class TokenizersBackend does not exist or is not currently imported."),
+    ("remote_code", "ValueError: Loading /m requires you to execute the configuration file in that repo"),
+    ("shards", "safetensors_rust.SafetensorError: Error while deserializing header: MetadataIncompleteBuffer"),
+    ("quant_config", "AssertionError: INC QUANT_CONFIG file not found"),
+    (
+        "quant_config",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/m/inc_output_hooks_maxabs_0_8.json'",
+    ),
+    (
+        "bucket_limit",
+        "RuntimeError: VLLM_PROMPT_BS_BUCKET_LIMIT: exception during construction: invalid literal for int()",
+    ),
+    (
+        "bucket_config",
+        "AssertionError: Min. batch size cannot be greater than max. batch size. If you want to skip",
+    ),
+    ("bucket_config", "RuntimeError: Generated 0 prompt buckets. Please adjust the bucketing configuration"),
+    ("bucket_config", "ValueError: math domain error"),
+    ("bucket_hang", "> /x/vllm_hpu_extension/bucketing/exponential.py(205)find_bucket()"),
+    ("merged_prefill", "AssertionError: Merged prefill is not compatible with padding aware scheduling!"),
+    ("contiguous_pa", "AssertionError: Contiguous PA doesn't support APC"),
+    ("contiguous_pa", "ValueError: Speculative decoding is not supported with contiguous PA, please set"),
+    ("prefill_seqs", "ValueError: max_num_prefill_seqs can be only used with padding-aware-scheduling"),
+    ("arguments", "vllm serve: error: unrecognized arguments: --disable-log-requests"),
+    ("arguments", "api_server.py: error: argument --enable-expert-parallel: expected one argument"),
+    ("ray_path", "System error: No module named 'vllm'"),
+    ("no_module", "ModuleNotFoundError: No module named 'habana_frameworks'"),
+    ("disk_full", "OSError: [Errno 28] No space left on device"),
+    ("shared_memory", "RuntimeError: DataLoader worker is killed by signal: Bus error."),
+    ("nofile", "OSError: [Errno 24] Too many open files"),
+    ("host_oom", "RuntimeError: [enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
+    ("oom_killer", "[123.4] Out of memory: Killed process 4242 (python3) total-vm:1kB"),
+    ("concurrency", "assert num_output_tokens == 0, (f'req_id: cmpl-benchmark-serving39-0')"),
+    ("heads", "ValueError: Total number of attention heads (64) must be divisible by tensor parallel size (6)."),
+    ("too_long", "ValueError: User-specified max_model_len (40960) is greater than the derived max_model_len"),
+    ("not_supported", "ValueError: Model architectures ['XForCausalLM'] are not supported for now."),
+    ("cpu_attention", "RuntimeError: Unsupported CPU attention configuration"),
+    ("gated", "huggingface_hub.errors.GatedRepoError: 403 Client Error."),
+    ("offline", "OSError: We couldn't connect to 'https://huggingface.co' to load the files"),
+    ("crashed", "Fatal Python error: Segmentation fault"),
+    ("hccl", "RuntimeError: hcclCommInitRank failed"),
+    ("core_failed", "RuntimeError: Engine process failed to start. See stack trace for the root cause."),
+]
+
+
+@pytest.mark.parametrize(("cause", "text"), TEXTS, ids=[f"{c}-{n}" for n, (c, _) in enumerate(TEXTS)])
+def test_each_known_text(cause: str, text: str) -> None:
+    found = diagnose(f"INFO 11-21 03:02:41 starting\n{text}\n")
+    assert found.failed and found.causes[0].id == cause
+    assert found.causes[0].evidence[0] == (2, text)
+
+
+def test_every_signature_has_a_text() -> None:
+    assert {signature.id for signature in SIGNATURES} == {cause for cause, _ in TEXTS}
+    assert len(SIGNATURES) >= 39
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_signature_has_its_words(language: str) -> None:
+    known = catalogue(language)
+    for signature in (*SIGNATURES, KILLED):
+        assert known[f"diagnose.{signature.id}"] and known[f"diagnose.{signature.id}_fix"]
+
+
+def test_the_deepest_cause_comes_first() -> None:
+    text = "\n".join(
+        [
+            "ERROR Engine process failed to start",
+            "RuntimeError: Graph compile failed. synStatus=synStatus 26 [Generic failure].",
+            "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::12 (1)MB",
+            "RuntimeError: Engine process failed to start. See stack trace for the root cause.",
+        ]
+    )
+    found = diagnose(text, exit_status=1)
+    assert [cause.id for cause in found.causes] == ["device_oom", "compile_failed", "core_failed"]
+    assert found.permanent
+
+
+def test_killed_from_outside_is_told_by_the_status() -> None:
+    found = diagnose("INFO all is well\n", exit_status=-9)
+    assert [cause.id for cause in found.causes] == ["killed"]
+    with_kernel = diagnose("[1.0] Out of memory: Killed process 1 (python3)\n", exit_status=-9)
+    assert [cause.id for cause in with_kernel.causes] == ["oom_killer"]
+
+
+def test_warnings_that_every_start_survives_are_no_cause() -> None:
+    text = (
+        "WARNING 11-21 03:02:41 [utils.py:2385] Found ulimit of 20000 and failed to automatically increase with error "
+        "current limit exceeds maximum limit. This can cause fd limit errors like `OSError: [Errno 24] Too many open "
+        "files`. Consider increasing with ulimit -n\n"
+        "INFO 11-21 03:02:41 [api_server.py:1043] args: Namespace(trust_remote_code=True, enable_expert_parallel=True)\n"
+    )
+    assert not diagnose(text).failed

@@ -1,0 +1,161 @@
+"""Every recorded engine log, phases and counts compared whole; and any text in any pieces."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_launch.services.diagnose import diagnose
+from gaudi_launch.services.follow import Follower, Progress
+
+DATA = Path(__file__).parents[1] / "data"
+LOGS = sorted((DATA / "logs").glob("*.txt.gz"))
+SHARED = Path(__file__).parents[3] / "shared" / "samples" / "vllm-logs"
+GOLDEN = json.loads((DATA / "golden" / "logs.json").read_text(encoding="utf-8"))
+
+
+def follow(text: str) -> Progress:
+    """A log fed a line a second."""
+    follower = Follower()
+    for second, line in enumerate(text.splitlines(keepends=True)):
+        follower.feed(line, float(second))
+    return follower.feed("\n", 1e6)
+
+
+def summary(text: str) -> dict[str, Any]:
+    progress, found = follow(text), diagnose(text)
+    return {
+        "phase": progress.phase,
+        "done": [progress.done, progress.total],
+        "bucket": progress.bucket,
+        "phases": [[phase.name, phase.items] for phase in progress.phases],
+        "facts": dict(progress.facts),
+        "warnings": len(progress.warnings),
+        "failed": found.failed,
+        "failed_in": found.phase,
+        "causes": [cause.id for cause in found.causes],
+    }
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name.removesuffix(".txt.gz"))
+def test_every_recorded_log(path: Path) -> None:
+    text = gzip.decompress(path.read_bytes()).decode("utf-8", errors="replace")
+    assert summary(text) == GOLDEN[path.name.removesuffix(".gz")]
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared samples are not here")
+def test_no_shared_log_is_missing() -> None:
+    assert {path.name for path in SHARED.glob("*.txt")} - {"SOURCES.md"} == set(GOLDEN)
+
+
+WARMUP = (
+    "INFO 11-21 03:03:01 [hpu_model_runner.py:2587] [Warmup][Prompt][{}/4] batch_size:1 seq_len:128 free_mem:0 B\n"
+)
+
+
+def test_time_left_learns_from_the_graphs_done() -> None:
+    follower = Follower()
+    lefts = [follower.feed(WARMUP.format(number), number * 10.0).left_seconds for number in range(1, 5)]
+    assert lefts == [None, 10.0, pytest.approx(20 / 3), 0.0]
+
+
+def test_only_one_rank_counts() -> None:
+    follower = Follower()
+    for prefix in (
+        "",
+        "(VllmWorkerProcess pid=1) ",
+        "(Worker_TP3 pid=2) ",
+        "(RayWorkerWrapper pid=3, ip=10.0.0.1) ",
+    ):
+        follower.feed(prefix + WARMUP.format(1), 0.0)
+    for prefix in ("(Worker_TP0 pid=5) ", "\x1b[1;36m(EngineCore_DP0 pid=4)\x1b[0;0m "):
+        follower.feed(prefix + WARMUP.format(2), 1.0)
+    assert [phase.items for phase in follower.progress.phases] == [0, 3]
+
+
+def test_the_plugins_bars_end_with_carriage_returns() -> None:
+    bar = "Prompt warmup processing:  {}%|##   | {}/8 [00:01<00:02,  3.5item/s, idx={}/8]\r"
+    follower = Follower()
+    for number in range(9):
+        follower.feed(bar.format(number * 12, number, number), float(number))
+    follower.feed("Decode warmup processing:  50%|##   | 2/4 [00:01<00:02]\r", 9.0)
+    progress = follower.progress
+    assert (progress.phase, progress.done, progress.total) == ("warmup_decode", 2, 4)
+    assert [(p.name, p.begin, p.end) for p in progress.phases][1] == ("warmup_prompt", 0.0, 9.0)
+
+
+def test_thousands_separators() -> None:
+    progress = follow(
+        "INFO GPU KV cache size: 12,345 tokens\nINFO Maximum concurrency for 4,352 tokens per request: 1,010.59x\n"
+    )
+    assert progress.facts == {"kv_tokens": 12345, "max_concurrency": 1010.59, "max_model_len": 4352}
+
+
+def test_tgi_is_ready_when_it_says_connected() -> None:
+    assert (
+        follow("2025-01-01T00:00:00.000000Z  INFO text_generation_router: src/main.rs: Connected\n").phase
+        == "ready"
+    )
+
+
+def test_an_ordered_stop_is_no_crash() -> None:
+    text = (
+        "INFO:     Application startup complete.\nINFO:     Shutting down\nvllm.EngineDeadError: EngineCore died\n"
+    )
+    assert follow(text).phase == "stopping"
+    assert not diagnose(text, exit_status=0).failed
+
+
+def test_shapes_that_compile_at_run_time_are_kept_as_warnings() -> None:
+    line = "WARNING 04-09 11:25:43 [hpu_model_runner.py:1227] Configuration: (prompt, 1, 4096) was not warmed-up!\n"
+    assert follow(line * 300).warnings == ("was not warmed-up!",) * 200
+
+
+@given(st.lists(st.text(max_size=60), max_size=20), st.lists(st.integers(0, 80), max_size=30))
+def test_any_text_in_any_pieces(lines: list[str], cuts: list[int]) -> None:
+    text = "\n".join(lines)
+    whole = Follower()
+    whole.feed(text + "\n", 0.0)
+    pieces = Follower()
+    begin = 0
+    for cut in sorted({min(c, len(text)) for c in cuts}):
+        pieces.feed(text[begin:cut], 0.0)
+        begin = cut
+    pieces.feed(text[begin:] + "\n", 0.0)
+    assert pieces.progress == whole.progress
+
+
+PARTS = st.sampled_from(
+    [
+        "[Warmup][Prompt][",
+        "1/",
+        "99999999999999999999/",
+        "] batch_size:",
+        "captured:",
+        "# hpu blocks: ",
+        "x",
+        "\r",
+        "(",
+    ]
+    + ["Maximum concurrency for ", "1,,2", " tokens per request: ", "1.2.3x", "\x1b[", "pid=", ")", "Error: ", "\0"]
+)
+
+
+@given(st.lists(PARTS, max_size=40))
+def test_lines_that_are_nearly_right(parts: list[str]) -> None:
+    text = "".join(parts)
+    Follower().feed(text + "\n", 0.0)
+    diagnose(text)
+
+
+def test_an_endless_line_is_cut() -> None:
+    follower = Follower()
+    for _ in range(50):
+        follower.feed("x" * 100_000, 0.0)
+    assert follower.feed("\n" + WARMUP.format(1), 1.0).phase == "warmup_prompt"

@@ -1,0 +1,148 @@
+"""Readiness against real small servers: hanging, failing, lying and garbage ones."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from gaudi_launch.services.ready import Readiness, listener, port_free, probe
+
+Answer = Callable[[str, dict[str, str]], tuple[int, object]]
+
+
+@contextmanager
+def server(answer: Answer) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            status, document = answer(self.path, dict(self.headers))
+            body = document if isinstance(document, bytes) else json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            self.do_GET()
+
+    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=running.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{running.server_port}"
+    finally:
+        running.shutdown()
+        running.server_close()
+
+
+MODELS = {"data": [{"id": "m"}]}
+CHOICES = {"choices": [{"text": "2"}]}
+GOOD = {"/health": (200, {}), "/v1/models": (200, MODELS), "/v1/completions": (200, CHOICES)}
+
+
+def table(**changes: tuple[int, object]) -> Answer:
+    pages = {**GOOD, **{"/" + name.replace("_", "/"): answer for name, answer in changes.items()}}
+    return lambda path, headers: pages.get(path, (404, {}))
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (table(), Readiness(True, "ready", "", "m")),
+        (table(health=(503, {})), Readiness(False, "health", "/health: 503")),
+        (table(v1_models=(500, {})), Readiness(False, "models", "/v1/models: 500")),
+        (table(v1_models=(200, b"garbage")), Readiness(False, "models", "/v1/models: 200")),
+        (table(v1_completions=(500, {})), Readiness(False, "completion", "/v1/completions: 500", "m")),
+        (
+            table(v1_completions=(200, {"object": "error"})),
+            Readiness(False, "completion", "/v1/completions: 200", "m"),
+        ),
+        (table(v1_completions=(404, {})), Readiness(True, "ready", "no completions", "m")),
+        (
+            table(v1_completions=(400, {"message": "The model does not support Completions API"})),
+            Readiness(True, "ready", "no completions", "m"),
+        ),
+        (
+            table(v1_models=(404, {}), info=(200, {"model_id": "t"}), generate=(200, {})),
+            Readiness(True, "ready", "", "t"),
+        ),
+        (table(v1_models=(404, {})), Readiness(False, "models", "neither /v1/models nor /info")),
+        (
+            table(v1_models=(404, {}), info=(200, {"model_id": "t"}), generate=(424, {})),
+            Readiness(False, "completion", "/generate: 424", "t"),
+        ),
+    ],
+)
+def test_how_far_it_gets(answer: Answer, expected: Readiness) -> None:
+    with server(answer) as url:
+        assert probe(url) == expected
+
+
+def test_a_key_is_sent_and_never_shown() -> None:
+    def answer(path: str, headers: dict[str, str]) -> tuple[int, object]:
+        return GOOD.get(path, (404, {})) if headers.get("Authorization") == "Bearer s3cret" else (401, {})
+
+    with server(answer) as url:
+        assert probe(url, api_key="s3cret").ready
+        refused = probe(url, api_key="wrong-s3cret")
+    assert not refused.ready and "s3cret" not in repr(refused)
+
+
+def test_proxies_are_passed_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with server(table()) as url:
+        assert probe(url).ready
+
+
+def test_a_server_that_hangs_is_given_up() -> None:
+    def answer(path: str, headers: dict[str, str]) -> tuple[int, object]:
+        if path == "/v1/completions":
+            time.sleep(3)
+        return GOOD[path]
+
+    begin = time.monotonic()
+    with server(answer) as url:
+        found = probe(url, timeout=0.3)
+        assert (found.ready, found.stage) == (False, "completion")
+    assert time.monotonic() - begin < 5
+
+
+def test_nobody_there_and_nobody_who_speaks_http() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        assert probe(f"http://127.0.0.1:{port}", timeout=0.5).stage == "connect"
+        silent.listen()
+
+        def rubbish() -> None:
+            connection, _ = silent.accept()
+            connection.recv(100)
+            connection.sendall(b"\x00\x01 no http\r\n\r\n")
+            connection.close()
+
+        thread = threading.Thread(target=rubbish)
+        thread.start()
+        assert probe(f"http://127.0.0.1:{port}", timeout=1.0).stage == "connect"
+        thread.join()
+
+
+def test_ports() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert not port_free("127.0.0.1", port)
+        assert "python" in listener(port) or "pytest" in listener(port)
+    assert port_free("127.0.0.1", port)
+    assert listener(port) == ""
