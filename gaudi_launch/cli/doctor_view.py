@@ -23,8 +23,10 @@ def _detail(out: Console, line: str, style: str | None = None) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
+    from gaudi_launch.host.files import printable
+
     if out.is_terminal:
-        out.print(Padding(Text(line, style=style or ""), (0, 0, 0, _INDENT), expand=False))
+        out.print(Padding(Text(printable(line), style=style or ""), (0, 0, 0, _INDENT), expand=False))
     else:
         _command(out, line, style)
 
@@ -33,12 +35,15 @@ def _command(out: Console, line: str, style: str | None = None) -> None:
     """A line to be copied: never folded."""
     from rich.markup import escape
 
-    out.print(" " * _INDENT + escape(line), style=style, soft_wrap=True)
+    from gaudi_launch.host.files import printable
+
+    out.print(" " * _INDENT + escape(printable(line)), style=style, soft_wrap=True)
 
 
 def show_head(out: Console, facts: Facts) -> None:
     from rich.markup import escape
 
+    from gaudi_launch.host.files import printable
     from gaudi_launch.messages import text
 
     host = facts.host
@@ -51,7 +56,7 @@ def show_head(out: Console, facts: Facts) -> None:
         cards=len(host.cards),
         driver=host.driver_version or "-",
     )
-    out.print(escape(line))
+    out.print(escape(printable(line)))
     if host.in_container:
         out.print(escape(text("doctor.show.inside")), style="dim")
 
@@ -75,6 +80,7 @@ def show_row(out: Console, finding: Finding, verbose: bool) -> None:
     from rich.markup import escape
 
     from gaudi_launch.doctor.records import shown
+    from gaudi_launch.host.files import printable
     from gaudi_launch.messages import text
 
     word = _word(finding.status)
@@ -86,7 +92,7 @@ def show_row(out: Console, finding: Finding, verbose: bool) -> None:
         line += f": {found}"
     elif finding.status == "skip" and finding.message.id not in _SAID_ONCE and not verbose:
         line += f": {finding.message.render()}"
-    out.print(f"[{style}]{escape(word)}[/]{padding} {escape(line)}", soft_wrap=not out.is_terminal)
+    out.print(f"[{style}]{escape(word)}[/]{padding} {escape(printable(line))}", soft_wrap=not out.is_terminal)
     if verbose or finding.status in ("warn", "fail", "unknown"):
         _detail(out, finding.message.render())
     if verbose:

@@ -172,3 +172,14 @@ def test_a_bundle_is_written_beside_the_report(home: dict[str, str], tmp_path: P
     link.symlink_to(tmp_path / "elsewhere")
     assert run(home, "--machine", "simulated:hls2", "--bundle", str(link)).returncode == 2
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_no_text_of_a_machine_steers_the_terminal(home: dict[str, str], tmp_path: Path) -> None:
+    here = machine(tmp_path, "gaudi2e-4")
+    root = tmp_path / "machine"
+    (root / "etc/docker/daemon.json").write_text(json.dumps({"runtimes": {"\x1b[2Jx": {"path": "/x"}}}))
+    (root / "etc/os-release").write_text("ID=\x1b]0;x\x07\nVERSION_ID=1\nPRETTY_NAME=\x1b[31mred\n")
+    done = run(home, "-v", **here, HABANA_RUNTIME_ERROR="\x1b[2J[bold]no[/bold]")
+    assert done.returncode == 3
+    assert not {c for c in done.stdout if ord(c) < 32 and c != "\n"}
+    assert "[bold]no[/bold]" in done.stdout
