@@ -190,3 +190,12 @@ def exit_code(findings: Iterable[Finding], strict: bool = False) -> ExitCode:
     """MACHINE for any failure (with ``strict`` for any warning too), DONE otherwise."""
     bad = {"fail", "warn"} if strict else {"fail"}
     return ExitCode.MACHINE if any(finding.status in bad for finding in findings) else ExitCode.DONE
+
+
+def stop_on_failures(findings: Iterable[Finding]) -> None:
+    """For ``serve``, before it starts anything: raise LaunchError (MACHINE) that names every failure, if any."""
+    failed = [finding for finding in findings if finding.status == "fail"]
+    if failed:
+        lines = "\n".join(f"  {finding.id}: {finding.message.render()}" for finding in failed)
+        ids = ",".join(finding.id for finding in failed)
+        raise LaunchError("doctor.stops", ExitCode.MACHINE, detail=lines, count=len(failed), ids=ids)

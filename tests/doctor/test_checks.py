@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gaudi_launch.doctor import quick, runner, summary
 from gaudi_launch.doctor.records import LEVELS, Check, Facts, Wants, ok
 from gaudi_launch.doctor.runner import CHECKS, judge
+from gaudi_launch.errors import LaunchError
 from gaudi_launch.host import config as host_config
 from gaudi_launch.host import simulated
 from gaudi_launch.host.config import Disk, HostConfig
@@ -344,3 +345,12 @@ def test_no_text_in_a_machines_files_ends_in_a_traceback(data: st.DataObject) ->
     files = Imagined({**machine.files, **texts}, machine.links)
     findings = quick(assemble(files, machine.ask), host_config.read_config(files))
     assert [f.message.render() for f in findings if f.message.id == "doctor.broken"] == []
+
+
+def test_serve_is_stopped_by_failures_only() -> None:
+    good = m.facts("hls2+busy=3")
+    runner.stop_on_failures(quick(good.host, good.config, Wants(modules=(0, 1))))
+    with pytest.raises(LaunchError) as error:
+        runner.stop_on_failures(quick(good.host, good.config, Wants(modules=(2, 3))))
+    assert (error.value.id, int(error.value.exit_code)) == ("doctor.stops", 3)
+    assert error.value.text.values == {"count": 1, "ids": "cards.free"}
