@@ -1,0 +1,206 @@
+"""Profiles: each is good, has its sources, and is the one of its models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_launch import profiles
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.models.records import Model
+from gaudi_launch.profiles_check import problems, schema
+
+SHIPPED = sorted(profiles.shipped_dir().glob("*.yaml"))
+ENGINES = sorted((profiles.shipped_dir().parent / "engines").glob("*.yaml"))
+# every model that the public guides start, by the words of their command lines and tables
+GUIDES = {
+    "/models/Qwen2-72B-Instruct": "qwen2-72b",
+    "/models/QwQ-32B": "qwq-32b",
+    "/data/hf_models/DeepSeek-R1-0528-G2": "deepseek-r1",
+    "/data/hf_models/DeepSeek-R1-0528": "deepseek-r1",
+    "deepseek-ai/DeepSeek-R1": "deepseek-r1",
+    "/data/hf_models/DeepSeek-R1-Distill-Llama-70B": "deepseek-r1-distill-llama-70b",
+    "/data/hf_models/DeepSeek-R1-Distill-Qwen-32B": "deepseek-r1-distill-qwen-32b",
+    "/data/hf_models/DeepSeek-R1-Distill-Llama-8B": "deepseek-r1-distill-llama-8b",
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": "deepseek-r1-distill-qwen-7b",
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-14B": "deepseek-r1-distill-qwen-14b",
+    "meta-llama/Llama-2-7b": "llama-2-7b",
+    "meta-llama/Llama-2-7b-chat-hf": "llama-2-7b",
+    "meta-llama/Llama-2-13b-chat-hf": "llama-2-13b",
+    "NousResearch/Llama-2-13b-chat-hf": "llama-2-13b",
+    "meta-llama/Llama-2-70b": "llama-2-70b",
+    "meta-llama/Llama-2-70b-chat-hf": "llama-2-70b",
+    "mistralai/Mistral-7B-Instruct-v0.3": "mistral-7b",
+    "mistralai/Mixtral-8x7B-Instruct-v0.1": "mixtral-8x7b",
+    "meta-llama/Meta-Llama-3.1-8B-Instruct": "llama-3.1-8b",
+    "meta-llama/Meta-Llama-3.1-70B-Instruct": "llama-3.1-70b",
+    "llava-hf/llava-v1.6-mistral-7b-hf": "llava-next",
+    "Qwen/Qwen2-7B-Instruct": "qwen2-7b",
+    "Qwen/Qwen2.5-72B-Instruct": "qwen2-72b",
+    "Qwen/Qwen3-8B": "qwen3-8b",
+    "Qwen/Qwen3-14B": "qwen3-14b",
+    "Qwen/Qwen3-32B": "qwen3-32b",
+    "Qwen/Qwen3-30B-A3B": "qwen3-30b-a3b",
+    "Qwen/Qwen3-235B-A22B": "qwen3-235b-a22b",
+    "meta-llama/Llama-4-Scout-17B-16E-Instruct": "llama-4-scout",
+    "zai-org/GLM-4.5": "glm-4.5",
+}
+
+
+def named(path: str) -> Model:
+    return Model(path, path.rsplit("/", 1)[-1])
+
+
+def name_of(profile: profiles.Profile | None) -> str | None:
+    return profile.name if profile else None
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_profile_is_good(path: Path) -> None:
+    import jsonschema
+
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    jsonschema.validate(document, dict(schema("model")))
+    assert [problem.render() for problem in problems(document)] == []
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    assert first == "# yaml-language-server: $schema=../schema/model.json"
+    assert (path.parent / "../schema/model.json").is_file()
+    assert document["name"] == path.stem
+    optional = {"lengths", "parsers"} & set(document) | {"fp8_kv_cache", "expert_parallel"} & set(
+        document["serving"]
+    )
+    assert optional <= set(document["sources"]), "every value has a source"
+    says_assumed = any("assumed" in text for text in document["sources"].values())
+    assert says_assumed == bool(document.get("assumed"))
+
+
+@pytest.mark.parametrize("path", ENGINES, ids=lambda path: path.stem)
+def test_shipped_engine_facts_are_good(path: Path) -> None:
+    import jsonschema
+
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    jsonschema.validate(document, dict(schema("engine")))
+    assert [problem.render() for problem in problems(document, "engine")] == []
+    assert path.read_text(encoding="utf-8").startswith("# yaml-language-server: $schema=../schema/engine.json\n")
+
+
+@pytest.mark.parametrize(("path", "profile"), GUIDES.items())
+def test_every_model_of_the_guides_has_its_profile(path: str, profile: str) -> None:
+    assert name_of(profiles.match(named(path))) == profile
+
+
+@pytest.mark.parametrize("profile", profiles.profiles(), ids=lambda profile: profile.name)
+def test_each_id_of_a_profile_finds_it_again(profile: profiles.Profile) -> None:
+    assert {name_of(profiles.match(named(model))) for model in profile.models} == {profile.name}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DeepSeek-R1-Distill-Qwen-1.5B",
+        "CodeLlama-2-7b",
+        "Qwen3-8",
+        "my-llama-3.1-8b",
+        "",
+        "[",
+        "GLM-4.5-Air",
+        "QwQ",
+    ],
+)
+def test_other_names_have_none(name: str) -> None:
+    assert profiles.match(Model(name, name)) is None
+
+
+def test_config_goes_before_the_name() -> None:
+    qwen: dict[str, Any] = {"model_type": "qwen2", "num_hidden_layers": 64, "hidden_size": 5120}
+    mixtral = {"model_type": "mixtral", "num_hidden_layers": 32, "hidden_size": 4096, "num_key_value_heads": 8}
+    found = {
+        name: name_of(profiles.match(Model("/m/" + name, name, config=config)))
+        for name, config in {
+            "my-model": mixtral,
+            "QwQ-32B": qwen,
+            "DeepSeek-R1-Distill-Qwen-32B": qwen,
+            "Mixtral-8x7B-tiny": {**mixtral, "num_hidden_layers": 2},
+        }.items()
+    }
+    assert found == {
+        "my-model": "mixtral-8x7b",
+        "QwQ-32B": "qwq-32b",
+        "DeepSeek-R1-Distill-Qwen-32B": "deepseek-r1-distill-qwen-32b",
+        "Mixtral-8x7B-tiny": None,
+    }
+
+
+def test_config_of_the_text_part_counts() -> None:
+    text = {"num_hidden_layers": 48, "hidden_size": 5120, "num_local_experts": 16}
+    config = {"model_type": "llama4", "text_config": {"model_type": "llama4_text", **text}}
+    assert name_of(profiles.match(Model("m", "m", config=config))) == "llama-4-scout"
+
+
+def test_facts_fill_what_a_name_does_not_say() -> None:
+    model = profiles.with_facts(named("Qwen/Qwen3-30B-A3B"))
+    assert (model.source, model.moe, model.experts, model.kv_heads) == ("name", True, 128, 4)
+    assert (model.attention_layers, model.head_dim) == (48, 128)
+    assert profiles.with_facts(named("nobody/nothing")) == named("nobody/nothing")
+    read = Model("m", "QwQ-32B", layers=2, config={"model_type": "other"})
+    assert profiles.with_facts(read) == read
+
+
+def own_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, text: str) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    path = tmp_path / "gaudi-launch" / "profiles" / name
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_own_profile_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = (profiles.shipped_dir() / "qwq-32b.yaml").read_text(encoding="utf-8")
+    path = own_profile(monkeypatch, tmp_path, "mine.yaml", text.replace("cards: 8", "cards: 2"))
+    found = profiles.match(named("Qwen/QwQ-32B"))
+    assert found is not None
+    assert (found.cards, found.own, found.file) == (2, True, path)
+    assert len(profiles.profiles()) == len(SHIPPED)
+
+
+@pytest.mark.parametrize("text", ["", "[", "- a", "schema: 2", "a: &a [*a]", "\x00", "name: 5\nschema: 1"])
+def test_bad_own_profile_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
+    path = own_profile(monkeypatch, tmp_path, "bad.yaml", text)
+    with pytest.raises(LaunchError) as caught:
+        profiles.profiles()
+    assert caught.value.id == "profiles.bad"
+    assert str(path) in str(caught.value)
+
+
+GOOD = yaml.safe_load(SHIPPED[0].read_text(encoding="utf-8"))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from([*GOOD, "more"]), JSON)
+def test_our_check_says_what_the_schema_library_says(name: str, value: Any) -> None:
+    import jsonschema
+
+    document = {**GOOD, name: value}
+    real = jsonschema.Draft202012Validator(dict(schema("model"))).is_valid(document)
+    assert (not list(problems(document))) == real, json.dumps(document)
+
+
+def test_settings_of_a_version() -> None:
+    found = profiles.find("qwen3-235b-a22b")
+    told = profiles.profile_settings
+    assert [(kind, name, value) for kind, name, value, _, _ in told(found, "1.21", "fp8")] == [
+        ("env", "VLLM_FP32_SOFTMAX", "false"),
+        ("option", "--weights-load-device", "cpu"),
+    ]
+    assert [name for _, name, _, _, _ in told(found, "1.21", "bfloat16")] == ["VLLM_FP32_SOFTMAX"]
+    assert told(found, "1.22", "fp8") == []
