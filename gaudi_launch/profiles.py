@@ -26,7 +26,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
 @dataclass(frozen=True)
 class ProfileSetting:
-    """One variable or option of a model. ``engines`` are versions (``1.21``); ``only`` narrows it to a data type."""
+    """A variable or option of a model. ``engines`` are versions (``1.21``); ``only`` narrows it to a data type."""
 
     kind: Literal["env", "option"]
     name: str
