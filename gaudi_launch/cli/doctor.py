@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-
     from gaudi_launch.doctor.records import EngineFacts, Facts, Finding, Wants
     from gaudi_launch.doctor.remedies import Change, Outcome
+    from gaudi_launch.engines.detect import Installed
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
@@ -139,6 +139,13 @@ def _engine(python: str | None, live: bool) -> EngineFacts | None:
         return EngineFacts(python, problem=str(error))
     if found is None or (python is None and not found.engine):
         return None
+    return engine_facts(found)
+
+
+def engine_facts(found: Installed) -> EngineFacts:
+    """What detection found, in the doctor's words."""
+    from gaudi_launch.doctor import EngineFacts
+
     limit = found.facts.get("bucket_limit")
     kind = found.facts.get("extension_kind")
     return EngineFacts(

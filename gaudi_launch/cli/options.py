@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
+    from gaudi_launch.doctor import Finding
     from gaudi_launch.engines.detect import Installed
     from gaudi_launch.host.records import Host
     from gaudi_launch.models.records import Model
@@ -166,6 +167,7 @@ class Prepared:
     model: Model
     engine: Engine
     installed: Installed | None
+    machine: str | None = None
 
     def plan(self, placement: Placement | None = None) -> Plan:
         """The plan; with ``placement`` for cards that were chosen and are held already."""
@@ -185,6 +187,18 @@ class Prepared:
             assumed = message("plan.no_engine", python=python, engine=planned)
             made = replace(made, warnings=(assumed, *made.warnings))
         return made
+
+    def findings(self, plan: Plan) -> list[Finding]:
+        """The doctor's quick verdict on this machine for this plan."""
+        from gaudi_launch.cli.doctor import engine_facts
+        from gaudi_launch.doctor import Wants, quick
+        from gaudi_launch.host.config import load_config
+
+        modules = plan.placement.modules
+        # the port is asked for on its own, of the machine that it will be opened on
+        wants = Wants(cards=len(modules) or None, modules=modules, gaudi=self.engine.needs_cards)
+        engine = engine_facts(self.installed) if self.installed is not None else None
+        return quick(self.host, load_config(self.machine), wants, engine)
 
 
 def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
@@ -209,7 +223,8 @@ def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
         request = replace(request, python=engine.identity.python)
     # an engine on the CPU needs no card, so the machine's cards are not even looked at
     host = load(asked.get("machine")) if engine.needs_cards or asked.get("machine") else Host()
-    return Prepared(request, host, read_model(request.model, must_exist), engine, installed)
+    model = read_model(request.model, must_exist)
+    return Prepared(request, host, model, engine, installed, asked.get("machine"))
 
 
 def _installed(request: Request, needed: bool) -> Installed | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -31,6 +32,9 @@ def plan(
 
     prepared = prepare(asked, must_exist=False)
     made = prepared.plan()
+    # what would keep serve from starting belongs into the plan
+    failed = [finding.message for finding in prepared.findings(made) if finding.status == "fail"]
+    made = replace(made, warnings=(*made.warnings, *failed))
     if as_json:
         emit_json(made.to_json())
     else:

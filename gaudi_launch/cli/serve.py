@@ -70,6 +70,10 @@ def _run(
     _host, port = launch.address(plan)
     service = name or state.default_name(prepared.model.name, str(port))
     log = state.service_dir(service) / "engine.log"
+    if not no_doctor:
+        from gaudi_launch.doctor import stop_on_failures
+
+        stop_on_failures(prepared.findings(plan))
     screen = _screen(plan, str(log), quiet)
     try:
         screen.begin(plan)

@@ -198,6 +198,24 @@ def test_weights_that_are_not_whole_are_exit_5(gaudi: Gaudi, model: Path) -> Non
     assert code == 5 and "2 weight files are missing" in err
 
 
+def test_a_machine_that_cannot_is_refused_by_the_doctor(
+    gaudi: Gaudi, model: Path, machine: Path, free_port: int, pids: Path
+) -> None:
+    shutil.rmtree(machine)
+    write_tree("hls2+bad-tuning", machine)
+    process = subprocess.run(
+        [sys.executable, "-m", "gaudi_launch", "serve", "--python", str(gaudi.python), "-w", str(model)]
+        + ["-p", str(free_port)],
+        env=gaudi.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (process.returncode, process.stdout) == (3, "") and not pids.exists()
+    assert "memory.hugepages" in process.stderr and "--no-doctor" in process.stderr
+
+
 def test_an_api_key_never_reaches_a_command_line_or_a_file(gaudi: Gaudi, model: Path, free_port: int) -> None:
     process = gaudi.start("-w", str(model), "-p", str(free_port), "--name", "k", "--", "--api-key", "s3cret")
     lines = ready_lines(process)
