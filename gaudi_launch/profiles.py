@@ -72,6 +72,17 @@ class Profile:
         return all(any(part.get(key) == value for part in parts) for key, value in self.config.items())
 
 
+@cache
+def engine_defaults(engine: str) -> Mapping[str, Any]:
+    """What an engine (``vllm-fork@1.21``, ``tgi``) starts with when nothing is said, its start script's values over
+    its own; empty for an engine without a file."""
+    path = paths.profiles_dir() / "engines" / (engine.replace("@", "-") + ".yaml")
+    if not path.is_file():
+        return {}
+    newest = read_document(path)["versions"][0]
+    return {**newest.get("defaults", {}), **newest.get("script_defaults", {})}
+
+
 def own_dir() -> Path:
     """Where a user's own model profiles lie."""
     return paths.config_dir() / "profiles"

@@ -41,6 +41,16 @@ class Accelerator:
         return tuple(tuple(group) for _, group in sorted(found.items()))
 
 
+@dataclass(frozen=True)
+class Instance:
+    """A cloud instance of another accelerator, for sizing only. ``core_gb`` is decimal GB of one NeuronCore."""
+
+    id: str
+    chips: int
+    cores: int
+    core_gb: int
+
+
 @cache
 def _document() -> dict[str, Any]:
     import yaml
@@ -74,6 +84,12 @@ def accelerators() -> Mapping[str, Accelerator]:
         )
         for word, facts in _document()["accelerators"].items()
     }
+
+
+@cache
+def instances() -> Mapping[str, Instance]:
+    """Every known instance type by its name (``inf2.48xlarge``)."""
+    return {name: Instance(name, **facts) for name, facts in _document()["instances"].items()}
 
 
 def memory_margin_mib() -> int:

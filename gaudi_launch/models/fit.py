@@ -13,6 +13,7 @@ from gaudi_launch.models.sizing import BLOCK, GIB, MemoryRules
 # 16 GB (1e9) of an Inferentia2 core, two cores an accelerator: the public guide's table
 NEURON_CORE_GB = 16
 _CORES_A_CHIP = 2
+_MOST_OF_A_CARD = 0.9
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,9 @@ def _row(model: Model, n: int, dtype: str, card_bytes: float, ask: Ask, rules: M
     if found is None:
         return FitRow(n, dtype, False, message("fit.unknown", model=model.name))
     fits, reason = verdict(found, ask)
+    tight = too_tight(found, ask) if fits else None
+    if tight is not None:
+        fits, reason = False, tight
     return FitRow(
         n=n,
         dtype=dtype,
@@ -151,6 +155,19 @@ def verdict(found: CardMemory, ask: Ask) -> tuple[bool, Message]:
             "fit.fits_some", times=f"{times:.1f}", length=ask.max_model_len, asked=ask.max_num_seqs
         )
     return True, message("fit.fits", times=f"{times:.0f}", length=ask.max_model_len)
+
+
+def too_tight(found: CardMemory, ask: Ask) -> Message | None:
+    """A sentence when the engine would come up and have no room to work; None when it has.
+
+    The rule counts weights, activations and one request against nine tenths of the card. It is assumed; public
+    placements agree (Mixtral-8x7B on two Gaudi2 cards, Llama-3.1-405B on eight Gaudi3 but not eight Gaudi2).
+    """
+    needed = found.weights + found.activations + found.block * ask.max_model_len / BLOCK
+    if needed <= _MOST_OF_A_CARD * found.card:
+        return None
+    used, card = f"{needed / GIB:.1f}", f"{found.card / GIB:.1f}"
+    return message("fit.tight", length=ask.max_model_len, used=used, card=card)
 
 
 def fit_weights_only(

@@ -61,11 +61,12 @@ def count_parameters(header: Mapping[str, Any], bits: int = 4) -> int:
     return sum(
         prod(entry["shape"]) * (32 // bits if name.endswith("qweight") and entry.get("dtype") == "I32" else 1)
         for name, entry in header.items()
-        if name != "__metadata__" and not _is_scale(name)
+        if name != "__metadata__" and not is_scale(name)
     )
 
 
-def _is_scale(name: str) -> bool:
+def is_scale(name: str) -> bool:
+    """Is this tensor a scale or index beside quantised weights, not weights itself?"""
     return name.endswith(("_scale", "_scale_inv", "_scales", ".scales", ".qzeros", ".g_idx", "_zero_point"))
 
 

@@ -1,0 +1,255 @@
+"""``gaudi-launch fit``: on how many cards does a model fit, with which context and concurrency."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from gaudi_launch.models.fit import Ask, FitRow, FitTable
+    from gaudi_launch.models.records import Model
+    from gaudi_launch.profiles import Profile
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+ENGINES = ("vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1", "vllm-gaudi", "tgi")
+
+
+@app.command()
+def fit(
+    model: str = typer.Argument(..., metavar="MODEL", help="A folder, a hub id, or a model that has a profile."),
+    cards: str = typer.Option("", "-n", "--cards", metavar="LIST", help="Numbers of cards: 1,2,4,8."),
+    accelerator: str = typer.Option(
+        "",
+        "--accelerator",
+        metavar="NAME",
+        help="gaudi2, gaudi3, inf2.48xlarge... (default: this machine).",
+    ),
+    length: str = typer.Option("", "-l", "--max-model-len", metavar="N", help="Longest input plus output."),
+    requests: str = typer.Option("", "-b", "--max-num-seqs", metavar="N", help="Requests at once."),
+    inputs: str = typer.Option("", "-i", "--input", metavar="RANGE", help="Input tokens: least,most."),
+    outputs: str = typer.Option("", "-o", "--output", metavar="RANGE", help="Output tokens: least,most."),
+    dtype: str = typer.Option("", "-d", "--dtype", metavar="TYPE", help="Only this data type."),
+    engine: str = typer.Option("", "--engine", metavar="ENGINE", help=", ".join(ENGINES) + "."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """For each number of cards: weights, KV cache, blocks, longest context, concurrency; and the smallest number.
+
+    The arithmetic is the engine's own; what it measures on a card (activations) is estimated.
+    """
+    from gaudi_launch import profiles
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.host.accelerators import accelerators, instances
+    from gaudi_launch.messages import text
+    from gaudi_launch.models import sizing
+    from gaudi_launch.models.fit import fit as fit_cards
+    from gaudi_launch.models.fit import fit_weights_only
+
+    if dtype and dtype not in sizing.WEIGHT_BYTES:
+        known = ", ".join(sizing.WEIGHT_BYTES)
+        raise LaunchError("fit.dtype", ExitCode.USAGE, found=dtype, known=known)
+    numbers = _numbers(cards)
+    name = accelerator or _own_accelerator()
+    if name not in accelerators() and name not in instances():
+        known = ", ".join([*accelerators(), *instances()])
+        raise LaunchError("fit.accelerator", ExitCode.USAGE, found=name, known=known)
+    facts = _known(model)
+    profile = profiles.match(facts)
+    dtypes = _dtypes(facts, dtype)
+    engine = engine or ("deepseek_r1" if facts.mla_rank else "vllm-fork@1.22")
+    if engine not in ENGINES:
+        raise LaunchError("fit.engine", ExitCode.USAGE, found=engine, known=", ".join(ENGINES))
+    ask = _ask(facts, profile, engine, length, requests, inputs, outputs)
+    if name in instances():
+        instance = instances()[name]
+        table = fit_weights_only(facts, instance.cores, numbers, dtypes, instance.core_gb)
+        title = {"id": "fit.title_neuron", "cores": instance.cores}
+    else:
+        product = accelerators()[name]
+        usable = (product.memory_usable_mib or product.memory_total_mib) << 20
+        rules = sizing.rules_of(engine.partition("@")[0], engine.partition("@")[2])
+        allowed = numbers or [n for n in (1, 2, 4, 8) if n <= product.cards]
+        table = fit_cards(facts, usable, allowed, dtypes, ask, rules)
+        title = {"id": "fit.title", "memory": f"{usable / sizing.GIB:.1f}"}
+    if as_json:
+        _emit(facts, name, engine, ask, table)
+    else:
+        _show(facts, name, title, table, dtypes)
+        if facts.source == "name" and profile is not None:
+            typer.echo(text("fit.from_profile", profile=profile.name))
+
+
+def _numbers(text: str) -> list[int] | None:
+    from gaudi_launch.planning.asked import number
+
+    return [number("-n", word, 1, 64) for word in text.split(",")] if text else None
+
+
+def _own_accelerator() -> str:
+    """The product in this machine, gaudi2 where there is none."""
+    from gaudi_launch.errors import LaunchError
+    from gaudi_launch.host.accelerators import identify
+    from gaudi_launch.host.machine import load
+
+    try:
+        cards = load().cards
+    except LaunchError:
+        return "gaudi2"
+    found = (identify(card.product, device_type=card.device_type) for card in cards)
+    return next((product.id for product in found if product), "gaudi2")
+
+
+def _known(path: str) -> Model:
+    """The model with its sizes; raises LaunchError (MODEL) saying which of them nobody knows."""
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.models.config import looks_like_hub_id, read_model
+    from gaudi_launch.models.sizing import kv_bytes_per_token, weight_bytes
+
+    found = read_model(path, must_exist=False)
+    if found.source == "name" and found.layers is None:
+        if not looks_like_hub_id(path):
+            raise LaunchError("fit.no_facts", ExitCode.MODEL, model=path)
+        from gaudi_launch.models.remote import read_remote
+
+        found = read_remote(path)
+    if kv_bytes_per_token(found) is None:
+        raise LaunchError("fit.no_kv_facts", ExitCode.MODEL, model=path)
+    if weight_bytes(found) is None:
+        raise LaunchError("fit.no_weights", ExitCode.MODEL, model=path)
+    return found
+
+
+def _dtypes(model: Model, asked: str) -> list[str]:
+    """The model's own data type first; fp8 beside bfloat16, because it is the other way to fit."""
+    if asked:
+        return [asked]
+    if model.quantization in ("fp8", "awq", "gptq"):
+        return [model.quantization]
+    return ["bfloat16", "fp8"]
+
+
+def _ask(
+    model: Model, profile: Profile | None, engine: str, length: str, requests: str, inputs: str, outputs: str
+) -> Ask:
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.models.fit import Ask
+    from gaudi_launch.planning.asked import number, ranges
+    from gaudi_launch.planning.lengths import BLOCK, round_up
+    from gaudi_launch.profiles import engine_defaults
+
+    defaults = engine_defaults(engine)
+    lengths = profile.lengths if profile else {}
+    asked = ranges(inputs or None, outputs or None)
+    longest = model.max_position_embeddings or 1 << 30
+    most_in, most_out = (asked.get(f"{name}_range", (0, 0))[1] for name in ("input", "output"))
+    if length:
+        total = number("-l", length)
+    elif most_in or most_out:
+        total = round_up(most_in + most_out, BLOCK)
+    else:
+        total = min(longest, lengths.get("max_model_len") or defaults.get("max_model_len") or 16384)
+    if total > round_up(longest, BLOCK):
+        raise LaunchError("plan.too_long", ExitCode.MODEL, found=total, longest=longest)
+    if most_in > total:
+        raise LaunchError("plan.input_over_length", ExitCode.USAGE, input=most_in, length=total)
+    utilization = defaults.get("gpu_memory_utilization", 0.9)
+    if total > 18432:
+        utilization = defaults.get("gpu_memory_utilization_over_18432_tokens", utilization)
+    return Ask(
+        max_model_len=total,
+        max_num_seqs=number("-b", requests) if requests else defaults.get("max_num_seqs", 32),
+        max_num_batched_tokens=total,
+        longest_prompt=most_in or total,
+        utilization=utilization,
+        reserved=defaults.get("VLLM_GRAPH_RESERVED_MEM", 0.1),
+        kv_dtype=profile.fp8_kv if profile else "fp8_inc",
+    )
+
+
+def _emit(model: Model, accelerator: str, engine: str, ask: Ask, table: FitTable) -> None:
+    from gaudi_launch.cli.output import emit_json
+
+    def row(r: FitRow) -> dict[str, Any]:
+        return {
+            "n": r.n,
+            "dtype": r.dtype,
+            "fits": r.fits,
+            "weights_gib_per_card": _rounded(r.weights_gib_per_card),
+            "kv_gib_per_card": _rounded(r.kv_gib_per_card),
+            "kv_blocks": r.kv_blocks,
+            "concurrency": _rounded(r.concurrency),
+            "longest_context": r.longest_context,
+            "reason": r.reason.render(),
+        }
+
+    emit_json(
+        {
+            "schema": 1,
+            "model": model.path,
+            "accelerator": accelerator,
+            "engine": engine,
+            "max_model_len": ask.max_model_len,
+            "smallest_n": table.smallest_n,
+            "rows": [row(r) for r in table.rows],
+        }
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
+
+
+def _show(
+    model: Model,
+    accelerator: str,
+    title: dict[str, Any],
+    table: FitTable,
+    dtypes: list[str],
+    profile: Profile | None,
+) -> None:
+    from gaudi_launch.cli.output import console
+    from gaudi_launch.cli.output import table as draw
+    from gaudi_launch.messages import text
+
+    def cell(value: float | int | None, form: str = ".1f") -> str:
+        return "-" if value is None else format(value, form)
+
+    neuron = title["id"] == "fit.title_neuron"
+    names = (
+        "cores" if neuron else "n",
+        "dtype",
+        "fits",
+        "weights",
+        "kv",
+        "blocks",
+        "context",
+        "concurrency",
+        "reason",
+    )
+    rows = [
+        (
+            str(r.n),
+            r.dtype,
+            text("fit.yes" if r.fits else "fit.no"),
+            cell(r.weights_gib_per_card),
+            cell(r.kv_gib_per_card),
+            cell(r.kv_blocks, "d"),
+            cell(r.longest_context, "d"),
+            cell(r.concurrency),
+            r.reason.render(),
+        )
+        for r in table.rows
+    ]
+    words = {name: value for name, value in title.items() if name != "id"}
+    heading = text(title["id"], model=model.path, accelerator=accelerator, **words)
+    out = console()
+    out.print(draw(heading, [text(f"fit.column_{name}") for name in names], rows, right=(0, 3, 4, 5, 6, 7)))
+    other = next((r for r in table.rows if r.fits), None)
+    if table.smallest_n is not None:
+        smallest = "fit.smallest_neuron" if neuron else "fit.smallest"
+        out.print(text(smallest, n=table.smallest_n, dtype=dtypes[0]), markup=False)
+    elif other is not None:
+        out.print(text("fit.smallest_other", dtype=dtypes[0], other=other.dtype, n=other.n), markup=False)
+    else:
+        out.print(text("fit.nowhere"), markup=False)

@@ -1,0 +1,73 @@
+"""A model on the hub, understood without its weights: config.json, and the headers of its safetensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.models.config import model_from_config, read_config
+from gaudi_launch.models.records import Model
+from gaudi_launch.models.weights import is_scale
+
+_T = TypeVar("_T")
+
+
+def read_remote(hub_id: str, revision: str | None = None) -> Model:
+    """The facts of ``owner/name`` from the hub that HF_ENDPOINT names (huggingface_hub's own rules for tokens).
+
+    Raises LaunchError (MODEL): no such model, gated, offline, or another answer of the hub.
+    """
+    import huggingface_hub
+
+    file = _asked(hub_id, lambda: huggingface_hub.hf_hub_download(hub_id, "config.json", revision=revision))
+    document = read_config(Path(file).parent)
+    model = model_from_config(hub_id, document, _weights(hub_id, revision))
+    return replace(model, source="hub")
+
+
+def _weights(hub_id: str, revision: str | None) -> dict[str, Any]:
+    """Parameters and bytes from the headers alone; nothing where the model has no safetensors."""
+    import huggingface_hub
+    from huggingface_hub.errors import NotASafetensorsRepoError, SafetensorsParsingError
+
+    try:
+        found = _asked(hub_id, lambda: huggingface_hub.get_safetensors_metadata(hub_id, revision=revision))
+    except (NotASafetensorsRepoError, SafetensorsParsingError):
+        return {}
+    tensors = [tensor for file in found.files_metadata.values() for tensor in file.tensors.items()]
+    return {
+        "parameters": sum(info.parameter_count for name, info in tensors if not is_scale(name)) or None,
+        "weight_bytes": sum(info.data_offsets[1] - info.data_offsets[0] for _, info in tensors) or None,
+    }
+
+
+def _asked(hub_id: str, ask: Callable[[], _T]) -> _T:
+    """One question to the hub, its many errors as four sentences."""
+    import os
+
+    import requests
+    from huggingface_hub import errors
+
+    endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    try:
+        return ask()
+    except errors.GatedRepoError:
+        raise LaunchError("models.gated", ExitCode.MODEL, model=hub_id, hub=endpoint) from None
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
+        raise LaunchError("models.not_on_hub", ExitCode.MODEL, model=hub_id, hub=endpoint) from None
+    except errors.EntryNotFoundError as error:
+        if isinstance(error, errors.LocalEntryNotFoundError):
+            raise LaunchError("models.offline", ExitCode.MODEL, model=hub_id, hub=endpoint) from None
+        raise LaunchError("models.no_config", ExitCode.MODEL, path=hub_id) from None
+    except errors.OfflineModeIsEnabled:
+        raise LaunchError("models.offline", ExitCode.MODEL, model=hub_id, hub=endpoint) from None
+    except errors.HfHubHTTPError as error:
+        why = " ".join(str(error).split())[:300]
+        raise LaunchError("models.hub_answer", ExitCode.MODEL, model=hub_id, hub=endpoint, why=why) from None
+    except errors.HFValidationError:
+        raise LaunchError("models.no_folder", ExitCode.MODEL, path=hub_id) from None
+    except (requests.RequestException, OSError, TimeoutError) as error:
+        raise LaunchError("models.offline", ExitCode.MODEL, model=hub_id, hub=endpoint, detail=str(error)) from None
