@@ -200,14 +200,7 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
 
 
-def _show(
-    model: Model,
-    accelerator: str,
-    title: dict[str, Any],
-    table: FitTable,
-    dtypes: list[str],
-    profile: Profile | None,
-) -> None:
+def _show(model: Model, accelerator: str, title: dict[str, Any], table: FitTable, dtypes: list[str]) -> None:
     from gaudi_launch.cli.output import console
     from gaudi_launch.cli.output import table as draw
     from gaudi_launch.messages import text
@@ -244,7 +237,9 @@ def _show(
     words = {name: value for name, value in title.items() if name != "id"}
     heading = text(title["id"], model=model.path, accelerator=accelerator, **words)
     out = console()
-    out.print(draw(heading, [text(f"fit.column_{name}") for name in names], rows, right=(0, 3, 4, 5, 6, 7)))
+    out.print(
+        draw(heading, [text(f"fit.column_{name}") for name in [*names, "reason"]], rows, right=(0, 3, 4, 5, 6, 7))
+    )
     other = next((r for r in table.rows if r.fits), None)
     if table.smallest_n is not None:
         smallest = "fit.smallest_neuron" if neuron else "fit.smallest"

@@ -22,6 +22,7 @@ def read_remote(hub_id: str, revision: str | None = None) -> Model:
     """
     import huggingface_hub
 
+    _reach(hub_id)
     file = _asked(hub_id, lambda: huggingface_hub.hf_hub_download(hub_id, "config.json", revision=revision))
     document = read_config(Path(file).parent)
     model = model_from_config(hub_id, document, _weights(hub_id, revision))
@@ -46,12 +47,9 @@ def _weights(hub_id: str, revision: str | None) -> dict[str, Any]:
 
 def _asked(hub_id: str, ask: Callable[[], _T]) -> _T:
     """One question to the hub, its many errors as four sentences."""
-    import os
-
-    import requests
     from huggingface_hub import errors
 
-    endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    endpoint = _endpoint()
     try:
         return ask()
     except errors.GatedRepoError:
@@ -69,5 +67,25 @@ def _asked(hub_id: str, ask: Callable[[], _T]) -> _T:
         raise LaunchError("models.hub_answer", ExitCode.MODEL, model=hub_id, hub=endpoint, why=why) from None
     except errors.HFValidationError:
         raise LaunchError("models.no_folder", ExitCode.MODEL, path=hub_id) from None
-    except (requests.RequestException, OSError, TimeoutError) as error:
+    except Exception as error:
+        # some releases of huggingface_hub speak through requests, some through httpx
+        if not isinstance(error, OSError) and type(error).__module__.partition(".")[0] not in ("httpx", "httpcore"):
+            raise
         raise LaunchError("models.offline", ExitCode.MODEL, model=hub_id, hub=endpoint, detail=str(error)) from None
+
+
+def _endpoint() -> str:
+    import os
+
+    return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+
+
+def _reach(hub_id: str) -> None:
+    """One quick knock: the hub's own client tries for half a minute, with a line of noise each time."""
+    import requests
+
+    try:
+        requests.head(_endpoint(), timeout=10)
+    except requests.RequestException as error:
+        detail = str(error)
+        raise LaunchError("models.offline", ExitCode.MODEL, model=hub_id, hub=_endpoint(), detail=detail) from None
