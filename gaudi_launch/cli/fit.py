@@ -209,17 +209,8 @@ def _show(model: Model, accelerator: str, title: dict[str, Any], table: FitTable
         return "-" if value is None else format(value, form)
 
     neuron = title["id"] == "fit.title_neuron"
-    names = (
-        "cores" if neuron else "n",
-        "dtype",
-        "fits",
-        "weights",
-        "kv",
-        "blocks",
-        "context",
-        "concurrency",
-        "reason",
-    )
+    names = ("cores" if neuron else "n", "dtype", "fits", "weights", "kv", "blocks", "context", "concurrency")
+    columns = [text(f"fit.column_{name}") for name in (*names, "reason")]
     rows = [
         (
             str(r.n),
@@ -237,9 +228,7 @@ def _show(model: Model, accelerator: str, title: dict[str, Any], table: FitTable
     words = {name: value for name, value in title.items() if name != "id"}
     heading = text(title["id"], model=model.path, accelerator=accelerator, **words)
     out = console()
-    out.print(
-        draw(heading, [text(f"fit.column_{name}") for name in [*names, "reason"]], rows, right=(0, 3, 4, 5, 6, 7))
-    )
+    out.print(draw(heading, columns, rows, right=(0, 3, 4, 5, 6, 7)))
     other = next((r for r in table.rows if r.fits), None)
     if table.smallest_n is not None:
         smallest = "fit.smallest_neuron" if neuron else "fit.smallest"

@@ -61,9 +61,7 @@ def show(
 
 @app.command()
 def check(
-    file: str = typer.Argument(
-        "", metavar="[FILE]", help="A profile to check; without it, every one that is used."
-    ),
+    file: str = typer.Argument("", metavar="[FILE]", help="A profile to check (default: every one that is used)."),
     as_json: bool = _JSON,
 ) -> None:
     """Check profiles against their schema (profiles/schema/model.json)."""
