@@ -1,0 +1,88 @@
+"""The main job on a real engine: it answers, streams, stops; it is killed, it cannot start; nothing is left."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+from urllib.request import ProxyHandler, Request, build_opener
+
+import psutil
+import pytest
+
+from tests.e2e.conftest import Serve
+
+pytestmark = pytest.mark.e2e
+
+QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+
+
+def ask(port: int, **body: Any) -> bytes:
+    request = Request(
+        f"http://127.0.0.1:{port}/v1/chat/completions",
+        json.dumps({"messages": QUESTION, "temperature": 0, **body}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with build_opener(ProxyHandler({})).open(request, timeout=120) as response:
+        content: bytes = response.read()
+    return content
+
+
+def test_the_demo_answers_streams_and_stops(engine: Path, port: int, tmp_path: Path, serving: list[Serve]) -> None:
+    serve = Serve(tmp_path, "-w", "demo", "-p", str(port), "--name", "demo")
+    serving.append(serve)
+    lines = serve.ready()
+    assert lines[0].endswith(f"demo answers at http://127.0.0.1:{port}\n")
+    answer = json.loads(ask(port, model="demo"))
+    assert answer["choices"][0]["message"]["content"] == "The capital of France is Paris."
+    events = ask(port, model="demo", stream=True).decode().strip().split("\n\n")
+    pieces = [json.loads(e.removeprefix("data: "))["choices"][0]["delta"].get("content") or "" for e in events[:-1]]
+    assert "".join(pieces) == "The capital of France is Paris." and events[-1] == "data: [DONE]"
+    # API server, engine core and worker: more than one process, and all of them end
+    assert len(serve.family) >= 2
+    code, err = serve.end()
+    assert code == 130 and err.splitlines()[-1] == "Stopped; nothing is left behind."
+    assert serve.alive() == []
+    state = json.loads((tmp_path / "gaudi-launch/services/demo/state.json").read_text())
+    assert (state["phase"], state["outcome"]) == ("stopped", "stopped")
+
+
+def test_a_killed_api_process_is_exit_4_and_leaves_no_core(
+    engine: Path, tiny_model: Path, port: int, tmp_path: Path, serving: list[Serve]
+) -> None:
+    serve = Serve(tmp_path, "-w", str(tiny_model), "--engine", "cpu", "-p", str(port), "--name", "tiny")
+    serving.append(serve)
+    serve.ready()
+    state = json.loads((tmp_path / "gaudi-launch/services/tiny/state.json").read_text())
+    psutil.Process(state["pid"]).send_signal(signal.SIGKILL)
+    code, err = serve.wait()
+    assert code == 4 and "killed from outside" in err
+    assert serve.alive() == []
+
+
+def test_an_engine_that_cannot_load_the_model_is_exit_4_with_its_cause(
+    engine: Path, tiny_model: Path, port: int, tmp_path: Path, serving: list[Serve]
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(tiny_model, broken)
+    config = json.loads((broken / "config.json").read_text())
+    (broken / "config.json").write_text(json.dumps({**config, "architectures": ["NobodyKnowsThisForCausalLM"]}))
+    serve = Serve(tmp_path, "-w", str(broken), "--engine", "cpu", "-p", str(port))
+    serving.append(serve)
+    code, err = serve.wait()
+    assert code == 4 and "does not support this model" in err and "engine.log" in err
+
+
+def test_a_taken_port_is_exit_3_before_anything_starts(
+    engine: Path, tiny_model: Path, tmp_path: Path, serving: list[Serve]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        serve = Serve(tmp_path, "-w", str(tiny_model), "--engine", "cpu", "-p", str(taken.getsockname()[1]))
+        serving.append(serve)
+        code, err = serve.wait()
+    assert code == 3 and "is in use" in err
