@@ -56,6 +56,10 @@ class VllmCpu:
     def needs_cards(self) -> bool:
         return False
 
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        return tuple(_WITHOUT.values())
+
     def cards(self, request: Request) -> int | None:
         return None
 

@@ -106,6 +106,11 @@ class VllmFork:
     def needs_cards(self) -> bool:
         return True
 
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        able = _AUTO_CAN[self.version]
+        return tuple(flag for name, flag in _VERSIONS[self.version].without.items() if name not in able)
+
     def cards(self, request: Request) -> int | None:
         """How many cards when the user does not say: deepseek_r1 is made for eight."""
         if request.cards is None and request.modules is None and self.version == "deepseek_r1":

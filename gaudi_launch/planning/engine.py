@@ -58,6 +58,10 @@ class Engine(Protocol):
     def needs_cards(self) -> bool:
         """False for an engine that runs on the CPU."""
 
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """Our options that mean nothing to this engine, in any tuning."""
+
     def cards(self, request: Request) -> int | None:
         """How many cards; None leaves it to -m or one."""
 

@@ -1,0 +1,51 @@
+"""``gaudi-launch engines``: which engines there are, which one is installed, and what each cannot do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.command()
+def engines(
+    python: str | None = typer.Option(None, "--python", help="The interpreter to ask (default: python3 on PATH)."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """List the engines, what is installed, and the options that mean nothing to each."""
+    from gaudi_launch.cli.output import console, emit_json, table
+    from gaudi_launch.engines import embedded, registry
+    from gaudi_launch.engines.detect import detect
+    from gaudi_launch.messages import text
+
+    installed = detect(python)
+    rows: list[dict[str, Any]] = []
+    for name in registry.ENGINES:
+        engine = registry.find(name, installed)
+        has = installed is not None and installed.engine == name
+        where = installed.python if has and installed is not None else None
+        if name == "cpu" and where is None and embedded.engine_is_ready():
+            where = str(embedded.python_path())
+        packages = dict(installed.packages) if has and installed is not None else {}
+        rows.append(
+            {
+                "name": name,
+                "title": text(f"engines.title_{name.replace('@', '_').replace('.', '_').replace('-', '_')}"),
+                "installed": where,
+                "packages": packages,
+                "lacks": list(engine.lacks),
+                "needs_cards": engine.needs_cards,
+            }
+        )
+    if as_json:
+        asked = installed.python if installed is not None else None
+        return emit_json({"schema": 1, "asked": asked, "engines": rows})
+    columns = [text(f"engines.column_{name}") for name in ("name", "title", "installed", "lacks")]
+    cells = [(r["name"], r["title"], r["installed"] or "-", " ".join(r["lacks"]) or "-") for r in rows]
+    out = console()
+    out.print(table("", columns, cells))
+    if not any(row["installed"] for row in rows):
+        out.print(text("engines.none", python=installed.python if installed else "PATH"), markup=False)
+    return None
