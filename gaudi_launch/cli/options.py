@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gaudi_launch.planning.engine import Engine
     from gaudi_launch.planning.plan import Placement, Plan
     from gaudi_launch.planning.request import Request
+    from gaudi_launch.recipe_cache.use import Cached
 
 _MODEL, _CARDS, _LENGTHS, _ENGINE, _MORE = "Model and address", "Cards", "Lengths", "Engine", "More"
 
@@ -187,6 +188,14 @@ class Prepared:
             assumed = message("plan.no_engine", python=python, engine=planned)
             made = replace(made, warnings=(assumed, *made.warnings))
         return made
+
+    def cached(self, plan: Plan) -> Cached | None:
+        """The plan with its recipe cache; None where there is none to manage."""
+        from gaudi_launch.paths import cache_dir, machine_root
+        from gaudi_launch.recipe_cache.use import with_cache
+
+        here = self.machine is None
+        return with_cache(plan, self.request, self.host, cache_dir(), look=here, machine_root=machine_root())
 
     def findings(self, plan: Plan) -> list[Finding]:
         """The doctor's quick verdict on this machine for this plan."""

@@ -32,6 +32,8 @@ def plan(
 
     prepared = prepare(asked, must_exist=False)
     made = prepared.plan()
+    cached = prepared.cached(made)
+    made = cached.plan if cached is not None else made
     # what would keep serve from starting belongs into the plan
     failed = [finding.message for finding in prepared.findings(made) if finding.status == "fail"]
     made = replace(made, warnings=(*made.warnings, *failed))
@@ -72,6 +74,8 @@ def show(made: Plan, prepared: Prepared, verbose: bool) -> None:
     if made.estimate is not None:
         low, high = round(made.estimate.low_seconds), round(made.estimate.high_seconds)
         line("plan.word_warmup", f"{low} - {high} s  ({made.estimate.basis.render()})")
+    if made.cache:
+        line("plan.word_cache", f"{made.cache['state']}: {made.cache['because']} ({made.cache['folder']})")
     if made.memory:
         line("plan.word_memory", "  ".join(f"{name} {value:.1f}" for name, value in made.memory.items()))
     columns = [text(f"plan.column_{name}") for name in ("name", "value", "source", "reason")]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from gaudi_launch.cli.options import shared
+from gaudi_launch.cli.warmed import Warmed
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
     from gaudi_launch.cli.options import Prepared
     from gaudi_launch.planning.plan import Plan
+    from gaudi_launch.recipe_cache.use import Cached
     from gaudi_launch.services.supervise import Outcome
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
@@ -64,6 +69,8 @@ def serve(
 def _run(
     prepared: Prepared, plan: Plan, name: str | None, no_doctor: bool, quiet: bool, limits: dict[str, float]
 ) -> None:
+    import contextlib
+
     from gaudi_launch.services import launch, state
 
     launch.check_port(plan)
@@ -74,13 +81,32 @@ def _run(
         from gaudi_launch.doctor import stop_on_failures
 
         stop_on_failures(prepared.findings(plan))
-    screen = _screen(plan, str(log), quiet)
-    try:
+    cached = prepared.cached(plan)
+    with contextlib.ExitStack() as held:
+        screen = _screen(cached.plan if cached is not None else plan, str(log), quiet)
+        held.callback(screen.close)
+        watcher: Any = screen
+        if cached is not None:
+            try:
+                keeper = held.enter_context(_kept(cached))
+            except LaunchError as error:
+                # a cache that cannot be used costs a warm-up, not the service
+                _say(text("cache.unusable", why=str(error)))
+            else:
+                plan, watcher = cached.plan, Warmed(screen, keeper)
         screen.begin(plan)
-        outcome = launch.run(plan, prepared.request, service, screen, limits)
-    finally:
-        screen.close()
+        outcome = launch.run(plan, prepared.request, service, watcher, limits)
     _finish(outcome, log)
+
+
+def _kept(cached: Cached) -> Any:
+    from gaudi_launch.recipe_cache.use import kept
+
+    return kept(cached, _say)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _screen(plan: Plan, log: str, quiet: bool) -> Any:
@@ -90,10 +116,7 @@ def _screen(plan: Plan, log: str, quiet: bool) -> Any:
 
 
 def _finish(outcome: Outcome, log: Any) -> None:
-    import sys
-
     from gaudi_launch.errors import ExitCode
-    from gaudi_launch.messages import text
     from gaudi_launch.services.launch import failure
 
     if outcome.kind != "stopped":

@@ -111,6 +111,7 @@ class Plan:
     memory: Mapping[str, float] = field(default_factory=dict)
     estimate: Estimate | None = None
     warnings: tuple[Message, ...] = ()
+    cache: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The object of ``gaudi-launch plan --json`` (schema 1)."""
@@ -134,6 +135,7 @@ class Plan:
             "buckets": None,
             "memory": dict(self.memory),
             "estimate": None,
+            "cache": dict(self.cache) or None,
             "settings": [
                 {
                     "name": setting.name,

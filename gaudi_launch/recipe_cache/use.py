@@ -1,0 +1,202 @@
+"""A plan with its recipe cache: where the compiled graphs go, what is there already, and what that changes."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gaudi_launch.host.records import Host
+from gaudi_launch.messages import Message, message
+from gaudi_launch.planning.plan import Estimate, Plan, Setting, Source
+from gaudi_launch.planning.request import Request
+from gaudi_launch.recipe_cache import store
+from gaudi_launch.recipe_cache.key import KeyParts, parts_of
+from gaudi_launch.recipe_cache.limits import size_limit
+from gaudi_launch.recipe_cache.place import copy_new, file_system, is_network
+from gaudi_launch.warmup.buckets import Buckets
+from gaudi_launch.warmup.estimate import per_graph
+
+VARIABLE = "PT_HPU_RECIPE_CACHE_CONFIG"
+_NONE = Buckets([], [])
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Cached:
+    """A plan that says where its graphs go. ``root`` is where they are kept, ``local`` the copy that the engine
+    works on when that is a network file system."""
+
+    plan: Plan
+    parts: KeyParts
+    root: Path
+    use: store.Use
+    local: Path | None = None
+
+
+def default_root(cache_dir: Path) -> Path:
+    """The cache root without -c."""
+    return cache_dir / "recipes"
+
+
+def with_cache(
+    plan: Plan, request: Request, host: Host, cache_dir: Path, *, look: bool = True, machine_root: Path = Path("/")
+) -> Cached | None:
+    """The plan with its cache; None where there is none to manage.
+
+    None for reference tuning (the scripts' own value stands), an engine without cards, and a user who exported
+    the variable. ``look`` False plans for another machine: nothing on this one's disk is asked.
+    """
+    exported = request.environment.get(VARIABLE)
+    if request.tuning == "reference" or not plan.placement.modules or exported:
+        return None
+    root = Path(request.cache_dir).expanduser().absolute() if request.cache_dir else default_root(cache_dir)
+    parts = parts_of(plan, host, _quant_config(plan) if look else None)
+    wanted = plan.buckets or _NONE
+    if look:
+        use = store.look_up(root, parts, wanted)
+    else:
+        use = store.Use("miss", parts.key, root / parts.key, wanted, message("cache.not_looked"))
+    local = (
+        cache_dir / "recipes-local" / parts.key if look and is_network(file_system(root, machine_root)) else None
+    )
+    return Cached(_rewrite(plan, request, use, root, local, look), parts, root, use, local)
+
+
+def _rewrite(plan: Plan, request: Request, use: store.Use, root: Path, local: Path | None, look: bool) -> Plan:
+    graphs = plan.buckets.graphs if plan.buckets else 0
+    held, measured = (use.ledger.bytes, use.ledger.buckets.graphs) if use.ledger else (0, 0)
+    limit = size_limit(graphs, _free(local or root) if look else 1 << 50, held, measured)
+    folder = local or use.folder
+    source: Source = "flag" if request.cache_dir else "computed"
+    setting = Setting(
+        VARIABLE, f"{folder},false,{limit.mib}", "env", source, limit.reason, "docs: Runtime Environment Variables"
+    )
+    settings = [s for s in plan.settings if (s.kind, s.name) != ("env", VARIABLE)]
+    warnings = list(plan.warnings)
+    if limit.too_small:
+        warnings.append(message("cache.limit_small", path=str(folder), mib=limit.mib))
+    if local is not None:
+        warnings.append(message("cache.network", path=str(root), local=str(local)))
+    if request.skip_warmup and use.state != "hit":
+        warnings.append(message("cache.skip_incomplete", new=use.new.graphs))
+    return replace(
+        plan,
+        settings=(*settings, setting),
+        command=replace(plan.command, env={**plan.command.env, VARIABLE: setting.value or ""}),
+        warnings=tuple(warnings),
+        estimate=_estimate(plan, use),
+        cache={
+            "state": use.state if look else "unknown",
+            "key": use.key,
+            "folder": str(use.folder),
+            "because": use.because.render(),
+            "new_graphs": use.new.graphs,
+        },
+    )
+
+
+def _estimate(plan: Plan, use: store.Use) -> Estimate | None:
+    """The estimate with what need not be compiled: warm graphs are read, not compiled (published shares)."""
+    if plan.estimate is None or plan.buckets is None or use.state == "miss" or not plan.buckets.graphs:
+        return plan.estimate
+    new = use.new.graphs / plan.buckets.graphs
+    dtype = next((s.value for s in plan.settings if s.name == "--quantization"), None)
+    fp8 = "fp8" if dtype == "inc" else None
+    share = per_graph(fp8, True).low / per_graph(fp8, False).low
+    factor = new + (1 - new) * share
+    return Estimate(
+        plan.estimate.low_seconds * factor,
+        plan.estimate.high_seconds * factor,
+        message("cache.estimate", basis=plan.estimate.basis.render(), warm=plan.buckets.graphs - use.new.graphs),
+    )
+
+
+def _quant_config(plan: Plan) -> bytes | None:
+    path = plan.command.env.get("QUANT_CONFIG")
+    try:
+        return Path(path).read_bytes()[: 1 << 20] if path else None
+    except OSError:
+        return None
+
+
+def _free(folder: Path) -> int:
+    """Free bytes of the disk that will hold a folder."""
+    for place in (folder, *folder.parents):
+        try:
+            return shutil.disk_usage(place).free
+        except OSError:
+            continue
+    return 0
+
+
+class Keeper:
+    """A cache directory for one run of an engine: opened before it starts, its ledger written when it is warm."""
+
+    def __init__(self, cached: Cached, session: store.Session, say: Say) -> None:
+        self._cached = cached
+        self._session = session
+        self._say = say
+        self._work: threading.Thread | None = None
+
+    def warm(self, seconds: float, num_blocks: int | None) -> None:
+        """The engine answers: write down what is warm. Checksums take time, so a thread of their own does it."""
+        plan = self._cached.plan
+        warmed = _NONE if "VLLM_SKIP_WARMUP" in plan.command.env else plan.buckets or _NONE
+
+        def work() -> None:
+            try:
+                if self._cached.local is not None:
+                    copy_new(self._cached.local, self._session.folder)
+                self._session.finish(seconds, warmed, num_blocks)
+            except OSError as error:
+                why = error.strerror or str(error)
+                self._say(message("cache.not_written", path=str(self._cached.root), why=why).render())
+
+        self._work = threading.Thread(target=work)
+        self._work.start()
+
+    def close(self) -> None:
+        """Wait for the ledger; then bring home what the engine compiled after it was warm."""
+        if self._work is not None:
+            self._work.join()
+            if self._cached.local is not None:
+                copy_new(self._cached.local, self._session.folder)
+
+
+@contextmanager
+def kept(cached: Cached, say: Say, wait_seconds: float = 3600.0) -> Iterator[Keeper]:
+    """Hold a plan's cache directory while its engine runs.
+
+    Another launch that fills the same key is waited for: its graphs are then warm. Raises LaunchError when the
+    root cannot be used.
+    """
+    wanted = cached.plan.buckets or _NONE
+    if cached.use.state != "hit":
+        say(_waiting(cached).render() if _busy(cached) else cached.use.because.render())
+    with store.opened(cached.root, cached.parts, wanted, wait_seconds=wait_seconds) as session:
+        if session.repaired:
+            say(message("cache.repaired", count=len(session.repaired)).render())
+        if cached.local is not None:
+            say(message("cache.copying", path=str(cached.root), local=str(cached.local)).render())
+            cached.local.mkdir(parents=True, exist_ok=True)
+            copy_new(session.folder, cached.local)
+        keeper = Keeper(cached, session, say)
+        try:
+            yield keeper
+        finally:
+            keeper.close()
+
+
+def _busy(cached: Cached) -> bool:
+    from gaudi_launch.recipe_cache.locks import in_use
+
+    return in_use(cached.root, cached.parts.key)
+
+
+def _waiting(cached: Cached) -> Message:
+    return message("cache.waiting", key=cached.parts.key)
