@@ -14,8 +14,8 @@ app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 _FIELDS = (
     "path", "name", "source", "architecture", "model_type", "parameters", "weight_bytes", "dtype", "quantization",
     "moe", "experts", "layers", "attention_layers", "hidden_size", "intermediate_size", "heads", "kv_heads",
-    "head_dim", "mla_rank", "vocab_size", "max_position_embeddings", "tie_word_embeddings", "remote_code", "multimodal",
-    "files_missing",
+    "head_dim", "mla_rank", "vocab_size", "max_position_embeddings", "tie_word_embeddings", "remote_code",
+    "multimodal", "files_missing",
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from gaudi_launch.host.records import Host
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context, Engine
+from gaudi_launch.planning.memory import MemoryPlan, memory_for
 from gaudi_launch.planning.placement import choose, parse_visible
 from gaudi_launch.planning.plan import Estimate, Placement, Plan, Setting
 from gaudi_launch.planning.request import Request
@@ -38,7 +39,8 @@ def make_plan(
     context = Context(request, host, model, placement, limits)
     proposal = engine.propose(context)
     warnings: list[Message] = [*placement.warnings, *proposal.warnings]
-    strategy, buckets = _buckets(engine, proposal.settings, context, warnings)
+    memory = _memory(engine, proposal.settings, context, warnings)
+    strategy, buckets = _buckets(engine, proposal.settings, context, warnings, memory.num_blocks)
     command = engine.command(proposal.settings, context)
     if request.tuning == "reference":
         # the scripts leave the CPUs alone unless the cards were named and share a NUMA node
@@ -53,6 +55,7 @@ def make_plan(
         url=_url(command.argv),
         buckets=buckets,
         bucket_strategy=strategy,
+        memory=memory.gib,
         estimate=None if request.skip_warmup else _estimate(context, engine, buckets, measured),
         warnings=tuple(warnings),
     )
@@ -73,11 +76,39 @@ def place(request: Request, host: Host, engine: Engine) -> Placement:
     return choose(host, cards, request.modules, visible)
 
 
+def _memory(engine: Engine, settings: Sequence[Setting], context: Context, warnings: list[Message]) -> MemoryPlan:
+    """A card's memory; auto tuning refuses what cannot start, and says what would."""
+    request, cards = context.request, len(context.placement.modules)
+    product = next((card.product for card in context.host.cards if card.product), None)
+    identity, model = engine.identity, context.model
+    found = memory_for(
+        model, context.limits, cards, product, settings, identity.name, identity.version, request.extra
+    )
+    if found.fits is False and found.message is not None:
+        would = _list(found.remedies)
+        if request.tuning == "auto" and not request.force:
+            raise LaunchError(
+                "fit.plan_refused", ExitCode.MACHINE, cards=cards, why=found.message.render(), would=would
+            )
+        warnings.append(found.message)
+    elif found.tight is not None:
+        warnings.append(found.tight)
+    return found
+
+
+def _list(messages: Sequence[Message]) -> str:
+    return ", ".join(each.render() for each in messages)
+
+
 def _buckets(
-    engine: Engine, settings: Sequence[Setting], context: Context, warnings: list[Message]
+    engine: Engine,
+    settings: Sequence[Setting],
+    context: Context,
+    warnings: list[Message],
+    num_blocks: int | None,
 ) -> tuple[str, Buckets | None]:
     try:
-        found = engine.buckets(settings, context, None)
+        found = engine.buckets(settings, context, num_blocks)
     except BucketError as error:
         if context.request.tuning == "auto":
             raise LaunchError("plan.buckets_fail", ExitCode.USAGE, why=str(error)) from None

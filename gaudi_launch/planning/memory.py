@@ -1,0 +1,157 @@
+"""What a deployment does to a card's memory: weights, activations, graphs, cache and what stays free. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gaudi_launch.host.accelerators import identify
+from gaudi_launch.messages import Message, message
+from gaudi_launch.models import fit, sizing
+from gaudi_launch.models.records import Model
+from gaudi_launch.models.sizing import GIB
+from gaudi_launch.planning.engine import Limits
+from gaudi_launch.planning.plan import Setting
+
+_OFF = ("", "0", "false", "False")
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """GiB of one card by part (``Plan.memory``), the engine's number of KV blocks, and whether it can start.
+
+    ``fits`` None: nothing can be said, for the model's or the card's size is not known; ``gib`` is empty then.
+    ``message`` says why it does not fit, or how much concurrency it has; ``remedies`` what would make it fit, in
+    options. ``tight`` is a warning besides.
+    """
+
+    gib: Mapping[str, float] = field(default_factory=dict)
+    num_blocks: int | None = None
+    fits: bool | None = None
+    message: Message | None = None
+    tight: Message | None = None
+    remedies: tuple[Message, ...] = ()
+
+
+def memory_for(
+    model: Model,
+    limits: Limits,
+    cards: int,
+    product: str | None,
+    settings: Sequence[Setting],
+    engine: str,
+    version: str,
+    extra: Sequence[str] = (),
+) -> MemoryPlan:
+    """The memory of each of ``cards`` cards of ``product`` (hl-smi's name) under these settings.
+
+    ``extra`` are the user's own engine words, which win. Sources: `models.sizing`.
+    """
+    accelerator = identify(product)
+    if accelerator is None or not cards:
+        return MemoryPlan()
+    said = _Said(settings, extra)
+    ask = fit.Ask(
+        max_model_len=limits.max_model_len,
+        max_num_seqs=limits.max_num_seqs,
+        max_num_batched_tokens=limits.max_num_batched_tokens,
+        longest_prompt=said.whole("VLLM_PROMPT_SEQ_BUCKET_MAX") or min(limits.input_max, limits.max_model_len),
+        utilization=said.share("--gpu-memory-utilization", 0.9),
+        reserved=said.share("VLLM_GRAPH_RESERVED_MEM", 0.1),
+        eager=said.has("--enforce-eager"),
+        kv_dtype=said.word("--kv-cache-dtype") or "auto",
+        blocks_step=said.whole("VLLM_DECODE_BLOCK_BUCKET_STEP") or limits.block_size,
+    )
+    rules = sizing.rules_of(engine, version)
+    usable = accelerator.memory_usable_mib or accelerator.memory_total_mib
+    dtype = _dtype(model, said)
+    found = fit.divide_card(model, cards, dtype, usable << 20, ask, rules)
+    if found is None:
+        return MemoryPlan()
+    fixed = said.whole("--num-gpu-blocks-override")
+    fits, reason = fit.verdict(found, ask)
+    if fixed:
+        fits, reason = found.weights < found.card, message("fit.blocks_fixed", blocks=fixed)
+    parts = {
+        "weights": found.weights,
+        "activations": found.activations,
+        "graphs": max(0.0, found.parts.graphs),
+        "kv": max(0.0, found.parts.kv),
+        "free": max(0.0, found.parts.margin),
+        "card": found.card,
+    }
+    return MemoryPlan(
+        gib={name: round(size / GIB, 2) for name, size in parts.items()},
+        num_blocks=(fixed or found.blocks) if fits else None,
+        fits=fits,
+        message=reason,
+        tight=fit.too_tight(found, ask) if fits else None,
+        remedies=() if fits else _remedies(model, cards, dtype, found, ask, rules, accelerator.cards),
+    )
+
+
+def _remedies(
+    model: Model,
+    cards: int,
+    dtype: str,
+    found: fit.CardMemory,
+    ask: fit.Ask,
+    rules: sizing.MemoryRules,
+    most_cards: int,
+) -> tuple[Message, ...]:
+    def starts(n: int, kind: str) -> bool:
+        divided = fit.divide_card(model, n, kind, found.card, ask, rules)
+        return sizing.divides(model, n) and divided is not None and fit.verdict(divided, ask)[0]
+
+    more = (n for n in (2, 4, 8) if cards < n <= most_cards and starts(n, dtype))
+    n = next(more, None)
+    would = [message("fit.would_cards", n=n)] if n else []
+    if dtype != "fp8" and starts(cards, "fp8"):
+        would.append(message("fit.would_dtype"))
+    if found.tokens >= sizing.BLOCK:
+        would.append(message("fit.would_length", length=found.tokens))
+    return tuple(would) or (message("fit.would_nothing"),)
+
+
+def _dtype(model: Model, said: _Said) -> str:
+    """The type in which weights lie on the card. INC makes fp8 of them whatever they are on disk."""
+    quantization = said.word("--quantization") or ""
+    inc = quantization == "inc" or said.word("QUANT_CONFIG") not in (None, "")
+    if inc or quantization == "fp8" or model.quantization in ("fp8", "compressed-tensors"):
+        return "fp8"
+    method = (quantization or model.quantization or "").removesuffix("_hpu")
+    if method in ("awq", "gptq"):
+        return method
+    asked = said.word("--dtype") or "auto"
+    return asked if asked in sizing.WEIGHT_BYTES else "bfloat16"
+
+
+class _Said:
+    """What was decided, by name; of one option in two spellings, and of the user's own words, the last counts."""
+
+    def __init__(self, settings: Sequence[Setting], extra: Sequence[str]) -> None:
+        self._values: dict[str, str | None] = {}
+        for setting in settings:
+            name = setting.name.replace("_", "-") if setting.kind == "option" else setting.name
+            self._values[name] = setting.value
+        for word, following in zip(extra, [*extra[1:], ""], strict=False):
+            name, equals, value = word.partition("=")
+            if name.startswith("--"):
+                self._values[name.replace("_", "-")] = value if equals else following
+
+    def has(self, name: str) -> bool:
+        return name in self._values and self._values[name] not in _OFF[1:]
+
+    def word(self, name: str) -> str | None:
+        return self._values.get(name)
+
+    def share(self, name: str, default: float) -> float:
+        try:
+            value = float(self._values.get(name) or default)
+        except ValueError:
+            return default
+        return value if 0 <= value <= 1 else default
+
+    def whole(self, name: str) -> int | None:
+        text = self._values.get(name) or ""
+        return int(text) or None if text.isascii() and text.isdigit() and len(text) < 12 else None
