@@ -5,6 +5,7 @@ Each difference from the scripts is one function below, and each says why in the
 
 from __future__ import annotations
 
+from gaudi_launch import profiles
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
@@ -187,3 +188,27 @@ def _attention(context: Context, decisions: Decisions) -> None:
     speculative = any(word.startswith(("--speculative", "--num-speculative")) for word in extra)
     if "--enable-prefix-caching" in extra or speculative:
         decisions.env("VLLM_CONTIGUOUS_PA", "false", message("plan.no_contiguous"))
+
+
+def follow_profile(context: Context, decisions: Decisions, version: str) -> None:
+    """What the model's profile says, over our own rules; the user's flags and variables stay over it."""
+    profile = profiles.match(context.model)
+    if profile is None:
+        return
+    request = context.request
+    fp8 = request.dtype == "fp8" or request.quant_config or context.model.quantization == "fp8"
+    dtype = "fp8" if fp8 else request.dtype or "bfloat16"
+    flags = {(setting.kind, setting.name) for setting in decisions.settings() if setting.source == "flag"}
+    for kind, name, value, reason, origin in profiles.profile_settings(profile, version, dtype):
+        if (kind, name) in flags:
+            continue
+        if kind == "env":
+            decisions.env(name, value or "", reason, source="profile", origin=origin)
+        else:
+            decisions.option(name, value, reason, source="profile", origin=origin)
+    if decisions.get("option", "--kv-cache-dtype") is not None and version != "deepseek_r1":
+        reason = message("profiles.setting", profile=profile.name)
+        origin = profile.sources.get("fp8_kv_cache", profile.sources["serving"])
+        decisions.option("--kv-cache-dtype", profile.fp8_kv, reason, source="profile", origin=origin)
+    if not profile.expert_parallel:
+        decisions.drop("option", "--enable-expert-parallel")

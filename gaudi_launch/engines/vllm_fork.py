@@ -203,6 +203,7 @@ class VllmFork:
         if request.tuning == "auto":
             fork_auto.check(context, self.version)
             fork_auto.adjust(context, decisions, self.version, dict(self.facts))
+            fork_auto.follow_profile(context, decisions, self.version)
             self._more_options(context, decisions)
         if request.served_name:
             reason = message("plan.flag", flag="--served-name")
