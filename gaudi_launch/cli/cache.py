@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from gaudi_launch.cli.options import shared
+
 if TYPE_CHECKING:
     from gaudi_launch.recipe_cache.files import Findings
     from gaudi_launch.recipe_cache.key import KeyParts
@@ -197,7 +199,7 @@ def _print_verdicts(root: Path, results: list[tuple[Entry, Findings, tuple[str, 
 def prune(
     max_size: str | None = typer.Option(None, "--max-size", metavar="200G", help="Keep at most this much."),
     older: str | None = typer.Option(None, "--older", metavar="30d", help="Remove what was not used so long."),
-    stale: bool = typer.Option(False, "--stale", help="Remove what fits no more: other product or software."),
+    stale: bool = typer.Option(False, "--stale", help="Remove what fits no more: other product or driver."),
     yes: bool = typer.Option(False, "--yes", help="Really remove; without it only shown."),
     cache: Path | None = Root,
     as_json: bool = Json,
@@ -302,3 +304,23 @@ def sync(
         raise LaunchError("cache.sync_failed", ExitCode.FAILED, why=str(error)) from None
     if status:
         raise LaunchError("cache.sync_failed", ExitCode.FAILED, why=f"rsync: {status}")
+
+
+@app.command()
+@shared
+def adopt(asked: dict[str, Any], as_json: bool = Json) -> None:
+    """Write down what a flat cache folder of the start scripts is for (-c DIR, and the words of its serve)."""
+    from gaudi_launch.cli.options import prepare
+    from gaudi_launch.cli.output import console, emit_json
+    from gaudi_launch.messages import text
+    from gaudi_launch.recipe_cache.key import parts_of
+    from gaudi_launch.recipe_cache.store import adopt as write
+    from gaudi_launch.warmup.buckets import Buckets
+
+    root = _root(Path(asked["cache_dir"]) if asked["cache_dir"] else None)
+    prepared = prepare(asked, must_exist=False)
+    # nobody wrote down which buckets they cover, so none is claimed
+    ledger = write(root, parts_of(prepared.plan(), prepared.host), Buckets([], []))
+    if as_json:
+        return emit_json({"schema": 1, "root": str(root), "key": ledger.key, "files": ledger.files})
+    console().print(text("cache.adopted", path=str(root), key=ledger.key, count=ledger.files), markup=False)

@@ -71,6 +71,7 @@ def _run(
 ) -> None:
     import contextlib
 
+    from gaudi_launch.recipe_cache.use import without_cache
     from gaudi_launch.services import launch, state
 
     launch.check_port(plan)
@@ -92,6 +93,7 @@ def _run(
             except LaunchError as error:
                 # a cache that cannot be used costs a warm-up, not the service
                 _say(text("cache.unusable", why=str(error)))
+                plan = without_cache(plan)
             else:
                 plan, watcher = cached.plan, Warmed(screen, keeper)
         screen.begin(plan)

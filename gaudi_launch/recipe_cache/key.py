@@ -60,6 +60,7 @@ class KeyParts:
 
     product: str = ""
     stepping: str = ""
+    driver: str = ""
     software: str = ""
     engine: str = ""
     engine_commit: str = ""
@@ -125,7 +126,8 @@ def parts_of(plan: Plan, host: Host, quant_config: bytes | None = None) -> KeyPa
     return KeyParts(
         product=here.product,
         stepping=here.stepping,
-        software=facts.get("software", "") or here.software,
+        driver=here.driver,
+        software=facts.get("software", ""),
         engine=f"{plan.engine.name}@{plan.engine.version}",
         engine_commit=facts.get("commit", "") or facts.get("vllm", ""),
         extension_commit=facts.get("extension_commit", "") or facts.get("extension", ""),
@@ -143,11 +145,11 @@ def parts_of(plan: Plan, host: Host, quant_config: bytes | None = None) -> KeyPa
 
 
 def parts_of_host(host: Host) -> KeyParts:
-    """The parts that a machine alone decides: product, stepping and software release."""
+    """The parts that a machine alone decides: product, stepping and driver release."""
     return KeyParts(
         product=host.product or "",
         stepping=",".join(sorted({card.device_type for card in host.cards if card.device_type})),
-        software=_minor(host.driver_version),
+        driver=_minor(host.driver_version),
     )
 
 

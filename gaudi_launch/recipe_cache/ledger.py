@@ -117,7 +117,7 @@ def read_ledger(root: Path, key: str) -> Ledger | None:
     """The ledger of a key; None when there is none. Raises LedgerError when it cannot be believed."""
     try:
         document = json.loads(ledger_path(root, key).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise LedgerError(str(error.strerror or error)) from None

@@ -62,7 +62,7 @@ def to_prune(
 ) -> list[Doomed]:
     """Which keys to remove, least recently used first; never one in use.
 
-    ``here`` holds the product and software of this machine: keys of another one are stale.
+    ``here`` holds the product and driver of this machine: keys of another one are stale.
     """
     candidates = sorted(
         (entry for entry in found if not entry.in_use), key=lambda e: e.ledger.last_used if e.ledger else 0.0
@@ -88,7 +88,7 @@ def to_prune(
 def _stale(parts: KeyParts, here: KeyParts) -> Message | None:
     for name, was, now in (
         ("product", parts.product, here.product),
-        ("software", parts.software, here.software),
+        ("driver", parts.driver, here.driver),
     ):
         if was and now and was != now:
             return message("cache.prune_stale", name=name, was=was, now=now)

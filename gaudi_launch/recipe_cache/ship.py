@@ -78,11 +78,11 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def differences(ledger: Ledger, here: KeyParts) -> tuple[Difference, ...]:
-    """What keeps these recipes from being of use on this machine: its product and software release."""
+    """What keeps these recipes from being of use on this machine: its product and driver release."""
     return tuple(
         difference
         for difference in ledger.parts.differences(here)
-        if difference.name in ("product", "stepping", "software") and difference.was and difference.now
+        if difference.name in ("product", "stepping", "driver") and difference.was and difference.now
     )
 
 

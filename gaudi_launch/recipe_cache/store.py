@@ -76,7 +76,7 @@ def entries(root: Path, *, sizes: bool = True) -> list[Entry]:
     """Every key of a root, the last used first. A root that is not there holds none."""
     try:
         names = [entry.name for entry in root.iterdir()]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         why = error.strerror or str(error)

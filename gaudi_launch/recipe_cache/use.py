@@ -67,6 +67,13 @@ def with_cache(
     return Cached(_rewrite(plan, request, use, root, local, look), parts, root, use, local)
 
 
+def without_cache(plan: Plan) -> Plan:
+    """The plan of an engine that keeps no compiled graphs."""
+    env = {name: value for name, value in plan.command.env.items() if name != VARIABLE}
+    settings = tuple(s for s in plan.settings if (s.kind, s.name) != ("env", VARIABLE))
+    return replace(plan, settings=settings, command=replace(plan.command, env=env))
+
+
 def _rewrite(plan: Plan, request: Request, use: store.Use, root: Path, local: Path | None, look: bool) -> Plan:
     graphs = plan.buckets.graphs if plan.buckets else 0
     held, measured = (use.ledger.bytes, use.ledger.buckets.graphs) if use.ledger else (0, 0)

@@ -88,13 +88,14 @@ def failure(outcome: Outcome, log: Path) -> LaunchError:
     if outcome.kind == "not_started":
         return LaunchError("serve.not_started", ExitCode.ENGINE, why=outcome.detail)
     lines = last_lines(log)
-    found = diagnose(read_log(log), exit_status=outcome.status, phase=outcome.progress.phase)
+    found = diagnose(read_log(log), exit_status=outcome.status)
     detail = "\n".join([*_causes(found), "", *lines])
+    phase = text(f"serve.phase_{found.phase}")
     if outcome.kind == "stuck":
         return LaunchError(
             "serve.stuck",
             ExitCode.ENGINE,
-            phase=outcome.progress.phase,
+            phase=phase,
             seconds=outcome.detail,
             log=str(log),
             detail=detail,
@@ -102,7 +103,7 @@ def failure(outcome: Outcome, log: Path) -> LaunchError:
     return LaunchError(
         "serve.died",
         ExitCode.ENGINE,
-        phase=outcome.progress.phase,
+        phase=phase,
         status=_status(outcome.status),
         log=str(log),
         detail=detail,

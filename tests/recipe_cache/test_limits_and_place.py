@@ -44,9 +44,9 @@ def test_prune_by_size_takes_the_least_recently_used_and_none_in_use() -> None:
 
 
 def test_prune_by_age_and_staleness() -> None:
-    other = replace(PARTS, software="1.20")
+    other = replace(PARTS, driver="1.20")
     found = [entry("a", 0, 1), entry("b", 99, 1, other), entry("c", 99, 1)]
-    doomed = to_prune(found, now=100, older_seconds=50, here=KeyParts(product="gaudi2", software="1.21"))
+    doomed = to_prune(found, now=100, older_seconds=50, here=KeyParts(product="gaudi2", driver="1.21"))
     assert [(d.entry.key, d.reason.id) for d in doomed] == [("a", "cache.prune_old"), ("b", "cache.prune_stale")]
     # an unknown machine makes nothing stale
     assert to_prune(found, now=100, here=KeyParts()) == []

@@ -18,7 +18,7 @@ from gaudi_launch.recipe_cache.key import KeyParts
 from tests.recipe_cache.conftest import BUCKETS, fill
 from tests.recipe_cache.test_key import PARTS
 
-HERE = KeyParts(product="gaudi2", stepping="GAUDI2", software="1.21")
+HERE = KeyParts(product="gaudi2", stepping="GAUDI2", driver="1.21")
 
 
 def exported(root: Path, tmp_path: Path) -> Path:

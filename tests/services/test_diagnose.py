@@ -132,9 +132,9 @@ def test_killed_from_outside_is_told_by_the_status() -> None:
 
 def test_warnings_that_every_start_survives_are_no_cause() -> None:
     text = (
-        "WARNING 11-21 03:02:41 [utils.py:2385] Found ulimit of 20000 and failed to automatically increase with error "
-        "current limit exceeds maximum limit. This can cause fd limit errors like `OSError: [Errno 24] Too many open "
-        "files`. Consider increasing with ulimit -n\n"
-        "INFO 11-21 03:02:41 [api_server.py:1043] args: Namespace(trust_remote_code=True, enable_expert_parallel=True)\n"
+        "WARNING 11-21 03:02:41 [utils.py:2385] Found ulimit of 20000 and failed to automatically increase with "
+        "error current limit exceeds maximum limit. This can cause fd limit errors like `OSError: [Errno 24] Too "
+        "many open files`. Consider increasing with ulimit -n\n"
+        "INFO 11-21 03:02:41 [api_server.py:1043] args: Namespace(trust_remote_code=True, port=8000)\n"
     )
     assert not diagnose(text).failed
