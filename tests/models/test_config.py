@@ -1,0 +1,163 @@
+"""config.json of each family, odd and broken ones, and folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.models.config import model_from_config, read_model
+from gaudi_launch.models.records import Model
+from gaudi_launch.models.sizing import activation_bytes, kv_bytes_per_token, weight_bytes
+
+# the keys that matter of each family's config.json, and what they mean
+FAMILIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "llama": (
+        {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+         "num_hidden_layers": 32, "intermediate_size": 14336, "torch_dtype": "bfloat16"},
+        {"moe": False, "heads": 32, "kv_heads": 8, "head_dim": 128, "dtype": "bfloat16"},
+    ),
+    "no kv heads": ({"num_attention_heads": 32, "hidden_size": 4096}, {"kv_heads": 32, "head_dim": 128}),
+    "mixtral": (
+        {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 14336},
+        {"moe": True, "experts": 8, "intermediate_size": 28672},
+    ),
+    "qwen3 moe": (
+        {"model_type": "qwen3_moe", "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768,
+         "intermediate_size": 6144, "head_dim": 128, "hidden_size": 2048, "num_attention_heads": 32},
+        {"moe": True, "experts": 128, "intermediate_size": 6144, "head_dim": 128},
+    ),
+    "deepseek": (
+        {"model_type": "deepseek_v3", "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8,
+         "moe_intermediate_size": 2048, "intermediate_size": 18432, "kv_lora_rank": 512, "qk_rope_head_dim": 64,
+         "quantization_config": {"quant_method": "fp8"}},
+        {"moe": True, "experts": 256, "mla_rank": 576, "quantization": "fp8", "intermediate_size": 18432},
+    ),
+    "minicpm3 has ranks and an ordinary cache": (
+        {"model_type": "minicpm3", "kv_lora_rank": 256, "qk_rope_head_dim": 32, "num_attention_heads": 40},
+        {"mla_rank": None, "kv_heads": 40},
+    ),
+    "glm": (
+        {"model_type": "glm4_moe", "n_routed_experts": 160, "n_shared_experts": 1, "num_experts_per_tok": 8,
+         "moe_intermediate_size": 1536, "intermediate_size": 12288, "num_key_value_heads": 8},
+        {"moe": True, "experts": 160, "kv_heads": 8, "intermediate_size": 13824},
+    ),
+    "chatglm": (
+        {"model_type": "chatglm", "multi_query_attention": True, "multi_query_group_num": 2, "num_layers": 40,
+         "num_attention_heads": 32, "hidden_size": 4096, "kv_channels": 128, "seq_length": 131072},
+        {"kv_heads": 2, "layers": 40, "head_dim": 128, "max_position_embeddings": 131072},
+    ),
+    "llama4": (
+        {"model_type": "llama4", "vision_config": {"hidden_size": 1408}, "text_config": {
+            "model_type": "llama4_text", "num_local_experts": 16, "num_experts_per_tok": 1, "hidden_size": 5120,
+            "intermediate_size": 8192, "intermediate_size_mlp": 16384, "num_key_value_heads": 8}},
+        {"moe": True, "experts": 16, "hidden_size": 5120, "kv_heads": 8, "multimodal": ("vision",),
+         "intermediate_size": 16384, "model_type": "llama4"},
+    ),
+    "omni, two levels": (
+        {"thinker_config": {"text_config": {"num_hidden_layers": 28}, "audio_config": {}}}, {"layers": 28}
+    ),
+    "falcon": ({"multi_query": True, "num_attention_heads": 71, "n_layer": 32}, {"kv_heads": 1, "layers": 32}),
+    "dbrx": (
+        {"n_layers": 40, "n_heads": 48, "d_model": 6144, "attn_config": {"kv_n_heads": 8},
+         "ffn_config": {"moe_num_experts": 16}},
+        {"layers": 40, "heads": 48, "kv_heads": 8, "experts": 16, "moe": True},
+    ),
+    "a number a layer": ({"num_attention_heads": 32, "num_key_value_heads": [1, 4, 8]}, {"kv_heads": 8}),
+    "hybrid by list": (
+        {"num_hidden_layers": 4, "layer_types": ["linear_attention"] * 3 + ["full_attention"]},
+        {"layers": 4, "attention_layers": 1},
+    ),
+    "hybrid by interval": ({"num_hidden_layers": 48, "full_attention_interval": 4}, {"attention_layers": 12}),
+    "hybrid by pattern": ({"num_hidden_layers": 6, "hybrid_override_pattern": "M-M*M-"}, {"attention_layers": 1}),
+    "one expert is none": ({"num_local_experts": 1}, {"moe": False}),
+    "remote code": ({"auto_map": {"AutoModel": "x.Y"}}, {"remote_code": True}),
+    "wrong kinds": (
+        {"architectures": "x", "num_hidden_layers": "32", "hidden_size": True, "quantization_config": [],
+         "text_config": 5, "num_attention_heads": -1, "torch_dtype": 7},
+        {"architecture": None, "layers": None, "hidden_size": None, "heads": None, "dtype": None},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_facts_of_each_family(family: str) -> None:
+    document, expected = FAMILIES[family]
+    model = model_from_config("m", document)
+    assert {name: getattr(model, name) for name in expected} == expected
+
+
+KEYS = sorted({key for document, _ in FAMILIES.values() for key in document})
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), VALUES))
+def test_any_document_is_a_model(document: dict[str, Any]) -> None:
+    model = model_from_config("m", document)
+    for number in (model.layers, model.heads, model.kv_heads, model.head_dim, model.experts, model.mla_rank):
+        assert number is None or number > 0
+    assert (kv_bytes_per_token(model) or 0) >= 0
+    assert activation_bytes(model, 100) >= 0
+    assert weight_bytes(model) is None
+
+
+def folder(tmp_path: Path, text: str | bytes) -> str:
+    data = text.encode() if isinstance(text, str) else text
+    (tmp_path / "config.json").write_bytes(data)
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "5", "{", "{'a': 1}", b"\xff\xfe", "[" * 100_000, '{"a":' * 100_000, "9" * 5000, "null"]
+)
+def test_broken_config_is_a_sentence(tmp_path: Path, text: str | bytes) -> None:
+    with pytest.raises(LaunchError) as caught:
+        read_model(folder(tmp_path, text))
+    assert (caught.value.id, caught.value.exit_code) == ("models.bad_config", ExitCode.MODEL)
+    assert "config.json" in str(caught.value)
+
+
+def test_deep_text_parts_are_no_recursion() -> None:
+    document: dict[str, Any] = {"num_hidden_layers": 3}
+    for _ in range(900):
+        document = {"text_config": document}
+    assert model_from_config("m", document).layers is None
+
+
+@pytest.mark.parametrize(
+    ("path", "id"), [("/no/such/folder", "models.no_folder"), ("/no/model.gguf", "models.gguf"), ("a\0b", None)]
+)
+def test_what_is_no_folder(path: str, id: str | None) -> None:
+    with pytest.raises(LaunchError) as caught:
+        read_model(path)
+    assert caught.value.exit_code == ExitCode.MODEL
+    assert id is None or caught.value.id == id
+
+
+def test_folder_without_config(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError) as caught:
+        read_model(str(tmp_path))
+    assert caught.value.id == "models.no_config"
+
+
+def test_missing_folder_has_the_facts_of_its_profile() -> None:
+    found = read_model("/models/QwQ-32B", must_exist=False)
+    assert (found.source, found.layers, found.moe, found.kv_heads) == ("name", 64, False, 8)
+    assert read_model("/models/unheard", must_exist=False) == Model("/models/unheard", "unheard")
+
+
+def test_config_of_a_folder_goes_before_a_profile(tmp_path: Path) -> None:
+    path = tmp_path / "QwQ-32B"
+    path.mkdir()
+    (path / "config.json").write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 2}))
+    found = read_model(str(path))
+    assert (found.source, found.layers, found.heads, found.parameters) == ("config.json", 2, None, None)

@@ -1,0 +1,100 @@
+"""Safetensors headers: whole, cut off, damaged."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.models.weights import read_weights
+
+
+def shard(path: Path, tensors: dict[str, tuple[str, list[int], int]], cut: int = 0) -> int:
+    """Write a safetensors file of zeros; ``tensors`` are dtype, shape and bytes. Returns its size."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, (dtype, shape, size) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + size]}
+        end += size
+    text = json.dumps(header).encode()
+    whole = struct.pack("<Q", len(text)) + text + b"\0" * end
+    path.write_bytes(whole[: len(whole) - cut])
+    return len(whole) - cut
+
+
+def index(folder: Path, *names: str) -> None:
+    weights = {f"layer{number}": name for number, name in enumerate(names)}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weights}))
+
+
+def test_parameters_and_bytes_without_scales(tmp_path: Path) -> None:
+    tensors = {"a.weight": ("F8_E4M3", [4, 8], 32), "a.weight_scale_inv": ("F32", [1, 1], 4), "b": ("BF16", [3], 6)}
+    size = shard(tmp_path / "model.safetensors", tensors)
+    assert read_weights(tmp_path) == {"parameters": 35, "weight_bytes": size, "files_missing": ()}
+
+
+@pytest.mark.parametrize(("bits", "weights"), [(4, 64), (8, 32)])
+def test_packed_weights_are_counted(tmp_path: Path, bits: int, weights: int) -> None:
+    shard(tmp_path / "model.safetensors", {"a.qweight": ("I32", [2, 4], 32), "a.qzeros": ("I32", [1, 4], 16)})
+    assert read_weights(tmp_path, bits)["parameters"] == weights
+
+
+def test_missing_cut_and_foreign_shards(tmp_path: Path) -> None:
+    shard(tmp_path / "1.safetensors", {"a": ("BF16", [8], 16)})
+    shard(tmp_path / "2.safetensors", {"b": ("BF16", [8], 16)}, cut=1)
+    (tmp_path / "3.safetensors").write_bytes(b"\x10")
+    (tmp_path / "4.safetensors").write_bytes(struct.pack("<Q", 2) + b"[]")
+    shard(tmp_path / "consolidated.safetensors", {"x": ("BF16", [99], 198)})
+    index(tmp_path, *(f"{number}.safetensors" for number in range(1, 6)))
+    found = read_weights(tmp_path)
+    assert found["parameters"] == 16
+    assert found["files_missing"] == (
+        "2.safetensors (truncated)",
+        "3.safetensors (truncated)",
+        "4.safetensors (its header is no JSON object)",
+        "5.safetensors",
+    )
+
+
+def test_a_name_that_leaves_the_folder_is_only_missing(tmp_path: Path) -> None:
+    index(tmp_path, "../secret.safetensors")
+    assert read_weights(tmp_path)["files_missing"] == ("../secret.safetensors",)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"weight_map": 5}', '{"weight_map": {"a": ', "[" * 100_000])
+def test_broken_index_is_a_sentence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "model.safetensors.index.json").write_text(text)
+    with pytest.raises(LaunchError) as caught:
+        read_weights(tmp_path)
+    assert "index.json" in str(caught.value)
+
+
+def test_pickled_weights_have_a_size(tmp_path: Path) -> None:
+    (tmp_path / "pytorch_model.bin").write_bytes(b"x" * 10)
+    assert read_weights(tmp_path) == {"parameters": None, "weight_bytes": 10, "files_missing": ()}
+
+
+ENTRY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["data_offsets", "shape", "dtype", "a"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=40) | st.dictionaries(st.text(max_size=3), ENTRY, max_size=3).map(json.dumps))
+def test_any_file_is_read_or_named(tmp_path: Path, content: bytes | str) -> None:
+    raw = content if isinstance(content, bytes) else struct.pack("<Q", len(content.encode())) + content.encode()
+    (tmp_path / "model.safetensors").write_bytes(raw)
+    found = read_weights(tmp_path)
+    assert (found["parameters"] or 0) >= 0
+    assert all(name.startswith("model.safetensors (") for name in found["files_missing"])
