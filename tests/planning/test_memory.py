@@ -1,0 +1,231 @@
+"""A card's memory in plans: what is shown, what is refused, and that every model of the guides fits its cards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gaudi_launch import profiles
+from gaudi_launch.engines.registry import find
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.machine import load
+from gaudi_launch.messages import message
+from gaudi_launch.models.config import read_model
+from gaudi_launch.models.records import Model
+from gaudi_launch.planning.engine import Limits
+from gaudi_launch.planning.memory import MemoryPlan, memory_for
+from gaudi_launch.planning.plan import Plan, Setting
+from gaudi_launch.planning.planner import make_plan
+from gaudi_launch.planning.request import Request
+
+LLAMA = Model(
+    "m", "m", parameters=8_030_261_248, dtype="bfloat16", layers=32, attention_layers=32, hidden_size=4096,
+    intermediate_size=14336, heads=32, kv_heads=8, head_dim=128, max_position_embeddings=131072,
+)  # fmt: skip
+LIMITS = Limits(1, 1024, 1, 1024, 2048, max_num_batched_tokens=4096, max_num_seqs=4, max_num_prefill_seqs=4)
+UNKNOWN = [Model("m", "m"), replace(LLAMA, parameters=None), replace(LLAMA, layers=None, attention_layers=None)]
+
+
+def setting(name: str, value: str | None) -> Setting:
+    kind: Any = "option" if name.startswith("--") else "env"
+    return Setting(name, value, kind, "computed", message("plan.script"))
+
+
+def planned(
+    *pairs: tuple[str, str | None],
+    model: Model = LLAMA,
+    cards: int = 1,
+    product: str | None = "HL-225",
+    version: str = "1.22",
+    extra: tuple[str, ...] = (),
+) -> MemoryPlan:
+    chosen = [setting(name, value) for name, value in pairs]
+    return memory_for(model, LIMITS, cards, product, chosen, "vllm-fork", version, extra)
+
+
+def test_the_readmes_machine() -> None:
+    # HabanaAI/vllm-fork@aice/v1.21.0:README_GAUDI.md, log block 3: 1519 blocks before rounding to whole steps
+    found = planned(("--gpu-memory-utilization", "0.5"), ("VLLM_GRAPH_RESERVED_MEM", "0.4"))
+    assert found.num_blocks == pytest.approx(1519, rel=0.05)
+    assert found.fits is True
+    assert found.gib == pytest.approx(
+        {"weights": 14.97, "activations": 0.49, "graphs": 15.83, "kv": 23.75, "free": 39.58, "card": 94.62},
+        rel=0.05,
+    )
+    parts = [size for name, size in found.gib.items() if name != "card"]
+    assert sum(parts) == pytest.approx(found.gib["card"], abs=0.05)
+    older = planned(("--gpu-memory-utilization", "0.5"), ("VLLM_GRAPH_RESERVED_MEM", "0.4"), version="1.21")
+    assert older.num_blocks == 1408
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        ((("--gpu_memory_utilization", "0.5"),), (("--gpu-memory-utilization", "0.5"),)),
+        ((("--gpu-memory-utilization", "x"),), ()),
+        ((("VLLM_GRAPH_RESERVED_MEM", "-1"),), ()),
+        ((("VLLM_GRAPH_RESERVED_MEM", ""),), ()),
+    ],
+)
+def test_spellings_and_nonsense(words: Any, same: Any) -> None:
+    assert planned(*words) == planned(*same)
+
+
+def test_the_users_own_words_win() -> None:
+    assert planned(extra=("--gpu-memory-utilization=0.5",)) == planned(("--gpu-memory-utilization", "0.5"))
+    assert planned(extra=("--gpu_memory_utilization", "0.5")) == planned(("--gpu-memory-utilization", "0.5"))
+    assert planned(extra=("--enforce-eager",)).gib["graphs"] == 0
+    assert planned(extra=("--num-gpu-blocks-override", "77")).num_blocks == 77
+
+
+def test_fp8_halves_weights_and_its_cache_doubles_blocks() -> None:
+    plain, inc = planned(), planned(("--quantization", "inc"), ("--kv-cache-dtype", "fp8_inc"))
+    assert inc.gib["weights"] == pytest.approx(plain.gib["weights"] / 2, abs=0.01)
+    assert (inc.num_blocks or 0) > 2 * (plain.num_blocks or 0)
+
+
+@pytest.mark.parametrize("model", UNKNOWN)
+def test_nothing_is_said_of_unknown_sizes(model: Model) -> None:
+    assert planned(model=model) == MemoryPlan()
+
+
+def test_nothing_is_said_of_unknown_cards() -> None:
+    assert planned(product=None) == planned(product="B200") == planned(cards=0) == MemoryPlan()
+
+
+def plan(model: str, engine: str = "vllm-fork@1.21", machine: str = "simulated:hls2", **asked: Any) -> Plan:
+    request = Request(model=model, engine=engine, **asked)
+    return make_plan(request, load(machine), read_model(model, must_exist=False), find(engine))
+
+
+def test_auto_refuses_what_cannot_start_and_says_what_would() -> None:
+    with pytest.raises(LaunchError) as caught:
+        plan("Qwen/Qwen2-72B-Instruct", cards=1)
+    assert (caught.value.id, caught.value.exit_code) == ("fit.plan_refused", ExitCode.MACHINE)
+    assert caught.value.text.values["would"] == "-n 2, -d fp8"
+    # and what it says is true
+    assert plan("Qwen/Qwen2-72B-Instruct", cards=2).memory
+    assert plan("Qwen/Qwen2-72B-Instruct", cards=1, dtype="fp8").memory
+
+
+def test_a_shorter_context_is_named_when_it_helps() -> None:
+    asked = {"model": "meta-llama/Llama-3.1-70B-Instruct", "engine": "vllm-fork@1.22", "cards": 2}
+    with pytest.raises(LaunchError) as caught:
+        plan(**asked, max_model_len=131072)
+    words = caught.value.text.values["would"].split(", ")
+    assert words[0] == "-n 4"
+    shorter = int(words[-1].removeprefix("-l "))
+    assert 8192 < shorter < 131072
+    assert plan(**asked, max_model_len=shorter).memory
+
+
+@pytest.mark.parametrize("more", [{"force": True}, {"tuning": "reference"}])
+def test_force_and_reference_only_warn(more: dict[str, Any]) -> None:
+    made = plan("Qwen/Qwen2-72B-Instruct", cards=1, **more)
+    assert "fit.weights" in [warning.id for warning in made.warnings]
+
+
+MACHINES = {"gaudi2": "simulated:hls2", "gaudi3": "simulated:gaudi3-oam"}
+
+
+@pytest.mark.parametrize("profile", profiles.profiles(), ids=lambda profile: profile.name)
+def test_every_profile_fits_its_recommended_cards(profile: profiles.Profile) -> None:
+    deepseek = profile.name == "deepseek-r1"
+    made = plan(
+        profile.models[0],
+        "deepseek_r1" if deepseek else "vllm-fork@1.21",
+        MACHINES[profile.accelerator],
+        cards=profile.cards,
+        inc_fp8=deepseek,
+        dtype="fp8" if profile.dtype == "fp8" and not deepseek else None,
+        max_model_len=profile.lengths.get("max_model_len"),
+        input_range=(1, 1024) if "max_model_len" in profile.lengths and not deepseek else None,
+    )
+    assert made.memory["kv"] > 0
+    assert [warning.id for warning in made.warnings if warning.id.startswith("fit.")] == []
+    assert len(made.placement.modules) == profile.cards
+
+
+# the command lines of the Gaudi2E inference manual (release 1.21), and what the engine must be given
+MANUAL = [
+    (
+        {"model": "/models/Qwen2-72B-Instruct", "cards": 4, "modules": (0, 1, 2, 3), "max_num_seqs": 128,
+         "input_range": (800, 1024), "output_range": (400, 512), "max_model_len": 8192,
+         "max_num_batched_tokens": 8192, "dtype": "bfloat16", "port": 30001, "cache_dir": "/data/warmup_cache"},
+        {"--tensor-parallel-size": "4", "--max-num-seqs": "128", "--max-model-len": "8192"},
+    ),
+    (
+        {"model": "/models/QwQ-32B", "cards": 8, "max_num_seqs": 24, "input_range": (4, 38912),
+         "output_range": (4, 2048), "max_model_len": 40960, "max_num_batched_tokens": 40960, "dtype": "bfloat16",
+         "port": 30001, "reduce": (8, 24000), "cache_dir": "/data/warmup_cache"},
+        {"--tensor-parallel-size": "8", "--max-num-seqs": "24", "--max-model-len": "40960"},
+    ),
+    (
+        {"model": "/data/hf_models/DeepSeek-R1-Distill-Llama-70B", "cards": 4, "modules": (0, 1, 2, 3),
+         "max_num_seqs": 128, "input_range": (800, 4096), "output_range": (800, 2048), "max_model_len": 8192,
+         "max_num_batched_tokens": 8192, "dtype": "bfloat16", "port": 30001, "cache_dir": "/data/70B_warmup_cache"},
+        {"--tensor-parallel-size": "4", "--max-num-seqs": "128", "--max-model-len": "8192"},
+    ),
+    (
+        {"model": "/data/hf_models/DeepSeek-R1-Distill-Qwen-32B", "cards": 2, "modules": (0, 1),
+         "max_num_seqs": 32, "input_range": (800, 4096), "output_range": (800, 2048), "max_model_len": 8192,
+         "max_num_batched_tokens": 8192, "dtype": "bfloat16", "port": 30001, "cache_dir": "/data/32B_warmup_cache"},
+        {"--tensor-parallel-size": "2", "--max-num-seqs": "32", "--max-model-len": "8192"},
+    ),
+    (
+        {"model": "/data/hf_models/DeepSeek-R1-Distill-Llama-8B", "cards": 1, "modules": (0,), "max_num_seqs": 32,
+         "input_range": (800, 4096), "output_range": (800, 2048), "max_model_len": 8192,
+         "max_num_batched_tokens": 8192, "dtype": "bfloat16", "port": 30001, "cache_dir": "/data/8B_warmup_cache"},
+        {"--tensor-parallel-size": "1", "--max-num-seqs": "32", "--max-model-len": "8192"},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "expected"), MANUAL, ids=lambda value: str(value.get("model", ""))[-12:])
+def test_command_lines_of_the_manual(asked: dict[str, Any], expected: dict[str, str]) -> None:
+    made = plan(**asked)
+    argv = made.command.argv
+    options = {
+        name: argv[argv.index(name) + 1] for name in (*expected, "--port", "--dtype", "--max-num-batched-tokens")
+    }
+    tokens = {"--max-num-batched-tokens": str(asked["max_num_batched_tokens"])}
+    assert options == {**expected, **tokens, "--port": "30001", "--dtype": "bfloat16"}
+    assert made.command.env["PT_HPU_RECIPE_CACHE_CONFIG"] == f"{asked['cache_dir']},false,16384"
+    profile = profiles.match(read_model(asked["model"], must_exist=False))
+    assert profile is not None
+    guide = {
+        "max_model_len": asked["max_model_len"],
+        "max_num_batched_tokens": asked["max_num_batched_tokens"],
+        "max_num_seqs": asked["max_num_seqs"],
+        "input": list(asked["input_range"]),
+        "output": list(asked["output_range"]),
+    }
+    assert dict(profile.lengths) == guide
+    assert profile.cards == asked["cards"]
+    assert made.memory["kv"] > 0
+    assert "--enable-expert-parallel" not in argv
+    # of these only the 72B keeps the float32 softmax that its family has by default
+    softmax = None if "72B" in asked["model"] else "false"
+    assert made.command.env.get("VLLM_FP32_SOFTMAX") == softmax
+
+
+def test_deepseeks_command_line() -> None:
+    made = plan(
+        "/data/hf_models/DeepSeek-R1-0528-G2",
+        "deepseek_r1",
+        host="127.0.0.1",
+        port=8688,
+        max_num_seqs=128,
+        max_model_len=16384,
+        inc_fp8=True,
+        cache_dir="/data/warmup_cache",
+    )
+    profile = profiles.find("deepseek-r1")
+    assert dict(profile.lengths) == {"max_model_len": 16384, "max_num_seqs": 128}
+    assert len(made.placement.modules) == profile.cards == 8
+    # 671e9 bytes over eight cards, the rest after activations at 0.85 and a tenth for graphs
+    assert made.memory["weights"] == pytest.approx(671.026e9 / 8 / 2**30, rel=0.001)
+    assert made.memory["kv"] > 8
+    assert made.url == "http://127.0.0.1:8688"
