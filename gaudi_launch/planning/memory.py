@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from gaudi_launch import profiles
 from gaudi_launch.host.accelerators import identify
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models import fit, sizing
@@ -106,6 +107,9 @@ def _remedies(
     more = (n for n in (2, 4, 8) if cards < n <= most_cards and starts(n, dtype))
     n = next(more, None)
     would = [message("fit.would_cards", n=n)] if n else []
+    profile = profiles.match(model)
+    # the engines pair fp8 weights with an fp8 cache unless the model's profile says otherwise
+    ask = replace(ask, kv_dtype=profile.fp8_kv if profile else "fp8_inc")
     if dtype != "fp8" and starts(cards, "fp8"):
         would.append(message("fit.would_dtype"))
     if found.tokens >= sizing.BLOCK:

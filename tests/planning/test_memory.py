@@ -111,7 +111,8 @@ def test_auto_refuses_what_cannot_start_and_says_what_would() -> None:
 
 
 def test_a_shorter_context_is_named_when_it_helps() -> None:
-    asked = {"model": "meta-llama/Llama-3.1-70B-Instruct", "engine": "vllm-fork@1.22", "cards": 2}
+    asked: dict[str, Any] = {"engine": "vllm-fork@1.22", "cards": 2}
+    asked["model"] = "meta-llama/Llama-3.1-70B-Instruct"
     with pytest.raises(LaunchError) as caught:
         plan(**asked, max_model_len=131072)
     words = caught.value.text.values["would"].split(", ")

@@ -1,0 +1,132 @@
+"""The rows of fit: allowed numbers of cards, reasons, and the placements that public documents show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_launch import profiles
+from gaudi_launch.models.config import read_model
+from gaudi_launch.models.fit import Ask, fit, fit_weights_only
+from gaudi_launch.models.records import Model
+from gaudi_launch.models.sizing import GIB, RULES
+
+GAUDI2, GAUDI3 = 95795 << 20, 127726 << 20
+ASK = Ask(max_model_len=4096, max_num_seqs=32)
+CARDS = (1, 2, 4, 8)
+
+
+def known(name: str) -> Model:
+    return read_model(profiles.find(name).models[0], must_exist=False)
+
+
+# what public documents run: the smallest number must not be above theirs
+@pytest.mark.parametrize(
+    ("name", "card", "dtype", "length", "smallest", "shown"),
+    [
+        ("llama-2-7b", GAUDI2, "bfloat16", 4096, 1, 1),
+        ("mistral-7b", GAUDI2, "bfloat16", 4096, 1, 1),
+        ("mixtral-8x7b", GAUDI2, "bfloat16", 4096, 2, 2),  # the weights alone would fit one card
+        ("llama-2-70b", GAUDI2, "bfloat16", 4096, 2, 8),
+        ("llama-3.1-70b", GAUDI2, "bfloat16", 2048, 2, 2),  # OPEA: 2 cards with 2048 tokens
+        ("qwen2-72b", GAUDI2, "bfloat16", 8192, 2, 4),
+        ("deepseek-r1-distill-qwen-32b", GAUDI2, "bfloat16", 8192, 1, 2),
+        ("deepseek-r1-distill-llama-8b", GAUDI2, "bfloat16", 8192, 1, 1),
+        ("deepseek-r1", GAUDI2, "fp8", 16384, 8, 8),
+        ("qwq-32b", GAUDI2, "bfloat16", 40960, 1, 8),
+    ],
+)
+def test_public_placements(name: str, card: int, dtype: str, length: int, smallest: int, shown: int) -> None:
+    ask = replace(ASK, max_model_len=length)
+    found = fit(known(name), card, CARDS, [dtype], ask, RULES["1.22"])
+    assert found.smallest_n == smallest <= shown
+    assert next(row for row in found.rows if row.n == shown).fits
+
+
+def test_llama_405b_wants_gaudi3_or_sixteen_cards() -> None:
+    # README_GAUDI of the fork: bfloat16 on Gaudi2 over two nodes, 16 cards
+    model = replace(
+        known("llama-3.1-70b"), parameters=405_853_388_800, layers=126, attention_layers=126, hidden_size=16384,
+        intermediate_size=53248, heads=128,
+    )  # fmt: skip
+    cards = (8, 16)
+    assert fit(model, GAUDI2, cards, ["bfloat16"], ASK, RULES["1.22"]).smallest_n == 16
+    assert fit(model, GAUDI3, cards, ["bfloat16"], ASK, RULES["1.22"]).smallest_n == 8
+
+
+def test_rows_and_reasons() -> None:
+    model = known("qwen2-72b")
+    table = fit(model, GAUDI2, (1, 2, 3, 8), ["bfloat16"], replace(ASK, max_model_len=32768), RULES["1.22"])
+    assert [(row.n, row.fits, row.reason.id) for row in table.rows] == [
+        (1, False, "fit.weights"),
+        (2, True, "fit.fits_some"),
+        (3, False, "fit.heads"),
+        (8, True, "fit.fits"),
+    ]
+    row = table.rows[1]
+    assert (row.weights_gib_per_card, row.kv_blocks) == (
+        pytest.approx(145.41e9 / 2 / GIB, rel=0.001),
+        row.kv_blocks,
+    )
+    assert row.longest_context == (row.kv_blocks or 0) * 128
+    assert row.concurrency == (row.longest_context or 0) / 32768
+
+
+def test_a_short_cache_says_how_short() -> None:
+    model = replace(known("llama-3.1-70b"))
+    row = fit(model, GAUDI2, (2,), ["bfloat16"], replace(ASK, max_model_len=131072), RULES["1.22"]).rows[0]
+    assert (row.fits, row.reason.id) == (False, "fit.short")
+    assert 0 < row.reason.values["tokens"] < 131072
+    assert row.reason.values["tokens"] == row.longest_context
+
+
+@pytest.mark.parametrize(
+    ("kv", "allowed"),
+    [(4, [1, 2, 4, 8, 12, 16]), (8, [1, 2, 4, 8, 16]), (6, [1, 2, 3, 6, 12]), (1, [*range(1, 17)])],
+)
+def test_the_rule_for_kv_heads(kv: int, allowed: list[int]) -> None:
+    model = replace(known("llama-3.1-8b"), heads=720720, kv_heads=kv)  # so many divide by every n up to 16
+    rows = fit(model, GAUDI2, range(1, 17), ["bfloat16"], ASK, RULES["1.22"]).rows
+    assert [row.n for row in rows if row.reason.id != "fit.kv_heads"] == allowed
+
+
+def test_fp8_caches_only_beside_fp8_weights() -> None:
+    ask = replace(ASK, kv_dtype="fp8_inc")
+    plain = fit(known("llama-3.1-8b"), GAUDI2, (1,), ["bfloat16"], ask, RULES["1.22"]).rows[0]
+    assert plain == fit(known("llama-3.1-8b"), GAUDI2, (1,), ["bfloat16"], ASK, RULES["1.22"]).rows[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "total", "cores", "chips", "instance"),
+    [("llama-2-70b", "138.0", 9, 5, 24), ("llama-2-13b", "26.0", 2, 1, 12), ("llama-2-7b", "13.5", 1, 1, 12)],
+)
+def test_inferentia(name: str, total: str, cores: int, chips: int, instance: int) -> None:
+    table = fit_weights_only(known(name), instance, None, ["float16"])
+    assert table.smallest_n == cores
+    row = next(row for row in table.rows if row.n == cores)
+    assert {key: row.reason.values[key] for key in ("total", "cores", "chips")} == {
+        "total": total,
+        "cores": cores,
+        "chips": chips,
+    }
+    assert [row.n for row in table.rows] == sorted({1, cores, instance})
+
+
+def test_inferentia_that_is_too_small() -> None:
+    table = fit_weights_only(known("llama-2-70b"), 12, [1, 12, 24], ["float32"])
+    assert table.smallest_n is None
+    assert [row.reason.id for row in table.rows] == ["fit.neuron_short", "fit.neuron_short", "fit.neuron_too_many"]
+
+
+@given(
+    st.integers(1, 131072), st.integers(1, 512), st.floats(0.05, 1), st.floats(0, 0.9), st.sampled_from([*RULES])
+)
+def test_more_cards_never_hold_less(length: int, seqs: int, share: float, reserved: float, rules: str) -> None:
+    ask = Ask(length, seqs, length, length, share, reserved)
+    rows = fit(known("llama-3.1-8b"), GAUDI2, CARDS, ["bfloat16"], ask, RULES[rules]).rows
+    tokens = [row.longest_context or 0 for row in rows]
+    assert tokens == sorted(tokens)
+    assert all(row.longest_context or length <= 0 for row in rows if row.fits)
