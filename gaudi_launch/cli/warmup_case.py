@@ -152,7 +152,8 @@ def _engine(
     limits = as_limits(values)
     if not blocks:
         assumptions.append(message("warmup.assume_blocks", blocks=limits.num_blocks))
-    return name, limits, facts.get("bucket_limit") != "false"
+    # as in a plan: what the extension is not known to understand is not sent
+    return name, limits, facts.get("bucket_limit") == "true"
 
 
 def _plugin_limits(request: Request, model: Model) -> dict[str, Any]:

@@ -5,12 +5,16 @@ Each difference from the scripts is one function below, and each says why in the
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+
 from gaudi_launch import profiles
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context
-from gaudi_launch.planning.lengths import ceil_div, round_up
+from gaudi_launch.planning.lengths import round_up
 from gaudi_launch.planning.settings import Decisions
 
 # exported by the scripts, read by nobody in that tree: grep over vllm/ and the extension of each branch
@@ -21,6 +25,7 @@ _UNREAD = {
 }
 _MOE_ONLY = ("VLLM_DYNAMIC_MOE_MIN_TOKENS", "VLLM_DYNAMIC_MOE_MIN_EXPERTS_SINGLEHPU")
 _RAY_ONLY = ("RAY_IGNORE_UNHANDLED_ERRORS", "VLLM_RAY_DISABLE_LOG_TO_DRIVER")
+_BUCKET_VARIABLE = re.compile(r"^VLLM_(PROMPT|DECODE)_\w+_BUCKET_(MIN|STEP|MAX)$|^VLLM_EXPONENTIAL_BUCKETING$")
 # true everywhere by default, and only noise in a plan
 _DEFAULTS = {
     "VLLM_PROFILER_ENABLED": "false",
@@ -93,8 +98,9 @@ def adjust(context: Context, decisions: Decisions, version: str, facts: dict[str
     decisions.drop("option", "--use-v2-block-manager")
     _spelling(decisions)
     _limit(decisions, request.padding_limit, version, facts)
-    _buckets(context, decisions, version)
+    # first the attention: how it numbers blocks decides which decode shapes there are
     _attention(context, decisions)
+    _buckets(context, decisions, version, facts)
 
 
 def _experts(decisions: Decisions, model: Model, version: str) -> None:
@@ -163,23 +169,53 @@ def _limit(decisions: Decisions, asked: str | None, version: str, facts: dict[st
                 decisions.drop("env", name)
 
 
-def _buckets(context: Context, decisions: Decisions, version: str) -> None:
-    """Top buckets rounded up to what the engine can really warm: a step that does not divide loses the top."""
-    limits, request = context.limits, context.request
-    block = limits.block_size
-    if request.reduce is None:
+def knows_limit(facts: Mapping[str, str]) -> bool:
+    """May *_BUCKET_LIMIT be sent? Only when the installed extension was asked and knows it."""
+    return facts.get("bucket_limit") == "true"
+
+
+def _buckets(context: Context, decisions: Decisions, version: str, facts: Mapping[str, str]) -> None:
+    """Bucket ranges and prefill batch of the warm-up planner: every shape covered, with few graphs.
+
+    Variables that the user exported stand as they are; the script's arithmetic then fills in the rest, because
+    half of one plan and half of another covers nothing for sure.
+    """
+    request, limits = context.request, context.limits
+    exported = sorted(name for name, value in request.environment.items() if value and _BUCKET_VARIABLE.match(name))
+    if exported:
+        decisions.warn("plan.own_buckets", names=", ".join(exported))
         return
-    batch, length = request.reduce
-    covered = round_up(length, block)
-    blocks = round_up(ceil_div((length + limits.output_max) * batch, block), block)
-    for name, value in (
-        ("VLLM_PROMPT_SEQ_BUCKET_MAX", covered),
-        ("VLLM_DECODE_BS_BUCKET_MAX", batch),
-        ("VLLM_DECODE_BLOCK_BUCKET_MAX", blocks),
-    ):
-        reason = message("plan.reduce", batch=batch, length=length, covered=covered)
-        decisions.env(name, str(value), reason, source="flag", user_wins=False)
-    decisions.warn("plan.reduce_holes", batch=batch, length=covered)
+    from gaudi_launch.warmup.cost import step_time_for
+    from gaudi_launch.warmup.delivery import plan_for_engine
+    from gaudi_launch.warmup.limits import as_limits
+    from gaudi_launch.warmup.planner import Ask
+    from gaudi_launch.warmup.strategies import ENGINES
+
+    label = version if version == "deepseek_r1" else f"vllm-fork@{version}"
+    cards = len(context.placement.modules)
+    found = plan_for_engine(
+        ENGINES[label],
+        as_limits({**asdict(limits), "contiguous_pa": decisions.get("env", "VLLM_CONTIGUOUS_PA") != "false"}),
+        None,
+        Ask(reduce=request.reduce),
+        choose_prefill_seqs=request.max_prefill_seqs is None,
+        with_limit=knows_limit(facts) and request.padding_limit is None,
+        cost=step_time_for(context.model.parameters, cards),
+    )
+    script = next(iter(found.comparison[1:]), None)
+    theirs = script.prompt_graphs + script.decode_graphs if script is not None else 0
+    if request.reduce is not None:
+        batch, length = request.reduce
+        reason = message("plan.buckets_reduce", graphs=found.buckets.graphs, batch=batch, length=length)
+    else:
+        reason = message("plan.buckets_planned", graphs=found.buckets.graphs, theirs=theirs)
+    for name, value in found.settings.items():
+        if name.endswith("_LIMIT") and request.padding_limit is not None:
+            continue
+        decisions.env(name, value, reason, origin="assumed step times")
+    if request.max_prefill_seqs is None:
+        prefill = message("plan.prefill_planned", count=found.max_prefill_seqs)
+        decisions.option("--max-num-prefill-seqs", str(found.max_prefill_seqs), prefill)
 
 
 def _attention(context: Context, decisions: Decisions) -> None:

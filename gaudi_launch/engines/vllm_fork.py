@@ -257,11 +257,15 @@ class VllmFork:
         env = {s.name: s.value or "" for s in settings if s.kind == "env"}
         engine = _VERSIONS[self.version].buckets_engine
         # the default of the script's own documents is the extension with the limit (1.22, deepseek_r1)
-        algorithm = algorithm_of(engine, env, with_limit=self.facts.get("bucket_limit") != "false")
+        # the scripts of today are made for an extension with the limit; ours is only sent what is known
+        scripts = context.request.tuning == "reference"
+        limited = self.facts.get("bucket_limit") != "false" if scripts else fork_auto.knows_limit(self.facts)
+        algorithm = algorithm_of(engine, env, with_limit=limited)
+        prefill = next((s.value for s in settings if s.name == "--max-num-prefill-seqs"), None)
         most = ceil_div(limits.max_model_len, limits.block_size) * limits.max_num_seqs
         arguments = {
             "max_num_seqs": limits.max_num_seqs,
-            "max_num_prefill_seqs": limits.max_num_prefill_seqs,
+            "max_num_prefill_seqs": int(prefill) if prefill else limits.max_num_prefill_seqs,
             "block_size": limits.block_size,
             "max_num_batched_tokens": limits.max_num_batched_tokens,
             "max_model_len": limits.max_model_len,
