@@ -1,0 +1,138 @@
+"""``fit`` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.cli.app import run
+from gaudi_launch.messages import set_language
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    yield
+    set_language(None)
+
+
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = run(["fit", *arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
+    code, out, _ = output(capsys, *arguments, "--json")
+    shown: dict[str, Any] = json.loads(out)
+    return code, shown
+
+
+def test_json_has_the_promised_shape(capsys: pytest.CaptureFixture[str]) -> None:
+    code, shown = document(capsys, "mistralai/Mixtral-8x7B-Instruct-v0.1", "--accelerator", "gaudi2", "-n", "1,2")
+    assert code == 0
+    assert {name: shown[name] for name in ("schema", "model", "accelerator", "smallest_n")} == {
+        "schema": 1,
+        "model": "mistralai/Mixtral-8x7B-Instruct-v0.1",
+        "accelerator": "gaudi2",
+        "smallest_n": 2,
+    }
+    assert [(row["n"], row["dtype"], row["fits"]) for row in shown["rows"]] == [
+        (1, "bfloat16", False),
+        (2, "bfloat16", True),
+        (1, "fp8", True),
+        (2, "fp8", True),
+    ]
+    names = {"n", "dtype", "fits", "weights_gib_per_card", "kv_gib_per_card", "kv_blocks", "concurrency", "reason"}
+    assert all(names < set(row) for row in shown["rows"])
+
+
+def test_asked_lengths_count(capsys: pytest.CaptureFixture[str]) -> None:
+    common = ("Qwen/QwQ-32B", "--accelerator", "gaudi3", "-n", "2", "-d", "bfloat16")
+    _, whole = document(capsys, *common, "-l", "40960", "-b", "24")
+    _, ranges = document(capsys, *common, "-i", "4,38912", "-o", "4,2048", "-b", "24")
+    assert whole["max_model_len"] == ranges["max_model_len"] == 40960
+    _, short = document(capsys, *common, "-l", "4096")
+    assert short["rows"][0]["concurrency"] > 9 * whole["rows"][0]["concurrency"]
+
+
+def test_the_engines_differ(capsys: pytest.CaptureFixture[str]) -> None:
+    common = (
+        "meta-llama/Llama-3.1-8B-Instruct",
+        "--accelerator",
+        "gaudi2",
+        "-n",
+        "1",
+        "-d",
+        "bfloat16",
+        "-l",
+        "8192",
+    )
+    blocks = {
+        engine: document(capsys, *common, "--engine", engine)[1]["rows"][0]["kv_blocks"]
+        for engine in ("vllm-fork@1.21", "vllm-fork@1.22", "vllm-gaudi", "tgi")
+    }
+    # 1.21's script keeps twice as much for graphs, and whole steps; the plugin measures no activations
+    assert blocks["vllm-fork@1.21"] < blocks["vllm-fork@1.22"] < blocks["vllm-gaudi"]
+    assert blocks["vllm-fork@1.21"] % 128 == 0
+    assert blocks["tgi"] < blocks["vllm-fork@1.22"]
+
+
+def test_inferentia_is_weights_only(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = output(capsys, "meta-llama/Llama-2-70b", "--accelerator", "inf2.48xlarge", "-d", "float16")
+    assert code == 0
+    assert "weights only" in out
+    assert "138.0 GB need 9 NeuronCores of 16 GB (5 accelerators)" in out
+    assert "Smallest: 9 NeuronCores with float16." in out
+
+
+def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = output(capsys, "Qwen/Qwen2-72B-Instruct", "--accelerator", "gaudi2", "-l", "8192")
+    assert code == 0
+    assert "Smallest: -n 2 with bfloat16." in out
+    assert "profile qwen2-72b" in out
+    code, out, _ = output(capsys, "Qwen/Qwen2-72B-Instruct", "--accelerator", "gaudi2", "--lang", "zh", "-n", "1")
+    assert "bfloat16 无法运行；fp8 可以：-n 1。" in out
+    code, out, _ = output(capsys, "zai-org/GLM-4.5", "--accelerator", "gaudi2", "-n", "1,2")
+    assert "It does not fit here. What would: more cards, fp8, or a shorter context (-l)." in out
+
+
+def test_a_folder_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = {"model_type": "llama", "hidden_size": 2048, "num_attention_heads": 16, "num_hidden_layers": 4}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    code, shown = document(capsys, str(tmp_path), "--accelerator", "gaudi2")
+    assert (code, shown["error"]["id"]) == (5, "fit.no_weights")
+    (tmp_path / "pytorch_model.bin").write_bytes(b"\0" * 4096)
+    (tmp_path / "config.json").write_text(json.dumps({**config, "torch_dtype": "bfloat16"}))
+    code, shown = document(capsys, str(tmp_path), "--accelerator", "gaudi2", "-l", "1024")
+    assert (code, shown["smallest_n"]) == (0, 1)
+    (tmp_path / "config.json").write_text("{}")
+    code, shown = document(capsys, str(tmp_path), "--accelerator", "gaudi2")
+    assert (code, shown["error"]["id"]) == (5, "fit.no_kv_facts")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "id"),
+    [
+        (("nothing",), 5, "fit.no_facts"),
+        (("/no/where",), 5, "fit.no_facts"),
+        (("Qwen/QwQ-32B", "--accelerator", "gaudi9"), 2, "fit.accelerator"),
+        (("Qwen/QwQ-32B", "-d", "int3"), 2, "fit.dtype"),
+        (("Qwen/QwQ-32B", "-n", "0"), 2, "plan.number"),
+        (("Qwen/QwQ-32B", "-n", "1,,2"), 2, "plan.number"),
+        (("Qwen/QwQ-32B", "-l", "x"), 2, "plan.number"),
+        (("Qwen/QwQ-32B", "-l", "999999"), 5, "plan.too_long"),
+        (("Qwen/QwQ-32B", "-l", "1024", "-i", "1,2048"), 2, "plan.input_over_length"),
+        (("Qwen/QwQ-32B", "-i", "9,1"), 2, "plan.range"),
+        (("Qwen/QwQ-32B", "--engine", "sglang"), 2, "fit.engine"),
+    ],
+)
+def test_wrong_input_is_a_sentence(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, id: str
+) -> None:
+    found, shown = document(capsys, *arguments)
+    assert (found, shown["error"]["id"], shown["error"]["exit_code"]) == (code, id, code)

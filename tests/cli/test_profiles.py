@@ -1,0 +1,86 @@
+"""``profiles`` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.cli.app import run
+from gaudi_launch.messages import set_language
+from gaudi_launch.profiles import shipped_dir
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    yield
+    set_language(None)
+
+
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = run(["profiles", *arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def own(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "config" / "gaudi-launch" / "profiles" / "mine.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_list(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    shipped = (shipped_dir() / "qwq-32b.yaml").read_text(encoding="utf-8")
+    own(tmp_path, shipped.replace("name: qwq-32b", "name: my-qwq"))
+    code, out, _ = output(capsys, "list", "--json")
+    document = json.loads(out)
+    assert (code, document["schema"]) == (0, 1)
+    names = sorted([*(path.stem for path in shipped_dir().glob("*.yaml")), "my-qwq"])
+    assert [profile["name"] for profile in document["profiles"]] == names
+    assert [profile["name"] for profile in document["profiles"] if profile["own"]] == ["my-qwq"]
+    code, out, _ = output(capsys, "list")
+    assert code == 0
+    assert [line.split()[-1] for line in out.splitlines() if "my-qwq" in line] == ["yours"]
+
+
+def test_show_is_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    path = shipped_dir() / "mixtral-8x7b.yaml"
+    code, out, _ = output(capsys, "show", "mistralai/Mixtral-8x7B-Instruct-v0.1")
+    assert (code, out) == (0, f"# {path}\n" + path.read_text(encoding="utf-8"))
+    code, out, _ = output(capsys, "show", "mixtral-8x7b", "--json")
+    assert json.loads(out)["profile"]["architecture"]["experts"] == 8
+
+
+def test_show_of_an_unknown_one(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = output(capsys, "show", "gpt-5")
+    assert code == 2
+    assert err.startswith("gaudi-launch: There is no profile gpt-5. Known: deepseek-r1, ")
+
+
+def test_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    count = len(list(shipped_dir().glob("*.yaml")))
+    assert output(capsys, "check")[:2] == (0, f"{count} profiles are good.\n")
+    path = tmp_path / "mine.yaml"
+    text = (shipped_dir() / "qwq-32b.yaml").read_text(encoding="utf-8")
+    path.write_text(text.replace("cards: 8", "cards: eight"), encoding="utf-8")
+    code, _, err = output(capsys, "check", str(path))
+    why = "/serving/cards must be integer; found 'eight'."
+    assert (code, err) == (2, f"gaudi-launch: The profile {path} cannot be used: {why}\n")
+    code, out, _ = output(capsys, "check", str(path), "--json")
+    assert json.loads(out)["error"]["id"] == "profiles.bad"
+
+
+@pytest.mark.parametrize("text", ["schema: 1", "]", "\ttab", "x: " + "[" * 2000])
+def test_a_broken_own_profile_is_named_by_every_command(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
+) -> None:
+    path = own(tmp_path, text)
+    for arguments in (("check",), ("list",)):
+        code, _, err = output(capsys, *arguments)
+        assert code == 2
+        assert str(path) in err
