@@ -58,13 +58,14 @@ def _asked(hub_id: str, ask: Callable[[], _T]) -> _T:
         raise LaunchError("models.not_on_hub", ExitCode.MODEL, model=hub_id, hub=endpoint) from None
     except errors.EntryNotFoundError as error:
         if isinstance(error, errors.LocalEntryNotFoundError):
+            if isinstance(error.__cause__, errors.HfHubHTTPError):  # it hides any odd answer behind "no network"
+                raise _odd_answer(hub_id, error.__cause__) from None
             raise LaunchError("models.offline", ExitCode.MODEL, model=hub_id, hub=endpoint) from None
         raise LaunchError("models.no_config", ExitCode.MODEL, path=hub_id) from None
     except errors.OfflineModeIsEnabled:
         raise LaunchError("models.offline", ExitCode.MODEL, model=hub_id, hub=endpoint) from None
     except errors.HfHubHTTPError as error:
-        why = " ".join(str(error).split())[:300]
-        raise LaunchError("models.hub_answer", ExitCode.MODEL, model=hub_id, hub=endpoint, why=why) from None
+        raise _odd_answer(hub_id, error) from None
     except errors.HFValidationError:
         raise LaunchError("models.no_folder", ExitCode.MODEL, path=hub_id) from None
     except Exception as error:
@@ -72,6 +73,11 @@ def _asked(hub_id: str, ask: Callable[[], _T]) -> _T:
         if not isinstance(error, OSError) and type(error).__module__.partition(".")[0] not in ("httpx", "httpcore"):
             raise
         raise LaunchError("models.offline", ExitCode.MODEL, model=hub_id, hub=endpoint, detail=str(error)) from None
+
+
+def _odd_answer(hub_id: str, error: Exception) -> LaunchError:
+    why = " ".join(str(error).split())[:300]
+    return LaunchError("models.hub_answer", ExitCode.MODEL, model=hub_id, hub=_endpoint(), why=why)
 
 
 def _endpoint() -> str:
