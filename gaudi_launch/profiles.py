@@ -142,7 +142,7 @@ def read_document(path: Path) -> Any:
         if path.stat().st_size > _MOST_BYTES:
             raise LaunchError("profiles.bad", ExitCode.USAGE, path=str(path), why="> 1 MiB")
         text = path.read_text(encoding="utf-8")
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except OSError as error:
         raise LaunchError("profiles.bad", ExitCode.USAGE, path=str(path), why=error.strerror or "") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -65,6 +65,7 @@ def fit(
         instance = instances()[name]
         table = fit_weights_only(facts, instance.cores, numbers, dtypes, instance.core_gb)
         title = {"id": "fit.title_neuron", "cores": instance.cores}
+        assumed: list[str] = []
     else:
         product = accelerators()[name]
         usable = (product.memory_usable_mib or product.memory_total_mib) << 20
@@ -72,12 +73,18 @@ def fit(
         allowed = numbers or [n for n in (1, 2, 4, 8) if n <= product.cards]
         table = fit_cards(facts, usable, allowed, dtypes, ask, rules)
         title = {"id": "fit.title", "memory": f"{usable / sizing.GIB:.1f}"}
+        memory = [f"{name}.memory"] if "assumed" in product.sources.get("memory", "") else []
+        assumed = [*(["activations"] if rules.profile_run else []), *memory]
+    if facts.source == "name" and profile is not None:
+        assumed += [f"{profile.name}.{part}" for part in profile.assumed if part == "architecture"]
     if as_json:
-        _emit(facts, name, engine, ask, table)
+        _emit(facts, name, engine, ask, table, assumed)
     else:
         _show(facts, name, title, table, dtypes)
         if facts.source == "name" and profile is not None:
             typer.echo(text("fit.from_profile", profile=profile.name))
+        if assumed:
+            typer.echo(text("fit.assumed", what=", ".join(assumed)))
 
 
 def _numbers(text: str) -> list[int] | None:
@@ -167,7 +174,7 @@ def _ask(
     )
 
 
-def _emit(model: Model, accelerator: str, engine: str, ask: Ask, table: FitTable) -> None:
+def _emit(model: Model, accelerator: str, engine: str, ask: Ask, table: FitTable, assumed: list[str]) -> None:
     from gaudi_launch.cli.output import emit_json
 
     def row(r: FitRow) -> dict[str, Any]:
@@ -191,6 +198,7 @@ def _emit(model: Model, accelerator: str, engine: str, ask: Ask, table: FitTable
             "engine": engine,
             "max_model_len": ask.max_model_len,
             "smallest_n": table.smallest_n,
+            "assumed": assumed,
             "rows": [row(r) for r in table.rows],
         }
     )

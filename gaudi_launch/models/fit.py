@@ -58,7 +58,8 @@ class CardMemory:
 
 @dataclass(frozen=True)
 class FitRow:
-    """One number of cards at one data type. GiB a card; ``concurrency`` counts requests of the asked length."""
+    """One number of cards at one data type. GiB a card; ``concurrency`` counts requests of the asked length;
+    ``longest_context`` is what both the cache and the model allow."""
 
     n: int
     dtype: str
@@ -135,7 +136,7 @@ def _row(model: Model, n: int, dtype: str, card_bytes: float, ask: Ask, rules: M
         kv_gib_per_card=max(0.0, found.parts.kv) / GIB,
         kv_blocks=found.blocks,
         concurrency=sizing.concurrency(found.blocks, ask.max_model_len),
-        longest_context=found.tokens,
+        longest_context=min(found.tokens, model.max_position_embeddings or found.tokens),
     )
 
 

@@ -68,8 +68,8 @@ def test_rows_and_reasons() -> None:
     ]
     row = table.rows[1]
     assert row.weights_gib_per_card == pytest.approx(145.41e9 / 2 / GIB, rel=0.001)
-    assert row.longest_context == (row.kv_blocks or 0) * 128
-    assert row.concurrency == (row.longest_context or 0) / 32768
+    assert row.concurrency == (row.kv_blocks or 0) * 128 / 32768
+    assert row.longest_context == 32768, "the model knows no more, however large the cache is"
 
 
 def test_a_short_cache_says_how_short() -> None:
