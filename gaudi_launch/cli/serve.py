@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from gaudi_launch.cli.options import shared
-from gaudi_launch.cli.warmed import Warmed
+from gaudi_launch.cli.warmed import Once, Warmed
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.messages import text
 
@@ -36,6 +37,20 @@ def serve(
 
     -w demo is a small model that needs no card and no download from a hub.
     """
+    outcome, log, _ = start(asked, name, no_doctor=no_doctor, quiet=quiet, patience=patience)
+    _finish(outcome, log)
+
+
+def start(
+    asked: dict[str, Any],
+    name: str | None = None,
+    *,
+    no_doctor: bool = False,
+    quiet: bool = False,
+    patience: str | None = None,
+    once: bool = False,
+) -> tuple[Outcome, Path, Plan]:
+    """Everything of serve but its end: the outcome, the log and the plan. ``once`` stops it when it is ready."""
     from gaudi_launch.cli.options import prepare
     from gaudi_launch.planning.asked import number
     from gaudi_launch.services import launch, state
@@ -61,14 +76,19 @@ def serve(
         with claim(
             lambda: load(asked["machine"]), lambda host: place(request, host, engine), machine_root()
         ) as chosen:
-            _run(prepared, prepared.plan(chosen), name, no_doctor, quiet, limits)
-    else:
-        _run(prepared, prepared.plan(), name, no_doctor, quiet, limits)
+            return _run(prepared, prepared.plan(chosen), name, no_doctor, quiet, limits, once)
+    return _run(prepared, prepared.plan(), name, no_doctor, quiet, limits, once)
 
 
 def _run(
-    prepared: Prepared, plan: Plan, name: str | None, no_doctor: bool, quiet: bool, limits: dict[str, float]
-) -> None:
+    prepared: Prepared,
+    plan: Plan,
+    name: str | None,
+    no_doctor: bool,
+    quiet: bool,
+    limits: dict[str, float],
+    once: bool,
+) -> tuple[Outcome, Path, Plan]:
     import contextlib
 
     from gaudi_launch.recipe_cache.use import without_cache
@@ -97,8 +117,10 @@ def _run(
             else:
                 plan, watcher = cached.plan, Warmed(screen, keeper)
         screen.begin(plan)
+        if once:
+            watcher = Once(watcher)
         outcome = launch.run(plan, prepared.request, service, watcher, limits)
-    _finish(outcome, log)
+    return outcome, log, plan
 
 
 def _kept(cached: Cached) -> Any:
@@ -117,7 +139,7 @@ def _screen(plan: Plan, log: str, quiet: bool) -> Any:
     return Screen(plan, log, quiet)
 
 
-def _finish(outcome: Outcome, log: Any) -> None:
+def _finish(outcome: Outcome, log: Path) -> None:
     from gaudi_launch.errors import ExitCode
     from gaudi_launch.services.launch import failure
 

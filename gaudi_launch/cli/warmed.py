@@ -1,7 +1,9 @@
-"""A watcher that tells the recipe cache when its graphs are warm, and passes everything on."""
+"""Watchers between the supervisor and the screen: one tells the recipe cache, one stops what is ready."""
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -12,31 +14,55 @@ if TYPE_CHECKING:
     from gaudi_launch.services.supervise import Watcher
 
 
-class Warmed:
-    """Stands between the supervisor and the screen."""
+class _Passing:
+    """Passes everything on."""
 
-    def __init__(self, inner: Watcher, keeper: Keeper) -> None:
+    def __init__(self, inner: Watcher) -> None:
         self._inner = inner
-        self._keeper = keeper
-        self._began = time.monotonic()
-        self._facts: dict[str, str | int | float] = {}
 
     def started(self, pid: int) -> None:
-        self._began = time.monotonic()
         self._inner.started(pid)
 
     def output(self, text: str) -> None:
         self._inner.output(text)
 
     def progress(self, progress: Progress) -> None:
-        self._facts = dict(progress.facts)
         self._inner.progress(progress)
+
+    def ready(self, readiness: Readiness) -> None:
+        self._inner.ready(readiness)
+
+    def ending(self, signal_number: int | None) -> None:
+        self._inner.ending(signal_number)
+
+
+class Once(_Passing):
+    """Stops the engine as soon as it is ready: it was started for its warm-up only."""
+
+    def ready(self, readiness: Readiness) -> None:
+        super().ready(readiness)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+class Warmed(_Passing):
+    """Tells the recipe cache when its graphs are warm."""
+
+    def __init__(self, inner: Watcher, keeper: Keeper) -> None:
+        super().__init__(inner)
+        self._keeper = keeper
+        self._began = time.monotonic()
+        self._facts: dict[str, str | int | float] = {}
+
+    def started(self, pid: int) -> None:
+        self._began = time.monotonic()
+        super().started(pid)
+
+    def progress(self, progress: Progress) -> None:
+        self._facts = dict(progress.facts)
+        super().progress(progress)
 
     def ready(self, readiness: Readiness) -> None:
         seconds = self._facts.get("warmup_seconds", time.monotonic() - self._began)
         blocks = self._facts.get("num_blocks")
         self._keeper.warm(float(seconds), int(blocks) if blocks is not None else None)
-        self._inner.ready(readiness)
-
-    def ending(self, signal_number: int | None) -> None:
-        self._inner.ending(signal_number)
+        super().ready(readiness)

@@ -39,6 +39,7 @@ def warmup(
     constant: list[str] | None = typer.Option(
         None, help="A constant of the step-time model, in ms.", metavar="NAME=MS", rich_help_panel=_PLAN
     ),
+    run: bool = typer.Option(False, "--run", help="Start the engine to fill the recipe cache, then stop it."),
     watch: str = typer.Option("", help="Read a running server; plan its next start.", metavar="URL"),
     log: Path | None = typer.Option(None, help="With --watch: the server's log."),
     ask_engine: bool = typer.Option(False, "--ask-engine", help="Compare with the installed engine's own list."),
@@ -54,6 +55,8 @@ def warmup(
     from gaudi_launch.cli import warmup_case as cases
     from gaudi_launch.cli.output import emit_json
 
+    if run:
+        return _run(asked, as_json)
     case = cases.read(
         asked,
         trace=watch or trace,
@@ -69,6 +72,34 @@ def warmup(
         emit_json(cases.to_json(case, result))
     else:
         _show(case, result, list_, plot)
+
+
+def _run(asked: dict[str, Any], as_json: bool) -> None:
+    """Fill the recipe cache of these words' serve, and say what that took."""
+    import contextlib
+    import sys
+
+    from gaudi_launch.cli.output import emit_json
+    from gaudi_launch.cli.serve import start
+    from gaudi_launch.errors import ExitCode
+    from gaudi_launch.messages import text
+    from gaudi_launch.services.launch import failure
+
+    # the lines that serve prints for its user are progress here
+    with contextlib.redirect_stdout(sys.stderr):
+        outcome, log, plan = start(asked, quiet=True, once=True)
+    if outcome.kind != "stopped":
+        raise failure(outcome, log)
+    if not outcome.was_ready:
+        raise typer.Exit(int(ExitCode.INTERRUPTED))
+    progress = outcome.progress
+    graphs = sum(phase.items for phase in progress.phases if phase.name.startswith("warmup_"))
+    seconds = progress.facts.get("warmup_seconds", 0)
+    folder = str(plan.cache.get("folder", ""))
+    if as_json:
+        cache = {"key": plan.cache.get("key"), "folder": folder, "before": plan.cache.get("state")}
+        return emit_json({"schema": 1, "graphs": graphs, "seconds": seconds, "cache": cache, "log": str(log)})
+    return print(text("warmup.ran", graphs=graphs, seconds=seconds, folder=folder or "-"))
 
 
 def _show(case: Case, result: Result, listing: bool, plot: Path | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from gaudi_launch.engines.detect import Installed
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
 from gaudi_launch.models.records import Model
-from gaudi_launch.paths import machine_root
+from gaudi_launch.paths import machine_root, state_dir
 from gaudi_launch.planning.engine import Engine
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.request import Request
@@ -20,6 +21,7 @@ from gaudi_launch.services.diagnose import Diagnosis, diagnose
 from gaudi_launch.services.follow import Progress
 from gaudi_launch.services.ready import Readiness, listener, port_free
 from gaudi_launch.services.supervise import Job, Outcome, Supervisor, Watcher
+from gaudi_launch.warmup.estimate import FILE_NAME, Measured, record
 
 _LAST_LINES = 30
 _MOST_LOG_BYTES = 4 << 20
@@ -146,6 +148,7 @@ class _Recorder:
     def __init__(self, inner: Watcher, folder: Path, plan: Plan, name: str, log: Path) -> None:
         self._inner = inner
         self._folder = folder
+        self._plan = plan
         self._state: dict[str, object] = {
             "name": name,
             "model": plan.model.get("path"),
@@ -193,6 +196,28 @@ class _Recorder:
             facts=dict(progress.facts),
             phases=[phase.to_json() for phase in progress.phases],
         )
+        if outcome.was_ready:
+            remember(self._plan, progress)
+
+
+def remember(plan: Plan, progress: Progress) -> None:
+    """Write down how long this warm-up took, for the estimates of later plans on this machine."""
+    seconds = progress.facts.get("warmup_seconds", 0)
+    graphs = sum(phase.items for phase in progress.phases if phase.name.startswith("warmup_"))
+    if not (isinstance(seconds, int | float) and seconds > 0 and graphs):
+        return
+    measured = Measured(
+        engine=f"{plan.engine.name}@{plan.engine.version}",
+        model=str(plan.model.get("name", "")),
+        cards=len(plan.placement.modules),
+        dtype="fp8" if "QUANT_CONFIG" in plan.command.env else "bfloat16",
+        graphs=graphs,
+        seconds=float(seconds),
+        cached=plan.cache.get("state") == "hit",
+    )
+    # a full disk costs the estimate, not the service
+    with contextlib.suppress(OSError):
+        record(state_dir() / FILE_NAME, measured)
 
 
 def _start_time(pid: int) -> float | None:

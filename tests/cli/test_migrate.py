@@ -135,8 +135,9 @@ def test_differences_name_both_values_and_why(hls2: None, capsys: pytest.Capture
     _, shown = document(capsys, "migrate", "--json", words)
     rows = {row["name"]: row for row in shown["differences"]}
     top = rows["VLLM_PROMPT_SEQ_BUCKET_MAX"]
-    assert (top["reference"], top["ours"]) == ("24000", "24064")
-    assert "24064" in top["reason"]
+    # theirs ends below 24000, ours covers the whole context, tightly up to the hot length
+    assert (top["reference"], top["ours"]) == ("24000", "40960")
+    assert "length 24000" in top["reason"]
     assert rows["--trust-remote-code"]["ours"] is None
     assert all(row["reason"] for row in rows.values())
 

@@ -156,3 +156,38 @@ def test_a_cache_that_cannot_be_used_costs_no_service(gaudi: Gaudi, model: Path,
     root.write_text("a file")
     err = serve_once(gaudi, "-w", str(model), "-c", str(root if kind == "file" else root / "deeper"))
     assert "is left out" in err
+
+
+def test_warmup_run_fills_the_cache_and_the_estimate_learns(gaudi: Gaudi, model: Path, tmp_path: Path) -> None:
+    words = ("-w", str(model), "-n", "2", "-c", str(tmp_path / "recipes"))
+    before = planned(gaudi, *words)["estimate"]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "gaudi_launch",
+            "warmup",
+            "--run",
+            "--json",
+            "--python",
+            str(gaudi.python),
+            *words,
+            "-p",
+            free_port(),
+        ],
+        env=gaudi.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["graphs"], report["seconds"], report["cache"]["before"]) == (4, 1, "miss")
+    after = planned(gaudi, *words)
+    assert after["cache"]["state"] == "hit"
+    # 4 graphs took a second here: measured, not published
+    assert after["estimate"]["warmup_seconds"]["high"] < before["warmup_seconds"]["high"]
+    (kept,) = json.loads((gaudi.state / "gaudi-launch/warmup-times.json").read_text())["warmups"]
+    assert (kept["engine"], kept["model"], kept["cards"], kept["graphs"]) == ("vllm-fork@1.21", "Small", 2, 4)
+    assert "read graph_1.recipe" in serve_once(gaudi, *words)
