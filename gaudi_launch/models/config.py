@@ -57,7 +57,8 @@ def read_model(path: str, must_exist: bool = True) -> Model:
 
     quantization = _part(_text_part(document), "quantization_config") or _part(document, "quantization_config")
     bits = _number(quantization, "bits", "w_bit") or 4
-    weights = read_weights(folder, bits if bits in (2, 3, 4, 8) else 4)
+    layers = _number(_text_part(document), *_LAYER_KEYS)
+    weights = read_weights(folder, bits if bits in (2, 3, 4, 8) else 4, layers)
     return _with_profile(model_from_config(path, document, weights))
 
 
@@ -125,6 +126,7 @@ def model_from_config(path: str, document: Mapping[str, Any], weights: Mapping[s
         remote_code=bool(document.get("auto_map")),
         multimodal=tuple(sorted({part for key, part in _PARTS.items() if document.get(key)})),
         tie_word_embeddings=_flag(document.get("tie_word_embeddings", text.get("tie_word_embeddings"))),
+        unloaded_bytes=found.get("unloaded_bytes", 0),
         files_missing=tuple(found.get("files_missing", ())),
         config=document,
     )

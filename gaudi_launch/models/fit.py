@@ -66,7 +66,10 @@ class FitRow:
     fits: bool
     reason: Message
     weights_gib_per_card: float | None = None
+    activations_gib_per_card: float | None = None
+    graphs_gib_per_card: float | None = None
     kv_gib_per_card: float | None = None
+    kv_bytes_per_token: int | None = None
     kv_blocks: int | None = None
     concurrency: float | None = None
     longest_context: int | None = None
@@ -133,6 +136,9 @@ def _row(model: Model, n: int, dtype: str, card_bytes: float, ask: Ask, rules: M
         fits=fits,
         reason=reason,
         weights_gib_per_card=found.weights / GIB,
+        activations_gib_per_card=found.activations / GIB,
+        graphs_gib_per_card=max(0.0, found.parts.graphs) / GIB,
+        kv_bytes_per_token=found.block // BLOCK,
         kv_gib_per_card=max(0.0, found.parts.kv) / GIB,
         kv_blocks=found.blocks,
         concurrency=sizing.concurrency(found.blocks, ask.max_model_len),

@@ -14,7 +14,8 @@ class Model:
     ``config.json`` when the folder was read and ``name`` when only the name is known. ``parameters``
     counts weights; ``weight_bytes`` is their size on disk. ``mla_rank`` is kv_lora_rank +
     qk_rope_head_dim for MLA models. ``intermediate_size`` is the MLP's width that one token passes: in MoE models
-    all experts of a token together. ``files_missing`` names shards that the index lists and the
+    all experts of a token together. ``unloaded_bytes`` of ``weight_bytes`` belong to layers behind the last one
+    (they guess further tokens), which engines skip. ``files_missing`` names shards that the index lists and the
     folder lacks.
     """
 
@@ -42,5 +43,6 @@ class Model:
     remote_code: bool | None = None
     multimodal: tuple[str, ...] = ()
     tie_word_embeddings: bool | None = None
+    unloaded_bytes: int = 0
     files_missing: tuple[str, ...] = ()
     config: Mapping[str, object] = field(default_factory=dict)

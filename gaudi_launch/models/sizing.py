@@ -75,18 +75,20 @@ class Split:
 
 
 def weight_bytes(model: Model, dtype: str = "bfloat16") -> float | None:
-    """All weights in ``dtype``: their size on disk when that is how they lie there, else parameters times bytes.
+    """The weights that are loaded, in ``dtype``: their size on disk when they lie there so, else parameters times
+    bytes.
 
     >>> weight_bytes(Model("m", "m", parameters=8_030_261_248)) / GIB  # doctest: +ELLIPSIS
     14.957...
     """
     on_disk = model.quantization or model.dtype
+    loaded = 1 - model.unloaded_bytes / model.weight_bytes if model.weight_bytes else 1.0
     if model.weight_bytes and on_disk == dtype:
-        return float(model.weight_bytes)
+        return model.weight_bytes * loaded
     if model.parameters:
-        return model.parameters * WEIGHT_BYTES[dtype]
+        return model.parameters * loaded * WEIGHT_BYTES[dtype]
     if model.weight_bytes and on_disk and on_disk in WEIGHT_BYTES:
-        return model.weight_bytes / WEIGHT_BYTES[on_disk] * WEIGHT_BYTES[dtype]
+        return model.weight_bytes * loaded / WEIGHT_BYTES[on_disk] * WEIGHT_BYTES[dtype]
     return None
 
 

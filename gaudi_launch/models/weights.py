@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Mapping
 from math import prod
@@ -13,6 +14,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 
 # safetensors: eight bytes with the header's length, then that much JSON (docs: safetensors format)
 _MOST_HEADER_BYTES = 100 << 20
+_LAYER = re.compile(r"model\.layers\.([0-9]{1,6})\.")
 
 
 class HeaderError(Exception):
@@ -48,6 +50,7 @@ def _is_tensor(entry: Any) -> bool:
         return False
     offsets, shape = entry.get("data_offsets"), entry.get("shape")
     whole = isinstance(offsets, list) and len(offsets) == 2 and all(_is_size(offset) for offset in offsets)
+    whole = whole and offsets[0] <= offsets[1]
     return whole and isinstance(shape, list) and all(_is_size(size) for size in shape)
 
 
@@ -70,9 +73,19 @@ def is_scale(name: str) -> bool:
     return name.endswith(("_scale", "_scale_inv", "_scales", ".scales", ".qzeros", ".g_idx", "_zero_point"))
 
 
-def read_weights(folder: Path, bits: int = 4) -> dict[str, Any]:
-    """``parameters``, ``weight_bytes`` (None without weights), ``files_missing``: shards that the index names and
-    the folder lacks, and such as are cut off (``NAME (truncated)``) or damaged (``NAME (why)``).
+def count_unloaded(header: Mapping[str, Any], layers: int) -> int:
+    """Bytes of layers numbered ``layers`` and up: multi-token prediction, which the engines skip on loading
+    (HabanaAI/vllm-fork@aice/v1.22.0:vllm/model_executor/models/deepseek_v2.py, glm4_moe.py: spec_layer)."""
+    return sum(
+        entry["data_offsets"][1] - entry["data_offsets"][0]
+        for name, entry in header.items()
+        if (found := _LAYER.match(name)) and int(found[1]) >= layers
+    )
+
+
+def read_weights(folder: Path, bits: int = 4, layers: int | None = None) -> dict[str, Any]:
+    """``parameters``, ``weight_bytes`` (None without weights), ``unloaded_bytes``, ``files_missing``: shards that
+    the index names and the folder lacks, and such as are cut off (``NAME (truncated)``) or damaged (``NAME (why)``).
 
     Raises LaunchError (MODEL) for an index that cannot be read.
     """
@@ -81,10 +94,10 @@ def read_weights(folder: Path, bits: int = 4) -> dict[str, Any]:
     try:
         present = {path.name for path in folder.iterdir() if path.suffix == ".safetensors"}
     except OSError:
-        return {"parameters": None, "weight_bytes": None, "files_missing": ()}
+        return {"parameters": None, "weight_bytes": None, "unloaded_bytes": 0, "files_missing": ()}
     # an index names the shards that are loaded; others (consolidated copies) are not
     names = indexed or present
-    parameters = total = 0
+    parameters = total = unloaded = 0
     for name in sorted(names):
         if name not in present:
             missing.append(name)
@@ -103,10 +116,12 @@ def read_weights(folder: Path, bits: int = 4) -> dict[str, Any]:
         if size < length:
             missing.append(f"{name} (truncated)")
         parameters += count_parameters(header, bits)
+        unloaded += count_unloaded(header, layers) if layers else 0
         total += size
     return {
         "parameters": parameters or None,
         "weight_bytes": total or _other_bytes(folder),
+        "unloaded_bytes": unloaded,
         "files_missing": tuple(missing),
     }
 

@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.errors import LaunchError
+from gaudi_launch.models.records import Model
+from gaudi_launch.models.sizing import weight_bytes
 from gaudi_launch.models.weights import read_weights
 
 
@@ -36,7 +38,21 @@ def index(folder: Path, *names: str) -> None:
 def test_parameters_and_bytes_without_scales(tmp_path: Path) -> None:
     tensors = {"a.weight": ("F8_E4M3", [4, 8], 32), "a.weight_scale_inv": ("F32", [1, 1], 4), "b": ("BF16", [3], 6)}
     size = shard(tmp_path / "model.safetensors", tensors)
-    assert read_weights(tmp_path) == {"parameters": 35, "weight_bytes": size, "files_missing": ()}
+    assert read_weights(tmp_path) == {
+        "parameters": 35,
+        "weight_bytes": size,
+        "unloaded_bytes": 0,
+        "files_missing": (),
+    }
+
+
+def test_layers_behind_the_last_are_not_loaded(tmp_path: Path) -> None:
+    names = ("model.embed_tokens.weight", "model.layers.0.a", "model.layers.1.a", "model.layers.2.a")
+    shard(tmp_path / "model.safetensors", {name: ("BF16", [8], 16) for name in names})
+    assert read_weights(tmp_path, layers=2)["unloaded_bytes"] == 16
+    assert read_weights(tmp_path, layers=3)["unloaded_bytes"] == read_weights(tmp_path)["unloaded_bytes"] == 0
+    model = Model("m", "m", parameters=32, weight_bytes=64, unloaded_bytes=16, dtype="bfloat16")
+    assert (weight_bytes(model, "bfloat16"), weight_bytes(model, "fp8")) == (48, 24)
 
 
 @pytest.mark.parametrize(("bits", "weights"), [(4, 64), (8, 32)])
@@ -77,7 +93,12 @@ def test_broken_index_is_a_sentence(tmp_path: Path, text: str) -> None:
 
 def test_pickled_weights_have_a_size(tmp_path: Path) -> None:
     (tmp_path / "pytorch_model.bin").write_bytes(b"x" * 10)
-    assert read_weights(tmp_path) == {"parameters": None, "weight_bytes": 10, "files_missing": ()}
+    assert read_weights(tmp_path) == {
+        "parameters": None,
+        "weight_bytes": 10,
+        "unloaded_bytes": 0,
+        "files_missing": (),
+    }
 
 
 ENTRY = st.recursive(
