@@ -49,9 +49,9 @@ def _is_tensor(entry: Any) -> bool:
     if not isinstance(entry, dict):
         return False
     offsets, shape = entry.get("data_offsets"), entry.get("shape")
-    whole = isinstance(offsets, list) and len(offsets) == 2 and all(_is_size(offset) for offset in offsets)
-    whole = whole and offsets[0] <= offsets[1]
-    return whole and isinstance(shape, list) and all(_is_size(size) for size in shape)
+    if not (isinstance(offsets, list) and len(offsets) == 2 and all(_is_size(offset) for offset in offsets)):
+        return False
+    return offsets[0] <= offsets[1] and isinstance(shape, list) and all(_is_size(size) for size in shape)
 
 
 def _is_size(value: Any) -> bool:
@@ -85,7 +85,7 @@ def count_unloaded(header: Mapping[str, Any], layers: int) -> int:
 
 def read_weights(folder: Path, bits: int = 4, layers: int | None = None) -> dict[str, Any]:
     """``parameters``, ``weight_bytes`` (None without weights), ``unloaded_bytes``, ``files_missing``: shards that
-    the index names and the folder lacks, and such as are cut off (``NAME (truncated)``) or damaged (``NAME (why)``).
+    the index names and the folder lacks, and those cut off (``NAME (truncated)``) or damaged (``NAME (why)``).
 
     Raises LaunchError (MODEL) for an index that cannot be read.
     """
