@@ -44,11 +44,11 @@ def memory_for(
     version: str,
     extra: Sequence[str] = (),
 ) -> MemoryPlan:
-    """The memory of each of ``cards`` cards of ``product`` (hl-smi's name) under these settings.
+    """The memory of each of ``cards`` cards of ``product`` (hl-smi's name or the driver's type).
 
     ``extra`` are the user's own engine words, which win. Sources: `models.sizing`.
     """
-    accelerator = identify(product)
+    accelerator = identify(product, device_type=product)
     if accelerator is None or not cards:
         return MemoryPlan()
     said = _Said(settings, extra)
@@ -60,7 +60,7 @@ def memory_for(
         utilization=said.share("--gpu-memory-utilization", 0.9),
         reserved=said.share("VLLM_GRAPH_RESERVED_MEM", 0.1),
         eager=said.has("--enforce-eager"),
-        kv_dtype=said.word("--kv-cache-dtype") or "auto",
+        kv_dtype=said.word("--kv-cache-dtype") or _silent_kv_dtype(model, said, version),
         blocks_step=said.whole("VLLM_DECODE_BLOCK_BUCKET_STEP") or limits.block_size,
     )
     rules = sizing.rules_of(engine, version)
@@ -128,6 +128,13 @@ def _dtype(model: Model, said: _Said) -> str:
         return method
     asked = said.word("--dtype") or "auto"
     return asked if asked in sizing.WEIGHT_BYTES else "bfloat16"
+
+
+def _silent_kv_dtype(model: Model, said: _Said, version: str) -> str:
+    # 1.22 pairs INC weights with an fp8 cache unless the file's blocklist names it (its vllm/config.py); the
+    # profile knows which files do
+    profile = profiles.match(model) if version == "1.22" and said.word("QUANT_CONFIG") else None
+    return profile.fp8_kv if profile else "auto"
 
 
 class _Said:

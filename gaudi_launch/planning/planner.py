@@ -79,7 +79,8 @@ def place(request: Request, host: Host, engine: Engine) -> Placement:
 def _memory(engine: Engine, settings: Sequence[Setting], context: Context, warnings: list[Message]) -> MemoryPlan:
     """A card's memory; auto tuning refuses what cannot start, and says what would."""
     request, cards = context.request, len(context.placement.modules)
-    product = next((card.product for card in context.host.cards if card.product), None)
+    names = (card.product or card.device_type for card in context.host.cards)
+    product = next((name for name in names if name), None)
     identity, model = engine.identity, context.model
     found = memory_for(
         model, context.limits, cards, product, settings, identity.name, identity.version, request.extra

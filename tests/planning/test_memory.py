@@ -91,6 +91,18 @@ def test_nothing_is_said_of_unknown_sizes(model: Model) -> None:
     assert planned(model=model) == MemoryPlan()
 
 
+def test_cards_by_the_drivers_word() -> None:
+    assert planned(product="GAUDI2") == planned(product="HL-225")
+
+
+def test_1_22_pairs_inc_with_the_cache_of_the_profile() -> None:
+    model = read_model("Qwen/Qwen3-32B", must_exist=False)
+    inc = ("QUANT_CONFIG", "/q.json")
+    silent = planned(inc, model=model)
+    assert silent == planned(inc, ("--kv-cache-dtype", "fp8_inc"), model=model)
+    assert silent != planned(inc, model=model, version="1.21")
+
+
 def test_nothing_is_said_of_unknown_cards() -> None:
     assert planned(product=None) == planned(product="B200") == planned(cards=0) == MemoryPlan()
 
