@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from gaudi_launch import profiles
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -16,6 +18,12 @@ from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.lengths import round_up
 from gaudi_launch.planning.settings import Decisions
+
+if TYPE_CHECKING:
+    from gaudi_launch.warmup.cost import StepTime
+    from gaudi_launch.warmup.delivery import Delivered
+    from gaudi_launch.warmup.limits import EngineLimits
+    from gaudi_launch.warmup.planner import Ask
 
 # exported by the scripts, read by nobody in that tree: grep over vllm/ and the extension of each branch
 _UNREAD = {
@@ -186,21 +194,18 @@ def _buckets(context: Context, decisions: Decisions, version: str, facts: Mappin
         decisions.warn("plan.own_buckets", names=", ".join(exported))
         return
     from gaudi_launch.warmup.cost import step_time_for
-    from gaudi_launch.warmup.delivery import plan_for_engine
     from gaudi_launch.warmup.limits import as_limits
     from gaudi_launch.warmup.planner import Ask
-    from gaudi_launch.warmup.strategies import ENGINES
 
     label = version if version == "deepseek_r1" else f"vllm-fork@{version}"
-    cards = len(context.placement.modules)
-    found = plan_for_engine(
-        ENGINES[label],
-        as_limits({**asdict(limits), "contiguous_pa": decisions.get("env", "VLLM_CONTIGUOUS_PA") != "false"}),
-        None,
+    contiguous = decisions.get("env", "VLLM_CONTIGUOUS_PA") != "false"
+    found = _planned(
+        label,
+        as_limits({**asdict(limits), "contiguous_pa": contiguous}),
         Ask(reduce=request.reduce),
-        choose_prefill_seqs=request.max_prefill_seqs is None,
-        with_limit=knows_limit(facts) and request.padding_limit is None,
-        cost=step_time_for(context.model.parameters, cards),
+        request.max_prefill_seqs is None,
+        knows_limit(facts) and request.padding_limit is None,
+        step_time_for(context.model.parameters, len(context.placement.modules)),
     )
     script = next(iter(found.comparison[1:]), None)
     theirs = script.prompt_graphs + script.decode_graphs if script is not None else 0
@@ -216,6 +221,25 @@ def _buckets(context: Context, decisions: Decisions, version: str, facts: Mappin
     if request.max_prefill_seqs is None:
         prefill = message("plan.prefill_planned", count=found.max_prefill_seqs)
         decisions.option("--max-num-prefill-seqs", str(found.max_prefill_seqs), prefill)
+
+
+@lru_cache(maxsize=32)
+def _planned(
+    label: str, limits: EngineLimits, ask: Ask, choose_prefill_seqs: bool, with_limit: bool, cost: StepTime
+) -> Delivered:
+    """The warm-up planner's answer, once for the same question: serve plans before and after it has its cards."""
+    from gaudi_launch.warmup.delivery import plan_for_engine
+    from gaudi_launch.warmup.strategies import ENGINES
+
+    return plan_for_engine(
+        ENGINES[label],
+        limits,
+        None,
+        ask,
+        choose_prefill_seqs=choose_prefill_seqs,
+        with_limit=with_limit,
+        cost=cost,
+    )
 
 
 def _attention(context: Context, decisions: Decisions) -> None:

@@ -1,0 +1,57 @@
+"""--help stays quick: nothing that costs is imported for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+FORBIDDEN = (
+    *("huggingface_hub", "modelscope", "requests", "psutil", "yaml", "numpy", "zstandard", "torch", "vllm"),
+    *(
+        "habana_frameworks",
+        *(f"gaudi_launch.{room}" for room in ("planning", "host", "warmup", "engines", "doctor")),
+    ),
+)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"]])
+def test_help_imports_nothing_that_costs(words: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "gaudi_launch", *words],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines() if "|" in line}
+    heavy = {name for name in imported for bad in FORBIDDEN if name == bad or name.startswith(f"{bad}.")}
+    assert heavy == set()
+
+
+def test_every_command_in_the_table_has_help() -> None:
+    from gaudi_launch.cli.app import COMMANDS
+
+    for name in COMMANDS:
+        done = subprocess.run(
+            [sys.executable, "-m", "gaudi_launch", name, "--help"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0 and "Usage:" in done.stdout, name
+
+
+def bench() -> ModuleType:
+    path = Path(__file__).parents[2] / "scripts" / "bench_help.py"
+    spec = importlib.util.spec_from_file_location("bench_help", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_help_is_within_one_and_a_half_times_a_bare_typer_program() -> None:
+    ours, bare = bench().ratios(5)
+    # the least of each: a busy machine makes the others longer
+    assert min(ours) / min(bare) < 1.5
