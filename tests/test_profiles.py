@@ -204,3 +204,32 @@ def test_settings_of_a_version() -> None:
     ]
     assert [name for _, name, _, _, _ in told(found, "1.21", "bfloat16")] == ["VLLM_FP32_SOFTMAX"]
     assert told(found, "1.22", "fp8") == []
+
+
+# cards and lengths of the TGI and the 1.16 guides' command lines and tables; the manual's are held to whole plans
+# (tests/planning/test_memory.py)
+@pytest.mark.parametrize(
+    ("model", "cards", "lengths"),
+    [
+        ("meta-llama/Meta-Llama-3.1-8B-Instruct", {1}, {}),
+        (
+            "meta-llama/Meta-Llama-3.1-70B-Instruct",
+            {8},
+            {"input": [1, 1024], "max_model_len": 2048, "max_num_batched_tokens": 4096, "max_num_seqs": 256},
+        ),
+        (
+            "llava-hf/llava-v1.6-mistral-7b-hf",
+            {1},
+            {"input": [2048, 4096], "max_model_len": 8192, "max_num_batched_tokens": 16384, "max_num_seqs": 4},
+        ),
+        ("meta-llama/Llama-2-7b", {1, 2, 8}, {}),
+        ("meta-llama/Llama-2-70b-chat-hf", {8}, {}),
+        ("mistralai/Mistral-7B-Instruct-v0.3", {1, 2}, {}),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", {2}, {}),
+    ],
+)
+def test_values_of_the_other_guides(model: str, cards: set[int], lengths: dict[str, Any]) -> None:
+    profile = profiles.find(model)
+    assert cards <= set(profile.tried)
+    assert profile.cards in profile.tried
+    assert dict(profile.lengths) == lengths

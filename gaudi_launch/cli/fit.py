@@ -146,7 +146,6 @@ def _ask(
     from gaudi_launch.profiles import engine_defaults
 
     defaults = engine_defaults(engine)
-    lengths = profile.lengths if profile else {}
     asked = ranges(inputs or None, outputs or None)
     longest = model.max_position_embeddings or 1 << 30
     most_in, most_out = (asked.get(f"{name}_range", (0, 0))[1] for name in ("input", "output"))
@@ -155,7 +154,7 @@ def _ask(
     elif most_in or most_out:
         total = round_up(most_in + most_out, BLOCK)
     else:
-        total = min(longest, lengths.get("max_model_len") or defaults.get("max_model_len") or 16384)
+        total = min(longest, defaults.get("max_model_len", 16384))
     if total > round_up(longest, BLOCK):
         raise LaunchError("plan.too_long", ExitCode.MODEL, found=total, longest=longest)
     if most_in > total:
