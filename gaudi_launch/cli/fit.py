@@ -131,7 +131,7 @@ def _dtypes(model: Model, asked: str) -> list[str]:
     """The model's own data type first; fp8 beside bfloat16, because it is the other way to fit."""
     if asked:
         return [asked]
-    if model.quantization in ("fp8", "awq", "gptq"):
+    if model.quantization:
         return [model.quantization]
     return ["bfloat16", "fp8"]
 

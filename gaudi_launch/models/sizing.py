@@ -85,6 +85,8 @@ def weight_bytes(model: Model, dtype: str = "bfloat16") -> float | None:
     loaded = 1 - model.unloaded_bytes / model.weight_bytes if model.weight_bytes else 1.0
     if model.weight_bytes and on_disk == dtype:
         return model.weight_bytes * loaded
+    if dtype not in WEIGHT_BYTES:  # compressed-tensors and the like: as large on the card as on disk, or not known
+        return None
     if model.parameters:
         return model.parameters * loaded * WEIGHT_BYTES[dtype]
     if model.weight_bytes and on_disk and on_disk in WEIGHT_BYTES:

@@ -121,10 +121,10 @@ def _dtype(model: Model, said: _Said) -> str:
     """The type in which weights lie on the card. INC makes fp8 of them whatever they are on disk."""
     quantization = said.word("--quantization") or ""
     inc = quantization == "inc" or said.word("QUANT_CONFIG") not in (None, "")
-    if inc or quantization == "fp8" or model.quantization in ("fp8", "compressed-tensors"):
+    if inc or "fp8" in (quantization, model.quantization):
         return "fp8"
     method = (quantization or model.quantization or "").removesuffix("_hpu")
-    if method in ("awq", "gptq"):
+    if method:
         return method
     asked = said.word("--dtype") or "auto"
     return asked if asked in sizing.WEIGHT_BYTES else "bfloat16"

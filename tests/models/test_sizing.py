@@ -153,5 +153,11 @@ def test_a_model_without_attention_needs_no_cache() -> None:
     assert sizing.kv_bytes_per_token(Model("m", "m", layers=64, attention_layers=0, kv_heads=8, head_dim=64)) == 0
 
 
+def test_an_unknown_quantisation_is_as_large_as_on_disk() -> None:
+    model = Model("m", "m", parameters=100, weight_bytes=55, quantization="compressed-tensors", dtype="bfloat16")
+    assert sizing.weight_bytes(model, "compressed-tensors") == 55
+    assert sizing.weight_bytes(Model("m", "m", parameters=100), "compressed-tensors") is None
+
+
 def test_examples_of_the_functions() -> None:
     assert doctest.testmod(sizing).failed == 0
