@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gaudi_launch.engines.fork_reference import base_name
+from gaudi_launch.engines.scripts_shared import base_name
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import message

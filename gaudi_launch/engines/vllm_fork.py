@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gaudi_launch.engines import fork_auto, fork_reference
+from gaudi_launch.engines import fork_auto, scripts_1_21, scripts_1_22, scripts_deepseek
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import message
@@ -42,7 +42,7 @@ _SWITCHES = {"scheduler_steps": "-e", "no_zero_padding": "-z", "no_fused_sdpa": 
 _VERSIONS = {
     "1.21": _Version(
         FORK_1_21,
-        fork_reference.v1_21,
+        scripts_1_21.rules,
         (4, 16384),
         20480,
         32,
@@ -57,7 +57,7 @@ _VERSIONS = {
     ),
     "1.22": _Version(
         FORK_1_22,
-        fork_reference.v1_22,
+        scripts_1_22.rules,
         (1, 16384),
         16384,
         128,
@@ -66,7 +66,7 @@ _VERSIONS = {
     ),
     "deepseek_r1": _Version(
         FORK_DEEPSEEK,
-        fork_reference.deepseek_r1,
+        scripts_deepseek.rules,
         (1, 16384),
         16384,
         64,

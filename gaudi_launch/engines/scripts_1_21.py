@@ -1,0 +1,224 @@
+"""What the 1.21 start script gives the engine, rule for rule.
+
+HabanaAI/vllm-fork@277a33cd9 (aice/v1.21.0): scripts/start_gaudi_vllm_server.sh, scripts/utils.sh.
+"""
+
+from __future__ import annotations
+
+from gaudi_launch.engines.scripts_shared import (
+    NO_EXPERT_PARALLEL,
+    QWEN2_7B,
+    base_name,
+    bucket_variables,
+    check_dtype,
+    device_name,
+    flag_reason,
+    force,
+    network,
+    option_adder,
+    script_rule,
+    visible_modules,
+)
+from gaudi_launch.planning.engine import Context
+from gaudi_launch.planning.lengths import ceil_div, round_up
+from gaudi_launch.planning.settings import Decisions
+
+ORIGIN = "HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh"
+
+# parts of folder names for which the script turns fp32 softmax off
+_NO_FP32_SOFTMAX = (
+    "deepseek-r1-distill-qwen-14b",
+    "deepseek-r1-distill-qwen-32b",
+    "deepseek-r1-distill-llama-8b",
+    "deepseek-r1-distill-llama-70b",
+    "qwen3-8b",
+    "qwen3-14b",
+    "qwen3-32b",
+    "qwq-32b",
+    "qwen3-30b-a3b",
+    "qwen3-235b-a22b",
+)
+# what every start exports unless the user did: variable, value
+_COMMON = (
+    ("PT_HPU_WEIGHT_SHARING", "0"),
+    ("PT_HPU_LAZY_MODE", "1"),
+    ("VLLM_GPU_MEMORY_UTILIZATION", "0.9"),
+    ("VLLM_GRAPH_RESERVED_MEM", "0.2"),
+    ("VLLM_GRAPH_PROMPT_RATIO", "0.8"),
+    ("VLLM_MAX_SEQ_LEN_TO_CAPTURE", "8192"),
+    ("VLLM_DELAYED_SAMPLING", "true"),
+    ("VLLM_DYNAMIC_MOE_MIN_TOKENS", "256"),
+    ("VLLM_DYNAMIC_MOE_MIN_EXPERTS_SINGLEHPU", "32"),
+    ("VLLM_PROFILER_ENABLED", "false"),
+    ("VLLM_ENGINE_PROFILER_ENABLED", "false"),
+    ("VLLM_ENGINE_PROFILER_WARMUP_STEPS", "0"),
+    ("VLLM_ENGINE_PROFILER_STEPS", "1"),
+    ("VLLM_ENGINE_PROFILER_REPEAT", "1"),
+    ("VLLM_WORKER_MULTIPROC_METHOD", "spawn"),
+    ("TOKENIZERS_PARALLELISM", "true"),
+    ("RAY_IGNORE_UNHANDLED_ERRORS", "1"),
+    ("VLLM_RAY_DISABLE_LOG_TO_DRIVER", "1"),
+)
+
+
+def rules(context: Context, decisions: Decisions) -> None:
+    """scripts/start_gaudi_vllm_server.sh of aice/v1.21.0: every variable and option."""
+    request, limits = context.request, context.limits
+    cards = len(context.placement.modules)
+    name = base_name(request.model)
+    lower = name.lower()
+    dtype = request.dtype or "bfloat16"
+    check_dtype(dtype)
+    visible_modules(context, decisions, ORIGIN)
+    for variable, value in _COMMON:
+        decisions.env(variable, value, script_rule(), origin=ORIGIN)
+    decisions.env("VLLM_EP_SIZE", str(cards), script_rule("-n"), origin=ORIGIN)
+    if cards > 1:
+        force(decisions, "PT_HPU_ENABLE_LAZY_COLLECTIVES", "true", script_rule("-n > 1"), ORIGIN)
+    network(context, decisions, ORIGIN)
+    _buckets(context, decisions)
+    _tuning(context, decisions, name, lower, dtype, cards)
+    if request.reduce is not None:
+        _reduce(context, decisions, request.reduce)
+    _argv(context, decisions, lower, dtype, cards)
+    if limits.input_min == limits.input_max and "input" not in request.open_ranges:
+        force(decisions, "VLLM_ZERO_PADDING", "false", script_rule("input_min = input_max"), ORIGIN)
+
+
+def _buckets(context: Context, decisions: Decisions) -> None:
+    limits = context.limits
+    block = limits.block_size
+    batches = min(limits.max_num_batched_tokens // limits.input_min, limits.max_num_seqs)
+    bucket_variables(
+        decisions,
+        "PROMPT",
+        "BS",
+        {"MIN": (1, ""), "STEP": (1, ""), "MAX": (batches, "min(-t / input_min, -b)")},
+        ORIGIN,
+    )
+    bucket_variables(
+        decisions,
+        "PROMPT",
+        "SEQ",
+        {
+            "MIN": (round_up(limits.input_min, block), "ceil(input_min, 128)"),
+            "STEP": (block, ""),
+            "MAX": (round_up(limits.input_max, block) + block, "ceil(input_max, 128) + 128"),
+        },
+        ORIGIN,
+    )
+    step = min(ceil_div(limits.max_num_seqs, 16), 16)
+    most = round_up(limits.max_num_seqs, step)
+    bucket_variables(
+        decisions,
+        "DECODE",
+        "BS",
+        {"MIN": (1, ""), "STEP": (step, "min(ceil(-b / 16), 16)"), "MAX": (most, "ceil(-b, step)")},
+        ORIGIN,
+    )
+    least_blocks = round_up(ceil_div(limits.input_min, block), block)
+    most_blocks = (ceil_div(limits.input_max + limits.output_max, block) + 1) * most
+    bucket_variables(
+        decisions,
+        "DECODE",
+        "BLOCK",
+        {
+            "MIN": (least_blocks, "ceil(ceil(input_min / 128), 128)"),
+            "STEP": (block, ""),
+            "MAX": (
+                round_up(most_blocks, block),
+                "ceil((ceil((input_max + output_max) / 128) + 1) * decode_bs_max, 128)",
+            ),
+        },
+        ORIGIN,
+    )
+
+
+def _tuning(context: Context, decisions: Decisions, name: str, lower: str, dtype: str, cards: int) -> None:
+    request, limits = context.request, context.limits
+    if request.cache_dir:
+        value = f"{request.cache_dir},false,16384"
+        force(decisions, "PT_HPU_RECIPE_CACHE_CONFIG", value, flag_reason("-c"), ORIGIN, flag=True)
+    if request.skip_warmup:
+        force(decisions, "VLLM_SKIP_WARMUP", "True", flag_reason("-s"), ORIGIN, flag=True)
+    if request.profile:
+        force(decisions, "VLLM_PROFILER_ENABLED", "True", flag_reason("-f"), ORIGIN, flag=True)
+        input_top = "" if "input" in request.open_ranges else limits.input_max
+        output_top = "" if "output" in request.open_ranges else limits.output_max
+        case = (
+            f"serve_{name}_{dtype}_{device_name(context)}_in{limits.input_min}-{input_top}"
+            f"_out{limits.output_min}-{output_top}_bs{limits.max_num_seqs}_tp{cards}"
+            f"_steps{request.scheduler_steps or 1}_{request.stamp}"
+        )
+        force(decisions, "VLLM_PROFILE_FILE", f"{case}_profile.json", flag_reason("-f"), ORIGIN, flag=True)
+    for variable, off, switch in (
+        ("VLLM_ZERO_PADDING", request.no_zero_padding, "-z"),
+        ("VLLM_PROMPT_USE_FUSEDSDPA", request.no_fused_sdpa, "-a"),
+    ):
+        reason = flag_reason(switch) if off else script_rule()
+        force(decisions, variable, "false" if off else "true", reason, ORIGIN, flag=off)
+    if any(part in lower for part in _NO_FP32_SOFTMAX):
+        force(decisions, "VLLM_FP32_SOFTMAX", "false", script_rule(name), ORIGIN)
+    if dtype == "fp8":
+        folder = request.scripts_dir or "scripts"
+        config = request.quant_config or f"{folder}/quantization/{lower}/maxabs_quant_g2.json"
+        decisions.env("QUANT_CONFIG", config, flag_reason("-d fp8"), origin=ORIGIN)
+        force(decisions, "PT_HPU_WEIGHT_SHARING", "0", flag_reason("-d fp8"), ORIGIN)
+        force(decisions, "VLLM_DISABLE_MARK_SCALES_AS_CONST", "true", flag_reason("-d fp8"), ORIGIN)
+
+
+def _reduce(context: Context, decisions: Decisions, reduce: tuple[int, int]) -> None:
+    batch, length = reduce
+    block = context.limits.block_size
+    blocks = round_up((length + context.limits.output_max) * batch // block, block)
+    for variable, value in (
+        ("VLLM_SKIP_LAZY_WARMUP", "true"),
+        ("VLLM_PROMPT_SEQ_BUCKET_MAX", str(length)),
+        ("VLLM_DECODE_BS_BUCKET_MAX", str(batch)),
+        ("VLLM_DECODE_BLOCK_BUCKET_MAX", str(blocks)),
+    ):
+        force(decisions, variable, value, flag_reason("-r"), ORIGIN, flag=True)
+
+
+def kv_cache_dtype(lower: str) -> str:
+    """The KV cache type that the script pairs with fp8 weights, by the folder's name."""
+    if "qwen3" in lower:
+        return "fp8_inc" if "qwen3-32b" in lower or "qwen3-30b-a3b" in lower else "auto"
+    if any(part in lower for part in QWEN2_7B) or "deepseek-r1-distill-llama-8b" in lower:
+        return "auto"
+    return "fp8_inc"
+
+
+def _argv(context: Context, decisions: Decisions, lower: str, dtype: str, cards: int) -> None:
+    request, limits = context.request, context.limits
+
+    add = option_adder(context, decisions, ORIGIN)
+
+    add("--host", request.host or "127.0.0.1", "-u")
+    add("--port", request.port or 30001, "-p")
+    add("--device", "hpu")
+    add("--dtype", dtype if dtype in ("bfloat16", "float16") else "bfloat16", "-d")
+    if dtype == "fp8":
+        add("--quantization", "inc", "-d")
+        add("--kv-cache-dtype", kv_cache_dtype(lower), rule=lower)
+        if "qwen3-235b-a22b" in lower:
+            add("--weights-load-device", "cpu", rule=lower)
+    elif dtype in ("awq", "gptq"):
+        add("--quantization", f"{dtype}_hpu", "-d")
+    add("--model", request.model, "-w")
+    add("--trust-remote-code", None)
+    add("--tensor-parallel-size", cards, "-n")
+    if NO_EXPERT_PARALLEL not in lower:
+        add("--enable-expert-parallel", None)
+    add("--seed", 0)
+    add("--block-size", limits.block_size)
+    add("--max-num-seqs", limits.max_num_seqs, "-b")
+    add("--max-num-batched-tokens", limits.max_num_batched_tokens, "-t")
+    add("--max-model-len", limits.max_model_len, "-l")
+    add("--max-seq-len-to-capture", decisions.get("env", "VLLM_MAX_SEQ_LEN_TO_CAPTURE"))
+    add("--disable-log-requests", None)
+    add("--use-v2-block-manager", None)
+    add("--use-padding-aware-scheduling", None)
+    add("--num-scheduler-steps", request.scheduler_steps or 1, "-e")
+    add("--distributed_executor_backend", "ray" if cards > 8 else "mp")
+    add("--gpu-memory-utilization", decisions.get("env", "VLLM_GPU_MEMORY_UTILIZATION"))

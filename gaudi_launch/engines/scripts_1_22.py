@@ -1,0 +1,126 @@
+"""What the 1.22 start script gives the engine, rule for rule.
+
+HabanaAI/vllm-fork@17a7946f4 (aice/v1.22.0): scripts/start_gaudi_vllm_server.sh, scripts/utils.sh.
+"""
+
+from __future__ import annotations
+
+from gaudi_launch.engines.scripts_shared import (
+    NO_EXPERT_PARALLEL,
+    QWEN2_7B,
+    base_name,
+    bucket_variables,
+    check_dtype,
+    device_name,
+    flag_reason,
+    force,
+    network,
+    option_adder,
+    script_rule,
+    visible_modules,
+)
+from gaudi_launch.planning.engine import Context
+from gaudi_launch.planning.lengths import ceil_div, round_up
+from gaudi_launch.planning.settings import Decisions
+
+ORIGIN = "HabanaAI/vllm-fork@aice/v1.22.0:scripts/utils.sh"
+
+# what every start exports unless the user did: variable, value
+_COMMON = (
+    ("PT_HPU_LAZY_MODE", "1"),
+    ("VLLM_GRAPH_RESERVED_MEM", "0.1"),
+    ("VLLM_DELAYED_SAMPLING", "true"),
+    ("TOKENIZERS_PARALLELISM", "true"),
+    ("VLLM_SERVER_DEV_MODE", "1"),
+    ("PT_HPU_SDPA_QKV_SLICE_MODE_FWD", "0"),
+    ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "1"),
+    ("VLLM_EXPONENTIAL_BUCKETING", "false"),
+)
+
+
+def rules(context: Context, decisions: Decisions) -> None:
+    """scripts/start_gaudi_vllm_server.sh of aice/v1.22.0: every variable and option.
+
+    What the user put behind ``--`` stands where the script puts its -e words: before our own extra ones.
+    """
+    request, limits = context.request, context.limits
+    cards = len(context.placement.modules)
+    name = base_name(request.model)
+    lower = name.lower()
+    quantised = bool(request.quant_config or request.environment.get("QUANT_CONFIG"))
+    dtype = "fp8" if quantised else request.dtype or "bfloat16"
+    check_dtype(dtype)
+    for variable, value in _COMMON:
+        decisions.env(variable, value, script_rule(), origin=ORIGIN)
+    if cards > 1:
+        force(decisions, "PT_HPU_ENABLE_LAZY_COLLECTIVES", "true", script_rule("-t > 1"), ORIGIN)
+    network(context, decisions, ORIGIN, host_ip=request.host or "127.0.0.1")
+    visible_modules(context, decisions, ORIGIN)
+    if dtype == "fp8":
+        folder = request.scripts_dir or "scripts"
+        config = request.quant_config or f"{folder}/quantization/{lower}/maxabs_quant_g2.json"
+        decisions.env("QUANT_CONFIG", config, flag_reason("-d fp8"), origin=ORIGIN)
+        force(decisions, "PT_HPU_WEIGHT_SHARING", "0", flag_reason("-d fp8"), ORIGIN)
+    _buckets(context, decisions)
+    if request.cache_dir:
+        value = f"{request.cache_dir},false,40960"
+        force(decisions, "PT_HPU_RECIPE_CACHE_CONFIG", value, flag_reason("-c"), ORIGIN, flag=True)
+    if request.skip_warmup:
+        force(decisions, "VLLM_SKIP_WARMUP", "true", flag_reason("-s"), ORIGIN, flag=True)
+    if request.profile:
+        force(decisions, "VLLM_PROFILER_ENABLED", "true", flag_reason("-f"), ORIGIN, flag=True)
+        length = request.max_model_len or 16384
+        case = (
+            f"serve_{name}_{dtype}_{device_name(context)}_len{length}_bs{limits.max_num_seqs}"
+            f"_tp{cards}_{request.stamp}"
+        )
+        force(decisions, "VLLM_PROFILE_FILE", f"{case}_profile.json", flag_reason("-f"), ORIGIN, flag=True)
+    force(decisions, "VLLM_ZERO_PADDING", "true", script_rule(), ORIGIN)
+    if any(part in lower for part in QWEN2_7B):
+        force(decisions, "VLLM_FP32_SOFTMAX", "true", script_rule(name), ORIGIN)
+    _argv(context, decisions, lower, dtype, cards)
+
+
+def _buckets(context: Context, decisions: Decisions) -> None:
+    limits = context.limits
+    block = limits.block_size
+    ratio = (context.request.padding_limit or "0.25", "")
+    even = round_up(limits.max_num_seqs, 2)
+    blocks = round_up(ceil_div(limits.max_model_len, block) * even, block)
+    prefill = limits.max_num_prefill_seqs
+    for phase, dimension, least, step, most, rule in (
+        ("PROMPT", "BS", 1, 1, prefill, "--max-num-prefill-seqs"),
+        ("PROMPT", "SEQ", block, block, limits.max_model_len, "--max-model-len"),
+        ("DECODE", "BS", 1, 2, even, "ceil(-b, 2)"),
+        ("DECODE", "BLOCK", block, block, blocks, "ceil(ceil(len / 128) * decode_bs_max, 128)"),
+    ):
+        values: dict[str, tuple[int | str, str]] = {"MIN": (least, ""), "STEP": (step, ""), "MAX": (most, rule)}
+        bucket_variables(decisions, phase, dimension, {**values, "LIMIT": ratio}, ORIGIN)
+
+
+def _argv(context: Context, decisions: Decisions, lower: str, dtype: str, cards: int) -> None:
+    request, limits = context.request, context.limits
+
+    add = option_adder(context, decisions, ORIGIN)
+
+    add("--block-size", limits.block_size)
+    add("--host", request.host or "127.0.0.1", "-u")
+    add("--port", request.port or 30001, "-p")
+    add("--model", request.model, "-w")
+    add("--dtype", "bfloat16")
+    add("--max-num-seqs", limits.max_num_seqs, "-b")
+    add("--max-num-prefill-seqs", limits.max_num_prefill_seqs, "--max-prefill-seqs")
+    add("--max-num-batched-tokens", limits.max_num_batched_tokens, rule="max(ceil(len, 128), 2048)")
+    add("--max-seq-len-to-capture", request.max_capture_len or 8192, "--max-capture-len")
+    add("--gpu-memory-utilization", request.memory_utilization or "0.9", "--memory-utilization")
+    add("--max-model-len", limits.max_model_len, "-l")
+    add("--tensor-parallel-size", cards, "-n")
+    add("--trust-remote-code", None)
+    add("--seed", 2025)
+    add("--distributed_executor_backend", "ray" if cards > 8 else "mp")
+    if dtype in ("awq", "gptq"):
+        add("--quantization", f"{dtype}_hpu", "-d")
+    if not request.profile:
+        add("--disable-log-requests", None)
+    if NO_EXPERT_PARALLEL not in lower:
+        add("--enable-expert-parallel", None)

@@ -1,0 +1,125 @@
+"""What the DeepSeek-R1 start script gives the engine, rule for rule; it overrides what the user exported.
+
+HabanaAI/vllm-fork@016b6bd20 (deepseek_r1): scripts/quickstart/start_vllm.sh.
+"""
+
+from __future__ import annotations
+
+from gaudi_launch.engines.scripts_shared import (
+    device_name,
+    flag_reason,
+    force,
+    option_adder,
+    script_rule,
+)
+from gaudi_launch.messages import message
+from gaudi_launch.planning.engine import Context
+from gaudi_launch.planning.settings import Decisions
+
+ORIGIN = "HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/start_vllm.sh"
+
+# what start_vllm.sh exports whatever the user did
+_FIXED = (
+    ("HABANA_VISIBLE_DEVICES", "ALL"),
+    ("PT_HPU_ENABLE_LAZY_COLLECTIVES", "true"),
+    ("VLLM_RAY_DISABLE_LOG_TO_DRIVER", "1"),
+    ("RAY_IGNORE_UNHANDLED_ERRORS", "1"),
+    ("PT_HPU_WEIGHT_SHARING", "0"),
+    ("PT_HPUGRAPH_DISABLE_TENSOR_CACHE", "1"),
+    ("PT_HPU_LAZY_MODE", "1"),
+    ("VLLM_GRAPH_RESERVED_MEM", "0.1"),
+    ("VLLM_GRAPH_PROMPT_RATIO", "0"),
+    ("VLLM_MLA_DISABLE_REQUANTIZATION", "0"),
+    ("VLLM_DELAYED_SAMPLING", "true"),
+    ("VLLM_MLA_PERFORM_MATRIX_ABSORPTION", "0"),
+)
+_INC = (
+    ("VLLM_REQUANT_FP8_INC", "1"),
+    ("VLLM_ENABLE_RUNTIME_DEQUANT", "1"),
+    ("VLLM_HPU_MARK_SCALES_AS_CONST", "false"),
+    ("INC_FORCE_NAIVE_SCALING", "1"),
+)
+
+
+def rules(context: Context, decisions: Decisions) -> None:
+    """scripts/quickstart/start_vllm.sh of deepseek_r1: every variable and option; it overrides the user's."""
+    request, limits = context.request, context.limits
+    cards = len(context.placement.modules)
+    for variable, value in _FIXED:
+        force(decisions, variable, value, script_rule(), ORIGIN)
+    modules = ",".join(str(module) for module in context.placement.modules)
+    force(decisions, "HABANA_VISIBLE_MODULES", modules, message("plan.placement"), ORIGIN)
+    force(decisions, "VLLM_EP_SIZE", str(cards), script_rule(), ORIGIN)
+    utilisation = "0.85" if limits.max_model_len <= 18432 else "0.65"
+    force(decisions, "VLLM_GPU_MEMORY_UTILIZATION", utilisation, script_rule("0.85; 0.65 over 18432"), ORIGIN)
+    force(decisions, "VLLM_MOE_N_SLICE", "1" if request.inc_fp8 else "8", flag_reason("-q"), ORIGIN)
+    if request.inc_fp8:
+        for variable, value in _INC:
+            force(decisions, variable, value, flag_reason("-q"), ORIGIN, flag=True)
+        _quantisation_paths(context, decisions)
+    cache = "/data/warmup_cache" if request.cache_dir is None else request.cache_dir
+    if cache:
+        value, given = f"{cache},false,16384", request.cache_dir is not None
+        force(decisions, "PT_HPU_RECIPE_CACHE_CONFIG", value, flag_reason("-c"), ORIGIN, flag=given)
+    if request.skip_warmup:
+        force(decisions, "VLLM_SKIP_WARMUP", "True", flag_reason("-s"), ORIGIN, flag=True)
+    _buckets(context, decisions)
+    _argv(context, decisions, cards, utilisation)
+
+
+def _quantisation_paths(context: Context, decisions: Decisions) -> None:
+    # start_vllm.sh lies in scripts/quickstart: its measurements two folders up, its configs one folder up
+    scripts = context.request.scripts_dir or "scripts/quickstart"
+    up = scripts.rstrip("/").rsplit("/", 1)[0] if "/" in scripts.rstrip("/") else "."
+    top = up.rsplit("/", 1)[0] if "/" in up else "."
+    config = context.request.quant_config or f"{up}/quant_configs/inc_quant_per_channel_with_fp8kv_config.json"
+    force(decisions, "QUANT_CONFIG", config, flag_reason("-q"), ORIGIN, flag=True)
+    force(decisions, "INC_MEASUREMENT_DUMP_PATH_PREFIX", top or "/", flag_reason("-q"), ORIGIN, flag=True)
+
+
+def _buckets(context: Context, decisions: Decisions) -> None:
+    limits = context.limits
+    exported = context.request.environment.get("BUCKET_PADDING_RATIO")
+    ratio = context.request.padding_limit or exported or "0.25"
+    if exported:
+        decisions.env("BUCKET_PADDING_RATIO", exported, script_rule())
+    pcie = device_name(context).startswith("HL-288")
+    usual = 2 if pcie else 8
+    seqs, length = limits.max_num_seqs, limits.max_model_len
+    rule = "min(-b, 2 on PCIe boxes, else 8)"
+    for phase, dimension, least, step, most, why in (
+        ("PROMPT", "BS", 1, 1, limits.max_num_prefill_seqs, "--max-num-prefill-seqs"),
+        ("PROMPT", "SEQ", 128, 128, limits.max_num_batched_tokens, "--max-num-batched-tokens"),
+        ("DECODE", "BS", 1, min(seqs, usual), seqs, rule),
+        ("DECODE", "BLOCK", 128, 128, max(seqs * length // 128, 128), "max(-b * -l / 128, 128)"),
+    ):
+        for name, value in (("MIN", least), ("STEP", step), ("MAX", most), ("LIMIT", ratio)):
+            variable = f"VLLM_{phase}_{dimension}_BUCKET_{name}"
+            force(decisions, variable, str(value), script_rule(why if name == "MAX" else ""), ORIGIN)
+
+
+def _argv(context: Context, decisions: Decisions, cards: int, utilisation: str) -> None:
+    request, limits = context.request, context.limits
+
+    add = option_adder(context, decisions, ORIGIN)
+
+    add("--host", request.host or "0.0.0.0", "-u")
+    add("--port", request.port or 8688, "-p")
+    add("--block-size", limits.block_size)
+    add("--model", request.model, "-w")
+    add("--device", "hpu")
+    add("--dtype", "bfloat16")
+    add("--kv-cache-dtype", "fp8_inc")
+    add("--tensor-parallel-size", cards, "-n")
+    add("--max-num-prefill-seqs", limits.max_num_prefill_seqs, "--max-prefill-seqs")
+    add("--trust-remote-code", None)
+    add("--max-model-len", limits.max_model_len, "-l")
+    add("--max-num-seqs", limits.max_num_seqs, "-b")
+    add("--max-num-batched-tokens", limits.max_num_batched_tokens)
+    add("--use-padding-aware-scheduling", None)
+    add("--use-v2-block-manager", None)
+    add("--distributed_executor_backend", "ray")
+    add("--gpu_memory_utilization", utilisation)
+    add("--disable-log-requests", None)
+    add("--enable-reasoning", None)
+    add("--reasoning-parser", "deepseek_r1")

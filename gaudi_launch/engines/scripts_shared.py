@@ -1,0 +1,116 @@
+"""What the start scripts of all three branches have in common: reasons, names, visible cards, network, argv.
+
+A test holds `scripts_1_21`, `scripts_1_22` and `scripts_deepseek` to every recorded start of the scripts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message
+from gaudi_launch.planning.engine import Context
+from gaudi_launch.planning.plan import Source
+from gaudi_launch.planning.settings import Decisions
+
+DTYPES = ("bfloat16", "float16", "fp8", "awq", "gptq")
+# 1.22 turns fp32 softmax on, and 1.21 keeps the KV cache in bfloat16 with fp8 weights, for these
+QWEN2_7B = ("deepseek-r1-distill-qwen-7b", "qwen2-7b-instruct", "qwen2.5-7b-instruct")
+NO_EXPERT_PARALLEL = "llama-4-scout-17b-16e-instruct"
+
+
+def script_rule(line: str = "") -> Message:
+    return message("plan.script_rule", rule=line) if line else message("plan.script")
+
+
+def flag_reason(flag: str) -> Message:
+    return message("plan.flag", flag=flag)
+
+
+def base_name(path: str) -> str:
+    """The last part of a path or hub id, as ``basename`` gives it."""
+    return path.rstrip("/").rsplit("/", 1)[-1]
+
+
+def device_name(context: Context) -> str:
+    """hl-smi's name of the cards, as the scripts put it into file names ("" when unknown)."""
+    return next((card.product for card in context.host.cards if card.product), "") or ""
+
+
+def check_dtype(dtype: str) -> None:
+    """Raises LaunchError for a data type that no script knows."""
+    if dtype not in DTYPES:
+        raise LaunchError("plan.dtype", ExitCode.USAGE, found=dtype, known=", ".join(DTYPES))
+
+
+def bucket_variables(
+    decisions: Decisions, phase: str, dimension: str, values: dict[str, tuple[int | str, str]], origin: str
+) -> None:
+    """Propose VLLM_<PHASE>_<DIMENSION>_BUCKET_<NAME> for each name with its value and rule."""
+    for name, (value, rule) in values.items():
+        variable = f"VLLM_{phase}_{dimension}_BUCKET_{name}"
+        decisions.env(variable, str(value), script_rule(rule), origin=origin)
+
+
+def force(decisions: Decisions, name: str, value: str, reason: Message, origin: str, *, flag: bool = False) -> None:
+    """A line of a script that exports whatever the user had."""
+    source: Source = "flag" if flag else "computed"
+    decisions.env(name, value, reason, source=source, origin=origin, user_wins=False)
+
+
+def visible_modules(context: Context, decisions: Decisions, origin: str) -> None:
+    """Which cards the engine may see: -m in its own words (one card by HLS_MODULE_ID), else the planned ones."""
+    request, modules = context.request, context.placement.modules
+    words = ",".join(str(module) for module in modules)
+    if request.modules is not None and len(modules) == 1:
+        force(decisions, "HLS_MODULE_ID", words, flag_reason("-m"), origin, flag=True)
+    elif request.modules is not None:
+        force(decisions, "HABANA_VISIBLE_MODULES", words, flag_reason("-m"), origin, flag=True)
+    else:
+        force(decisions, "HABANA_VISIBLE_MODULES", words, message("plan.placement"), origin)
+
+
+def network(context: Context, decisions: Decisions, origin: str, host_ip: str | None = None) -> None:
+    """This machine's address and interface for the processes of one job; loopback where none is up."""
+    usable = [i for i in context.host.interfaces if i.up and i.addresses and i.name != "lo"]
+    chosen = next((i for i in usable if i.default_route), usable[0] if usable else None)
+    address = next((a for a in chosen.addresses if "." in a), chosen.addresses[0]) if chosen else "127.0.0.1"
+    name = chosen.name if chosen else "lo"
+    reason = message("plan.interface", name=name) if chosen else message("plan.no_interface")
+    decisions.env("VLLM_HOST_IP", host_ip or address, script_rule() if host_ip else reason, origin=origin)
+    decisions.env("GLOO_SOCKET_IFNAME", name, reason, origin=origin)
+    decisions.env("HCCL_SOCKET_IFNAME", name, reason, origin=origin)
+
+
+_GIVEN = {
+    "-n": "cards",
+    "-u": "host",
+    "-p": "port",
+    "-d": "dtype",
+    "-t": "max_num_batched_tokens",
+    "-l": "max_model_len",
+    "-b": "max_num_seqs",
+    "-e": "scheduler_steps",
+    "--max-prefill-seqs": "max_prefill_seqs",
+    "--max-capture-len": "max_capture_len",
+    "--memory-utilization": "memory_utilization",
+}
+
+
+def given_by_user(context: Context, flag: str) -> bool:
+    return flag == "-w" or getattr(context.request, _GIVEN[flag]) is not None
+
+
+Add = Callable[..., None]
+
+
+def option_adder(context: Context, decisions: Decisions, origin: str) -> Add:
+    """``add(option, value, flag="", rule="")``: propose an option, from the user's flag where it was given."""
+
+    def add(option: str, value: str | int | None, flag: str = "", rule: str = "") -> None:
+        given = flag != "" and given_by_user(context, flag)
+        reason = flag_reason(flag) if given else script_rule(rule)
+        text = None if value is None else str(value)
+        decisions.option(option, text, reason, source="flag" if given else "computed", origin=origin)
+
+    return add

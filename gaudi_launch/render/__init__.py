@@ -1,1 +1,0 @@
-"""One file a target: the same plan as a script, a container, a unit or a manifest."""
