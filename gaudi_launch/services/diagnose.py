@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from signal import SIGKILL
 from typing import Any
 
 from gaudi_launch.messages import Message, message
 from gaudi_launch.services.follow import Follower
-from gaudi_launch.services.signatures import KILLED, SIGNATURES, Signature
+from gaudi_launch.services.signatures import KILLED, Signature, signatures
 
 _MOST_EVIDENCE = 3
 _MOST_LINE = 2000
-_COMPILED = tuple((signature, re.compile("|".join(signature.patterns))) for signature in SIGNATURES)
 # a line that only tells what is configured, or a warning that starts survive, is no evidence
 _HARMLESS = re.compile(
     r"^(?:INFO\b|DEBUG\b)|Found ulimit of|failed to automatically increase|args: Namespace|non-default args|"
@@ -59,6 +59,11 @@ class Diagnosis:
         return bool(self.causes) and self.causes[0].permanent
 
 
+@cache
+def _compiled() -> tuple[tuple[Signature, re.Pattern[str]], ...]:
+    return tuple((signature, re.compile("|".join(signature.patterns))) for signature in signatures())
+
+
 def diagnose(text: str, *, exit_status: int | None = None, phase: str = "") -> Diagnosis:
     """Judge a log. ``exit_status`` is the engine's (negative: a signal), ``phase`` where it was, if known."""
     follower = Follower()
@@ -73,7 +78,7 @@ def diagnose(text: str, *, exit_status: int | None = None, phase: str = "") -> D
         stopping = stopping or "Shutting down" in line or "Shutdown initiated" in line
         if not line or stopping or _HARMLESS.search(line):
             continue
-        for signature, expression in _COMPILED:
+        for signature, expression in _compiled():
             if expression.search(line):
                 order.setdefault(signature.id, signature)
                 hits.setdefault(signature.id, []).append((number, line[:300]))

@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_launch.messages import catalogue
 from gaudi_launch.services.diagnose import diagnose
-from gaudi_launch.services.signatures import KILLED, SIGNATURES
+from gaudi_launch.services.signatures import KILLED, signatures
 
 # the public texts of the failures, one a cause at least
 TEXTS = [
@@ -98,14 +98,14 @@ def test_each_known_text(cause: str, text: str) -> None:
 
 
 def test_every_signature_has_a_text() -> None:
-    assert {signature.id for signature in SIGNATURES} == {cause for cause, _ in TEXTS}
-    assert len(SIGNATURES) >= 39
+    assert {signature.id for signature in signatures()} == {cause for cause, _ in TEXTS}
+    assert len(signatures()) >= 39
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_signature_has_its_words(language: str) -> None:
     known = catalogue(language)
-    for signature in (*SIGNATURES, KILLED):
+    for signature in (*signatures(), KILLED):
         assert known[f"diagnose.{signature.id}"] and known[f"diagnose.{signature.id}_fix"]
 
 
