@@ -1,0 +1,200 @@
+"""Turn an fp8 checkpoint into one for Gaudi2, shard by shard; a run that was killed goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import struct
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.models.fp8 import action, conversion_table, convert_scale, is_beyond_gaudi2
+from gaudi_launch.models.weights import HeaderError, read_header
+
+RECORD = ".gaudi-launch.json"
+_CHUNK = 16 << 20
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What a run did: shards written and kept from an earlier run, and projections copied as they were."""
+
+    written: tuple[str, ...]
+    kept: tuple[str, ...]
+    copied_projections: tuple[str, ...]
+
+
+def convert_folder(
+    source: Path,
+    out: Path,
+    processes: int = 1,
+    force: bool = False,
+    progress: Callable[[str], None] = lambda shard: None,
+) -> Conversion:
+    """Write the Gaudi2 form of ``source`` to ``out``. Raises LaunchError (MODEL, USAGE, MACHINE).
+
+    ``force`` converts every shard again. ``out`` is marked complete only when every shard and file is in it.
+    """
+    if not source.is_dir():
+        raise LaunchError("fp8.no_folder", ExitCode.MODEL, path=str(source))
+    inside, outside = source.resolve(), out.resolve()
+    if inside == outside or inside in outside.parents or outside in inside.parents:
+        raise LaunchError("fp8.same_folder", ExitCode.USAGE, source=str(source), out=str(out))
+    shards = sorted(str(path.relative_to(source)) for path in source.rglob("*.safetensors"))
+    headers = {shard: _header(source / shard) for shard in shards}
+    if _record(source).get("complete") or not any(_is_beyond(source / shard, headers[shard]) for shard in shards):
+        raise LaunchError("fp8.nothing_to_convert", ExitCode.MODEL, path=str(source))
+    done: dict[str, Any] = {} if force else dict(_record(out).get("shards", {}))
+    kept = [shard for shard in shards if _is_done(source / shard, out / shard, done.get(shard))]
+    left = [shard for shard in shards if shard not in kept]
+    _check_disk(source, out, left)
+    done = {shard: done[shard] for shard in kept}
+    _write_record(out, done, complete=False)
+    with ProcessPoolExecutor(max_workers=max(1, processes)) as pool:
+        jobs = {pool.submit(convert_shard, source / shard, out / shard): shard for shard in left}
+        for job in as_completed(jobs):
+            done[jobs[job]] = job.result()
+            _write_record(out, done, complete=False)
+            progress(jobs[job])
+    _copy_others(source, out)
+    _write_record(out, done, complete=True)
+    notes = [
+        name
+        for header in headers.values()
+        for name, entry in _tensors(header)
+        if action(name, entry["dtype"]) == "note"
+    ]
+    return Conversion(tuple(left), tuple(kept), tuple(sorted(notes)))
+
+
+def convert_shard(source: Path, target: Path) -> dict[str, Any]:
+    """Convert one file through ``.part``; what the record keeps: the source's size and mtime, the result's crc32."""
+    header, before = _header(source), source.stat()
+    start = before.st_size - max((entry["data_offsets"][1] for _, entry in _tensors(header)), default=0)
+    written, table, part = _new_header(header), conversion_table(), target.with_name(target.name + ".part")
+    text = json.dumps(written, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    checksum = 0
+    with source.open("rb") as read, part.open("wb") as write:
+        for piece in (struct.pack("<Q", len(text)), text):
+            checksum = crc32(piece, checksum)
+            write.write(piece)
+        for name, entry in _tensors(header):
+            does, (begin, end) = action(name, entry["dtype"]), entry["data_offsets"]
+            read.seek(start + begin)
+            for at in range(begin, end, _CHUNK):
+                data = read.read(min(_CHUNK, end - at))
+                if does == "weight":
+                    data = table[np.frombuffer(data, np.uint8)].tobytes()
+                elif does == "scale":
+                    data = convert_scale(data, entry["dtype"])
+                checksum = crc32(data, checksum)
+                write.write(data)
+        write.flush()
+        os.fsync(write.fileno())
+    part.replace(target)
+    return {
+        "size": before.st_size,
+        "mtime_ns": before.st_mtime_ns,
+        "out_size": target.stat().st_size,
+        "crc32": checksum,
+    }
+
+
+def _new_header(header: Mapping[str, Any]) -> dict[str, Any]:
+    new: dict[str, Any] = {"__metadata__": header["__metadata__"]} if "__metadata__" in header else {}
+    at = 0
+    for name, entry in _tensors(header):
+        begin, end = entry["data_offsets"]
+        scale = action(name, entry["dtype"]) == "scale"
+        size = (end - begin) * (2 if scale and entry["dtype"] != "F32" else 1)
+        new[name] = {**entry, "dtype": "F32" if scale else entry["dtype"], "data_offsets": [at, at + size]}
+        at += size
+    return new
+
+
+def _tensors(header: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    found = [(name, entry) for name, entry in header.items() if name != "__metadata__"]
+    return sorted(found, key=lambda item: item[1]["data_offsets"][0])
+
+
+def _header(path: Path) -> Mapping[str, Any]:
+    try:
+        header, length = read_header(path)
+    except HeaderError as error:
+        raise LaunchError("fp8.bad_shard", ExitCode.MODEL, path=str(path), why=str(error)) from None
+    if (size := path.stat().st_size) != length:
+        raise LaunchError("fp8.bad_shard", ExitCode.MODEL, path=str(path), why=f"{size} bytes, not {length}")
+    return header
+
+
+def _is_beyond(path: Path, header: Mapping[str, Any]) -> bool:
+    start = path.stat().st_size - max((entry["data_offsets"][1] for _, entry in _tensors(header)), default=0)
+    with path.open("rb") as file:
+        for name, entry in _tensors(header):
+            if action(name, entry["dtype"]) != "weight":
+                continue
+            begin, end = entry["data_offsets"]
+            file.seek(start + begin)
+            for at in range(begin, end, _CHUNK):
+                if is_beyond_gaudi2(np.frombuffer(file.read(min(_CHUNK, end - at)), np.uint8)):
+                    return True
+    return False
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    try:
+        document = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _write_record(out: Path, shards: Mapping[str, Any], complete: bool) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    part = out / (RECORD + ".part")
+    with part.open("w", encoding="utf-8") as file:
+        json.dump({"schema": 1, "kind": "fp8-gaudi2", "complete": complete, "shards": shards}, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(out / RECORD)
+
+
+def _is_done(source: Path, target: Path, entry: Any) -> bool:
+    if not isinstance(entry, dict) or not target.is_file():
+        return False
+    now = source.stat()
+    found = (now.st_size, now.st_mtime_ns, target.stat().st_size)
+    return found == (entry.get("size"), entry.get("mtime_ns"), entry.get("out_size"))
+
+
+def _check_disk(source: Path, out: Path, left: list[str]) -> None:
+    # a 16-bit scale doubles; scales are under a thousandth of a checkpoint, a hundredth is room enough
+    needed = int(sum((source / shard).stat().st_size for shard in left) * 1.01)
+    at = out.resolve()
+    while not at.exists():
+        at = at.parent
+    free = shutil.disk_usage(at).free
+    if free < needed:
+        raise LaunchError(
+            "fp8.disk", ExitCode.MACHINE, path=str(out), free=f"{free / 1e9:.1f}", needed=f"{needed / 1e9:.1f}"
+        )
+
+
+def _copy_others(source: Path, out: Path) -> None:
+    for path in sorted(source.rglob("*")):
+        if path.is_file() and path.suffix != ".safetensors" and path.name != RECORD:
+            target = out / path.relative_to(source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            part = target.with_name(target.name + ".part")
+            shutil.copyfile(path, part)
+            part.replace(target)
