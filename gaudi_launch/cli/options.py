@@ -226,6 +226,7 @@ def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
     request = with_secret_moved(to_request(asked))
     if request.model == "demo":
         request = _demo(request, make=must_exist)
+    request = _local(request, fetch=must_exist)
     installed = _installed(request, must_exist)
     engine = registry.find(request.engine, installed, request.python)
     if not engine.needs_cards and request.python is None:
@@ -245,6 +246,26 @@ def _installed(request: Request, needed: bool) -> Installed | None:
     if needed or request.python is not None or request.engine == "auto":
         return detect(request.python)
     return None
+
+
+def _local(request: Request, fetch: bool) -> Request:
+    """A hub id by its folder on this machine: a copy that is there, else (for serve) one fetched now."""
+    from dataclasses import replace
+
+    from gaudi_launch.models.config import looks_like_hub_id
+    from gaudi_launch.models.local import find_local
+
+    if request.tuning == "reference" or not looks_like_hub_id(request.model):
+        return request
+    folder = find_local(request.model)
+    if folder is None and fetch:
+        from gaudi_launch.cli.pull import fetch as pull
+
+        folder = pull(request.model, code=bool(request.trust_remote_code)).folder
+    if folder is None:
+        return request
+    # clients go on asking for the name they know
+    return replace(request, model=str(folder), served_name=request.served_name or request.model)
 
 
 def _demo(request: Request, make: bool) -> Request:

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ import psutil
 import pytest
 
 from gaudi_launch.host.simulated import write_tree
+from tests.models.local_hub import Hub
 from tests.services.conftest import free_port, living, pids, trivial_python
 
 __all__ = ["free_port", "pids", "trivial_python"]
@@ -224,6 +226,21 @@ def test_a_machine_that_cannot_is_refused_by_the_doctor(
     )
     assert (process.returncode, process.stdout) == (3, "") and not pids.exists()
     assert "memory.hugepages" in process.stderr and "--no-doctor" in process.stderr
+
+
+def test_a_hub_id_is_fetched_once_and_served_by_its_name(
+    gaudi: Gaudi, model: Path, free_port: int, tmp_path: Path
+) -> None:
+    weights = struct.pack("<Q", 2) + b"{}"
+    files = {"config.json": (model / "config.json").read_bytes(), "model.safetensors": weights}
+    with Hub(files, repo="me/small") as running:
+        gaudi.environment |= {**running.environment(), "HF_HOME": str(tmp_path / "hf")}
+        for _ in range(2):
+            process = gaudi.start("-w", "me/small", "-p", str(free_port))
+            assert "me/small answers at" in ready_lines(process)[0]
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=30)
+        assert [name for name, _ in running.asked].count("model.safetensors") == 1
 
 
 def test_an_api_key_never_reaches_a_command_line_or_a_file(gaudi: Gaudi, model: Path, free_port: int) -> None:

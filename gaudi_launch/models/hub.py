@@ -1,0 +1,331 @@
+"""Fetching a model: listed, chosen, transferred by the hub's own library in a child process, verified, resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.models.hub_files import PARTS, Fetched, RemoteFile, choose, read_record, safe, write_record
+
+SOURCES = ("hf", "modelscope")
+_CHILD = "gaudi_launch.models.hub_child"
+_LIST_SECONDS = 120.0
+_PROBE_SECONDS = 20.0
+# without a byte for so long, a transfer counts as hung
+_STUCK_SECONDS = 300.0
+_BUSY_WAITS = (5.0, 15.0, 45.0)
+_SPARE_BYTES = 1 << 30
+_TURN_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a hub has under a name: the exact revision and its files."""
+
+    source: str
+    repo: str
+    revision: str
+    files: tuple[RemoteFile, ...]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Of a running pull: bytes there, of all; files done, of all; the one under way."""
+
+    done_bytes: int
+    total_bytes: int
+    done_files: int
+    total_files: int
+    current: str = ""
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """A folder as a pull left it."""
+
+    folder: Path
+    listing: Listing
+    files: tuple[RemoteFile, ...]
+    fetched: int
+    cleared: tuple[str, ...] = ()
+
+
+Report = Callable[[Progress], None]
+
+
+def list_files(
+    repo: str, source: str, revision: str = "", repo_type: str = "model", seconds: float = _LIST_SECONDS
+) -> Listing:
+    """Ask a hub what it has. Raises LaunchError: MODEL for what is not there or not allowed, FAILED for a hub that
+    does not answer."""
+    request = {"do": "list", "source": source, "repo": repo, "revision": revision, "repo_type": repo_type}
+    answers = list(_ask(request, lambda: None, seconds))
+    answer: dict[str, Any] = answers[-1] if answers else {"error": "offline", "detail": "no answer"}
+    if "error" in answer:
+        raise _error(answer, repo, source, revision)
+    files = tuple(RemoteFile(str(f["path"]), int(f["size"]), str(f["digest"])) for f in answer["files"])
+    unsafe = [file.path for file in files if not safe(file.path)]
+    if unsafe:
+        raise LaunchError("pull.unsafe", ExitCode.MODEL, repo=repo, name=repr(unsafe[0]))
+    return Listing(source, repo, str(answer["revision"]), files)
+
+
+def find(repo: str, revision: str = "", repo_type: str = "model") -> Listing:
+    """Ask both hubs at once; the one that answers first with the model. Raises the better of both errors."""
+    results: dict[str, Listing | LaunchError] = {}
+    first = threading.Event()
+
+    def ask(source: str) -> None:
+        try:
+            results[source] = list_files(repo, source, revision, repo_type, _PROBE_SECONDS)
+        except LaunchError as error:
+            results[source] = error
+        if isinstance(results[source], Listing) or len(results) == len(SOURCES):
+            first.set()
+
+    for source in SOURCES:
+        threading.Thread(target=ask, args=(source,), daemon=True).start()
+    first.wait(_PROBE_SECONDS + 10)
+    for result in results.values():
+        if isinstance(result, Listing):
+            return result
+    errors = [result for result in results.values() if isinstance(result, LaunchError)]
+    # a hub that knows the model but refuses it says more than one that could not be reached
+    order = ("pull.gated", "pull.no_revision", "pull.no_repo", "pull.busy")
+    ranked = sorted(errors, key=lambda e: order.index(e.id) if e.id in order else len(order))
+    raise ranked[0] if ranked else LaunchError("pull.offline", ExitCode.FAILED, repo=repo, source="-", why="-")
+
+
+def pull(
+    listing: Listing,
+    folder: Path,
+    *,
+    everything: bool = False,
+    code: bool = False,
+    repo_type: str = "model",
+    report: Report = lambda progress: None,
+) -> Pulled:
+    """Bring the files of a listing into a folder; what is there and verified stays.
+
+    Raises LaunchError: MACHINE when the disk is too small, FAILED when the transfer fails (run again, it goes on
+    where it stopped), MODEL when a file does not match its hash twice.
+    """
+    files = tuple(choose(listing.files, everything=everything, code=code))
+    if not files:
+        raise LaunchError("pull.nothing", ExitCode.MODEL, repo=listing.repo)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("pull.folder", ExitCode.FAILED, path=str(folder), why=why) from None
+    record = read_record(folder) or Fetched(listing.repo, listing.source, listing.revision, False, {})
+    missing = [file for file in files if not record.has(folder, file)]
+    cleared = _clear(folder, files)
+    if missing:
+        _check_disk(folder, missing)
+        record = replace(record, repo=listing.repo, source=listing.source, revision=listing.revision, whole=False)
+        write_record(folder, record)
+        record = _fetch(listing, folder, files, missing, record, repo_type, report)
+    write_record(folder, replace(record, whole=True))
+    shutil.rmtree(folder / PARTS, ignore_errors=True)
+    return Pulled(folder, listing, files, len(missing), cleared)
+
+
+def _check_disk(folder: Path, missing: Sequence[RemoteFile]) -> None:
+    there = sum(_size(folder / PARTS / f"{file.path}.part") for file in missing)
+    needed = sum(file.size for file in missing) - there + _SPARE_BYTES
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise LaunchError(
+            "pull.disk",
+            ExitCode.MACHINE,
+            path=str(folder),
+            needed=round(needed / 2**30, 1),
+            free=round(free / 2**30, 1),
+        )
+
+
+def _clear(folder: Path, files: Sequence[RemoteFile]) -> tuple[str, ...]:
+    """Remove what other tools and killed pulls left: locks, nameless parts, parts of files no longer listed."""
+    kept = {f"{file.path}.part" for file in files}
+    cleared = []
+    parts = folder / PARTS
+    for path in [
+        *parts.rglob("*"),
+        *(folder / ".cache").rglob("*.lock"),
+        *(folder / ".cache").rglob("*.incomplete"),
+    ]:
+        if not path.is_file():
+            continue
+        inside = parts in path.parents
+        # ModelScope's library keeps its own partial file beside ours and goes on with it
+        if inside and (path.relative_to(parts).as_posix() in kept or not path.name.endswith(".part")):
+            continue
+        path.unlink(missing_ok=True)
+        cleared.append(path.name)
+    return tuple(cleared)
+
+
+def _fetch(
+    listing: Listing,
+    folder: Path,
+    files: Sequence[RemoteFile],
+    missing: Sequence[RemoteFile],
+    record: Fetched,
+    repo_type: str,
+    report: Report,
+) -> Fetched:
+    known = dict(record.files)
+    wanted = {file.path: file for file in missing}
+    total = sum(file.size for file in files)
+    last: dict[str, Any] = {}
+
+    def tell() -> None:
+        settled = sum(file.size for file in files if file.path not in wanted)
+        under_way = max(
+            ((_size(folder / PARTS / f"{path}.part"), path) for path in wanted), default=(0, ""), key=lambda p: p[0]
+        )
+        report(Progress(settled + under_way[0], total, len(files) - len(wanted), len(files), under_way[1]))
+
+    for wait in (*_BUSY_WAITS, None):
+        request = {
+            "do": "fetch",
+            "source": listing.source,
+            "repo": listing.repo,
+            "revision": listing.revision,
+            "repo_type": repo_type,
+            "target": str(folder),
+            "files": [{"path": f.path, "size": f.size, "digest": f.digest} for f in wanted.values()],
+        }
+        last = {}
+        for answer in _ask(request, tell, None):
+            last = answer
+            if "done" in answer and answer["done"] in wanted:
+                file = wanted.pop(answer["done"])
+                known[file.path] = (file.size, file.digest, int(answer["mtime"]))
+                record = replace(record, files=known)
+                write_record(folder, record)
+        if not wanted or last.get("error") != "busy" or wait is None:
+            break
+        time.sleep(wait)
+    if wanted:
+        raise _error(last or {"error": "other", "detail": "-"}, listing.repo, listing.source, listing.revision)
+    tell()
+    return record
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _error(answer: dict[str, Any], repo: str, source: str, revision: str) -> LaunchError:
+    kind = str(answer.get("error", "other"))
+    why = str(answer.get("detail", "")).strip().split("\n")[0][:300]
+    codes = {
+        "no_repo": ExitCode.MODEL,
+        "no_revision": ExitCode.MODEL,
+        "gated": ExitCode.MODEL,
+        "changed": ExitCode.MODEL,
+    }
+    known = (*codes, "offline", "busy", "disk", "stuck")
+    id = f"pull.{kind}" if kind in known else "pull.other"
+    if kind == "disk":
+        return LaunchError("pull.disk_full", ExitCode.FAILED, repo=repo)
+    code = codes.get(kind, ExitCode.FAILED)
+    return LaunchError(id, code, repo=repo, source=source, revision=revision or "-", why=why)
+
+
+def _ask(request: dict[str, Any], tell: Callable[[], None], seconds: float | None) -> Iterator[dict[str, Any]]:
+    """The child's answers as they come. Its end is awaited; whatever happens here, it does not outlive us."""
+    with _child() as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.close()
+        lines: list[str | None] = []
+        reader = threading.Thread(target=lambda: _read(process, lines), daemon=True)
+        reader.start()
+        begin = moved = time.monotonic()
+        before = -1
+        while True:
+            while lines:
+                line = lines.pop(0)
+                if line is None:
+                    return
+                moved = time.monotonic()
+                answer = _parse(line)
+                if answer is not None:
+                    yield answer
+            tell()
+            now = time.monotonic()
+            size = _growth(request)
+            if size != before:
+                before, moved = size, now
+            if seconds is not None and now - begin > seconds:
+                yield {"error": "offline", "detail": f"no answer within {seconds:.0f} s"}
+                return
+            if now - moved > _STUCK_SECONDS:
+                yield {"error": "stuck", "detail": f"{_STUCK_SECONDS:.0f}"}
+                return
+            time.sleep(_TURN_SECONDS)
+
+
+def _growth(request: dict[str, Any]) -> int:
+    target = request.get("target")
+    if not target:
+        return 0
+    return sum(_size(path) for path in (Path(target) / PARTS).rglob("*") if path.is_file())
+
+
+def _read(process: subprocess.Popen[str], lines: list[str | None]) -> None:
+    assert process.stdout is not None
+    lines.extend(process.stdout)
+    process.wait()
+    lines.append(None)
+
+
+def _parse(line: str) -> dict[str, Any] | None:
+    try:
+        answer = json.loads(line)
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+@contextmanager
+def _child() -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", _CHILD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        # Ctrl-C is ours to handle: the child's partial file must stay whole lines of bytes
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        if process.stdout is not None:
+            process.stdout.close()

@@ -1,0 +1,182 @@
+"""The part of a pull that talks to a hub, in a process of its own: a hang, a crash or a kill of it hurts nobody.
+
+Run as ``python -m gaudi_launch.models.hub_child``: a request as one JSON line on stdin, answers as JSON lines on
+stdout. ``{"do": "list", source, repo, revision, repo_type}`` answers ``{revision, files}``; ``{"do": "fetch", ...,
+target, files}`` fetches each file into the parts folder, verifies it, moves it into place and answers
+``{"done": path}``. What fails answers ``{"error": kind, "detail": text}``. The libraries do the transfer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.models.hub_files import PARTS, digest_of
+
+
+class HubError(Exception):
+    """A hub's answer in our words: offline, no_repo, no_revision, gated, busy, changed, disk, other."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+
+
+def say(**answer: Any) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+# --- Hugging Face -------------------------------------------------------------------------------------------
+
+
+def _hf_list(request: dict[str, Any]) -> dict[str, Any]:
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    repo, kind = request["repo"], request["repo_type"]
+    info = api.repo_info(repo, repo_type=kind, revision=request["revision"] or None, timeout=30)
+    files = []
+    for entry in api.list_repo_tree(repo, repo_type=kind, revision=info.sha, recursive=True):
+        size = getattr(entry, "size", None)
+        if size is None:
+            continue  # a folder
+        lfs = getattr(entry, "lfs", None)
+        sha256 = getattr(lfs, "sha256", None) or (lfs.get("sha256") if isinstance(lfs, dict) else None)
+        blob = getattr(entry, "blob_id", None)
+        digest = f"sha256:{sha256}" if sha256 else f"blob:{blob}" if blob else ""
+        files.append({"path": entry.path, "size": size, "digest": digest})
+    return {"revision": info.sha, "files": files}
+
+
+def _hf_fetch(request: dict[str, Any], path: str, size: int, part: Path) -> None:
+    from huggingface_hub import hf_hub_url
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined, unused-ignore]
+
+    url = hf_hub_url(request["repo"], path, repo_type=request["repo_type"], revision=request["revision"])
+    with part.open("ab") as file:
+        # snapshot_download begins every file anew in a new process; this goes on where the last one stopped
+        http_get(url, file, resume_size=file.tell(), headers=build_hf_headers(), expected_size=size)
+
+
+# --- ModelScope ---------------------------------------------------------------------------------------------
+
+
+def _ms_list(request: dict[str, Any]) -> dict[str, Any]:
+    from modelscope.hub.api import HubApi
+
+    api = HubApi()
+    revision = request["revision"] or "master"
+    inner = getattr(api, "_api", None)
+    files = []
+    if inner is not None and hasattr(inner, "list_repo_files"):
+        from modelscope_hub.constants import RepoType  # type: ignore[import-untyped, unused-ignore]
+
+        kind = RepoType.DATASET if request["repo_type"] == "dataset" else RepoType.MODEL
+        for entry in inner.list_repo_files(request["repo"], kind, revision=revision, recursive=True):
+            sha256 = getattr(entry, "sha256", None)
+            files.append({"path": entry.path, "size": entry.size, "digest": f"sha256:{sha256}" if sha256 else ""})
+    else:
+        for row in api.get_model_files(request["repo"], revision=revision, recursive=True):
+            if row.get("Type", "blob") == "blob":
+                sha256 = row.get("Sha256")
+                digest = f"sha256:{sha256}" if sha256 else ""
+                files.append({"path": row["Path"], "size": row["Size"], "digest": digest})
+    return {"revision": revision, "files": files}
+
+
+def _ms_fetch(request: dict[str, Any], path: str, size: int, part: Path) -> None:
+    from modelscope.hub.file_download import model_file_download
+
+    # it keeps its own partial file below this folder and resumes it
+    folder = part.parent
+    got = model_file_download(request["repo"], path, revision=request["revision"], local_dir=str(folder))
+    Path(got).replace(part)
+
+
+# --- both ---------------------------------------------------------------------------------------------------
+
+_LIST = {"hf": _hf_list, "modelscope": _ms_list}
+_FETCH = {"hf": _hf_fetch, "modelscope": _ms_fetch}
+
+
+def fetch(request: dict[str, Any]) -> None:
+    """Fetch and verify every file of the request, smallest first."""
+    target = Path(request["target"])
+    for entry in sorted(request["files"], key=lambda entry: entry["size"]):
+        path, size, digest = entry["path"], entry["size"], entry["digest"]
+        part = target / PARTS / f"{path}.part"
+        part.parent.mkdir(parents=True, exist_ok=True)
+        for attempt in (1, 2):
+            if part.exists() and part.stat().st_size > size:
+                part.unlink()
+            if size == 0:
+                part.write_bytes(b"")
+            else:
+                _FETCH[request["source"]](request, path, size, part)
+            found = digest_of(part, digest.partition(":")[0]) if digest else ""
+            if part.stat().st_size == size and found == digest:
+                break
+            part.unlink()
+            if attempt == 2:
+                raise HubError("changed", path)
+        final = target / path
+        final.parent.mkdir(parents=True, exist_ok=True)
+        part.replace(final)
+        say(done=path, size=size, digest=digest, mtime=final.stat().st_mtime_ns)
+
+
+def classify(error: BaseException) -> HubError:
+    """A library's error in our words, by its name and its HTTP status: classes move between releases."""
+    if isinstance(error, HubError):
+        return error
+    name, text = type(error).__name__, str(error)
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if isinstance(error, OSError) and error.errno in (28, 122):
+        return HubError("disk", text)
+    if name == "RevisionNotFoundError" or ("revision" in text.lower() and status == 404):
+        return HubError("no_revision", text)
+    if name == "GatedRepoError" or status in (401, 403):
+        return HubError("gated", text)
+    if (
+        name in ("RepositoryNotFoundError", "NotExistError", "HubRepoNotFoundError", "NotFoundError")
+        or status == 404
+    ):
+        return HubError("no_repo", text)
+    if status == 429:
+        return HubError("busy", text)
+    words = ("Connect", "Timeout", "Resolve", "Network", "Offline", "RemoteDisconnected", "MaxRetry")
+    cause: BaseException | None = error
+    while cause is not None:
+        if any(word in type(cause).__name__ for word in words) or isinstance(cause, ConnectionError):
+            return HubError("offline", text)
+        cause = cause.__cause__ or cause.__context__
+    return HubError("other", f"{name}: {text}")
+
+
+def main() -> None:
+    request = json.loads(sys.stdin.readline())
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_XET", "1")
+    answers = sys.stdout
+    try:
+        # the libraries print bars and notes; stdout is for answers
+        with contextlib.redirect_stdout(sys.stderr):
+            result = _LIST[request["source"]](request) if request["do"] == "list" else None
+        if result is not None:
+            print(json.dumps(result), file=answers, flush=True)
+        else:
+            fetch(request)
+    except Exception as error:
+        found = classify(error)
+        say(error=found.kind, detail=found.detail[:2000])
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Which files of a repository serving needs, and what is written down about a folder that was fetched. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+RECORD = ".gaudi-launch.json"
+PARTS = ".gaudi-launch-parts"
+
+_WEIGHTS = "*.safetensors"
+_PICKLED = ("*.bin", "*.pt", "*.pth")
+# formats of other frameworks, copies in another layout, pictures
+_NEVER = (
+    *("*.h5", "*.msgpack", "*.ot", "*.onnx", "*.onnx_data", "*.gguf", "*.ggml", "*.tflite", "*.mlmodel", "*.png"),
+    *("*.jpg", "*.jpeg", "*.gif", "*.mp4", "*.pdf", ".gitattributes", ".gitignore", "*.md", "LICENSE*", "*.index"),
+    *("onnx/*", "original/*", "metal/*", "openvino/*", "coreml/*", "figures/*", "assets/*", "runs/*"),
+)
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """One file of a repository. ``digest`` is ``sha256:HEX`` or ``blob:HEX`` (git's sha1), "" when not told."""
+
+    path: str
+    size: int
+    digest: str = ""
+
+
+def choose(files: Iterable[RemoteFile], *, everything: bool = False, code: bool = False) -> list[RemoteFile]:
+    """The files that serving needs: weights once (safetensors before pickles, shards before one consolidated copy),
+    tokenizer, configuration; Python only when ``code``."""
+    known = sorted(files, key=lambda file: file.path)
+    if everything:
+        return known
+    tensors = [file.path for file in known if fnmatch(file.path, _WEIGHTS)]
+    sharded = any("-of-" in path for path in tensors)
+    return [file for file in known if _needed(file.path, bool(tensors), sharded, code)]
+
+
+def _needed(path: str, tensors: bool, sharded: bool, code: bool) -> bool:
+    name = path.rsplit("/", 1)[-1]
+    if any(fnmatch(path, pattern) or fnmatch(name, pattern) for pattern in _NEVER):
+        return False
+    if name.endswith(".py"):
+        return code
+    if tensors and any(fnmatch(name, pattern) for pattern in _PICKLED):
+        return False
+    if sharded and fnmatch(name, "consolidated*"):
+        return False
+    return not (tensors and name == "pytorch_model.bin.index.json")
+
+
+def safe(path: str) -> bool:
+    """May a hub's path be written below a folder?"""
+    parts = Path(path).parts
+    return bool(parts) and not Path(path).is_absolute() and ".." not in parts and parts[0] not in (RECORD, PARTS)
+
+
+def digest_of(path: Path, kind: str) -> str:
+    """A file's digest in the form of `RemoteFile`; ``kind`` is sha256 or blob."""
+    if kind == "blob":
+        # git's name of a file: sha1 of its header and its content
+        running = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
+    else:
+        running = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            running.update(block)
+    return f"{kind}:{running.hexdigest()}"
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What is known of a folder: where it came from, and each verified file as (size, digest, mtime in ns)."""
+
+    repo: str
+    source: str
+    revision: str
+    whole: bool
+    files: Mapping[str, tuple[int, str, int]]
+
+    def has(self, folder: Path, file: RemoteFile) -> bool:
+        """Is this file there as it was verified?"""
+        known = self.files.get(file.path)
+        try:
+            status = (folder / file.path).stat()
+        except OSError:
+            return False
+        return (
+            known is not None
+            and known == (file.size, file.digest, status.st_mtime_ns)
+            and status.st_size == file.size
+        )
+
+
+def read_record(folder: Path) -> Fetched | None:
+    """The record of a folder; None when there is none to believe."""
+    try:
+        document: Any = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        files = {str(path): (int(a), str(b), int(c)) for path, (a, b, c) in document["files"].items()}
+        return Fetched(
+            str(document["repo"]),
+            str(document["source"]),
+            str(document["revision"]),
+            document["whole"] is True,
+            files,
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def write_record(folder: Path, fetched: Fetched) -> None:
+    """Replace a folder's record as a whole. Raises OSError."""
+    new = folder / f"{RECORD}.new"
+    new.write_text(json.dumps({"schema": 1, **asdict(fetched)}, indent=1), encoding="utf-8")
+    new.replace(folder / RECORD)

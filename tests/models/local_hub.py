@@ -1,0 +1,156 @@
+"""A hub on this machine that speaks both protocols, as far as the clients ask; and can misbehave on demand."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from urllib.parse import parse_qs, unquote, urlparse
+
+REVISION = "a" * 40
+
+
+@dataclass
+class Hub:
+    """Serves ``files`` as the repository ``repo``. ``trouble`` is one of "", busy, cut, lie, lie_once, hang, gated,
+    slow; ``asked`` keeps each download as (path, Range)."""
+
+    files: dict[str, bytes]
+    repo: str = "me/small"
+    trouble: str = ""
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    _troubled: int = 0
+
+    def __enter__(self) -> Hub:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def environment(self) -> dict[str, str]:
+        return {"HF_ENDPOINT": self.url, "MODELSCOPE_DOMAIN": self.url, "MODELSCOPE_ENDPOINT": self.url}
+
+    def _handler(hub) -> type[BaseHTTPRequestHandler]:
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+            def do_HEAD(self) -> None:
+                self.do_GET()
+
+            def do_GET(self) -> None:
+                url = urlparse(self.path)
+                path, query = unquote(url.path), parse_qs(url.query)
+                if hub.trouble == "gated":
+                    return self.give({"error": "gated"}, 403, {"X-Error-Code": "GatedRepo"})
+                if path.startswith("/api/v1/"):
+                    return self.modelscope(path.removeprefix("/api/v1/"), query)
+                return self.hugging_face(path)
+
+            def hugging_face(self, path: str) -> None:
+                if path.startswith(f"/api/models/{hub.repo}"):
+                    rest = path.removeprefix(f"/api/models/{hub.repo}").strip("/").split("/")
+                    if rest[0] == "tree":
+                        return self.give([self.entry(name) for name in hub.files])
+                    if rest[0] == "revision" and rest[1] not in ("main", REVISION):
+                        return self.give({"error": "no"}, 404, {"X-Error-Code": "RevisionNotFound"})
+                    siblings = [{"rfilename": name} for name in hub.files]
+                    return self.give({"id": hub.repo, "sha": REVISION, "siblings": siblings, "private": False})
+                begin = f"/{hub.repo}/resolve/"
+                if path.startswith(begin):
+                    name = path.removeprefix(begin).split("/", 1)[1]
+                    if name in hub.files:
+                        return self.content(name)
+                return self.give({"error": "no"}, 404, {"X-Error-Code": "RepoNotFound"})
+
+            def entry(self, name: str) -> dict[str, object]:
+                content = hub.files[name]
+                blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+                entry: dict[str, object] = {"type": "file", "path": name, "size": len(content), "oid": blob}
+                if name.endswith(".safetensors"):
+                    sha256 = hashlib.sha256(content).hexdigest()
+                    entry["lfs"] = {"oid": sha256, "size": len(content), "pointerSize": 130}
+                return entry
+
+            def modelscope(self, path: str, query: dict[str, list[str]]) -> None:
+                if path == f"models/{hub.repo}/repo/files":
+                    rows = [
+                        {
+                            "Name": name.rsplit("/", 1)[-1],
+                            "Path": name,
+                            "Type": "blob",
+                            "Size": len(content),
+                            "Revision": REVISION,
+                            "Sha256": hashlib.sha256(content).hexdigest(),
+                        }
+                        for name, content in hub.files.items()
+                    ]
+                    return self.give({"Code": 200, "Success": True, "Data": {"Files": rows}})
+                name = query.get("FilePath", [""])[0]
+                if path == f"models/{hub.repo}/repo" and name in hub.files:
+                    return self.content(name)
+                return self.give({"Code": 404, "Success": False, "Message": "not found"}, 404)
+
+            def content(self, name: str) -> None:
+                content = hub.files[name]
+                asked = self.headers.get("Range", "")
+                if self.command == "GET":
+                    hub.asked.append((name, asked))
+                    if hub.trouble == "busy" and hub._troubled < 2:
+                        hub._troubled += 1
+                        return self.give({"error": "wait"}, 429, {"Retry-After": "1"})
+                    if hub.trouble == "hang":
+                        time.sleep(30)
+                    if hub.trouble == "lie" or (hub.trouble == "lie_once" and not hub._troubled):
+                        hub._troubled += 1
+                        content = bytes(len(content))
+                begin, end = 0, len(content)
+                if asked.startswith("bytes="):
+                    first, _, last = asked.removeprefix("bytes=").partition("-")
+                    begin, end = int(first), int(last) + 1 if last else len(content)
+                body = content[begin:end]
+                self.send_response(206 if asked else 200)
+                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Accept-Ranges", "bytes")
+                self.send_header("ETag", f'"{hashlib.sha256(hub.files[name]).hexdigest()}"')
+                self.send_header("X-Repo-Commit", REVISION)
+                if asked:
+                    self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(content)}")
+                self.end_headers()
+                if self.command == "HEAD":
+                    return
+                if hub.trouble == "cut" and len(body) > 1000 and hub._troubled < 1:
+                    hub._troubled += 1
+                    self.wfile.write(body[: len(body) // 2])
+                    self.wfile.flush()
+                    self.connection.close()
+                    return
+                for at in range(0, len(body), 1 << 16):
+                    if hub.trouble == "slow" and len(body) > 1 << 17:
+                        time.sleep(0.01)
+                    self.wfile.write(body[at : at + (1 << 16)])
+
+            def give(self, document: object, status: int = 200, headers: dict[str, str] | None = None) -> None:
+                body = json.dumps(document).encode()
+                self.send_response(status)
+                for name, value in (headers or {}).items():
+                    self.send_header(name, value)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(body)
+
+        return Handler

@@ -1,0 +1,228 @@
+"""Real pulls with the real client libraries from a hub on this machine: whole, cut, lied to, killed, resumed."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import namedtuple
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.models import hub
+from gaudi_launch.models.hub_files import RECORD, RemoteFile, choose, read_record, safe
+from gaudi_launch.models.local import find_local, folder_for
+from tests.models.local_hub import REVISION, Hub
+
+WEIGHTS = random.Random(1).randbytes(3_000_000)
+FILES = {
+    "config.json": b'{"architectures": ["LlamaForCausalLM"]}',
+    "tokenizer.json": b"{}",
+    "model.safetensors": WEIGHTS,
+    "pytorch_model.bin": b"pickled",
+    "modeling_small.py": b"print('code')",
+    "README.md": b"# readme",
+    "empty.txt": b"",
+}
+NEEDED = {"config.json", "tokenizer.json", "model.safetensors", "empty.txt"}
+SOURCES = ["hf", "modelscope"]
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HF_HOME", "MODELSCOPE_CACHE", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    for name in ("HF_TOKEN", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "http_proxy", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(hub, "_BUSY_WAITS", (0.1, 0.1))
+
+
+def use(running: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in running.environment().items():
+        monkeypatch.setenv(name, value)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {
+        p.relative_to(folder).as_posix(): p.read_bytes()
+        for p in folder.rglob("*")
+        if p.is_file() and p.name != RECORD and ".cache" not in p.parts
+    }
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_whole_pull_and_a_second_one_that_asks_nothing(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Hub(FILES) as running:
+        use(running, monkeypatch)
+        seen: list[hub.Progress] = []
+        done = hub.pull(hub.list_files("me/small", source), tmp_path / "m", report=seen.append)
+        assert content(tmp_path / "m") == {name: FILES[name] for name in NEEDED}
+        assert done.fetched == len(NEEDED)
+        assert (seen[-1].done_bytes, seen[-1].done_files) == (seen[-1].total_bytes, len(NEEDED))
+        record = read_record(tmp_path / "m")
+        assert record is not None and record.whole and record.files["model.safetensors"][1].startswith("sha256:")
+        running.asked.clear()
+        assert hub.pull(hub.list_files("me/small", source), tmp_path / "m").fetched == 0
+        assert running.asked == []
+
+
+def test_all_and_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Hub(FILES) as running:
+        use(running, monkeypatch)
+        listing = hub.list_files("me/small", "hf")
+        assert listing.revision == REVISION
+        hub.pull(listing, tmp_path / "code", code=True)
+        assert set(content(tmp_path / "code")) == NEEDED | {"modeling_small.py"}
+        hub.pull(listing, tmp_path / "all", everything=True)
+        assert content(tmp_path / "all") == FILES
+
+
+@pytest.mark.parametrize("trouble", ["cut", "busy", "lie_once"])
+@pytest.mark.parametrize("source", SOURCES)
+def test_trouble_that_passes(source: str, trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Hub(FILES, trouble=trouble) as running:
+        use(running, monkeypatch)
+        hub.pull(hub.list_files("me/small", source), tmp_path / "m")
+        assert content(tmp_path / "m") == {name: FILES[name] for name in NEEDED}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_file_that_is_never_what_was_listed(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Hub(FILES, trouble="lie") as running:
+        use(running, monkeypatch)
+        with pytest.raises(LaunchError) as refused:
+            hub.pull(hub.list_files("me/small", source), tmp_path / "m")
+    # ModelScope's own library may find it out before we do
+    assert refused.value.id in ("pull.changed", "pull.other")
+    assert not (tmp_path / "m" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("repo", "revision", "trouble", "id", "code"),
+    [
+        ("me/none", "", "", "pull.no_repo", ExitCode.MODEL),
+        ("me/small", "v9", "", "pull.no_revision", ExitCode.MODEL),
+        ("me/small", "", "gated", "pull.gated", ExitCode.MODEL),
+    ],
+)
+def test_different_sentences(
+    repo: str, revision: str, trouble: str, id: str, code: ExitCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Hub(FILES, trouble=trouble) as running:
+        use(running, monkeypatch)
+        with pytest.raises(LaunchError) as refused:
+            hub.list_files(repo, "hf", revision)
+    assert (refused.value.id, refused.value.exit_code) == (id, code)
+
+
+def test_a_hub_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(LaunchError) as refused:
+        hub.list_files("me/small", "hf", seconds=60)
+    assert (refused.value.id, refused.value.exit_code) == ("pull.offline", ExitCode.FAILED)
+
+
+def test_auto_takes_the_hub_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Hub(FILES) as running:
+        use(running, monkeypatch)
+        monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+        assert hub.find("me/small").source == "modelscope"
+
+
+def test_the_disk_is_asked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10, 10, 1 << 20))
+    with Hub(FILES) as running:
+        use(running, monkeypatch)
+        with pytest.raises(LaunchError) as refused:
+            hub.pull(hub.list_files("me/small", "hf"), tmp_path / "m")
+        assert (refused.value.id, refused.value.exit_code) == ("pull.disk", ExitCode.MACHINE)
+        assert running.asked == []
+
+
+def test_a_hang_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "_STUCK_SECONDS", 3.0)
+    with Hub(FILES, trouble="hang") as running:
+        use(running, monkeypatch)
+        begin = time.monotonic()
+        with pytest.raises(LaunchError) as refused:
+            hub.pull(hub.list_files("me/small", "hf"), tmp_path / "m")
+    assert refused.value.id == "pull.stuck" and time.monotonic() - begin < 25
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("source", SOURCES)
+def test_killed_in_the_middle_it_goes_on_where_it_stopped(
+    source: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "m"
+    command = [sys.executable, "-m", "gaudi_launch", "pull", "me/small", "--from", source, "--to", str(folder)]
+    # the library writes ten megabytes at a time
+    files = {**FILES, "model.safetensors": WEIGHTS * 8}
+    with Hub(files, trouble="slow") as running:
+        use(running, monkeypatch)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 40
+        while time.monotonic() < deadline and _bytes_below(folder) < 1_000_000:
+            time.sleep(0.01)
+        family = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=30)
+        if number == signal.SIGINT:
+            assert process.returncode == 130 and "Traceback" not in err
+            assert [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE] == []
+        for orphan in family:
+            if orphan.is_running():
+                orphan.kill()
+        assert not (folder / "model.safetensors").exists()
+        running.asked.clear()
+        running.trouble = ""
+        done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["folder"] == str(folder)
+        assert content(folder) == {name: files[name] for name in NEEDED}
+        ranges = [asked for name, asked in running.asked if name == "model.safetensors"]
+        assert ranges and int(ranges[0].removeprefix("bytes=").split("-")[0]) > 0
+
+
+def _bytes_below(folder: Path) -> int:
+    try:
+        return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
+    except OSError:
+        return 0
+
+
+def test_a_local_copy_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_local("me/small") is None
+    with Hub(FILES) as running:
+        use(running, monkeypatch)
+        hub.pull(hub.list_files("me/small", "hf"), folder_for("me/small"))
+    assert find_local("me/small") == folder_for("me/small")
+    (folder_for("me/small") / RECORD).unlink()
+    assert find_local("me/small") is None
+
+
+def test_which_files_serving_needs() -> None:
+    names = (
+        *("model-00001-of-00002.safetensors", "model.safetensors.index.json", "consolidated.safetensors"),
+        *("pytorch_model.bin", "pytorch_model.bin.index.json", "original/params.json"),
+        *("tokenizer.model", "figures/a.png", "x.gguf"),
+    )
+    chosen = {file.path for file in choose(RemoteFile(name, 1) for name in names)}
+    assert chosen == {"model-00001-of-00002.safetensors", "model.safetensors.index.json", "tokenizer.model"}
+    only_pickled = {file.path for file in choose([RemoteFile("pytorch_model.bin", 1), RemoteFile("a.py", 1)])}
+    assert only_pickled == {"pytorch_model.bin"}
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/../../x", "", RECORD])
+def test_names_that_lead_outside_are_refused(name: str) -> None:
+    assert not safe(name)
