@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "warmup": ("warmup", "Predict warm-up: graphs, time, coverage; plan better buckets."),
     "migrate": ("migrate", "Turn a start-script command line into ours and say what differs."),
     "pull": ("pull", "Fetch a model from Hugging Face or ModelScope, verified, resumable."),
+    "convert": ("convert", "Turn an fp8 checkpoint into one that Gaudi2 can load; resumable."),
     "inspect": ("inspect", "Read a model folder: size, heads, experts, missing files."),
     "fit": ("fit", "On how many cards does a model fit, with which context?"),
     "profiles": ("profiles", "List, show and check the shipped and your own profiles."),

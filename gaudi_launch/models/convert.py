@@ -17,7 +17,7 @@ import numpy as np
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.models.fp8 import action, conversion_table, convert_scale, is_beyond_gaudi2
-from gaudi_launch.models.weights import HeaderError, read_header
+from gaudi_launch.models.weights import HeaderError, read_header, read_weights
 
 RECORD = ".gaudi-launch.json"
 _CHUNK = 16 << 20
@@ -49,6 +49,8 @@ def convert_folder(
     if inside == outside or inside in outside.parents or outside in inside.parents:
         raise LaunchError("fp8.same_folder", ExitCode.USAGE, source=str(source), out=str(out))
     shards = sorted(str(path.relative_to(source)) for path in source.rglob("*.safetensors"))
+    if missing := read_weights(source)["files_missing"]:
+        raise LaunchError("fp8.missing", ExitCode.MODEL, path=str(source), files=", ".join(missing[:5]))
     headers = {shard: _header(source / shard) for shard in shards}
     if _record(source).get("complete") or not any(_is_beyond(source / shard, headers[shard]) for shard in shards):
         raise LaunchError("fp8.nothing_to_convert", ExitCode.MODEL, path=str(source))
@@ -76,7 +78,7 @@ def convert_folder(
 
 
 def convert_shard(source: Path, target: Path) -> dict[str, Any]:
-    """Convert one file through ``.part``; what the record keeps: the source's size and mtime, the result's crc32."""
+    """Convert one file through ``.part``; returns the record's entry: source size, mtime, crc32."""
     header, before = _header(source), source.stat()
     start = before.st_size - max((entry["data_offsets"][1] for _, entry in _tensors(header)), default=0)
     written, table, part = _new_header(header), conversion_table(), target.with_name(target.name + ".part")

@@ -61,8 +61,6 @@ class EngineProcess:
     environment: Mapping[str, str]
     bind: bool = True
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
-    # pid -> start time: a pid alone may be somebody else's by the time it is used
-    _seen: dict[int, float] = field(default_factory=dict, init=False, repr=False)
 
     def start(self) -> int:
         """Start it in a session of its own; its pid. Raises OSError when it cannot be started."""
@@ -107,7 +105,6 @@ class EngineProcess:
                 if process.status() == psutil.STATUS_ZOMBIE:
                     self._reap(process.pid)
                     continue
-                self._seen[process.pid] = process.create_time()
                 alive.append(process.pid)
             except psutil.Error:
                 continue
