@@ -1,0 +1,100 @@
+"""The command as a user runs it: values, resumption after kill -9, refusals."""
+
+from __future__ import annotations
+
+import json
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gaudi_launch.models.fp8 import conversion_table
+
+NAME = "model.layers.0.mlp.up_proj.weight"
+COMMAND = [sys.executable, "-m", "gaudi_launch", "convert"]
+
+
+def write_shard(path: Path, repeat: int = 1) -> None:
+    tensors = [
+        (NAME, "F8_E4M3", [256 * repeat], bytes(range(256)) * repeat),
+        (NAME + "_scale_inv", "BF16", [1], b"\x80\x3f"),
+        ("model.norm.weight", "BF16", [1], b"\x12\x34"),
+        ("model.layers.1.mlp.up_proj.weight", "BF16", [1], b"\x56\x78"),
+    ]
+    header: dict[str, Any] = {}
+    at = 0
+    for name, dtype, shape, data in tensors:
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(tensor[3] for tensor in tensors))
+
+
+def read_shard(path: Path) -> dict[str, tuple[str, bytes]]:
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    body = data[8 + length :]
+    return {
+        name: (e["dtype"], body[slice(*e["data_offsets"])]) for name, e in json.loads(data[8 : 8 + length]).items()
+    }
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *map(str, words), "--json"], capture_output=True, text=True, timeout=60)
+
+
+def test_values_record_and_refusal_of_the_result(tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    write_shard(source / "a.safetensors")
+    (source / "config.json").write_text("{}")
+    done = run(source, out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["copied_projections"] == ["model.layers.1.mlp.up_proj.weight"]
+    assert read_shard(out / "a.safetensors") == {
+        NAME: ("F8_E4M3", conversion_table().tobytes()),
+        NAME + "_scale_inv": ("F32", (np.float32(448) / np.float32(240)).tobytes()),
+        "model.norm.weight": ("BF16", b"\x12\x34"),
+        "model.layers.1.mlp.up_proj.weight": ("BF16", b"\x56\x78"),
+    }
+    assert (out / "config.json").read_text() == "{}"
+    again = run(source, out)
+    assert json.loads(again.stdout)["kept"] == ["a.safetensors"]
+    refused = run(out, tmp_path / "twice")
+    assert (refused.returncode, json.loads(refused.stdout)["error"]["id"]) == (5, "fp8.nothing_to_convert")
+    assert not (tmp_path / "twice").exists()
+
+
+def test_killed_and_run_again(tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    for number in range(6):
+        write_shard(source / f"{number}.safetensors", repeat=40_000)
+    process = subprocess.Popen([*COMMAND, str(source), str(out)], stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 30
+    while not (out / "0.safetensors").exists() and time.monotonic() < until:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert json.loads((out / ".gaudi-launch.json").read_text())["complete"] is False
+    done = run(source, out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads((out / ".gaudi-launch.json").read_text())["complete"] is True
+    for number in range(6):
+        assert read_shard(out / f"{number}.safetensors")[NAME][1] == conversion_table().tobytes() * 40_000
+    assert not list(out.glob("*.part"))
+
+
+def test_a_cut_shard_changes_nothing(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    write_shard(source / "a.safetensors")
+    whole = (source / "a.safetensors").read_bytes()
+    (source / "a.safetensors").write_bytes(whole[:-1])
+    assert run(source, tmp_path / "out").returncode == 5
+    assert not (tmp_path / "out").exists()
