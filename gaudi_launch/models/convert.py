@@ -59,6 +59,9 @@ def convert_folder(
     left = [shard for shard in shards if shard not in kept]
     _check_disk(source, out, left)
     done = {shard: done[shard] for shard in kept}
+    # a worker that outlived its killed parent may still write: parts carry a process id, old ones are dropped
+    for part in out.rglob("*.safetensors.*.part"):
+        part.unlink(missing_ok=True)
     _write_record(out, done, complete=False)
     with ProcessPoolExecutor(max_workers=max(1, processes)) as pool:
         jobs = {pool.submit(convert_shard, source / shard, out / shard): shard for shard in left}
@@ -81,7 +84,11 @@ def convert_shard(source: Path, target: Path) -> dict[str, Any]:
     """Convert one file through ``.part``; returns the record's entry: source size, mtime, crc32."""
     header, before = _header(source), source.stat()
     start = before.st_size - max((entry["data_offsets"][1] for _, entry in _tensors(header)), default=0)
-    written, table, part = _new_header(header), conversion_table(), target.with_name(target.name + ".part")
+    written, table, part = (
+        _new_header(header),
+        conversion_table(),
+        target.with_name(f"{target.name}.{os.getpid()}.part"),
+    )
     text = json.dumps(written, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     target.parent.mkdir(parents=True, exist_ok=True)

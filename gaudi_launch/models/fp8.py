@@ -55,11 +55,12 @@ def action(name: str, dtype: str) -> str:
     return "note"
 
 
-def convert_scale(data: bytes, dtype: str) -> bytes:
+def convert_scale(raw: bytes, dtype: str) -> bytes:
     """A scale of dtype F32, BF16 or F16 as float32 times 448/240, little-endian."""
     if dtype == "BF16":
-        values = (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
+        values = (np.frombuffer(raw, "<u2").astype("<u4") << 16).view("<f4")
     else:
-        values = np.frombuffer(data, {"F32": "<f4", "F16": "<f2"}[dtype]).astype("<f4")
+        values = np.frombuffer(raw, {"F32": "<f4", "F16": "<f2"}[dtype]).astype("<f4")
     scaled = values * np.float32(CHECKPOINT_MAX) / np.float32(GAUDI2_MAX)
-    return scaled.astype("<f4").tobytes()
+    data: bytes = scaled.astype("<f4").tobytes()
+    return data
