@@ -19,11 +19,16 @@ def convert(
 ) -> None:
     """Convert 8-bit weights (up to 448) for Gaudi2 (up to 240). A run that was stopped goes on where it was."""
     from gaudi_launch.cli.output import console, emit_json
+    from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
     from gaudi_launch.models.convert import convert_folder
 
     progress = console(stderr=True)
-    did = convert_folder(source, out, processes, force, lambda shard: progress.print(shard, markup=False))
+    try:
+        did = convert_folder(source, out, processes, force, lambda shard: progress.print(shard, markup=False))
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("fp8.io", ExitCode.FAILED, path=str(error.filename or out), why=why) from None
     if as_json:
         notes = list(did.copied_projections)
         document = {"out": str(out), "written": list(did.written), "kept": list(did.kept)}

@@ -16,7 +16,14 @@ from zlib import crc32
 import numpy as np
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models.fp8 import action, conversion_table, convert_scale, is_beyond_gaudi2
+from gaudi_launch.models.fp8 import (
+    SCALE_DTYPES,
+    action,
+    conversion_table,
+    convert_scale,
+    is_beyond_gaudi2,
+    weight_of,
+)
 from gaudi_launch.models.weights import HeaderError, read_header, read_weights
 
 RECORD = ".gaudi-launch.json"
@@ -52,6 +59,7 @@ def convert_folder(
     if missing := read_weights(source)["files_missing"]:
         raise LaunchError("fp8.missing", ExitCode.MODEL, path=str(source), files=", ".join(missing[:5]))
     headers = {shard: _header(source / shard) for shard in shards}
+    _check_scales(source, headers)
     if _record(source).get("complete") or not any(_is_beyond(source / shard, headers[shard]) for shard in shards):
         raise LaunchError("fp8.nothing_to_convert", ExitCode.MODEL, path=str(source))
     done: dict[str, Any] = {} if force else dict(_record(out).get("shards", {}))
@@ -78,6 +86,25 @@ def convert_folder(
         if action(name, entry["dtype"]) == "note"
     ]
     return Conversion(tuple(left), tuple(kept), tuple(sorted(notes)))
+
+
+def _check_scales(source: Path, headers: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse a checkpoint whose weights and scales would not be changed together: its numbers would be wrong."""
+    dtypes = {name: entry["dtype"] for header in headers.values() for name, entry in _tensors(header)}
+    for name, dtype in dtypes.items():
+        weight = weight_of(name)
+        if weight is None:
+            continue
+        whole = dtype in SCALE_DTYPES and dtypes.get(weight, "F8_E4M3") == "F8_E4M3"
+        if not whole:
+            raise LaunchError(
+                "fp8.scale",
+                ExitCode.MODEL,
+                path=str(source),
+                name=name,
+                dtype=dtype,
+                weight=dtypes.get(weight, "-"),
+            )
 
 
 def convert_shard(source: Path, target: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ CHECKPOINT_MAX = 448.0
 GAUDI2_MAX = 240.0
 _LARGEST_GAUDI2_CODE = 0x77
 _NAN_CODE = 0x7F
+SCALE_DTYPES = ("F32", "BF16", "F16")
 _SCALES = ("weight_scale", "weight_scale_inv", "input_scale", "input_scale_inv")
 
 
@@ -51,8 +52,16 @@ def action(name: str, dtype: str) -> str:
     if name.endswith("weight"):
         return "weight" if dtype == "F8_E4M3" else "note"
     if name.endswith(_SCALES):
-        return "scale" if dtype in ("F32", "BF16", "F16") else "note"
+        return "scale" if dtype in SCALE_DTYPES else "note"
     return "note"
+
+
+def weight_of(name: str) -> str | None:
+    """The weight that a projection's scale belongs to; None for what is no such scale."""
+    for suffix in _SCALES:
+        if "proj" in name and name.endswith(f".{suffix}"):
+            return f"{name.removesuffix(suffix)}weight"
+    return None
 
 
 def convert_scale(raw: bytes, dtype: str) -> bytes:

@@ -134,6 +134,9 @@ class EngineProcess:
         if self.look():
             self._signal(self.look(), signal.SIGKILL)
             self._wait(lambda: not self.look(), patience.rest, lambda: False)
+        # a process on its way out is no longer listed before it can be waited for
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(patience.rest)
         return self._child.poll()
 
     def _signal(self, pids: list[int], number: signal.Signals) -> None:

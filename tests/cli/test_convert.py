@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from gaudi_launch.models.fp8 import conversion_table
 
@@ -98,3 +99,25 @@ def test_a_cut_shard_changes_nothing(tmp_path: Path) -> None:
     (source / "a.safetensors").write_bytes(whole[:-1])
     assert run(source, tmp_path / "out").returncode == 5
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("weight", "scale"), [("F8_E4M3", "F8_E8M0"), ("BF16", "F32")])
+def test_a_form_that_is_not_known_is_refused_and_nothing_written(tmp_path: Path, weight: str, scale: str) -> None:
+    from gaudi_launch.errors import LaunchError
+    from gaudi_launch.models.convert import convert_folder
+
+    sizes = {"F8_E4M3": 1, "F8_E8M0": 1, "BF16": 2, "F32": 4}
+    header = {
+        "a.up_proj.weight": {"dtype": "F8_E4M3", "shape": [4], "data_offsets": [0, 4]},
+        "a.down_proj.weight": {"dtype": weight, "shape": [4], "data_offsets": [4, 4 + 4 * sizes[weight]]},
+    }
+    at = 4 + 4 * sizes[weight]
+    header["a.down_proj.weight_scale_inv"] = {"dtype": scale, "shape": [1], "data_offsets": [at, at + sizes[scale]]}
+    text = json.dumps(header).encode()
+    source = tmp_path / "source"
+    source.mkdir()
+    content = b"\x7e" * 4 + bytes(at + sizes[scale] - 4)
+    (source / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + content)
+    with pytest.raises(LaunchError) as refused:
+        convert_folder(source, tmp_path / "out")
+    assert refused.value.id == "fp8.scale" and not (tmp_path / "out").exists()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from gaudi_launch.models import fp8
 
-ml_dtypes = pytest.importorskip("ml_dtypes")
 CODES = np.arange(256, dtype=np.uint8)
 
 
@@ -48,3 +48,19 @@ def test_scales_become_float32() -> None:
 )
 def test_action(name: str, dtype: str, want: str) -> None:
     assert fp8.action(name, dtype) == want
+
+
+@pytest.mark.parametrize(
+    ("name", "weight"),
+    [
+        ("model.layers.0.mlp.down_proj.weight_scale_inv", "model.layers.0.mlp.down_proj.weight"),
+        ("model.layers.0.mlp.down_proj.weight_scale", "model.layers.0.mlp.down_proj.weight"),
+        ("model.layers.0.mlp.down_proj.input_scale", "model.layers.0.mlp.down_proj.weight"),
+        ("model.layers.0.mlp.down_proj.weight", None),
+        ("model.norm.weight_scale", None),
+    ],
+)
+def test_the_weight_of_a_scale(name: str, weight: str | None) -> None:
+    from gaudi_launch.models.fp8 import weight_of
+
+    assert weight_of(name) == weight
