@@ -285,6 +285,7 @@ def sync(
     target: str = typer.Argument(..., metavar="USER@HOST[:DIR]"),
     run: bool = typer.Option(False, "--run", help="Run it instead of printing it."),
     cache: Path | None = Root,
+    as_json: bool = Json,
 ) -> None:
     """Print (or run) the rsync command that brings one key to another machine."""
     import shlex
@@ -295,6 +296,10 @@ def sync(
     root = _root(cache)
     words = ship.sync_command(root, store.find(root, key), target)
     if not run:
+        if as_json:
+            from gaudi_launch.cli.output import emit_json
+
+            return emit_json({"schema": 1, "argv": words})
         return typer.echo(shlex.join(words))
     import subprocess
 

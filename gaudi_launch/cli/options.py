@@ -189,6 +189,35 @@ class Prepared:
             made = replace(made, warnings=(assumed, *made.warnings))
         return made
 
+    def trusted(self, plan: Plan) -> Plan:
+        """The plan with the bucket list that the installed engine makes itself, where it can be asked for it.
+
+        Raises LaunchError when the engine says that it cannot start with these settings.
+        """
+        from dataclasses import replace
+
+        from gaudi_launch.errors import ExitCode, LaunchError
+        from gaudi_launch.messages import message
+        from gaudi_launch.planning.engine import Context
+        from gaudi_launch.warmup import ask
+
+        question = getattr(self.engine, "bucket_question", None)
+        if question is None or self.installed is None or "extension_kind" not in self.installed.facts:
+            return plan
+        limits = self.engine.limits(self.request, self.host, self.model)
+        context = Context(self.request, self.host, self.model, plan.placement, limits)
+        engine, _, env, arguments = question(plan.settings, context, plan.num_blocks)
+        answer = ask.ask_engine(self.installed.python, engine, env, arguments)
+        if answer.failed:
+            why = answer.why.render() if answer.why else "-"
+            raise LaunchError("plan.buckets_fail", ExitCode.USAGE, why=why)
+        if answer.buckets is None or answer.buckets == plan.buckets:
+            return plan
+        ours = plan.buckets.graphs if plan.buckets else 0
+        differs = message("plan.engine_buckets", ours=ours, theirs=answer.buckets.graphs)
+        strategy = answer.algorithm or plan.bucket_strategy
+        return replace(plan, buckets=answer.buckets, bucket_strategy=strategy, warnings=(*plan.warnings, differs))
+
     def cached(self, plan: Plan) -> Cached | None:
         """The plan with its recipe cache; None where there is none to manage."""
         from gaudi_launch.paths import cache_dir, machine_root

@@ -102,6 +102,7 @@ def _run(
         from gaudi_launch.doctor import stop_on_failures
 
         stop_on_failures(prepared.findings(plan))
+    plan = prepared.trusted(plan)
     cached = prepared.cached(plan)
     with contextlib.ExitStack() as held:
         screen = _screen(cached.plan if cached is not None else plan, str(log), quiet)

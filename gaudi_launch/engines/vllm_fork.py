@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from gaudi_launch.engines import fork_auto, scripts_1_21, scripts_1_22, scripts_deepseek
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -253,6 +254,14 @@ class VllmFork:
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> tuple[str, Buckets] | None:
         """The grid that these settings warm up; the engine's own arithmetic. None when warm-up needs no list."""
+        engine, algorithm, env, arguments = self.bucket_question(settings, context, num_blocks)
+        return algorithm, engine_buckets(engine, algorithm, env, arguments)
+
+    def bucket_question(
+        self, settings: Sequence[Setting], context: Context, num_blocks: int | None
+    ) -> tuple[str, str, dict[str, str], dict[str, Any]]:
+        """What decides the grid, for our arithmetic or the engine's own: its key, the algorithm, variables and
+        arguments (as `engine_buckets` takes them)."""
         limits = context.limits
         env = {s.name: s.value or "" for s in settings if s.kind == "env"}
         engine = _VERSIONS[self.version].buckets_engine
@@ -263,7 +272,7 @@ class VllmFork:
         algorithm = algorithm_of(engine, env, with_limit=limited)
         prefill = next((s.value for s in settings if s.name == "--max-num-prefill-seqs"), None)
         most = ceil_div(limits.max_model_len, limits.block_size) * limits.max_num_seqs
-        arguments = {
+        arguments: dict[str, Any] = {
             "max_num_seqs": limits.max_num_seqs,
             "max_num_prefill_seqs": int(prefill) if prefill else limits.max_num_prefill_seqs,
             "block_size": limits.block_size,
@@ -273,7 +282,7 @@ class VllmFork:
             "num_blocks": num_blocks or most,
             "prefix_caching": "--enable-prefix-caching" in context.request.extra,
         }
-        return algorithm, engine_buckets(engine, algorithm, env, arguments)
+        return engine, algorithm, env, arguments
 
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
         """argv from the interpreter on, with the user's own words where the version's script has them."""

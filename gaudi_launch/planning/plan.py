@@ -112,6 +112,7 @@ class Plan:
     estimate: Estimate | None = None
     warnings: tuple[Message, ...] = ()
     cache: Mapping[str, Any] = field(default_factory=dict)
+    num_blocks: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The object of ``gaudi-launch plan --json`` (schema 1)."""

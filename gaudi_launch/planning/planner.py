@@ -58,6 +58,7 @@ def make_plan(
         memory=memory.gib,
         estimate=None if request.skip_warmup else _estimate(context, engine, buckets, measured),
         warnings=tuple(warnings),
+        num_blocks=memory.num_blocks,
     )
 
 

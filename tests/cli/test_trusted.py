@@ -1,0 +1,67 @@
+"""serve believes the installed engine's own bucket list over our arithmetic, and says when they differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.cli.options import Prepared
+from gaudi_launch.engines.detect import Installed
+from gaudi_launch.engines.registry import find
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.host.simulated import make
+from gaudi_launch.messages import message
+from gaudi_launch.models.records import Model
+from gaudi_launch.planning.request import Request
+from gaudi_launch.warmup import Buckets, ask
+from gaudi_launch.warmup.engine_buckets import engine_buckets
+
+INSTALLED = Installed("/engine/python", "vllm-fork@1.21", {}, {"extension_kind": "1.21"})
+REQUEST = Request(model="/m/x", cards=2, engine="vllm-fork@1.21", max_num_seqs=8, max_model_len=4096)
+OTHER = Buckets([[1, 128, 0]], [[1, 1, 128]])
+
+
+def prepared(installed: Installed | None = INSTALLED) -> Prepared:
+    return Prepared(REQUEST, make("hls2"), Model("/m/x", "x"), find("vllm-fork@1.21", installed), installed)
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, answer: ask.Answer | None) -> list[tuple[Any, ...]]:
+    """Let the engine answer so; None: with our own arithmetic. The questions are kept."""
+    asked: list[tuple[Any, ...]] = []
+
+    def ask_engine(python: str | Path, engine: str, env: Any, arguments: Any) -> ask.Answer:
+        asked.append((python, engine))
+        return answer or ask.Answer(engine_buckets(engine, "linear", env, arguments), "linear")
+
+    monkeypatch.setattr(ask, "ask_engine", ask_engine)
+    return asked
+
+
+def test_the_same_list_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = answering(monkeypatch, None)
+    plan = prepared().plan()
+    assert prepared().trusted(plan) == plan
+    assert asked == [("/engine/python", "vllm-fork-aice-v1.21.0")]
+
+
+def test_another_list_is_believed_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, ask.Answer(OTHER, "linear"))
+    plan = prepared().trusted(prepared().plan())
+    assert plan.buckets == OTHER and plan.warnings[-1].id == "plan.engine_buckets"
+
+
+def test_an_engine_that_would_stop_is_refused_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    why = message("warmup_engine.ask_refused", error="ValueError: math domain error")
+    answering(monkeypatch, ask.Answer(None, why=why, failed=True))
+    with pytest.raises(LaunchError) as refused:
+        prepared().trusted(prepared().plan())
+    assert refused.value.id == "plan.buckets_fail"
+
+
+def test_no_answer_and_no_extension_leave_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = answering(monkeypatch, ask.Answer(None, why=message("common.interrupted")))
+    plan = prepared().plan()
+    assert prepared().trusted(plan) == plan
+    assert prepared(None).trusted(plan) == plan and len(asked) == 1
