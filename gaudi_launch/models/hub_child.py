@@ -139,14 +139,17 @@ def classify(error: BaseException) -> HubError:
     status = getattr(getattr(error, "response", None), "status_code", None)
     if isinstance(error, OSError) and error.errno in (28, 122):
         return HubError("disk", text)
+    # By name first: the Hub answers 401 for a repository that is not there (huggingface_hub's
+    # RepositoryNotFoundError), and its text holds ".../revision/..." whenever a revision was asked.
+    if name == "GatedRepoError":  # a subclass of RepositoryNotFoundError there
+        return HubError("gated", text)
+    if name in ("RepositoryNotFoundError", "NotExistError", "HubRepoNotFoundError", "NotFoundError"):
+        return HubError("no_repo", text)
     if name == "RevisionNotFoundError" or ("revision" in text.lower() and status == 404):
         return HubError("no_revision", text)
-    if name == "GatedRepoError" or status in (401, 403):
+    if status in (401, 403):
         return HubError("gated", text)
-    if (
-        name in ("RepositoryNotFoundError", "NotExistError", "HubRepoNotFoundError", "NotFoundError")
-        or status == 404
-    ):
+    if status == 404:
         return HubError("no_repo", text)
     if status == 429:
         return HubError("busy", text)

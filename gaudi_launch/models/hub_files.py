@@ -98,6 +98,13 @@ class Fetched:
             and status.st_size == file.size
         )
 
+    def intact(self, folder: Path) -> bool:
+        """Is every file that was verified still there, at its size?"""
+        try:
+            return all((folder / path).stat().st_size == size for path, (size, _, _) in self.files.items())
+        except OSError:
+            return False
+
 
 def read_record(folder: Path) -> Fetched | None:
     """The record of a folder; None when there is none to believe."""

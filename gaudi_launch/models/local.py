@@ -18,7 +18,7 @@ def find_local(repo: str) -> Path | None:
     """A whole local copy of ``owner/name``: ours, else the Hugging Face cache's, else ModelScope's."""
     ours = folder_for(repo)
     record = read_record(ours)
-    if record is not None and record.whole and (ours / "config.json").is_file():
+    if record is not None and record.whole and record.intact(ours) and (ours / "config.json").is_file():
         return ours
     for folder in (*_hf_snapshots(repo), *_ms_folders(repo)):
         if (folder / "config.json").is_file() and not _unfinished(folder):

@@ -11,12 +11,15 @@ import sys
 import time
 from collections import namedtuple
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.models import hub
+from gaudi_launch.models.hub_child import classify
 from gaudi_launch.models.hub_files import RECORD, RemoteFile, choose, read_record, safe
 from gaudi_launch.models.local import find_local, folder_for
 from tests.models.local_hub import REVISION, Hub
@@ -209,6 +212,45 @@ def test_a_local_copy_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert find_local("me/small") == folder_for("me/small")
     (folder_for("me/small") / RECORD).unlink()
     assert find_local("me/small") is None
+
+
+def test_a_copy_that_lost_a_file_is_not_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "none"))
+    monkeypatch.setenv("MODELSCOPE_CACHE", str(tmp_path / "none"))
+    folder = folder_for("me/lost")
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"12345678")
+    files = {name: [(folder / name).stat().st_size, "sha256:0", 0] for name in ("config.json", "model.safetensors")}
+    record = {"repo": "me/lost", "source": "huggingface", "revision": "main", "whole": True, "files": files}
+    (folder / RECORD).write_text(json.dumps(record))
+    assert find_local("me/lost") == folder
+    (folder / "model.safetensors").write_bytes(b"1234")
+    assert find_local("me/lost") is None
+    (folder / "model.safetensors").unlink()
+    assert find_local("me/lost") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "kind"),
+    [
+        (
+            "RepositoryNotFoundError",
+            401,
+            "no_repo",
+        ),  # the Hub's answer to a name that is not there, without a token
+        ("RepositoryNotFoundError", 404, "no_repo"),
+        ("GatedRepoError", 403, "gated"),
+        ("RevisionNotFoundError", 404, "no_revision"),
+        ("HfHubHTTPError", 401, "gated"),
+        ("HfHubHTTPError", 404, "no_revision"),
+        ("HfHubHTTPError", 429, "busy"),
+    ],
+)
+def test_a_hubs_answer_in_our_words(name: str, status: int, kind: str) -> None:
+    error: Any = type(name, (Exception,), {})(f"{status} for https://hub/api/models/me/x/revision/main")
+    error.response = SimpleNamespace(status_code=status)
+    assert classify(error).kind == kind
 
 
 def test_which_files_serving_needs() -> None:
