@@ -246,4 +246,5 @@ def _show(model: Model, accelerator: str, title: dict[str, Any], table: FitTable
     elif other is not None:
         out.print(text("fit.smallest_other", dtype=dtypes[0], other=other.dtype, n=other.n), markup=False)
     else:
-        out.print(text("fit.nowhere"), markup=False)
+        uneven = all(r.reason.id in ("fit.heads", "fit.kv_heads") for r in table.rows)
+        out.print(text("fit.other_n" if uneven else "fit.nowhere"), markup=False)

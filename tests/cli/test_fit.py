@@ -101,6 +101,13 @@ def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert "It does not fit here. What would: more cards, fp8, or a shorter context (-l)." in out
 
 
+def test_an_uneven_number_of_cards_is_not_helped_by_fp8(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = output(capsys, "Qwen/Qwen2-72B-Instruct", "--accelerator", "gaudi2", "-n", "3")
+    assert code == 0
+    assert "choose another -n" in out
+    assert "fp8, or a shorter context" not in out
+
+
 def test_a_folder_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config = {"model_type": "llama", "hidden_size": 2048, "num_attention_heads": 16, "num_hidden_layers": 4}
     (tmp_path / "config.json").write_text(json.dumps(config))
