@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from signal import SIGKILL
 from typing import Any
 
 from gaudi_launch.messages import Message, message
-from gaudi_launch.services.follow import Follower
+from gaudi_launch.services.follow import Follower, bare
 from gaudi_launch.services.signatures import KILLED, Signature, signatures
 
 _MOST_EVIDENCE = 3
@@ -72,8 +73,7 @@ def diagnose(text: str, *, exit_status: int | None = None, phase: str = "") -> D
     hits: dict[str, list[tuple[int, str]]] = {}
     order: dict[str, Signature] = {}
     stopping = False
-    for number, raw in enumerate(text.replace("\r", "\n").split("\n"), start=1):
-        line = raw[:_MOST_LINE].strip()
+    for number, line in _lines(text):
         # what is printed after an ordered stop was asked for is the stop's own noise
         stopping = stopping or "Shutting down" in line or "Shutdown initiated" in line
         if not line or stopping or _HARMLESS.search(line):
@@ -87,6 +87,13 @@ def diagnose(text: str, *, exit_status: int | None = None, phase: str = "") -> D
     ranked = sorted(order.values(), key=lambda s: (-s.rank, hits[s.id][0][0] if hits[s.id] else 0))
     failed = bool(ranked) or progress.phase == "failed" or exit_status not in (None, 0)
     return Diagnosis(tuple(_cause(s, hits[s.id]) for s in ranked), reached, failed)
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Bare lines with their numbers; a progress bar's redraws (carriage returns) share one number."""
+    for number, raw in enumerate(text.split("\n"), start=1):
+        for part in raw.split("\r"):
+            yield number, bare(part[:_MOST_LINE])
 
 
 def _cause(signature: Signature, evidence: list[tuple[int, str]]) -> Cause:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 
 _MOST_LINE = 65_536
 _MOST_WARNINGS = 200
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\^\[\[[0-9;]*m|\x1b\][^\x07]*\x07")
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\^\[\[[0-9;]*m|\x1b\][^\x07\x1b]{0,512}\x07")
+# every repetition is bounded: one hostile line of 64 KiB must not hold the launcher
 _PREFIX = re.compile(r"^\((?P<who>[A-Za-z]\w*)(?:[ ,]+(?:pid|ip)=[^)]*)?\)\s?")
 # lines of other ranks repeat rank 0's; V0's rank 0 has no prefix, V1's is Worker_TP0 (or plain Worker)
 _COUNTED = re.compile(r"^(APIServer\w*|EngineCore\w*|Worker|Worker(_DP\d+)?(_PP0)?(_TP0)?(_EP0)?)$")
@@ -156,6 +157,11 @@ def _warmup(follower: Follower, found: re.Match[str], now: float) -> None:
     follower.item(phase, _integer(found["done"]), _integer(found["total"]), bucket, now)
 
 
+def bare(line: str) -> str:
+    """A log line without its colours and the process's prefix."""
+    return _PREFIX.sub("", _ANSI.sub("", line).strip()).strip()
+
+
 def _bar(follower: Follower, found: re.Match[str], now: float) -> None:
     phase = "warmup_prompt" if found["kind"] == "Prompt" else "warmup_decode"
     done, total = _integer(found["done"]), _integer(found["total"])
@@ -238,11 +244,11 @@ _RULES: tuple[tuple[re.Pattern[str], _Act], ...] = tuple(
         # hpu_model_runner.py log_warmup, all forks; the plugin in developer mode
         (r"\[Warmup\]\[(?P<kind>[A-Za-z/]+(?:\([^)]*\))?)\]\[(?P<done>\d+)/(?P<total>\d+)\](?P<rest>.*)", _warmup),
         # the plugin's tqdm bars
-        (r"^(?P<kind>Prompt|Decode) warmup processing:.*?(?P<done>\d+)/(?P<total>\d+)", _bar),
+        (r"^(?P<kind>Prompt|Decode) warmup processing:.*?(?<!\d)(?P<done>\d{1,9})/(?P<total>\d{1,9})", _bar),
         (r"(?:Graph/)?(?P<kind>Prompt|Decode) captured:(?P<count>\d+)", _captured),
         (r"Generated (?P<count>\d+) (?P<kind>prompt|decode) buckets", _generated),
         # weight_utils.py
-        (r"(?:checkpoint shards|Loading weights).*?(?:Completed)?\s*\|\s*(?P<done>\d+)/(?P<total>\d+)", _shards),
+        (r"(?:checkpoint shards|Loading weights).*?\|\s{0,4}(?P<done>\d{1,9})/(?P<total>\d{1,9})", _shards),
         (r"Loading safetensors checkpoint shards|Starting to load model|Loading weights on ", _phase("load")),
         (r"Preparing model with INC|Pre-loading model weights|Wrapping in HPU ?Graph took", _phase("load")),
         # hpu_worker.py, hpu_model_runner.py profile_run

@@ -138,3 +138,14 @@ def test_warnings_that_every_start_survives_are_no_cause() -> None:
         "INFO 11-21 03:02:41 [api_server.py:1043] args: Namespace(trust_remote_code=True, port=8000)\n"
     )
     assert not diagnose(text).failed
+
+
+def test_a_healthy_line_with_a_prefix_or_colours_is_no_cause() -> None:
+    said = "INFO 11-21 03:02:41 [core.py:58] Initializing a V1 LLM engine with config: trust_remote_code=True"
+    assert diagnose(f"(EngineCore_DP0 pid=7) {said}").causes == ()
+    assert diagnose(f"\x1b[1;36m(EngineCore_DP0 pid=7)\x1b[0;0m {said}").causes == ()
+
+
+def test_line_numbers_are_those_of_an_editor() -> None:
+    text = "one\r\n 10%|#\r 20%|##\r\nValueError: /m requires you to execute the configuration file in it"
+    assert [number for number, _ in diagnose(text).causes[0].evidence] == [3]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +159,19 @@ def test_an_endless_line_is_cut() -> None:
     for _ in range(50):
         follower.feed("x" * 100_000, 0.0)
     assert follower.feed("\n" + WARMUP.format(1), 1.0).phase == "warmup_prompt"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Prompt warmup processing:" + "1" * 65_000,
+        "Loading safetensors checkpoint shards" + " " * 65_000,
+        "Loading safetensors checkpoint shards" + "1" * 65_000,
+        "\x1b]" * 32_000,
+    ],
+    ids=["bar", "spaces", "shards", "escapes"],
+)
+def test_a_hostile_line_does_not_hold_the_launcher(line: str) -> None:
+    begin = time.process_time()
+    Follower().feed(line + "\n", 0.0)
+    assert time.process_time() - begin < 2
