@@ -8,7 +8,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 _MOST_BYTES = 1 << 20
 
@@ -79,6 +79,13 @@ def _probe_tgi(base_url: str, timeout: float, api_key: str | None) -> Readiness:
     return Readiness(True, "ready", "", name)
 
 
+class _NoRedirect(HTTPRedirectHandler):
+    """A redirect is an answer, never followed: it would carry the API key to whoever it names."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
 def _ask(url: str, timeout: float, api_key: str | None, question: dict[str, Any] | None = None) -> _Answer | str:
     headers = {"Content-Type": "application/json"} if question is not None else {}
     if api_key:
@@ -86,7 +93,7 @@ def _ask(url: str, timeout: float, api_key: str | None, question: dict[str, Any]
     body = json.dumps(question).encode() if question is not None else None
     try:
         request = Request(url, data=body, headers=headers)
-        with build_opener(ProxyHandler({})).open(request, timeout=timeout) as response:
+        with build_opener(ProxyHandler({}), _NoRedirect()).open(request, timeout=timeout) as response:
             return _Answer(response.status, response.read(_MOST_BYTES))
     except HTTPError as error:
         with error:

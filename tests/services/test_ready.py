@@ -27,6 +27,8 @@ def server(answer: Answer) -> Iterator[str]:
             status, document = answer(self.path, dict(self.headers))
             body = document if isinstance(document, bytes) else json.dumps(document).encode()
             self.send_response(status)
+            if 300 <= status < 400:
+                self.send_header("Location", str(document))
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -146,3 +148,15 @@ def test_ports() -> None:
         assert "python" in listener(port) or "pytest" in listener(port)
     assert port_free("127.0.0.1", port)
     assert listener(port) == ""
+
+
+def test_a_redirect_does_not_carry_the_key_away() -> None:
+    asked: list[str] = []
+
+    def other(path: str, headers: dict[str, str]) -> tuple[int, object]:
+        asked.append(headers.get("Authorization", ""))
+        return 200, MODELS
+
+    with server(other) as there, server(lambda path, headers: (307, there + path)) as here:
+        assert probe(here, api_key="sk-secret") == Readiness(False, "health", "/health: 307")
+    assert asked == []
