@@ -1,0 +1,41 @@
+"""A container as a record: what docker, compose, Quadlet and Kubernetes say in words of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A folder of the host inside the container."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True)
+class Container:
+    """One engine in one container.
+
+    ``argv`` are the words behind the image (its entry point is kept unless ``entrypoint`` names another), ``env``
+    what the container gets, ``secrets`` the names of variables taken from the caller's environment: their values
+    are never written. ``ports`` are (host, container) pairs, none for the host's own network. ``modules`` are the
+    cards by module ID, ``indices`` the same cards by hl-smi's index, which is what the container runtime reads from
+    HABANA_VISIBLE_DEVICES. ``health`` is the path that answers 200 when the engine is ready, ``start_seconds`` how
+    long a first warm-up may take.
+    """
+
+    image: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
+    entrypoint: str | None = None
+    mounts: tuple[Mount, ...] = ()
+    ports: tuple[tuple[int, int], ...] = ()
+    modules: tuple[int, ...] = ()
+    indices: tuple[int, ...] = ()
+    cpus: str = ""
+    health: str = "/health"
+    start_seconds: int = 3600
