@@ -53,6 +53,7 @@ def warmup(
     shape out. Tell it your traffic (--trace) or at least its ranges (-i, -o, -b).
     """
     from gaudi_launch.cli import warmup_case as cases
+    from gaudi_launch.cli import warmup_view as view
     from gaudi_launch.cli.output import emit_json
 
     if run:
@@ -67,9 +68,9 @@ def warmup(
     )
     result = cases.solve(case, log=log, ask=ask_engine)
     if plot is not None:
-        cases.draw(plot, case, result)
+        view.draw(plot, case, result)
     if as_json:
-        emit_json(cases.to_json(case, result))
+        emit_json(view.to_json(case, result))
     else:
         _show(case, result, list_, plot)
 
@@ -103,7 +104,7 @@ def _run(asked: dict[str, Any], as_json: bool) -> None:
 
 
 def _show(case: Case, result: Result, listing: bool, plot: Path | None) -> None:
-    from gaudi_launch.cli import warmup_case as cases
+    from gaudi_launch.cli import warmup_view as view
     from gaudi_launch.cli.heatmap import heatmap
     from gaudi_launch.cli.output import console, table
     from gaudi_launch.messages import text
@@ -128,8 +129,8 @@ def _show(case: Case, result: Result, listing: bool, plot: Path | None) -> None:
         say("warmup.assumed", what=assumption.render())
     for note in result.notes:
         out.print(note.render(), markup=False, soft_wrap=True)
-    columns = [text(f"warmup.column_{name}") for name in cases.COLUMNS]
-    rows = [cases.row(judged, judged is chosen, result) for judged in delivered.comparison]
+    columns = [text(f"warmup.column_{name}") for name in view.COLUMNS]
+    rows = [view.row(judged, judged is chosen, result) for judged in delivered.comparison]
     out.print(table(text("warmup.table"), columns, rows, right=range(1, len(columns))))
     say("warmup.basis", basis=result.per_graph.basis.render(), floor=delivered.planned.floor)
     if chosen.buckets is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from gaudi_launch.warmup.strategies import Judged
     from gaudi_launch.warmup.watch import Compiled
 
-COLUMNS = ("strategy", "prompt", "decode", "uncovered", "overhead", "cold", "cached")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 # --model is optional here; the request needs a word
 _NO_MODEL = "-"
@@ -142,8 +141,7 @@ def _engine(
         given = engine.limits(request, Host(), model)
         if asked == "auto" and installed is None:
             assumptions.append(message("warmup.assume_engine", engine=name))
-    values = {key: getattr(given, key) for key in dir(given) if not key.startswith("_")}
-    values = dict(given) if isinstance(given, dict) else values
+    values = dict(given) if isinstance(given, dict) else asdict(given)
     contiguous = request.environment.get("VLLM_CONTIGUOUS_PA", "" if name == "vllm-gaudi" else "true")
     values["contiguous_pa"] = contiguous.lower() == "true" and "--enable-prefix-caching" not in request.extra
     values["max_num_prefill_seqs"] = request.max_prefill_seqs or 1
@@ -297,117 +295,3 @@ def _asked(case: Case, delivered: Delivered) -> Message:
         graphs=answer.buckets.graphs,
         ours=delivered.buckets.graphs,
     )
-
-
-def seconds(span: Span, graphs: int) -> dict[str, float]:
-    """Low and high seconds of so many graphs."""
-    return {"low": round(span.low * graphs, 1), "high": round(span.high * graphs, 1)}
-
-
-def row(judged: Judged, chosen: bool, result: Result) -> list[str]:
-    """One line of the table, in the order of `COLUMNS`."""
-    name = f"{judged.name} *" if chosen else judged.name
-    if judged.failure:
-        return [name, judged.failure, "", "", "", "", ""]
-    graphs = judged.prompt_graphs + judged.decode_graphs
-    return [
-        name,
-        str(judged.prompt_graphs),
-        str(judged.decode_graphs),
-        str(judged.holes.shapes) if judged.holes else "?",
-        _percent(judged),
-        _span(seconds(result.per_graph, graphs)),
-        _span(seconds(result.per_graph_cached, graphs)),
-    ]
-
-
-def _percent(judged: Judged) -> str:
-    if judged.score is None:
-        return "?"
-    outside = judged.score.outside
-    more = f" (+{100 * outside:.1f} % outside)" if outside >= 0.0005 else ""
-    return f"{100 * judged.score.overhead:.2f} %{more}"
-
-
-def _span(values: dict[str, float]) -> str:
-    def clock(value: float) -> str:
-        return (
-            f"{value:.0f} s"
-            if value < 120
-            else f"{value / 60:.0f} min"
-            if value < 7200
-            else f"{value / 3600:.1f} h"
-        )
-
-    return f"{clock(values['low'])} - {clock(values['high'])}"
-
-
-def to_json(case: Case, result: Result) -> dict[str, Any]:
-    """The object of --json."""
-    from dataclasses import asdict
-
-    delivered = result.delivered
-    return {
-        "schema": 1,
-        "engine": case.engine,
-        "model": case.model.path or None,
-        "limits": asdict(case.limits),
-        "max_prefill_seqs": delivered.max_prefill_seqs,
-        "settings": delivered.settings,
-        "bucket_file": delivered.file,
-        "price": delivered.planned.price,
-        "fewest_graphs": delivered.planned.floor,
-        "workload": {
-            "requests": len(case.workload) if case.workload is not None else 0,
-            "distance": delivered.planned.expectation.distance,
-        },
-        "step_time": case.cost.constants(),
-        "estimate_basis": result.per_graph.basis.render(),
-        "assumptions": [{"id": a.id, "message": a.render()} for a in case.assumptions],
-        "notes": [{"id": n.id, "message": n.render()} for n in result.notes],
-        "compiled_at_run_time": [
-            {"phase": c.phase, "shape": list(c.shape), "times": c.times} for c in result.compiled
-        ],
-        "plans": [_plan_json(judged, judged is result.chosen, result) for judged in delivered.comparison],
-    }
-
-
-def _plan_json(judged: Judged, chosen: bool, result: Result) -> dict[str, Any]:
-    graphs = judged.prompt_graphs + judged.decode_graphs
-    return {
-        "strategy": judged.name,
-        "chosen": chosen,
-        "prompt_graphs": judged.prompt_graphs,
-        "decode_graphs": judged.decode_graphs,
-        "uncovered": judged.holes.shapes if judged.holes else None,
-        "overhead": round(judged.score.overhead, 6) if judged.score else None,
-        "outside": round(judged.score.outside, 6) if judged.score else None,
-        "seconds": seconds(result.per_graph, graphs),
-        "seconds_from_cache": seconds(result.per_graph_cached, graphs),
-        "failure": judged.failure or None,
-        "prompt": judged.buckets.prompt if judged.buckets else None,
-        "decode": judged.buckets.decode if judged.buckets else None,
-    }
-
-
-def draw(path: Path, case: Case, result: Result) -> None:
-    """Write the picture. Raises LaunchError (USAGE) for another ending or a folder that cannot be written."""
-    from gaudi_launch.messages import text
-    from gaudi_launch.warmup import picture
-
-    ending = path.suffix.lower()
-    if ending not in (".png", ".svg"):
-        raise LaunchError("warmup.plot_ending", ExitCode.USAGE, path=str(path))
-    if result.chosen.buckets is None:
-        raise LaunchError("warmup.nothing_to_draw", ExitCode.USAGE, strategy=result.chosen.name)
-    drawn = (result.chosen.buckets, result.shapes, case.cost)
-    try:
-        if ending == ".png":
-            path.write_bytes(picture.png(*drawn))
-        else:
-            titles = (text("warmup.map_prompt"), text("warmup.map_decode"))
-            path.write_text(picture.svg(*drawn, titles), encoding="utf-8")
-    except OSError as error:
-        raise LaunchError(
-            "warmup.not_written", ExitCode.USAGE, path=str(path), error=error.strerror or str(error)
-        ) from None

@@ -6,7 +6,7 @@ import re
 
 from gaudi_launch.doctor import guides
 from gaudi_launch.doctor.records import Check, Facts, Remedy, Verdict, ok, unknown, unreadable, warn
-from gaudi_launch.host.config import CPU
+from gaudi_launch.host.config_files import CPU
 from gaudi_launch.messages import message
 
 G2E = "Gaudi2E 1.23.0 manual (HabanaAI/vllm-fork#2222)"

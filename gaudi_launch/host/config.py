@@ -6,7 +6,6 @@ judges; which value is wanted stands with the checks.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -17,27 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch import paths
-from gaudi_launch.host.accelerators import VENDOR
-from gaudi_launch.host.cpus import format_cpus, parse_cpus
-from gaudi_launch.host.files import Files, Folder, first_line, numbered, whole_number
+from gaudi_launch.host import config_files as settings
+from gaudi_launch.host.cpus import parse_cpus
+from gaudi_launch.host.files import Files, Folder, first_line, whole_number
 from gaudi_launch.host.sysfs import read_meminfo
 
-CPU = "sys/devices/system/cpu"
 _DISK_SECONDS = 2.0  # statvfs on a dead network mount never returns
-_MODULES = ("habanalabs", "ib_uverbs", "ib_core")
-_PROGRAMS = ("docker", "podman", "hl-smi", "numactl", "update-grub", "grubby", "grub2-mkconfig")
-_PROGRAM_FOLDERS = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
-_LIBRARIES = (
-    "opt/libfabric/lib",
-    "opt/habanalabs/libfabric/lib",
-    "opt/amazon/efa/lib",
-    "opt/amazon/efa/lib64",
-    "usr/local/lib",
-    "usr/lib",
-    "usr/lib64",
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib/habanalabs",
-)
 # only names that a check reads; values of others are nobody's business
 ENVIRONMENT = (
     "HABANA_VISIBLE_DEVICES",
@@ -183,22 +167,22 @@ def read_config(
 ) -> HostConfig:
     """The settings that these files show. Never raises for what a machine holds."""
     memory = read_meminfo(files.text("proc/meminfo") or "")
-    release = _assignments(files.text("etc/os-release") or "")
+    release = settings.assignments(files.text("etc/os-release") or "")
     swap = memory.get("SwapTotal")
     known = _environment(environment or {})
-    runtimes, problem = _docker_runtimes(files)
-    governors, drivers = _cpufreq(files)
-    libraries = (*(f"{known[n].strip('/')}/lib" for n in ("LIBFABRIC_ROOT",) if n in known), *_LIBRARIES)
+    runtimes, problem = settings.docker_runtimes(files)
+    governors, drivers = settings.cpufreq(files)
+    libraries = (*(f"{known[n].strip('/')}/lib" for n in ("LIBFABRIC_ROOT",) if n in known), *settings.LIBRARIES)
     return HostConfig(
         governors=governors,
         scaling_drivers=drivers,
-        pstate_status=first_line(files, f"{CPU}/intel_pstate/status"),
-        no_turbo=whole_number(first_line(files, f"{CPU}/intel_pstate/no_turbo")),
-        idle_driver=first_line(files, f"{CPU}/cpuidle/current_driver"),
-        idle_states=_idle_states(files),
+        pstate_status=first_line(files, f"{settings.CPU}/intel_pstate/status"),
+        no_turbo=whole_number(first_line(files, f"{settings.CPU}/intel_pstate/no_turbo")),
+        idle_driver=first_line(files, f"{settings.CPU}/cpuidle/current_driver"),
+        idle_states=settings.idle_states(files),
         max_cstate=whole_number(first_line(files, "sys/module/intel_idle/parameters/max_cstate")),
-        command_line=_words(first_line(files, "proc/cmdline")),
-        grub=_grub(files),
+        command_line=settings.words(first_line(files, "proc/cmdline")),
+        grub=settings.grub(files),
         os_id=release.get("ID"),
         os_like=tuple(release.get("ID_LIKE", "").split()),
         os_version=release.get("VERSION_ID"),
@@ -206,183 +190,32 @@ def read_config(
         swap_total_mib=None if swap is None else swap // 1024,
         swap_used_mib=None if swap is None else (swap - memory.get("SwapFree", swap)) // 1024,
         # the setting itself, which is what a change of it shows first; the kernel keeps both alike
-        hugepages_total=_first(
+        hugepages_total=settings.first(
             whole_number(first_line(files, "proc/sys/vm/nr_hugepages")), memory.get("HugePages_Total")
         ),
         hugepages_free=memory.get("HugePages_Free"),
         hugepage_kib=memory.get("Hugepagesize"),
-        transparent_hugepages=_bracketed(first_line(files, "sys/kernel/mm/transparent_hugepage/enabled")),
-        memlock=_limit(files, "Max locked memory"),
-        nofile=_limit(files, "Max open files"),
-        shm_mib=_shm_mib(files),
-        modules=_modules(files),
-        module_built=_module_built(files),
-        packages=_packages(files),
-        pci_devices=_pci_devices(files),
-        device_nodes={f"/{n}": True if allowed is None else allowed(n) for n in _device_nodes(files)},
-        programs=_programs(files, find),
+        transparent_hugepages=settings.bracketed(first_line(files, "sys/kernel/mm/transparent_hugepage/enabled")),
+        memlock=settings.limit(files, "Max locked memory"),
+        nofile=settings.limit(files, "Max open files"),
+        shm_mib=settings.shm_mib(files),
+        modules=settings.modules(files),
+        module_built=settings.module_built(files),
+        packages=settings.packages(files),
+        pci_devices=settings.pci_devices(files),
+        device_nodes={f"/{n}": True if allowed is None else allowed(n) for n in settings.device_nodes(files)},
+        programs=settings.programs(files, find),
         docker_runtimes=runtimes,
         docker_problem=problem,
         runtime_programs=tuple(p for p in (runtimes or {}).values() if files.exists(p.lstrip("/"))),
-        libfabric=_library(files, libraries, "libfabric.so"),
-        ofi_wrapper=_library(files, libraries, "libhccl_ofi_wrapper.so"),
+        libfabric=settings.library(files, libraries, "libfabric.so"),
+        ofi_wrapper=settings.library(files, libraries, "libhccl_ofi_wrapper.so"),
         environment=known,
-        ports=_listening(files),
+        ports=settings.listening(files),
         disks=_disks(files, space),
         root_user=root_user,
         root=root,
     )
-
-
-def _cpufreq(files: Files) -> tuple[dict[str, str], dict[str, str]]:
-    """CPUs by governor and by scaling driver; empty where BIOS or hypervisor owns the frequency."""
-    found: tuple[dict[str, list[int]], dict[str, list[int]]] = ({}, {})
-    for cpu, name in numbered(files.names(CPU), "cpu"):
-        for words, attribute in zip(found, ("scaling_governor", "scaling_driver"), strict=True):
-            word = first_line(files, f"{CPU}/{name}/cpufreq/{attribute}")
-            if word:
-                words.setdefault(word, []).append(cpu)
-    governors, drivers = ({word: format_cpus(c) for word, c in sorted(words.items())} for words in found)
-    return governors, drivers
-
-
-def _idle_states(files: Files) -> dict[str, str]:
-    states: dict[str, list[int]] = {}
-    for cpu, name in numbered(files.names(CPU), "cpu"):
-        folder = f"{CPU}/{name}/cpuidle"
-        for _, state in numbered(files.names(folder), "state"):
-            word = first_line(files, f"{folder}/{state}/name")
-            if word:
-                cpus = states.setdefault(word, [])
-                if first_line(files, f"{folder}/{state}/disable") in (None, "0"):
-                    cpus.append(cpu)
-    return {word: format_cpus(cpus) for word, cpus in states.items()}
-
-
-def _first(*numbers: int | None) -> int | None:
-    return next((number for number in numbers if number is not None), None)
-
-
-def _words(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(text.split())
-
-
-def _assignments(text: str) -> dict[str, str]:
-    """NAME=value lines with the quotes taken off; a later line wins."""
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        name, equals, value = line.strip().partition("=")
-        if equals and name.isidentifier():
-            found[name] = value.strip().strip("\"'")
-    return found
-
-
-def _grub(files: Files) -> tuple[str, ...] | None:
-    text = files.text("etc/default/grub")
-    if text is None:
-        return None
-    found = _assignments(text)
-    both = (found.get("GRUB_CMDLINE_LINUX", ""), found.get("GRUB_CMDLINE_LINUX_DEFAULT", ""))
-    return tuple(" ".join(both).split())
-
-
-def _bracketed(text: str | None) -> str | None:
-    match = re.search(r"\[(\w+)\]", text or "")
-    return match[1] if match else None
-
-
-def _limit(files: Files, name: str) -> str | None:
-    """The soft limit's word: a number or ``unlimited``."""
-    match = re.search(rf"^{name}\s+(\S+)", files.text("proc/self/limits") or "", re.M)
-    return match[1] if match else None
-
-
-def _shm_mib(files: Files) -> int | None:
-    """Size of /dev/shm from its mount options; without a size the kernel gives half of the memory."""
-    for line in (files.text("proc/mounts") or files.text("proc/self/mounts") or "").splitlines():
-        words = line.split()
-        if len(words) >= 4 and words[1] == "/dev/shm" and words[2] in ("tmpfs", "ramfs"):
-            match = re.search(r"(?:^|,)size=(\d+)([kmg%]?)", words[3])
-            total = read_meminfo(files.text("proc/meminfo") or "").get("MemTotal")
-            if match is None:
-                return None if total is None else total // 2048
-            size = int(match[1])
-            if match[2] == "%":
-                return None if total is None else total * size // 100 // 1024
-            return {"": size >> 20, "k": size >> 10, "m": size, "g": size << 10}[match[2]]
-    return None
-
-
-def _modules(files: Files) -> tuple[str, ...] | None:
-    text = files.text("proc/modules")
-    if text is None:
-        return None
-    names = (line.split()[0] for line in text.splitlines() if line.split())
-    return tuple(sorted(n for n in names if n.startswith(_MODULES[0]) or n in _MODULES))
-
-
-def _module_built(files: Files) -> bool | None:
-    """Whether a habanalabs module lies ready for the running kernel; None when its folder cannot be read."""
-    kernel = first_line(files, "proc/sys/kernel/osrelease")
-    folders = [f"lib/modules/{kernel}/{place}" for place in ("updates/dkms", "extra", "updates", "weak-updates")]
-    if kernel is None or not files.exists(f"lib/modules/{kernel}"):
-        return None
-    return any(name.startswith("habanalabs.ko") for folder in folders for name in files.names(folder))
-
-
-def _packages(files: Files) -> dict[str, str]:
-    """Versions of installed habanalabs packages (dpkg's own database; rpm's cannot be read as text)."""
-    found: dict[str, str] = {}
-    for block in (files.text("var/lib/dpkg/status") or "").split("\n\n"):
-        if not block.startswith("Package: habana"):
-            continue
-        words = dict(line.split(": ", 1) for line in block.splitlines() if re.match(r"[A-Z]\S*: ", line))
-        if words.get("Status", "").endswith(" installed") and "Version" in words:
-            found[words["Package"]] = words["Version"]
-    return found
-
-
-def _pci_devices(files: Files) -> tuple[str, ...] | None:
-    folder = "sys/bus/pci/devices"
-    if not files.exists(folder):
-        return None
-    wanted = (VENDOR, f"0x{VENDOR}")
-    return tuple(n for n in files.names(folder) if first_line(files, f"{folder}/{n}/vendor") in wanted)
-
-
-def _device_nodes(files: Files) -> list[str]:
-    nodes = [f"dev/accel/{name}" for _, name in numbered(files.names("dev/accel"), "accel")]
-    nodes += [f"dev/accel/{name}" for _, name in numbered(files.names("dev/accel"), "accel_controlD")]
-    return nodes or [f"dev/{name}" for _, name in numbered(files.names("dev"), "hl")]
-
-
-def _programs(files: Files, find: Callable[[str], str | None] | None) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name in _PROGRAMS:
-        inside = next((f"/{f}/{name}" for f in _PROGRAM_FOLDERS if files.exists(f"{f}/{name}")), None)
-        path = (find(name) if find else None) or inside
-        if path:
-            found[name] = path
-    return found
-
-
-def _docker_runtimes(files: Files) -> tuple[dict[str, str] | None, str | None]:
-    """Runtime programs by name in docker's daemon.json, and why it could not be understood."""
-    text = files.text("etc/docker/daemon.json")
-    if text is None:
-        return ({}, None) if not files.exists("etc/docker/daemon.json") else (None, "unreadable")
-    try:
-        document = json.loads(text or "{}")
-        runtimes = document.get("runtimes", {})
-        return {str(name): str(entry.get("path", "")) for name, entry in runtimes.items()}, None
-    except (ValueError, AttributeError, RecursionError) as error:
-        return None, str(error)
-
-
-def _library(files: Files, folders: tuple[str, ...], stem: str) -> str | None:
-    """The library with the longest (most exact) version in its name."""
-    found = [f"/{f}/{n}" for f in folders for n in files.names(f) if n == stem or n.startswith(f"{stem}.")]
-    return max(found, key=len) if found else None
 
 
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -397,15 +230,6 @@ def _environment(environment: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _listening(files: Files) -> tuple[int, ...] | None:
-    texts = [text for text in (files.text(f"proc/net/{name}") for name in ("tcp", "tcp6")) if text is not None]
-    if not texts:
-        return None
-    # "  0: 0100007F:1F90 00000000:0000 0A": local address and port in hexadecimal, state 0A listens
-    ports = re.findall(r"^\s*\d+: [0-9A-F]+:([0-9A-F]{4}) \S+ 0A ", "\n".join(texts), re.M)
-    return tuple(sorted({int(port, 16) for port in ports}))
-
-
 def _disks(files: Files, space: Space | None) -> dict[str, Disk]:
     places = {"cache": paths.cache_dir(), "data": paths.data_dir()}
     return {use: _disk(files, str(path), space) for use, path in places.items()}
@@ -413,26 +237,13 @@ def _disks(files: Files, space: Space | None) -> dict[str, Disk]:
 
 def _disk(files: Files, path: str, space: Space | None) -> Disk:
     told = space(path.lstrip("/")) if space else None
-    kind = _mount_kind(files.text("proc/mounts") or files.text("proc/self/mounts") or "", path)
+    kind = settings.mount_kind(files.text("proc/mounts") or files.text("proc/self/mounts") or "", path)
     return Disk(path, told[0] if told else None, kind, told[1] if told else None)
 
 
 def read_disk(root: Path, path: Path) -> Disk:
     """The disk of any folder of this machine, a model's say."""
     return _disk(Folder(root), str(path), lambda inner: _space(Path("/") / inner))
-
-
-def _mount_kind(mounts: str, path: str) -> str | None:
-    best, kind = "", None
-    for line in mounts.splitlines():
-        words = line.split()
-        if len(words) < 3:
-            continue
-        point = words[1].replace("\\040", " ")
-        inside = path == point or path.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):
-            best, kind = point, words[2]
-    return kind
 
 
 def _space(path: Path) -> tuple[int, bool] | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
 
+from gaudi_launch.host.config_files import mount_kind
 from gaudi_launch.recipe_cache.files import walk
 
 # /proc/mounts names; fuse.* covers sshfs, ceph-fuse, juicefs, s3fs and the like
@@ -25,21 +26,10 @@ def is_network(kind: str) -> bool:
 def file_system(path: Path, machine_root: Path = Path("/")) -> str:
     """The type of the file system that holds a path (``ext4``, ``nfs4``), "" when it cannot be told."""
     try:
-        lines = (machine_root / "proc/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
+        mounts = (machine_root / "proc/mounts").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    absolute = os.fspath(path.absolute())
-    best, kind = "", ""
-    for line in lines:
-        fields = line.split(" ")
-        if len(fields) < 3:
-            continue
-        mount = fields[1].encode("latin-1", "replace").decode("unicode_escape") if "\\" in fields[1] else fields[1]
-        inside = absolute == mount or absolute.startswith(mount.rstrip("/") + "/")
-        # the last mount on a point is the one that is seen
-        if inside and len(mount) >= len(best):
-            best, kind = mount, fields[2]
-    return kind
+    return mount_kind(mounts, os.fspath(path.absolute())) or ""
 
 
 @dataclass(frozen=True)

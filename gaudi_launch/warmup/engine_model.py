@@ -44,3 +44,15 @@ class EngineModel:
     def lookups(self, remember: bool = False) -> Lookups:
         """The look-up rule over these buckets; ``remember`` keeps invented buckets, as the running engine does."""
         return self.make_lookups(self.buckets.prompt, self.buckets.decode, remember)
+
+
+def dimension_configs(
+    prompt_bs: list[Any], prompt_seq: list[Any], decode_bs: list[Any], decode_block: list[Any]
+) -> dict[str, list[Any]]:
+    """`EngineModel.resolved` of the engines that keep one configuration a dimension, under their own names."""
+    return {
+        "prompt_bs_bucket_cfg": prompt_bs,
+        "prompt_seq_bucket_cfg": prompt_seq,
+        "decode_bs_bucket_cfg": decode_bs,
+        "decode_block_bucket_cfg": decode_block,
+    }

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from gaudi_launch.warmup.engine_env import Arguments, Env, contiguous_p1, is_true, settings
-from gaudi_launch.warmup.engine_model import EngineModel
+from gaudi_launch.warmup.engine_model import EngineModel, dimension_configs
 from gaudi_launch.warmup.grid import Grid, Row, decode_rows
 from gaudi_launch.warmup.ladders import by_step, linear, log2_ceiling, nothing_left, spaced
 from gaudi_launch.warmup.lookup import ByDimension, next_of
@@ -35,16 +35,10 @@ def linear_model(env: Env, args: Arguments) -> EngineModel:
     def decode() -> Grid:
         return Grid(decode_rows(linear(*decode_bs), linear(*decode_block), args.blocks), by_area=True)
 
-    configs = {
-        "prompt_bs_bucket_cfg": prompt_bs,
-        "prompt_seq_bucket_cfg": prompt_seq,
-        "decode_bs_bucket_cfg": decode_bs,
-        "decode_block_bucket_cfg": decode_block,
-    }
     return EngineModel(
         prompt=prompt,
         make_decode=decode,
-        resolved=configs,
+        resolved=dimension_configs(prompt_bs, prompt_seq, decode_bs, decode_block),
         max_prompt_shape=(prompt_bs[-1], prompt_seq[-1]),
         make_lookups=lambda prompts, decodes, remember: ByDimension(
             prompt_batch=lambda value: by_step(value, prompt_bs),
@@ -92,16 +86,10 @@ def exponential_model(env: Env, args: Arguments) -> EngineModel:
         blocks = spaced(block, block, args.blocks, decode_block[3], last_exact=exact_decode)
         return Grid([(batch, [(1, blocks)]) for batch in batches], by_area=True)
 
-    configs = {
-        "prompt_bs_bucket_cfg": prompt_bs,
-        "prompt_seq_bucket_cfg": prompt_seq,
-        "decode_bs_bucket_cfg": decode_bs,
-        "decode_block_bucket_cfg": decode_block,
-    }
     return EngineModel(
         prompt=prompt,
         make_decode=decode,
-        resolved=configs,
+        resolved=dimension_configs(prompt_bs, prompt_seq, decode_bs, decode_block),
         max_prompt_shape=(prompt_bs[2], prompt_seq[2]),
         make_lookups=lambda prompts, decodes, remember: ByDimension(
             prompt_batch=next_of((b[0] for b in prompts), above="hang"),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gaudi_launch.warmup.engine_env import Arguments, Env, contiguous_p1, limit_settings, settings
-from gaudi_launch.warmup.engine_model import EngineModel
+from gaudi_launch.warmup.engine_model import EngineModel, dimension_configs
 from gaudi_launch.warmup.fork_1_21 import prompt_rows
 from gaudi_launch.warmup.grid import Grid, decode_rows
 from gaudi_launch.warmup.ladders import by_step, limited, linear, nothing_left
@@ -62,16 +62,10 @@ def _model(
             blocks.append(args.blocks)
         return Grid(decode_rows(rows, blocks, args.blocks), by_area=True)
 
-    configs = {
-        "prompt_bs_bucket_cfg": prompt_bs,
-        "prompt_seq_bucket_cfg": prompt_seq,
-        "decode_bs_bucket_cfg": decode_bs,
-        "decode_block_bucket_cfg": decode_block,
-    }
     return EngineModel(
         prompt=prompt,
         make_decode=decode,
-        resolved=configs,
+        resolved=dimension_configs(prompt_bs, prompt_seq, decode_bs, decode_block),
         max_prompt_shape=(prompt_bs[2], prompt_seq[2]),
         make_lookups=lambda prompts, decodes, remember: ByDimension(
             prompt_batch=sizer(prompt_bs),

@@ -1,0 +1,216 @@
+"""Single settings of a machine, each read from its files. `host.config` puts them together.
+
+``None`` means "could not be read", never "no". Nothing here raises for what a machine holds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+from gaudi_launch.host.accelerators import VENDOR
+from gaudi_launch.host.cpus import format_cpus
+from gaudi_launch.host.files import Files, first_line, numbered
+from gaudi_launch.host.sysfs import read_meminfo
+
+CPU = "sys/devices/system/cpu"
+_MODULES = ("habanalabs", "ib_uverbs", "ib_core")
+_PROGRAMS = ("docker", "podman", "hl-smi", "numactl", "update-grub", "grubby", "grub2-mkconfig")
+_PROGRAM_FOLDERS = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
+LIBRARIES = (
+    "opt/libfabric/lib",
+    "opt/habanalabs/libfabric/lib",
+    "opt/amazon/efa/lib",
+    "opt/amazon/efa/lib64",
+    "usr/local/lib",
+    "usr/lib",
+    "usr/lib64",
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/habanalabs",
+)
+
+
+def cpufreq(files: Files) -> tuple[dict[str, str], dict[str, str]]:
+    """CPUs by governor and by scaling driver; empty where BIOS or hypervisor owns the frequency."""
+    found: tuple[dict[str, list[int]], dict[str, list[int]]] = ({}, {})
+    for cpu, name in numbered(files.names(CPU), "cpu"):
+        for words, attribute in zip(found, ("scaling_governor", "scaling_driver"), strict=True):
+            word = first_line(files, f"{CPU}/{name}/cpufreq/{attribute}")
+            if word:
+                words.setdefault(word, []).append(cpu)
+    governors, drivers = ({word: format_cpus(c) for word, c in sorted(words.items())} for words in found)
+    return governors, drivers
+
+
+def idle_states(files: Files) -> dict[str, str]:
+    """CPUs on which a C-state may be entered, by its name."""
+    states: dict[str, list[int]] = {}
+    for cpu, name in numbered(files.names(CPU), "cpu"):
+        folder = f"{CPU}/{name}/cpuidle"
+        for _, state in numbered(files.names(folder), "state"):
+            word = first_line(files, f"{folder}/{state}/name")
+            if word:
+                cpus = states.setdefault(word, [])
+                if first_line(files, f"{folder}/{state}/disable") in (None, "0"):
+                    cpus.append(cpu)
+    return {word: format_cpus(cpus) for word, cpus in states.items()}
+
+
+def first(*numbers: int | None) -> int | None:
+    """The first number that is known."""
+    return next((number for number in numbers if number is not None), None)
+
+
+def words(text: str | None) -> tuple[str, ...] | None:
+    """The words of a line; None stays None."""
+    return None if text is None else tuple(text.split())
+
+
+def assignments(text: str) -> dict[str, str]:
+    """NAME=value lines with the quotes taken off; a later line wins."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        name, equals, value = line.strip().partition("=")
+        if equals and name.isidentifier():
+            found[name] = value.strip().strip("\"'")
+    return found
+
+
+def grub(files: Files) -> tuple[str, ...] | None:
+    """Kernel arguments of /etc/default/grub; None without that file."""
+    text = files.text("etc/default/grub")
+    if text is None:
+        return None
+    found = assignments(text)
+    both = (found.get("GRUB_CMDLINE_LINUX", ""), found.get("GRUB_CMDLINE_LINUX_DEFAULT", ""))
+    return tuple(" ".join(both).split())
+
+
+def bracketed(text: str | None) -> str | None:
+    """The chosen word of a sysfs list: ``always [madvise] never``."""
+    match = re.search(r"\[(\w+)\]", text or "")
+    return match[1] if match else None
+
+
+def limit(files: Files, name: str) -> str | None:
+    """The soft limit's word: a number or ``unlimited``."""
+    match = re.search(rf"^{name}\s+(\S+)", files.text("proc/self/limits") or "", re.M)
+    return match[1] if match else None
+
+
+def shm_mib(files: Files) -> int | None:
+    """Size of /dev/shm from its mount options; without a size the kernel gives half of the memory."""
+    for line in (files.text("proc/mounts") or files.text("proc/self/mounts") or "").splitlines():
+        words = line.split()
+        if len(words) >= 4 and words[1] == "/dev/shm" and words[2] in ("tmpfs", "ramfs"):
+            match = re.search(r"(?:^|,)size=(\d+)([kmg%]?)", words[3])
+            total = read_meminfo(files.text("proc/meminfo") or "").get("MemTotal")
+            if match is None:
+                return None if total is None else total // 2048
+            size = int(match[1])
+            if match[2] == "%":
+                return None if total is None else total * size // 100 // 1024
+            return {"": size >> 20, "k": size >> 10, "m": size, "g": size << 10}[match[2]]
+    return None
+
+
+def modules(files: Files) -> tuple[str, ...] | None:
+    """Loaded kernel modules that cards need or that belong to them."""
+    text = files.text("proc/modules")
+    if text is None:
+        return None
+    names = (line.split()[0] for line in text.splitlines() if line.split())
+    return tuple(sorted(n for n in names if n.startswith(_MODULES[0]) or n in _MODULES))
+
+
+def module_built(files: Files) -> bool | None:
+    """Whether a habanalabs module lies ready for the running kernel; None when its folder cannot be read."""
+    kernel = first_line(files, "proc/sys/kernel/osrelease")
+    folders = [f"lib/modules/{kernel}/{place}" for place in ("updates/dkms", "extra", "updates", "weak-updates")]
+    if kernel is None or not files.exists(f"lib/modules/{kernel}"):
+        return None
+    return any(name.startswith("habanalabs.ko") for folder in folders for name in files.names(folder))
+
+
+def packages(files: Files) -> dict[str, str]:
+    """Versions of installed habanalabs packages (dpkg's own database; rpm's cannot be read as text)."""
+    found: dict[str, str] = {}
+    for block in (files.text("var/lib/dpkg/status") or "").split("\n\n"):
+        if not block.startswith("Package: habana"):
+            continue
+        words = dict(line.split(": ", 1) for line in block.splitlines() if re.match(r"[A-Z]\S*: ", line))
+        if words.get("Status", "").endswith(" installed") and "Version" in words:
+            found[words["Package"]] = words["Version"]
+    return found
+
+
+def pci_devices(files: Files) -> tuple[str, ...] | None:
+    """Addresses of Gaudi cards on the PCI bus; None when there is no bus to read."""
+    folder = "sys/bus/pci/devices"
+    if not files.exists(folder):
+        return None
+    wanted = (VENDOR, f"0x{VENDOR}")
+    return tuple(n for n in files.names(folder) if first_line(files, f"{folder}/{n}/vendor") in wanted)
+
+
+def device_nodes(files: Files) -> list[str]:
+    """Paths of the cards' nodes, without the leading slash; the old /dev/hl* where there are no new ones."""
+    nodes = [f"dev/accel/{name}" for _, name in numbered(files.names("dev/accel"), "accel")]
+    nodes += [f"dev/accel/{name}" for _, name in numbered(files.names("dev/accel"), "accel_controlD")]
+    return nodes or [f"dev/{name}" for _, name in numbered(files.names("dev"), "hl")]
+
+
+def programs(files: Files, find: Callable[[str], str | None] | None) -> dict[str, str]:
+    """Paths of the programs that checks ask for, by name."""
+    found: dict[str, str] = {}
+    for name in _PROGRAMS:
+        inside = next((f"/{f}/{name}" for f in _PROGRAM_FOLDERS if files.exists(f"{f}/{name}")), None)
+        path = (find(name) if find else None) or inside
+        if path:
+            found[name] = path
+    return found
+
+
+def docker_runtimes(files: Files) -> tuple[dict[str, str] | None, str | None]:
+    """Runtime programs by name in docker's daemon.json, and why it could not be understood."""
+    text = files.text("etc/docker/daemon.json")
+    if text is None:
+        return ({}, None) if not files.exists("etc/docker/daemon.json") else (None, "unreadable")
+    try:
+        document = json.loads(text or "{}")
+        runtimes = document.get("runtimes", {})
+        return {str(name): str(entry.get("path", "")) for name, entry in runtimes.items()}, None
+    except (ValueError, AttributeError, RecursionError) as error:
+        return None, str(error)
+
+
+def library(files: Files, folders: tuple[str, ...], stem: str) -> str | None:
+    """The library with the longest (most exact) version in its name."""
+    found = [f"/{f}/{n}" for f in folders for n in files.names(f) if n == stem or n.startswith(f"{stem}.")]
+    return max(found, key=len) if found else None
+
+
+def listening(files: Files) -> tuple[int, ...] | None:
+    """TCP ports with a listener, ascending; None when the kernel's tables cannot be read."""
+    texts = [text for text in (files.text(f"proc/net/{name}") for name in ("tcp", "tcp6")) if text is not None]
+    if not texts:
+        return None
+    # "  0: 0100007F:1F90 00000000:0000 0A": local address and port in hexadecimal, state 0A listens
+    ports = re.findall(r"^\s*\d+: [0-9A-F]+:([0-9A-F]{4}) \S+ 0A ", "\n".join(texts), re.M)
+    return tuple(sorted({int(port, 16) for port in ports}))
+
+
+def mount_kind(mounts: str, path: str) -> str | None:
+    """The file system type that a path of /proc/mounts is on; the last mount on a point is the one that is seen."""
+    best, kind = "", None
+    for line in mounts.splitlines():
+        words = line.split(" ")
+        if len(words) < 3:
+            continue
+        # the kernel writes a blank in a name as \040
+        point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), words[1])
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, words[2]
+    return kind
