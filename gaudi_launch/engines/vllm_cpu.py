@@ -15,7 +15,7 @@ from gaudi_launch.planning.engine import Context, Limits, Proposal
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
-from gaudi_launch.warmup import Buckets
+from gaudi_launch.warmup.buckets import Buckets
 
 VERSION = "0.32.0"
 # `vllm serve` asks for the metadata of a distribution called vllm; the module is also the forks' entry

@@ -16,7 +16,7 @@ from gaudi_launch.planning.lengths import BLOCK, ceil_div, round_down, round_up
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
-from gaudi_launch.warmup import Buckets
+from gaudi_launch.warmup.buckets import Buckets
 from gaudi_launch.warmup.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, algorithm_of, engine_buckets
 
 ENTRY = ("-m", "vllm.entrypoints.openai.api_server")

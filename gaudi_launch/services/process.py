@@ -90,13 +90,26 @@ class EngineProcess:
         return self._child.pid
 
     def poll(self) -> int | None:
-        """The exit status of the engine's first process (negative: a signal), None while it lives."""
+        """The exit status of the engine's first process (negative: a signal), None while it lives.
+
+        Cheap: asked many times a second, it reads nothing of /proc.
+        """
         assert self._child is not None, "not started"
-        self.look()
+        self._reap_adopted()
         return self._child.poll()
 
+    def _reap_adopted(self) -> None:
+        """Take the exit statuses of orphans that the kernel gave to us; the first child is Popen's to reap."""
+        assert self._child is not None, "not started"
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if ended is None or ended.si_pid == self._child.pid:
+                    return
+                os.waitpid(ended.si_pid, os.WNOHANG)
+
     def look(self) -> list[int]:
-        """Every living descendant by now; also reaps those that ended."""
+        """Every living descendant by now; also reaps those that ended. Reads all of /proc."""
         import psutil
 
         alive = []

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Literal, Protocol
 
 from gaudi_launch.planning.plan import Command
 from gaudi_launch.services.follow import Follower, Progress
 from gaudi_launch.services.process import EngineProcess, Patience
 from gaudi_launch.services.ready import Readiness, probe
+from gaudi_launch.services.rotate import rotate
+from gaudi_launch.services.signals import Signals
 
 _TURN_SECONDS = 0.1
+_CALM_SECONDS = 1.0
 _PROBE_EVERY_SECONDS = 1.0
 _MOST_READ_BYTES = 1 << 20
+_MOST_PIECES = 16
 
 # seconds without progress after which a phase counts as stuck; any progress starts the clock again
 LIMITS: Mapping[str, float] = {
@@ -82,11 +82,17 @@ class Watcher(Protocol):
 class Supervisor:
     """Runs one job until it ends or a signal ends it."""
 
-    def __init__(self, job: Job, watcher: Watcher, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        job: Job,
+        watcher: Watcher,
+        clock: Callable[[], float] = time.monotonic,
+        signals: Signals | None = None,
+    ) -> None:
         self._job = job
         self._watcher = watcher
         self._clock = clock
-        self._signals: deque[int] = deque()
+        self._signals = signals or Signals()
         self._follower = Follower()
         self._tail = _Tail(job.log)
         self._engine = EngineProcess(job.command, job.log, job.environment, job.bind)
@@ -95,7 +101,7 @@ class Supervisor:
 
     def run(self) -> Outcome:
         """Start, follow and end the engine. Nothing of it lives when this returns."""
-        with self._handled():
+        with self._signals.handled():
             try:
                 pid = self._engine.start()
             except OSError as error:
@@ -134,7 +140,8 @@ class Supervisor:
                 return Outcome("stuck", status, progress, detail=f"{now - last:.0f}")
             if not self._ready:
                 self._look_ready(now)
-            time.sleep(_TURN_SECONDS)
+            # an engine that answers needs no haste: a small share of one CPU for days
+            self._signals.wait(_CALM_SECONDS if self._ready else _TURN_SECONDS)
 
     def _look_ready(self, now: float) -> None:
         readiness = self._prober.ask(now)
@@ -143,13 +150,24 @@ class Supervisor:
             self._watcher.ready(readiness)
 
     def _stop(self) -> Outcome:
-        number = self._signals.popleft()
+        number = self._signals.take()
         self._watcher.ending(number)
         status = self._engine.end(self._job.patience, lambda: bool(self._signals))
         self._read()
         return Outcome("stopped", status, self._follower.progress, number, self._ready)
 
     def _read(self) -> bool:
+        grew = False
+        # a bounded number of pieces: a flood of lines must not keep signals waiting
+        for _ in range(_MOST_PIECES):
+            if not self._take():
+                break
+            grew = True
+        if grew and rotate(self._job.log):
+            self._tail.begin_again()
+        return grew
+
+    def _take(self) -> bool:
         text = self._tail.read()
         if not text:
             return False
@@ -160,21 +178,6 @@ class Supervisor:
             self._watcher.progress(after)
         return True
 
-    @contextlib.contextmanager
-    def _handled(self) -> Iterator[None]:
-        def queue(number: int, _: FrameType | None) -> None:
-            self._signals.append(number)
-
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        former = {number: signal.signal(number, queue) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-        try:
-            yield
-        finally:
-            for number, handler in former.items():
-                signal.signal(number, handler)
-
 
 class _Tail:
     """New text of a log file that another process writes."""
@@ -183,6 +186,10 @@ class _Tail:
         self._path = path
         # the log may hold an earlier life of the service
         self._at = path.stat().st_size if path.exists() else 0
+
+    def begin_again(self) -> None:
+        """The log was cut to nothing."""
+        self._at = 0
 
     def read(self) -> str:
         try:

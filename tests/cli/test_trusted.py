@@ -15,7 +15,8 @@ from gaudi_launch.host.simulated import make
 from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.request import Request
-from gaudi_launch.warmup import Buckets, ask
+from gaudi_launch.warmup import ask
+from gaudi_launch.warmup.buckets import Buckets
 from gaudi_launch.warmup.engine_buckets import engine_buckets
 
 INSTALLED = Installed("/engine/python", "vllm-fork@1.21", {}, {"extension_kind": "1.21"})

@@ -14,9 +14,16 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.warmup import BucketError, Buckets, algorithm_of, engine_buckets
 from gaudi_launch.warmup.ask import ask_engine
-from gaudi_launch.warmup.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, PLUGIN
+from gaudi_launch.warmup.buckets import BucketError, Buckets
+from gaudi_launch.warmup.engine_buckets import (
+    FORK_1_21,
+    FORK_1_22,
+    FORK_DEEPSEEK,
+    PLUGIN,
+    algorithm_of,
+    engine_buckets,
+)
 
 ARGS = {
     "max_num_seqs": 3,

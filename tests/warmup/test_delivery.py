@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.warmup import BucketTable, engine_buckets, plan_for_engine
 from gaudi_launch.warmup.cost import ONE_CARD_8B
 from gaudi_launch.warmup.coverage import uncovered
-from gaudi_launch.warmup.delivery import bucket_file, with_context
-from gaudi_launch.warmup.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, PLUGIN
+from gaudi_launch.warmup.delivery import bucket_file, plan_for_engine, with_context
+from gaudi_launch.warmup.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, PLUGIN, engine_buckets
+from gaudi_launch.warmup.lookup import BucketTable
 from gaudi_launch.warmup.planner import Ask, plan, plan_buckets, script_grid
 from gaudi_launch.warmup.strategies import arguments_of, judge, script_ranges
 from tests.warmup.helpers import limits, made_up

@@ -9,8 +9,13 @@ import pytest
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import LANGUAGES, catalogue
-from gaudi_launch.warmup import (
-    BucketError,
+from gaudi_launch.warmup.buckets import BucketError
+from gaudi_launch.warmup.engine_buckets import (
+    FORK_1_21,
+    FORK_1_22,
+    FORK_DEEPSEEK,
+    MODELS,
+    PLUGIN,
     algorithm_of,
     count,
     engine_buckets,
@@ -18,7 +23,6 @@ from gaudi_launch.warmup import (
     lookups,
     prompt_buckets,
 )
-from gaudi_launch.warmup.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, MODELS, PLUGIN
 from gaudi_launch.warmup.fork_1_21 import rounded_cache
 from gaudi_launch.warmup.lookup import Lookup
 from tests.warmup.parity import RECORDED, recorded_files, records

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.warmup import engine_buckets, plan_buckets
 from gaudi_launch.warmup.buckets import Buckets
 from gaudi_launch.warmup.cost import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime
 from gaudi_launch.warmup.coverage import uncovered
-from gaudi_launch.warmup.engine_buckets import FORK_1_21, PLUGIN
+from gaudi_launch.warmup.engine_buckets import FORK_1_21, PLUGIN, engine_buckets
 from gaudi_launch.warmup.limits import EngineLimits
+from gaudi_launch.warmup.planner import plan_buckets
 from gaudi_launch.warmup.score import score
 from gaudi_launch.warmup.simulate import simulate
 from gaudi_launch.warmup.strategies import arguments_of, script_ranges

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.warmup import BucketTable, plan_buckets
 from gaudi_launch.warmup.cost import EIGHT_CARDS_32B, ONE_CARD_8B
 from gaudi_launch.warmup.coverage import uncovered
 from gaudi_launch.warmup.expect import expect
 from gaudi_launch.warmup.limits import EngineLimits, as_limits
+from gaudi_launch.warmup.lookup import BucketTable
 from gaudi_launch.warmup.optimise import Phase, corners, plan_phase
-from gaudi_launch.warmup.planner import Ask, plan
+from gaudi_launch.warmup.planner import Ask, plan, plan_buckets
 from gaudi_launch.warmup.score import score
 from gaudi_launch.warmup.simulate import Weighted, simulate
 from tests.warmup.helpers import limits, made_up

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.warmup import BucketError, Buckets, engine_buckets
-from gaudi_launch.warmup.engine_buckets import PLUGIN
+from gaudi_launch.warmup.buckets import BucketError, Buckets
+from gaudi_launch.warmup.engine_buckets import PLUGIN, engine_buckets
 from gaudi_launch.warmup.plugin_file import read, write
 
 ARGS = {

@@ -1,0 +1,43 @@
+"""Keeping a log that another process writes within bounds: copied aside, then cut to nothing.
+
+The engine's log is opened for appending, so after the cut it goes on at the file's new beginning. Lines written in
+the instant between copy and cut are lost; a log that grows while it is copied is copied on until it is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+MOST_BYTES = 64 << 20
+_PIECE = 1 << 20
+
+
+def earlier(log: Path) -> Path:
+    """Where the part before the last cut is kept."""
+    return log.with_name(f"{log.name}.1")
+
+
+def rotate(log: Path, most_bytes: int = MOST_BYTES) -> bool:
+    """Cut the log when it is larger than this; True when it was cut. One earlier part is kept.
+
+    On a full disk the old lines are given up: a service must not die of its log.
+    """
+    try:
+        if log.stat().st_size <= most_bytes:
+            return False
+        part = earlier(log).with_name(f".{log.name}.part")
+        try:
+            with log.open("rb") as source, part.open("wb") as target:
+                os.fchmod(target.fileno(), 0o600)
+                shutil.copyfileobj(source, target, _PIECE)
+                part.replace(earlier(log))
+        except OSError:
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
+        os.truncate(log, 0)
+    except OSError:
+        return False
+    return True
