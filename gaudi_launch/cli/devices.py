@@ -42,12 +42,18 @@ def devices(
         return
     from gaudi_launch.cli.output import emit_json
     from gaudi_launch.host.machine import load
+    from gaudi_launch.messages import text
+    from gaudi_launch.services.orphans import orphans
 
     host = load(machine)
+    # processes are this machine's, whatever machine is looked at
+    lost = [] if machine is not None else orphans()
     if as_json:
-        emit_json(_document(host))
+        emit_json({**_document(host), "orphans": [orphan.to_json() for orphan in lost]})
     else:
         _show(host, sources)
+        if lost:
+            typer.echo(text("services.orphans_there", count=len(lost)), err=True)
 
 
 @app.command()

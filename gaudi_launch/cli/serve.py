@@ -1,148 +1,231 @@
-"""``gaudi-launch serve``: cards, plan, engine, warm-up, answer; in the foreground until Ctrl-C."""
+"""``gaudi-launch serve``: cards, plan, engine, warm-up, answer; in the foreground, or handed to a launcher."""
 
 from __future__ import annotations
 
+import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from gaudi_launch.cli.options import shared
-from gaudi_launch.cli.warmed import Once, Warmed
-from gaudi_launch.errors import LaunchError
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gaudi_launch.cli.options import Prepared
     from gaudi_launch.planning.plan import Plan
-    from gaudi_launch.recipe_cache.use import Cached
-    from gaudi_launch.services.supervise import Outcome
+    from gaudi_launch.services.job import ServiceJob
+    from gaudi_launch.services.supervise import Outcome, Watcher
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+_SERVICE = "Service"
+
+
+@dataclass(frozen=True)
+class How:
+    """How serve runs, beside what it runs. ``once`` stops the engine when it is ready."""
+
+    name: str | None = None
+    no_doctor: bool = False
+    quiet: bool = False
+    patience: str | None = None
+    restart: str = "no"
+    detach: bool = False
+    once: bool = False
+
+
+@dataclass(frozen=True)
+class Started:
+    """A service that ran (``outcome``), or was handed to a launcher of its own (None)."""
+
+    name: str
+    outcome: Outcome | None
+    log: Path
+    plan: Plan
 
 
 @app.command()
 @shared
 def serve(
     asked: dict[str, Any],
-    name: str | None = typer.Option(None, "--name", help="The service's name (default: from model and port)."),
-    no_doctor: bool = typer.Option(False, "--no-doctor", help="Start although the machine's check fails."),
-    quiet: bool = typer.Option(False, "--quiet", help="Progress only, without the engine's own lines."),
+    name: str | None = typer.Option(
+        None, "--name", help="The service's name (default: from model and port).", rich_help_panel=_SERVICE
+    ),
+    detach: bool = typer.Option(
+        False, "--detach", help="Return when it answers; 'ps', 'logs', 'stop' find it.", rich_help_panel=_SERVICE
+    ),
+    no_wait: bool = typer.Option(
+        False, "--no-wait", help="With --detach: return at once.", rich_help_panel=_SERVICE
+    ),
+    restart: str = typer.Option(
+        "no", "--restart", metavar="no|on-failure", help="Start it again when it fails.", rich_help_panel=_SERVICE
+    ),
+    no_doctor: bool = typer.Option(
+        False, "--no-doctor", help="Start although the machine's check fails.", rich_help_panel=_SERVICE
+    ),
+    quiet: bool = typer.Option(
+        False, "--quiet", help="Progress only, without the engine's own lines.", rich_help_panel=_SERVICE
+    ),
     patience: str | None = typer.Option(
-        None, "--phase-timeout", metavar="SECONDS", help="Longest time without progress in any phase."
+        None,
+        "--phase-timeout",
+        metavar="SECONDS",
+        help="Longest time without progress in any phase.",
+        rich_help_panel=_SERVICE,
     ),
 ) -> None:
     """Start a model and stay with it: cards, plan, engine, warm-up, answer.
 
     -w demo is a small model that needs no card and no download from a hub.
     """
-    outcome, log, _ = start(asked, name, no_doctor=no_doctor, quiet=quiet, patience=patience)
-    _finish(outcome, log)
+    from gaudi_launch.errors import ExitCode, LaunchError
+
+    if no_wait and not detach:
+        raise LaunchError("services.no_wait", ExitCode.USAGE)
+    started = start(asked, How(name, no_doctor, quiet, patience, restart, detach))
+    if started.outcome is not None:
+        _finish(started.outcome, started.log)
+    elif no_wait:
+        print(text("services.starting", name=started.name), file=sys.stderr)
+    else:
+        _wait(started)
 
 
-def start(
-    asked: dict[str, Any],
-    name: str | None = None,
-    *,
-    no_doctor: bool = False,
-    quiet: bool = False,
-    patience: str | None = None,
-    once: bool = False,
-) -> tuple[Outcome, Path, Plan]:
-    """Everything of serve but its end: the outcome, the log and the plan. ``once`` stops it when it is ready."""
+def start(asked: dict[str, Any], how: How) -> Started:
+    """Everything of serve but its end."""
     from gaudi_launch.cli.options import prepare
     from gaudi_launch.planning.asked import number
     from gaudi_launch.services import launch, state
+    from gaudi_launch.services.job import check_restart
     from gaudi_launch.services.supervise import LIMITS
 
     limits = dict(LIMITS)
-    if patience is not None:
-        limits = dict.fromkeys(limits, float(number("--phase-timeout", patience)))
-    if name is not None:
-        state.check_name(name)
+    if how.patience is not None:
+        limits = dict.fromkeys(limits, float(number("--phase-timeout", how.patience)))
+    if how.name is not None:
+        state.check_name(how.name)
+    check_restart(how.restart)
     prepared = prepare(asked, must_exist=True)
     launch.check_engine(prepared.engine, prepared.installed)
     launch.check_model(prepared.model, prepared.request)
-    if prepared.engine.needs_cards:
-        from gaudi_launch.host.machine import load
-        from gaudi_launch.paths import machine_root
-        from gaudi_launch.planning.planner import place
-        from gaudi_launch.services.reservation import claim
+    if not prepared.engine.needs_cards:
+        return _run(prepared, prepared.plan(), how, limits, ())
+    from gaudi_launch.host.machine import load
+    from gaudi_launch.paths import machine_root
+    from gaudi_launch.planning.planner import place
+    from gaudi_launch.services.reservation import claim
 
-        request, engine = prepared.request, prepared.engine
-        # refuse what cannot be before waiting for anybody's cards
-        prepared.plan()
-        with claim(
-            lambda: load(asked["machine"]), lambda host: place(request, host, engine), machine_root()
-        ) as chosen:
-            return _run(prepared, prepared.plan(chosen), name, no_doctor, quiet, limits, once)
-    return _run(prepared, prepared.plan(), name, no_doctor, quiet, limits, once)
+    request, engine = prepared.request, prepared.engine
+    # refuse what cannot be before waiting for anybody's cards
+    prepared.plan()
+    _tell_orphans()
+    with claim(lambda: load(asked["machine"]), lambda host: place(request, host, engine), machine_root()) as (
+        chosen,
+        held,
+    ):
+        return _run(prepared, prepared.plan(chosen), how, limits, held)
 
 
-def _run(
-    prepared: Prepared,
-    plan: Plan,
-    name: str | None,
-    no_doctor: bool,
-    quiet: bool,
-    limits: dict[str, float],
-    once: bool,
-) -> tuple[Outcome, Path, Plan]:
-    import contextlib
+def _run(prepared: Prepared, plan: Plan, how: How, limits: Mapping[str, float], cards: tuple[int, ...]) -> Started:
+    from gaudi_launch.paths import machine_root
+    from gaudi_launch.services import detach, launch, registry, service, state
+    from gaudi_launch.services.job import job_of
 
-    from gaudi_launch.recipe_cache.use import without_cache
-    from gaudi_launch.services import launch, state
-
-    launch.check_port(plan)
-    _host, port = launch.address(plan)
-    service = name or state.default_name(prepared.model.name, str(port))
-    log = state.service_dir(service) / "engine.log"
-    if not no_doctor:
+    launch.check_port(plan.url)
+    _host, port = launch.address(plan.url)
+    name = how.name or state.default_name(prepared.model.name, str(port))
+    if not how.no_doctor:
         from gaudi_launch.doctor import stop_on_failures
 
         stop_on_failures(prepared.findings(plan))
     plan = prepared.trusted(plan)
     cached = prepared.cached(plan)
-    with contextlib.ExitStack() as held:
-        screen = _screen(cached.plan if cached is not None else plan, str(log), quiet)
-        held.callback(screen.close)
-        watcher: Any = screen
-        if cached is not None:
-            try:
-                keeper = held.enter_context(_kept(cached))
-            except LaunchError as error:
-                # a cache that cannot be used costs a warm-up, not the service
-                _say(text("cache.unusable", why=str(error)))
-                plan = without_cache(plan)
-            else:
-                plan, watcher = cached.plan, Warmed(screen, keeper)
-        screen.begin(plan)
-        if once:
-            watcher = Once(watcher)
-        outcome = launch.run(plan, prepared.request, service, watcher, limits)
-    return outcome, log, plan
+    plan = cached.plan if cached is not None else plan
+    job = job_of(
+        plan,
+        prepared.request,
+        name,
+        limits=limits,
+        # a plan for another root is not about this machine's CPUs
+        bind=machine_root() == Path("/"),
+        restart=how.restart,
+        cached=cached,
+    )
+    environment = {
+        **os.environ,
+        **{k: v for k, v in prepared.request.environment.items() if k == "VLLM_API_KEY"},
+    }
+    with registry.hold(name) as held:
+        log = state.service_dir(name) / service.LOG
+        if how.detach:
+            _screen(plan, log, True).begin()
+            detach.spawn(job, plan.to_json(), environment, (held, *cards))
+            return Started(name, None, log, plan)
+        return Started(name, _stay(job, plan, environment, log, how), log, plan)
 
 
-def _kept(cached: Cached) -> Any:
-    from gaudi_launch.recipe_cache.use import kept
+def _stay(job: ServiceJob, plan: Plan, environment: Mapping[str, str], log: Path, how: How) -> Outcome:
+    """Run the engine in the foreground until it ends."""
+    from gaudi_launch.services import service, state
+    from gaudi_launch.services.watchers import Once
 
-    return kept(cached, _say)
+    screen = _screen(plan, log, how.quiet)
+    folder = state.service_dir(job.name)
+    state.write(folder, "plan.json", plan.to_json())
+    state.write(folder, "job.json", job.to_json())
+    watcher: Watcher = Once(screen) if how.once else screen
+    try:
+        screen.begin()
+        return service.run(job, watcher, environment, _say, once=how.once)
+    finally:
+        screen.close()
 
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _screen(plan: Plan, log: str, quiet: bool) -> Any:
+def _screen(plan: Plan, log: Path, quiet: bool) -> Any:
     from gaudi_launch.cli.screen import Screen
 
-    return Screen(plan, log, quiet)
+    return Screen(plan, str(log), quiet)
+
+
+def _tell_orphans() -> None:
+    """Say that cards may be held by what an earlier launcher left."""
+    from gaudi_launch.services.orphans import orphans
+
+    found = orphans()
+    if found:
+        _say(text("services.orphans_there", count=len(found)))
+
+
+def _wait(started: Started) -> None:
+    """Show the detached start until it answers. Ctrl-C ends the showing only."""
+    import time
+
+    from gaudi_launch.cli.screen import say_ready
+    from gaudi_launch.cli.waiting import until_ready
+    from gaudi_launch.errors import ExitCode
+
+    begin = time.monotonic()
+    try:
+        ready = until_ready(started.name)
+    except KeyboardInterrupt:
+        _say(text("services.goes_on", name=started.name))
+        raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+    model = str(ready.state.get("served") or started.plan.model["name"])
+    say_ready(model, ready.url, round(time.monotonic() - begin), str(started.log))
+    print(text("services.stop_hint", name=started.name), flush=True)
 
 
 def _finish(outcome: Outcome, log: Path) -> None:
     from gaudi_launch.errors import ExitCode
-    from gaudi_launch.services.launch import failure
+    from gaudi_launch.services.failure import failure
 
     if outcome.kind != "stopped":
         raise failure(outcome, log)

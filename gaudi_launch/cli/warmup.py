@@ -81,14 +81,16 @@ def _run(asked: dict[str, Any], as_json: bool) -> None:
     import sys
 
     from gaudi_launch.cli.output import emit_json
-    from gaudi_launch.cli.serve import start
+    from gaudi_launch.cli.serve import How, start
     from gaudi_launch.errors import ExitCode
     from gaudi_launch.messages import text
-    from gaudi_launch.services.launch import failure
+    from gaudi_launch.services.failure import failure
 
     # the lines that serve prints for its user are progress here
     with contextlib.redirect_stdout(sys.stderr):
-        outcome, log, plan = start(asked, quiet=True, once=True)
+        started = start(asked, How(quiet=True, once=True))
+    outcome, log, plan = started.outcome, started.log, started.plan
+    assert outcome is not None, "only a detached service has no outcome"
     if outcome.kind != "stopped":
         raise failure(outcome, log)
     if not outcome.was_ready:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from gaudi_launch.host.records import Host
-from gaudi_launch.messages import Message, message
-from gaudi_launch.planning.plan import Estimate, Plan, Setting, Source
+from gaudi_launch.messages import message
+from gaudi_launch.planning.plan import Command, Estimate, Plan, Setting, Source
 from gaudi_launch.planning.request import Request
 from gaudi_launch.recipe_cache import store
 from gaudi_launch.recipe_cache.key import KeyParts, parts_of
 from gaudi_launch.recipe_cache.limits import size_limit
+from gaudi_launch.recipe_cache.locks import in_use
 from gaudi_launch.recipe_cache.place import copy_new, file_system, is_network
 from gaudi_launch.warmup.buckets import Buckets
 from gaudi_launch.warmup.estimate import per_graph
@@ -36,6 +38,57 @@ class Cached:
     root: Path
     use: store.Use
     local: Path | None = None
+
+    @property
+    def job(self) -> CacheJob:
+        """What a run of the engine needs of this."""
+        plan = self.plan
+        return CacheJob(
+            root=self.root,
+            parts=self.parts,
+            buckets=plan.buckets or _NONE,
+            local=self.local,
+            because="" if self.use.state == "hit" else self.use.because.render(),
+            skips_warmup="VLLM_SKIP_WARMUP" in plan.command.env,
+        )
+
+
+@dataclass(frozen=True)
+class CacheJob:
+    """The cache of one run of an engine, as a record that can be written down.
+
+    ``because`` says why graphs have to be compiled ("" when all are there).
+    """
+
+    root: Path
+    parts: KeyParts
+    buckets: Buckets
+    local: Path | None = None
+    because: str = ""
+    skips_warmup: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "root": str(self.root),
+            "parts": self.parts.to_json(),
+            "prompt": self.buckets.prompt,
+            "decode": self.buckets.decode,
+            "local": str(self.local) if self.local else None,
+            "because": self.because,
+            "skips_warmup": self.skips_warmup,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> CacheJob:
+        """Raises KeyError, TypeError or ValueError when the document is none of ours."""
+        return cls(
+            root=Path(document["root"]),
+            parts=KeyParts.from_json(document["parts"]),
+            buckets=Buckets(list(document["prompt"]), list(document["decode"])),
+            local=Path(document["local"]) if document["local"] else None,
+            because=str(document["because"]),
+            skips_warmup=bool(document["skips_warmup"]),
+        )
 
 
 def default_root(cache_dir: Path) -> Path:
@@ -67,11 +120,9 @@ def with_cache(
     return Cached(_rewrite(plan, request, use, root, local, look), parts, root, use, local)
 
 
-def without_cache(plan: Plan) -> Plan:
-    """The plan of an engine that keeps no compiled graphs."""
-    env = {name: value for name, value in plan.command.env.items() if name != VARIABLE}
-    settings = tuple(s for s in plan.settings if (s.kind, s.name) != ("env", VARIABLE))
-    return replace(plan, settings=settings, command=replace(plan.command, env=env))
+def without_cache(command: Command) -> Command:
+    """The command of an engine that keeps no compiled graphs."""
+    return replace(command, env={name: value for name, value in command.env.items() if name != VARIABLE})
 
 
 def _rewrite(plan: Plan, request: Request, use: store.Use, root: Path, local: Path | None, look: bool) -> Plan:
@@ -144,25 +195,24 @@ def _free(folder: Path) -> int:
 class Keeper:
     """A cache directory for one run of an engine: opened before it starts, its ledger written when it is warm."""
 
-    def __init__(self, cached: Cached, session: store.Session, say: Say) -> None:
-        self._cached = cached
+    def __init__(self, job: CacheJob, session: store.Session, say: Say) -> None:
+        self._job = job
         self._session = session
         self._say = say
         self._work: threading.Thread | None = None
 
     def warm(self, seconds: float, num_blocks: int | None) -> None:
         """The engine answers: write down what is warm. Checksums take time, so a thread of their own does it."""
-        plan = self._cached.plan
-        warmed = _NONE if "VLLM_SKIP_WARMUP" in plan.command.env else plan.buckets or _NONE
+        warmed = _NONE if self._job.skips_warmup else self._job.buckets
 
         def work() -> None:
             try:
-                if self._cached.local is not None:
-                    copy_new(self._cached.local, self._session.folder)
+                if self._job.local is not None:
+                    copy_new(self._job.local, self._session.folder)
                 self._session.finish(seconds, warmed, num_blocks)
             except OSError as error:
                 why = error.strerror or str(error)
-                self._say(message("cache.not_written", path=str(self._cached.root), why=why).render())
+                self._say(message("cache.not_written", path=str(self._job.root), why=why).render())
 
         self._work = threading.Thread(target=work)
         self._work.start()
@@ -171,39 +221,29 @@ class Keeper:
         """Wait for the ledger; then bring home what the engine compiled after it was warm."""
         if self._work is not None:
             self._work.join()
-            if self._cached.local is not None:
-                copy_new(self._cached.local, self._session.folder)
+            if self._job.local is not None:
+                copy_new(self._job.local, self._session.folder)
 
 
 @contextmanager
-def kept(cached: Cached, say: Say, wait_seconds: float = 3600.0) -> Iterator[Keeper]:
-    """Hold a plan's cache directory while its engine runs.
+def kept(job: CacheJob, say: Say, wait_seconds: float = 3600.0) -> Iterator[Keeper]:
+    """Hold a cache directory while its engine runs.
 
     Another launch that fills the same key is waited for: its graphs are then warm. Raises LaunchError when the
     root cannot be used.
     """
-    wanted = cached.plan.buckets or _NONE
-    if cached.use.state != "hit":
-        say(_waiting(cached).render() if _busy(cached) else cached.use.because.render())
-    with store.opened(cached.root, cached.parts, wanted, wait_seconds=wait_seconds) as session:
+    if job.because:
+        waiting = in_use(job.root, job.parts.key)
+        say(message("cache.waiting", key=job.parts.key).render() if waiting else job.because)
+    with store.opened(job.root, job.parts, job.buckets, wait_seconds=wait_seconds) as session:
         if session.repaired:
             say(message("cache.repaired", count=len(session.repaired)).render())
-        if cached.local is not None:
-            say(message("cache.copying", path=str(cached.root), local=str(cached.local)).render())
-            cached.local.mkdir(parents=True, exist_ok=True)
-            copy_new(session.folder, cached.local)
-        keeper = Keeper(cached, session, say)
+        if job.local is not None:
+            say(message("cache.copying", path=str(job.root), local=str(job.local)).render())
+            job.local.mkdir(parents=True, exist_ok=True)
+            copy_new(session.folder, job.local)
+        keeper = Keeper(job, session, say)
         try:
             yield keeper
         finally:
             keeper.close()
-
-
-def _busy(cached: Cached) -> bool:
-    from gaudi_launch.recipe_cache.locks import in_use
-
-    return in_use(cached.root, cached.parts.key)
-
-
-def _waiting(cached: Cached) -> Message:
-    return message("cache.waiting", key=cached.parts.key)

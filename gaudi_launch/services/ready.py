@@ -24,7 +24,7 @@ class Readiness:
 
 
 @dataclass(frozen=True)
-class _Answer:
+class Answer:
     status: int
     body: bytes
 
@@ -38,12 +38,12 @@ class _Answer:
 
 def probe(base_url: str, *, timeout: float = 5.0, api_key: str | None = None, complete: bool = True) -> Readiness:
     """Ask a server at ``base_url`` (no path) whether it answers. Never raises; the key is sent, never shown."""
-    health = _ask(f"{base_url}/health", min(timeout, 5.0), api_key)
+    health = ask(f"{base_url}/health", min(timeout, 5.0), api_key)
     if isinstance(health, str):
         return Readiness(False, "connect", health)
     if health.status != 200:
         return Readiness(False, "health", f"/health: {health.status}")
-    models = _ask(f"{base_url}/v1/models", min(timeout, 10.0), api_key)
+    models = ask(f"{base_url}/v1/models", min(timeout, 10.0), api_key)
     if isinstance(models, str):
         return Readiness(False, "models", models)
     if models.status == 404:
@@ -54,7 +54,7 @@ def probe(base_url: str, *, timeout: float = 5.0, api_key: str | None = None, co
     if not complete:
         return Readiness(True, "ready", "", name)
     question = {"model": name, "prompt": "1", "max_tokens": 1, "temperature": 0}
-    answer = _ask(f"{base_url}/v1/completions", timeout, api_key, question)
+    answer = ask(f"{base_url}/v1/completions", timeout, api_key, question)
     if isinstance(answer, str):
         return Readiness(False, "completion", answer, name)
     if answer.status in (404, 405, 501) or (answer.status == 400 and b"does not support" in answer.body):
@@ -67,12 +67,12 @@ def probe(base_url: str, *, timeout: float = 5.0, api_key: str | None = None, co
 
 def _probe_tgi(base_url: str, timeout: float, api_key: str | None) -> Readiness:
     """TGI before it had /v1/models: /info names the model, /generate answers."""
-    info = _ask(f"{base_url}/info", min(timeout, 10.0), api_key)
+    info = ask(f"{base_url}/info", min(timeout, 10.0), api_key)
     if isinstance(info, str) or info.status != 200 or not isinstance(info.document, dict):
         return Readiness(False, "models", "neither /v1/models nor /info")
     name = str(info.document.get("model_id", "")) or None
     question = {"inputs": "1", "parameters": {"max_new_tokens": 1}}
-    answer = _ask(f"{base_url}/generate", timeout, api_key, question)
+    answer = ask(f"{base_url}/generate", timeout, api_key, question)
     if isinstance(answer, str) or answer.status != 200:
         detail = answer if isinstance(answer, str) else f"/generate: {answer.status}"
         return Readiness(False, "completion", detail, name)
@@ -86,7 +86,9 @@ class _NoRedirect(HTTPRedirectHandler):
         return None
 
 
-def _ask(url: str, timeout: float, api_key: str | None, question: dict[str, Any] | None = None) -> _Answer | str:
+def ask(
+    url: str, timeout: float, api_key: str | None = None, question: dict[str, Any] | None = None
+) -> Answer | str:
     headers = {"Content-Type": "application/json"} if question is not None else {}
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"
@@ -94,10 +96,10 @@ def _ask(url: str, timeout: float, api_key: str | None, question: dict[str, Any]
     try:
         request = Request(url, data=body, headers=headers)
         with build_opener(ProxyHandler({}), _NoRedirect()).open(request, timeout=timeout) as response:
-            return _Answer(response.status, response.read(_MOST_BYTES))
+            return Answer(response.status, response.read(_MOST_BYTES))
     except HTTPError as error:
         with error:
-            return _Answer(error.code, error.read(_MOST_BYTES))
+            return Answer(error.code, error.read(_MOST_BYTES))
     except URLError as error:
         return str(error.reason)
     except (OSError, ValueError) as error:

@@ -25,8 +25,8 @@ _PAUSE_SECONDS = 0.05
 
 
 @contextlib.contextmanager
-def reserve(modules: tuple[int, ...], root: Path) -> Iterator[None]:
-    """Hold these modules of the machine under ``root``.
+def reserve(modules: tuple[int, ...], root: Path) -> Iterator[tuple[int, ...]]:
+    """Hold these modules of the machine under ``root``; the open lock files, which another process may take over.
 
     Raises LaunchError (MACHINE): ``placement.reserved`` naming who holds one of them, ``placement.no_lock_folder``
     when no lock folder can be written. Either all are held or none.
@@ -36,17 +36,23 @@ def reserve(modules: tuple[int, ...], root: Path) -> Iterator[None]:
         if not folders:
             shown = ", ".join(map(str, locks.lock_folders(root)))
             raise LaunchError("placement.no_lock_folder", ExitCode.MACHINE, folders=shown)
+        handles: list[int] = []
         # in one order everywhere, so that of two launches that want the same cards one gets them all
         for module in sorted(modules):
-            if not sum(_hold(folder / locks.lock_name(module), module, held) for folder in folders):
+            tried = (_hold(folder / locks.lock_name(module), module, held) for folder in folders)
+            taken = [handle for handle in tried if handle is not None]
+            if not taken:
                 shown = ", ".join(map(str, folders))
                 raise LaunchError("placement.no_lock_folder", ExitCode.MACHINE, folders=shown)
-        yield
+            handles += taken
+        yield tuple(handles)
 
 
 @contextlib.contextmanager
-def claim(read: Callable[[], Host], choose: Callable[[Host], Placement], root: Path) -> Iterator[Placement]:
-    """Choose cards and hold them, choosing again when another launch was quicker.
+def claim(
+    read: Callable[[], Host], choose: Callable[[Host], Placement], root: Path
+) -> Iterator[tuple[Placement, tuple[int, ...]]]:
+    """Choose cards and hold them, choosing again when another launch was quicker; with `reserve`'s open files.
 
     ``read`` reads the machine (locks of others show there as busy cards), ``choose`` picks; both are called
     until what was picked could be held. Raises what ``choose`` raises, and `reserve`'s errors when the same
@@ -56,12 +62,12 @@ def claim(read: Callable[[], Host], choose: Callable[[Host], Placement], root: P
         placement = choose(read())
         with contextlib.ExitStack() as held:
             try:
-                held.enter_context(reserve(placement.modules, root))
+                handles = held.enter_context(reserve(placement.modules, root))
             except LaunchError as error:
                 if error.id != "placement.reserved" or not left:
                     raise
             else:
-                yield placement
+                yield placement, handles
                 return
         time.sleep(_PAUSE_SECONDS)
 
@@ -78,19 +84,19 @@ def _prepare(folder: Path) -> bool:
     return folder.is_dir() and not folder.is_symlink() and os.access(folder, os.R_OK | os.X_OK)
 
 
-def _hold(path: Path, module: int, held: contextlib.ExitStack) -> bool:
-    """Lock this file until ``held`` ends; False when it cannot be opened or locked at all."""
+def _hold(path: Path, module: int, held: contextlib.ExitStack) -> int | None:
+    """Lock this file until ``held`` ends; None when it cannot be opened or locked at all."""
     handle = _open(path)
     if handle is None:
-        return False
+        return None
     held.callback(os.close, handle)
     try:
         if not locks.try_lock(handle):
             raise _taken(module, handle)
-        _sign(handle)
+        sign(handle)
     except OSError:
-        return False
-    return True
+        return None
+    return handle
 
 
 def _open(path: Path) -> int | None:
@@ -123,7 +129,7 @@ def _taken(module: int, handle: int) -> LaunchError:
     return LaunchError("placement.reserved", ExitCode.MACHINE, module=module, holder=who)
 
 
-def _sign(handle: int) -> None:
+def sign(handle: int) -> None:
     """Write who holds the lock, for those who find it taken."""
     try:
         user = pwd.getpwuid(os.getuid()).pw_name

@@ -21,9 +21,14 @@ def services_dir() -> Path:
     return state_dir() / "services"
 
 
+def is_name(name: str) -> bool:
+    """Letters, digits, dot, dash, underscore; a letter or digit first."""
+    return _NAME.fullmatch(name) is not None
+
+
 def check_name(name: str) -> str:
-    """A service's name: letters, digits, dot, dash, underscore. Raises LaunchError (USAGE)."""
-    if not _NAME.match(name):
+    """A service's name. Raises LaunchError (USAGE) when it cannot be one."""
+    if not is_name(name):
         raise LaunchError("serve.bad_name", ExitCode.USAGE, found=name)
     return name
 

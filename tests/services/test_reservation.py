@@ -155,7 +155,7 @@ def test_launches_that_race_get_different_cards(tmp_path: Path, monkeypatch: pyt
     def race() -> None:
         start.wait(30)
         try:
-            with claim(load, lambda host: choose(host, 2), tmp_path) as placement:
+            with claim(load, lambda host: choose(host, 2), tmp_path) as (placement, _):
                 got.append(placement.modules)
                 end.wait(30)
         except LaunchError as error:

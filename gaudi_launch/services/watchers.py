@@ -1,4 +1,4 @@
-"""Watchers between the supervisor and the screen: one tells the recipe cache, one stops what is ready."""
+"""Watchers that stand between the supervisor and whoever is told: the recipe cache, and a run for warm-up only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gaudi_launch.services.supervise import Watcher
 
 
-class _Passing:
+class Passing:
     """Passes everything on."""
 
     def __init__(self, inner: Watcher) -> None:
@@ -36,7 +36,7 @@ class _Passing:
         self._inner.ending(signal_number)
 
 
-class Once(_Passing):
+class Once(Passing):
     """Stops the engine as soon as it is ready: it was started for its warm-up only."""
 
     def ready(self, readiness: Readiness) -> None:
@@ -44,7 +44,7 @@ class Once(_Passing):
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-class Warmed(_Passing):
+class Warmed(Passing):
     """Tells the recipe cache when its graphs are warm."""
 
     def __init__(self, inner: Watcher, keeper: Keeper) -> None:

@@ -1,0 +1,111 @@
+"""``gaudi-launch logs``: what a service's engine, or its launcher, wrote."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, BinaryIO
+
+import typer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gaudi_launch.services.registry import Service
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+_POLL_SECONDS = 0.2
+_PIECE = 1 << 16
+
+
+@app.command()
+def logs(
+    name: str = typer.Argument(..., metavar="NAME", help="A service, as 'ps' shows it."),
+    follow: bool = typer.Option(False, "-f", "--follow", help="Go on as it grows, until the service ends."),
+    launcher: bool = typer.Option(False, "--launcher", help="The launcher's own lines."),
+    engine: bool = typer.Option(False, "--engine", help="The engine's lines (the default)."),
+    lines: int | None = typer.Option(None, "-n", "--lines", min=0, help="Only the last N lines."),
+) -> None:
+    """Print a service's log."""
+    import sys
+
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.services import detach, service
+    from gaudi_launch.services.registry import find
+
+    if launcher and engine:
+        raise LaunchError("services.one_log", ExitCode.USAGE)
+    found = find(name)
+    path = found.folder / (detach.LOG if launcher else service.LOG)
+    try:
+        with path.open("rb") as file:
+            if lines is not None:
+                file.seek(_start_of_last(file, lines))
+            _copy(file, sys.stdout.buffer)
+            if follow:
+                _follow(file, path, found)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        why = error.strerror or str(error)
+        raise LaunchError("services.no_log", ExitCode.FAILED, path=str(path), why=why) from None
+
+
+def _copy(source: BinaryIO, target: BinaryIO) -> None:
+    while piece := source.read(_PIECE):
+        target.write(piece)
+    target.flush()
+
+
+def _follow(file: BinaryIO, path: Path, service: Service) -> None:
+    """Print what is added. A log that was cut, or put aside for a new life, is read from its new beginning."""
+    import sys
+    import time
+
+    from gaudi_launch.services.registry import is_held
+
+    alive = True
+    while alive:
+        # asked before the last look, so that its last words are not missed
+        alive = is_held(service.folder)
+        _copy(file, sys.stdout.buffer)
+        try:
+            now = path.stat()
+        except OSError:
+            return
+        if now.st_ino != _inode(file):
+            with path.open("rb") as newer:
+                return _follow(newer, path, service)
+        if now.st_size < file.tell():
+            file.seek(0)
+        if alive:
+            time.sleep(_POLL_SECONDS)
+    return None
+
+
+def _inode(file: BinaryIO) -> int:
+    import os
+
+    return os.fstat(file.fileno()).st_ino
+
+
+def _start_of_last(file: BinaryIO, lines: int) -> int:
+    """Where the last so many lines begin, read from the end."""
+    size = at = file.seek(0, 2)
+    if not lines:
+        return size
+    # the newline that ends the last line is no beginning of another
+    left = lines + 1
+    while at > 0:
+        begin = max(0, at - _PIECE)
+        file.seek(begin)
+        piece = file.read(at - begin)
+        if at == size and not piece.endswith(b"\n"):
+            left -= 1
+        end = len(piece)
+        while (found := piece.rfind(b"\n", 0, end)) >= 0:
+            left -= 1
+            if not left:
+                return begin + found + 1
+            end = found
+        at = begin
+    return 0

@@ -1,0 +1,133 @@
+"""``gaudi-launch status``: one service, whole."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from gaudi_launch.services.registry import Service
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.command()
+def status(
+    name: str = typer.Argument(..., metavar="NAME", help="A service, as 'ps -a' shows it."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """Plan, phases with their times, memory of each card, warm-up against its estimate, last error."""
+    from gaudi_launch.cli.output import emit_json
+    from gaudi_launch.cli.ps import to_json
+    from gaudi_launch.services import state
+    from gaudi_launch.services.metrics import requests_of
+    from gaudi_launch.services.registry import find
+
+    service = find(name)
+    plan = state.read(service.folder, "plan.json") or {}
+    load = requests_of(service.url) if service.alive and service.phase == "ready" else None
+    document = {
+        "schema": 1,
+        **to_json(service, load, time.time()),
+        "phases": service.state.get("phases", []),
+        "facts": service.state.get("facts", {}),
+        "run_time_compiles": service.state.get("run_time_compiles", 0),
+        "warmup": _warmup(service, plan),
+        "cards": _cards(service) if service.alive else [],
+        "plan": {key: plan.get(key) for key in ("argv", "env", "cpus", "numa_nodes", "memory", "cache")},
+        "folder": str(service.folder),
+    }
+    if as_json:
+        return emit_json(document)
+    return _show(service, document)
+
+
+def _warmup(service: Service, plan: dict[str, Any]) -> dict[str, Any]:
+    """Seconds of the warm-up as measured, and as they were estimated."""
+    facts = service.state.get("facts", {})
+    estimate = (plan.get("estimate") or {}).get("warmup_seconds")
+    buckets = plan.get("buckets") or {}
+    return {"graphs": buckets.get("graphs"), "estimated": estimate, "seconds": facts.get("warmup_seconds")}
+
+
+def _cards(service: Service) -> list[dict[str, Any]]:
+    if not service.modules:
+        return []
+    from gaudi_launch.host.machine import load
+
+    return [
+        {
+            "module": card.module,
+            "index": card.index,
+            "memory_used_mib": card.memory_used_mib,
+            "memory_total_mib": card.memory_total_mib,
+            "temperature_c": card.temperature_c,
+            "utilization_percent": card.utilization_percent,
+        }
+        for card in load(None).cards
+        if card.module in service.modules
+    ]
+
+
+def _show(service: Service, document: dict[str, Any]) -> None:
+    from rich.markup import escape
+
+    from gaudi_launch.cli.output import console, table
+    from gaudi_launch.cli.ps import clock
+    from gaudi_launch.cli.waiting import phase
+    from gaudi_launch.messages import text
+
+    out = console()
+
+    def say(id: str, value: object) -> None:
+        if value not in (None, "", [], {}):
+            out.print(escape(f"{text(f'services.word_{id}')}: {value}"), soft_wrap=True)
+
+    out.print(escape(f"{service.name}: {phase(service)}"), style="bold")
+    say("model", document["model"])
+    say("engine", document["engine"])
+    say("url", document["url"])
+    say("cards", ",".join(map(str, service.modules)))
+    say("cpus", document["plan"]["cpus"])
+    if document["uptime_seconds"] is not None:
+        say("up", clock(document["uptime_seconds"]))
+    if document["requests"]:
+        say("requests", text("services.load", **document["requests"]))
+    if document["restarts"]:
+        say("restarts", document["restarts"])
+    say("error", document["error"])
+    warmup = document["warmup"]
+    if warmup["graphs"]:
+        estimated = warmup["estimated"]
+        expected = f"{clock(estimated['low'])} - {clock(estimated['high'])}" if estimated else "-"
+        measured = "-" if warmup["seconds"] is None else clock(warmup["seconds"])
+        say("warmup", text("services.warmup", graphs=warmup["graphs"], measured=measured, estimated=expected))
+    say("compiles", document["run_time_compiles"] or None)
+    if document["phases"]:
+        rows = [
+            (
+                text(f"serve.phase_{p['name']}"),
+                clock(p["end"] - p["begin"]) if p["end"] is not None else "...",
+                str(p["items"] or ""),
+            )
+            for p in document["phases"]
+        ]
+        out.print(table("", text("services.phase_columns").split("|"), rows, right=(1, 2)))
+    if document["cards"]:
+        cards = [
+            (
+                str(card["module"]),
+                f"{_known(card['memory_used_mib'])} / {_known(card['memory_total_mib'])} MiB",
+                _known(card["temperature_c"]),
+                _known(card["utilization_percent"]),
+            )
+            for card in document["cards"]
+        ]
+        out.print(table("", text("services.card_columns").split("|"), cards, right=(0, 1, 2, 3)))
+    say("log", document["log"])
+
+
+def _known(value: object) -> str:
+    return "?" if value is None else str(value)

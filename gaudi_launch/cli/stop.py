@@ -1,0 +1,144 @@
+"""``gaudi-launch stop``: end services, or processes that services left behind."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from gaudi_launch.services.orphans import Orphan
+    from gaudi_launch.services.stop import Stopped
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.command()
+def stop(
+    names: list[str] = typer.Argument(None, metavar="[NAME]...", help="Services, as 'ps' shows them."),
+    everything: bool = typer.Option(False, "--all", help="Every living service of yours."),
+    orphans: bool = typer.Option(False, "--orphans", help="Processes whose launcher died."),
+    drain: float = typer.Option(30.0, "--drain", metavar="SECONDS", help="Wait so long for running requests."),
+    forget: bool = typer.Option(False, "--forget", help="Remove its folder with state and logs, too."),
+    yes: bool = typer.Option(False, "-y", "--yes", help="End orphans without asking."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """Wait for running requests, end the engine and all it started, and look whether the cards are free."""
+    from gaudi_launch.cli.output import emit_json
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.services.registry import find, services
+
+    if sum((bool(names), everything, orphans)) != 1:
+        raise LaunchError("services.stop_what", ExitCode.USAGE)
+    if not 0 <= drain <= 86400:
+        raise LaunchError("services.drain", ExitCode.USAGE, found=drain)
+    if orphans:
+        return _orphans(yes, as_json)
+    # every name is known before the first is ended
+    chosen = [service for service in services() if service.alive] if everything else [find(name) for name in names]
+    document = [_one(service, drain, forget) for service in chosen]
+    if as_json:
+        emit_json({"schema": 1, "stopped": document})
+    elif not chosen:
+        from gaudi_launch.messages import text
+
+        print(text("services.none"))
+    return None
+
+
+def _one(service: Any, drain: float, forget: bool) -> dict[str, Any]:
+    from gaudi_launch.messages import text
+    from gaudi_launch.services.stop import stop as end
+
+    shown = ""
+
+    def say(what: str, value: float) -> None:
+        nonlocal shown
+        if what != shown:
+            shown = what
+            print(
+                text(f"services.stop_{what}", name=service.name, count=f"{value:.0f}"), file=sys.stderr, flush=True
+            )
+
+    done: Stopped = end(service, drain, say)
+    busy = _still_busy(service.modules)
+    if forget:
+        import shutil
+
+        shutil.rmtree(service.folder, ignore_errors=True)
+    if not done.was_alive and not done.orphans:
+        print(text("services.was_not_alive", name=service.name), file=sys.stderr)
+    else:
+        print(text("services.stopped", name=service.name), file=sys.stderr)
+    if done.left:
+        print(text("services.cut", count=done.left), file=sys.stderr)
+    if busy:
+        cards = ",".join(map(str, busy))
+        print(text("services.cards_busy", cards=cards), file=sys.stderr)
+    return {
+        "name": service.name,
+        "was_alive": done.was_alive,
+        "requests_cut": done.left,
+        "orphans": [orphan.to_json() for orphan in done.orphans],
+        "cards_busy": busy,
+    }
+
+
+def _still_busy(modules: tuple[int, ...]) -> list[int]:
+    """Of these cards, those that somebody still holds; the driver takes a moment to let go."""
+    import time
+
+    if not modules:
+        return []
+    from gaudi_launch.host.machine import load
+
+    for pause in (0.0, 0.5, 1.0, 2.0):
+        time.sleep(pause)
+        cards = [card for card in load(None).cards if card.module in modules]
+        busy = [card.module for card in cards if card.busy and card.module is not None]
+        if not busy:
+            return []
+    return busy
+
+
+def _orphans(yes: bool, as_json: bool) -> None:
+    from gaudi_launch.cli.output import emit_json
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.messages import text
+    from gaudi_launch.services.orphans import end, orphans
+
+    found = orphans()
+    if not as_json or not yes:
+        _show(found)
+    if found and not yes:
+        if not sys.stdin.isatty():
+            raise LaunchError("services.orphans_yes", ExitCode.USAGE, count=len(found))
+        if not typer.confirm(text("services.orphans_ask", count=len(found)), err=True):
+            raise typer.Exit(int(ExitCode.INTERRUPTED))
+    left = end(found)
+    if as_json:
+        emit_json(
+            {
+                "schema": 1,
+                "ended": [o.to_json() for o in found if o not in left],
+                "left": [o.to_json() for o in left],
+            }
+        )
+    elif found:
+        print(text("services.orphans_ended", count=len(found) - len(left)), file=sys.stderr)
+    if left:
+        pids = ", ".join(str(orphan.process.pid) for orphan in left)
+        raise LaunchError("services.orphans_left", ExitCode.FAILED, pids=pids)
+
+
+def _show(found: list[Orphan]) -> None:
+    from gaudi_launch.cli.output import console, table
+    from gaudi_launch.messages import text
+
+    out = console(stderr=True)
+    if not found:
+        out.print(text("services.no_orphans"))
+        return
+    rows = [(str(o.process.pid), str(o.to_json()["service"]), o.command) for o in found]
+    out.print(table("", text("services.orphan_columns").split("|"), rows, right=(0,)))

@@ -1,0 +1,90 @@
+"""Waiting for a service that another process of ours starts: its state file as a progress bar."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gaudi_launch.services.registry import Service
+
+_POLL_SECONDS = 0.2
+
+
+def until_ready(name: str, seconds: float | None = None) -> Service:
+    """Show the start of a service until it answers; the service then.
+
+    Raises LaunchError: the engine's failure (ENGINE), or that ``seconds`` are over (FAILED).
+    """
+    from gaudi_launch.cli.bar import Bar
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.services.registry import find
+
+    bar = Bar()
+    begin = time.monotonic()
+    bar.open()
+    try:
+        while True:
+            service = find(name)
+            if service.alive and service.phase == "ready":
+                return service
+            if not service.alive:
+                # it may have ended between the two looks
+                service = find(name)
+                if not service.alive:
+                    raise ended(service)
+            bar.progress(_progress(service.state))
+            if seconds is not None and time.monotonic() - begin > seconds:
+                raise LaunchError(
+                    "services.not_yet", ExitCode.FAILED, name=name, seconds=f"{seconds:g}", phase=phase(service)
+                )
+            time.sleep(_POLL_SECONDS)
+    finally:
+        bar.close()
+
+
+def ended(service: Service) -> Exception:
+    """The error of a service that does not live."""
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.services import detach
+    from gaudi_launch.services.failure import failure, last_lines
+    from gaudi_launch.services.follow import Phase, Progress
+    from gaudi_launch.services.service import LOG
+    from gaudi_launch.services.supervise import Outcome
+
+    state = service.state
+    kind = state.get("outcome")
+    if kind in ("died", "stuck", "not_started"):
+        phases = tuple(
+            Phase(str(p["name"]), float(p["begin"]), p["end"], int(p["items"])) for p in state.get("phases", [])
+        )
+        progress = Progress(phase="failed", phases=phases)
+        outcome = Outcome(kind, state.get("status"), progress, detail=str(state.get("detail", "")))
+        return failure(outcome, service.folder / LOG)
+    log = service.folder / detach.LOG
+    detail = "\n".join(last_lines(log))
+    if kind == "failed":
+        return LaunchError("services.failed", ExitCode.FAILED, name=service.name, why=state.get("error", "-"))
+    id = "services.is_stopped" if service.phase == "stopped" else "services.is_lost"
+    return LaunchError(id, ExitCode.FAILED, name=service.name, log=str(log), detail=detail or None)
+
+
+def phase(service: Service) -> str:
+    """The phase of a service in words, with how far it is."""
+    from gaudi_launch.messages import text
+
+    words = text(f"serve.phase_{service.phase}")
+    done, total = service.state.get("done"), service.state.get("total")
+    return f"{words} {done}/{total}" if service.alive and total and service.phase != "ready" else words
+
+
+def _progress(state: Any) -> Any:
+    from gaudi_launch.services.follow import Progress
+
+    return Progress(
+        phase=str(state.get("phase", "start")),
+        done=int(state.get("done") or 0),
+        total=int(state.get("total") or 0),
+        bucket=str(state.get("bucket") or ""),
+        left_seconds=state.get("left_seconds"),
+    )

@@ -1,0 +1,156 @@
+"""A service without a terminal: a small process of ours owns the engine, its log and its state.
+
+It gets the job as a file, secrets by its environment and the locks of the cards and of the name as open files, so
+that there is no instant in which nobody holds them. It is started by `spawn` and is `main`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import text
+from gaudi_launch.services import reservation, state
+from gaudi_launch.services.follow import Progress
+from gaudi_launch.services.job import SECRETS, ServiceJob
+from gaudi_launch.services.ready import Readiness
+from gaudi_launch.services.recorder import first_state
+from gaudi_launch.services.service import LOG as ENGINE_LOG
+from gaudi_launch.services.service import run
+
+LOG = "launcher.log"
+
+
+def spawn(
+    job: ServiceJob, plan: Mapping[str, Any] | None, environment: Mapping[str, str], held: Sequence[int]
+) -> int:
+    """Start the launcher of a job in a session of its own; its pid.
+
+    ``held`` are the open lock files that it takes over, the name's first. ``environment`` may hold secrets: it is
+    handed over in memory only. Raises LaunchError when the state folder cannot be written or nothing starts.
+    """
+    folder = state.service_dir(job.name)
+    # from here on others see it starting, before the launcher itself is there to say so
+    state.write(folder, "state.json", first_state(job, folder / ENGINE_LOG))
+    state.write(folder, "job.json", job.to_json())
+    if plan is not None:
+        state.write(folder, "plan.json", plan)
+    words = [
+        sys.executable,
+        "-m",
+        "gaudi_launch.services.detach",
+        job.name,
+        ",".join(str(handle) for handle in held),
+    ]
+    try:
+        if state.read(folder, "job.json") is None:
+            raise OSError(28, os.strerror(28))
+        handle = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            child = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=handle,
+                stderr=handle,
+                env=dict(environment),
+                pass_fds=tuple(held),
+                start_new_session=True,
+                # a launcher lives long: it keeps no folder busy, and imports from none that it was started in
+                cwd="/",
+            )
+        finally:
+            os.close(handle)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("services.not_spawned", ExitCode.FAILED, path=str(folder), why=why) from None
+    return child.pid
+
+
+class _Lines:
+    """A watcher that writes what happens into the launcher's log."""
+
+    def __init__(self) -> None:
+        self._phase = ""
+
+    def started(self, pid: int) -> None:
+        _say(text("services.engine_started", pid=pid))
+
+    def output(self, text: str) -> None:
+        pass
+
+    def progress(self, progress: Progress) -> None:
+        if progress.phase != self._phase:
+            self._phase = progress.phase
+            _say(text(f"serve.phase_{progress.phase}"))
+
+    def ready(self, readiness: Readiness) -> None:
+        _say(text("services.answers", model=readiness.model or "-"))
+
+    def ending(self, signal_number: int | None) -> None:
+        _say(text("serve.phase_stopping"))
+
+
+def _say(line: str) -> None:
+    try:
+        print(time.strftime("%Y-%m-%d %H:%M:%S"), line, flush=True)
+    except OSError:
+        # a full disk costs the line
+        return
+
+
+def main() -> None:
+    """The launcher's process: ``NAME HANDLES``. Its exit status is DESIGN's."""
+    name, handles = sys.argv[1], [int(word) for word in sys.argv[2].split(",")]
+    folder = state.service_dir(name)
+    signal.signal(signal.SIGTERM, _interrupt)
+    for handle in handles:
+        # an engine must not keep our locks alive
+        os.set_inheritable(handle, False)
+    try:
+        job = ServiceJob.from_json(state.read(folder, "job.json"), folder / "job.json")
+        for handle in handles[1:]:
+            reservation.sign(handle)
+        outcome = run(job, _Lines(), os.environ, _say)
+    except KeyboardInterrupt:
+        _end(folder, "stopped", "")
+        sys.exit(int(ExitCode.INTERRUPTED))
+    except LaunchError as error:
+        _say(str(error))
+        _end(folder, "failed", str(error))
+        sys.exit(int(error.exit_code))
+    except Exception as error:
+        import traceback
+
+        traceback.print_exc()
+        _end(folder, "failed", f"{type(error).__name__}: {error}")
+        sys.exit(int(ExitCode.FAILED))
+    _say(text(f"services.ended_{outcome.kind}", status=outcome.status))
+    sys.exit(int(ExitCode.DONE if outcome.kind == "stopped" else ExitCode.ENGINE))
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _end(folder: Path, phase: str, error: str) -> None:
+    """An end before or beside the engine's own."""
+    known = state.read(folder, "state.json") or {"name": folder.name, "began": time.time()}
+    news = {"phase": phase, "outcome": phase, "error": error, "ended": time.time()}
+    state.write(folder, "state.json", {**known, **news})
+
+
+def missing_secrets(job: ServiceJob, environment: Mapping[str, str]) -> list[str]:
+    """Variables that the job was started with and that this environment does not have."""
+    return [name for name in SECRETS if name in job.secrets and not environment.get(name)]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Which process is meant: a pid alone is reused, and means nothing after a reboot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.paths import machine_root
+
+_BOOT_ID = "proc/sys/kernel/random/boot_id"
+
+
+def boot_id() -> str:
+    """The kernel's name for this boot; "" where it cannot be read (proc(5))."""
+    try:
+        return (machine_root() / _BOOT_ID).read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process began, in clock ticks since boot (field 22 of /proc/PID/stat); None when it is gone."""
+    try:
+        content = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    # the name in brackets may hold anything, brackets too
+    fields = content.rpartition(b")")[2].split()
+    # state Z or X: only its exit status is left
+    if len(fields) < 20 or fields[0] in (b"Z", b"X", b"x"):
+        return None
+    return int(fields[19])
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One process of one boot."""
+
+    pid: int
+    ticks: int
+    boot: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"pid": self.pid, "ticks": self.ticks, "boot": self.boot}
+
+    @classmethod
+    def from_json(cls, document: object) -> Identity | None:
+        """None when the document is no identity."""
+        if not isinstance(document, Mapping):
+            return None
+        pid, ticks, boot = (document.get(name) for name in ("pid", "ticks", "boot"))
+        if isinstance(pid, int) and isinstance(ticks, int) and isinstance(boot, str):
+            return cls(pid, ticks, boot)
+        return None
+
+    @property
+    def alive(self) -> bool:
+        """Does this very process live?"""
+        return self.boot == boot_id() and start_ticks(self.pid) == self.ticks
+
+    def send(self, number: int) -> bool:
+        """Send it a signal, never another process that got its pid; False when it is gone.
+
+        Raises PermissionError for another user's process.
+        """
+        import signal
+
+        try:
+            handle = os.pidfd_open(self.pid)
+        except OSError:
+            return False
+        try:
+            # looked at after it was opened: from here on the handle means this process or none
+            if not self.alive:
+                return False
+            signal.pidfd_send_signal(handle, number)
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(handle)
+        return True
+
+
+def of(pid: int) -> Identity | None:
+    """The identity of a process that lives; None when it is gone."""
+    ticks = start_ticks(pid)
+    return None if ticks is None else Identity(pid, ticks, boot_id())

@@ -1,0 +1,153 @@
+"""What a service is made of, as a record that can be written down: enough to start the same engine again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.planning.plan import Command, Plan
+from gaudi_launch.planning.request import Request
+from gaudi_launch.recipe_cache.use import Cached, CacheJob
+
+RESTARTS = ("no", "on-failure")
+# what the user exported for the engine and the libraries below it; the rest of an environment is not ours to keep
+_KEPT = re.compile(r"^(VLLM|HABANA|PT|HCCL|HF|HUGGINGFACE|MODELSCOPE|RAY|OMP|GLOO|ENABLE|INC|QUANT|TRANSFORMERS)_")
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+# variables whose values the engine needs and that are never written down
+SECRETS = ("VLLM_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MODELSCOPE_API_TOKEN")
+
+
+@dataclass(frozen=True)
+class ServiceJob:
+    """One service. ``model`` is its name in words, ``graphs`` what is planned to be warmed up (0: unknown).
+
+    ``environment`` are the user's own variables for the engine, never secret ones; of those, ``secrets`` holds the
+    names. ``limits`` are seconds a phase may last without progress. ``restart`` is one of `RESTARTS`.
+    """
+
+    name: str
+    model: str
+    model_path: str
+    engine: str
+    url: str
+    command: Command
+    modules: tuple[int, ...] = ()
+    graphs: int = 0
+    dtype: str = ""
+    limits: Mapping[str, float] = field(default_factory=dict)
+    bind: bool = True
+    restart: str = "no"
+    environment: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
+    cache: CacheJob | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of ``job.json``."""
+        command = self.command
+        return {
+            "name": self.name,
+            "model": self.model,
+            "model_path": self.model_path,
+            "engine": self.engine,
+            "url": self.url,
+            "command": {
+                "argv": list(command.argv),
+                "env": dict(command.env),
+                "unset": list(command.unset),
+                "cpus": list(command.cpus),
+                "memory_node": command.memory_node,
+                "working_dir": command.working_dir,
+            },
+            "modules": list(self.modules),
+            "graphs": self.graphs,
+            "dtype": self.dtype,
+            "limits": dict(self.limits),
+            "bind": self.bind,
+            "restart": self.restart,
+            "environment": dict(self.environment),
+            "secrets": list(self.secrets),
+            "cache": self.cache.to_json() if self.cache else None,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any] | None, path: Path) -> ServiceJob:
+        """The job of a ``job.json``. Raises LaunchError (FAILED) when the file is not one of ours."""
+        try:
+            if document is None:
+                raise ValueError("missing or cut off")
+            command = document["command"]
+            cache = document["cache"]
+            return cls(
+                name=str(document["name"]),
+                model=str(document["model"]),
+                model_path=str(document["model_path"]),
+                engine=str(document["engine"]),
+                url=str(document["url"]),
+                command=Command(
+                    argv=tuple(str(word) for word in command["argv"]),
+                    env={str(k): str(v) for k, v in command["env"].items()},
+                    unset=tuple(str(name) for name in command["unset"]),
+                    cpus=tuple(int(cpu) for cpu in command["cpus"]),
+                    memory_node=command["memory_node"],
+                    working_dir=command["working_dir"],
+                ),
+                modules=tuple(int(module) for module in document["modules"]),
+                graphs=int(document["graphs"]),
+                dtype=str(document["dtype"]),
+                limits={str(k): float(v) for k, v in document["limits"].items()},
+                bind=bool(document["bind"]),
+                restart=str(document["restart"]),
+                environment={str(k): str(v) for k, v in document["environment"].items()},
+                secrets=tuple(str(name) for name in document["secrets"]),
+                cache=CacheJob.from_json(cache) if cache else None,
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise LaunchError(
+                "services.bad_job", ExitCode.FAILED, path=str(path), why=f"{type(error).__name__}: {error}"
+            ) from None
+
+
+def job_of(
+    plan: Plan,
+    request: Request,
+    name: str,
+    *,
+    limits: Mapping[str, float],
+    bind: bool,
+    restart: str = "no",
+    cached: Cached | None = None,
+) -> ServiceJob:
+    """The job of a plan. ``bind`` False: the plan's CPUs are not this machine's."""
+    return ServiceJob(
+        name=name,
+        model=str(plan.model.get("name", "")),
+        model_path=str(plan.model.get("path", "")),
+        engine=f"{plan.engine.name}@{plan.engine.version}",
+        url=plan.url,
+        # a launcher of its own works elsewhere; words of the user may name files from here
+        command=replace(plan.command, working_dir=plan.command.working_dir or str(Path.cwd())),
+        modules=plan.placement.modules,
+        graphs=plan.buckets.graphs if plan.buckets is not None else 0,
+        dtype="fp8" if "QUANT_CONFIG" in plan.command.env else "bfloat16",
+        limits=limits,
+        bind=bind,
+        restart=restart,
+        environment={
+            name: value
+            for name, value in request.environment.items()
+            if _KEPT.match(name) and not _SECRET.search(name)
+        },
+        secrets=tuple(name for name in SECRETS if request.environment.get(name)),
+        cache=cached.job if cached is not None else None,
+    )
+
+
+def check_restart(word: str) -> str:
+    """The word of --restart. Raises LaunchError (USAGE)."""
+    if word not in RESTARTS:
+        raise LaunchError("services.restart_word", ExitCode.USAGE, found=word, known=", ".join(RESTARTS))
+    return word

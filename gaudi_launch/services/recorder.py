@@ -1,0 +1,141 @@
+"""Writes a service's state as it changes, and passes everything on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+from gaudi_launch.paths import state_dir
+from gaudi_launch.services import identity, state
+from gaudi_launch.services.follow import Progress
+from gaudi_launch.services.job import ServiceJob
+from gaudi_launch.services.ready import Readiness
+from gaudi_launch.services.supervise import Outcome, Watcher
+from gaudi_launch.services.watchers import Passing
+from gaudi_launch.warmup.estimate import FILE_NAME, Measured, record
+
+_EVERY_SECONDS = 1.0
+
+
+class Recorder(Passing):
+    """Keeps ``state.json`` of one service: what `ps` and `status` show."""
+
+    def __init__(self, inner: Watcher, folder: Path, job: ServiceJob, log: Path) -> None:
+        super().__init__(inner)
+        self._folder = folder
+        self._job = job
+        self._progress = Progress()
+        self._next = 0.0
+        launcher = identity.of(os.getpid())
+        self._state = first_state(job, log)
+        self.put(launcher=launcher.to_json() if launcher else None, launcher_pid=os.getpid())
+
+    def put(self, **news: object) -> None:
+        """Write the state with this news."""
+        self._state.update(news)
+        state.write(self._folder, "state.json", self._state)
+
+    def started(self, pid: int) -> None:
+        engine = identity.of(pid)
+        self.put(
+            pid=pid, engine_process=engine.to_json() if engine else None, engine_began=time.time(), phase="start"
+        )
+        super().started(pid)
+
+    def progress(self, progress: Progress) -> None:
+        self._progress = progress
+        phase = self._phase(progress.phase)
+        now = time.monotonic()
+        if phase != self._state["phase"] or now >= self._next:
+            self._next = now + _EVERY_SECONDS
+            self.put(
+                phase=phase,
+                done=progress.done,
+                total=progress.total,
+                bucket=progress.bucket,
+                left_seconds=progress.left_seconds,
+            )
+        super().progress(progress)
+
+    def _phase(self, said: str) -> str:
+        """The log's phase; that the server is up counts only once it was seen to answer."""
+        answers = "ready_at" in self._state
+        if answers:
+            return said if said == "stopping" else "ready"
+        return "answering" if said == "ready" else said
+
+    def ready(self, readiness: Readiness) -> None:
+        self.put(phase="ready", ready_at=time.time(), served=readiness.model, **self._seen())
+        # now, not at its end: a launcher that is killed outright has told what it saw
+        remember(self._job, self._progress)
+        super().ready(readiness)
+
+    def ending(self, signal_number: int | None) -> None:
+        self.put(phase="stopping")
+        super().ending(signal_number)
+
+    def ended(self, outcome: Outcome, error: str = "", permanent: bool = False) -> None:
+        """One life of the engine is over; ``error`` is its likeliest cause in words."""
+        self._progress = outcome.progress
+        self.put(
+            phase="stopped" if outcome.kind == "stopped" else "failed",
+            outcome=outcome.kind,
+            status=outcome.status,
+            detail=outcome.detail,
+            error=error,
+            permanent=permanent,
+            ended=time.time(),
+            **self._seen(),
+        )
+
+    def again(self, restarts: int, seconds: float) -> None:
+        """It will be started again after so many seconds."""
+        self._state.pop("ready_at", None)
+        self._state.pop("outcome", None)
+        self.put(phase="waiting", restarts=restarts, left_seconds=seconds, done=0, total=0)
+
+    def _seen(self) -> dict[str, object]:
+        progress = self._progress
+        return {
+            "facts": dict(progress.facts),
+            "phases": [phase.to_json() for phase in progress.phases],
+            "run_time_compiles": len(progress.warnings),
+        }
+
+
+def first_state(job: ServiceJob, log: Path) -> dict[str, object]:
+    """The state of a service whose engine is not started yet."""
+    return {
+        "name": job.name,
+        "model": job.model_path,
+        "engine": job.engine,
+        "modules": list(job.modules),
+        "url": job.url,
+        "log": str(log),
+        "restart": job.restart,
+        "restarts": 0,
+        "began": time.time(),
+        "phase": "start",
+    }
+
+
+def remember(job: ServiceJob, progress: Progress) -> None:
+    """Write down how long this warm-up took, for the estimates of later plans on this machine."""
+    seconds = progress.facts.get("warmup_seconds", 0)
+    graphs = sum(phase.items for phase in progress.phases if phase.name.startswith("warmup_"))
+    if not (isinstance(seconds, int | float) and seconds > 0 and graphs):
+        return
+    measured = Measured(
+        engine=job.engine,
+        model=job.model,
+        cards=len(job.modules),
+        dtype=job.dtype,
+        graphs=graphs,
+        seconds=float(seconds),
+        cached=job.cache is not None and not job.cache.because,
+    )
+    # a full disk costs the estimate, not the service
+    with contextlib.suppress(OSError):
+        record(state_dir() / FILE_NAME, measured)

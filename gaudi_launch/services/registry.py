@@ -1,0 +1,112 @@
+"""The services of this user on this machine: found, and told alive from dead."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host import locks
+from gaudi_launch.services import state
+from gaudi_launch.services.identity import Identity
+
+_LOCK = "lock"
+ENDED = ("stopped", "failed")
+
+
+@dataclass(frozen=True)
+class Service:
+    """One service as its folder tells. ``alive``: its launcher holds the folder's lock, whatever pids say."""
+
+    name: str
+    folder: Path
+    state: Mapping[str, Any]
+    alive: bool
+
+    @property
+    def phase(self) -> str:
+        """Where it is; ``lost`` when its launcher ended without a word (killed, or the machine went down)."""
+        phase = str(self.state.get("phase", "start"))
+        if self.alive:
+            return phase
+        return phase if phase in ENDED and "outcome" in self.state else "lost"
+
+    @property
+    def launcher(self) -> Identity | None:
+        return Identity.from_json(self.state.get("launcher"))
+
+    @property
+    def url(self) -> str:
+        return str(self.state.get("url", ""))
+
+    @property
+    def modules(self) -> tuple[int, ...]:
+        found = self.state.get("modules")
+        return tuple(m for m in found if isinstance(m, int)) if isinstance(found, list) else ()
+
+
+def services() -> list[Service]:
+    """Every service of this user, the living first, then by name."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(state.services_dir()) if entry.is_dir())
+    except OSError:
+        return []
+    found = [service for service in map(_read, names) if service is not None]
+    return sorted(found, key=lambda service: not service.alive)
+
+
+def find(name: str) -> Service:
+    """The service of this name. Raises LaunchError (USAGE), naming those that there are."""
+    service = _read(name) if state.is_name(name) else None
+    if service is None:
+        known = ", ".join(service.name for service in services()) or "-"
+        raise LaunchError("services.unknown", ExitCode.USAGE, found=name, known=known)
+    return service
+
+
+def _read(name: str) -> Service | None:
+    if not state.is_name(name):
+        return None
+    folder = state.services_dir() / name
+    document = state.read(folder, "state.json")
+    if document is None:
+        return None
+    return Service(name, folder, document, is_held(folder))
+
+
+def is_held(folder: Path) -> bool:
+    """Does a launcher hold this service's folder? Asks without taking."""
+    try:
+        handle = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return locks.is_locked(handle)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def hold(name: str) -> Iterator[int]:
+    """Make the service's folder and hold it; the handle may be handed to another process of ours.
+
+    Raises LaunchError (USAGE) when a service of this name runs.
+    """
+    folder = state.make_dir(name)
+    try:
+        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("serve.state_folder", ExitCode.FAILED, path=str(folder), why=why) from None
+    try:
+        if not locks.try_lock(handle):
+            raise LaunchError("services.name_taken", ExitCode.USAGE, name=name)
+        yield handle
+    finally:
+        os.close(handle)

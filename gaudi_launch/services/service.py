@@ -1,0 +1,130 @@
+"""One service from its job: cache opened, engine started, state written, started again where that may help."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.messages import text
+from gaudi_launch.planning.plan import Command
+from gaudi_launch.recipe_cache.use import Keeper, kept, without_cache
+from gaudi_launch.services import state
+from gaudi_launch.services.diagnose import diagnose
+from gaudi_launch.services.failure import read_log
+from gaudi_launch.services.job import ServiceJob
+from gaudi_launch.services.orphans import MARK
+from gaudi_launch.services.recorder import Recorder
+from gaudi_launch.services.rotate import earlier
+from gaudi_launch.services.signals import Signals
+from gaudi_launch.services.supervise import Job, Outcome, Supervisor, Watcher
+from gaudi_launch.services.watchers import Warmed
+
+LOG = "engine.log"
+
+# seconds before the first, second, ... start after a failure; the last one is kept
+BACK_OFF = (1.0, 5.0, 15.0, 60.0, 300.0)
+# so many failed starts in a row and it is given up
+MOST_RESTARTS = 5
+# an engine that answered for so long had a good start: its failure begins a new row
+GOOD_SECONDS = 600.0
+
+Say = Callable[[str], None]
+
+
+def run(
+    job: ServiceJob, watcher: Watcher, environment: Mapping[str, str], say: Say, *, once: bool = False
+) -> Outcome:
+    """Start the engine and stay until it ends for good; the last outcome.
+
+    ``environment`` is what the engine inherits (the job's own variables go over it), ``say`` gets sentences.
+    ``once``: the watcher ends it when it is ready, so it is never started again.
+    """
+    folder = state.service_dir(job.name)
+    log = folder / LOG
+    recorder = Recorder(watcher, folder, job, log)
+    signals = Signals()
+    # the cache is waited for before signals only queue: Ctrl-C ends a wait at once
+    with _cache(job, say) as (command, keeper), signals.handled():
+        inner = recorder if keeper is None else Warmed(recorder, keeper)
+        return _lives(replace(job, command=command), inner, recorder, environment, say, signals, once)
+
+
+def _lives(
+    job: ServiceJob,
+    watcher: Watcher,
+    recorder: Recorder,
+    environment: Mapping[str, str],
+    say: Say,
+    signals: Signals,
+    once: bool,
+) -> Outcome:
+    folder = state.service_dir(job.name)
+    whole = {**environment, **job.environment, MARK: str(folder)}
+    restarts, row = 0, 0
+    while True:
+        began = time.monotonic()
+        # of every life its own log: the one before is kept, and a failure is not judged by an earlier one
+        log = _fresh(folder / LOG)
+        supervised = Job(
+            command=job.command,
+            url=job.url,
+            log=log,
+            environment=whole,
+            api_key=whole.get("VLLM_API_KEY"),
+            bind=job.bind,
+            limits=job.limits,
+        )
+        outcome = Supervisor(supervised, watcher, signals=signals).run()
+        if outcome.kind == "stopped":
+            recorder.ended(outcome)
+            return outcome
+        found = diagnose(read_log(log), exit_status=outcome.status)
+        cause = found.causes[0].title.render() if found.causes else ""
+        recorder.ended(outcome, cause, found.permanent)
+        if once or job.restart != "on-failure" or outcome.kind == "not_started":
+            return outcome
+        row = 1 if outcome.was_ready and time.monotonic() - began > GOOD_SECONDS else row + 1
+        if found.permanent or row > MOST_RESTARTS:
+            say(
+                text(
+                    "services.gave_up_permanent" if found.permanent else "services.gave_up", count=row, cause=cause
+                )
+            )
+            return outcome
+        restarts += 1
+        pause = BACK_OFF[min(row, len(BACK_OFF)) - 1]
+        say(text("services.again", cause=cause or "-", seconds=f"{pause:.0f}", count=row, most=MOST_RESTARTS))
+        recorder.again(restarts, pause)
+        signals.wait(pause)
+        if signals:
+            stopped = replace(outcome, kind="stopped", signal=signals.take())
+            recorder.ended(stopped, cause)
+            return stopped
+
+
+@contextlib.contextmanager
+def _cache(job: ServiceJob, say: Say) -> Iterator[tuple[Command, Keeper | None]]:
+    """The command with its cache held; a cache that cannot be used costs a warm-up, not the service."""
+    if job.cache is None:
+        yield job.command, None
+        return
+    with contextlib.ExitStack() as held:
+        try:
+            keeper: Keeper | None = held.enter_context(kept(job.cache, say))
+            command = job.command
+        except LaunchError as error:
+            say(text("cache.unusable", why=str(error)))
+            keeper, command = None, without_cache(job.command)
+        yield command, keeper
+
+
+def _fresh(log: Path) -> Path:
+    """Put an earlier life's log aside."""
+    with contextlib.suppress(OSError):
+        if log.stat().st_size:
+            log.replace(earlier(log))
+    return log

@@ -1,0 +1,80 @@
+"""Ending a service: drained, asked, killed, and looked at again."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.services.metrics import requests_of
+from gaudi_launch.services.orphans import Orphan, end, orphans
+from gaudi_launch.services.registry import Service, find, is_held
+
+_POLL_SECONDS = 0.1
+# the launcher gives its engine 20 s, what that left behind 5 s, and then kills; ours must be longer
+_LAUNCHER_SECONDS = 45.0
+_SIGN_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """``left`` requests were still running when the drain's time was over; ``orphans`` were ended by us."""
+
+    service: Service
+    was_alive: bool
+    left: int
+    orphans: tuple[Orphan, ...]
+
+
+def stop(service: Service, drain_seconds: float, say: Callable[[str, float], None]) -> Stopped:
+    """End a service and everything that it started.
+
+    ``say`` gets what is waited for (``drain`` with the requests running, ``end`` with seconds). Raises LaunchError
+    when its launcher may not be signalled or does not end.
+    """
+    left = _drain(service, drain_seconds, say) if service.alive and drain_seconds > 0 else 0
+    if service.alive:
+        _end_launcher(service, say)
+    # a launcher that was killed earlier, or had to be now, may have left processes
+    found = tuple(orphans(service.folder))
+    end(found)
+    return Stopped(service, service.alive, left, found)
+
+
+def _drain(service: Service, seconds: float, say: Callable[[str, float], None]) -> int:
+    """Wait until no request runs; how many still do when the time is over (0 where the engine cannot be asked)."""
+    deadline = time.monotonic() + seconds
+    while service.phase == "ready":
+        load = requests_of(service.url)
+        busy = 0 if load is None else load.running + load.waiting
+        if not busy or time.monotonic() >= deadline or not is_held(service.folder):
+            return busy
+        say("drain", busy)
+        time.sleep(_POLL_SECONDS * 5)
+    return 0
+
+
+def _end_launcher(service: Service, say: Callable[[str, float], None]) -> None:
+    begin = time.monotonic()
+    # one that is just being started has not said its pid yet
+    while (launcher := find(service.name).launcher) is None:
+        if time.monotonic() - begin > _SIGN_SECONDS:
+            raise LaunchError("services.no_launcher", ExitCode.FAILED, name=service.name, path=str(service.folder))
+        time.sleep(_POLL_SECONDS)
+    asked = False
+    killed = False
+    while is_held(service.folder):
+        waited = time.monotonic() - begin
+        try:
+            if not asked:
+                asked = launcher.send(signal.SIGTERM)
+            elif waited > _LAUNCHER_SECONDS and not killed:
+                killed = launcher.send(signal.SIGKILL)
+        except PermissionError:
+            raise LaunchError("services.not_ours", ExitCode.FAILED, name=service.name, pid=launcher.pid) from None
+        if waited > _LAUNCHER_SECONDS + 10:
+            raise LaunchError("services.not_ending", ExitCode.FAILED, name=service.name, pid=launcher.pid)
+        say("end", waited)
+        time.sleep(_POLL_SECONDS)
