@@ -6,6 +6,7 @@ of the 1.21 fork, opens /health, /v1/models and /v1/completions, and keeps two c
 
 TRIVIAL_DO: ``die`` in warm-up, ``hang`` in warm-up, ``deaf`` to SIGTERM, ``oom`` (dies on memory), ``sick``
 (healthy, but every completion fails). TRIVIAL_GRAPHS: how many it warms up. TRIVIAL_PIDS: a file for its pids.
+TRIVIAL_LOAD: a file with the number of running requests that /metrics tells.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def answer(self, document: object, status: int = 200) -> None:
-        body = json.dumps(document).encode()
+        self.text(json.dumps(document).encode(), status)
+
+    def text(self, body: bytes, status: int = 200) -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -65,6 +68,11 @@ class Handler(BaseHTTPRequestHandler):
             self.answer({})
         elif self.path == "/v1/models":
             self.answer({"data": [{"id": option("--served-model-name", option("--model", "m"))}]})
+        elif self.path == "/metrics" and "TRIVIAL_LOAD" in os.environ:
+            # a page of the fork's /metrics, with the number that the file holds
+            running = Path(os.environ["TRIVIAL_LOAD"]).read_text(encoding="utf-8").strip()
+            page = f'vllm:num_requests_running{{model_name="m"}} {running}.0\nvllm:num_requests_waiting 2.0\n'
+            self.text(page.encode())
         else:
             self.answer({"error": "no such page"}, 404)
 
