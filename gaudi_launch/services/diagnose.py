@@ -6,19 +6,20 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from signal import SIGKILL
+from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
 from typing import Any
 
 from gaudi_launch.messages import Message, message
 from gaudi_launch.services.follow import Follower, bare
-from gaudi_launch.services.signatures import KILLED, Signature, signatures
+from gaudi_launch.services.signatures import KILLED, TERMINATED, Signature, signatures
 
 _MOST_EVIDENCE = 3
 _MOST_LINE = 2000
 # a line that only tells what is configured, or a warning that starts survive, is no evidence
 _HARMLESS = re.compile(
-    r"^(?:INFO\b|DEBUG\b)|Found ulimit of|failed to automatically increase|args: Namespace|non-default args|"
-    r"UserWarning|FutureWarning|DeprecationWarning"
+    # no bucket at all is told as a piece of information, and then fails
+    r"^(?:INFO\b(?!.*\bGenerated 0 )|DEBUG\b)|Found ulimit of|failed to automatically increase|args: Namespace|"
+    r"non-default args|UserWarning|FutureWarning|DeprecationWarning"
 )
 
 
@@ -69,24 +70,67 @@ def diagnose(text: str, *, exit_status: int | None = None, phase: str = "") -> D
     """Judge a log. ``exit_status`` is the engine's (negative: a signal), ``phase`` where it was, if known."""
     follower = Follower()
     progress = follower.feed(text + "\n", 0.0)
-    reached = phase or _last_working(follower)
-    hits: dict[str, list[tuple[int, str]]] = {}
-    order: dict[str, Signature] = {}
-    stopping = False
+    signal = _signal(exit_status)
+    bad_end = exit_status not in (None, 0)
+    hits, came_up = _hits(text)
+    found = {} if came_up else hits["starting"]
+    if came_up and (bad_end or any(id in _DEADLY for id in hits["up"])):
+        # an engine survives the failure of one request; one that ended did not
+        found = hits["up"]
+    if bad_end and not found:
+        # what an ordered stop prints is its own noise, unless nothing else explains a bad end
+        found = hits["stopping"] or hits["starting"]
+    if signal in _ASKED and set(found) <= {_BLUNT}:
+        found = {TERMINATED.id: []}
+    elif signal == SIGKILL and not any(_known()[id].rank > KILLED.rank for id in found):
+        found = {**found, KILLED.id: []}
+    order = sorted(found, key=lambda id: (-_known()[id].rank, found[id][0][0] if found[id] else 0))
+    causes = tuple(_cause(_known()[id], found[id]) for id in order)
+    failed = bool(causes) or progress.phase == "failed" or bad_end
+    return Diagnosis(causes, phase or _last_working(follower), failed)
+
+
+_Hits = dict[str, list[tuple[int, str]]]
+_ASKED = (SIGHUP, SIGINT, SIGTERM)
+# says that the engine is gone, not why
+_BLUNT = "core_failed"
+# of these no running engine is left
+_DEADLY = (_BLUNT, "crashed", "oom_killer", "device_oom")
+
+
+@cache
+def _known() -> dict[str, Signature]:
+    return {signature.id: signature for signature in (*signatures(), KILLED, TERMINATED)}
+
+
+def _signal(exit_status: int | None) -> int | None:
+    """The signal that ended it: Popen says -9, a shell or a container 137 (bash(1), EXIT STATUS)."""
+    if exit_status is None or exit_status == 0:
+        return None
+    return -exit_status if exit_status < 0 else exit_status - 128 if exit_status > 128 else None
+
+
+def _hits(text: str) -> tuple[dict[str, _Hits], bool]:
+    """Lines by cause, of the log's last life: while it was starting, up and stopping; and whether it came up."""
+    stages: dict[str, _Hits] = {"starting": {}, "up": {}, "stopping": {}}
+    stage, came_up = "starting", False
     for number, line in _lines(text):
-        # what is printed after an ordered stop was asked for is the stop's own noise
-        stopping = stopping or "Shutting down" in line or "Shutdown initiated" in line
-        if not line or stopping or _HARMLESS.search(line):
+        if not line:
+            continue
+        if "vLLM API server version" in line:
+            stage, came_up = "starting", False
+            for hits in stages.values():
+                hits.clear()
+        elif "Application startup complete" in line or line.endswith(" Connected"):
+            stage, came_up = "up", True
+        elif "Shutting down" in line or "Shutdown initiated" in line:
+            stage = "stopping"
+        if _HARMLESS.search(line):
             continue
         for signature, expression in _compiled():
             if expression.search(line):
-                order.setdefault(signature.id, signature)
-                hits.setdefault(signature.id, []).append((number, line[:300]))
-    if exit_status == -SIGKILL and not any(s.rank > KILLED.rank for s in order.values()):
-        order[KILLED.id], hits[KILLED.id] = KILLED, []
-    ranked = sorted(order.values(), key=lambda s: (-s.rank, hits[s.id][0][0] if hits[s.id] else 0))
-    failed = bool(ranked) or progress.phase == "failed" or exit_status not in (None, 0)
-    return Diagnosis(tuple(_cause(s, hits[s.id]) for s in ranked), reached, failed)
+                stages[stage].setdefault(signature.id, []).append((number, line[:300]))
+    return stages, came_up
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

@@ -17,14 +17,14 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\^\[\[[0-9;]*m|\x1b\][^\x07\x1b]{
 # every repetition is bounded: one hostile line of 64 KiB must not hold the launcher
 _PREFIX = re.compile(r"^\((?P<who>[A-Za-z]\w*)(?:[ ,]+(?:pid|ip)=[^)]*)?\)\s?")
 # lines of other ranks repeat rank 0's; V0's rank 0 has no prefix, V1's is Worker_TP0 (or plain Worker)
-_COUNTED = re.compile(r"^(APIServer\w*|EngineCore\w*|Worker|Worker(_DP\d+)?(_PP0)?(_TP0)?(_EP0)?)$")
+_COUNTED = re.compile(r"^(APIServer\w*|EngineCore(_(DP)?0)?|Worker(_DP0)?(_PP0)?(_TP0)?(_EP0)?)$")
 
 Facts = Mapping[str, "str | int | float"]
 
 
 @dataclass(frozen=True)
 class Phase:
-    """One stretch of a start: its name, when it began and ended (None: it lasts), and how many items it did."""
+    """One stretch of a start: its name, when it began and ended (None: it lasts), how many items it came to."""
 
     name: str
     begin: float
@@ -60,6 +60,8 @@ class Follower:
     def __init__(self) -> None:
         self.progress = Progress()
         self._line = ""
+        # items finished when the phase's first was seen, and when that was: the speed is measured from there
+        self._first: tuple[int, float] | None = None
 
     def feed(self, text: str, now: float) -> Progress:
         """Take more text of the log at this time (seconds of any clock); the progress after it."""
@@ -76,11 +78,13 @@ class Follower:
             self.enter("start", now)
         line = _ANSI.sub("", raw).strip()
         prefix = _PREFIX.match(line)
+        rules = _RULES
         if prefix is not None:
-            if not _COUNTED.match(prefix["who"]):
-                return
             line = line[prefix.end() :]
-        for expression, act in _RULES:
+            if not _COUNTED.match(prefix["who"]):
+                # another rank's progress is rank 0's again, but it may be the only one that fails
+                rules = _FAILURES
+        for expression, act in rules:
             found = expression.search(line)
             if found is not None:
                 act(self, found, now)
@@ -95,20 +99,23 @@ class Follower:
         if phases and phases[-1].end is None:
             phases[-1] = replace(phases[-1], end=now)
         phases.append(Phase(phase, now))
+        self._first = None
         self.progress = replace(
             progress, phase=phase, done=0, total=0, bucket="", left_seconds=None, phases=tuple(phases)
         )
 
-    def item(self, phase: str, done: int, total: int, bucket: str, now: float) -> None:
-        """One graph or shard of a phase is begun or done."""
+    def item(self, phase: str, number: int, total: int, bucket: str, now: float, begun: bool = False) -> None:
+        """A phase is at this item. ``begun``: it is only begun, and the one before is finished."""
         self.enter(phase, now)
+        finished = number - 1 if begun else number
         phases = list(self.progress.phases)
-        last = phases[-1] = replace(phases[-1], items=phases[-1].items + 1)
+        first, since = self._first = self._first or (finished, now)
+        phases[-1] = replace(phases[-1], items=max(phases[-1].items, number))
         left = None
-        if last.items >= 2 and 0 < done <= total and now > last.begin:
-            left = (now - last.begin) / last.items * (total - done)
+        if first < finished <= total and now > since:
+            left = (now - since) / (finished - first) * (total - finished)
         self.progress = replace(
-            self.progress, done=done, total=total, bucket=bucket, left_seconds=left, phases=tuple(phases)
+            self.progress, done=number, total=total, bucket=bucket, left_seconds=left, phases=tuple(phases)
         )
 
     def know(self, **facts: str | int | float) -> None:
@@ -154,7 +161,8 @@ def _warmup(follower: Follower, found: re.Match[str], now: float) -> None:
     bucket = " ".join(
         re.findall(r"(?:batch_size|seq_len|query_len|num_blocks|resolution|img_args):\S+", found["rest"])
     )
-    follower.item(phase, _integer(found["done"]), _integer(found["total"]), bucket, now)
+    # hpu_model_runner.py calls log_warmup before it warms the graph up
+    follower.item(phase, _integer(found["done"]), _integer(found["total"]), bucket, now, begun=True)
 
 
 def bare(line: str) -> str:
@@ -273,7 +281,7 @@ _RULES: tuple[tuple[re.Pattern[str], _Act], ...] = tuple(
         (r"init engine \(profile, create kv cache, warmup model\) took (?P<seconds>\d+(?:\.\d+)?) s", _init),
         (r"Started engine process with PID (?P<pid>\d+)", _process),
         # api_server.py and uvicorn; TGI's router says Connected
-        (r"Starting vLLM (?:API )?server.*? on https?://\S*?:(?P<port>\d+)", _listening),
+        (r"Starting vLLM (?:API )?server.*? on https?://\S{0,300}:(?P<port>\d{1,5})", _listening),
         (r"Application startup complete|^.*\bConnected\b\s*$", _phase("ready")),
         (r"Shutting down FastAPI HTTP server|^INFO:\s+Shutting down$", _phase("stopping")),
         (r"was not warmed-up!|bucket for \(.*\) was not prepared", _run_time),
@@ -284,3 +292,4 @@ _RULES: tuple[tuple[re.Pattern[str], _Act], ...] = tuple(
         ),
     )
 )
+_FAILURES = tuple(rule for rule in _RULES if rule[1] is _failed)

@@ -20,8 +20,9 @@ class Signature:
     commands: tuple[str, ...] = ()
 
 
-# has no line of its own: told by the exit status
+# these have no line of their own: told by the exit status
 KILLED = Signature("killed", (), 30, False, "signal(7)", ("dmesg | tail",))
+TERMINATED = Signature("terminated", (), 20, False, "signal(7)")
 
 
 @cache

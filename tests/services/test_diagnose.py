@@ -149,3 +149,62 @@ def test_a_healthy_line_with_a_prefix_or_colours_is_no_cause() -> None:
 def test_line_numbers_are_those_of_an_editor() -> None:
     text = "one\r\n 10%|#\r 20%|##\r\nValueError: /m requires you to execute the configuration file in it"
     assert [number for number, _ in diagnose(text).causes[0].evidence] == [3]
+
+
+SIGNALS = [(137, "killed"), (-9, "killed"), (143, "terminated"), (-15, "terminated")]
+UP = "INFO:     Application startup complete.\n"
+OOM = "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::12 (1)MB\n"
+
+
+def test_what_a_healthy_start_warns_of_is_no_failure() -> None:
+    text = (
+        "optimum-habana v1.11 has been validated for SynapseAI v1.15.0 but the driver version is v1.14.0\n"
+        "WARNING urllib3: Max retries exceeded with url: /stats\n"
+        "WARNING hub: 401 Client Error for a file that is not needed\n"
+        "WARNING Unable to load vocabulary from file\n"
+    )
+    assert diagnose(text + UP, exit_status=None) == diagnose(UP)
+    assert not diagnose(text + UP).failed
+
+
+def test_one_request_that_failed_is_no_failed_engine() -> None:
+    assert not diagnose(UP + "ERROR ValueError: Contiguous PA doesn't support APC\n").failed
+    died = diagnose(UP + OOM)
+    assert died.failed and died.causes[0].id == "device_oom"
+
+
+def test_a_cause_that_is_printed_while_it_ends_is_found_when_it_ended_badly() -> None:
+    text = "INFO:     Shutting down\n" + OOM
+    assert not diagnose(text, exit_status=0).failed
+    assert [cause.id for cause in diagnose(text, exit_status=1).causes] == ["device_oom"]
+
+
+def test_of_several_lives_in_one_log_the_last_is_judged() -> None:
+    start = "INFO 11-21 03:02:41 [api_server.py:1042] vLLM API server version 0.8.5\n"
+    assert not diagnose(start + OOM + start + UP).failed
+    assert diagnose(start + UP + start + OOM).causes[0].evidence == ((4, OOM.strip()),)
+
+
+@pytest.mark.parametrize(("status", "cause"), SIGNALS)
+def test_signals_in_both_spellings(status: int, cause: str) -> None:
+    assert [c.id for c in diagnose("INFO loading\n", exit_status=status).causes] == [cause]
+
+
+def test_that_the_core_is_gone_does_not_explain_an_ordered_end() -> None:
+    text = "INFO loading\nvllm.v1.engine.exceptions.EngineDeadError: EngineCore\n"
+    assert [c.id for c in diagnose(text, exit_status=-15).causes] == ["terminated"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "line"),
+    [
+        (
+            "bucket_config",
+            "INFO 11-21 03:02:41 [common.py:7] Generated 0 prompt buckets [bs, query]: []",
+        ),
+        ("offline", "requests.exceptions.ProxyError: HTTPSConnectionPool(host='huggingface.co')"),
+        ("wrong_path", "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name'"),
+    ],
+)
+def test_other_texts_of_a_cause(cause: str, line: str) -> None:
+    assert cause in [c.id for c in diagnose(line, exit_status=1).causes]

@@ -62,8 +62,19 @@ WARMUP = (
 
 def test_time_left_learns_from_the_graphs_done() -> None:
     follower = Follower()
+    # the line is written before the graph is warmed up: at [3/4] two of four are done
     lefts = [follower.feed(WARMUP.format(number), number * 10.0).left_seconds for number in range(1, 5)]
-    assert lefts == [None, 10.0, pytest.approx(20 / 3), 0.0]
+    assert lefts == [None, 30.0, 20.0, 10.0]
+
+
+def test_a_bar_that_skips_counts_is_no_slower() -> None:
+    follower = Follower()
+    bar = "Decode warmup processing:  50%|##   | {}/100 [00:01<00:02]\r"
+    lefts = [
+        follower.feed(bar.format(done), second).left_seconds for done, second in ((0, 0.0), (10, 5.0), (50, 25.0))
+    ]
+    assert lefts == [None, 45.0, 25.0]
+    assert follower.progress.phases[-1].items == 50
 
 
 def test_only_one_rank_counts() -> None:
@@ -77,7 +88,24 @@ def test_only_one_rank_counts() -> None:
         follower.feed(prefix + WARMUP.format(1), 0.0)
     for prefix in ("(Worker_TP0 pid=5) ", "\x1b[1;36m(EngineCore_DP0 pid=4)\x1b[0;0m "):
         follower.feed(prefix + WARMUP.format(2), 1.0)
-    assert [phase.items for phase in follower.progress.phases] == [0, 3]
+    assert [(phase.name, phase.items) for phase in follower.progress.phases] == [("start", 0), ("warmup_prompt", 2)]
+
+
+def test_of_two_replicas_one_counts() -> None:
+    follower = Follower()
+    for prefix in ("(Worker_DP0_TP0 pid=1) ", "(Worker_DP1_TP0 pid=2) ", "(EngineCore_DP1 pid=3) "):
+        follower.feed(prefix + WARMUP.format(3 if "DP1" in prefix else 1), 0.0)
+    assert (follower.progress.done, follower.progress.phases[-1].items) == (1, 1)
+
+
+def test_a_crash_of_another_rank_is_seen() -> None:
+    progress = follow(WARMUP.format(1) + "(Worker_TP3 pid=9) RuntimeError: Graph compile failed.\n")
+    assert progress.phase == "failed"
+
+
+@pytest.mark.parametrize("url", ["http://0.0.0.0:8000", "http://[::1]:8000", "https://host.example:8000"])
+def test_the_port_of_an_address(url: str) -> None:
+    assert follow(f"INFO Starting vLLM API server on {url}\n").facts["port"] == 8000
 
 
 def test_the_plugins_bars_end_with_carriage_returns() -> None:
