@@ -43,7 +43,12 @@ def check_model(model: Model, request: Request) -> None:
 def check_port(url: str) -> None:
     """Is the port free? Raises LaunchError (MACHINE), naming who listens where that can be seen."""
     host, port = address(url)
-    if not port_free(host, port):
+    try:
+        free = port_free(host, port)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("serve.bad_host", ExitCode.MACHINE, host=host, port=port, why=why) from None
+    if not free:
         raise LaunchError("serve.port_taken", ExitCode.MACHINE, port=port, who=listener(port) or "-")
 
 

@@ -3,8 +3,10 @@ models are asked for, then one tiny completion. Proxies are passed by: they woul
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
+import time
 from dataclasses import dataclass
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -96,7 +98,7 @@ def ask(
     try:
         request = Request(url, data=body, headers=headers)
         with build_opener(ProxyHandler({}), _NoRedirect()).open(request, timeout=timeout) as response:
-            return Answer(response.status, response.read(_MOST_BYTES))
+            return Answer(response.status, _body(response, time.monotonic() + timeout))
     except HTTPError as error:
         with error:
             return Answer(error.code, error.read(_MOST_BYTES))
@@ -107,6 +109,18 @@ def ask(
     except Exception as error:
         # http.client raises its own kinds for answers that are no HTTP
         return type(error).__name__
+
+
+def _body(response: Any, deadline: float) -> bytes:
+    """What it answers, until the time is over: a server that sends a byte now and then is not waited for."""
+    parts: list[bytes] = []
+    size = 0
+    while size < _MOST_BYTES and (piece := response.read1(1 << 16)):
+        parts.append(piece)
+        size += len(piece)
+        if time.monotonic() > deadline:
+            raise TimeoutError("timed out")
+    return b"".join(parts)
 
 
 def _first_model(document: Any) -> str | None:
@@ -121,14 +135,19 @@ def _has_choice(document: Any) -> bool:
 
 
 def port_free(host: str, port: int) -> bool:
-    """Could a server listen there now?"""
+    """Could a server listen there now? Raises OSError when none ever could: no such address here, no such port."""
+    if not 0 <= port <= 65535:
+        raise OSError(errno.EINVAL, "a port is 0 to 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             trial.bind((host, port))
-        except OSError:
-            return False
+        except OSError as error:
+            # also one that needs more rights is not ours to take
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                return False
+            raise
     return True
 
 

@@ -55,20 +55,21 @@ def services() -> list[Service]:
         names = sorted(entry.name for entry in os.scandir(state.services_dir()) if entry.is_dir())
     except OSError:
         return []
-    found = [service for service in map(_read, names) if service is not None]
+    found = [service for service in map(read, names) if service is not None]
     return sorted(found, key=lambda service: not service.alive)
 
 
 def find(name: str) -> Service:
     """The service of this name. Raises LaunchError (USAGE), naming those that there are."""
-    service = _read(name) if state.is_name(name) else None
+    service = read(name) if state.is_name(name) else None
     if service is None:
         known = ", ".join(service.name for service in services()) or "-"
         raise LaunchError("services.unknown", ExitCode.USAGE, found=name, known=known)
     return service
 
 
-def _read(name: str) -> Service | None:
+def read(name: str) -> Service | None:
+    """The service of this name, None when there is none."""
     if not state.is_name(name):
         return None
     folder = state.services_dir() / name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -12,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from gaudi_launch.services.ready import Readiness, listener, port_free, probe
+from gaudi_launch.services.ready import Readiness, ask, listener, port_free, probe
 
 Answer = Callable[[str, dict[str, str]], tuple[int, object]]
 
@@ -160,3 +161,30 @@ def test_a_redirect_does_not_carry_the_key_away() -> None:
     with server(other) as there, server(lambda path, headers: (307, there + path)) as here:
         assert probe(here, api_key="sk-secret") == Readiness(False, "health", "/health: 307")
     assert asked == []
+
+
+@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 70000), ("127.0.0.1", -1), ("no.such.host.invalid", 80)])
+def test_where_no_server_can_listen(host: str, port: int) -> None:
+    with pytest.raises(OSError, match=r"port|not known|resolution|Name"):
+        port_free(host, port)
+
+
+def test_a_server_that_drips_holds_no_probe() -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+
+        def drip() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+                with contextlib.suppress(OSError):
+                    for _ in range(60):
+                        connection.sendall(b"x")
+                        time.sleep(0.1)
+
+        threading.Thread(target=drip, daemon=True).start()
+        begin = time.monotonic()
+        answer = ask(f"http://127.0.0.1:{listening.getsockname()[1]}/health", 0.5)
+        assert answer == "timed out" and time.monotonic() - begin < 3

@@ -1,0 +1,101 @@
+"""`gaudi-launch why` on files, pipes and services."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.cli.app import run
+from gaudi_launch.services import excerpt
+
+OOM = "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::12 (1)MB\n"
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def document(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    code = run(["why", "--json", *words])
+    out, _ = capsys.readouterr()
+    shown: dict[str, Any] = json.loads(out)
+    assert code == 0, shown
+    return shown
+
+
+def test_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "engine.log"
+    log.write_text("INFO starting\n" + OOM)
+    shown = document(capsys, str(log))
+    assert (shown["failed"], shown["permanent"], shown["causes"][0]["id"]) == (True, True, "device_oom")
+    assert shown["causes"][0]["evidence"] == [{"line": 2, "text": OOM.strip()}]
+    assert run(["why", str(log)]) == 0
+    out, _ = capsys.readouterr()
+    assert "Cause 1: The card ran out of memory." in out and "line 2:" in out
+
+
+def test_lines_of_a_huge_log_keep_their_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(excerpt, "HEAD_BYTES", 1000)
+    monkeypatch.setattr(excerpt, "TAIL_BYTES", 2000)
+    monkeypatch.setattr(excerpt, "_PIECE", 64)
+    lines = [f"INFO line {number}" for number in range(1, 1001)]
+    lines[998] = OOM.strip()
+    log = tmp_path / "engine.log"
+    log.write_text("\n".join(lines) + "\n")
+    assert document(capsys, str(log))["causes"][0]["evidence"][0]["line"] == 999
+    read = excerpt.read_excerpt(log)
+    assert len(read.text) < 3200
+    shown = read.text.splitlines()
+    for position in (1, read.head_lines, read.head_lines + 1, len(shown)):
+        assert shown[position - 1] == lines[read.line_in_file(position) - 1]
+
+
+def test_a_pipe_and_stdin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_text(OOM))
+    writer.start()
+    assert document(capsys, str(pipe))["causes"][0]["id"] == "device_oom"
+    writer.join()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"x\n" * 3_000_000 + OOM.encode())))
+    shown = document(capsys, "-")
+    assert shown["causes"][0]["evidence"][0]["line"] == 3_000_001
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "sentence"),
+    [(b"\x7fELF\0\0", 2, "is no text"), (b"", 1, "is empty"), (None, 2, "cannot be read")],
+)
+def test_what_is_no_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, code: int, sentence: str
+) -> None:
+    log = tmp_path / "thing"
+    if content is not None:
+        log.write_bytes(content)
+    assert run(["why", str(log)]) == code
+    assert sentence in capsys.readouterr().err
+    assert run(["why", str(tmp_path)]) == 2
+
+
+def test_without_a_name_what_failed_last(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["why"]) == 2
+    assert "No service failed" in capsys.readouterr().err
+    for name, ended, text in (("old", 10.0, "OSError: [Errno 28] No space left on device\n"), ("new", 20.0, OOM)):
+        folder = tmp_path / "state/gaudi-launch/services" / name
+        folder.mkdir(parents=True)
+        (folder / "engine.log").write_text(text)
+        state = {"schema": 1, "phase": "failed", "outcome": "died", "status": 1, "ended": ended}
+        (folder / "state.json").write_text(json.dumps(state))
+    assert document(capsys)["log"] == "new"
+    assert document(capsys, "old")["causes"][0]["id"] == "disk_full"
