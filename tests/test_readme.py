@@ -7,11 +7,14 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gaudi_launch.host.simulated import write_tree
+from tests.cli.test_serve import write_model
+from tests.services.conftest import TRIVIAL
 
 TOP = Path(__file__).parents[1]
 FENCE = re.compile(r"```bash\n(.*?)```", re.DOTALL)
@@ -24,7 +27,13 @@ def commands(name: str) -> list[str]:
 
 COMMANDS = commands("README.md")
 # CI runs the tests by the second; the first makes its own environment and ends in the e2e tests' own job
-BY_OTHERS = {"bash scripts/quickstart.sh", "bash scripts/test.sh", "pip install ."}
+BY_OTHERS = {
+    "bash scripts/quickstart.sh",
+    "bash scripts/test.sh",
+    "pip install .",
+    # tests/e2e/test_services.py
+    "gaudi-launch serve -w demo --detach --name demo",
+}
 # what these need stands on a Gaudi server, or they change the machine: here a machine in a folder is theirs
 ENDS = {
     "gaudi-launch doctor": {0},
@@ -54,12 +63,16 @@ def test_every_command_of_the_program_is_in_the_table() -> None:
 
 
 @pytest.fixture(scope="module")
-def workplace(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str]]]:
     """A folder to stand in, with a log to explain, and a known-good machine."""
     folder = tmp_path_factory.mktemp("readme")
     machine = folder / "machine"
     write_tree("hls2", machine)
     (folder / "engine.log").write_text("OSError: [Errno 98] Address already in use\n")
+    python = folder / "engine-python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {TRIVIAL} "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    write_model(folder / "Small")
     environment = {
         **os.environ,
         "GAUDI_LAUNCH_ROOT": str(machine),
@@ -67,16 +80,19 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str,
         **{f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("STATE", "CACHE", "DATA", "CONFIG")},
         "LC_ALL": "C.UTF-8",
     }
-    return folder, environment
+    # the service that the section on services asks for
+    words = ("-w", str(folder / "Small"), "--python", str(python), "--no-doctor", "--detach", "--name", "demo")
+    # on a machine of its own, so that it holds no card that another command wants
+    write_tree("hls2", folder / "other")
+    call({**environment, "GAUDI_LAUNCH_ROOT": str(folder / "other")}, folder, "serve", *words)
+    yield folder, environment
+    call(environment, folder, "stop", "--all", "--drain", "0")
+    call(environment, folder, "stop", "--orphans", "--yes")
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if c not in BY_OTHERS])
-def test_each_command(command: str, workplace: tuple[Path, dict[str, str]]) -> None:
-    folder, environment = workplace
-    words = shlex.split(command)
-    assert words[0] == "gaudi-launch"
-    done = subprocess.run(
-        [sys.executable, "-m", "gaudi_launch", *words[1:]],
+def call(environment: dict[str, str], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gaudi_launch", *words],
         cwd=folder,
         env={**environment, "PYTHONPATH": str(TOP)},
         capture_output=True,
@@ -85,6 +101,14 @@ def test_each_command(command: str, workplace: tuple[Path, dict[str, str]]) -> N
         stdin=subprocess.DEVNULL,
         check=False,
     )
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c not in BY_OTHERS])
+def test_each_command(command: str, workplace: tuple[Path, dict[str, str]]) -> None:
+    folder, environment = workplace
+    words = shlex.split(command)
+    assert words[0] == "gaudi-launch"
+    done = call(environment, folder, *words[1:])
     expected = ENDS.get(command, ENDS.get(" ".join(words[:2]), {0}))
     assert done.returncode in expected, done.stderr
     assert "Traceback" not in done.stdout + done.stderr

@@ -47,7 +47,10 @@ def machine(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    folder = tmp_path / "models" / "Small"
+    return write_model(tmp_path / "models" / "Small")
+
+
+def write_model(folder: Path) -> Path:
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(CONFIG))
     return folder

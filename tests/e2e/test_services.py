@@ -1,0 +1,76 @@
+"""A kept service on the real CPU engine: started without a terminal, killed, started again, stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+
+class User:
+    def __init__(self, state: Path) -> None:
+        self.environment = {**os.environ, "XDG_STATE_HOME": str(state)}
+
+    def call(self, *words: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "gaudi_launch", *words],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def only(self) -> dict[str, Any]:
+        (service,) = json.loads(self.call("ps", "--json")[1])["services"]
+        assert isinstance(service, dict)
+        return service
+
+
+def living(family: list[psutil.Process]) -> list[psutil.Process]:
+    alive = []
+    for process in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.status() != psutil.STATUS_ZOMBIE:
+                alive.append(process)
+    return alive
+
+
+def test_a_real_engine_is_kept(tiny_model: Path, engine: Path, port: int, tmp_path: Path) -> None:
+    user = User(tmp_path / "state")
+    words = ("serve", "-w", str(tiny_model), "--engine", "cpu", "-p", str(port), "--detach", "--name", "demo")
+    try:
+        code, out, err = user.call(*words, "--restart", "on-failure")
+        assert code == 0, err
+        assert out.startswith("Ready after ")
+        service = user.only()
+        assert service["phase"] == "ready" and service["requests"] == {"running": 0, "waiting": 0}
+        launcher = psutil.Process(service["launcher_pid"])
+        assert launcher.memory_info().rss < 50 << 20
+        family = launcher.children(recursive=True)
+        os.kill(service["pid"], signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while user.only()["restarts"] != 1 and time.monotonic() < deadline:
+            time.sleep(0.5)
+        code, _, err = user.call("wait", "demo", "--timeout", "240")
+        assert code == 0, err
+        assert living(family) == []
+        family = launcher.children(recursive=True)
+        code, _, err = user.call("stop", "demo")
+        assert code == 0, err
+        assert living([launcher, *family]) == []
+    finally:
+        user.call("stop", "--all", "--drain", "0")
