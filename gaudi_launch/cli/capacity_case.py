@@ -225,7 +225,7 @@ def solve(case: Case) -> Result:
 
 
 def _simulated(choices: tuple[Choice, ...]) -> Choice | None:
-    return next((choice for choice in choices if choice.curve is not None), None)
+    return next((choice for choice in reversed(choices) if choice.curve is not None), None)
 
 
 def _choice(case: Case, cards: int) -> Choice:

@@ -144,7 +144,7 @@ def show(result: Result, plot: Path | None) -> None:
         out.print(table("", names, sizes, right=range(4)))
     else:
         say("capacity.nothing")
-    drawn = chosen or next((choice for choice in result.choices if choice.curve), None)
+    drawn = chosen or next((choice for choice in reversed(result.choices) if choice.curve), None)
     if drawn is not None and drawn.curve is not None:
         rate = case.rate / drawn.fleet.replicas if drawn.fleet else None
         out.print(_chart(drawn.curve, case.targets.ttft, case.targets.tpot, rate, drawn.cards))
@@ -209,7 +209,7 @@ def draw(path: Path, result: Result) -> None:
     """Write the picture of the chosen replica, else of the first that was simulated. Raises LaunchError (USAGE)."""
     from gaudi_launch.fleet import chart
 
-    choice = result.chosen or next((choice for choice in result.choices if choice.curve), None)
+    choice = result.chosen or next((choice for choice in reversed(result.choices) if choice.curve), None)
     if choice is None or choice.curve is None:
         raise LaunchError("capacity.nothing_to_draw", ExitCode.USAGE)
     targets = result.case.targets
