@@ -23,6 +23,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "convert": ("convert", "Turn an fp8 checkpoint into one that Gaudi2 can load; resumable."),
     "inspect": ("inspect", "Read a model folder: size, heads, experts, missing files."),
     "fit": ("fit", "On how many cards does a model fit, with which context?"),
+    "capacity": ("capacity", "How many replicas, cards and nodes for a rate of requests?"),
+    "cluster": ("cluster", "One engine over several hosts by Ray: plan, up, status, down."),
     "profiles": ("profiles", "List, show and check the shipped and your own profiles."),
     "engines": ("engines", "List the engines, what is installed and what each can do."),
     "ps": ("ps", "List the services: phase, uptime, requests; -a shows dead ones."),

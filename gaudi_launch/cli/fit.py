@@ -50,17 +50,17 @@ def fit(
         known = ", ".join(sizing.WEIGHT_BYTES)
         raise LaunchError("fit.dtype", ExitCode.USAGE, found=dtype, known=known)
     numbers = _numbers(cards)
-    name = accelerator or _own_accelerator()
+    name = accelerator or own_accelerator()
     if name not in accelerators() and name not in instances():
         known = ", ".join([*accelerators(), *instances()])
         raise LaunchError("fit.accelerator", ExitCode.USAGE, found=name, known=known)
-    facts = _known(model)
+    facts = known_model(model)
     profile = profiles.match(facts)
-    dtypes = _dtypes(facts, dtype)
+    dtypes = data_types(facts, dtype)
     engine = engine or ("deepseek_r1" if facts.mla_rank else "vllm-fork@1.22")
     if engine not in ENGINES:
         raise LaunchError("fit.engine", ExitCode.USAGE, found=engine, known=", ".join(ENGINES))
-    ask = _ask(facts, profile, engine, length, requests, inputs, outputs)
+    ask = ask_for(facts, profile, engine, length, requests, inputs, outputs)
     if name in instances():
         instance = instances()[name]
         table = fit_weights_only(facts, instance.cores, numbers, dtypes, instance.core_gb)
@@ -93,7 +93,7 @@ def _numbers(text: str) -> list[int] | None:
     return [number("-n", word, 1, 64) for word in text.split(",")] if text else None
 
 
-def _own_accelerator() -> str:
+def own_accelerator() -> str:
     """The product in this machine, gaudi2 where there is none."""
     from gaudi_launch.errors import LaunchError
     from gaudi_launch.host.accelerators import identify
@@ -107,7 +107,7 @@ def _own_accelerator() -> str:
     return next((product.id for product in found if product), "gaudi2")
 
 
-def _known(path: str) -> Model:
+def known_model(path: str) -> Model:
     """The model with its sizes; raises LaunchError (MODEL) saying which of them nobody knows."""
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.models.config import looks_like_hub_id, read_model
@@ -127,7 +127,7 @@ def _known(path: str) -> Model:
     return found
 
 
-def _dtypes(model: Model, asked: str) -> list[str]:
+def data_types(model: Model, asked: str) -> list[str]:
     """The model's own data type first; fp8 beside bfloat16, because it is the other way to fit."""
     if asked:
         return [asked]
@@ -136,7 +136,7 @@ def _dtypes(model: Model, asked: str) -> list[str]:
     return ["bfloat16", "fp8"]
 
 
-def _ask(
+def ask_for(
     model: Model, profile: Profile | None, engine: str, length: str, requests: str, inputs: str, outputs: str
 ) -> Ask:
     from gaudi_launch.errors import ExitCode, LaunchError

@@ -17,7 +17,7 @@ _MARK = "gaudi-launch-answer:"
 # Runs in the engine's interpreter: package metadata and the text of a few source files, no import of them.
 # Told apart by files of vllm-hpu-extension: bucketing.py (deepseek_r1), bucketing/ with features.py (1.22),
 # bucketing/ without (1.21); the padding limit by its function's name (extension pull 371).
-_QUESTION = r"""
+QUESTION = r"""
 import importlib.metadata as metadata, importlib.util, json, os, sys
 def version(name):
     try:
@@ -104,7 +104,7 @@ def detect(python: str | None) -> Installed | None:
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH_HOOK", "PYTHONSTARTUP")}
     try:
         answer = subprocess.run(
-            [path, "-c", _QUESTION],
+            [path, "-c", QUESTION],
             capture_output=True,
             text=True,
             errors="replace",

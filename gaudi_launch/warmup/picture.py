@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gaudi_launch.warmup.buckets import Buckets
@@ -62,7 +63,9 @@ def _cell(ends: tuple[int, ...], value: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Box:
+class Box:
+    """A filled rectangle; the origin is the upper left corner, in pixels."""
+
     x: float
     y: float
     width: float
@@ -70,12 +73,12 @@ class _Box:
     color: Color
 
 
-def _panel(pairs: list[tuple[int, int]], part: Weighted, time: object, left: int) -> list[_Box]:
+def _panel(pairs: list[tuple[int, int]], part: Weighted, time: object, left: int) -> list[Box]:
     grid = heat(pairs, part, time, 24, 48)
     width, height = _PANEL_WIDTH / len(grid.sizes), _PANEL_HEIGHT / len(grid.batches)
     most = max((value for row in grid.share for value in row), default=0.0) or 1.0
-    boxes = [_Box(left - 1, _MARGIN - 1, _PANEL_WIDTH + 2, _PANEL_HEIGHT + 2, _INK)]
-    boxes.append(_Box(left, _MARGIN, _PANEL_WIDTH, _PANEL_HEIGHT, _WHITE))
+    boxes = [Box(left - 1, _MARGIN - 1, _PANEL_WIDTH + 2, _PANEL_HEIGHT + 2, _INK)]
+    boxes.append(Box(left, _MARGIN, _PANEL_WIDTH, _PANEL_HEIGHT, _WHITE))
     for r, row in enumerate(grid.share):
         top = _MARGIN + _PANEL_HEIGHT - (r + 1) * height
         for c, value in enumerate(row):
@@ -87,14 +90,14 @@ def _panel(pairs: list[tuple[int, int]], part: Weighted, time: object, left: int
                     round(255 - part_of * (255 - _HOT[1])),
                     round(255 - part_of * (255 - _HOT[2])),
                 )
-                boxes.append(_Box(x, top, width, height, color))
+                boxes.append(Box(x, top, width, height, color))
             if grid.buckets[r][c]:
                 side = min(width, height, 6.0)
-                boxes.append(_Box(x + (width - side) / 2, top + (height - side) / 2, side, side, _BUCKET))
+                boxes.append(Box(x + (width - side) / 2, top + (height - side) / 2, side, side, _BUCKET))
     return boxes
 
 
-def _scene(buckets: Buckets, shapes: Shapes, cost: StepTime) -> tuple[int, int, list[_Box]]:
+def _scene(buckets: Buckets, shapes: Shapes, cost: StepTime) -> tuple[int, int, list[Box]]:
     prompt = [(batch, query) for batch, query, context in buckets.prompt if context == 0]
     decode = [(batch, blocks) for batch, _, blocks in buckets.decode]
     boxes = _panel(prompt, shapes.prompt, cost.prefill, _MARGIN)
@@ -104,9 +107,18 @@ def _scene(buckets: Buckets, shapes: Shapes, cost: StepTime) -> tuple[int, int, 
 
 def svg(buckets: Buckets, shapes: Shapes, cost: StepTime, titles: tuple[str, str]) -> str:
     """The picture as SVG text; ``titles`` of the prompt and the decode panel."""
+    width, height, boxes = _scene(buckets, shapes, cost)
+    words = [
+        (left, _MARGIN - 12, title)
+        for left, title in zip((_MARGIN, 2 * _MARGIN + _PANEL_WIDTH), titles, strict=True)
+    ]
+    return svg_of(width, height, boxes, words)
+
+
+def svg_of(width: int, height: int, boxes: Iterable[Box], words: Iterable[tuple[float, float, str]]) -> str:
+    """Rectangles and words (x, y, text) as SVG text."""
     from xml.sax.saxutils import escape
 
-    width, height, boxes = _scene(buckets, shapes, cost)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
@@ -115,14 +127,18 @@ def svg(buckets: Buckets, shapes: Shapes, cost: StepTime, titles: tuple[str, str
         color = "#{:02x}{:02x}{:02x}".format(*box.color)
         place = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}"'
         lines.append(f'<rect {place} fill="{color}"/>')
-    for left, title in zip((_MARGIN, 2 * _MARGIN + _PANEL_WIDTH), titles, strict=True):
-        lines.append(f'<text x="{left}" y="{_MARGIN - 12}" font-size="14">{escape(title)}</text>')
+    for x, y, text in words:
+        lines.append(f'<text x="{x:g}" y="{y:g}" font-size="14">{escape(text)}</text>')
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
 def png(buckets: Buckets, shapes: Shapes, cost: StepTime) -> bytes:
     """The picture as PNG (8-bit RGB), without words."""
-    width, height, boxes = _scene(buckets, shapes, cost)
+    return png_of(*_scene(buckets, shapes, cost))
+
+
+def png_of(width: int, height: int, boxes: Iterable[Box]) -> bytes:
+    """Rectangles as PNG (8-bit RGB) on white, later ones over earlier ones."""
     rows = [bytearray(bytes(_WHITE) * width) for _ in range(height)]
     for box in boxes:
         left, right = max(0, round(box.x)), min(width, round(box.x + box.width))

@@ -51,6 +51,20 @@ class Shapes:
         return float(prompt + decode)
 
 
+@dataclass(frozen=True, eq=False)
+class Times:
+    """When each request came, had its first token and its last, in seconds of the engine's clock, in the order of
+    the requests. NaN: refused (all three), or lost in a preemption (the last). ``output``: tokens it got.
+
+    In a closed loop a request comes when it is let in.
+    """
+
+    came: Floats
+    first: Floats
+    done: Floats
+    output: Integers
+
+
 def simulate(
     requests: Sequence[tuple[float, int, int]],
     limits: EngineLimits,
@@ -68,12 +82,29 @@ def simulate(
     return _Run(limits, cost, concurrency).serve(requests, rate)
 
 
+def simulate_times(
+    requests: Sequence[tuple[float, int, int]],
+    limits: EngineLimits,
+    cost: StepTime,
+    *,
+    rate: float = 1.0,
+    concurrency: int | None = None,
+) -> Times:
+    """As `simulate`, but what each request saw of it."""
+    import numpy as np
+
+    run = _Run(limits, cost, concurrency)
+    run.serve(requests, rate)
+    return Times(np.asarray(run.came), np.asarray(run.first), np.asarray(run.done), np.asarray(run.made))
+
+
 class _Sequence:
     """A request that decodes: before its step s the cache holds ``tokens + 1 + s - start`` of its tokens."""
 
-    __slots__ = ("end", "output", "start", "tokens")
+    __slots__ = ("end", "number", "output", "start", "tokens")
 
-    def __init__(self, tokens: int, output: int, start: int) -> None:
+    def __init__(self, tokens: int, output: int, start: int, number: int) -> None:
+        self.number = number
         self.tokens = tokens
         self.output = output
         self.start = start
@@ -89,7 +120,7 @@ class _Run:
         self.cost = cost
         self.closed = concurrency is not None
         self.most = min(concurrency or limits.max_num_seqs, limits.max_num_seqs)
-        self.waiting: deque[tuple[int, int]] = deque()
+        self.waiting: deque[tuple[int, int, int]] = deque()  # tokens, output, number of the request
         self.step = 0
         self.blocks = 0
         self.running: dict[_Sequence, None] = {}  # in order of admission
@@ -98,26 +129,34 @@ class _Run:
         self.ending: dict[int, list[_Sequence]] = {}
         self.prefills: list[int] = []
         self.decodes: list[int] = []
+        self.came: list[float] = []
+        self.first: list[float] = []
+        self.done: list[float] = []
+        self.made: list[int] = []
 
     def serve(self, requests: Sequence[tuple[float, int, int]], rate: float) -> Shapes:
         limits = self.limits
         longest = min(limits.max_model_len - 1, limits.longest_query)
         capacity = limits.num_blocks * limits.block_size
         arrivals = deque(
-            (time / rate, tokens, min(output, limits.max_model_len - tokens, capacity - tokens))
-            for time, tokens, output in requests
+            (time / rate, tokens, min(output, limits.max_model_len - tokens, capacity - tokens), number)
+            for number, (time, tokens, output) in enumerate(requests)
             if 0 < tokens <= longest and output > 0 and tokens < capacity
         )
+        self.came, self.first, self.done = ([float("nan")] * len(requests) for _ in range(3))
+        self.made = [0] * len(requests)
         now = 0.0
         while arrivals or self.waiting or self.running:
             while arrivals and (
                 len(self.running) + len(self.waiting) < self.most if self.closed else arrivals[0][0] <= now
             ):
-                _, tokens, output = arrivals.popleft()
-                self.waiting.append((tokens, output))
+                time, tokens, output, number = arrivals.popleft()
+                self.waiting.append((tokens, output, number))
+                self.came[number], self.made[number] = (now if self.closed else time), output
             batch = self._take()
             if batch:
                 now += self._prefill(batch)
+                self._spoke(batch, now)
             elif self.running:
                 until = arrivals[0][0] if arrivals and not self.closed else float("inf")
                 now = self._decode(now, until)
@@ -126,10 +165,18 @@ class _Run:
         blocks = limits.num_blocks + 1
         return Shapes(_count(self.prefills, limits.max_model_len + 1), _count(self.decodes, blocks))
 
-    def _take(self) -> list[tuple[int, int]]:
+    def _spoke(self, batch: list[tuple[int, int, int]], now: float) -> None:
+        """A prefill ended: who is new has a first token, and who wants one only is done."""
+        for _, output, number in batch:
+            if self.first[number] != self.first[number]:
+                self.first[number] = now
+            if output == 1:
+                self.done[number] = now
+
+    def _take(self) -> list[tuple[int, int, int]]:
         """The next prefill step's requests, removed from the queue."""
         limits, waiting, block = self.limits, self.waiting, self.limits.block_size
-        batch: list[tuple[int, int]] = []
+        batch: list[tuple[int, int, int]] = []
         longest = 0
         free = limits.num_blocks - self.blocks
         room = min(limits.max_num_prefill_seqs, self.most - len(self.running))
@@ -144,14 +191,14 @@ class _Run:
             batch.append(waiting.popleft())
         return batch
 
-    def _prefill(self, batch: list[tuple[int, int]]) -> float:
+    def _prefill(self, batch: list[tuple[int, int, int]]) -> float:
         """One prefill step; its seconds."""
         limits = self.limits
-        longest = max(tokens for tokens, _ in batch)
+        longest = max(tokens for tokens, _, _ in batch)
         self.prefills.append(len(batch) * (limits.max_model_len + 1) + longest)
-        for tokens, output in batch:
+        for tokens, output, number in batch:
             if output > 1:
-                sequence = _Sequence(tokens, output, self.step)
+                sequence = _Sequence(tokens, output, self.step, number)
                 self.running[sequence] = None
                 self.ending.setdefault(sequence.end, []).append(sequence)
                 self.blocks += tokens // limits.block_size + 1
@@ -190,6 +237,7 @@ class _Run:
             if ended:
                 for sequence in ended:
                     self._leave(sequence, sequence.tokens + sequence.output - 1)
+                    self.done[sequence.number] = now
                 self.blocks += opening[step % block]
             while self.blocks > limits.num_blocks:
                 self._preempt()
@@ -206,7 +254,8 @@ class _Run:
         if not self.ending[sequence.end]:
             del self.ending[sequence.end]
         if sequence.tokens + 1 + said <= self.limits.longest_query:
-            self.waiting.appendleft((sequence.tokens + 1 + said, sequence.output - 1 - said))
+            left = sequence.output - 1 - said
+            self.waiting.appendleft((sequence.tokens + 1 + said, left, sequence.number))
 
 
 def _count(keys: list[int], width: int) -> Weighted:

@@ -1,0 +1,282 @@
+"""From the options of ``gaudi-launch capacity`` to its answer."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message
+
+if TYPE_CHECKING:
+    from gaudi_launch.fleet.capacity import Curve, Fleet, Targets
+    from gaudi_launch.fleet.replica import Replica, Unfit
+    from gaudi_launch.fleet.traffic import Request, Traffic
+    from gaudi_launch.host.accelerators import Accelerator
+    from gaudi_launch.models.fit import Ask
+    from gaudi_launch.models.records import Model
+
+_PER = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:[eE][+]?[0-9]{1,2})?)"
+_MOST_RATE = 1e7
+_MOST_NODES = 10_000_000
+
+
+@dataclass(frozen=True)
+class Words:
+    """The options as typed; empty where not given."""
+
+    rate: str
+    trace: str
+    inputs: str
+    outputs: str
+    ttft: str
+    tpot: str
+    percentile: str
+    arrivals: str
+    cards: str
+    cards_per_node: str
+    accelerator: str
+    engine: str
+    dtype: str
+    length: str
+    requests: str
+    constants: tuple[str, ...]
+    nodes: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is asked, read and checked."""
+
+    model: Model
+    dtype: str
+    accelerator: Accelerator
+    engine: str
+    ask: Ask
+    rate: float
+    targets: Targets
+    traffic: Traffic
+    cards: tuple[int, ...]
+    cards_per_node: int
+    constants: tuple[str, ...]
+    nodes: tuple[int, ...]
+    notes: tuple[Message, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One number of cards a replica: its curve and its fleet, or why there is none."""
+
+    cards: int
+    replica: Replica | Unfit
+    curve: Curve | None
+    fleet: Fleet | None
+    why_not: Message | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """Every choice, the one with the fewest cards, and what was assumed for it."""
+
+    case: Case
+    choices: tuple[Choice, ...]
+    chosen: Choice | None
+    assumptions: tuple[Message, ...]
+
+
+def read(model: str, words: Words, plot: Path | None) -> Case:
+    """The case of these words. Raises LaunchError for what cannot be."""
+    from gaudi_launch import profiles
+    from gaudi_launch.cli.fit import ENGINES, ask_for, data_types, known_model, own_accelerator
+    from gaudi_launch.fleet.capacity import Targets
+    from gaudi_launch.host.accelerators import accelerators
+    from gaudi_launch.models import sizing
+    from gaudi_launch.planning.asked import number
+    from gaudi_launch.warmup.cost import ONE_CARD_8B
+    from gaudi_launch.warmup.workload import read_workload
+
+    if plot is not None and plot.suffix.lower() not in (".png", ".svg"):
+        raise LaunchError("warmup.plot_ending", ExitCode.USAGE, path=str(plot))
+    if words.dtype and words.dtype not in sizing.WEIGHT_BYTES:
+        known = ", ".join(sizing.WEIGHT_BYTES)
+        raise LaunchError("fit.dtype", ExitCode.USAGE, found=words.dtype, known=known)
+    if words.engine and words.engine not in ENGINES:
+        raise LaunchError("fit.engine", ExitCode.USAGE, found=words.engine, known=", ".join(ENGINES))
+    name = words.accelerator or own_accelerator()
+    if name not in accelerators():
+        raise LaunchError("fit.accelerator", ExitCode.USAGE, found=name, known=", ".join(accelerators()))
+    product = accelerators()[name]
+    targets = Targets(
+        _time("--ttft", words.ttft) if words.ttft else None,
+        _time("--tpot", words.tpot) if words.tpot else None,
+        _percent(words.percentile),
+    )
+    if words.arrivals not in ("poisson", "trace") or (words.arrivals == "trace" and not words.trace):
+        raise LaunchError("capacity.arrivals", ExitCode.USAGE, found=words.arrivals)
+    ONE_CARD_8B.with_constants(constants(words.constants))
+    rate = _rate(words.rate) if words.rate else None
+    per_node = number("--cards-per-node", words.cards_per_node, 1, 64) if words.cards_per_node else product.cards
+    nodes = tuple(number("--nodes", word, 1, _MOST_NODES) for word in words.nodes.split(",")) if words.nodes else ()
+    numbers = tuple(number("-n", word, 1, 64) for word in words.cards.split(",")) if words.cards else ()
+    facts = known_model(model)
+    engine = words.engine or ("deepseek_r1" if facts.mla_rank else "vllm-fork@1.22")
+    if not words.trace and not (words.inputs and words.outputs):
+        raise LaunchError("capacity.no_traffic", ExitCode.USAGE)
+    past = read_workload(words.trace) if words.trace else None
+    notes: list[Message] = []
+    if rate is None:
+        rate = _rate_of(past, notes)
+    length = words.length or (_length(past, facts) if past and not (words.inputs or words.outputs) else "")
+    ask = ask_for(facts, profiles.match(facts), engine, length, words.requests, words.inputs, words.outputs)
+    return Case(
+        model=facts,
+        dtype=data_types(facts, words.dtype)[0],
+        accelerator=product,
+        engine=engine,
+        ask=ask,
+        rate=rate,
+        targets=targets,
+        traffic=_traffic(past, words, notes),
+        cards=tuple(sorted(set(numbers))) or tuple(n for n in (1, 2, 4, 8) if n <= per_node),
+        cards_per_node=per_node,
+        constants=words.constants,
+        nodes=nodes,
+        notes=tuple(notes),
+    )
+
+
+def constants(words: tuple[str, ...]) -> dict[str, str]:
+    """``name=ms`` words as a mapping, as `gaudi-launch warmup` reads them."""
+    pairs = [word.partition("=") for word in words]
+    return {name.strip().replace("-", "_"): value for name, _, value in pairs}
+
+
+def _rate(text: str) -> float:
+    match = re.fullmatch(_NUMBER + r"(?:\s*/\s*([a-z]+))?", text.strip())
+    if not match or (match.group(2) or "s") not in _PER:
+        raise LaunchError("capacity.bad_rate", ExitCode.USAGE, found=text)
+    value = float(match.group(1)) / _PER[match.group(2) or "s"]
+    if not 0 < value <= _MOST_RATE:
+        raise LaunchError("capacity.bad_rate", ExitCode.USAGE, found=text)
+    return value
+
+
+def _time(flag: str, text: str) -> float:
+    match = re.fullmatch(_NUMBER + r"\s*(ms|s)?", text.strip())
+    value = float(match.group(1)) / (1000 if match.group(2) == "ms" else 1) if match else 0.0
+    if not 0 < value < 1e6:
+        raise LaunchError("capacity.bad_time", ExitCode.USAGE, flag=flag, found=text)
+    return value
+
+
+def _percent(text: str) -> float:
+    match = re.fullmatch(r"[pP]?([0-9]{1,2}(?:\.[0-9]{1,3})?)", text.strip())
+    if not match or not 1 <= float(match.group(1)) < 100:
+        raise LaunchError("capacity.bad_percentile", ExitCode.USAGE, found=text)
+    return float(match.group(1))
+
+
+def _rate_of(past: list[Request] | None, notes: list[Message]) -> float:
+    from gaudi_launch.fleet.traffic import busiest_minute, mean_rate
+
+    found = mean_rate(past) if past else None
+    if past is None or found is None:
+        raise LaunchError("capacity.no_rate", ExitCode.USAGE)
+    notes.append(message("capacity.rate_of_trace", rate=f"{found:.3g}"))
+    busy = busiest_minute(past)
+    if busy is not None:
+        notes.append(message("capacity.busiest", rate=f"{busy:.3g}"))
+    return found
+
+
+def _length(past: list[Request], model: Model) -> str:
+    """Long enough for every request of the trace, as far as the model goes."""
+    from gaudi_launch.planning.lengths import BLOCK, round_up
+
+    longest = round_up(max(tokens + output for _, tokens, output in past), BLOCK)
+    return str(min(longest, round_up(model.max_position_embeddings or longest, BLOCK)))
+
+
+def _traffic(past: list[Request] | None, words: Words, notes: list[Message]) -> Traffic:
+    from gaudi_launch.fleet.traffic import from_ranges, from_trace
+    from gaudi_launch.planning.asked import ranges
+
+    if past is None:
+        asked = ranges(words.inputs, words.outputs)
+        one, other = asked["input_range"], asked["output_range"]
+        notes.append(message("capacity.assume_ranges", input=f"{one[0]}-{one[1]}", output=f"{other[0]}-{other[1]}"))
+        return from_ranges(one, other)
+    own = words.arrivals == "trace"
+    made = from_trace(past, own)
+    id = "capacity.of_trace_own" if own else "capacity.of_trace"
+    notes.append(message(id, requests=len(past), used=len(made.requests)))
+    return made
+
+
+def solve(case: Case) -> Result:
+    """Simulate each number of cards and choose the one with the fewest cards in all."""
+    choices = tuple(_choice(case, n) for n in case.cards)
+    able = [choice for choice in choices if choice.fleet is not None]
+    chosen = min(able, key=lambda c: (c.fleet.cards, c.fleet.nodes, c.cards) if c.fleet else (), default=None)
+    return Result(case, choices, chosen, _assumptions(case, chosen or _simulated(choices)))
+
+
+def _simulated(choices: tuple[Choice, ...]) -> Choice | None:
+    return next((choice for choice in reversed(choices) if choice.curve is not None), None)
+
+
+def _choice(case: Case, cards: int) -> Choice:
+    from gaudi_launch.fleet.capacity import fleet_for, simulate_curve
+    from gaudi_launch.fleet.replica import Unfit, replica
+    from gaudi_launch.models.sizing import rules_of
+
+    name, _, version = case.engine.partition("@")
+    given = constants(case.constants)
+    found = replica(
+        case.model,
+        cards,
+        case.dtype,
+        case.accelerator,
+        case.ask,
+        rules_of(name, version),
+        case.traffic,
+        lambda cost: cost.with_constants(given),
+    )
+    if isinstance(found, Unfit):
+        return Choice(cards, found, None, None, found.reason)
+    curve = simulate_curve(case.traffic, found.limits, found.cost, case.targets.percentile)
+    if curve is None:
+        return Choice(cards, found, None, None, message("capacity.takes_none", length=case.ask.max_model_len))
+    fleet = fleet_for(curve, case.targets, case.rate, cards, case.cards_per_node)
+    idle = curve.loads[0]
+    why = message("capacity.unreachable", ttft=f"{idle.ttft:.3g}", tpot=f"{1000 * idle.tpot:.3g}")
+    return Choice(cards, found, curve, fleet, None if fleet else why)
+
+
+def _assumptions(case: Case, choice: Choice | None) -> tuple[Message, ...]:
+    from gaudi_launch.fleet.capacity import CEILING
+    from gaudi_launch.fleet.replica import Replica
+
+    said = list(case.notes)
+    if choice is not None and isinstance(choice.replica, Replica) and choice.curve is not None:
+        cost = choice.replica.cost
+        shown = ", ".join(f"{name} {value:.3g}" for name, value in cost.constants().items())
+        said.append(message("capacity.assume_cost", cards=choice.cards, basis=cost.basis, constants=shown))
+        said += choice.replica.notes
+        said.append(message("capacity.assume_padding", percent=f"{100 * choice.replica.padding:.1f}"))
+        said.append(message("capacity.assume_memory", blocks=choice.replica.limits.num_blocks))
+        if choice.cards > case.cards_per_node:
+            said.append(message("capacity.assume_links"))
+        if choice.curve.refused:
+            said.append(
+                message(
+                    "capacity.refused",
+                    percent=f"{100 * choice.curve.refused:.1f}",
+                    length=case.ask.max_model_len,
+                )
+            )
+    said += [message("capacity.assume_split"), message("capacity.assume_ceiling", percent=f"{100 * CEILING:.0f}")]
+    return (*said, message("capacity.assume_engine"), message("capacity.assume_no_spare"))

@@ -1,0 +1,225 @@
+"""What ``gaudi-launch capacity`` shows: a table, a chart in the terminal, JSON, a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from gaudi_launch.cli.capacity_case import Choice, Result
+    from gaudi_launch.fleet.capacity import Curve
+    from gaudi_launch.fleet.chart import Panel
+
+_COLUMNS = ("n", "replicas", "cards", "nodes", "each", "ttft", "tpot", "why")
+_SIZES = (1, 10, 100, 1000, 10_000)
+_ROWS, _WIDTH = 8, 60
+
+
+def to_json(result: Result) -> dict[str, Any]:
+    """The object of --json. Seconds, requests a second, tokens a second."""
+    case = result.case
+    return {
+        "schema": 1,
+        "model": case.model.path,
+        "accelerator": case.accelerator.id,
+        "engine": case.engine,
+        "dtype": case.dtype,
+        "max_model_len": case.ask.max_model_len,
+        "max_num_seqs": case.ask.max_num_seqs,
+        "rate": case.rate,
+        "targets": {
+            "ttft": case.targets.ttft,
+            "tpot": case.targets.tpot,
+            "percentile": case.targets.percentile,
+        },
+        "cards_per_node": case.cards_per_node,
+        "chosen": _fleet_json(result.chosen) if result.chosen else None,
+        "choices": [_choice_json(choice) for choice in result.choices],
+        "carried": [
+            {"nodes": nodes, "replicas": replicas, "rate": rate, "output_tokens": tokens}
+            for nodes, replicas, rate, tokens in carried(result)
+        ],
+        "assumptions": [{"id": said.id, "message": said.render()} for said in result.assumptions],
+    }
+
+
+def _fleet_json(choice: Choice) -> dict[str, Any]:
+    fleet = choice.fleet
+    assert fleet is not None
+    return {
+        "cards_per_replica": choice.cards,
+        "replicas": fleet.replicas,
+        "cards": fleet.cards,
+        "nodes": fleet.nodes,
+        "rate_per_replica": round(fleet.rate, 6),
+        "ttft": round(fleet.ttft, 6),
+        "tpot": round(fleet.tpot, 6),
+    }
+
+
+def _choice_json(choice: Choice) -> dict[str, Any]:
+    from gaudi_launch.fleet.replica import Replica
+
+    made = choice.replica if isinstance(choice.replica, Replica) else None
+    return {
+        "cards_per_replica": choice.cards,
+        "fleet": _fleet_json(choice) if choice.fleet else None,
+        "why_not": choice.why_not.render() if choice.why_not else None,
+        "kv_blocks": made.limits.num_blocks if made else None,
+        "step_time": made.cost.constants() if made else None,
+        "padding": round(made.padding, 6) if made else None,
+        "most": round(choice.curve.most, 6) if choice.curve else None,
+        "refused": choice.curve.refused if choice.curve else None,
+        "curve": [
+            {
+                "rate": round(load.rate, 6),
+                "share": load.share,
+                "ttft": round(load.ttft, 6),
+                "tpot": round(load.tpot, 6),
+                "output_tokens": round(load.tokens, 3),
+                "inside": round(load.inside, 3),
+            }
+            for load in (choice.curve.loads if choice.curve else ())
+        ],
+    }
+
+
+def carried(result: Result) -> list[tuple[int, int, float, float]]:
+    """(nodes, replicas, requests a second, output tokens a second) that fleets of some sizes carry."""
+    from gaudi_launch.fleet.capacity import replicas_on
+
+    choice = result.chosen
+    if choice is None or choice.fleet is None or choice.curve is None:
+        return []
+    last = choice.curve.loads[-1]
+    tokens_each = last.tokens / last.rate if last.rate else 0.0
+    rows = []
+    for nodes in result.case.nodes or _SIZES:
+        replicas = replicas_on(nodes, choice.cards, result.case.cards_per_node)
+        rate = replicas * choice.fleet.rate
+        rows.append((nodes, replicas, round(rate, 3), round(rate * tokens_each, 1)))
+    return rows
+
+
+def show(result: Result, plot: Path | None) -> None:
+    """The page for people."""
+    from gaudi_launch.cli.output import console, table
+    from gaudi_launch.fleet.chart import number
+    from gaudi_launch.messages import text
+
+    out = console()
+    case = result.case
+
+    def say(id: str, **values: Any) -> None:
+        out.print(text(id, **values), markup=False, soft_wrap=True)
+
+    def target(value: float | None, factor: float, unit: str) -> str:
+        return "-" if value is None else f"{value * factor:g} {unit}"
+
+    heading = text(
+        "capacity.title",
+        model=case.model.path,
+        accelerator=case.accelerator.id,
+        dtype=case.dtype,
+        rate=number(case.rate),
+        ttft=target(case.targets.ttft, 1, "s"),
+        tpot=target(case.targets.tpot, 1000, "ms"),
+        percentile=f"{case.targets.percentile:g}",
+    )
+    rows = [_row(choice, choice is result.chosen) for choice in result.choices]
+    columns = [text(f"capacity.column_{name}") for name in _COLUMNS]
+    out.print(heading, markup=False, soft_wrap=True)
+    out.print(table("", columns, rows, right=range(7)))
+    chosen = result.chosen
+    if chosen is not None and chosen.fleet is not None:
+        fleet = chosen.fleet
+        say("capacity.answer", nodes=fleet.nodes, cards=fleet.cards, replicas=fleet.replicas, n=chosen.cards)
+        sizes = [(str(n), str(r), number(rate), number(tokens)) for n, r, rate, tokens in carried(result)]
+        names = [text(f"capacity.column_{name}") for name in ("nodes", "replicas", "rate", "tokens")]
+        say("capacity.carried", n=chosen.cards)
+        out.print(table("", names, sizes, right=range(4)))
+    else:
+        say("capacity.nothing")
+    drawn = chosen or next((choice for choice in reversed(result.choices) if choice.curve), None)
+    if drawn is not None and drawn.curve is not None:
+        rate = case.rate / drawn.fleet.replicas if drawn.fleet else None
+        out.print(_chart(drawn.curve, case.targets.ttft, case.targets.tpot, rate, drawn.cards))
+    for said in result.assumptions:
+        say("capacity.assumed", what=said.render())
+    if plot is not None:
+        say("capacity.drawn", path=str(plot))
+
+
+def _row(choice: Choice, chosen: bool) -> list[str]:
+    from gaudi_launch.fleet.chart import number
+
+    name = f"{choice.cards} *" if chosen else str(choice.cards)
+    fleet = choice.fleet
+    if fleet is None:
+        return [name, *["-"] * 6, choice.why_not.render() if choice.why_not else ""]
+    figures = (fleet.replicas, fleet.cards, fleet.nodes)
+    return [
+        name,
+        *map(str, figures),
+        number(fleet.rate),
+        f"{number(fleet.ttft)} s",
+        f"{number(1000 * fleet.tpot)} ms",
+        "",
+    ]
+
+
+def _chart(curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None, cards: int) -> Text:
+    """Both latencies against the load of one replica, in letters."""
+    from rich.text import Text
+
+    from gaudi_launch.fleet.chart import column_of, number, panels
+    from gaudi_launch.messages import text
+
+    drawn = Text(text("capacity.chart", n=cards) + "\n", no_wrap=True)
+    mark = column_of(curve, chosen, _WIDTH) if chosen is not None else -1
+    for panel in panels(curve, ttft, tpot, _WIDTH):
+        lines = [_line(panel, value) for value in panel.values]
+        goal = _line(panel, panel.target) if panel.target is not None else -1
+        drawn.append(f"{panel.name} ({panel.unit.lower()})\n")
+        for row in range(_ROWS - 1, -1, -1):
+            label = {_ROWS - 1: number(panel.high * panel.factor), 0: number(panel.low * panel.factor)}.get(row, "")
+            drawn.append(f"{label:>8} |")
+            for column, line in enumerate(lines):
+                if line == row:
+                    drawn.append("*", style="blue")
+                elif row == goal:
+                    drawn.append("-", style="red")
+                else:
+                    drawn.append(":" if column == mark else " ", style="green")
+            drawn.append("\n")
+    left, right = number(curve.loads[0].rate), number(curve.loads[-1].rate)
+    drawn.append(" " * 10 + left + " " * max(1, _WIDTH - len(left) - len(right)) + right + "\n")
+    return drawn
+
+
+def _line(panel: Panel, value: float) -> int:
+    return min(_ROWS - 1, max(0, round(panel.height(value) * (_ROWS - 1))))
+
+
+def draw(path: Path, result: Result) -> None:
+    """Write the picture of the chosen replica, else of the first that was simulated. Raises LaunchError (USAGE)."""
+    from gaudi_launch.fleet import chart
+
+    choice = result.chosen or next((choice for choice in reversed(result.choices) if choice.curve), None)
+    if choice is None or choice.curve is None:
+        raise LaunchError("capacity.nothing_to_draw", ExitCode.USAGE)
+    targets = result.case.targets
+    rate = result.case.rate / choice.fleet.replicas if choice.fleet else None
+    scene = (choice.curve, targets.ttft, targets.tpot, rate)
+    try:
+        if path.suffix.lower() == ".png":
+            path.write_bytes(chart.png(*scene))
+        else:
+            path.write_text(chart.svg(*scene), encoding="utf-8")
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("warmup.not_written", ExitCode.USAGE, path=str(path), error=why) from None

@@ -1,0 +1,279 @@
+"""What ``gaudi-launch cluster`` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gaudi_launch.cli.cluster_case import Case
+    from gaudi_launch.fleet.differences import Seen
+    from gaudi_launch.fleet.inventory import Member
+    from gaudi_launch.fleet.run import State
+    from gaudi_launch.fleet.running import Running
+    from gaudi_launch.messages import Message
+
+
+def to_json(case: Case) -> dict[str, Any]:
+    """The object of --json of plan and up."""
+    from gaudi_launch.fleet.commands import render, render_stop, start_steps
+
+    cluster, layout = case.cluster, case.cluster.layout
+    steps = [copy.step for copy in case.copies] + start_steps(cluster)
+    return {
+        "schema": 1,
+        "name": cluster.name,
+        "engine": f"{cluster.plan.engine.name}@{cluster.plan.engine.version}",
+        "model": cluster.model,
+        "layout": {
+            "tensor": layout.tensor,
+            "pipeline": layout.pipeline,
+            "data": layout.data,
+            "expert": layout.expert,
+            "hosts": layout.hosts,
+            "cards_per_host": layout.cards_per_host,
+            "ray": layout.ray,
+            "reason": layout.reason.render(),
+            "origin": layout.origin,
+        },
+        "hosts": [_host_json(one) for one in case.seen],
+        "differences": [
+            {
+                "level": difference.level,
+                "what": difference.what,
+                "values": dict(difference.values),
+                "message": difference.message.render(),
+            }
+            for difference in case.differences
+        ],
+        "engines": [
+            {
+                "url": engine.url,
+                "ray_address": cluster.ray_address(engine) if layout.ray else None,
+                "argv": list(engine.command.argv),
+                "env": dict(sorted(engine.command.env.items())),
+                "nodes": [
+                    {
+                        "host": node.member.name,
+                        "address": node.address,
+                        "interface": node.interface,
+                        "modules": list(node.modules),
+                        "env": dict(sorted(node.env.items())),
+                    }
+                    for node in engine.nodes
+                ],
+            }
+            for engine in cluster.engines
+        ],
+        "settings": [
+            {
+                "name": setting.name,
+                "value": setting.value,
+                "kind": setting.kind,
+                "source": setting.source,
+                "reason": setting.reason.render(),
+                "origin": setting.origin,
+            }
+            for setting in cluster.settings
+        ],
+        "memory": dict(cluster.plan.memory),
+        "commands": [render(step, cluster.name) for step in steps],
+        "stop": render_stop([node.member for node in cluster.nodes], cluster.name),
+        "blockers": [{"id": blocker.id, "message": blocker.render()} for blocker in case.blockers],
+        "warnings": [
+            {"id": warning.id, "message": warning.render()}
+            for warning in (*cluster.plan.warnings, *cluster.warnings)
+        ],
+    }
+
+
+def _host_json(one: Seen) -> dict[str, Any]:
+    host = one.host
+    return {
+        "name": one.member.name,
+        "ssh": one.member.ssh,
+        "trouble": one.trouble.render() if one.trouble else None,
+        "product": host.product if host else None,
+        "cards": len(host.cards) if host else None,
+        "driver": host.driver_version if host else None,
+        "engine": one.installed.engine if one.installed else None,
+        "packages": dict(one.installed.packages) if one.installed else None,
+        "clock_seconds": None if one.clock is None else round(one.clock, 3),
+        "findings": [finding.to_json() for finding in one.findings if finding.status in ("warn", "fail")],
+    }
+
+
+def show(case: Case) -> None:
+    """The page for people."""
+    from gaudi_launch.cli.output import console, table
+    from gaudi_launch.messages import text
+
+    out = console()
+    cluster, layout = case.cluster, case.cluster.layout
+
+    def say(id: str, **values: Any) -> None:
+        out.print(text(id, **values), markup=False, soft_wrap=True)
+
+    say(
+        "cluster.title",
+        name=cluster.name,
+        engine=f"{cluster.plan.engine.name}@{cluster.plan.engine.version}",
+        model=cluster.model,
+    )
+    columns = [
+        text(f"cluster.column_{name}") for name in ("host", "address", "cards", "driver", "engine", "verdict")
+    ]
+    nodes = {node.member.name: node for node in cluster.nodes}
+    rows = [
+        (
+            one.member.name,
+            f"{nodes[one.member.name].address} ({nodes[one.member.name].interface})",
+            f"{len(nodes[one.member.name].modules)} {one.host.product or '' if one.host else ''}".strip(),
+            (one.host.driver_version or "-") if one.host else "-",
+            (one.installed.engine or "-") if one.installed else "-",
+            _verdict(one),
+        )
+        for one in case.seen
+    ]
+    out.print(table("", columns, rows))
+    for one in case.seen:
+        for finding in one.findings:
+            if finding.status == "fail":
+                say("cluster.finding", host=one.member.name, check=finding.id, message=finding.message.render())
+    for difference in case.differences:
+        shown = "; ".join(f"{host}: {value}" for host, value in difference.values.items())
+        word = text(f"cluster.word_{difference.level}")
+        out.print(f"{word}: {difference.message.render()} ({shown})", markup=False, soft_wrap=True)
+    say(
+        "cluster.layout",
+        tensor=layout.tensor,
+        pipeline=layout.pipeline,
+        data=layout.data,
+        expert=layout.expert or "-",
+        why=layout.reason.render(),
+    )
+    changed = [setting for setting in cluster.settings if setting.reason.id.startswith("cluster.")]
+    if changed:
+        names = [text(f"plan.column_{name}") for name in ("name", "value", "reason")]
+        out.print(table("", names, [(s.name, s.value or "", s.reason.render()) for s in changed]))
+    if cluster.plan.memory:
+        words = "  ".join(f"{name} {value:.1f}" for name, value in cluster.plan.memory.items())
+        say("cluster.memory", memory=words)
+    for copy in case.copies:
+        out.print(copy.step.why.render(), markup=False, soft_wrap=True)
+    for warning in (*cluster.plan.warnings, *cluster.warnings, *case.missing):
+        out.print(f"{text('plan.word_warning')}: {warning.render()}", markup=False, soft_wrap=True)
+    for engine in cluster.engines:
+        say("cluster.url", url=engine.url, host=engine.head.member.name)
+
+
+def _verdict(one: Seen) -> str:
+    from gaudi_launch.messages import text
+
+    if one.trouble is not None:
+        return one.trouble.render()
+    if not one.findings:
+        return "-"
+    counts = [sum(1 for finding in one.findings if finding.status == status) for status in ("ok", "warn", "fail")]
+    return text("cluster.verdict", ok=counts[0], warn=counts[1], fail=counts[2])
+
+
+def dry(case: Case) -> None:
+    """The commands, in their order, for a terminal or a file; remarks are comments."""
+    from gaudi_launch.fleet.commands import SECRETS, render, render_stop, start_steps
+    from gaudi_launch.messages import text
+
+    cluster = case.cluster
+    for blocker in case.blockers:
+        print(f"# ! {blocker.render()}")
+    for difference in case.differences:
+        shown = "; ".join(f"{host}: {value}" for host, value in difference.values.items())
+        print(f"# {difference.level}: {difference.message.render()} ({shown})")
+    for step in [*(copy.step for copy in case.copies), *start_steps(cluster)]:
+        print(f"# {step.why.render()}")
+        if step.name == "service":
+            print(f"# {text('cluster.secrets', names=', '.join(SECRETS))}")
+        print(render(step, cluster.name))
+    print(f"# {text('cluster.to_end')}")
+    for line in render_stop([node.member for node in cluster.nodes], cluster.name):
+        print(line)
+
+
+def dry_down(members: Sequence[Member], name: str) -> None:
+    """The commands that end what --dry-run's commands started."""
+    from gaudi_launch.fleet.commands import render_stop
+
+    for line in render_stop(members, name):
+        print(line)
+
+
+def show_status(running: Running, state: State, as_json: bool) -> None:
+    """The state of a running cluster."""
+    from gaudi_launch.cli.output import console, emit_json, table
+    from gaudi_launch.messages import text
+
+    if as_json:
+        return emit_json(
+            {
+                "schema": 1,
+                "name": running.name,
+                "whole": state.whole,
+                "hosts": [
+                    {
+                        "name": host.name,
+                        "processes": dict(host.alive),
+                        "trouble": host.trouble.render() if host.trouble else None,
+                    }
+                    for host in state.hosts
+                ],
+                "engines": [
+                    {
+                        "url": part.url,
+                        "ready": ready,
+                        "detail": detail,
+                        "ray_nodes": None if nodes is None else list(nodes),
+                    }
+                    for part, ready, detail, nodes in zip(
+                        running.parts, state.ready, state.details, state.ray, strict=True
+                    )
+                ],
+            }
+        )
+    out = console()
+    columns = [text(f"cluster.column_{name}") for name in ("host", "processes", "trouble")]
+    rows = [
+        (
+            host.name,
+            ", ".join(f"{what} {pid or text('cluster.word_dead')}" for what, pid in host.alive.items()) or "-",
+            host.trouble.render() if host.trouble else "",
+        )
+        for host in state.hosts
+    ]
+    out.print(table("", columns, rows))
+    for part, ready, detail, nodes in zip(running.parts, state.ready, state.details, state.ray, strict=True):
+        if nodes is not None:
+            alive = [node for node in nodes if node["alive"]]
+            cards = sum(node["hpu"] for node in alive)
+            shown = text("cluster.ray_view", nodes=len(alive), dead=len(nodes) - len(alive), cards=cards)
+            out.print(shown, markup=False, soft_wrap=True)
+        id = "cluster.ready" if ready else "cluster.silent"
+        out.print(text(id, url=part.url, why=detail or "-"), markup=False, soft_wrap=True)
+    return None
+
+
+def show_down(told: Sequence[tuple[str, str, Message | None]], members: Sequence[Member], as_json: bool) -> None:
+    """What was ended where."""
+    from gaudi_launch.cli.output import emit_json
+    from gaudi_launch.messages import text
+
+    if as_json:
+        rows = [
+            {"host": host, "what": what, "trouble": trouble.render() if trouble else None}
+            for host, what, trouble in told
+        ]
+        return emit_json({"schema": 1, "hosts": [member.name for member in members], "ended": rows})
+    for host, what, trouble in told:
+        print(trouble.render() if trouble else text("cluster.ended", host=host, what=what))
+    if not told:
+        print(text("cluster.nothing_runs"))
+    return None

@@ -1,0 +1,1 @@
+"""More than one machine: how many are needed, and several of them as one engine."""

@@ -1,0 +1,271 @@
+"""What runs on a host of a cluster: sent there as text through ssh's standard input, to the engine's interpreter.
+
+Standard library only (and Ray for one question), Python 3.10 or newer; nothing is installed on the host. The
+launcher puts the request behind this text. Secrets come in with it, so they stand in no command line and no file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MARK = "gaudi-launch-cluster:"
+
+Document = dict[str, Any]
+# parent, session, start time, state
+Stat = tuple[int, int, int, str]
+
+
+def home(name: str) -> Path:
+    """Where this host keeps what was started for a cluster's member (``NAME/HOST``)."""
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local/state") / "gaudi-launch" / "cluster" / name
+
+
+def stat(pid: int) -> Stat | None:
+    """A process as the kernel tells it; None when it is gone or only waits to be reaped."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return None if words[0] == "Z" else (int(words[1]), int(words[3]), int(words[19]), words[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def kept(folder: Path, name: str) -> int | None:
+    """The process that was started under this name, if it still lives and is no other one by now."""
+    try:
+        found = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        now = stat(int(found["pid"]))
+        return int(found["pid"]) if now is not None and now[2] == found["started"] else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def family(pid: int) -> dict[int, int]:
+    """A process, what descends from it and what shares its session, each with its start time."""
+    every: dict[int, Stat] = {}
+    for folder in Path("/proc").iterdir():
+        known = stat(int(folder.name)) if folder.name.isdigit() else None
+        if known is not None:
+            every[int(folder.name)] = known
+    found: set[int] = {other for other, known in every.items() if other == pid or known[1] == pid}
+    while True:
+        more = {other for other, known in every.items() if known[0] in found} - found
+        if not more:
+            return {other: every[other][2] for other in found}
+        found |= more
+
+
+def probe(request: Document) -> Document:
+    """Versions, clock, folders and tools of this host."""
+    folders = {}
+    for path in request["folders"]:
+        files = total = 0
+        for top, _, names in os.walk(path):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    total += Path(top, name).stat().st_size
+                    files += 1
+        folders[path] = [files, total]
+    asked = subprocess.run(
+        [sys.executable, "-c", request["question"]],
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+        check=False,
+    )
+    return {
+        "time": time.time(),
+        "folders": folders,
+        "tools": [name for name in ("rsync", "scp") if shutil.which(name)],
+        "python": ".".join(str(part) for part in sys.version_info[:3]),
+        "engine": asked.stdout.decode("utf-8", "replace"),
+    }
+
+
+def start(request: Document) -> Document:
+    """Start a command in a session of its own, its output in a log, and write its process down."""
+    folder, name = home(request["folder"]), request["name"]
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    alive = kept(folder, name)
+    if alive is not None:
+        return {"running": alive}
+    log = os.open(folder / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        child = subprocess.Popen(
+            request["argv"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **request["env"], **request.get("secrets", {})},
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as error:
+        return {"failed": error.strerror or str(error)}
+    now = stat(child.pid)
+    document = {"pid": child.pid, "started": now[2] if now is not None else 0}
+    (folder / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
+    # what cannot even begin (no such module, a wrong option) is told at once
+    deadline = time.time() + request["settle"]
+    while time.time() < deadline and child.poll() is None:
+        time.sleep(0.05)
+    return {"pid": child.pid, "exit": child.poll()}
+
+
+def status(request: Document) -> Document:
+    """Which of the named processes live, and more of a log."""
+    folder, offset = home(request["folder"]), request.get("offset", 0)
+    data = b""
+    if request.get("log"):
+        with contextlib.suppress(OSError), (folder / f"{request['log']}.log").open("rb") as file:
+            file.seek(offset)
+            data = file.read(1 << 20)
+    return {
+        "alive": {name: kept(folder, name) for name in request["names"]},
+        "log": data.decode("utf-8", "replace"),
+        "offset": offset + len(data),
+    }
+
+
+def stop(request: Document) -> Document:
+    """End what was started under these names, in their order: ask, wait, kill. Nothing else."""
+    folder = home(request["folder"])
+    ended = {}
+    for name in request["names"]:
+        alive = kept(folder, name)
+        ended[name] = end(alive, request["patience"]) if alive is not None else "none"
+        if ended[name] != "stuck":
+            with contextlib.suppress(OSError):
+                (folder / f"{name}.json").unlink()
+    return {"ended": ended}
+
+
+def end(pid: int, patience: float) -> str:
+    """End a process and its family: "ended", "killed", or "stuck" in the kernel."""
+    mine = family(pid)
+
+    def living() -> list[int]:
+        mine.update(family(pid))
+        known = [(one, started, stat(one)) for one, started in mine.items()]
+        return [one for one, started, now in known if now is not None and now[2] == started]
+
+    def tell(pids: list[int], number: int) -> None:
+        for one in pids:
+            with contextlib.suppress(OSError):
+                os.kill(one, number)
+
+    def wait(done: Callable[[], bool], seconds: float) -> None:
+        deadline = time.time() + seconds
+        while not done() and time.time() < deadline:
+            time.sleep(0.1)
+
+    # the first process ends its own in the right order; only then come those it forgot
+    tell([pid], signal.SIGTERM)
+    wait(lambda: pid not in living(), patience)
+    tell(living(), signal.SIGTERM)
+    wait(lambda: not living(), min(patience, 5.0))
+    if not living():
+        return "ended"
+    tell(living(), signal.SIGKILL)
+    wait(lambda: not living(), 5.0)
+    return "stuck" if living() else "killed"
+
+
+def run(request: Document) -> Document:
+    """Run a command to its end; its status and its last words."""
+    try:
+        done = subprocess.run(
+            request["argv"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            timeout=request["seconds"],
+            check=False,
+        )
+    except OSError as error:
+        return {"code": 127, "output": error.strerror or str(error)}
+    except subprocess.TimeoutExpired:
+        return {"code": 124, "output": f"{request['seconds']:g} s"}
+    return {"code": done.returncode, "output": done.stdout.decode("utf-8", "replace")[-4000:]}
+
+
+def listening(request: Document) -> Document:
+    """Does something take connections at this address yet?"""
+    deadline = time.time() + request["seconds"]
+    while True:
+        try:
+            socket.create_connection((request["host"], request["port"]), timeout=2).close()
+            return {"open": True}
+        except OSError as error:
+            if time.time() >= deadline:
+                return {"open": False, "why": str(error)}
+            time.sleep(0.3)
+
+
+def nodes(request: Document) -> Document:
+    """Ray's own view of the cluster, waited for until it has so many HPUs."""
+    import ray
+
+    os.environ.pop("RAY_ADDRESS", None)
+    ray.init(address=request["address"], _node_ip_address=request["ip"], log_to_driver=False, logging_level="ERROR")
+    deadline = time.time() + request["seconds"]
+    while True:
+        found = [
+            {
+                "address": node["NodeManagerAddress"],
+                "alive": bool(node["Alive"]),
+                "hpu": int(node["Resources"].get("HPU", 0)) if node["Alive"] else 0,
+            }
+            for node in ray.nodes()
+        ]
+        if sum(node["hpu"] for node in found) >= request["wanted"] or time.time() >= deadline:
+            ray.shutdown()
+            return {"nodes": found}
+        time.sleep(0.5)
+
+
+def ready(request: Document) -> Document:
+    """Does the service answer? Asked by the launcher's own prober, whose source came along."""
+    import types
+
+    module = types.ModuleType("gaudi_launch_ready")
+    sys.modules[module.__name__] = module
+    exec(compile(request["source"], "ready.py", "exec"), module.__dict__)
+    found = module.probe(request["url"], timeout=request["seconds"], api_key=request.get("key") or None)
+    return {"ready": found.ready, "stage": found.stage, "detail": found.detail, "model": found.model}
+
+
+DOES: dict[str, Callable[[Document], Document]] = {
+    "probe": probe,
+    "start": start,
+    "status": status,
+    "stop": stop,
+    "run": run,
+    "listening": listening,
+    "nodes": nodes,
+    "ready": ready,
+}
+
+
+def main(text: str) -> None:
+    """Do one request and answer with one marked line."""
+    request = json.loads(text)
+    # whatever a library prints must not come between
+    answer_to = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        answer = DOES[request["do"]](request)
+    except Exception as error:
+        answer = {"error": f"{type(error).__name__}: {error}"}
+    os.write(answer_to, f"\n{MARK}{json.dumps(answer)}\n".encode())

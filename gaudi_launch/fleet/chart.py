@@ -1,0 +1,129 @@
+"""Latency of one replica against its load, as a picture: time to first token, and time per token below it.
+
+Rectangles only, as the warm-up planner's pictures, so that PNG needs nothing but zlib; the few words of the axes
+are drawn from a font of 3 x 5 dots.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gaudi_launch.fleet.capacity import Curve, latency_at
+from gaudi_launch.warmup.picture import Box, Color, png_of, svg_of
+
+_INK, _WHITE, _LINE, _TARGET, _CHOSEN = (60, 60, 60), (255, 255, 255), (20, 80, 200), (214, 40, 40), (30, 140, 60)
+_LEFT, _TOP, _WIDTH, _HEIGHT, _GAP, _RIGHT = 90, 30, 560, 200, 60, 30
+_DOT = 2
+# three bits a row, five rows a letter
+_GLYPHS = {
+    "0": (7, 5, 5, 5, 7), "1": (2, 6, 2, 2, 7), "2": (7, 1, 7, 4, 7), "3": (7, 1, 7, 1, 7), "4": (5, 5, 7, 1, 1),
+    "5": (7, 4, 7, 1, 7), "6": (7, 4, 7, 5, 7), "7": (7, 1, 1, 2, 2), "8": (7, 5, 7, 5, 7), "9": (7, 5, 7, 1, 7),
+    ".": (0, 0, 0, 0, 2), "/": (1, 1, 2, 4, 4), "M": (5, 7, 7, 5, 5), "S": (7, 4, 7, 1, 7), "T": (7, 2, 2, 2, 2),
+    "F": (7, 4, 6, 4, 4), "P": (7, 5, 7, 4, 4), "O": (7, 5, 5, 5, 7), "R": (6, 5, 6, 5, 5), "E": (7, 4, 6, 4, 7),
+    "Q": (7, 5, 5, 7, 1), " ": (0, 0, 0, 0, 0), "-": (0, 0, 7, 0, 0), "+": (0, 2, 7, 2, 0),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One latency: its name, unit and factor from seconds, the target in seconds, and a point at each column."""
+
+    name: str
+    unit: str
+    factor: float
+    values: tuple[float, ...]
+    target: float | None
+    low: float
+    high: float
+
+    def height(self, seconds: float) -> float:
+        """0 at the bottom, 1 at the top, even over the logarithm."""
+        return (math.log(seconds) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
+
+
+def panels(curve: Curve, ttft: float | None, tpot: float | None, columns: int) -> tuple[Panel, Panel]:
+    """Both latencies at ``columns`` rates, evenly from the quietest to the busiest simulated load."""
+    first, last = curve.loads[0].rate, curve.loads[-1].rate
+    rates = [first + (last - first) * at / (columns - 1) for at in range(columns)]
+    seen = [latency_at(curve, rate) for rate in rates]
+    return (
+        _panel("TTFT", "S", 1.0, [one for one, _ in seen], ttft),
+        _panel("TPOT", "MS", 1000.0, [each for _, each in seen], tpot),
+    )
+
+
+def _panel(name: str, unit: str, factor: float, values: Sequence[float], target: float | None) -> Panel:
+    floor = 1e-6
+    known = [max(value, floor) for value in values]
+    shown = [*known, *([max(target, floor)] if target is not None else [])]
+    return Panel(name, unit, factor, tuple(known), target, min(shown) / 1.15, max(shown) * 1.15)
+
+
+def column_of(curve: Curve, rate: float, columns: int) -> int:
+    """The column that stands for ``rate``."""
+    first, last = curve.loads[0].rate, curve.loads[-1].rate
+    return round(max(0.0, min(1.0, (rate - first) / (last - first))) * (columns - 1))
+
+
+def number(value: float) -> str:
+    """A short figure.
+
+    >>> [number(value) for value in (0.01234, 1.5, 31.04, 12345.6)]
+    ['0.0123', '1.5', '31', '12346']
+    """
+    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _scene(
+    curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None
+) -> tuple[int, int, list[Box], list[tuple[float, float, str]]]:
+    boxes: list[Box] = []
+    words: list[tuple[float, float, str]] = []
+    top = _TOP
+    for panel in panels(curve, ttft, tpot, _WIDTH):
+        boxes += [Box(_LEFT - 1, top - 1, _WIDTH + 2, _HEIGHT + 2, _INK), Box(_LEFT, top, _WIDTH, _HEIGHT, _WHITE)]
+        if chosen is not None:
+            boxes.append(Box(_LEFT + column_of(curve, chosen, _WIDTH), top, 1, _HEIGHT, _CHOSEN))
+        if panel.target is not None:
+            boxes.append(Box(_LEFT, top + _HEIGHT * (1 - panel.height(panel.target)), _WIDTH, 1, _TARGET))
+        heights = [top + _HEIGHT * (1 - panel.height(value)) for value in panel.values]
+        for at, height in enumerate(heights):
+            before = heights[max(0, at - 1)]
+            boxes.append(Box(_LEFT + at, min(before, height), 1, abs(before - height) + 2, _LINE))
+        words += [
+            (10, top + _HEIGHT / 2, f"{panel.name} {panel.unit}"),
+            (10, top + 10, number(panel.high * panel.factor)),
+            (10, top + _HEIGHT, number(panel.low * panel.factor)),
+        ]
+        top += _HEIGHT + _GAP
+    bottom = top - _GAP + 22
+    words += [
+        (_LEFT, bottom, number(curve.loads[0].rate)),
+        (_LEFT + _WIDTH / 2, bottom, "REQ/S"),
+        (_LEFT + _WIDTH - 40, bottom, number(curve.loads[-1].rate)),
+    ]
+    return _LEFT + _WIDTH + _RIGHT, top - _GAP + 40, boxes, words
+
+
+def svg(curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None) -> str:
+    """The picture as SVG text; targets in seconds, ``chosen`` the rate of one replica of the fleet."""
+    return svg_of(*_scene(curve, ttft, tpot, chosen))
+
+
+def png(curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None) -> bytes:
+    """The picture as PNG (8-bit RGB)."""
+    width, height, boxes, words = _scene(curve, ttft, tpot, chosen)
+    return png_of(width, height, boxes + [dot for word in words for dot in _letters(*word, _INK)])
+
+
+def _letters(x: float, bottom: float, text: str, color: Color) -> list[Box]:
+    dots = []
+    for place, letter in enumerate(text):
+        for row, bits in enumerate(_GLYPHS[letter.upper()]):
+            for column in range(3):
+                if bits & (4 >> column):
+                    left = x + (4 * place + column) * _DOT
+                    dots.append(Box(left, bottom + (row - 5) * _DOT, _DOT, _DOT, color))
+    return dots

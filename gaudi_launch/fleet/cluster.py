@@ -1,0 +1,260 @@
+"""Hosts, a layout and a plan as one cluster: each host's part, and the service on the first. Pure.
+
+The head is the first host of the user's list. Every variable of the engine is set before ``ray start`` on every
+host, because Ray's workers inherit the raylet's environment and the fork passes on only some names
+(HabanaAI/vllm-fork@aice/v1.22.0:vllm/executor/ray_distributed_executor.py). Three are each host's own:
+VLLM_HOST_IP, GLOO_SOCKET_IFNAME and HCCL_SOCKET_IFNAME (set_worker_node.sh in scripts/quickstart of
+HabanaAI/vllm-fork@deepseek_r1).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.fleet.differences import Seen
+from gaudi_launch.fleet.inventory import Member
+from gaudi_launch.fleet.layout import DEEPSEEK, GAUDI_README, Layout
+from gaudi_launch.host.records import Host, Interface
+from gaudi_launch.messages import Message, message
+from gaudi_launch.planning.plan import Command, Plan, Setting
+
+PER_HOST = ("VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "HABANA_VISIBLE_MODULES")
+RAY_PORT = 8850
+# names of interfaces that lead nowhere outside the host (assumed: docker, libvirt, Kubernetes network plug-ins)
+_INSIDE = ("docker", "br-", "veth", "virbr", "cni", "flannel", "cali", "cilium", "kube")
+
+
+@dataclass(frozen=True)
+class Node:
+    """One host's part: how the others reach it, its cards, and the variables that are its own."""
+
+    member: Member
+    address: str
+    interface: str
+    modules: tuple[int, ...]
+    env: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine over some hosts; the first of them is its head, where the service runs."""
+
+    nodes: tuple[Node, ...]
+    command: Command
+    url: str
+
+    @property
+    def head(self) -> Node:
+        return self.nodes[0]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """All of it. ``settings`` are the plan's with what several hosts change; ``model`` and ``recipes`` are the
+    folders that every host needs (``recipes`` None: no recipe cache)."""
+
+    name: str
+    layout: Layout
+    engines: tuple[Engine, ...]
+    settings: tuple[Setting, ...]
+    plan: Plan
+    model: str
+    recipes: str | None
+    ray_port: int
+    warnings: tuple[Message, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(node for engine in self.engines for node in engine.nodes)
+
+    def ray_address(self, engine: Engine) -> str:
+        return join(engine.head.address, self.ray_port)
+
+
+def join(address: str, port: int) -> str:
+    """
+    >>> join("10.0.0.1", 8850), join("fd00::1", 8850)
+    ('10.0.0.1:8850', '[fd00::1]:8850')
+    """
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def reach(member: Member, host: Host | None, interface: str | None = None) -> tuple[str, str]:
+    """(address, interface) by which the others reach a host: what the inventory says, else the interface with the
+    default route, else the only one that is up. Raises LaunchError (USAGE) when that cannot be told.
+    """
+    known = [
+        i for i in (host.interfaces if host else ()) if i.up and _addresses(i) and not i.name.startswith(_INSIDE)
+    ]
+    wanted = member.interface or interface
+    by_name = next((i for i in known if i.name == wanted), None)
+    by_address = next((i for i in known if member.address in i.addresses), None)
+    default = next((i for i in known if i.default_route), known[0] if len(known) == 1 else None)
+    if wanted is not None and host is not None and host.interfaces and by_name is None and member.address is None:
+        shown = ", ".join(i.name for i in known) or "-"
+        raise LaunchError("cluster.no_interface", ExitCode.USAGE, host=member.name, found=wanted, known=shown)
+    chosen = by_name or by_address or default
+    address = member.address or (_addresses(chosen)[0] if chosen is not None else None)
+    name = wanted or (by_address.name if by_address is not None else None)
+    name = name or (chosen.name if chosen is not None and member.address is None else None)
+    if address is None or name is None:
+        shown = ", ".join(i.name for i in known) or "-"
+        raise LaunchError("cluster.unreached", ExitCode.USAGE, host=member.name, known=shown)
+    return address, name
+
+
+def _addresses(interface: Interface) -> list[str]:
+    """Addresses that other hosts can use, IPv4 first."""
+    found = []
+    for text in interface.addresses:
+        try:
+            address = ipaddress.ip_address(text)
+        except ValueError:
+            continue
+        if not (address.is_loopback or address.is_link_local):
+            found.append((address.version, text))
+    return [text for _, text in sorted(found, key=lambda pair: pair[0])]
+
+
+def changes(layout: Layout, plan: Plan, *, own: frozenset[str], ray_port_of: str | None) -> tuple[Setting, ...]:
+    """What several hosts change in a plan's settings. ``own`` are names that the user decided; they stay."""
+    version = plan.engine.version
+    proposed: list[Setting] = []
+
+    def add(kind: str, name: str, value: str | None, id: str, origin: str, **values: object) -> None:
+        if name not in own:
+            reason = message(id, **values)
+            proposed.append(Setting(name, value, "env" if kind == "env" else "option", "computed", reason, origin))
+
+    add("option", "--tensor-parallel-size", str(layout.tensor), "cluster.why_layout", layout.origin)
+    if layout.pipeline > 1:
+        add("option", "--pipeline-parallel-size", str(layout.pipeline), "cluster.why_layout", layout.origin)
+        add("env", "PT_HPUGRAPH_DISABLE_TENSOR_CACHE", "0", "cluster.why_tensor_cache", GAUDI_README)
+        seqs = _value(plan.settings, "--max-num-seqs")
+        if seqs is not None and seqs.isdigit():
+            less = max(1, int(seqs) // layout.pipeline)
+            add("option", "--max-num-seqs", str(less), "cluster.why_seqs", GAUDI_README, stages=layout.pipeline)
+    if version == "deepseek_r1":
+        add("env", "VLLM_EP_SIZE", str(layout.tensor), "cluster.why_experts", DEEPSEEK, cards=layout.tensor)
+    if not layout.ray:
+        return tuple(proposed)
+    backend = next(
+        (s.name for s in plan.settings if s.name.replace("_", "-") == "--distributed-executor-backend"), None
+    )
+    add("option", backend or "--distributed-executor-backend", "ray", "cluster.why_ray", layout.origin)
+    if ray_port_of is not None:
+        add("env", "RAY_ADDRESS", ray_port_of, "cluster.why_ray_address", "docs: ray.init, RAY_ADDRESS")
+    if version == "deepseek_r1":
+        for kind, name, value in (
+            ("env", "VLLM_GRAPH_RESERVED_MEM", "0.2"),
+            ("option", "--gpu_memory_utilization", "0.9"),
+            ("option", "--kv-cache-dtype", "auto"),
+            ("option", "--num-scheduler-steps", "1"),
+        ):
+            add(kind, name, value, "cluster.why_two_nodes", DEEPSEEK)
+        config = _value(plan.settings, "QUANT_CONFIG")
+        if config and config.endswith("inc_quant_per_channel_with_fp8kv_config.json"):
+            folder = config.rpartition("/")[0]
+            other = f"{folder}/inc_quant_per_channel_bf16kv.json"
+            add("env", "QUANT_CONFIG", other, "cluster.why_two_nodes", DEEPSEEK)
+    return tuple(proposed)
+
+
+def _value(settings: Sequence[Setting], name: str) -> str | None:
+    return next((setting.value for setting in settings if setting.name == name), None)
+
+
+def merged(settings: Sequence[Setting], changed: Sequence[Setting]) -> tuple[Setting, ...]:
+    """The settings with the changes in their places, new ones behind; those of a single host left out."""
+    by_name = {setting.name: setting for setting in changed}
+    kept = [by_name.pop(s.name, s) for s in settings if s.name not in PER_HOST]
+    return (*kept, *by_name.values())
+
+
+def changed_command(command: Command, changed: Sequence[Setting]) -> Command:
+    """A command with these options and variables in the place of its own."""
+    argv = list(command.argv)
+    env = {name: value for name, value in command.env.items() if name not in PER_HOST}
+    for setting in changed:
+        if setting.kind == "env":
+            env[setting.name] = setting.value or ""
+        elif setting.name in argv:
+            argv[argv.index(setting.name) + 1] = setting.value or ""
+        else:
+            argv += [setting.name, *([setting.value] if setting.value is not None else [])]
+    return replace(command, argv=tuple(argv), env=env, cpus=(), memory_node=None)
+
+
+def assemble(
+    name: str,
+    layout: Layout,
+    plan: Plan,
+    seen: Sequence[Seen],
+    *,
+    own: frozenset[str],
+    port: int,
+    listen: str | None,
+    ray_port: int = RAY_PORT,
+    interface: str | None = None,
+) -> Cluster:
+    """Every host's part. Raises LaunchError (USAGE) when a host's address cannot be told or two have the same."""
+    each = layout.hosts // layout.data
+    parts: list[Engine] = []
+    nodes = [_node(one, layout, interface) for one in seen]
+    addresses = [node.address for node in nodes]
+    twice = next((address for address in addresses if addresses.count(address) > 1), None)
+    if twice is not None:
+        raise LaunchError("cluster.twice", ExitCode.USAGE, field="address", found=twice)
+    settings: tuple[Setting, ...] = ()
+    for start in range(0, len(nodes), each):
+        group = tuple(nodes[start : start + each])
+        head = group[0]
+        changed = changes(layout, plan, own=own, ray_port_of=join(head.address, ray_port))
+        command = changed_command(plan.command, changed)
+        address = listen or head.address
+        command = _spoken(command, {"--host": address, "--port": str(port)}, head.member.python)
+        group = tuple(replace(node, env={**command.env, **node.env}) for node in group)
+        command = replace(command, env={**command.env, **group[0].env})
+        reached = head.address if address in ("0.0.0.0", "::") else address
+        parts.append(Engine(group, command, f"http://{join(reached, port)}"))
+        settings = settings or merged(plan.settings, changed)
+    return Cluster(
+        name=name,
+        layout=layout,
+        engines=tuple(parts),
+        settings=settings,
+        plan=plan,
+        model=str(plan.model["path"]),
+        recipes=_recipes(plan),
+        ray_port=ray_port,
+        warnings=(*layout.warnings, *((message("cluster.open_ray"),) if layout.ray else ())),
+    )
+
+
+def _node(one: Seen, layout: Layout, interface: str | None) -> Node:
+    address, name = reach(one.member, one.host, interface)
+    modules = (one.host.modules if one.host is not None else ())[: layout.cards_per_host]
+    modules = modules or tuple(range(layout.cards_per_host))
+    env = {"VLLM_HOST_IP": address, "GLOO_SOCKET_IFNAME": name, "HCCL_SOCKET_IFNAME": name}
+    visible = ",".join(str(module) for module in modules)
+    return Node(one.member, address, name, modules, {**env, "HABANA_VISIBLE_MODULES": visible})
+
+
+def _spoken(command: Command, options: Mapping[str, str], python: str) -> Command:
+    """The command with these options and this interpreter."""
+    argv = [python, *command.argv[1:]]
+    for name, value in options.items():
+        if name in argv:
+            argv[argv.index(name) + 1] = value
+        else:
+            argv += [name, value]
+    return replace(command, argv=tuple(argv))
+
+
+def _recipes(plan: Plan) -> str | None:
+    value = plan.command.env.get("PT_HPU_RECIPE_CACHE_CONFIG", "")
+    folder = value.partition(",")[0]
+    return folder if folder.startswith("/") else None

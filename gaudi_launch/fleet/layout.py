@@ -1,0 +1,117 @@
+"""How a model lies over several hosts: tensor, pipeline and data parallel sizes, and why. Pure.
+
+Sources: HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart (README, set_head_node.sh: TP 16, VLLM_EP_SIZE 16 over
+two nodes); HabanaAI/vllm-fork@aice/v1.22.0:README_GAUDI.md (Llama-3.1-405B: TP 16 over two nodes by Ray, or TP 8
+with two pipeline stages).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message
+from gaudi_launch.models.records import Model
+from gaudi_launch.models.sizing import divides
+
+DEEPSEEK = "HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/set_head_node.sh"
+GAUDI_README = "HabanaAI/vllm-fork@aice/v1.22.0:README_GAUDI.md"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user fixed; None: ours to choose."""
+
+    tensor: int | None = None
+    pipeline: int | None = None
+    data: int | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """``tensor`` x ``pipeline`` cards are one engine; ``data`` engines stand side by side, each on hosts of its
+    own. ``expert``: how many cards share the experts, 0 for a model without."""
+
+    tensor: int
+    pipeline: int
+    data: int
+    expert: int
+    hosts: int
+    cards_per_host: int
+    reason: Message
+    origin: str
+    warnings: tuple[Message, ...] = ()
+
+    @property
+    def world(self) -> int:
+        """Cards of one engine."""
+        return self.tensor * self.pipeline
+
+    @property
+    def ray(self) -> bool:
+        """Does one engine span hosts?"""
+        return self.world > self.cards_per_host
+
+
+def choose(model: Model, version: str, hosts: int, cards_per_host: int, asked: Asked) -> Layout:
+    """The layout of ``model`` on ``hosts`` of ``cards_per_host`` cards for an engine version.
+
+    Raises LaunchError: USAGE for sizes that do not multiply out, MODEL for heads that cannot be divided.
+    """
+    data = asked.data or 1
+    if hosts % data:
+        raise LaunchError("cluster.data", ExitCode.USAGE, data=data, hosts=hosts)
+    total = hosts // data * cards_per_host
+    tensor, pipeline, reason, origin = _sizes(model, version, hosts // data, cards_per_host, asked)
+    if tensor * pipeline != total:
+        raise LaunchError("cluster.sizes", ExitCode.USAGE, tensor=tensor, pipeline=pipeline, data=data, total=total)
+    if not divides(model, tensor):
+        raise LaunchError(
+            "cluster.heads", ExitCode.MODEL, heads=model.heads, kv_heads=model.kv_heads or "-", tensor=tensor
+        )
+    if pipeline > 1 and model.layers and pipeline > model.layers:
+        raise LaunchError("cluster.layers", ExitCode.MODEL, layers=model.layers, pipeline=pipeline)
+    warnings = []
+    if pipeline > 1 and version == "deepseek_r1":
+        warnings.append(message("cluster.pipeline_untried"))
+    if tensor > cards_per_host and version == "1.21":
+        warnings.append(message("cluster.old_ray", version=version))
+    if data > 1:
+        warnings.append(message("cluster.data_router", data=data))
+    expert = tensor if model.moe else 0
+    return Layout(tensor, pipeline, data, expert, hosts, cards_per_host, reason, origin, tuple(warnings))
+
+
+def _sizes(model: Model, version: str, hosts: int, cards: int, asked: Asked) -> tuple[int, int, Message, str]:
+    total = hosts * cards
+    if asked.tensor or asked.pipeline:
+        tensor = asked.tensor or max(1, total // (asked.pipeline or 1))
+        pipeline = asked.pipeline or max(1, total // tensor)
+        return tensor, pipeline, message("cluster.as_asked"), "--tensor-parallel, --pipeline-parallel"
+    if hosts == 1:
+        return total, 1, message("cluster.one_host"), ""
+    if version == "deepseek_r1":
+        return total, 1, message("cluster.deepseek", total=total), DEEPSEEK
+    if divides(model, total):
+        return total, 1, message("cluster.all_tensor", total=total), GAUDI_README
+    return cards, hosts, message("cluster.stages", total=total, cards=cards, hosts=hosts), GAUDI_README
+
+
+def stage_of(model: Model, pipeline: int) -> Model:
+    """The model as one pipeline stage holds it: its share of layers and weights (the fullest stage)."""
+    from dataclasses import replace
+
+    if pipeline == 1:
+        return model
+
+    def share(value: int | None) -> int | None:
+        return None if value is None else -(-value // pipeline)
+
+    return replace(
+        model,
+        layers=share(model.layers),
+        attention_layers=share(model.attention_layers),
+        parameters=share(model.parameters),
+        weight_bytes=share(model.weight_bytes),
+        unloaded_bytes=model.unloaded_bytes // pipeline,
+    )

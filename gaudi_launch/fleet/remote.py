@@ -1,0 +1,174 @@
+"""The edge to other hosts: argument lists of ssh with time limits, nothing else. What is asked is text on standard
+input; what comes back is one marked line of JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gaudi_launch.engines.detect import QUESTION, Installed, parse
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.fleet import agent
+from gaudi_launch.fleet.commands import Step, ssh_words
+from gaudi_launch.fleet.differences import Folder, Seen
+from gaudi_launch.fleet.inventory import Member
+from gaudi_launch.messages import Message, message
+
+_T = TypeVar("_T")
+_ANSWER = "gaudi-launch-answer:"
+# ssh's own exit status when it could not connect
+_NO_CONNECTION = 255
+_MOST_AT_ONCE = 32
+
+
+class RemoteError(Exception):
+    """A host that cannot be asked, in words."""
+
+    def __init__(self, why: Message) -> None:
+        super().__init__(why.id)
+        self.why = why
+
+
+def ask(member: Member, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """Let the agent do one request on a host; its answer. Raises RemoteError."""
+    # a JSON text as a Python literal: nothing in it can end the program's line
+    program = f"{Path(agent.__file__).read_text(encoding='utf-8')}\nmain({json.dumps(dict(request))!r})\n"
+    output, error, code = _run(member, ssh_words(member, [member.python, "-"]), program, seconds)
+    line = next((text for text in reversed(output.splitlines()) if text.startswith(agent.MARK)), None)
+    try:
+        answer = json.loads(line.removeprefix(agent.MARK)) if line is not None else None
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise RemoteError(_trouble(member, code, error or output))
+    if "error" in answer:
+        raise RemoteError(message("cluster.host_failed", host=member.name, why=str(answer["error"])[:300]))
+    return answer
+
+
+def words(member: Member, argv: Sequence[str], seconds: float) -> str:
+    """Run a command on a host outside its container; its output. Raises RemoteError."""
+    from dataclasses import replace
+
+    bare = replace(member, enter=())
+    output, error, code = _run(bare, ssh_words(bare, argv), "", seconds)
+    if code:
+        raise RemoteError(_trouble(member, code, error or output))
+    return output
+
+
+def _run(member: Member, argv: Sequence[str], text: str, seconds: float) -> tuple[str, str, int]:
+    try:
+        done = subprocess.run(
+            list(argv),
+            input=text,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise RemoteError(message("cluster.host_slow", host=member.name, seconds=f"{seconds:g}")) from None
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise RemoteError(message("cluster.no_ssh", host=member.name, program=argv[0], why=why)) from None
+    return done.stdout, done.stderr, done.returncode
+
+
+def _trouble(member: Member, code: int, output: str) -> Message:
+    last = (output.strip().splitlines() or ["-"])[-1][:300]
+    if code == _NO_CONNECTION and not member.local:
+        return message("cluster.unreachable", host=member.name, ssh=member.ssh, why=last)
+    return message("cluster.host_failed", host=member.name, why=last if last != "-" else f"exit status {code}")
+
+
+def each(members: Sequence[Member], do: Callable[[Member], _T]) -> list[_T | RemoteError]:
+    """The same for every host at once; a RemoteError stands in the place of its answer."""
+
+    def one(member: Member) -> _T | RemoteError:
+        try:
+            return do(member)
+        except RemoteError as error:
+            return error
+
+    with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(members)))) as pool:
+        return list(pool.map(one, members))
+
+
+def snapshot(member: Member, seconds: float) -> dict[str, Any]:
+    """The snapshot document of a host. Raises RemoteError."""
+    output = words(member, [*member.launcher, "snapshot", "-"], seconds)
+    try:
+        document = json.loads(output)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise RemoteError(message("cluster.no_snapshot", host=member.name))
+    return document
+
+
+def look(member: Member, folders: Sequence[str], seconds: float) -> Seen:
+    """What the engine's interpreter on a host says: versions, clock, folders, tools. Raises RemoteError."""
+    began = time.time()
+    answer = ask(member, {"do": "probe", "folders": list(folders), "question": QUESTION}, seconds)
+    ended = time.time()
+    try:
+        found = {path: Folder(int(files), int(size)) for path, (files, size) in dict(answer["folders"]).items()}
+        return Seen(
+            member,
+            installed=_installed(member, str(answer["engine"])),
+            python=str(answer["python"]),
+            # the host read its clock somewhere between
+            clock=float(answer["time"]) - (began + ended) / 2,
+            clock_within=(ended - began) / 2,
+            folders=found,
+            tools=tuple(str(tool) for tool in answer["tools"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        raise RemoteError(message("cluster.host_failed", host=member.name, why="no answer")) from None
+
+
+def _installed(member: Member, output: str) -> Installed | None:
+    line = next((text for text in output.splitlines() if text.startswith(_ANSWER)), None)
+    if line is None:
+        return None
+    try:
+        return parse(member.python, line.removeprefix(_ANSWER))
+    except LaunchError:
+        return None
+
+
+def begin(step: Step, folder: str, secrets: Mapping[str, str], settle: float = 2.0) -> dict[str, Any]:
+    """Start a step in the background. Raises RemoteError when it does not start or ends at once."""
+    given = {name: secrets[name] for name in step.secrets if name in secrets}
+    request = {
+        "do": "start",
+        "folder": folder,
+        "name": step.name,
+        "argv": list(step.argv),
+        "env": dict(step.env),
+        "secrets": given,
+        "settle": settle,
+    }
+    answer = ask(step.member, request, 60 + settle)
+    host = step.member.name
+    if "running" in answer:
+        raise RemoteError(message("cluster.runs_already", host=host, what=step.name, pid=answer["running"]))
+    if "failed" in answer:
+        raise RemoteError(message("cluster.not_started", host=host, program=step.argv[0], why=answer["failed"]))
+    return answer
+
+
+def do(step: Step, seconds: float) -> None:
+    """Run a step to its end. Raises RemoteError when it fails."""
+    answer = ask(step.member, {"do": "run", "argv": list(step.argv), "seconds": seconds}, seconds + 30)
+    if answer.get("code") != 0:
+        last = (str(answer.get("output", "")).strip().splitlines() or ["-"])[-1][:300]
+        raise RemoteError(message("cluster.step_failed", host=step.member.name, program=step.argv[0], why=last))

@@ -1,0 +1,90 @@
+"""What must be known of a cluster to look at it and to end it: written down when it is brought up."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.fleet.cluster import Cluster, join
+from gaudi_launch.fleet.inventory import Member
+from gaudi_launch.host.snapshot import read_record, write_record
+
+FILE_NAME = "cluster.json"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A host and the address by which the others reach it."""
+
+    member: Member
+    address: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """One engine: its hosts, the head first, and where it answers."""
+
+    places: tuple[Place, ...]
+    url: str
+
+    @property
+    def head(self) -> Place:
+        return self.places[0]
+
+
+@dataclass(frozen=True)
+class Running:
+    """A cluster that was brought up. ``cards`` are those of one engine."""
+
+    name: str
+    ray: bool
+    ray_port: int
+    cards: int
+    parts: tuple[Part, ...]
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return tuple(place.member for part in self.parts for place in part.places)
+
+    def ray_address(self, part: Part) -> str:
+        return join(part.head.address, self.ray_port)
+
+
+def running_of(cluster: Cluster) -> Running:
+    """What is to be written down of a planned cluster."""
+    parts = tuple(
+        Part(tuple(Place(node.member, node.address) for node in engine.nodes), engine.url)
+        for engine in cluster.engines
+    )
+    return Running(cluster.name, cluster.layout.ray, cluster.ray_port, cluster.layout.world, parts)
+
+
+def remember(folder: Path, running: Running) -> None:
+    """Write it down. Raises LaunchError (FAILED)."""
+    try:
+        part = folder / f".{FILE_NAME}.part"
+        document = {"schema": 1, "cluster": write_record(running)}
+        part.write_text(json.dumps(document, ensure_ascii=False, indent=1), encoding="utf-8")
+        part.replace(folder / FILE_NAME)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("serve.state_folder", ExitCode.FAILED, path=str(folder), why=why) from None
+
+
+def remembered(folder: Path) -> Running:
+    """What was written down. Raises LaunchError (USAGE) when there is none, or it is no such file."""
+    try:
+        document = json.loads((folder / FILE_NAME).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise LaunchError("cluster.unknown", ExitCode.USAGE, name=folder.name) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise LaunchError(
+            "cluster.bad_state", ExitCode.FAILED, path=str(folder / FILE_NAME), why=str(error)
+        ) from None
+    found = document.get("cluster") if isinstance(document, dict) else None
+    running: Running = read_record(Running, found, "cluster")
+    if not running.parts or not all(part.places for part in running.parts):
+        raise LaunchError("cluster.bad_state", ExitCode.FAILED, path=str(folder / FILE_NAME), why="-")
+    return running

@@ -1,0 +1,158 @@
+"""``capacity`` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.cli.app import run
+from gaudi_launch.messages import set_language
+from tests.warmup.helpers import made_up
+
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+RANGES = ("-i", "100,2000", "-o", "20,200", "--accelerator", "gaudi2")
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    yield
+    set_language(None)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    path = tmp_path / "trace.csv"
+    rows = "".join(f"{when},{tokens},{output}\n" for when, tokens, output in made_up(600))
+    path.write_text("t_seconds,input_tokens,output_tokens\n" + rows)
+    return str(path)
+
+
+def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
+    code = run(["capacity", *arguments, "--json"])
+    shown: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return code, shown
+
+
+def test_json_has_the_promised_shape(capsys: pytest.CaptureFixture[str]) -> None:
+    code, shown = document(capsys, LLAMA, *RANGES, "--rate", "100/s", "--ttft", "1", "--tpot", "50ms", "-n", "1,2")
+    assert code == 0
+    assert (shown["schema"], shown["rate"], shown["cards_per_node"]) == (1, 100.0, 8)
+    assert shown["targets"] == {"ttft": 1.0, "tpot": 0.05, "percentile": 95.0}
+    chosen = shown["chosen"]
+    assert set(chosen) == {"cards_per_replica", "replicas", "cards", "nodes", "rate_per_replica", "ttft", "tpot"}
+    assert chosen["cards"] == chosen["replicas"] * chosen["cards_per_replica"]
+    assert chosen["replicas"] * chosen["rate_per_replica"] >= 100
+    assert chosen["ttft"] <= 1 and chosen["tpot"] <= 0.05
+    assert chosen["cards"] == min(choice["fleet"]["cards"] for choice in shown["choices"])
+    curve = shown["choices"][0]["curve"]
+    assert len(curve) == 20 and set(curve[0]) == {"rate", "share", "ttft", "tpot", "output_tokens", "inside"}
+    assert {"capacity.assume_cost", "capacity.assume_split", "capacity.assume_ranges"} <= {
+        said["id"] for said in shown["assumptions"]
+    }
+
+
+def test_ten_thousand_nodes_take_seconds(capsys: pytest.CaptureFixture[str], trace: str) -> None:
+    started = time.monotonic()
+    code, shown = document(
+        capsys, LLAMA, "--trace", trace, "--rate", "200000/s", "--accelerator", "gaudi2", "--nodes", "1,10000"
+    )
+    assert code == 0
+    assert shown["chosen"]["nodes"] > 1000
+    one, all_ = shown["carried"]
+    assert (all_["nodes"], all_["replicas"]) == (10_000, 10_000 * one["replicas"])
+    assert all_["rate"] == pytest.approx(10_000 * one["rate"], rel=1e-3)
+    assert time.monotonic() - started < 30
+
+
+def test_the_rate_is_the_traces_own(capsys: pytest.CaptureFixture[str], trace: str) -> None:
+    code, shown = document(capsys, LLAMA, "--trace", trace, "-n", "1", "--accelerator", "gaudi2")
+    assert code == 0
+    # made up at four a second
+    assert shown["rate"] == pytest.approx(4, rel=0.1)
+    assert {"capacity.rate_of_trace", "capacity.busiest", "capacity.of_trace"} <= {
+        said["id"] for said in shown["assumptions"]
+    }
+    # long enough for every request of the trace
+    assert shown["choices"][0]["refused"] == 0
+    code, burst = document(
+        capsys, LLAMA, "--trace", trace, "-n", "1", "--accelerator", "gaudi2", "--arrivals", "trace"
+    )
+    assert "capacity.of_trace_own" in {said["id"] for said in burst["assumptions"]}
+
+
+def test_longer_requests_are_refused_and_said(capsys: pytest.CaptureFixture[str], trace: str) -> None:
+    code, shown = document(
+        capsys, LLAMA, "--trace", trace, "-n", "1", "--accelerator", "gaudi2", "-l", "1024", "--rate", "5"
+    )
+    assert code == 0
+    assert 0.1 < shown["choices"][0]["refused"] < 0.9
+    assert "capacity.refused" in {said["id"] for said in shown["assumptions"]}
+
+
+def test_no_fleet_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("Qwen/Qwen2-72B-Instruct", *RANGES, "--rate", "10", "--tpot", "1ms", "-n", "1,4")
+    code, shown = document(capsys, *words)
+    assert (code, shown["chosen"], shown["carried"]) == (1, None, [])
+    assert ["GiB" in shown["choices"][0]["why_not"], "idle" in shown["choices"][1]["why_not"]] == [True, True]
+    assert run(["capacity", *words]) == 1
+    assert "No number of replicas meets the targets" in capsys.readouterr().out
+
+
+def test_a_replica_over_two_nodes_says_what_is_not_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    code, shown = document(
+        capsys, "deepseek-ai/DeepSeek-R1", *RANGES, "--rate", "5", "-n", "16", "-l", "4096", "-b", "64"
+    )
+    assert code == 0
+    assert shown["chosen"]["nodes"] == 2 * shown["chosen"]["replicas"]
+    assert "capacity.assume_links" in {said["id"] for said in shown["assumptions"]}
+
+
+def test_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    picture = tmp_path / "load.png"
+    words = ("capacity", LLAMA, *RANGES, "--rate", "3000/m", "--ttft", "1", "-n", "1")
+    assert run([*words, "--plot", str(picture)]) == 0
+    page = capsys.readouterr().out
+    for part in ("50 requests/s, 95 % within TTFT 1 s", "Needed: ", "TTFT (s)", "TPOT (ms)", "Assumed: step times"):
+        assert part in page
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert run([*words, "--lang", "zh", "--plot", str(tmp_path / "load.svg")]) == 0
+    assert "需要：" in capsys.readouterr().out
+    assert (tmp_path / "load.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "id"),
+    [
+        ((LLAMA, "--rate", "5"), 2, "capacity.no_traffic"),
+        ((LLAMA, *RANGES), 2, "capacity.no_rate"),
+        ((LLAMA, *RANGES, "--rate", "many"), 2, "capacity.bad_rate"),
+        ((LLAMA, *RANGES, "--rate", "5/week"), 2, "capacity.bad_rate"),
+        ((LLAMA, *RANGES, "--rate", "-5"), 2, "capacity.bad_rate"),
+        ((LLAMA, *RANGES, "--rate", "1e99"), 2, "capacity.bad_rate"),
+        ((LLAMA, *RANGES, "--rate", "5", "--ttft", "soon"), 2, "capacity.bad_time"),
+        ((LLAMA, *RANGES, "--rate", "5", "--tpot", "0"), 2, "capacity.bad_time"),
+        ((LLAMA, *RANGES, "--rate", "5", "--percentile", "100"), 2, "capacity.bad_percentile"),
+        ((LLAMA, *RANGES, "--rate", "5", "--arrivals", "trace"), 2, "capacity.arrivals"),
+        ((LLAMA, *RANGES, "--rate", "5", "--constant", "speed=1"), 2, "warmup.bad_constant"),
+        ((LLAMA, *RANGES, "--rate", "5", "--plot", "load.gif"), 2, "warmup.plot_ending"),
+        ((LLAMA, *RANGES, "--rate", "5", "-n", "1", "--plot", "/nowhere/load.png"), 2, "warmup.not_written"),
+        ((LLAMA, *RANGES, "--rate", "5", "-n", "0"), 2, "plan.number"),
+        ((LLAMA, *RANGES, "--rate", "5", "--nodes", "x"), 2, "plan.number"),
+        ((LLAMA, *RANGES, "--rate", "5", "-d", "int3"), 2, "fit.dtype"),
+        ((LLAMA, *RANGES, "--rate", "5", "--engine", "sglang"), 2, "fit.engine"),
+        ((LLAMA, "--rate", "5", "--trace", "/nowhere.csv"), 2, "warmup.trace_unreadable"),
+        ((LLAMA, "-i", "1,9", "-o", "1,9", "--rate", "5", "--accelerator", "inf2.48xlarge"), 2, "fit.accelerator"),
+        (("nothing", *RANGES, "--rate", "5"), 5, "fit.no_facts"),
+    ],
+)
+def test_wrong_input_is_a_sentence(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, id: str
+) -> None:
+    found, shown = document(capsys, *arguments)
+    assert (found, shown["error"]["id"], shown["error"]["exit_code"]) == (code, id, code)

@@ -1,0 +1,1 @@
+"""Present in 1.22 and later."""
