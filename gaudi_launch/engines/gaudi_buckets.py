@@ -117,9 +117,16 @@ def choose(context: Context, contiguous: bool, physical: int | None) -> Choice:
     from gaudi_launch.warmup.limits import as_limits
     from gaudi_launch.warmup.planner import Ask
 
-    blocks = most_blocks(context, contiguous, physical)
+    asked = {
+        **asdict(limits),
+        "contiguous_pa": contiguous,
+        "num_blocks": most_blocks(context, contiguous, physical),
+    }
+    if limits.input_max > limits.max_num_batched_tokens:
+        # such prompts come in pieces, and the last piece may have any length
+        asked["input_min"] = 1
     found = _planned(
-        as_limits({**asdict(limits), "contiguous_pa": contiguous, "num_blocks": blocks}),
+        as_limits(asked),
         Ask(reduce=request.reduce),
         step_time_for(context.model.parameters, len(context.placement.modules)),
     )

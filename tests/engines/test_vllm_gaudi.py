@@ -216,6 +216,15 @@ def test_contiguous_attention_leaves_the_strategy_to_the_engine() -> None:
     assert "gaudi.reduce_left" in warnings(plan(extra=("--no-enable-prefix-caching",), reduce=(8, 4000)))
 
 
+def test_prompts_in_pieces_may_end_with_any_length() -> None:
+    made = plan(max_model_len=16384, input_range=(4000, 8000))
+    assert made.buckets is not None
+    queries = sorted({query for _, query, _ in made.buckets.prompt})
+    assert queries[0] <= 512 and queries[-1] == 2048
+    # the blocks in front of the last piece
+    assert max(context for _, _, context in made.buckets.prompt) >= (16384 - 1) // 128
+
+
 def test_hot_lengths_make_a_file_of_their_own() -> None:
     made, whole = plan(reduce=(4, 2000)), plan()
     found = setting(made, "VLLM_BUCKETING_FROM_FILE")
