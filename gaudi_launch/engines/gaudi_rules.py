@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gaudi_launch.engines import gaudi_memory
 from gaudi_launch.engines.upstream_tasks import CHAT, by_name_only, has_word, pooling_options, task_of, word_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import identify
 from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context
+from gaudi_launch.planning.memory import MemoryPlan
 from gaudi_launch.planning.plan import Setting
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
@@ -174,11 +176,33 @@ def _is_gaudi2(context: Context) -> bool:
     return found is not None and found.id.startswith("gaudi2")
 
 
-def memory(context: Context, decisions: Decisions) -> None:
-    """How a card is divided: both shares are of what is free once the weights lie there."""
-    asked = context.request.memory_utilization
-    _add(decisions, "--gpu-memory-utilization", asked, "--memory-utilization", "0.9", "gaudi.utilization", _WORKER)
+def utilization(context: Context, decisions: Decisions, found: MemoryPlan) -> None:
+    """How much of a card it takes: a share of what is free once the weights lie there."""
+    limits, asked = context.limits, context.request.memory_utilization
+    need = gaudi_memory.need_of(context.model, len(context.placement.modules), limits.max_num_batched_tokens)
+    share, reason = gaudi_memory.MOST_UNKNOWN, message("gaudi.utilization")
+    if found.gib:
+        share = gaudi_memory.utilization(found.gib["card"] - found.gib["weights"], need)
+        id = "gaudi.utilization_known" if need.known else "gaudi.utilization_assumed"
+        reason = message(id, free=f"{need.free_gib:.1f}")
+    decisions.option("--gpu-memory-utilization", f"{share:g}", reason, origin=gaudi_memory.ORIGIN)
+    if asked is not None:
+        flag = message("plan.flag", flag="--memory-utilization")
+        decisions.option("--gpu-memory-utilization", asked, flag, source="flag", origin=_WORKER)
     decisions.env("VLLM_GRAPH_RESERVED_MEM", "0.1", message("gaudi.reserved"), source="engine", origin=_WORKER)
+
+
+def reserved(context: Context, decisions: Decisions, found: MemoryPlan, graphs: int) -> None:
+    """How much of that share is kept for so many graphs; the engine's own tenth for a model outside the table."""
+    limits = context.limits
+    need = gaudi_memory.need_of(context.model, len(context.placement.modules), limits.max_num_batched_tokens)
+    if not found.gib or not need.known:
+        return
+    lazy = decisions.get("env", "PT_HPU_LAZY_MODE") == "1"
+    usable = found.gib["card"] - found.gib["weights"] - found.gib["free"]
+    share = gaudi_memory.reserved(usable, graphs, need, lazy)
+    reason = message("gaudi.reserved_counted", graphs=graphs, size=f"{need.graph_mib:g}")
+    decisions.env("VLLM_GRAPH_RESERVED_MEM", f"{share:g}", reason, origin=gaudi_memory.ORIGIN)
 
 
 def attention(context: Context, decisions: Decisions, task: str) -> None:

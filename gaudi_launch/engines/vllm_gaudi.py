@@ -5,6 +5,7 @@ Read from vllm-project/vllm-gaudi@091bbadd; options are those of upstream vLLM 0
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,11 +18,11 @@ from gaudi_launch.models.records import Model
 from gaudi_launch.planning.asked import number
 from gaudi_launch.planning.engine import Context, Limits, Proposal
 from gaudi_launch.planning.lengths import BLOCK, round_down, round_up
-from gaudi_launch.planning.memory import memory_for
+from gaudi_launch.planning.memory import MemoryPlan, memory_for
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
-from gaudi_launch.warmup import Buckets
+from gaudi_launch.warmup import BucketError, Buckets
 from gaudi_launch.warmup.engine_buckets import PLUGIN, algorithm_of, engine_buckets
 
 NAME = "vllm-gaudi"
@@ -132,7 +133,7 @@ class VllmGaudi:
         gaudi_rules.cards(context, decisions)
         gaudi_rules.mode(context, decisions)
         gaudi_rules.types(context, decisions)
-        gaudi_rules.memory(context, decisions)
+        gaudi_rules.utilization(context, decisions, self._memory(decisions.settings(), context))
         gaudi_rules.attention(context, decisions, task)
         gaudi_rules.experts(context, decisions)
         gaudi_rules.task(context, decisions, task)
@@ -140,6 +141,9 @@ class VllmGaudi:
         gaudi_rules.switches(context, decisions)
         fork_auto.follow_profile(context, decisions, NAME)
         self._warmup(context, decisions, task)
+        strategy = decisions.get("env", "VLLM_BUCKETING_STRATEGY")
+        if request.reduce is not None and strategy:
+            decisions.warn("gaudi.reduce_left", strategy=strategy)
         return Proposal(decisions.settings(), tuple(decisions.warnings))
 
     def _warmup(self, context: Context, decisions: Decisions, task: str) -> None:
@@ -159,8 +163,20 @@ class VllmGaudi:
             decisions.warn("plan.own_buckets", names=", ".join(own))
             for name in own:
                 decisions.env(name, request.environment[name], message("plan.exported"))
-            return
-        choice = self._choice(decisions.settings(), context)
+        else:
+            self._strategy(context, decisions)
+        # the planner tells a list that cannot be; it has no graphs to keep room for
+        with contextlib.suppress(BucketError):
+            memory = self._memory(decisions.settings(), context)
+            found = self.buckets(decisions.settings(), context, memory.num_blocks)
+            if found is not None:
+                gaudi_rules.reserved(context, decisions, memory, found[1].graphs)
+        if not own:
+            # less for graphs is more for the cache, and the largest bucket follows the cache
+            self._strategy(context, decisions)
+
+    def _strategy(self, context: Context, decisions: Decisions) -> None:
+        request, choice = context.request, self._choice(decisions.settings(), context)
         if choice.strategy == "file":
             path = choice.path(request.files_dir)
             decisions.env("VLLM_BUCKETING_FROM_FILE", path, choice.reason, origin=gaudi_buckets.ORIGIN)
@@ -169,22 +185,22 @@ class VllmGaudi:
         if request.padding_limit is not None:
             for name, value in gaudi_buckets.pad_variables(request.padding_limit).items():
                 decisions.env(name, value, choice.reason, source="flag", origin=gaudi_buckets.ORIGIN)
-        if request.reduce is not None:
-            decisions.warn("gaudi.reduce_left", strategy=choice.strategy)
 
     def _warms(self, request: Request, task: str) -> bool:
         # hpu_model_runner.py warmup_model: neither eager nor pooling models are warmed up
         return task == CHAT and not has_word(request.extra, "--enforce-eager")
 
+    def _memory(self, settings: Sequence[Setting], context: Context) -> MemoryPlan:
+        """A card's memory as these settings divide it."""
+        product = next((card.product or card.device_type for card in context.host.cards if card.product), None)
+        name, version, extra = NAME, self.identity.version, context.request.extra
+        cards = len(context.placement.modules)
+        return memory_for(context.model, context.limits, cards, product, settings, name, version, extra)
+
     def _choice(self, settings: Sequence[Setting], context: Context) -> gaudi_buckets.Choice:
         """The bucket strategy that these settings call for; it depends on the number of KV blocks they leave."""
-        product = next((card.product or card.device_type for card in context.host.cards if card.product), None)
-        identity, cards = self.identity, len(context.placement.modules)
-        extra = context.request.extra
-        found = memory_for(
-            context.model, context.limits, cards, product, settings, identity.name, identity.version, extra
-        )
-        return gaudi_buckets.choose(context, gaudi_rules.is_contiguous(settings), found.num_blocks)
+        blocks = self._memory(settings, context).num_blocks
+        return gaudi_buckets.choose(context, gaudi_rules.is_contiguous(settings), blocks)
 
     def _file(self, settings: Sequence[Setting], context: Context) -> tuple[str, str] | None:
         """(path, text) of the bucket file that these settings name: the planner's, or one of the user's."""
