@@ -22,7 +22,7 @@ from gaudi_launch.planning.memory import MemoryPlan, memory_for
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
-from gaudi_launch.warmup import BucketError, Buckets
+from gaudi_launch.warmup.buckets import BucketError, Buckets
 from gaudi_launch.warmup.engine_buckets import PLUGIN, algorithm_of, engine_buckets
 
 NAME = "vllm-gaudi"
