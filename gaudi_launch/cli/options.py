@@ -116,6 +116,7 @@ def to_request(asked: dict[str, Any], environment: dict[str, str] | None = None)
     import time
 
     from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.paths import cache_dir
     from gaudi_launch.planning import asked as read
     from gaudi_launch.planning.placement import parse_modules
     from gaudi_launch.planning.request import Request
@@ -155,6 +156,7 @@ def to_request(asked: dict[str, Any], environment: dict[str, str] | None = None)
     return Request(
         **values,
         environment=dict(os.environ if environment is None else environment),
+        files_dir=str(cache_dir() / "buckets"),
         stamp=time.strftime("%Y-%m-%d-%H-%M-%S"),
     )
 
@@ -260,10 +262,30 @@ def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
     engine = registry.find(request.engine, installed, request.python)
     if not engine.needs_cards and request.python is None:
         request = replace(request, python=engine.identity.python)
+    if engine.identity.name == "vllm-gaudi":
+        request = _bucket_file(request)
     # an engine on the CPU needs no card, so the machine's cards are not even looked at
     host = load(asked.get("machine")) if engine.needs_cards or asked.get("machine") else Host()
     model = read_model(request.model, must_exist)
     return Prepared(request, host, model, engine, installed, asked.get("machine"))
+
+
+def _bucket_file(request: Request) -> Request:
+    """With the text of the bucket file that the user exported: the engine dies of a line it cannot read."""
+    from dataclasses import replace
+    from pathlib import Path
+
+    from gaudi_launch.errors import ExitCode, LaunchError
+
+    path = request.environment.get("VLLM_BUCKETING_FROM_FILE")
+    if not path:
+        return request
+    try:
+        with Path(path).open(encoding="utf-8", errors="replace") as file:
+            return replace(request, bucket_file=file.read(1 << 22))
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise LaunchError("gaudi.file_unread", ExitCode.USAGE, path=path, why=why) from None
 
 
 def _installed(request: Request, needed: bool) -> Installed | None:

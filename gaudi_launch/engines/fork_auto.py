@@ -46,11 +46,15 @@ _DEFAULTS = {
 
 def check(context: Context, version: str) -> None:
     """Raises LaunchError for what this engine version cannot do with this model and these options."""
-    request, model = context.request, context.model
-    cards = len(context.placement.modules)
-    _check_heads(model, cards)
-    _check_remote_code(context)
+    check_model(context)
     _check_conflicts(context, version)
+
+
+def check_model(context: Context) -> None:
+    """Raises LaunchError for what no engine of vLLM's can do with this model on so many cards."""
+    request, model = context.request, context.model
+    _check_heads(model, len(context.placement.modules))
+    _check_remote_code(context)
     longest = model.max_position_embeddings
     if longest and context.limits.max_model_len > round_up(longest, 128) and not request.force:
         allowed = request.environment.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "")

@@ -27,13 +27,25 @@ def _cpu(python: str | None, facts: Mapping[str, str]) -> Engine:
     return VllmCpu(python, facts)
 
 
+def _gaudi(python: str | None, facts: Mapping[str, str]) -> Engine:
+    from gaudi_launch.engines.vllm_gaudi import VllmGaudi
+
+    return VllmGaudi(python, facts)
+
+
 ENGINES: dict[str, Callable[[str | None, Mapping[str, str]], Engine]] = {
     "vllm-fork@1.21": _fork("1.21"),
     "vllm-fork@1.22": _fork("1.22"),
     "deepseek_r1": _fork("deepseek_r1"),
+    "vllm-gaudi": _gaudi,
     "cpu": _cpu,
 }
-ALIASES = {"vllm-fork@deepseek_r1": "deepseek_r1", "vllm-cpu": "cpu", "vllm-fork": DEFAULT}
+ALIASES = {
+    "vllm-fork@deepseek_r1": "deepseek_r1",
+    "vllm-cpu": "cpu",
+    "vllm-fork": DEFAULT,
+    "vllm-gaudi@main": "vllm-gaudi",
+}
 
 
 def names() -> tuple[str, ...]:

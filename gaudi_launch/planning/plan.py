@@ -86,7 +86,8 @@ class EngineIdentity:
 
 @dataclass(frozen=True)
 class Command:
-    """How to start the engine. No shell: ``argv`` is from the interpreter on, ``env`` only what we set."""
+    """How to start the engine. No shell: ``argv`` is from the interpreter on, ``env`` only what we set. ``files``
+    are texts by path that must lie there before it starts."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -94,6 +95,7 @@ class Command:
     cpus: tuple[int, ...] = ()
     memory_node: int | None = None
     working_dir: str | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,8 @@ class Plan:
             ],
             "warnings": [{"id": w.id, "message": w.render()} for w in self.warnings],
         }
+        if self.command.files:
+            document["files"] = dict(self.command.files)
         if self.buckets is not None:
             document["buckets"] = {
                 "strategy": self.bucket_strategy,

@@ -173,7 +173,11 @@ def bare(line: str) -> str:
 def _bar(follower: Follower, found: re.Match[str], now: float) -> None:
     phase = "warmup_prompt" if found["kind"] == "Prompt" else "warmup_decode"
     done, total = _integer(found["done"]), _integer(found["total"])
-    if (follower.progress.phase, follower.progress.done, follower.progress.total) != (phase, done, total):
+    progress = follower.progress
+    # every rank draws its own bars, and none has a prefix: what is behind the foremost is another rank's
+    if phase == "warmup_prompt" and any(each.name == "warmup_decode" for each in progress.phases):
+        return
+    if progress.phase != phase or done > progress.done:
         follower.item(phase, done, total, "", now)
 
 

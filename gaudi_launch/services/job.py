@@ -61,6 +61,7 @@ class ServiceJob:
                 "cpus": list(command.cpus),
                 "memory_node": command.memory_node,
                 "working_dir": command.working_dir,
+                "files": dict(command.files),
             },
             "modules": list(self.modules),
             "graphs": self.graphs,
@@ -94,6 +95,8 @@ class ServiceJob:
                     cpus=tuple(int(cpu) for cpu in command["cpus"]),
                     memory_node=command["memory_node"],
                     working_dir=command["working_dir"],
+                    # jobs from before engines had files
+                    files={str(k): str(v) for k, v in command.get("files", {}).items()},
                 ),
                 modules=tuple(int(module) for module in document["modules"]),
                 graphs=int(document["graphs"]),

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -52,6 +53,19 @@ def adopt_orphans() -> None:
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def _put(path: Path, text: str) -> None:
+    """Write a file whole or not at all. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(part).replace(path)
+    except OSError:
+        Path(part).unlink(missing_ok=True)
+        raise
+
+
 @dataclass
 class EngineProcess:
     """A started engine. ``log`` gets its output; the log outlives us, so we read it from the file."""
@@ -63,7 +77,9 @@ class EngineProcess:
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
 
     def start(self) -> int:
-        """Start it in a session of its own; its pid. Raises OSError when it cannot be started."""
+        """Start it in a session of its own; its pid. Raises OSError when it, or a file for it, cannot be made."""
+        for path, text in self.command.files.items():
+            _put(Path(path), text)
         adopt_orphans()
         prefix = bind_words(self.command) if self.bind else ()
         cpus = usable_cpus(self.command) if self.bind and not prefix else ()

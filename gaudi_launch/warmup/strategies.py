@@ -135,7 +135,8 @@ def strategies(
     elif engine == FORK_DEEPSEEK:
         found = [("linear-limit", "linear-limit", ranges), ("linear", "linear", ranges)]
     else:
-        found = [("exponential", "exponential", {}), ("pad", "pad", {}), ("linear", "linear", {})]
+        env = {"VLLM_CONTIGUOUS_PA": "true"} if limits.contiguous_pa else {}
+        found = [(name, name, env) for name in ("exponential", "pad", "linear")]
     if reduce is not None and ranges:
         short = {**script_ranges(engine, limits, reduce), "VLLM_EXPONENTIAL_BUCKETING": "false"}
         found.append((f"{found[0][0]} -r {reduce[0]},{reduce[1]}", found[0][1], short))

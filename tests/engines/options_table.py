@@ -15,6 +15,10 @@ FILES = {
     "1.22": "vllm-fork-aice-v1.22.0",
     "deepseek_r1": "vllm-fork-deepseek_r1",
 }
+# vLLM itself: `serve` with the model as a word of its own
+UPSTREAM = tuple(sorted(path.name.removesuffix(".json.gz") for path in DATA.glob("vllm-upstream-*.json.gz")))
+# argparse's actions that take no value, as upstream's table names them
+_BARE = ("BooleanOptionalAction", "_StoreTrueAction", "_StoreFalseAction", "_HelpAction")
 
 
 class Refused(Exception):
@@ -27,11 +31,12 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(version: str) -> argparse.ArgumentParser:
-    """The parser of an engine version: exact names (after ``_`` to ``-``), numbers of values and choices."""
+    """The parser of an engine version (a key of FILES, or one of UPSTREAM): exact names (after ``_`` to ``-``),
+    numbers of values and choices."""
     made = _Parser(add_help=False, allow_abbrev=False)
-    for row in json.loads(gzip.decompress((DATA / f"{FILES[version]}.json.gz").read_bytes())):
+    for row in json.loads(gzip.decompress((DATA / f"{FILES.get(version, version)}.json.gz").read_bytes())):
         flags = [flag.replace("_", "-") if flag.startswith("--") else flag for flag in row["flags"]]
-        if row["nargs"] == 0:
+        if row["nargs"] == 0 or row.get("action") in _BARE:
             made.add_argument(*flags, dest=row["dest"], action="store_true")
             continue
         kind = {"int": int, "float": float}.get(row["type"] or "", str)

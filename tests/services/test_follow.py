@@ -103,6 +103,49 @@ def test_a_crash_of_another_rank_is_seen() -> None:
     assert progress.phase == "failed"
 
 
+# as tqdm 4.67 writes it to a pipe: CR first, the postfix behind (vllm-gaudi@091bbadd hpu_model_runner.py
+# warmup_graphs: desc with a colon of its own, unit item, postfix idx/total)
+BAR = "\r{} warmup processing:  {}%|###3      | {}/{} [00:0{}<00:00,  1.5item/s, {}/{}]"
+
+
+def bar(kind: str, done: int, total: int, second: int) -> str:
+    return BAR.format(kind, 100 * done // total, done, total, second, max(0, done - 1), total)
+
+
+def test_the_plugins_bars_with_carriage_returns() -> None:
+    follower = Follower()
+    lefts = [follower.feed(bar("Prompt", done, 4, done), float(done)).left_seconds for done in range(5)]
+    # a piece is whole when the next one begins
+    assert lefts == [None, None, 3.0, 2.0, 1.0]
+    follower.feed("\nINFO 07-27 23:22:27 [hpu_model_runner.py:5110] Graph/Prompt captured:4 used_mem:1 GiB\n", 5.0)
+    follower.feed(bar("Decode", 1, 2, 1) + bar("Decode", 2, 2, 2) + "\n", 6.0)
+    phases = [(phase.name, phase.items) for phase in follower.progress.phases]
+    assert phases == [("start", 0), ("warmup_prompt", 4), ("warmup_decode", 2)]
+    assert follower.progress.facts["captured_prompt"] == 4
+
+
+def test_the_bars_of_several_ranks_are_one() -> None:
+    """Ranks draw on the same standard error, each a little behind the other, and no bar has a prefix."""
+    follower = Follower()
+    seen = []
+    for done in range(1, 5):
+        for rank in (0, 1, 2):
+            follower.feed(bar("Prompt", max(0, done - rank), 4, done), float(done))
+            seen.append(follower.progress.done)
+    follower.feed("\n(Worker_TP0 pid=7) INFO Graph/Prompt captured:4 used_mem:1 GiB\n", 5.0)
+    follower.feed(bar("Decode", 1, 8, 1) + bar("Prompt", 4, 4, 5) + bar("Decode", 2, 8, 2) + "\n", 6.0)
+    assert seen == sorted(seen)
+    phases = [(phase.name, phase.items) for phase in follower.progress.phases]
+    assert phases == [("start", 0), ("warmup_prompt", 4), ("warmup_decode", 2)]
+    assert (follower.progress.done, follower.progress.total) == (2, 8)
+
+
+def test_a_second_look_at_buckets_is_no_step_back() -> None:
+    """Mixed models run some prompts again behind the decode pass ("Running validation warmup")."""
+    text = bar("Prompt", 4, 4, 1) + "\n" + bar("Decode", 8, 8, 2) + "\n" + bar("Prompt", 1, 2, 3) + "\n"
+    assert [phase.name for phase in follow(text).phases] == ["start", "warmup_prompt", "warmup_decode"]
+
+
 @pytest.mark.parametrize("url", ["http://0.0.0.0:8000", "http://[::1]:8000", "https://host.example:8000"])
 def test_the_port_of_an_address(url: str) -> None:
     assert follow(f"INFO Starting vLLM API server on {url}\n").facts["port"] == 8000

@@ -1,0 +1,195 @@
+"""Which buckets vllm-gaudi warms up: the planner's file, or the best of the engine's own strategies."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.engines.upstream_tasks import has_word, word_of
+from gaudi_launch.messages import Message, message
+from gaudi_launch.models.records import Model
+from gaudi_launch.planning.engine import Context
+from gaudi_launch.planning.lengths import ceil_div
+
+if TYPE_CHECKING:
+    from gaudi_launch.warmup.cost import StepTime
+    from gaudi_launch.warmup.delivery import Delivered
+    from gaudi_launch.warmup.limits import EngineLimits
+    from gaudi_launch.warmup.planner import Ask
+    from gaudi_launch.warmup.strategies import Judged
+
+ORIGIN = "vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/common.py"
+# variables that decide buckets; the prefill batch among them is an option of ours and leaves the rest to the plan
+_BUCKET_VARIABLE = re.compile(
+    r"^VLLM_(PROMPT|DECODE)_\w+_BUCKET_(MIN|STEP|MAX|PAD_MAX|PAD_PERCENT)$|^VLLM_EXPONENTIAL_BUCKETING$"
+    r"|^VLLM_BUCKETING_(STRATEGY|FROM_FILE)$|^VLLM_ENABLE_BUCKETING$|^VLLM_MERGED_PREFILL$"
+)
+PREFILL = "VLLM_PROMPT_BS_BUCKET_MAX"
+STRATEGIES = {"exponential": "exp", "linear": "lin", "pad": "pad"}
+# the planner's own price of a graph, as a share of step time (warmup/planner.py PRICE_RANGES)
+_PRICE = 2e-4
+_PAD_DIMENSIONS = ("PROMPT_BS", "PROMPT_QUERY", "PROMPT_CTX", "DECODE_BS", "DECODE_BLOCK")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A strategy (``file``, ``exp``, ``lin`` or ``pad``) with its reason and, for ``file``, the file's text."""
+
+    strategy: str
+    reason: Message
+    file: str | None = None
+
+    def path(self, folder: str) -> str:
+        """Where the file goes: named by its content, so that two plans never share one by mistake."""
+        digest = hashlib.sha256((self.file or "").encode()).hexdigest()[:12]
+        return str(PurePath(folder) / f"buckets-{digest}.txt")
+
+
+def own_variables(environment: dict[str, str]) -> list[str]:
+    """The user's exported variables that decide buckets."""
+    return sorted(n for n, v in environment.items() if v and n != PREFILL and _BUCKET_VARIABLE.match(n))
+
+
+def pad_variables(limit: str) -> dict[str, str]:
+    """--padding-limit as the padding-aware strategy takes it: whole percents for every dimension.
+
+    vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/padding_aware.py: 0 to 50.
+    """
+    percent = str(round(100 * float(limit)))
+    return {f"VLLM_{dimension}_BUCKET_PAD_PERCENT": percent for dimension in _PAD_DIMENSIONS}
+
+
+def speculative_tokens(extra: Sequence[str]) -> int:
+    """How many tokens are guessed a step, from the user's own words; 0 without speculation."""
+    try:
+        said = json.loads(word_of(extra, "--speculative-config") or word_of(extra, "-sc") or "{}")
+        count = said.get("num_speculative_tokens", 0)
+    except (ValueError, AttributeError):
+        count = 0
+    text = word_of(extra, "--spec-tokens") or ""
+    count = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else count
+    return count if isinstance(count, int) and 0 < count < 1000 else 0
+
+
+def is_hybrid(model: Model) -> bool:
+    """Has the model layers that keep a state instead of a KV cache (GDN, Mamba)?"""
+    return model.attention_layers is not None and model.attention_layers != model.layers
+
+
+def full_references(model: Model) -> bool:
+    """Does the engine leave the decode range at its theoretical size? So it does for hybrids and for models that
+    mix sliding windows with full attention (hpu_model_runner.py warmup_model, skip_decode_block_clamp)."""
+    text = model.config.get("text_config", model.config)
+    kinds = text.get("layer_types") if isinstance(text, dict) else None
+    mixed = isinstance(kinds, list) and "sliding_attention" in kinds and len(set(map(str, kinds))) > 1
+    return is_hybrid(model) or mixed
+
+
+def most_blocks(context: Context, contiguous: bool, physical: int | None) -> int:
+    """The most blocks that a decode step can name.
+
+    With contiguous PA the cache itself. Else every sequence at its longest, but not over three times the cache:
+    the engine clamps its own range there (exponential.py), for shared prefixes are named more than once.
+    """
+    limits = context.limits
+    worst = ceil_div(limits.max_model_len, limits.block_size) * limits.max_num_seqs
+    if physical is None:
+        return worst
+    if contiguous:
+        return max(physical, limits.max_num_seqs)
+    return worst if full_references(context.model) else max(min(worst, 3 * physical), limits.max_num_seqs)
+
+
+def choose(context: Context, contiguous: bool, physical: int | None) -> Choice:
+    """The strategy for this deployment; ``physical`` is the number of KV blocks, None when not known."""
+    request, limits = context.request, context.limits
+    if request.padding_limit is not None:
+        return Choice("pad", message("plan.flag", flag="--padding-limit"))
+    if is_hybrid(context.model):
+        return Choice("exp", message("gaudi.hybrid_buckets"))
+    from gaudi_launch.warmup.cost import step_time_for
+    from gaudi_launch.warmup.limits import as_limits
+    from gaudi_launch.warmup.planner import Ask
+
+    asked = {
+        **asdict(limits),
+        "contiguous_pa": contiguous,
+        "num_blocks": most_blocks(context, contiguous, physical),
+    }
+    if limits.input_max > limits.max_num_batched_tokens:
+        # such prompts come in pieces, and the last piece may have any length
+        asked["input_min"] = 1
+    found = _planned(
+        as_limits(asked),
+        Ask(reduce=request.reduce),
+        step_time_for(context.model.parameters, len(context.placement.modules)),
+    )
+    # asked for hot lengths, the file is the answer whatever the whole range would weigh
+    best = found.comparison[0] if request.reduce is not None else min(found.comparison, key=_price)
+    if contiguous or best is not found.comparison[0]:
+        # the highest bucket must be the real number of blocks, which only the engine knows
+        best = min(found.comparison[1:], key=_price)
+        id = "gaudi.buckets_contiguous" if contiguous else "gaudi.buckets_best"
+        return Choice(STRATEGIES[best.name], message(id, graphs=_graphs(best)))
+    theirs = ", ".join(f"{STRATEGIES[other.name]} {_graphs(other)}" for other in found.comparison[1:])
+    if request.reduce is not None:
+        batch, length = request.reduce
+        reason = message("gaudi.buckets_reduce", graphs=_graphs(best), batch=batch, length=length, theirs=theirs)
+    else:
+        reason = message("gaudi.buckets_planned", graphs=_graphs(best), theirs=theirs)
+    return Choice("file", reason, found.file)
+
+
+def arguments(context: Context, contiguous: bool, num_blocks: int | None, file: str | None) -> dict[str, Any]:
+    """What the engine hands to its bucket code (`warmup.engine_env.Arguments`)."""
+    limits, extra = context.limits, context.request.extra
+    hybrid = is_hybrid(context.model)
+    return {
+        "max_num_seqs": limits.max_num_seqs,
+        "max_num_prefill_seqs": limits.max_num_prefill_seqs,
+        "block_size": limits.block_size,
+        "max_num_batched_tokens": limits.max_num_batched_tokens,
+        "max_model_len": limits.max_model_len,
+        "num_hpu_blocks": num_blocks or ceil_div(limits.max_model_len, limits.block_size) * limits.max_num_seqs,
+        "prefix_caching": not contiguous and not has_word(extra, "--no-enable-prefix-caching"),
+        "num_speculative_tokens": speculative_tokens(extra),
+        # a chunk size that config.json does not name is one block (hpu_model_runner.py)
+        "mamba_chunk_size": _chunk(context.model) or (limits.block_size if hybrid else 0),
+        "mamba_chunk_size_is_explicit": bool(_chunk(context.model)),
+        "skip_decode_block_clamp": full_references(context.model),
+        "bucket_file": file,
+    }
+
+
+def _chunk(model: Model) -> int:
+    text = model.config.get("text_config", model.config)
+    if not is_hybrid(model) or not isinstance(text, dict):
+        return 0
+    found = text.get("mamba_chunk_size") or text.get("chunk_size") or 0
+    return found if isinstance(found, int) and 0 < found < 1 << 20 else 0
+
+
+def _graphs(judged: Judged) -> int:
+    return judged.prompt_graphs + judged.decode_graphs
+
+
+def _price(judged: Judged) -> float:
+    """Overhead plus what its graphs cost; a list with holes, or none at all, is no candidate."""
+    if judged.score is None or judged.holes is None or judged.holes.shapes:
+        return float("inf")
+    return judged.score.overhead + _PRICE * _graphs(judged)
+
+
+@lru_cache(maxsize=32)
+def _planned(limits: EngineLimits, ask: Ask, cost: StepTime) -> Delivered:
+    """The warm-up planner's answer, once for the same question: a plan asks more than once."""
+    from gaudi_launch.warmup.delivery import plan_for_engine
+    from gaudi_launch.warmup.engine_buckets import PLUGIN
+
+    return plan_for_engine(PLUGIN, limits, None, ask, choose_prefill_seqs=False, cost=cost)

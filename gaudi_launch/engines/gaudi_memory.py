@@ -1,0 +1,78 @@
+"""How much of a card vllm-gaudi may take, and how much of that is kept for graphs.
+
+The plugin does not measure activations (its profile run returns at once), so what stays free must be known
+before: the plugin's own launcher has a table of it, profiles/vllm-gaudi-memory.yaml. The arithmetic is that
+launcher's (vllm-project/vllm-gaudi@091bbadd:.cd/server/vllm_autocalc_rules.py) with two differences: the card's
+memory is what hl-smi shows free on an idle card, and graphs are counted, not estimated.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any
+
+from gaudi_launch import paths, profiles
+from gaudi_launch.models import sizing
+from gaudi_launch.models.records import Model
+
+ORIGIN = "vllm-project/vllm-gaudi@091bbadd:.cd/server/vllm_autocalc_rules.py"
+# a model outside the table takes no more than the share that the plugin's documents use
+MOST_UNKNOWN = 0.9
+_LEAST_SHARE = 0.1
+# vllm_autocalc_rules.py calc_VLLM_GRAPH_RESERVED_MEM: torch.compile needs less than lazy mode's graphs
+_MOST_RESERVED = {"compile": 0.1, "lazy": 0.5}
+
+
+@dataclass(frozen=True)
+class Need:
+    """GiB of one card to leave free for activations, MiB of one graph; ``known``: the table has the model."""
+
+    free_gib: float
+    graph_mib: float
+    known: bool
+
+
+@cache
+def _table() -> dict[str, Any]:
+    document: dict[str, Any] = profiles.read_document(paths.profiles_dir() / "vllm-gaudi-memory.yaml")
+    return document
+
+
+def need_of(model: Model, cards: int, batched_tokens: int) -> Need:
+    """What this model needs; more than the table's tokens a step need as much more as their activations."""
+    table, name = _table(), model.name.lower()
+    row = next((r for r in table["models"] if any(fnmatchcase(name, p) for p in r["names"])), None)
+    known = row if row is not None else table["others"]
+    tokens = max(batched_tokens, table["batched_tokens"])
+    more = sizing.activation_bytes(model, tokens, cards) - sizing.activation_bytes(
+        model, table["batched_tokens"], cards
+    )
+    return Need(known["free_gib"] + more / sizing.GIB, known["graph_mib"], row is not None)
+
+
+def utilization(free_gib: float, need: Need) -> float:
+    """The share of ``free_gib`` (a card less its weights) that leaves what is needed, in whole percents.
+
+    >>> utilization(79.042, Need(9, 10, True)), utilization(110.0, Need(8, 20, False))
+    (0.88, 0.9)
+    """
+    if free_gib <= 0:
+        return _LEAST_SHARE
+    share = math.floor(100 * (1 - need.free_gib / free_gib)) / 100
+    return max(_LEAST_SHARE, share if need.known else min(share, MOST_UNKNOWN))
+
+
+def reserved(usable_gib: float, graphs: int, need: Need, lazy: bool) -> float:
+    """The share of what may be used that so many graphs take, rounded up to whole percents.
+
+    >>> reserved(69.556, 254, Need(9, 10, True), lazy=False)
+    0.04
+    """
+    most = _MOST_RESERVED["lazy" if lazy else "compile"]
+    if usable_gib <= 0:
+        return most
+    share = math.ceil(100 * graphs * need.graph_mib / 1024 / usable_gib) / 100
+    return min(max(share, 0.01), most)

@@ -1,0 +1,302 @@
+"""vllm-gaudi's variables and options, one function a subject; each names the place in the plugin it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gaudi_launch.engines import gaudi_memory
+from gaudi_launch.engines.upstream_tasks import CHAT, by_name_only, has_word, pooling_options, task_of, word_of
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.accelerators import identify
+from gaudi_launch.messages import message
+from gaudi_launch.models.records import Model
+from gaudi_launch.planning.engine import Context
+from gaudi_launch.planning.memory import MemoryPlan
+from gaudi_launch.planning.plan import Setting
+from gaudi_launch.planning.request import Request
+from gaudi_launch.planning.settings import Decisions
+
+_AT = "vllm-project/vllm-gaudi@091bbadd:"
+_PLATFORM = _AT + "vllm_gaudi/platform.py"
+_RUNNER = _AT + "vllm_gaudi/v1/worker/hpu_model_runner.py"
+_WORKER = _AT + "vllm_gaudi/v1/worker/hpu_worker.py"
+_LAUNCHER = _AT + ".cd/templates/template_vllm_server.sh"
+_VARIABLES = _AT + "docs/configuration/env_variables.md"
+_CONTIGUOUS = "VLLM_CONTIGUOUS_PA"
+_DTYPES = ("bfloat16", "float16", "fp8", "awq", "gptq")
+# checkpoints that hold 8-bit floats already (config.json's quant_method), and are loaded as they are
+_FP8_ON_DISK = ("fp8", "compressed-tensors", "modelopt")
+# images of one request: warm-up is only done where their number is limited; the value of the plugin's own server
+# test (tests/full_tests/gpqa_eval/lm_eval_server.sh)
+_IMAGES = 8
+# vision towers that ship without shapes to warm up (extension/bucketing/vision.py)
+_NO_SHAPES = ("qwen3_5", "kimi_k25", "gemma4")
+_LONG = 32768
+
+
+def is_true(text: str) -> bool:
+    """A boolean as the plugin reads it (extension/config.py)."""
+    return text.lower() in ("true", "t", "1", "yes", "y", "on")
+
+
+def is_contiguous(settings: Sequence[Setting]) -> bool:
+    """Do these settings turn contiguous paged attention on?"""
+    return any(s.name == _CONTIGUOUS and is_true(s.value or "") for s in settings)
+
+
+def check(request: Request, model: Model) -> None:
+    """Raise LaunchError for wishes that cannot be had together, or that the weights do not fulfil."""
+    contiguous = is_true(request.environment.get(_CONTIGUOUS, ""))
+    if contiguous and has_word(request.extra, "--enable-prefix-caching"):
+        raise LaunchError("gaudi.contiguous", ExitCode.USAGE, other="--enable-prefix-caching")
+    if request.dtype is not None and request.dtype not in _DTYPES:
+        raise LaunchError("plan.dtype", ExitCode.USAGE, found=request.dtype, known=", ".join(_DTYPES))
+    measured = request.quant_config or request.environment.get("QUANT_CONFIG")
+    if request.dtype == "fp8" and not measured and model.quantization not in _FP8_ON_DISK:
+        raise LaunchError("gaudi.fp8_needs", ExitCode.USAGE, model=model.name)
+    known = model.source == "config.json"
+    if request.dtype in ("awq", "gptq") and known and model.quantization != request.dtype:
+        raise LaunchError("gaudi.not_quantised", ExitCode.MODEL, model=model.name, found=request.dtype)
+    if measured and model.quantization is not None:
+        # neural compressor makes fp8 of bfloat16 weights (docs/configuration/quantization/inc.md)
+        raise LaunchError("gaudi.quantised_twice", ExitCode.USAGE, model=model.name, found=model.quantization)
+
+
+def address(context: Context, decisions: Decisions) -> None:
+    """Where it listens, and under which name the model is asked for."""
+    request = context.request
+    _add(decisions, "--host", request.host, "-u", "127.0.0.1", "gaudi.host")
+    _add(decisions, "--port", request.port, "-p", 30001, "gaudi.port")
+    if request.served_name:
+        _add(decisions, "--served-model-name", request.served_name, "--served-name", None, "")
+    model = context.model
+    if request.trust_remote_code and model.remote_code is not False:
+        decisions.option("--trust-remote-code", None, message("plan.agreed"), source="flag")
+    elif request.trust_remote_code:
+        decisions.warn("plan.remote_code_unneeded", model=model.name)
+
+
+def lengths(context: Context, decisions: Decisions) -> None:
+    """The engine's own default for none of these fits: the model's whole length, and a number of requests by the
+    card's memory, which the plugin reports as 0 (platform.py get_device_total_memory)."""
+    request, limits = context.request, context.limits
+    _add(decisions, "--max-model-len", request.max_model_len, "-l", limits.max_model_len, "gaudi.length")
+    asked = request.max_model_len
+    if asked is not None and asked != limits.max_model_len:
+        reason = message("gaudi.whole_blocks", asked=asked)
+        decisions.option("--max-model-len", str(limits.max_model_len), reason, source="flag")
+    _add(decisions, "--max-num-seqs", request.max_num_seqs, "-b", limits.max_num_seqs, "gaudi.seqs", _PLATFORM)
+    origin, tokens = _AT + ".cd/server/settings_vllm.csv", limits.max_num_batched_tokens
+    asked, pooling = request.max_num_batched_tokens, task_of(context.model, request.extra) != CHAT
+    why = "gaudi.whole_texts" if pooling else "gaudi.tokens"
+    _add(decisions, "--max-num-batched-tokens", asked, "-t", tokens, why, origin)
+    decisions.option(
+        "--block-size", str(limits.block_size), message("gaudi.block"), source="engine", origin=_PLATFORM
+    )
+
+
+def cards(context: Context, decisions: Decisions) -> None:
+    """The chosen cards, one process each."""
+    request, modules = context.request, context.placement.modules
+    flag = request.modules is not None
+    decisions.env(
+        "HABANA_VISIBLE_MODULES",
+        ",".join(str(module) for module in modules),
+        message("plan.flag", flag="-m") if flag else message("plan.placement"),
+        source="flag" if flag else "computed",
+        origin=_PLATFORM,
+        user_wins=False,
+    )
+    _add(decisions, "--tensor-parallel-size", request.cards, "-n", len(modules), "plan.placement")
+    if request.cards is not None and request.cards != len(modules):
+        decisions.option("--tensor-parallel-size", str(len(modules)), message("plan.placement"), source="flag")
+    if len(modules) > 1:
+        reason = message("gaudi.processes")
+        decisions.option("--distributed-executor-backend", "mp", reason, origin=_VARIABLES)
+        decisions.env("VLLM_WORKER_MULTIPROC_METHOD", "spawn", message("gaudi.spawn"), origin=_PLATFORM)
+
+
+def mode(context: Context, decisions: Decisions) -> None:
+    """torch.compile unless PT_HPU_LAZY_MODE=1 was exported: the plugin's default, and the only mode of upstream
+    PyTorch builds (docs/getting_started/quickstart/quickstart_configuration.md)."""
+    decisions.env("PT_HPU_LAZY_MODE", "0", message("gaudi.compile"), origin=_VARIABLES)
+    decisions.env("PT_HPU_WEIGHT_SHARING", "0", message("gaudi.weight_sharing"), source="engine", origin=_PLATFORM)
+    if decisions.get("env", "PT_HPU_LAZY_MODE") == "1":
+        if len(context.placement.modules) > 1:
+            reason = message("gaudi.lazy_collectives")
+            decisions.env("PT_HPU_ENABLE_LAZY_COLLECTIVES", "true", reason, origin=_PLATFORM)
+        return
+    decisions.env("PT_ENABLE_INT64_SUPPORT", "0", message("gaudi.bridge"), origin=_LAUNCHER)
+    decisions.env("PT_HPU_ENABLE_EAGER_CACHE", "true", message("gaudi.bridge"), origin=_LAUNCHER)
+
+
+def types(context: Context, decisions: Decisions) -> None:
+    """The data type of computation, and quantised weights in the spelling that the platform accepts."""
+    request, model = context.request, context.model
+    if request.dtype == "float16":
+        decisions.warn("gaudi.float16")
+    _add(
+        decisions,
+        "--dtype",
+        "bfloat16" if request.dtype == "bfloat16" else None,
+        "-d",
+        "bfloat16",
+        "gaudi.bfloat16",
+        _PLATFORM,
+    )
+    quantised = request.dtype if request.dtype in ("awq", "gptq") else model.quantization
+    if quantised in ("awq", "gptq"):
+        reason = message("gaudi.hpu_kernels", found=quantised)
+        decisions.option("--quantization", f"{quantised}_hpu", reason, origin=_PLATFORM)
+    config = request.quant_config or request.environment.get("QUANT_CONFIG")
+    if config:
+        docs = _AT + "docs/configuration/quantization/inc.md"
+        if request.quant_config:
+            reason = message("plan.flag", flag="--quant-config")
+            decisions.env("QUANT_CONFIG", config, reason, source="flag", origin=docs)
+        else:
+            decisions.env("QUANT_CONFIG", config, message("plan.exported"), origin=docs)
+        decisions.option("--quantization", "inc", message("gaudi.inc"), origin=docs)
+        decisions.option("--kv-cache-dtype", "fp8_inc", message("gaudi.fp8_cache"), origin=docs)
+        if decisions.get("env", "PT_HPU_LAZY_MODE") != "1":
+            scales = message("gaudi.scales")
+            decisions.env("RUNTIME_SCALE_PATCHING", "1", scales, source="engine", origin=_PLATFORM)
+    if config or context.limits.max_model_len >= _LONG:
+        # one first step that compiles takes longer than the engine's patience
+        origin = _AT + "docs/configuration/long_context.md"
+        for name, value in (("VLLM_ENGINE_ITERATION_TIMEOUT_S", "3600"), ("VLLM_RPC_TIMEOUT", "100000")):
+            decisions.env(name, value, message("gaudi.patience"), origin=origin)
+    if model.quantization == "fp8" and _is_gaudi2(context):
+        decisions.warn("gaudi.convert_first", model=model.name)
+
+
+def _is_gaudi2(context: Context) -> bool:
+    card = next((card for card in context.host.cards), None)
+    found = identify(card.product, device_type=card.device_type) if card is not None else None
+    return found is not None and found.id.startswith("gaudi2")
+
+
+def utilization(context: Context, decisions: Decisions, found: MemoryPlan) -> None:
+    """How much of a card it takes: a share of what is free once the weights lie there."""
+    limits, asked = context.limits, context.request.memory_utilization
+    need = gaudi_memory.need_of(context.model, len(context.placement.modules), limits.max_num_batched_tokens)
+    share, reason = gaudi_memory.MOST_UNKNOWN, message("gaudi.utilization")
+    if found.gib:
+        share = gaudi_memory.utilization(found.gib["card"] - found.gib["weights"], need)
+        id = "gaudi.utilization_known" if need.known else "gaudi.utilization_assumed"
+        reason = message(id, free=f"{need.free_gib:.1f}")
+    decisions.option("--gpu-memory-utilization", f"{share:g}", reason, origin=gaudi_memory.ORIGIN)
+    if asked is not None:
+        flag = message("plan.flag", flag="--memory-utilization")
+        decisions.option("--gpu-memory-utilization", asked, flag, source="flag", origin=_WORKER)
+    decisions.env("VLLM_GRAPH_RESERVED_MEM", "0.1", message("gaudi.reserved"), source="engine", origin=_WORKER)
+
+
+def reserved(context: Context, decisions: Decisions, found: MemoryPlan, graphs: int) -> None:
+    """How much of that share is kept for so many graphs; the engine's own tenth for a model outside the table."""
+    limits = context.limits
+    need = gaudi_memory.need_of(context.model, len(context.placement.modules), limits.max_num_batched_tokens)
+    if not found.gib or not need.known:
+        return
+    lazy = decisions.get("env", "PT_HPU_LAZY_MODE") == "1"
+    usable = found.gib["card"] - found.gib["weights"] - found.gib["free"]
+    share = gaudi_memory.reserved(usable, graphs, need, lazy)
+    reason = message("gaudi.reserved_counted", graphs=graphs, size=f"{need.graph_mib:g}")
+    decisions.env("VLLM_GRAPH_RESERVED_MEM", f"{share:g}", reason, origin=gaudi_memory.ORIGIN)
+
+
+def attention(context: Context, decisions: Decisions, task: str) -> None:
+    """Prefix caching (the engine's default) or contiguous paged attention: one of both."""
+    request = context.request
+    off = has_word(request.extra, "--no-enable-prefix-caching")
+    exported = request.environment.get(_CONTIGUOUS, "")
+    if task != CHAT and not exported:
+        # tests/full_tests/ci_e2e_discoverable_tests.sh runs pooling models without it
+        decisions.env(_CONTIGUOUS, "false", message("gaudi.pooling_attention"), origin=_AT + "tests/full_tests")
+        return
+    reason = message("gaudi.no_prefix" if off else "gaudi.prefix")
+    decisions.env(_CONTIGUOUS, "true" if off else "false", reason, origin=_PLATFORM)
+    if is_true(decisions.get("env", _CONTIGUOUS) or ""):
+        decisions.env("VLLM_DEFRAG", "true", message("gaudi.defrag"), source="engine", origin=_AT + "vllm_gaudi")
+        if not off:
+            reason = message("gaudi.prefix_off")
+            decisions.option("--no-enable-prefix-caching", None, reason, origin=_LAUNCHER)
+
+
+def experts(context: Context, decisions: Decisions) -> None:
+    """Experts are spread over cards; on one card there is nothing to spread."""
+    model = context.model
+    if model.moe and len(context.placement.modules) > 1:
+        reason = message("plan.moe", experts=model.experts or "?")
+        decisions.option(
+            "--enable-expert-parallel", None, reason, origin=_AT + "tests/full_tests/model_cards/Qwen3-30B-A3B.yaml"
+        )
+    elif model.moe is None and len(context.placement.modules) > 1:
+        decisions.warn("plan.moe_unknown", model=model.name)
+
+
+def task(context: Context, decisions: Decisions, task: str) -> None:
+    """Chat models schedule the next step while the last one runs; pooling models are told that they pool."""
+    extra = context.request.extra
+    if task == CHAT:
+        against = ("--speculative-config", "-sc", "--spec-method", "--spec-model", "--spec-tokens")
+        pipeline = ("--pipeline-parallel-size", "-pp", "--no-async-scheduling", "--async-scheduling")
+        ray = word_of(extra, "--distributed-executor-backend") == "ray"
+        if not ray and not has_word(extra, *against, *pipeline):
+            decisions.option("--async-scheduling", None, message("gaudi.async"), origin=_LAUNCHER)
+        return
+    if by_name_only(context.model) and not has_word(extra, "--runner", "--convert"):
+        decisions.warn("gaudi.task_by_name", model=context.model.name, task=task)
+    for option, value in pooling_options(context.model, task):
+        if not has_word(extra, option):
+            reason = message(f"gaudi.task_{task}")
+            decisions.option(option, value, reason, origin="vllm-project/vllm 0.32.0:vllm/config/model.py")
+
+
+def vision(context: Context, decisions: Decisions) -> None:
+    """Images are warmed up only where their number is limited, and for some towers only in named sizes."""
+    model, request = context.model, context.request
+    if "vision" not in model.multimodal:
+        return
+    limit = "--limit-mm-per-prompt"
+    if not has_word(request.extra, limit, "--language-model-only"):
+        reason = message("gaudi.images", count=_IMAGES)
+        decisions.option(limit, f'{{"image":{_IMAGES}}}', reason, origin=_RUNNER)
+    kind = (model.model_type or "").lower()
+    if kind.startswith("gemma4"):
+        reason = message("gaudi.vision_outside")
+        decisions.env("VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY", "true", reason, origin=_VARIABLES)
+    if kind.startswith(_NO_SHAPES) and not request.environment.get("VLLM_MULTIMODAL_RESOLUTIONS"):
+        decisions.warn("gaudi.vision_cold", model=model.name)
+
+
+def switches(context: Context, decisions: Decisions) -> None:
+    """What the user turned on or off by a switch."""
+    request = context.request
+    for asked, name, value, flag in (
+        (request.skip_warmup, "VLLM_SKIP_WARMUP", "true", "-s"),
+        (request.profile, "VLLM_PROFILER_ENABLED", "true", "-f"),
+        (request.no_fused_sdpa, "VLLM_PROMPT_USE_FUSEDSDPA", "false", "-a"),
+    ):
+        if asked:
+            decisions.env(name, value, message("plan.flag", flag=flag), source="flag", origin=_VARIABLES)
+    text = request.environment.get("PT_HPUGRAPH_DISABLE_TENSOR_CACHE", "")
+    kinds = ("llava", "qwen", "roberta", "xlm-roberta")
+    if is_true(text) and (context.model.model_type or "").startswith(kinds):
+        decisions.warn("gaudi.tensor_cache")
+
+
+def _add(
+    decisions: Decisions,
+    option: str,
+    given: object,
+    flag: str,
+    default: object,
+    why: str,
+    origin: str = "",
+) -> None:
+    """Propose an option: the user's own value where one was given, else our default with its reason."""
+    if given is not None:
+        decisions.option(option, str(given), message("plan.flag", flag=flag), source="flag", origin=origin)
+    else:
+        decisions.option(option, str(default), message(why), origin=origin)

@@ -1,0 +1,100 @@
+"""What a model is for, by its config.json, and which options upstream vLLM then needs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from gaudi_launch.models.records import Model
+
+CHAT, EMBED, RERANK, POOL = "chat", "embed", "rerank", "pool"
+
+# vllm-project/vllm 0.32.0:vllm/config/model.py _SUFFIX_TO_DEFAULTS, in its order; "Model" takes the encoders
+_BY_SUFFIX = (
+    ("ForCausalLM", CHAT),
+    ("ForConditionalGeneration", CHAT),
+    ("ChatModel", CHAT),
+    ("LMHeadModel", CHAT),
+    ("ForTextEncoding", EMBED),
+    ("EmbeddingModel", EMBED),
+    ("ForSequenceClassification", RERANK),
+    ("ForTokenClassification", POOL),
+    ("ClassificationModel", POOL),
+    ("ForRewardModeling", POOL),
+    ("RewardModel", POOL),
+    ("Model", EMBED),
+)
+# language models that are embedders or rerankers have a chat model's config.json: only their names tell (assumed)
+_RERANK_NAME = re.compile(r"rerank", re.IGNORECASE)
+_EMBED_NAME = re.compile(r"(^|[-_.])(embed|embedding|embeddings|e5|gte|sfr)([-_.]|$)", re.IGNORECASE)
+# vllm-project/vllm 0.32.0:examples/pooling/score/qwen3_reranker_offline.py by way of models/config.py
+_QWEN3_RERANKER = {
+    "architectures": ["Qwen3ForSequenceClassification"],
+    "classifier_from_token": ["no", "yes"],
+    "is_original_qwen3_reranker": True,
+}
+
+
+def task_of(model: Model, extra: Sequence[str] = ()) -> str:
+    """``chat``, ``embed``, ``rerank`` or ``pool`` (another pooling task); the user's --runner and --convert win.
+
+    >>> task_of(Model("m", "m", architecture="BertModel"))
+    'embed'
+    >>> task_of(Model("m", "Qwen3-Reranker-8B", architecture="Qwen3ForCausalLM"))
+    'rerank'
+    """
+    runner, convert = word_of(extra, "--runner"), word_of(extra, "--convert")
+    if runner == "generate":
+        return CHAT
+    by_convert = {"embed": EMBED, "classify": RERANK}.get(convert or "")
+    if by_convert:
+        return by_convert
+    found = _by_architecture(model)
+    return POOL if runner == "pooling" and found == CHAT else found
+
+
+def _by_architecture(model: Model) -> str:
+    architecture = model.architecture or ""
+    found = next((task for suffix, task in _BY_SUFFIX if architecture.endswith(suffix)), CHAT)
+    if found == CHAT and not model.multimodal:
+        if _RERANK_NAME.search(model.name):
+            return RERANK
+        if _EMBED_NAME.search(model.name):
+            return EMBED
+    return found
+
+
+def by_name_only(model: Model) -> bool:
+    """Is the task known from the model's name alone?"""
+    architecture = model.architecture or ""
+    return task_of(model) != CHAT and (not architecture or architecture.endswith("ForCausalLM"))
+
+
+def pooling_options(model: Model, task: str) -> list[tuple[str, str]]:
+    """(option, value) that make upstream vLLM serve this model for this task."""
+    options = [("--runner", "pooling")]
+    architecture = model.architecture or ""
+    language_model = not architecture or architecture.endswith(("ForCausalLM", "LMHeadModel"))
+    if task == EMBED and language_model:
+        options.append(("--convert", "embed"))
+    if task == RERANK and language_model:
+        qwen3 = model.model_type == "qwen3" or (not model.model_type and model.name.lower().startswith("qwen3"))
+        overrides = json.dumps(_QWEN3_RERANKER, separators=(",", ":"))
+        options.append(("--hf-overrides", overrides) if qwen3 else ("--convert", "classify"))
+    return options
+
+
+def word_of(extra: Sequence[str], option: str) -> str | None:
+    """The last value of an option among the user's own words; "" for a bare one, None when it is not there."""
+    found: str | None = None
+    for word, following in zip(extra, [*extra[1:], ""], strict=False):
+        name, equals, value = word.partition("=")
+        if name.replace("_", "-") == option:
+            found = value if equals else "" if following.startswith("--") else following
+    return found
+
+
+def has_word(extra: Sequence[str], *options: str) -> bool:
+    """Is one of these options among the user's own words?"""
+    return any(word.partition("=")[0].replace("_", "-") in options for word in extra)

@@ -1,0 +1,245 @@
+"""vllm-gaudi: upstream vLLM with the hardware plugin for Gaudi, the engine that the fork gave way to.
+
+Read from vllm-project/vllm-gaudi@091bbadd; options are those of upstream vLLM 0.32.0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gaudi_launch.engines import fork_auto, gaudi_buckets, gaudi_rules
+from gaudi_launch.engines.upstream_tasks import CHAT, has_word, task_of
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.records import Host
+from gaudi_launch.messages import message, text
+from gaudi_launch.models.records import Model
+from gaudi_launch.planning.asked import number
+from gaudi_launch.planning.engine import Context, Limits, Proposal
+from gaudi_launch.planning.lengths import BLOCK, round_down, round_up
+from gaudi_launch.planning.memory import MemoryPlan, memory_for
+from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
+from gaudi_launch.planning.request import Request
+from gaudi_launch.planning.settings import Decisions
+from gaudi_launch.warmup.buckets import BucketError, Buckets
+from gaudi_launch.warmup.engine_buckets import PLUGIN, algorithm_of, engine_buckets
+
+NAME = "vllm-gaudi"
+# `vllm serve` by its module: the program of that name may belong to another environment
+ENTRY = ("-m", "vllm.entrypoints.cli.main", "serve")
+# the plugin's own launcher gives every model a step of 2048 tokens (.cd/server/settings_vllm.csv); longer prompts
+# are computed in pieces
+_BATCHED_TOKENS = 2048
+# the defaults of the 1.22 start script; the engine's own would be the model's whole length and 256 requests or more
+_LENGTH, _SEQS = 16384, 128
+# options without meaning here: the field of Request, the flag, and the sentence that says what to use instead
+_WITHOUT = {
+    "scheduler_steps": ("-e", "gaudi.no_steps"),
+    "no_zero_padding": ("-z", "gaudi.no_zero_padding"),
+    "inc_fp8": ("-q", "gaudi.no_inc_switch"),
+    "max_capture_len": ("--max-capture-len", "gaudi.no_capture"),
+}
+
+
+@dataclass(frozen=True)
+class VllmGaudi:
+    """The plugin with upstream vLLM, as engine of a plan (planning.engine.Engine)."""
+
+    python: str | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> EngineIdentity:
+        return EngineIdentity(NAME, self.facts.get("plugin", "main"), self.python, self.facts)
+
+    @property
+    def needs_cards(self) -> bool:
+        return True
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        return (*(flag for flag, _ in _WITHOUT.values()), "--tuning reference")
+
+    @property
+    def can(self) -> tuple[str, ...]:
+        """What it serves, as words of the engines page."""
+        return ("chat", "embed", "rerank", "vision", "fp8", "awq", "experts", "lora", "prefix")
+
+    def cards(self, request: Request) -> int | None:
+        return request.cards
+
+    def limits(self, request: Request, host: Host, model: Model) -> Limits:
+        """Lengths within the model, whole blocks where the model allows; prompts may be longer than one step."""
+        pooling = task_of(model, request.extra) != CHAT
+        length = self._length(request, model)
+        seqs = request.max_num_seqs or _SEQS
+        least = length if pooling else 1
+        tokens = request.max_num_batched_tokens or max(_BATCHED_TOKENS, least, round_up(seqs, BLOCK))
+        if tokens < seqs:
+            # vllm/config/scheduler.py ends with a ValueError
+            raise LaunchError("gaudi.tokens_below_seqs", ExitCode.USAGE, tokens=tokens, seqs=seqs)
+        if tokens < least:
+            raise LaunchError("gaudi.pooling_tokens", ExitCode.USAGE, tokens=tokens, length=length)
+        input_min, input_max = request.input_range or (1, length)
+        output_min, output_max = request.output_range or (1, length)
+        if request.input_range and (input_max > length or (input_max == length and not pooling)):
+            raise LaunchError("plan.input_over_length", ExitCode.USAGE, input=input_max, length=length)
+        return Limits(
+            input_min=input_min,
+            input_max=input_max,
+            output_min=min(output_min, length),
+            output_max=min(output_max, length),
+            max_model_len=length,
+            max_num_batched_tokens=tokens,
+            max_num_seqs=seqs,
+            max_num_prefill_seqs=self._prefill(request),
+            block_size=BLOCK,
+        )
+
+    @staticmethod
+    def _length(request: Request, model: Model) -> int:
+        longest = model.max_position_embeddings
+        if request.max_model_len is None:
+            # 514 positions of a RoBERTa are 512 and two that no token gets
+            return min(_LENGTH, max(BLOCK, round_down(longest, BLOCK))) if longest else _LENGTH
+        whole = round_up(request.max_model_len, BLOCK)
+        return whole if longest is None or whole <= longest else request.max_model_len
+
+    @staticmethod
+    def _prefill(request: Request) -> int:
+        if request.max_prefill_seqs is not None:
+            return request.max_prefill_seqs
+        exported = request.environment.get(gaudi_buckets.PREFILL)
+        return number(gaudi_buckets.PREFILL, exported) if exported else 1
+
+    def refuse(self, request: Request, host: Host, model: Model) -> None:
+        """Raise LaunchError for what this engine does not have, with what to use instead."""
+        if request.tuning == "reference":
+            raise LaunchError("gaudi.reference", ExitCode.USAGE)
+        for name, (flag, instead) in _WITHOUT.items():
+            if getattr(request, name) not in (None, False):
+                raise LaunchError("gaudi.no_option", ExitCode.USAGE, flag=flag, instead=text(instead))
+        gaudi_rules.check(request, model)
+
+    def propose(self, context: Context) -> Proposal:
+        """Every variable and option; the warm-up last, because it depends on all others."""
+        request = context.request
+        decisions = Decisions(request.environment)
+        fork_auto.check_model(context)
+        task = task_of(context.model, request.extra)
+        gaudi_rules.address(context, decisions)
+        gaudi_rules.lengths(context, decisions)
+        gaudi_rules.cards(context, decisions)
+        gaudi_rules.mode(context, decisions)
+        gaudi_rules.types(context, decisions)
+        gaudi_rules.utilization(context, decisions, self._memory(decisions.settings(), context))
+        gaudi_rules.attention(context, decisions, task)
+        gaudi_rules.experts(context, decisions)
+        gaudi_rules.task(context, decisions, task)
+        gaudi_rules.vision(context, decisions)
+        gaudi_rules.switches(context, decisions)
+        fork_auto.follow_profile(context, decisions, NAME)
+        self._warmup(context, decisions, task)
+        strategy = decisions.get("env", "VLLM_BUCKETING_STRATEGY")
+        if request.reduce is not None and strategy:
+            decisions.warn("gaudi.reduce_left", strategy=strategy)
+        return Proposal(decisions.settings(), tuple(decisions.warnings))
+
+    def _warmup(self, context: Context, decisions: Decisions, task: str) -> None:
+        request = context.request
+        prefill = context.limits.max_num_prefill_seqs
+        origin = "vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/v1/worker/hpu_model_runner.py"
+        if request.max_prefill_seqs is not None:
+            reason = message("plan.flag", flag="--max-prefill-seqs")
+            decisions.env(gaudi_buckets.PREFILL, str(prefill), reason, source="flag", origin=origin)
+        else:
+            decisions.env(gaudi_buckets.PREFILL, str(prefill), message("gaudi.prefill"), origin=origin)
+        if not self._warms(request, task):
+            decisions.warn("gaudi.pooling_cold" if task != CHAT else "gaudi.eager_cold")
+            return
+        own = gaudi_buckets.own_variables(dict(request.environment))
+        if own:
+            decisions.warn("plan.own_buckets", names=", ".join(own))
+            for name in own:
+                decisions.env(name, request.environment[name], message("plan.exported"))
+        else:
+            self._strategy(context, decisions)
+        # the planner tells a list that cannot be; it has no graphs to keep room for
+        with contextlib.suppress(BucketError):
+            memory = self._memory(decisions.settings(), context)
+            found = self.buckets(decisions.settings(), context, memory.num_blocks)
+            if found is not None:
+                gaudi_rules.reserved(context, decisions, memory, found[1].graphs)
+        if not own:
+            # less for graphs is more for the cache, and the largest bucket follows the cache
+            self._strategy(context, decisions)
+
+    def _strategy(self, context: Context, decisions: Decisions) -> None:
+        request, choice = context.request, self._choice(decisions.settings(), context)
+        if choice.strategy == "file":
+            path = choice.path(request.files_dir)
+            decisions.env("VLLM_BUCKETING_FROM_FILE", path, choice.reason, origin=gaudi_buckets.ORIGIN)
+            return
+        decisions.env("VLLM_BUCKETING_STRATEGY", choice.strategy, choice.reason, origin=gaudi_buckets.ORIGIN)
+        if request.padding_limit is not None:
+            for name, value in gaudi_buckets.pad_variables(request.padding_limit).items():
+                decisions.env(name, value, choice.reason, source="flag", origin=gaudi_buckets.ORIGIN)
+
+    def _warms(self, request: Request, task: str) -> bool:
+        # hpu_model_runner.py warmup_model: neither eager nor pooling models are warmed up
+        return task == CHAT and not has_word(request.extra, "--enforce-eager")
+
+    def _memory(self, settings: Sequence[Setting], context: Context) -> MemoryPlan:
+        """A card's memory as these settings divide it."""
+        product = next((card.product or card.device_type for card in context.host.cards if card.product), None)
+        name, version, extra = NAME, self.identity.version, context.request.extra
+        cards = len(context.placement.modules)
+        return memory_for(context.model, context.limits, cards, product, settings, name, version, extra)
+
+    def _choice(self, settings: Sequence[Setting], context: Context) -> gaudi_buckets.Choice:
+        """The bucket strategy that these settings call for; it depends on the number of KV blocks they leave."""
+        blocks = self._memory(settings, context).num_blocks
+        return gaudi_buckets.choose(context, gaudi_rules.is_contiguous(settings), blocks)
+
+    def _file(self, settings: Sequence[Setting], context: Context) -> tuple[str, str] | None:
+        """(path, text) of the bucket file that these settings name: the planner's, or one of the user's."""
+        value = next((s.value for s in settings if s.name == "VLLM_BUCKETING_FROM_FILE"), None)
+        if not value or not self._warms(context.request, task_of(context.model, context.request.extra)):
+            return None
+        if gaudi_buckets.own_variables(dict(context.request.environment)):
+            return None if context.request.bucket_file is None else (value, context.request.bucket_file)
+        choice = self._choice(settings, context)
+        path = choice.path(context.request.files_dir)
+        return (path, choice.file) if choice.file is not None and path == value else None
+
+    def buckets(
+        self, settings: Sequence[Setting], context: Context, num_blocks: int | None
+    ) -> tuple[str, Buckets] | None:
+        """The grid that these settings warm up; None where nothing is warmed up, or by a file that was not read."""
+        if not self._warms(context.request, task_of(context.model, context.request.extra)):
+            return None
+        env = {s.name: s.value or "" for s in settings if s.kind == "env"}
+        algorithm = algorithm_of(PLUGIN, env, with_limit=False)
+        file = self._file(settings, context)
+        if algorithm == "file" and file is None:
+            return None
+        contiguous = gaudi_rules.is_contiguous(settings)
+        arguments = gaudi_buckets.arguments(context, contiguous, num_blocks, file[1] if file else None)
+        return algorithm, engine_buckets(PLUGIN, algorithm, env, arguments)
+
+    def command(self, settings: Sequence[Setting], context: Context) -> Command:
+        """``vllm serve MODEL`` with these options, then the user's own words, of which the last counts."""
+        argv: list[str] = [self.python or "python3", *ENTRY, context.request.model]
+        for setting in settings:
+            if setting.kind == "option" and setting.sent:
+                argv += [setting.name] if setting.value is None else [setting.name, setting.value]
+        own = gaudi_buckets.own_variables(dict(context.request.environment))
+        file = None if own else self._file(settings, context)
+        return Command(
+            argv=(*argv, *context.request.extra),
+            env={s.name: s.value or "" for s in settings if s.kind == "env" and s.sent},
+            cpus=context.placement.cpus,
+            memory_node=context.placement.memory_node,
+            files=dict([file]) if file is not None else {},
+        )

@@ -1,0 +1,562 @@
+"""vllm-gaudi: what is planned, what is refused, and that upstream vLLM's own parser takes every argv."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gaudi_launch.engines.detect import Installed
+from gaudi_launch.engines.registry import find
+from gaudi_launch.engines.upstream_tasks import task_of, word_of
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host import simulated
+from gaudi_launch.models.config import model_from_config, read_model
+from gaudi_launch.models.records import Model
+from gaudi_launch.planning.plan import Plan, Setting
+from gaudi_launch.planning.planner import make_plan
+from gaudi_launch.planning.request import Request
+from gaudi_launch.warmup.engine_buckets import PLUGIN, engine_buckets
+from tests.cli.test_devices import golden
+from tests.engines.options_table import UPSTREAM, Refused, parse
+from tests.engines.test_options_table import HOSTS, requests
+
+HLS2 = simulated.make("hls2")
+LLAMA = Model(
+    "/m/Llama-3.1-8B",
+    "Llama-3.1-8B",
+    "config.json",
+    "LlamaForCausalLM",
+    "llama",
+    parameters=8_030_261_248,
+    dtype="bfloat16",
+    moe=False,
+    layers=32,
+    hidden_size=4096,
+    heads=32,
+    kv_heads=8,
+    head_dim=128,
+    max_position_embeddings=131072,
+    remote_code=False,
+)
+MOE = replace(LLAMA, name="mixture", architecture="Qwen3MoeForCausalLM", moe=True, experts=128)
+BERT = replace(LLAMA, name="bge-m3", architecture="XLMRobertaModel", model_type="xlm-roberta", heads=16)
+BERT = replace(BERT, max_position_embeddings=514, kv_heads=16)
+VISION = replace(LLAMA, architecture="Qwen2_5_VLForConditionalGeneration", multimodal=("vision",))
+HYBRID = replace(LLAMA, name="hybrid", attention_layers=8)
+
+
+def plan(model: Model = LLAMA, environment: Mapping[str, str] | None = None, **wishes: Any) -> Plan:
+    request = Request(model=model.path, environment=environment or {}, files_dir="/cache/buckets", **wishes)
+    return make_plan(request, HLS2, model, find("vllm-gaudi"))
+
+
+def setting(made: Plan, name: str) -> Setting | None:
+    return next((s for s in made.settings if s.name == name), None)
+
+
+def value(made: Plan, name: str) -> str | None:
+    found = setting(made, name)
+    return found.value if found is not None and found.sent else None
+
+
+def refused(model: Model = LLAMA, environment: Mapping[str, str] | None = None, **wishes: Any) -> LaunchError:
+    with pytest.raises(LaunchError) as caught:
+        plan(model, environment, **wishes)
+    assert str(caught.value) and "{" not in str(caught.value)
+    return caught.value
+
+
+def warnings(made: Plan) -> list[str]:
+    return [warning.id for warning in made.warnings]
+
+
+# --- the options
+
+
+def test_the_table_refuses_what_upstream_dropped() -> None:
+    assert UPSTREAM
+    for version in UPSTREAM:
+        for words in (["--device", "hpu"], ["--num-scheduler-steps", "8"], ["--max-num-prefill-seqs", "1"]):
+            with pytest.raises(Refused):
+                parse(version, ["/m", *words])
+
+
+MODELS = (LLAMA, MOE, BERT, VISION, HYBRID, Model("/m/unknown", "unknown"), replace(LLAMA, quantization="awq"))
+
+
+@pytest.mark.parametrize("version", UPSTREAM)
+@settings(max_examples=150, deadline=None)
+@given(request_=requests, model=st.sampled_from(MODELS), host=st.sampled_from(sorted(HOSTS)), data=st.data())
+def test_any_request_makes_an_argv_that_upstream_takes(
+    version: str, request_: Request, model: Model, host: str, data: st.DataObject
+) -> None:
+    asked = ("scheduler_steps", "no_zero_padding", "inc_fp8", "max_capture_len", "dtype", "quant_config", "reduce")
+    back = data.draw(st.sets(st.sampled_from(asked)))
+    blank: dict[str, Any] = {name: False if name.startswith(("no_", "inc")) else None for name in back}
+    request_ = replace(request_, model=model.path, tuning="auto", **blank)
+    try:
+        made = make_plan(request_, HOSTS[host], model, find("vllm-gaudi"))
+    except LaunchError as error:
+        assert error.exit_code != 0 and str(error)
+        return
+    assert made.command.argv[1:4] == ("-m", "vllm.entrypoints.cli.main", "serve")
+    parsed = parse(version, made.command.argv[4:])
+    assert parsed.model_tag == model.path
+    assert parsed.tensor_parallel_size == len(made.placement.modules)
+    assert all(isinstance(each, str) for each in made.command.env.values())
+
+
+def test_the_users_words_come_last_and_count() -> None:
+    made = plan(extra=("--max-num-seqs", "7"))
+    assert parse(UPSTREAM[0], made.command.argv[4:]).max_num_seqs == 7
+
+
+# --- what is planned
+
+
+def test_the_lengths_the_card_and_the_mode() -> None:
+    made = plan(max_model_len=5000, max_num_seqs=64)
+    assert value(made, "--max-model-len") == "5120"
+    assert value(made, "--max-num-seqs") == "64"
+    assert value(made, "--max-num-batched-tokens") == "2048"
+    assert value(made, "HABANA_VISIBLE_MODULES") == "0"
+    assert value(made, "PT_HPU_LAZY_MODE") == "0"
+    assert value(made, "PT_HPU_ENABLE_EAGER_CACHE") == "true"
+    assert value(made, "--distributed-executor-backend") is None
+    assert value(made, "--async-scheduling") is None and "--async-scheduling" in made.command.argv
+    assert made.engine.version == "main"
+    # stated, because something rests on it, but not sent
+    assert setting(made, "--block-size") is not None and "--block-size" not in made.command.argv
+
+
+def test_lazy_mode_is_the_users_word() -> None:
+    made = plan(environment={"PT_HPU_LAZY_MODE": "1"}, cards=2)
+    found = setting(made, "PT_HPU_LAZY_MODE")
+    assert found is not None and (found.value, found.source) == ("1", "environment")
+    assert value(made, "PT_HPU_ENABLE_LAZY_COLLECTIVES") == "true"
+    assert value(made, "PT_HPU_ENABLE_EAGER_CACHE") is None
+
+
+@pytest.mark.parametrize(("model", "cards", "there"), [(MOE, 4, True), (MOE, 1, False), (LLAMA, 4, False)])
+def test_experts_are_spread_over_cards(model: Model, cards: int, there: bool) -> None:
+    assert ("--enable-expert-parallel" in plan(model, cards=cards).command.argv) is there
+
+
+def test_prefix_caching_or_contiguous_attention() -> None:
+    cached = plan()
+    assert value(cached, "VLLM_CONTIGUOUS_PA") == "false"
+    assert "--no-enable-prefix-caching" not in cached.command.argv
+    by_word = plan(extra=("--no-enable-prefix-caching",))
+    assert value(by_word, "VLLM_CONTIGUOUS_PA") == "true"
+    assert by_word.command.argv.count("--no-enable-prefix-caching") == 1
+    by_variable = plan(environment={"VLLM_CONTIGUOUS_PA": "1"})
+    assert by_variable.command.argv.count("--no-enable-prefix-caching") == 1
+    error = refused(environment={"VLLM_CONTIGUOUS_PA": "true"}, extra=("--enable-prefix-caching",))
+    assert (error.id, error.exit_code) == ("gaudi.contiguous", ExitCode.USAGE)
+
+
+def test_speculation_schedules_as_before() -> None:
+    words = ("--speculative-config", '{"method":"ngram","num_speculative_tokens":3}')
+    made = plan(extra=words)
+    assert "--async-scheduling" not in made.command.argv
+    # each decode bucket stands for batch times four tokens as well
+    assert made.buckets is not None and made.buckets.graphs > (plan().buckets or made.buckets).graphs
+
+
+# --- warm-up
+
+
+def test_the_bucket_file_is_the_planners_and_covers_everything() -> None:
+    made = plan(max_model_len=8192, max_num_seqs=32)
+    path = value(made, "VLLM_BUCKETING_FROM_FILE")
+    assert path is not None and re.fullmatch(r"/cache/buckets/buckets-[0-9a-f]{12}\.txt", path)
+    assert list(made.command.files) == [path]
+    assert made.buckets is not None and made.bucket_strategy == "file"
+    again = engine_buckets(
+        PLUGIN,
+        "file",
+        {},
+        {
+            "max_num_seqs": 32,
+            "max_num_prefill_seqs": 1,
+            "block_size": 128,
+            "max_num_batched_tokens": 2048,
+            "max_model_len": 8192,
+            "num_hpu_blocks": made.num_blocks,
+            "bucket_file": made.command.files[path],
+        },
+    )
+    # nothing of the file is dropped or changed by the engine
+    lines = [line for line in made.command.files[path].splitlines() if not line.startswith("#")]
+    assert again == made.buckets and len(lines) == again.graphs
+    assert max(blocks for _, _, blocks in again.decode) == 32 * 64
+    assert made.to_json()["files"] == dict(made.command.files)
+
+
+def test_a_small_cache_bounds_the_decode_range_at_three_times() -> None:
+    made = plan(max_model_len=131072, max_num_seqs=128)
+    assert made.num_blocks is not None and made.buckets is not None
+    top = max(blocks for _, _, blocks in made.buckets.decode)
+    assert top == min(3 * made.num_blocks, 128 * 1024)
+
+
+def test_contiguous_attention_leaves_the_strategy_to_the_engine() -> None:
+    made = plan(extra=("--no-enable-prefix-caching",))
+    assert value(made, "VLLM_BUCKETING_STRATEGY") == "exp" and not made.command.files
+    found = setting(made, "VLLM_BUCKETING_STRATEGY")
+    assert found is not None and found.reason.values["graphs"] == (made.buckets.graphs if made.buckets else 0)
+    assert made.buckets is not None and max(blocks for _, _, blocks in made.buckets.decode) == made.num_blocks
+    assert "gaudi.reduce_left" in warnings(plan(extra=("--no-enable-prefix-caching",), reduce=(8, 4000)))
+
+
+def test_prompts_in_pieces_may_end_with_any_length() -> None:
+    made = plan(max_model_len=16384, input_range=(4000, 8000))
+    assert made.buckets is not None
+    queries = sorted({query for _, query, _ in made.buckets.prompt})
+    assert queries[0] <= 512 and queries[-1] == 2048
+    # the blocks in front of the last piece
+    assert max(context for _, _, context in made.buckets.prompt) >= (16384 - 1) // 128
+
+
+def test_hot_lengths_make_a_file_of_their_own() -> None:
+    made, whole = plan(reduce=(4, 2000)), plan()
+    found = setting(made, "VLLM_BUCKETING_FROM_FILE")
+    assert found is not None and found.reason.id == "gaudi.buckets_reduce"
+    assert made.command.files != whole.command.files
+
+
+def test_a_padding_limit_is_the_padding_aware_strategy() -> None:
+    made = plan(padding_limit="0.1")
+    assert value(made, "VLLM_BUCKETING_STRATEGY") == "pad"
+    percents = {s.name: s.value for s in made.settings if s.name.endswith("PAD_PERCENT")}
+    assert set(percents.values()) == {"10"} and len(percents) == 5
+    assert made.bucket_strategy == "pad"
+
+
+def test_a_hybrid_model_gets_the_engines_own_strategy() -> None:
+    made = plan(HYBRID)
+    assert value(made, "VLLM_BUCKETING_STRATEGY") == "exp" and made.bucket_strategy == "exponential"
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"VLLM_BUCKETING_STRATEGY": "lin"}, {"VLLM_DECODE_BLOCK_BUCKET_MAX": "512", "VLLM_BUCKETING_STRATEGY": "pad"}],
+)
+def test_exported_buckets_stand(environment: dict[str, str]) -> None:
+    made = plan(environment=environment, max_model_len=2048, max_num_seqs=16)
+    assert "plan.own_buckets" in warnings(made) and not made.command.files
+    for name, text in environment.items():
+        found = setting(made, name)
+        assert found is not None and (found.value, found.source) == (text, "environment")
+    assert value(made, "VLLM_BUCKETING_FROM_FILE") is None
+    assert made.bucket_strategy == {"lin": "linear", "pad": "pad"}[environment["VLLM_BUCKETING_STRATEGY"]]
+
+
+def test_an_exported_file_is_read_as_the_engine_reads_it() -> None:
+    environment = {"VLLM_BUCKETING_FROM_FILE": "/b.txt"}
+    made = plan(environment=environment, bucket_file="(1, [128, 2048], 0)\n(128, 1, 4096)\n")
+    assert made.buckets is not None and (len(made.buckets.prompt), len(made.buckets.decode)) == (2, 1)
+    assert not made.command.files and value(made, "VLLM_BUCKETING_FROM_FILE") == "/b.txt"
+    error = refused(environment=environment, bucket_file="(1, 128\n")
+    assert (error.id, error.exit_code) == ("plan.buckets_fail", ExitCode.USAGE)
+
+
+def test_prompts_of_one_step() -> None:
+    assert value(plan(), "VLLM_PROMPT_BS_BUCKET_MAX") == "1"
+    made = plan(max_prefill_seqs=4)
+    found = setting(made, "VLLM_PROMPT_BS_BUCKET_MAX")
+    assert found is not None and (found.value, found.source) == ("4", "flag")
+    assert made.buckets is not None and max(batch for batch, _, _ in made.buckets.prompt) == 4
+    exported = plan(environment={"VLLM_PROMPT_BS_BUCKET_MAX": "4"})
+    assert exported.command.files == made.command.files
+    assert refused(environment={"VLLM_PROMPT_BS_BUCKET_MAX": "four"}).id == "plan.number"
+
+
+def test_what_is_not_warmed_up_is_said() -> None:
+    eager = plan(extra=("--enforce-eager",))
+    assert eager.buckets is None and eager.estimate is None and "gaudi.eager_cold" in warnings(eager)
+    assert not eager.command.files
+    pooling = plan(BERT)
+    assert pooling.buckets is None and "gaudi.pooling_cold" in warnings(pooling)
+
+
+# --- tasks
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "task", "words"),
+    [
+        ({"architectures": ["LlamaForCausalLM"]}, "Llama-3.1-8B", "chat", []),
+        ({"architectures": ["XLMRobertaModel"]}, "bge-m3", "embed", ["--runner", "pooling"]),
+        (
+            {"architectures": ["XLMRobertaForSequenceClassification"]},
+            "bge-reranker-v2-m3",
+            "rerank",
+            ["--runner", "pooling"],
+        ),
+        (
+            {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"},
+            "Qwen3-Embedding-8B",
+            "embed",
+            ["--runner", "pooling", "--convert", "embed"],
+        ),
+        ({"architectures": ["MistralModel"]}, "e5-mistral-7b-instruct", "embed", ["--runner", "pooling"]),
+        ({"architectures": ["Qwen2ForRewardModel"]}, "Qwen2.5-Math-RM", "pool", ["--runner", "pooling"]),
+        ({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}, "Qwen3-8B", "chat", []),
+    ],
+)
+def test_each_task_has_its_options(config: dict[str, Any], name: str, task: str, words: list[str]) -> None:
+    model = model_from_config(f"/m/{name}", config)
+    assert task_of(model) == task
+    argv = plan(replace(model, remote_code=False)).command.argv
+    assert [word for word in argv if word in ("--runner", "pooling", "--convert", "embed", "classify")] == words
+    assert ("--async-scheduling" in argv) is (task == "chat")
+
+
+def test_a_language_model_as_reranker_is_told_how() -> None:
+    config = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}
+    made = plan(model_from_config("/m/Qwen3-Reranker-4B", config))
+    overrides = json.loads(word_of(made.command.argv, "--hf-overrides") or "{}")
+    assert overrides["architectures"] == ["Qwen3ForSequenceClassification"]
+    assert overrides["classifier_from_token"] == ["no", "yes"]
+    assert "gaudi.task_by_name" in warnings(made)
+    chat = plan(model_from_config("/m/Qwen3-Reranker-4B", config), extra=("--runner", "generate"))
+    assert "--hf-overrides" not in chat.command.argv and chat.buckets is not None
+
+
+def test_a_text_is_pooled_in_one_step() -> None:
+    made = plan(BERT)
+    # 514 positions are 512 and two that no token gets
+    assert (value(made, "--max-model-len"), value(made, "--max-num-batched-tokens")) == ("512", "2048")
+    assert refused(replace(BERT, max_position_embeddings=8194), max_num_batched_tokens=4096).id == (
+        "gaudi.pooling_tokens"
+    )
+
+
+def test_images_are_limited_so_that_they_are_warmed_up() -> None:
+    made = plan(VISION)
+    assert json.loads(word_of(made.command.argv, "--limit-mm-per-prompt") or "") == {"image": 8}
+    own = plan(VISION, extra=("--limit-mm-per-prompt", '{"image":1}'))
+    assert own.command.argv.count("--limit-mm-per-prompt") == 1
+    gemma = replace(VISION, model_type="gemma4")
+    cold = plan(gemma)
+    assert value(cold, "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY") == "true" and "gaudi.vision_cold" in warnings(cold)
+    warm = plan(gemma, environment={"VLLM_MULTIMODAL_RESOLUTIONS": "1024x768"})
+    assert "gaudi.vision_cold" not in warnings(warm)
+
+
+# --- types
+
+
+def test_fp8_by_a_calibration() -> None:
+    for made in (plan(dtype="fp8", quant_config="/q.json"), plan(LLAMA, {"QUANT_CONFIG": "/q.json"}, dtype="fp8")):
+        assert value(made, "QUANT_CONFIG") == "/q.json"
+        assert value(made, "--quantization") == "inc" and value(made, "--kv-cache-dtype") == "fp8_inc"
+        assert value(made, "--dtype") == "bfloat16"
+        # half of bfloat16's 14.96 GiB
+        assert made.memory["weights"] == 7.48
+
+
+@pytest.mark.parametrize("kind", ["awq", "gptq"])
+def test_quantised_checkpoints_by_the_plugins_kernels(kind: str) -> None:
+    made = plan(replace(LLAMA, quantization=kind))
+    assert value(made, "--quantization") == f"{kind}_hpu"
+    assert refused(dtype=kind).id == "gaudi.not_quantised"
+
+
+def test_an_fp8_checkpoint_on_gaudi2_must_be_converted() -> None:
+    model = replace(LLAMA, quantization="fp8", dtype="bfloat16")
+    assert "gaudi.convert_first" in warnings(plan(model, dtype="fp8"))
+    request = Request(model=model.path)
+    gaudi3 = make_plan(request, simulated.make("gaudi3-oam"), model, find("vllm-gaudi"))
+    assert "gaudi.convert_first" not in warnings(gaudi3)
+
+
+@pytest.mark.parametrize(
+    ("model", "environment", "wishes", "id"),
+    [
+        (LLAMA, {}, {"tuning": "reference"}, "gaudi.reference"),
+        (LLAMA, {}, {"scheduler_steps": 8}, "gaudi.no_option"),
+        (LLAMA, {}, {"no_zero_padding": True}, "gaudi.no_option"),
+        (LLAMA, {}, {"inc_fp8": True}, "gaudi.no_option"),
+        (LLAMA, {}, {"max_capture_len": 4096}, "gaudi.no_option"),
+        (LLAMA, {}, {"dtype": "fp8"}, "gaudi.fp8_needs"),
+        (LLAMA, {}, {"dtype": "int3"}, "plan.dtype"),
+        (LLAMA, {}, {"max_num_batched_tokens": 64, "max_num_seqs": 128}, "gaudi.tokens_below_seqs"),
+        (LLAMA, {}, {"input_range": (4, 9000), "max_model_len": 8192}, "plan.input_over_length"),
+        (LLAMA, {}, {"cards": 3}, "plan.heads"),
+        (LLAMA, {}, {"max_model_len": 200_000}, "plan.too_long"),
+        (replace(LLAMA, quantization="awq"), {}, {"quant_config": "/q.json"}, "gaudi.quantised_twice"),
+        (replace(LLAMA, remote_code=True), {}, {}, "plan.remote_code"),
+        (LLAMA, {"VLLM_DECODE_BS_BUCKET_STEP": "many"}, {}, "plan.buckets_fail"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    model: Model, environment: dict[str, str], wishes: dict[str, Any], id: str
+) -> None:
+    assert refused(model, environment, **wishes).id == id
+
+
+def test_every_setting_has_a_reason_and_every_rule_an_origin() -> None:
+    for made in (plan(MOE, cards=4), plan(BERT), plan(VISION), plan(quant_config="/q.json"), plan(HYBRID)):
+        for found in made.settings:
+            assert found.reason.render() and found.reason.id != found.reason.render(), found.name
+            plain = (
+                "plan.flag",
+                "plan.placement",
+                "gaudi.host",
+                "gaudi.port",
+                "gaudi.length",
+                "gaudi.whole_blocks",
+            )
+            assert found.origin or found.reason.id in plain, found.name
+
+
+def test_it_is_the_engine_where_it_is_installed() -> None:
+    found = Installed("/e/python", "vllm-gaudi", {"vllm-gaudi": "0.26.0"}, {"plugin": "0.26.0", "vllm": "0.26.0"})
+    engine = find("auto", found)
+    assert (engine.identity.name, engine.identity.version, engine.identity.python) == (
+        "vllm-gaudi",
+        "0.26.0",
+        "/e/python",
+    )
+    assert find("vllm-gaudi@main").identity.version == "main"
+
+
+# --- the guides
+
+
+GUIDES: dict[str, dict[str, Any]] = {
+    "2.2 Qwen2-72B-Instruct on four cards": {
+        "model": "/models/Qwen2-72B-Instruct",
+        "modules": (0, 1, 2, 3),
+        "cards": 4,
+        "max_num_seqs": 128,
+        "input_range": (800, 1024),
+        "output_range": (400, 512),
+        "max_model_len": 8192,
+        "max_num_batched_tokens": 8192,
+        "dtype": "bfloat16",
+        "port": 30001,
+        "cache_dir": "/data/warmup_cache",
+    },
+    "2.2 QwQ-32B with hot lengths": {
+        "model": "/models/QwQ-32B",
+        "cards": 8,
+        "max_num_seqs": 24,
+        "input_range": (4, 38912),
+        "output_range": (4, 2048),
+        "max_model_len": 40960,
+        "max_num_batched_tokens": 40960,
+        "dtype": "bfloat16",
+        "port": 30001,
+        "reduce": (8, 24000),
+        "cache_dir": "/data/warmup_cache",
+    },
+    # -q, its neural compressor switch, is a QUANT_CONFIG here; the converted checkpoint needs none
+    "3.1 DeepSeek-R1-0528-G2 on eight cards": {
+        "model": "/data/hf_models/DeepSeek-R1-0528-G2",
+        "cards": 8,
+        "host": "127.0.0.1",
+        "port": 8688,
+        "max_num_seqs": 128,
+        "max_model_len": 16384,
+        "cache_dir": "/data/warmup_cache",
+    },
+    "3.2 DeepSeek-R1-Distill-Llama-70B on four cards": {
+        "model": "/data/hf_models/DeepSeek-R1-Distill-Llama-70B",
+        "cards": 4,
+        "modules": (0, 1, 2, 3),
+        "max_num_seqs": 128,
+        "input_range": (800, 4096),
+        "output_range": (800, 2048),
+        "max_model_len": 8192,
+        "max_num_batched_tokens": 8192,
+        "dtype": "bfloat16",
+        "port": 30001,
+        "cache_dir": "/data/70B_warmup_cache",
+    },
+    "3.2 DeepSeek-R1-Distill-Qwen-32B on two cards": {
+        "model": "/data/hf_models/DeepSeek-R1-Distill-Qwen-32B",
+        "cards": 2,
+        "modules": (0, 1),
+        "max_num_seqs": 32,
+        "input_range": (800, 4096),
+        "output_range": (800, 2048),
+        "max_model_len": 8192,
+        "max_num_batched_tokens": 8192,
+        "dtype": "bfloat16",
+        "port": 30001,
+        "cache_dir": "/data/32B_warmup_cache",
+    },
+    "3.2 DeepSeek-R1-Distill-Llama-8B on one card": {
+        "model": "/data/hf_models/DeepSeek-R1-Distill-Llama-8B",
+        "cards": 1,
+        "modules": (0,),
+        "max_num_seqs": 32,
+        "input_range": (800, 4096),
+        "output_range": (800, 2048),
+        "max_model_len": 8192,
+        "max_num_batched_tokens": 8192,
+        "dtype": "bfloat16",
+        "port": 30001,
+        "cache_dir": "/data/8B_warmup_cache",
+    },
+    # the configurations that the 1.16 guide names as validated
+    **{
+        f"1.16 {name} on {cards}": {"model": f"/models/{name}", "cards": cards, "max_model_len": length}
+        for name, cards, length in (
+            ("Llama-2-7b-chat-hf", 1, 2048),
+            ("Llama-2-70b-chat-hf", 8, 4096),
+            ("Mistral-7B-Instruct-v0.3", 2, 8192),
+            ("Mixtral-8x7B-Instruct-v0.1", 2, 8192),
+        )
+    },
+}
+
+
+def of_guide(wishes: dict[str, Any]) -> Plan:
+    request = Request(engine="vllm-gaudi", files_dir="/cache/buckets", **wishes)
+    return make_plan(request, HLS2, read_model(request.model, must_exist=False), find("vllm-gaudi"))
+
+
+def shown(made: Plan) -> dict[str, Any]:
+    """A plan as the golden file keeps it: buckets counted, and their file without the digest of its text."""
+    document = json.loads(re.sub(r"buckets-[0-9a-f]{12}", "buckets-DIGEST", json.dumps(made.to_json())))
+    buckets = document["buckets"]
+    return {
+        "argv": document["argv"],
+        "env": document["env"],
+        "modules": document["modules"],
+        "cpus": document["cpus"],
+        "memory": document["memory"],
+        "num_blocks": made.num_blocks,
+        "buckets": None
+        if buckets is None
+        else {
+            "strategy": buckets["strategy"],
+            "prompt": len(buckets["prompt"]),
+            "decode": len(buckets["decode"]),
+            "largest": [buckets["prompt"][-1], buckets["decode"][-1]],
+        },
+        "warmup_seconds": (document["estimate"] or {}).get("warmup_seconds"),
+        "settings": {s["name"]: f"{s['source']}: {s['reason']}" for s in document["settings"]},
+        "warnings": [warning["id"] for warning in document["warnings"]],
+    }
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_each_guide_command_on_this_engine(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
+    made = of_guide(GUIDES[name])
+    file = re.sub(r"[^a-z0-9.]+", "-", name.lower())
+    golden(f"vllm-gaudi/{file}.json", json.dumps(shown(made), indent=1, ensure_ascii=False) + "\n")
+    for version in UPSTREAM:
+        assert parse(version, made.command.argv[4:]).model_tag == GUIDES[name]["model"]
