@@ -252,7 +252,9 @@ def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
     from gaudi_launch.models.config import read_model
     from gaudi_launch.planning.asked import with_secret_moved
 
-    request = with_secret_moved(to_request(asked))
+    request = to_request(asked)
+    if not registry.in_container(request.engine):
+        request = with_secret_moved(request)
     if request.model == "demo":
         request = _demo(request, make=must_exist)
     request = _local(request, fetch=must_exist)
@@ -267,9 +269,11 @@ def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
 
 
 def _installed(request: Request, needed: bool) -> Installed | None:
-    from gaudi_launch.engines import embedded
+    from gaudi_launch.engines import embedded, registry
     from gaudi_launch.engines.detect import detect
 
+    if registry.in_container(request.engine):
+        return None
     if request.python is None and request.engine in ("cpu", "vllm-cpu"):
         return detect(str(embedded.python_path())) if embedded.engine_is_ready() else None
     if needed or request.python is not None or request.engine == "auto":

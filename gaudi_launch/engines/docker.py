@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+from gaudi_launch.engines.scripts_shared import base_name
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.records import Host
 from gaudi_launch.planning.container import Container, Mount
@@ -38,7 +40,8 @@ def docker_run(
     for mount in container.mounts:
         words += _mounted(mount)
     if container.modules and VISIBLE not in container.env:
-        words += ["-e", f"{VISIBLE}={','.join(str(index) for index in container.indices)}"]
+        # the runtime sorts them anyway (docs: habana container runtime)
+        words += ["-e", f"{VISIBLE}={','.join(str(index) for index in sorted(container.indices))}"]
     for variable, value in container.env.items():
         words += ["-e", f"{variable}={value}"]
     for variable in container.secrets:
@@ -49,6 +52,12 @@ def docker_run(
     if container.entrypoint is not None:
         words += ["--entrypoint", container.entrypoint]
     return (*words, container.image, *container.argv)
+
+
+def container_name(engine: str, model: str, port: int) -> str:
+    """A container's name from what is in it and the port, which no other on this machine has."""
+    base = re.sub(r"[^A-Za-z0-9._-]+", "-", base_name(model)).strip("-._") or "model"
+    return f"gaudi-launch-{engine}-{base[:50]}-{port}"
 
 
 def card_indices(host: Host, modules: Sequence[int]) -> tuple[int, ...]:

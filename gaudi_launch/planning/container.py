@@ -25,7 +25,7 @@ class Container:
     host's address that they are published on ("": all of them). ``modules`` are the cards by module ID, ``indices``
     the same cards by hl-smi's index, which is what the container runtime reads from HABANA_VISIBLE_DEVICES.
     ``health`` is the path that answers 200 when the engine is ready, ``start_seconds`` how long a first warm-up may
-    take.
+    take, ``name`` its name where docker runs it directly.
     """
 
     image: str
@@ -41,3 +41,4 @@ class Container:
     cpus: str = ""
     health: str = "/health"
     start_seconds: int = 3600
+    name: str = ""

@@ -32,7 +32,7 @@ def test_cards_ports_mounts_and_secrets() -> None:
     assert docker_run(CARDS, "here") == (
         "docker", "run", "--rm", "--init", "--name", "here", "--runtime=habana", "--cap-add=sys_nice", "--ipc=host",
         "-p", "127.0.0.1:8080:80", "-v", "/models/m:/models/m:ro", "-v", "/data:/data",
-        "-e", "HABANA_VISIBLE_DEVICES=3,2", "-e", "A=1 2", "-e", "B=", "-e", "HF_TOKEN",
+        "-e", "HABANA_VISIBLE_DEVICES=2,3", "-e", "A=1 2", "-e", "B=", "-e", "HF_TOKEN",
         "--cpuset-cpus=0-3", "engine:1", "--model-id", "m",
     )  # fmt: skip
 
