@@ -85,12 +85,12 @@ class Screen:
         self._close_bar()
         seconds = round(time.monotonic() - self._began)
         model = readiness.model or str(self._plan.model["name"])
-        question = {"model": model, "messages": [{"role": "user", "content": "What is the capital of France?"}]}
+        path, question = _question(self._plan, model)
         words = [
             "curl",
             "--noproxy",
             "*",
-            f"{self._plan.url}/v1/chat/completions",
+            f"{self._plan.url}{path}",
             "-H",
             "Content-Type: application/json",
             "-d",
@@ -141,6 +141,15 @@ class Screen:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+
+def _question(plan: Plan, model: str) -> tuple[str, dict[str, Any]]:
+    """A first request in the engine's own language: where to, and what."""
+    asked = "What is the capital of France?"
+    if plan.engine.name == "tgi":
+        # its chat would take the model's name for that of an adapter (router/src/lib.rs)
+        return "/generate", {"inputs": asked, "parameters": {"max_new_tokens": 32}}
+    return "/v1/chat/completions", {"model": model, "messages": [{"role": "user", "content": asked}]}
 
 
 def _left(progress: Progress) -> str:

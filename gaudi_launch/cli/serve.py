@@ -71,8 +71,12 @@ def start(
         from gaudi_launch.services.reservation import claim
 
         request, engine = prepared.request, prepared.engine
-        # refuse what cannot be before waiting for anybody's cards
-        prepared.plan()
+        # refuse what cannot be before waiting for anybody's cards, and fetch an image before holding them
+        first = prepared.plan()
+        if first.container is not None:
+            from gaudi_launch.services.containers import make_ready
+
+            make_ready(first.container, _say)
         with claim(
             lambda: load(asked["machine"]), lambda host: place(request, host, engine), machine_root()
         ) as chosen:

@@ -11,7 +11,8 @@ from gaudi_launch.host.records import Host
 from gaudi_launch.planning.container import Container, Mount
 
 # docs: Docker Installation; huggingface/text-generation-inference@db931fcf:docs/source/backends/gaudi.mdx
-GAUDI_WORDS = ("--runtime=habana", "--cap-add=sys_nice", "--ipc=host")
+RUNTIME = "habana"
+GAUDI_WORDS = (f"--runtime={RUNTIME}", "--cap-add=sys_nice", "--ipc=host")
 VISIBLE = "HABANA_VISIBLE_DEVICES"
 
 

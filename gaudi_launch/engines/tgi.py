@@ -1,8 +1,8 @@
 """Text Generation Inference's Gaudi backend: an engine in a container, started with docker.
 
-Images 3.2.3-gaudi (of the public guide) and 3.3.3-gaudi to 3.3.7-gaudi; the first pads rows, the others have a paged
-cache and vLLM's buckets. Source of what has no other beside it: huggingface/text-generation-inference, tag of the
-image; the values to start from: @v3.3.5:backends/gaudi/examples/docker_commands.
+Images 3.2.3-gaudi (of the public guide) and 3.3.3-gaudi to 3.3.7-gaudi; the first pads rows, the others have a
+paged cache and vLLM's buckets. Source of what has no other beside it: huggingface/text-generation-inference, tag of
+the image; the values to start from: @v3.3.5:backends/gaudi/examples/docker_commands.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gaudi_launch.planning.lengths import ceil_div
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
-from gaudi_launch.warmup import Buckets
+from gaudi_launch.warmup.buckets import Buckets
 from gaudi_launch.warmup.tgi import BLOCK, TgiLimits, tgi_shapes
 
 # fields of Request that no version of TGI can honour
@@ -122,9 +122,7 @@ class Tgi:
         known = words_of.PAGED_TYPES if self.paged else words_of.PADDED_VISION_TYPES
         asked = self.paged or tgi_tokens.is_vision(model)
         if kind is not None and asked and kind not in known and not request.force:
-            raise LaunchError(
-                "tgi.model_type", ExitCode.MODEL, model=model.name, type=kind, version=self.version
-            )
+            raise LaunchError("tgi.model_type", ExitCode.MODEL, model=model.name, type=kind, version=self.version)
         if model.remote_code and not request.trust_remote_code:
             raise LaunchError("plan.remote_code", ExitCode.MODEL, model=model.name)
         tgi_container.published(request.host)
@@ -142,9 +140,7 @@ class Tgi:
             # v3.2.3 cli.py sets dtype to bfloat16 and then refuses it beside any of these
             raise LaunchError("tgi.quantize_old", ExitCode.USAGE, found=quantize, version=self.version)
         if "--kv-cache-dtype" in self._words(request):
-            raise LaunchError(
-                "tgi.no_option", ExitCode.USAGE, option="--kv-cache-dtype", version=self.version
-            )
+            raise LaunchError("tgi.no_option", ExitCode.USAGE, option="--kv-cache-dtype", version=self.version)
         measured = request.quant_config or request.environment.get("QUANT_CONFIG")
         if (dtype == "fp8" or request.inc_fp8) and not measured:
             raise LaunchError("tgi.fp8_measure", ExitCode.USAGE, version=self.version)
@@ -181,13 +177,14 @@ class Tgi:
                 decisions.env(name, exported[name], message("plan.exported"), source="environment")
         if exported.get("VLLM_EXPONENTIAL_BUCKETING", "true").lower() != "true" and self.paged:
             decisions.warn("tgi.linear")
+        share = request.memory_utilization
         flags: list[tuple[object, dict[str, str], str]] = [
             (request.skip_warmup, {"VLLM_SKIP_WARMUP": "true"}, "-s"),
             (request.profile, _PROFILING, "-f"),
             (request.no_fused_sdpa, {"USE_FLASH_ATTENTION": "false"}, "-a"),
-            (request.memory_utilization, {"HPU_MEMORY_FRACTION": request.memory_utilization or ""}, "--memory-utilization"),
+            (share, {"HPU_MEMORY_FRACTION": share or ""}, "--memory-utilization"),
             (request.cache_dir, {"PT_HPU_RECIPE_CACHE_CONFIG": f"{tgi_container.RECIPES},false,16384"}, "-c"),
-        ]  # fmt: skip
+        ]
         quant_config = tgi_container.quant_config(request)
         if quant_config is not None and not self.paged:
             flag = "--quant-config" if request.quant_config else "QUANT_CONFIG"

@@ -132,9 +132,9 @@ def _mounts(request: Request, named: str, *, quantised: bool) -> tuple[Mount, ..
         # the scales are written there when the model is loaded
         mounts.append(Mount(files.measured, f"{WORK}/hqt_output"))
     if request.cache_dir:
-        mounts.append(Mount(absolute(request, request.cache_dir), RECIPES))
+        mounts.append(Mount(absolute(request, request.cache_dir), RECIPES, fill=True))
     if request.profile:
-        mounts.append(Mount(absolute(request, "hpu_profile"), PROFILE))
+        mounts.append(Mount(absolute(request, "hpu_profile"), PROFILE, fill=True))
     return tuple(mounts)
 
 
@@ -142,7 +142,7 @@ def _hub_mount(request: Request) -> Mount:
     """The user's own cache of the hub, so that nothing is fetched twice; the guide has a folder ``data``."""
     environment = request.environment
     if request.tuning == "reference":
-        return Mount(absolute(request, "data"), DATA)
+        return Mount(absolute(request, "data"), DATA, fill=True)
     if environment.get("HF_HUB_CACHE"):
-        return Mount(absolute(request, environment["HF_HUB_CACHE"]), f"{DATA}/hub")
-    return Mount(absolute(request, environment.get("HF_HOME") or "~/.cache/huggingface"), DATA)
+        return Mount(absolute(request, environment["HF_HUB_CACHE"]), f"{DATA}/hub", fill=True)
+    return Mount(absolute(request, environment.get("HF_HOME") or "~/.cache/huggingface"), DATA, fill=True)

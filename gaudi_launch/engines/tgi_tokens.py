@@ -1,8 +1,8 @@
 """Token arithmetic of TGI: how long, how many at once, how much prefill, and what of it cannot be.
 
-Sources: huggingface/text-generation-inference@v3.3.5: launcher/src/main.rs and backends/v3/src/main.rs (the chain of
-checks), backends/gaudi/examples/docker_commands (the values to start from), docs/source/backends/gaudi.mdx (image
-tokens, prefill budget).
+Sources: huggingface/text-generation-inference@v3.3.5: launcher/src/main.rs and backends/v3/src/main.rs (the chain
+of checks), backends/gaudi/examples/docker_commands (the values to start from), docs/source/backends/gaudi.mdx
+(image tokens, prefill budget).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _MOST_LENGTHS = 4096
 
 @dataclass(frozen=True)
 class Tokens:
-    """--max-input-tokens, --max-total-tokens, --max-batch-size and --max-batch-prefill-tokens; ``given`` names those
-    that the user said, with the flag."""
+    """--max-input-tokens, --max-total-tokens, --max-batch-size and --max-batch-prefill-tokens; ``given`` names
+    those that the user said, with the flag."""
 
     input: int
     total: int

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Mount:
-    """A folder of the host inside the container."""
+    """A folder of the host inside the container; ``fill`` marks one that the engine fills and that may be made."""
 
     source: str
     target: str
     read_only: bool = False
+    fill: bool = False
 
 
 @dataclass(frozen=True)

@@ -152,8 +152,8 @@ def _words(numbers: Sequence[int]) -> str:
 
 
 def _url(command: Command) -> str:
-    """Where to ask: the last --host and --port of the final words, or what a container publishes; an address for all
-    interfaces is asked here."""
+    """Where to ask: the last --host and --port of the final words, or what a container publishes; an address for
+    all interfaces is asked here."""
     host, port, argv = "127.0.0.1", "8000", command.argv
     if command.container is not None and command.container.ports:
         host, port, argv = command.container.address, str(command.container.ports[0][0]), ()

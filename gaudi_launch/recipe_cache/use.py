@@ -48,8 +48,9 @@ def with_cache(
 ) -> Cached | None:
     """The plan with its cache; None where there is none to manage.
 
-    None for reference tuning (the scripts' own value stands), an engine without cards or in a container (it writes
-    there as another user; -c gives it a folder of its own), and a user who exported the variable. ``look`` False plans for another machine: nothing on this one's disk is asked.
+    None for reference tuning (the scripts' own value stands), an engine without cards or in a container (which
+    writes there as another user; -c gives it a folder of its own), and a user who exported the variable. ``look``
+    False plans for another machine: nothing on this one's disk is asked.
     """
     exported = request.environment.get(VARIABLE)
     if request.tuning == "reference" or not plan.placement.modules or plan.container is not None or exported:

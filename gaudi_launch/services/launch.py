@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gaudi_launch.engines.detect import Installed
+from gaudi_launch.engines.registry import in_container
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
 from gaudi_launch.models.records import Model
@@ -17,6 +18,7 @@ from gaudi_launch.planning.engine import Engine
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.services import state
+from gaudi_launch.services.containers import remover
 from gaudi_launch.services.diagnose import Diagnosis, diagnose
 from gaudi_launch.services.follow import Progress
 from gaudi_launch.services.ready import Readiness, listener, port_free
@@ -28,8 +30,11 @@ _MOST_LOG_BYTES = 4 << 20
 
 
 def check_engine(engine: Engine, installed: Installed | None) -> None:
-    """Is the planned engine what the interpreter has? Raises LaunchError (MACHINE)."""
+    """Is the planned engine what the interpreter has? Raises LaunchError (MACHINE). An engine in a container is in
+    no interpreter: its image is looked for when docker is (`containers.make_ready`)."""
     identity = engine.identity
+    if in_container(identity.name):
+        return
     wanted = identity.name if identity.name != "vllm-fork" else f"vllm-fork@{identity.version}"
     wanted = "deepseek_r1" if wanted == "vllm-fork@deepseek_r1" else wanted
     if installed is None or not installed.engine:
@@ -68,15 +73,18 @@ def run(plan: Plan, request: Request, name: str, watcher: Watcher, limits: Mappi
     folder = state.make_dir(name)
     log = folder / "engine.log"
     environment = {**os.environ, **{k: v for k, v in request.environment.items() if k == "VLLM_API_KEY"}}
+    container = plan.container
     job = Job(
         command=plan.command,
         url=plan.url,
         log=log,
         environment=environment,
-        api_key=environment.get("VLLM_API_KEY"),
-        # a plan for another root is not about this machine's CPUs
-        bind=machine_root() == Path("/"),
+        api_key=environment.get("VLLM_API_KEY") if container is None else None,
+        # a plan for another root is not about this machine's CPUs; a container has its own word for them
+        bind=machine_root() == Path("/") and container is None,
         limits=limits,
+        after=remover(container) if container is not None else lambda status: None,
+        tgi=plan.engine.name == "tgi",
     )
     state.write(folder, "plan.json", plan.to_json())
     recorder = _Recorder(watcher, folder, plan, name, log)
@@ -206,11 +214,12 @@ def remember(plan: Plan, progress: Progress) -> None:
     graphs = sum(phase.items for phase in progress.phases if phase.name.startswith("warmup_"))
     if not (isinstance(seconds, int | float) and seconds > 0 and graphs):
         return
+    variables = plan.command.env if plan.container is None else plan.container.env
     measured = Measured(
         engine=f"{plan.engine.name}@{plan.engine.version}",
         model=str(plan.model.get("name", "")),
         cards=len(plan.placement.modules),
-        dtype="fp8" if "QUANT_CONFIG" in plan.command.env else "bfloat16",
+        dtype="fp8" if "QUANT_CONFIG" in variables else "bfloat16",
         graphs=graphs,
         seconds=float(seconds),
         cached=plan.cache.get("state") == "hit",
