@@ -117,7 +117,7 @@ class Tgi:
             if getattr(request, name) not in (None, False):
                 raise LaunchError("tgi.option", ExitCode.USAGE, flag=flag, version=self.version)
         self._words(request)
-        self._refuse_dtype(request)
+        self._refuse_dtype(request, model)
         kind = model.model_type
         known = words_of.PAGED_TYPES if self.paged else words_of.PADDED_VISION_TYPES
         asked = self.paged or tgi_tokens.is_vision(model)
@@ -127,7 +127,7 @@ class Tgi:
             raise LaunchError("plan.remote_code", ExitCode.MODEL, model=model.name)
         tgi_container.published(request.host)
 
-    def _refuse_dtype(self, request: Request) -> None:
+    def _refuse_dtype(self, request: Request, model: Model) -> None:
         dtype = request.dtype
         if dtype == "float16" or self._words(request).get("--dtype") == "float16":
             raise LaunchError("tgi.float16", ExitCode.USAGE)
@@ -135,9 +135,11 @@ class Tgi:
             raise LaunchError("plan.dtype", ExitCode.USAGE, found=dtype, known=", ".join(_DTYPES))
         if self.paged:
             return
+        # v3.2.3 cli.py sets dtype to bfloat16 and then refuses it beside any of these; the launcher takes the word
+        # from config.json too
         quantize = dtype if dtype in ("awq", "gptq") else self._words(request).get("--quantize")
-        if quantize:
-            # v3.2.3 cli.py sets dtype to bfloat16 and then refuses it beside any of these
+        quantize = quantize or model.quantization
+        if quantize and not request.force:
             raise LaunchError("tgi.quantize_old", ExitCode.USAGE, found=quantize, version=self.version)
         if "--kv-cache-dtype" in self._words(request):
             raise LaunchError("tgi.no_option", ExitCode.USAGE, option="--kv-cache-dtype", version=self.version)
@@ -169,11 +171,14 @@ class Tgi:
             if name != "QUANT_CONFIG":
                 decisions.env(name, exported[name], message("plan.exported"), source="environment")
         unread = [name for name in words_of.unread_by(self.version) if name in exported]
+        if self.paged and words_of.BREAKS_PAGED in unread:
+            unread.remove(words_of.BREAKS_PAGED)
+            decisions.warn("tgi.breaks", name=words_of.BREAKS_PAGED, version=self.version)
         if unread:
             decisions.warn("tgi.unread", names=", ".join(unread), version=self.version)
         for name in unread:
-            # the guide's command hands them on all the same; this one would end the warm-up
-            if reference and name != words_of.BREAKS_PAGED:
+            # the guide's command hands them on all the same
+            if reference:
                 decisions.env(name, exported[name], message("plan.exported"), source="environment")
         if exported.get("VLLM_EXPONENTIAL_BUCKETING", "true").lower() != "true" and self.paged:
             decisions.warn("tgi.linear")

@@ -27,9 +27,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(version: str) -> argparse.ArgumentParser:
-    """The parser of an engine version: exact names (after ``_`` to ``-``), numbers of values and choices."""
+    """The parser of an engine version, or of a table by its file's name: exact names (after ``_`` to ``-``),
+    numbers of values and choices."""
     made = _Parser(add_help=False, allow_abbrev=False)
-    for row in json.loads(gzip.decompress((DATA / f"{FILES[version]}.json.gz").read_bytes())):
+    for row in json.loads(gzip.decompress((DATA / f"{FILES.get(version, version)}.json.gz").read_bytes())):
         flags = [flag.replace("_", "-") if flag.startswith("--") else flag for flag in row["flags"]]
         if row["nargs"] == 0:
             made.add_argument(*flags, dest=row["dest"], action="store_true")
