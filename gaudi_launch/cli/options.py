@@ -5,7 +5,7 @@ The letters are those of the 1.21 start script; they mean the same for every eng
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
@@ -234,7 +234,12 @@ class Prepared:
 
         modules = plan.placement.modules
         # the port is asked for on its own, of the machine that it will be opened on
-        wants = Wants(cards=len(modules) or None, modules=modules, gaudi=self.engine.needs_cards)
+        wants = Wants(
+            cards=len(modules) or None,
+            modules=modules,
+            gaudi=self.engine.needs_cards,
+            container=plan.container is not None,
+        )
         engine = engine_facts(self.installed) if self.installed is not None else None
         return quick(self.host, load_config(self.machine), wants, engine)
 
@@ -253,7 +258,9 @@ def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
     from gaudi_launch.planning.asked import with_secret_moved
 
     request = to_request(asked)
-    if not registry.in_container(request.engine):
+    if registry.in_container(request.engine):
+        request = replace(request, environment=_standing(request.environment))
+    else:
         request = with_secret_moved(request)
     if request.model == "demo":
         request = _demo(request, make=must_exist)
@@ -266,6 +273,16 @@ def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
     host = load(asked.get("machine")) if engine.needs_cards or asked.get("machine") else Host()
     model = read_model(request.model, must_exist)
     return Prepared(request, host, model, engine, installed, asked.get("machine"))
+
+
+def _standing(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment with the folder that we stand in: docker needs whole paths, and PWD may be another's."""
+    from pathlib import Path
+
+    try:
+        return {**environment, "PWD": str(Path.cwd())}
+    except OSError:
+        return environment
 
 
 def _installed(request: Request, needed: bool) -> Installed | None:

@@ -16,8 +16,10 @@ from pathlib import Path
 from gaudi_launch.engines.docker import RUNTIME
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.container import Container
+from gaudi_launch.planning.engine import Engine
 
-_SECONDS = 30
+_SECONDS = 30.0
+_QUICK_SECONDS = 3.0
 # docker itself failed, before the container ran (docs: docker run, exit status)
 _NOT_RUN = 125
 
@@ -54,9 +56,18 @@ def check_docker(*, needs_cards: bool) -> None:
         raise LaunchError("docker.no_runtime", ExitCode.MACHINE, runtime=RUNTIME, known=known)
 
 
-def has_image(image: str) -> bool:
+def has_image(image: str, seconds: float = _SECONDS) -> bool:
     """Is the image on this machine? False without docker."""
-    return shutil.which("docker") is not None and _ask("image", "inspect", image).returncode == 0
+    return shutil.which("docker") is not None and _ask("image", "inspect", image, seconds=seconds).returncode == 0
+
+
+def image_of(engine: Engine) -> str | None:
+    """The image of an engine that comes as one, where it is on this machine; None also where docker cannot say."""
+    image = getattr(engine, "image", None)
+    try:
+        return image if isinstance(image, str) and has_image(image, _QUICK_SECONDS) else None
+    except LaunchError:
+        return None
 
 
 def remover(container: Container) -> Callable[[int | None], None]:
@@ -74,6 +85,7 @@ def remover(container: Container) -> Callable[[int | None], None]:
 
 
 def _folders(container: Container) -> None:
+    """Raises LaunchError for a folder or file that the container needs and that is not there."""
     for mount in container.mounts:
         path = Path(mount.source)
         try:
@@ -85,6 +97,35 @@ def _folders(container: Container) -> None:
             raise LaunchError("docker.folder_failed", ExitCode.MACHINE, path=str(path), why=why) from None
         if not there:
             raise LaunchError("docker.no_folder", ExitCode.USAGE, path=str(path), target=mount.target)
+        if mount.read_only:
+            _links(path)
+    config = _outside(container, container.env.get("QUANT_CONFIG", ""))
+    if config is not None and not config.is_file():
+        raise LaunchError("docker.no_folder", ExitCode.USAGE, path=str(config), target="QUANT_CONFIG")
+
+
+def _links(folder: Path) -> None:
+    """A link to elsewhere leads nowhere inside the container. Raises LaunchError (USAGE) for the first one."""
+    try:
+        inside, entries = folder.resolve(), sorted(folder.iterdir())
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_symlink() and not entry.resolve().is_relative_to(inside):
+            raise LaunchError(
+                "docker.link", ExitCode.USAGE, path=str(entry), target=str(entry.resolve()), folder=str(folder)
+            )
+
+
+def _outside(container: Container, inside: str) -> Path | None:
+    """Where a file of the container lies on this machine, if it is in one of its folders."""
+    for mount in container.mounts:
+        # relative to the image's working folder, of which the folder's last part is enough
+        name = mount.target.rsplit("/", 1)[-1]
+        for start in (f"{mount.target}/", f"./{name}/", f"{name}/"):
+            if inside.startswith(start):
+                return Path(mount.source) / inside.removeprefix(start)
+    return None
 
 
 def _fetch(image: str, say: Say) -> None:
@@ -97,7 +138,7 @@ def _fetch(image: str, say: Say) -> None:
         raise LaunchError("docker.fetch_failed", ExitCode.MACHINE, image=image, status=done.returncode)
 
 
-def _ask(*words: str) -> subprocess.CompletedProcess[str]:
+def _ask(*words: str, seconds: float = _SECONDS) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
             ["docker", *words],
@@ -105,11 +146,11 @@ def _ask(*words: str) -> subprocess.CompletedProcess[str]:
             text=True,
             errors="replace",
             stdin=subprocess.DEVNULL,
-            timeout=_SECONDS,
+            timeout=seconds,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise LaunchError("docker.slow", ExitCode.MACHINE, seconds=_SECONDS) from None
+        raise LaunchError("docker.slow", ExitCode.MACHINE, seconds=seconds) from None
     except OSError as error:
         raise LaunchError("docker.no_answer", ExitCode.MACHINE, why=error.strerror or str(error)) from None
 

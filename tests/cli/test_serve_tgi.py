@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ import pytest
 
 from gaudi_launch.host.simulated import write_tree
 from tests.cli.test_serve import CONFIG, ready_lines
+from tests.models.local_hub import Hub
 from tests.services.conftest import free_port
 from tests.services.docker_daemon import Daemon
 
@@ -177,6 +179,65 @@ def test_a_missing_image_is_fetched_and_a_token_goes_by_name(user: User, free_po
     assert "Fetching the image" in err
     written = [path.read_text(errors="replace") for path in user.state.rglob("*") if path.is_file()]
     assert not any("hf_s3cret" in text for text in [*lines, out, err, *written])
+
+
+def test_a_hub_id_is_fetched_here_and_given_as_a_folder(user: User, free_port: int, tmp_path: Path) -> None:
+    files = {"config.json": json.dumps(CONFIG).encode(), "model.safetensors": struct.pack("<Q", 2) + b"{}"}
+    with Hub(files, repo="me/small") as running:
+        user.environment |= {**running.environment(), "HF_HOME": str(tmp_path / "hf")}
+        process = user.start("-w", "me/small", "-p", str(free_port))
+        assert "/models/small answers at" in ready_lines(process)[0]
+    (run,) = user.daemon.runs
+    folder = run.options["-v"][0].removesuffix(":/models/small:ro")
+    assert (Path(folder) / "model.safetensors").read_bytes() == files["model.safetensors"]
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+
+
+def test_the_folder_of_the_neural_compressor(user: User, free_port: int, tmp_path: Path) -> None:
+    words = ("-w", "MODEL", "-p", str(free_port), "--engine", "tgi@3.2.3", "--quant-config")
+    config = tmp_path / "fp8" / "quantization_config" / "maxabs_quant.json"
+    config.parent.mkdir(parents=True)
+    code, _, err = user.run(*words, str(config))
+    assert code == 2 and f"{tmp_path}/fp8/hqt_output" in err
+    (tmp_path / "fp8" / "hqt_output").mkdir()
+    code, _, err = user.run(*words, str(config))
+    assert code == 2 and str(config) in err
+    config.write_text("{}")
+    process = user.start(*words, str(config))
+    ready_lines(process)
+    (run,) = user.daemon.runs
+    assert run.environment["QUANT_CONFIG"] == "./quantization_config/maxabs_quant.json"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+
+
+def test_a_folder_of_links_is_told(user: User, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("{}")
+    (user.model / "tokenizer.json").symlink_to(tmp_path / "elsewhere")
+    code, _, err = user.run("-w", "MODEL")
+    assert code == 2 and str(tmp_path / "elsewhere") in err and user.daemon.runs == []
+
+
+def test_an_image_that_cannot_be_fetched(user: User) -> None:
+    user.daemon.images.clear()
+    user.daemon.registry = False
+    code, _, err = user.run("-w", "MODEL")
+    assert code == 3 and "could not fetch the image" in err and user.daemon.runs == []
+
+
+def test_the_list_of_engines_knows_the_image(user: User) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "gaudi_launch", "engines", "--json"],
+        env=user.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows = {row["name"]: row for row in json.loads(answer.stdout)["engines"]}
+    assert (rows["tgi@3.3.5"]["installed"], rows["tgi@3.2.3"]["installed"]) == (IMAGE, None)
+    assert rows["tgi@3.3.5"]["lacks"] and rows["tgi@3.3.5"]["title"].startswith("TGI")
 
 
 def no_docker(user: User) -> None:

@@ -78,6 +78,7 @@ class Daemon:
     folder: Path
     do: str = ""
     runtimes: tuple[str, ...] = ("runc", "habana")
+    registry: bool = True
     images: set[str] = field(default_factory=set)
     runs: list[Run] = field(default_factory=list)
     asked: list[list[str]] = field(default_factory=list)
@@ -128,7 +129,7 @@ class Daemon:
             case ["image", "inspect", image]:
                 tell(out="[]\n", status=0 if image in self.images else 1)
             case ["pull", image]:
-                known = image.startswith("ghcr.io/huggingface/")
+                known = self.registry and image.startswith("ghcr.io/huggingface/")
                 self.images |= {image} if known else set()
                 tell(out=f"{image}: pulled\n", status=0 if known else 1)
             case ["container", "inspect", name]:
