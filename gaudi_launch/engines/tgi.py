@@ -52,6 +52,8 @@ _PROFILING = {
 }
 _Option = Callable[..., None]
 _EXAMPLES = "huggingface/text-generation-inference@v3.3.5:backends/gaudi/examples/docker_commands"
+# the images that TGI's documents and the public guide name
+_NAMED = ("3.2.3", "3.3.5")
 _LAUNCHER = "huggingface/text-generation-inference@v3.3.5:launcher/src/main.rs"
 
 
@@ -91,8 +93,7 @@ class Tgi:
 
     def limits(self, request: Request, host: Host, model: Model) -> Limits:
         """The lengths as TGI has them: its longest input, its total, its batch and its prefill budget."""
-        cards = len(request.modules) if request.modules else request.cards or 1
-        tokens = self._tokens(request, model, cards)
+        tokens = self._tokens(request, model)
         return Limits(
             input_min=1,
             input_max=tokens.input,
@@ -105,7 +106,9 @@ class Tgi:
             block_size=BLOCK,
         )
 
-    def _tokens(self, request: Request, model: Model, cards: int) -> tgi_tokens.Tokens:
+    def _tokens(self, request: Request, model: Model) -> tgi_tokens.Tokens:
+        # by what was asked for: limits are wanted before the cards are placed
+        cards = len(request.modules) if request.modules else request.cards or 1
         return tgi_tokens.decide(request, model, cards, self._words(request))
 
     def _words(self, request: Request) -> dict[str, str | None]:
@@ -151,17 +154,25 @@ class Tgi:
         request, model = context.request, context.model
         words = self._words(request)
         cards = len(context.placement.modules)
-        tokens = tgi_tokens.decide(request, model, cards, words)
-        if model.heads and model.heads % cards:
-            raise LaunchError("plan.heads", ExitCode.MODEL, heads=model.heads, cards=cards)
+        tokens = self._tokens(request, model)
+        self._check_heads(model, cards)
         decisions = Decisions(request.environment)
         decisions.warn("tgi.maintenance")
+        if self.version not in _NAMED:
+            decisions.warn("tgi.assumed", version=self.version, latest=words_of.LATEST)
         self._variables(context, decisions)
         self._options(context, decisions, tokens, words)
         env = {s.name: s.value or "" for s in decisions.settings() if s.kind == "env"}
         decisions.warnings += tgi_tokens.check_version(tokens, self.version, model, env, request.force)
         self._lost(context, decisions, tokens)
         return Proposal(decisions.settings(), tuple(decisions.warnings))
+
+    def _check_heads(self, model: Model, cards: int) -> None:
+        if model.heads and model.heads % cards:
+            raise LaunchError("plan.heads", ExitCode.MODEL, heads=model.heads, cards=cards)
+        kv = model.kv_heads
+        if self.paged and kv and kv % cards and model.model_type in words_of.DIVIDED_KV_TYPES:
+            raise LaunchError("tgi.kv_heads", ExitCode.MODEL, heads=kv, cards=cards, version=self.version)
 
     def _variables(self, context: Context, decisions: Decisions) -> None:
         request, reference = context.request, context.request.tuning == "reference"

@@ -133,6 +133,9 @@ PAGED_TYPES = frozenset({
 VISION_TYPES = frozenset({
     "idefics2", "idefics3", "llava_next", "llama4", "paligemma", "gemma3", "qwen2_vl", "qwen2_5_vl", "mllama",
 })  # fmt: skip
+# key-value heads are divided between the cards and never repeated (flash_llama_modeling.py, which also serves the
+# next three types, flash_mistral, flash_qwen2 and flash_qwen3_modeling.py of v3.3.5); qwen3_moe repeats them
+DIVIDED_KV_TYPES = frozenset({"llama", "phi3", "granite", "baichuan", "mistral", "qwen2", "qwen3"})
 # v3.2.3 takes every causal model of transformers, and of the vision models these
 PADDED_VISION_TYPES = frozenset({"llava_next", "mllama"})
 

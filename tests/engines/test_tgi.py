@@ -256,6 +256,9 @@ def test_models() -> None:
     llama = Model("m", "m", model_type="llama", **known)  # type: ignore[arg-type]
     assert refused("-w m", model=replace(llama, model_type="rwkv")) == ("tgi.model_type", ExitCode.MODEL)
     assert refused("-w m -n 3", model=llama) == ("plan.heads", ExitCode.MODEL)
+    four = replace(llama, kv_heads=4)
+    assert refused("-w m -n 8", model=four) == ("tgi.kv_heads", ExitCode.MODEL)
+    assert options(plan("-w m -n 8", model=replace(four, model_type="qwen3_moe")))["--num-shard"] == "8"
     assert refused("-w m -l 8192", model=llama) == ("tgi.too_long", ExitCode.MODEL)
     assert refused("-w m", model=replace(llama, remote_code=True)) == ("plan.remote_code", ExitCode.MODEL)
     agreed = plan("-w m --trust-remote-code", model=replace(llama, remote_code=True))
@@ -370,6 +373,10 @@ def test_addresses(host: str | None, address: str, url: str) -> None:
 def test_names(name: str, version: str) -> None:
     engine = find(name)
     assert (engine.identity.name, engine.identity.version, engine.identity.python) == ("tgi", version, None)
+
+
+def test_an_image_that_no_document_names_is_assumed() -> None:
+    assert [warning.id for warning in plan("-w m", "tgi@3.3.7").warnings] == ["tgi.maintenance", "tgi.assumed"]
 
 
 def test_unknown_versions() -> None:
