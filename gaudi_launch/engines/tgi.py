@@ -164,6 +164,8 @@ class Tgi:
         self._options(context, decisions, tokens, words)
         env = {s.name: s.value or "" for s in decisions.settings() if s.kind == "env"}
         decisions.warnings += tgi_tokens.check_version(tokens, self.version, model, env, request.force)
+        if "--max-batch-total-tokens" in words:
+            decisions.warn("tgi.batch_total")
         self._lost(context, decisions, tokens)
         return Proposal(decisions.settings(), tuple(decisions.warnings))
 

@@ -95,9 +95,9 @@ def _rules(engine: str, version: str, said: _Said) -> sizing.MemoryRules:
     rules = sizing.rules_of(engine, version)
     if rules.fixed_share is None or rules.fixed_share == 1:
         return rules
-    # TGI's two shares are variables of its own (flash_causal_lm.py warmup, utils/dist.py)
-    share = said.share("HPU_MEMORY_FRACTION", 0.8) * (1 - said.share("TGI_GRAPH_RESERVED_MEM", 0.1))
-    return replace(rules, fixed_share=share)
+    # TGI's two shares are variables of its own (flash_causal_lm.py warmup, utils/dist.py); graphs are lazy mode's
+    graphs = said.share("TGI_GRAPH_RESERVED_MEM", 0.1) if said.word("PT_HPU_LAZY_MODE") != "0" else 0.0
+    return replace(rules, fixed_share=said.share("HPU_MEMORY_FRACTION", 0.8) * (1 - graphs))
 
 
 def _remedies(

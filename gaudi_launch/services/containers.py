@@ -157,4 +157,4 @@ def _ask(*words: str, seconds: float = _SECONDS) -> subprocess.CompletedProcess[
 
 def _last(answer: subprocess.CompletedProcess[str]) -> str:
     lines = answer.stderr.strip().splitlines()
-    return lines[-1][:300] if lines else f"exit status {answer.returncode}"
+    return lines[-1][:300].rstrip(".?! ") if lines else f"exit status {answer.returncode}"

@@ -1,4 +1,4 @@
-"""``serve --engine tgi`` with the real docker client, where there is one: it reads our words and hands signals on."""
+"""``serve --engine tgi`` with the real docker client, where there is one: our words are read, signals handed on."""
 
 from __future__ import annotations
 

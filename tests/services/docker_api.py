@@ -1,7 +1,7 @@
 """A container engine's HTTP interface, as much of it as ``docker run`` of the real client uses.
 
 Its containers are `trivial_tgi` processes of the test's own. So it is the real client that reads our words, hands
-signals on and is killed. Interface: docs.docker.com, Engine API 1.43 and later.
+signals on and is killed. Interface: docs.docker.com, Engine API 1.45.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class _Handler(BaseHTTPRequestHandler):
     def answer(self, status: int, document: object = None) -> None:
         body = b"" if document is None else json.dumps(document).encode()
         self.send_response(status)
-        self.send_header("Api-Version", "1.43")
+        self.send_header("Api-Version", "1.45")
         self.send_header("Ostype", "linux")
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
