@@ -19,6 +19,7 @@ def engines(
     from gaudi_launch.engines import embedded, registry
     from gaudi_launch.engines.detect import detect
     from gaudi_launch.messages import text
+    from gaudi_launch.services.containers import image_of
 
     installed = detect(python)
     rows: list[dict[str, Any]] = []
@@ -28,6 +29,8 @@ def engines(
         where = installed.python if has and installed is not None else None
         if name == "cpu" and where is None and embedded.engine_is_ready():
             where = str(embedded.python_path())
+        if registry.in_container(name):
+            where = image_of(engine)
         packages = dict(installed.packages) if has and installed is not None else {}
         rows.append(
             {

@@ -5,7 +5,7 @@ The letters are those of the 1.21 start script; they mean the same for every eng
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
@@ -236,7 +236,12 @@ class Prepared:
 
         modules = plan.placement.modules
         # the port is asked for on its own, of the machine that it will be opened on
-        wants = Wants(cards=len(modules) or None, modules=modules, gaudi=self.engine.needs_cards)
+        wants = Wants(
+            cards=len(modules) or None,
+            modules=modules,
+            gaudi=self.engine.needs_cards,
+            container=plan.container is not None,
+        )
         engine = engine_facts(self.installed) if self.installed is not None else None
         return quick(self.host, load_config(self.machine), wants, engine)
 
@@ -254,7 +259,11 @@ def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
     from gaudi_launch.models.config import read_model
     from gaudi_launch.planning.asked import with_secret_moved
 
-    request = with_secret_moved(to_request(asked))
+    request = to_request(asked)
+    if registry.in_container(request.engine):
+        request = replace(request, environment=_standing(request.environment))
+    else:
+        request = with_secret_moved(request)
     if request.model == "demo":
         request = _demo(request, make=must_exist)
     request = _local(request, fetch=must_exist)
@@ -288,10 +297,22 @@ def _bucket_file(request: Request) -> Request:
         raise LaunchError("gaudi.file_unread", ExitCode.USAGE, path=path, why=why) from None
 
 
+def _standing(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment with the folder that we stand in: docker needs whole paths, and PWD may be another's."""
+    from pathlib import Path
+
+    try:
+        return {**environment, "PWD": str(Path.cwd())}
+    except OSError:
+        return environment
+
+
 def _installed(request: Request, needed: bool) -> Installed | None:
-    from gaudi_launch.engines import embedded
+    from gaudi_launch.engines import embedded, registry
     from gaudi_launch.engines.detect import detect
 
+    if registry.in_container(request.engine):
+        return None
     if request.python is None and request.engine in ("cpu", "vllm-cpu"):
         return detect(str(embedded.python_path())) if embedded.engine_is_ready() else None
     if needed or request.python is not None or request.engine == "auto":

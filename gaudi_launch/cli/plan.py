@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,9 @@ def show(made: Plan, prepared: Prepared, verbose: bool) -> None:
         rows = [_row(s, verbose) for s in _changed_first([s for s in made.settings if s.kind == kind])]
         if rows:
             out.print(table(text(f"plan.title_{kind}"), columns, rows))
+    if made.container is not None:
+        # what is started, for those who want to run it by hand
+        out.print(f"$ {shlex.join(made.command.argv)}", markup=False, soft_wrap=True)
     for warning in made.warnings:
         out.print(f"{text('plan.word_warning')}: {warning.render()}", markup=False)
     if prepared.host.origin != "live":

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.bar import Bar
 from gaudi_launch.messages import text
@@ -62,7 +62,8 @@ class Screen:
         """Say that it answers, and what to do next, on stdout."""
         self._bar.close()
         seconds = round(time.monotonic() - self._began)
-        say_ready(readiness.model or str(self._plan.model["name"]), self._plan.url, seconds, self._log)
+        model = readiness.model or str(self._plan.model["name"])
+        say_ready(model, self._plan.url, seconds, self._log, self._plan.engine.name)
         print(text("serve.stop_hint"), flush=True)
 
     def ending(self, signal_number: int | None) -> None:
@@ -73,14 +74,14 @@ class Screen:
         self._bar.close()
 
 
-def say_ready(model: str, url: str, seconds: int, log: str) -> None:
+def say_ready(model: str, url: str, seconds: int, log: str, engine: str) -> None:
     """That it answers, a first request to copy, and where its log is."""
-    question = {"model": model, "messages": [{"role": "user", "content": "What is the capital of France?"}]}
+    path, question = _question(engine, model)
     words = [
         "curl",
         "--noproxy",
         "*",
-        f"{url}/v1/chat/completions",
+        f"{url}{path}",
         "-H",
         "Content-Type: application/json",
         "-d",
@@ -89,3 +90,12 @@ def say_ready(model: str, url: str, seconds: int, log: str) -> None:
     print(text("serve.ready", model=model, url=url, seconds=seconds))
     print(f"  {shlex.join(words)}")
     print(text("serve.log", log=log), flush=True)
+
+
+def _question(engine: str, model: str) -> tuple[str, dict[str, Any]]:
+    """A first request in the engine's own language: where to, and what."""
+    asked = "What is the capital of France?"
+    if engine == "tgi":
+        # its chat would take the model's name for that of an adapter (router/src/lib.rs)
+        return "/generate", {"inputs": asked, "parameters": {"max_new_tokens": 32}}
+    return "/v1/chat/completions", {"model": model, "messages": [{"role": "user", "content": asked}]}

@@ -120,8 +120,12 @@ def start(asked: dict[str, Any], how: How) -> Started:
     from gaudi_launch.services.reservation import claim
 
     request, engine = prepared.request, prepared.engine
-    # refuse what cannot be before waiting for anybody's cards
-    prepared.plan()
+    # refuse what cannot be before waiting for anybody's cards, and fetch an image before holding them
+    first = prepared.plan()
+    if first.container is not None:
+        from gaudi_launch.services.containers import make_ready
+
+        make_ready(first.container, _say)
     _tell_orphans()
     with claim(lambda: load(asked["machine"]), lambda host: place(request, host, engine), machine_root()) as (
         chosen,
@@ -150,8 +154,8 @@ def _run(prepared: Prepared, plan: Plan, how: How, limits: Mapping[str, float], 
         prepared.request,
         name,
         limits=limits,
-        # a plan for another root is not about this machine's CPUs
-        bind=machine_root() == Path("/"),
+        # a plan for another root is not about this machine's CPUs; a container has its own word for them
+        bind=machine_root() == Path("/") and plan.container is None,
         restart=how.restart,
         cached=cached,
     )
@@ -219,7 +223,7 @@ def _wait(started: Started) -> None:
         _say(text("services.goes_on", name=started.name))
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
     model = str(ready.state.get("served") or started.plan.model["name"])
-    say_ready(model, ready.url, round(time.monotonic() - begin), str(started.log))
+    say_ready(model, ready.url, round(time.monotonic() - begin), str(started.log), started.plan.engine.name)
     print(text("services.stop_hint", name=started.name), flush=True)
 
 

@@ -33,11 +33,22 @@ def _gaudi(python: str | None, facts: Mapping[str, str]) -> Engine:
     return VllmGaudi(python, facts)
 
 
+def _tgi(version: str) -> Callable[[str | None, Mapping[str, str]], Engine]:
+    def make(python: str | None, facts: Mapping[str, str]) -> Engine:
+        from gaudi_launch.engines.tgi import Tgi
+
+        return Tgi(version, facts)
+
+    return make
+
+
 ENGINES: dict[str, Callable[[str | None, Mapping[str, str]], Engine]] = {
     "vllm-fork@1.21": _fork("1.21"),
     "vllm-fork@1.22": _fork("1.22"),
     "deepseek_r1": _fork("deepseek_r1"),
     "vllm-gaudi": _gaudi,
+    "tgi@3.3.5": _tgi("3.3.5"),
+    "tgi@3.2.3": _tgi("3.2.3"),
     "cpu": _cpu,
 }
 ALIASES = {
@@ -45,7 +56,10 @@ ALIASES = {
     "vllm-cpu": "cpu",
     "vllm-fork": DEFAULT,
     "vllm-gaudi@main": "vllm-gaudi",
+    "tgi": "tgi@3.3.5",
 }
+# engines that come as an image: no interpreter on this machine has them
+_IMAGES = "tgi"
 
 
 def names() -> tuple[str, ...]:
@@ -53,12 +67,27 @@ def names() -> tuple[str, ...]:
     return ("auto", *ENGINES)
 
 
+def in_container(name: str) -> bool:
+    """Does this engine run in a container, so that no interpreter is asked for it?"""
+    return name.partition("@")[0] == _IMAGES
+
+
+def _made(name: str) -> Callable[[str | None, Mapping[str, str]], Engine] | None:
+    made = ENGINES.get(name)
+    if made is None and in_container(name):
+        from gaudi_launch.engines.tgi_words import VERSIONS
+
+        version = name.partition("@")[2].removesuffix("-gaudi")
+        return _tgi(version) if version in VERSIONS else None
+    return made
+
+
 def find(name: str, installed: Installed | None = None, python: str | None = None) -> Engine:
     """The engine of this name; ``auto`` is the installed one, else `DEFAULT`. Raises LaunchError (USAGE)."""
     if name == "auto":
         name = installed.engine if installed is not None and installed.engine in ENGINES else DEFAULT
     name = ALIASES.get(name, name)
-    make = ENGINES.get(name)
+    make = _made(name)
     if make is None:
         raise LaunchError("engines.unknown", ExitCode.USAGE, found=name, known=", ".join(names()))
     # facts of an interpreter that has another engine say nothing about this one

@@ -258,7 +258,7 @@ def _append(log: Path, text: str) -> None:
 
 def _died(member: Member, log: Path) -> LaunchError:
     from gaudi_launch.services.diagnose import diagnose
-    from gaudi_launch.services.launch import last_lines, read_log
+    from gaudi_launch.services.failure import last_lines, read_log
 
     found = diagnose(read_log(log))
     causes = [f"{cause.title.render()} {cause.remedy.render()}" for cause in found.causes[:3]]

@@ -25,7 +25,15 @@ WEIGHT_BYTES: Mapping[str, float] = {
     "awq": 0.525,
     "gptq": 0.525,
 }
-KV_BYTES: Mapping[str, int] = {"auto": 2, "bfloat16": 2, "float16": 2, "float32": 4, "fp8_inc": 1, "fp8": 1}
+KV_BYTES: Mapping[str, int] = {
+    "auto": 2,
+    "bfloat16": 2,
+    "float16": 2,
+    "float32": 4,
+    "fp8_inc": 1,
+    "fp8": 1,
+    "fp8_e4m3fn": 1,
+}
 # gate, up and their product, and five rows of the hidden size (residual, norm, query, key with value, output):
 # chosen so that the one public profiling run, 504 MiB for 4 x 1024 tokens of Llama-3.1-8B, comes out at 496 MiB
 _MLP_ROWS, _HIDDEN_ROWS = 3, 5
@@ -52,6 +60,8 @@ RULES: Mapping[str, MemoryRules] = {
     "vllm-gaudi": MemoryRules(profile_run=False, spare_block=True),
     # HPU_MEMORY_FRACTION 0.8 of what is free, of that TGI_GRAPH_RESERVED_MEM 0.1 for graphs
     "tgi": MemoryRules(fixed_share=0.8 * 0.9),
+    # TGI 3.2.3 keeps rows of the longest length and nothing in reserve (causal_lm.py)
+    "3.2.3": MemoryRules(fixed_share=1.0),
 }
 
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Mount:
-    """A folder of the host inside the container."""
+    """A folder of the host inside the container; ``fill`` marks one that the engine fills and that may be made."""
 
     source: str
     target: str
     read_only: bool = False
+    fill: bool = False
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,11 @@ class Container:
 
     ``argv`` are the words behind the image (its entry point is kept unless ``entrypoint`` names another), ``env``
     what the container gets, ``secrets`` the names of variables taken from the caller's environment: their values
-    are never written. ``ports`` are (host, container) pairs, none for the host's own network. ``modules`` are the
-    cards by module ID, ``indices`` the same cards by hl-smi's index, which is what the container runtime reads from
-    HABANA_VISIBLE_DEVICES. ``health`` is the path that answers 200 when the engine is ready, ``start_seconds`` how
-    long a first warm-up may take.
+    are never written. ``ports`` are (host, container) pairs, none for the host's own network; ``address`` is the
+    host's address that they are published on ("": all of them). ``modules`` are the cards by module ID, ``indices``
+    the same cards by hl-smi's index, which is what the container runtime reads from HABANA_VISIBLE_DEVICES.
+    ``health`` is the path that answers 200 when the engine is ready, ``start_seconds`` how long a first warm-up may
+    take, ``name`` its name where docker runs it directly.
     """
 
     image: str
@@ -34,8 +36,10 @@ class Container:
     entrypoint: str | None = None
     mounts: tuple[Mount, ...] = ()
     ports: tuple[tuple[int, int], ...] = ()
+    address: str = ""
     modules: tuple[int, ...] = ()
     indices: tuple[int, ...] = ()
     cpus: str = ""
     health: str = "/health"
     start_seconds: int = 3600
+    name: str = ""

@@ -63,7 +63,7 @@ def memory_for(
         kv_dtype=said.word("--kv-cache-dtype") or _silent_kv_dtype(model, said, version),
         blocks_step=said.whole("VLLM_DECODE_BLOCK_BUCKET_STEP") or limits.block_size,
     )
-    rules = sizing.rules_of(engine, version)
+    rules = _rules(engine, version, said)
     usable = accelerator.memory_usable_mib or accelerator.memory_total_mib
     dtype = _dtype(model, said)
     found = fit.divide_card(model, cards, dtype, usable << 20, ask, rules)
@@ -89,6 +89,15 @@ def memory_for(
         tight=fit.too_tight(found, ask) if fits else None,
         remedies=() if fits else _remedies(model, cards, dtype, found, ask, rules, accelerator.cards),
     )
+
+
+def _rules(engine: str, version: str, said: _Said) -> sizing.MemoryRules:
+    rules = sizing.rules_of(engine, version)
+    if rules.fixed_share is None or rules.fixed_share == 1:
+        return rules
+    # TGI's two shares are variables of its own (flash_causal_lm.py warmup, utils/dist.py); graphs are lazy mode's
+    graphs = said.share("TGI_GRAPH_RESERVED_MEM", 0.1) if said.word("PT_HPU_LAZY_MODE") != "0" else 0.0
+    return replace(rules, fixed_share=said.share("HPU_MEMORY_FRACTION", 0.8) * (1 - graphs))
 
 
 def _remedies(
@@ -119,7 +128,7 @@ def _remedies(
 
 def _dtype(model: Model, said: _Said) -> str:
     """The type in which weights lie on the card. INC makes fp8 of them whatever they are on disk."""
-    quantization = said.word("--quantization") or ""
+    quantization = said.word("--quantization") or said.word("--quantize") or ""
     inc = quantization == "inc" or said.word("QUANT_CONFIG") not in (None, "")
     if inc or "fp8" in (quantization, model.quantization):
         return "fp8"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from gaudi_launch.messages import Message
+from gaudi_launch.planning.container import Container
 from gaudi_launch.warmup.buckets import Buckets
 
 Kind = Literal["env", "option"]
@@ -86,8 +87,11 @@ class EngineIdentity:
 
 @dataclass(frozen=True)
 class Command:
-    """How to start the engine. No shell: ``argv`` is from the interpreter on, ``env`` only what we set. ``files``
-    are texts by path that must lie there before it starts."""
+    """How to start the engine. No shell: ``argv`` is from the interpreter on, ``env`` only what we set.
+
+    ``files`` are texts by path that must lie there before it starts. ``container`` is the engine's container where
+    ``argv`` starts one: its variables are in there, not in ``env``.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -96,6 +100,7 @@ class Command:
     memory_node: int | None = None
     working_dir: str | None = None
     files: Mapping[str, str] = field(default_factory=dict)
+    container: Container | None = None
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,11 @@ class Plan:
     warnings: tuple[Message, ...] = ()
     cache: Mapping[str, Any] = field(default_factory=dict)
     num_blocks: int | None = None
+
+    @property
+    def container(self) -> Container | None:
+        """The container that the engine runs in, for those that read containers (docker, compose, Kubernetes)."""
+        return self.command.container
 
     def to_json(self) -> dict[str, Any]:
         """The object of ``gaudi-launch plan --json`` (schema 1)."""
@@ -155,6 +165,8 @@ class Plan:
         }
         if self.command.files:
             document["files"] = dict(self.command.files)
+        if self.container is not None:
+            document["container"] = asdict(self.container)
         if self.buckets is not None:
             document["buckets"] = {
                 "strategy": self.bucket_strategy,

@@ -13,7 +13,7 @@ from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context, Engine
 from gaudi_launch.planning.memory import MemoryPlan, memory_for
 from gaudi_launch.planning.placement import choose, parse_visible
-from gaudi_launch.planning.plan import Estimate, Placement, Plan, Setting
+from gaudi_launch.planning.plan import Command, Estimate, Placement, Plan, Setting
 from gaudi_launch.planning.request import Request
 from gaudi_launch.warmup.buckets import BucketError, Buckets
 from gaudi_launch.warmup.estimate import Measured, per_graph, times
@@ -42,7 +42,7 @@ def make_plan(
     memory = _memory(engine, proposal.settings, context, warnings)
     strategy, buckets = _buckets(engine, proposal.settings, context, warnings, memory.num_blocks)
     command = engine.command(proposal.settings, context)
-    if request.tuning == "reference":
+    if request.tuning == "reference" and command.container is None:
         # the scripts leave the CPUs alone unless the cards were named and share a NUMA node
         cpus = placement.cpus if request.modules is not None and len(placement.numa_nodes) == 1 else ()
         command = replace(command, cpus=cpus, memory_node=command.memory_node if cpus else None)
@@ -52,7 +52,7 @@ def make_plan(
         placement=replace(placement, cpus=command.cpus),
         settings=tuple(proposal.settings),
         command=command,
-        url=_url(command.argv),
+        url=_url(command),
         buckets=buckets,
         bucket_strategy=strategy,
         memory=memory.gib,
@@ -151,10 +151,13 @@ def _words(numbers: Sequence[int]) -> str:
     return ",".join(str(number) for number in numbers)
 
 
-def _url(argv: Sequence[str]) -> str:
-    """Where to ask: the last --host and --port of the final words; an address for all interfaces is asked here."""
-    host, port = "127.0.0.1", "8000"
-    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+def _url(command: Command) -> str:
+    """Where to ask: the last --host and --port of the final words, or what a container publishes; an address for
+    all interfaces is asked here."""
+    host, port, argv = "127.0.0.1", "8000", command.argv
+    if command.container is not None and command.container.ports:
+        host, port, argv = command.container.address, str(command.container.ports[0][0]), ()
+    for word, following in zip(argv, [*argv[1:], ""][: len(argv)], strict=True):
         name, equals, value = word.partition("=")
         name = name.replace("_", "-")
         if name == "--host":

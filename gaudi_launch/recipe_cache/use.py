@@ -101,11 +101,12 @@ def with_cache(
 ) -> Cached | None:
     """The plan with its cache; None where there is none to manage.
 
-    None for reference tuning (the scripts' own value stands), an engine without cards, and a user who exported
-    the variable. ``look`` False plans for another machine: nothing on this one's disk is asked.
+    None for reference tuning (the scripts' own value stands), an engine without cards or in a container (which
+    writes there as another user; -c gives it a folder of its own), and a user who exported the variable. ``look``
+    False plans for another machine: nothing on this one's disk is asked.
     """
     exported = request.environment.get(VARIABLE)
-    if request.tuning == "reference" or not plan.placement.modules or exported:
+    if request.tuning == "reference" or not plan.placement.modules or plan.container is not None or exported:
         return None
     root = Path(request.cache_dir).expanduser().absolute() if request.cache_dir else default_root(cache_dir)
     parts = parts_of(plan, host, _quant_config(plan) if look else None)

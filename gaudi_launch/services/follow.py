@@ -7,6 +7,7 @@ passed over.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -54,6 +55,20 @@ class Progress:
     warnings: tuple[str, ...] = ()
 
 
+def _said(line: str) -> str:
+    """The message of a line that is JSON (TGI with --json-output); any other line as it is."""
+    if not line.startswith("{"):
+        return line
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+    fields = document.get("fields", document) if isinstance(document, dict) else None
+    message = fields.get("message") if isinstance(fields, dict) else None
+    # a message may hold several lines; the first says what it is about
+    return message.strip().split("\n")[0] if isinstance(message, str) else line
+
+
 class Follower:
     """Feed it the log as it grows, in any pieces."""
 
@@ -76,7 +91,7 @@ class Follower:
     def _take(self, raw: str, now: float) -> None:
         if not self.progress.phases:
             self.enter("start", now)
-        line = _ANSI.sub("", raw).strip()
+        line = _said(_ANSI.sub("", raw).strip())
         prefix = _PREFIX.match(line)
         rules = _RULES
         if prefix is not None:
@@ -217,6 +232,14 @@ def _finished(follower: Follower, found: re.Match[str], now: float) -> None:
     follower.know(warmup_seconds=_integer(found["seconds"]))
 
 
+def _tgi_blocks(follower: Follower, found: re.Match[str], now: float) -> None:
+    follower.know(num_blocks=_integer(found["blocks"]))
+
+
+def _tgi_warm(follower: Follower, found: re.Match[str], now: float) -> None:
+    follower.know(warmup_seconds=_integer(found["seconds"]), warmup_shapes=_integer(found["shapes"]))
+
+
 def _init(follower: Follower, found: re.Match[str], now: float) -> None:
     follower.know(init_seconds=float(found["seconds"]))
 
@@ -283,15 +306,23 @@ _RULES: tuple[tuple[re.Pattern[str], _Act], ...] = tuple(
         (r"Warming up sampler with batch sizes|Starting sampler warmup|Warming up defragmenter", _phase("sampler")),
         (r"Warmup finished in (?P<seconds>\d+) secs", _finished),
         (r"init engine \(profile, create kv cache, warmup model\) took (?P<seconds>\d+(?:\.\d+)?) s", _init),
+        # TGI: launcher/src/main.rs, backends/v3/src/lib.rs, flash_causal_lm.py and causal_lm.py of its Gaudi server
+        (r"Starting check and download process for|: Starting shard|^Starting shard$|Download: \[", _phase("load")),
+        (r"(?:^|: )Warming up model$", _phase("warmup_prompt")),
+        (r"KV-cache blocks: (?P<blocks>\d{1,18}), size: \d", _tgi_blocks),
+        (r"Following prefill warmup successfully", _phase("warmup_decode")),
+        (r"warmup hpu graph time (?P<seconds>\d{1,9})s warmup shape count (?P<shapes>\d{1,9})", _tgi_warm),
         (r"Started engine process with PID (?P<pid>\d+)", _process),
         # api_server.py and uvicorn; TGI's router says Connected
         (r"Starting vLLM (?:API )?server.*? on https?://\S{0,300}:(?P<port>\d{1,5})", _listening),
         (r"Application startup complete|^.*\bConnected\b\s*$", _phase("ready")),
         (r"Shutting down FastAPI HTTP server|^INFO:\s+Shutting down$", _phase("stopping")),
         (r"was not warmed-up!|bucket for \(.*\) was not prepared", _run_time),
+        (r"^Error: (?:Shard|Webserver|Download|ArgumentValidation|NotEnough)", _failed),
         (r"Engine process failed to start|Engine core initialization failed|^FATAL ERROR ::", _failed),
         (
-            r"^(?:[A-Za-z_]+\.)*[A-Z]\w*(?:Error|Exception): |error: (?:unrecognized|argument|the following)",
+            r"^(?:[A-Za-z_]+\.)*[A-Z]\w*(?:Error|Exception): "
+            r"|error: (?:unrecognized|unexpected argument|invalid value|argument|the )",
             _failed,
         ),
     )

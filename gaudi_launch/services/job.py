@@ -26,7 +26,8 @@ class ServiceJob:
     """One service. ``model`` is its name in words, ``graphs`` what is planned to be warmed up (0: unknown).
 
     ``environment`` are the user's own variables for the engine, never secret ones; of those, ``secrets`` holds the
-    names. ``limits`` are seconds a phase may last without progress. ``restart`` is one of `RESTARTS`.
+    names. ``container`` is the name of the container that the command starts, if it starts one. ``limits`` are
+    seconds a phase may last without progress. ``restart`` is one of `RESTARTS`.
     """
 
     name: str
@@ -43,6 +44,7 @@ class ServiceJob:
     restart: str = "no"
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
+    container: str = ""
     cache: CacheJob | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -71,6 +73,7 @@ class ServiceJob:
             "restart": self.restart,
             "environment": dict(self.environment),
             "secrets": list(self.secrets),
+            "container": self.container,
             "cache": self.cache.to_json() if self.cache else None,
         }
 
@@ -95,8 +98,7 @@ class ServiceJob:
                     cpus=tuple(int(cpu) for cpu in command["cpus"]),
                     memory_node=command["memory_node"],
                     working_dir=command["working_dir"],
-                    # jobs from before engines had files
-                    files={str(k): str(v) for k, v in command.get("files", {}).items()},
+                    files={str(k): str(v) for k, v in command["files"].items()},
                 ),
                 modules=tuple(int(module) for module in document["modules"]),
                 graphs=int(document["graphs"]),
@@ -106,6 +108,7 @@ class ServiceJob:
                 restart=str(document["restart"]),
                 environment={str(k): str(v) for k, v in document["environment"].items()},
                 secrets=tuple(str(name) for name in document["secrets"]),
+                container=str(document["container"]),
                 cache=CacheJob.from_json(cache) if cache else None,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -135,7 +138,8 @@ def job_of(
         command=replace(plan.command, working_dir=plan.command.working_dir or str(Path.cwd())),
         modules=plan.placement.modules,
         graphs=plan.buckets.graphs if plan.buckets is not None else 0,
-        dtype="fp8" if "QUANT_CONFIG" in plan.command.env else "bfloat16",
+        dtype="fp8" if "QUANT_CONFIG" in (plan.container or plan.command).env else "bfloat16",
+        container=plan.container.name if plan.container is not None else "",
         limits=limits,
         bind=bind,
         restart=restart,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gaudi_launch.engines.detect import Installed
+from gaudi_launch.engines.registry import in_container
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.models.records import Model
 from gaudi_launch.paths import machine_root
@@ -18,8 +19,11 @@ from gaudi_launch.services.reservation import reserve
 
 
 def check_engine(engine: Engine, installed: Installed | None) -> None:
-    """Is the planned engine what the interpreter has? Raises LaunchError (MACHINE)."""
+    """Is the planned engine what the interpreter has? Raises LaunchError (MACHINE). An engine in a container is in
+    no interpreter: its image is looked for when docker is (`containers.make_ready`)."""
     identity = engine.identity
+    if in_container(identity.name):
+        return
     wanted = identity.name if identity.name != "vllm-fork" else f"vllm-fork@{identity.version}"
     wanted = "deepseek_r1" if wanted == "vllm-fork@deepseek_r1" else wanted
     if installed is None or not installed.engine:

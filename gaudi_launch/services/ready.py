@@ -38,18 +38,25 @@ class Answer:
             return None
 
 
-def probe(base_url: str, *, timeout: float = 5.0, api_key: str | None = None, complete: bool = True) -> Readiness:
-    """Ask a server at ``base_url`` (no path) whether it answers. Never raises; the key is sent, never shown."""
+def probe(
+    base_url: str, *, timeout: float = 5.0, api_key: str | None = None, complete: bool = True, tgi: bool = False
+) -> Readiness:
+    """Ask a server at ``base_url`` (no path) whether it answers. Never raises; the key is sent, never shown.
+
+    ``tgi``: the server is TGI, which is asked in its own words (/info, /generate).
+    """
     health = ask(f"{base_url}/health", min(timeout, 5.0), api_key)
     if isinstance(health, str):
         return Readiness(False, "connect", health)
     if health.status != 200:
         return Readiness(False, "health", f"/health: {health.status}")
+    if tgi:
+        return _probe_tgi(base_url, timeout, api_key, complete)
     models = ask(f"{base_url}/v1/models", min(timeout, 10.0), api_key)
     if isinstance(models, str):
         return Readiness(False, "models", models)
     if models.status == 404:
-        return _probe_tgi(base_url, timeout, api_key)
+        return _probe_tgi(base_url, timeout, api_key, complete)
     name = _first_model(models.document)
     if models.status != 200 or name is None:
         return Readiness(False, "models", f"/v1/models: {models.status}")
@@ -67,15 +74,18 @@ def probe(base_url: str, *, timeout: float = 5.0, api_key: str | None = None, co
     return Readiness(True, "ready", "", name)
 
 
-def _probe_tgi(base_url: str, timeout: float, api_key: str | None) -> Readiness:
-    """TGI before it had /v1/models: /info names the model, /generate answers."""
+def _probe_tgi(base_url: str, timeout: float, api_key: str | None, complete: bool) -> Readiness:
+    """TGI, and what has no /v1/models: /info names the model, /generate answers."""
     info = ask(f"{base_url}/info", min(timeout, 10.0), api_key)
     if isinstance(info, str) or info.status != 200 or not isinstance(info.document, dict):
         return Readiness(False, "models", "neither /v1/models nor /info")
     name = str(info.document.get("model_id", "")) or None
+    if not complete:
+        return Readiness(True, "ready", "", name)
     question = {"inputs": "1", "parameters": {"max_new_tokens": 1}}
     answer = ask(f"{base_url}/generate", timeout, api_key, question)
-    if isinstance(answer, str) or answer.status != 200:
+    # an image's server is asked in text as well; the answer may be empty, but it is there
+    if isinstance(answer, str) or answer.status != 200 or not _has_text(answer.document):
         detail = answer if isinstance(answer, str) else f"/generate: {answer.status}"
         return Readiness(False, "completion", detail, name)
     return Readiness(True, "ready", "", name)
@@ -132,6 +142,10 @@ def _first_model(document: Any) -> str | None:
 
 def _has_choice(document: Any) -> bool:
     return isinstance(document, dict) and bool(document.get("choices"))
+
+
+def _has_text(document: Any) -> bool:
+    return isinstance(document, dict) and isinstance(document.get("generated_text"), str)
 
 
 def port_free(host: str, port: int) -> bool:

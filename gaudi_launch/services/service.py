@@ -13,6 +13,7 @@ from gaudi_launch.messages import text
 from gaudi_launch.planning.plan import Command
 from gaudi_launch.recipe_cache.use import Keeper, kept, without_cache
 from gaudi_launch.services import state
+from gaudi_launch.services.containers import remover
 from gaudi_launch.services.diagnose import diagnose
 from gaudi_launch.services.failure import read_log
 from gaudi_launch.services.job import ServiceJob
@@ -74,9 +75,11 @@ def _lives(
             url=job.url,
             log=log,
             environment=whole,
-            api_key=whole.get("VLLM_API_KEY"),
+            api_key=whole.get("VLLM_API_KEY") if not job.container else None,
             bind=job.bind,
             limits=job.limits,
+            after=remover(job.container) if job.container else lambda status: None,
+            tgi=job.engine.startswith("tgi@"),
         )
         outcome = Supervisor(supervised, watcher, signals=signals).run()
         if outcome.kind == "stopped":

@@ -41,7 +41,11 @@ LIMITS: Mapping[str, float] = {
 
 @dataclass(frozen=True)
 class Job:
-    """What to run and how to tell that it answers. ``environment`` is what the engine inherits."""
+    """What to run and how to tell that it answers. ``environment`` is what the engine inherits.
+
+    ``after`` is called once with the engine's exit status when its processes are gone: what they leave behind is
+    removed there. ``tgi`` says that the server speaks TGI's own language.
+    """
 
     command: Command
     url: str
@@ -51,6 +55,8 @@ class Job:
     bind: bool = True
     limits: Mapping[str, float] = field(default_factory=lambda: LIMITS)
     patience: Patience = field(default_factory=Patience)
+    after: Callable[[int | None], None] = lambda status: None
+    tgi: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,7 @@ class Supervisor:
         self._engine = EngineProcess(job.command, job.log, job.environment, job.bind)
         self._prober = _Prober(job)
         self._ready = False
+        self._ended = False
 
     def run(self) -> Outcome:
         """Start, follow and end the engine. Nothing of it lives when this returns."""
@@ -112,8 +119,16 @@ class Supervisor:
                 return self._loop()
             finally:
                 # also when something of ours fails: an engine is never left behind
-                self._engine.end(self._job.patience, lambda: bool(self._signals))
+                self._end()
                 self._read()
+
+    def _end(self) -> int | None:
+        """End the engine and what it leaves behind; its exit status."""
+        status = self._engine.end(self._job.patience, lambda: bool(self._signals))
+        if not self._ended:
+            self._ended = True
+            self._job.after(status)
+        return status
 
     def _loop(self) -> Outcome:
         last = self._clock()
@@ -125,7 +140,7 @@ class Supervisor:
             if self._signals:
                 return self._stop()
             if status is not None:
-                self._engine.end(self._job.patience, lambda: bool(self._signals))
+                self._end()
                 self._read()
                 return Outcome("died", status, self._follower.progress, was_ready=self._ready)
             now = self._clock()
@@ -136,7 +151,7 @@ class Supervisor:
             limit = self._job.limits.get(progress.phase)
             if limit is not None and now - last > limit:
                 self._watcher.ending(None)
-                status = self._engine.end(self._job.patience, lambda: bool(self._signals))
+                status = self._end()
                 return Outcome("stuck", status, progress, detail=f"{now - last:.0f}")
             if not self._ready:
                 self._look_ready(now)
@@ -152,7 +167,7 @@ class Supervisor:
     def _stop(self) -> Outcome:
         number = self._signals.take()
         self._watcher.ending(number)
-        status = self._engine.end(self._job.patience, lambda: bool(self._signals))
+        status = self._end()
         self._read()
         return Outcome("stopped", status, self._follower.progress, number, self._ready)
 
@@ -238,4 +253,4 @@ class _Prober:
 
     def _probe(self) -> None:
         # a first completion may compile for a minute
-        self._answer = probe(self._job.url, timeout=90.0, api_key=self._job.api_key)
+        self._answer = probe(self._job.url, timeout=90.0, api_key=self._job.api_key, tgi=self._job.tgi)

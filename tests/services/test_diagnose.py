@@ -86,6 +86,16 @@ TEXTS = [
     ("offline", "OSError: We couldn't connect to 'https://huggingface.co' to load the files"),
     ("crashed", "Fatal Python error: Segmentation fault"),
     ("hccl", "RuntimeError: hcclCommInitRank failed"),
+    ("port_in_use", "docker: Error response from daemon: Bind for 127.0.0.1:80 failed: port is already allocated."),
+    ("tgi_batch_size", "RuntimeError: MAX_BATCH_SIZE is not set, it should be set in the launcher using"),
+    ("tgi_prefill", "RuntimeError: Not enough memory to handle 16384 prefill tokens. You need to decrease"),
+    ("tgi_prefill", "Error: Backend(NotEnoughMemory(4096))"),
+    ("tgi_quantize", "RuntimeError: Only 1 can be set between `dtype` and `quantize`, as they both decide how"),
+    ("tgi_model_type", "ValueError: Unsupported model type rwkv"),
+    ("tgi_arguments", 'Error: ArgumentValidation("`max_input_tokens` must be < `max_total_tokens`")'),
+    ("read_only", "OSError: [Errno 30] Read-only file system: '/models/m/model.safetensors'"),
+    ("docker_image", "docker: Error response from daemon: manifest unknown."),
+    ("shard_failed", "Error: ShardCannotStart"),
     ("core_failed", "RuntimeError: Engine process failed to start. See stack trace for the root cause."),
 ]
 

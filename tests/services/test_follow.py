@@ -176,6 +176,76 @@ def test_tgi_is_ready_when_it_says_connected() -> None:
     )
 
 
+TGI = [
+    ("text_generation_launcher", "Args {"),
+    ("text_generation_launcher", "Starting check and download process for me/m"),
+    ("text_generation_launcher", "Starting shard"),
+    ("text_generation_launcher", "Waiting for shard to be ready..."),
+    ("text_generation_launcher", "Shard ready in 21.1s"),
+    ("text_generation_router_v3", "Warming up model"),
+    ("text_generation_launcher", "KV-cache blocks: 3685, size: 128"),
+    ("text_generation_launcher", "[Warmup][Prompt][1/48] batch_size:1 seq_len:128 bypass:False free_mem:9 GB"),
+    ("text_generation_launcher", "[Warmup][Prompt][3/48] batch_size:1 seq_len:256 bypass:True free_mem:9 GB"),
+    ("text_generation_launcher", "Prefill warmup successful.\n"),
+    ("text_generation_launcher", "[Warmup][Decode][1/30] batch_size:32 num_blocks:128 bypass:False free_mem:9 GB"),
+    ("text_generation_launcher", "warmup hpu graph time 321s warmup shape count 51"),
+    ("text_generation_router_v3", "Setting max batch total tokens to 471680"),
+    ("text_generation_router::server", "Connected"),
+]
+
+
+def tgi_line(target: str, message: str, *, as_json: bool) -> str:
+    if as_json:
+        return json.dumps({"timestamp": "2025", "level": "INFO", "message": message, "target": target}) + "\n"
+    return f"\x1b[2m2025-01-01T00:00:00.000000Z\x1b[0m \x1b[32m INFO\x1b[0m {target}: {message.strip()}\n"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_tgi_from_its_start_to_connected(as_json: bool) -> None:
+    progress = follow("".join(tgi_line(target, message, as_json=as_json) for target, message in TGI))
+    assert [(phase.name, phase.items) for phase in progress.phases] == [
+        ("start", 0),
+        ("load", 0),
+        ("warmup_prompt", 2),
+        ("warmup_decode", 1),
+        ("ready", 0),
+    ]
+    assert progress.facts == {"num_blocks": 3685, "warmup_seconds": 321, "warmup_shapes": 51}
+    text = "".join(tgi_line(target, message, as_json=as_json) for target, message in TGI[:11])
+    assert (follow(text).done, follow(text).total) == (1, 30)
+    assert follow(text).bucket == "batch_size:32 num_blocks:128"
+
+
+def test_the_padded_tgi_says_less() -> None:
+    said = ["Warming up model", "", "Following prefill warmup successfully.", "Prefill batch size list:[1, 2]"]
+    text = "".join(tgi_line("text_generation_launcher", line, as_json=False) for line in said)
+    assert [phase.name for phase in follow(text).phases] == ["start", "warmup_prompt", "warmup_decode"]
+    both = "\nFollowing prefill warmup successfully.\nPrefill batch size list:[1, 2]\n"
+    assert follow(tgi_line("x", both, as_json=True)).phase == "warmup_decode"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Error: ShardCannotStart",
+        'Error: ArgumentValidation("`max_input_tokens` must be < `max_total_tokens`")',
+        "error: unexpected argument '--max-batch' found",
+        "error: the argument '--num-shard <NUM_SHARD>' cannot be used multiple times",
+        "error: invalid value 'yes' for '--sharded <SHARDED>'",
+    ],
+)
+def test_tgi_that_stops(line: str) -> None:
+    assert follow(f"{line}\n").phase == "failed"
+
+
+ODD = ["{", '{"message": 3}', "[1]", '{"fields": {"message": "Connected"}}', "{" * 60000]
+
+
+@pytest.mark.parametrize("line", ODD, ids=range(len(ODD)))
+def test_lines_that_look_like_json(line: str) -> None:
+    assert follow(f"{line}\n").phase == ("ready" if "Connected" in line else "start")
+
+
 def test_an_ordered_stop_is_no_crash() -> None:
     text = (
         "INFO:     Application startup complete.\nINFO:     Shutting down\nvllm.EngineDeadError: EngineCore died\n"

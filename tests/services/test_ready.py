@@ -76,8 +76,12 @@ def table(**changes: tuple[int, object]) -> Answer:
             Readiness(True, "ready", "no completions", "m"),
         ),
         (
-            table(v1_models=(404, {}), info=(200, {"model_id": "t"}), generate=(200, {})),
+            table(v1_models=(404, {}), info=(200, {"model_id": "t"}), generate=(200, {"generated_text": ""})),
             Readiness(True, "ready", "", "t"),
+        ),
+        (
+            table(v1_models=(404, {}), info=(200, {"model_id": "t"}), generate=(200, {})),
+            Readiness(False, "completion", "/generate: 200", "t"),
         ),
         (table(v1_models=(404, {})), Readiness(False, "models", "neither /v1/models nor /info")),
         (
@@ -89,6 +93,21 @@ def table(**changes: tuple[int, object]) -> Answer:
 def test_how_far_it_gets(answer: Answer, expected: Readiness) -> None:
     with server(answer) as url:
         assert probe(url) == expected
+
+
+def test_tgi_is_asked_in_its_own_words() -> None:
+    asked = []
+
+    def answer(path: str, headers: dict[str, str]) -> tuple[int, object]:
+        asked.append(path)
+        pages = {"/health": {}, "/info": {"model_id": "t"}, "/generate": {"generated_text": "x"}}
+        return 200, pages.get(path, {"data": [{"id": "not asked for"}]})
+
+    with server(answer) as url:
+        assert probe(url, tgi=True) == Readiness(True, "ready", "", "t")
+        assert asked == ["/health", "/info", "/generate"]
+        assert probe(url, tgi=True, complete=False) == Readiness(True, "ready", "", "t")
+        assert asked[3:] == ["/health", "/info"]
 
 
 def test_a_key_is_sent_and_never_shown() -> None:

@@ -1,0 +1,98 @@
+"""A Container as a docker command line. Pure: nothing here talks to docker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gaudi_launch.engines.scripts_shared import base_name
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.records import Host
+from gaudi_launch.planning.container import Container, Mount
+
+# docs: Docker Installation; huggingface/text-generation-inference@db931fcf:docs/source/backends/gaudi.mdx
+RUNTIME = "habana"
+GAUDI_WORDS = (f"--runtime={RUNTIME}", "--cap-add=sys_nice", "--ipc=host")
+VISIBLE = "HABANA_VISIBLE_DEVICES"
+
+
+def docker_run(
+    container: Container, name: str, *, options: Sequence[str] = (), remove: bool = True, detached: bool = False
+) -> tuple[str, ...]:
+    """The argument list of ``docker run`` for this container.
+
+    ``options`` are more of docker's own, put in front of the image (``--restart``, which docker takes only with
+    ``remove`` False). ``--init`` makes the engine's first process an ordinary one: as process 1 of the container it
+    would be deaf to SIGTERM unless it handles it, and a shell script as entry point does not. Secrets are named
+    only; docker takes their values from its own environment.
+    """
+    words = ["docker", "run"]
+    if detached:
+        words.append("--detach")
+    if remove:
+        words.append("--rm")
+    words += ["--init", "--name", name]
+    if container.modules:
+        words += GAUDI_WORDS
+    for outside, inside in container.ports:
+        words += ["-p", f"{_published(container.address)}{outside}:{inside}"]
+    if not container.ports:
+        words.append("--network=host")
+    for mount in container.mounts:
+        words += _mounted(mount)
+    if container.modules and VISIBLE not in container.env:
+        # the runtime sorts them anyway (docs: habana container runtime)
+        words += ["-e", f"{VISIBLE}={','.join(str(index) for index in sorted(container.indices))}"]
+    for variable, value in container.env.items():
+        words += ["-e", f"{variable}={value}"]
+    for variable in container.secrets:
+        words += ["-e", variable]
+    if container.cpus:
+        words.append(f"--cpuset-cpus={container.cpus}")
+    words += options
+    if container.entrypoint is not None:
+        words += ["--entrypoint", container.entrypoint]
+    return (*words, container.image, *container.argv)
+
+
+def container_name(engine: str, model: str, port: int) -> str:
+    """A container's name from what is in it and the port, which no other on this machine has."""
+    base = re.sub(r"[^A-Za-z0-9._-]+", "-", base_name(model)).strip("-._") or "model"
+    return f"gaudi-launch-{engine}-{base[:50]}-{port}"
+
+
+def card_indices(host: Host, modules: Sequence[int]) -> tuple[int, ...]:
+    """hl-smi's indices of these modules, in their order: what the habana runtime reads from HABANA_VISIBLE_DEVICES.
+
+    An index may change when the machine boots, so it is read anew for every start. Raises LaunchError (MACHINE) for
+    a card whose index is not known.
+    """
+    found = []
+    for module in modules:
+        card = host.card(module)
+        if card is None or card.index is None:
+            raise LaunchError("docker.no_index", ExitCode.MACHINE, module=module)
+        found.append(card.index)
+    return tuple(found)
+
+
+def _published(address: str) -> str:
+    if not address:
+        return ""
+    return f"[{address}]:" if ":" in address else f"{address}:"
+
+
+def _mounted(mount: Mount) -> tuple[str, str]:
+    if ":" not in mount.source:
+        return "-v", f"{mount.source}:{mount.target}" + (":ro" if mount.read_only else "")
+    # -v is cut at colons; --mount is a line of comma-separated values, quoted like those
+    fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
+    if mount.read_only:
+        fields.append("readonly")
+    return "--mount", ",".join(_csv(field) for field in fields)
+
+
+def _csv(field: str) -> str:
+    if "," not in field and '"' not in field:
+        return field
+    return '"' + field.replace('"', '""') + '"'

@@ -1,0 +1,354 @@
+"""Text Generation Inference's Gaudi backend: an engine in a container, started with docker.
+
+Images 3.2.3-gaudi (of the public guide) and 3.3.3-gaudi to 3.3.7-gaudi; the first pads rows, the others have a
+paged cache and vLLM's buckets. Source of what has no other beside it: huggingface/text-generation-inference, tag of
+the image; the values to start from: @v3.3.5:backends/gaudi/examples/docker_commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gaudi_launch.engines import tgi_container, tgi_tokens
+from gaudi_launch.engines import tgi_words as words_of
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.records import Host
+from gaudi_launch.messages import message
+from gaudi_launch.models.records import Model
+from gaudi_launch.planning.engine import Context, Limits, Proposal
+from gaudi_launch.planning.lengths import ceil_div
+from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
+from gaudi_launch.planning.request import Request
+from gaudi_launch.planning.settings import Decisions
+from gaudi_launch.warmup.buckets import Buckets
+from gaudi_launch.warmup.tgi import BLOCK, TgiLimits, tgi_shapes
+
+# fields of Request that no version of TGI can honour
+_WITHOUT = {
+    "reduce": "-r",
+    "scheduler_steps": "-e",
+    "no_zero_padding": "-z",
+    "padding_limit": "--padding-limit",
+    "max_capture_len": "--max-capture-len",
+    "python": "--python",
+}
+_PADDED_WITHOUT = {"skip_warmup": "-s", "memory_utilization": "--memory-utilization"}
+_PAGED_WITHOUT = {
+    "profile": "-f",
+    "no_fused_sdpa": "-a",
+    "inc_fp8": "-q",
+    "quant_config": "--quant-config",
+}
+_DTYPES = ("bfloat16", "fp8", "awq", "gptq")
+# docs/source/backends/gaudi.mdx of v3.2.3: how to profile performance
+_PROFILING = {
+    "PROF_WAITSTEP": "10",
+    "PROF_WARMUPSTEP": "10",
+    "PROF_STEP": "1",
+    "PROF_PATH": tgi_container.PROFILE,
+    "PROF_RANKS": "0",
+    "PROF_RECORD_SHAPES": "True",
+}
+_Option = Callable[..., None]
+_EXAMPLES = "huggingface/text-generation-inference@v3.3.5:backends/gaudi/examples/docker_commands"
+# the images that TGI's documents and the public guide name
+_NAMED = ("3.2.3", "3.3.5")
+_LAUNCHER = "huggingface/text-generation-inference@v3.3.5:launcher/src/main.rs"
+
+
+@dataclass(frozen=True)
+class Tgi:
+    """One image version, as engine of a plan (planning.engine.Engine)."""
+
+    version: str = words_of.LATEST
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> EngineIdentity:
+        return EngineIdentity("tgi", self.version, None, self.facts)
+
+    @property
+    def image(self) -> str:
+        return words_of.IMAGE.format(version=self.version)
+
+    @property
+    def paged(self) -> bool:
+        return words_of.paged(self.version)
+
+    @property
+    def needs_cards(self) -> bool:
+        return True
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        return (*self._without.values(), "--served-name")
+
+    @property
+    def _without(self) -> Mapping[str, str]:
+        return {**_WITHOUT, **(_PAGED_WITHOUT if self.paged else _PADDED_WITHOUT)}
+
+    def cards(self, request: Request) -> int | None:
+        return request.cards
+
+    def limits(self, request: Request, host: Host, model: Model) -> Limits:
+        """The lengths as TGI has them: its longest input, its total, its batch and its prefill budget."""
+        tokens = self._tokens(request, model)
+        return Limits(
+            input_min=1,
+            input_max=tokens.input,
+            output_min=1,
+            output_max=tokens.total - tokens.input,
+            max_model_len=tokens.total,
+            max_num_batched_tokens=tokens.prefill,
+            max_num_seqs=tokens.batch,
+            max_num_prefill_seqs=min(ceil_div(tokens.prefill, tokens.input), tokens.batch),
+            block_size=BLOCK,
+        )
+
+    def _tokens(self, request: Request, model: Model) -> tgi_tokens.Tokens:
+        # by what was asked for: limits are wanted before the cards are placed
+        cards = len(request.modules) if request.modules else request.cards or 1
+        return tgi_tokens.decide(request, model, cards, self._words(request))
+
+    def _words(self, request: Request) -> dict[str, str | None]:
+        return words_of.read_words(request.extra, self.version, request.force)
+
+    def refuse(self, request: Request, host: Host, model: Model) -> None:
+        """Raise LaunchError for options that this version does not have or cannot honour."""
+        for name, flag in self._without.items():
+            if getattr(request, name) not in (None, False):
+                raise LaunchError("tgi.option", ExitCode.USAGE, flag=flag, version=self.version)
+        self._words(request)
+        self._refuse_dtype(request, model)
+        kind = model.model_type
+        known = words_of.PAGED_TYPES if self.paged else words_of.PADDED_VISION_TYPES
+        asked = self.paged or tgi_tokens.is_vision(model)
+        if kind is not None and asked and kind not in known and not request.force:
+            raise LaunchError("tgi.model_type", ExitCode.MODEL, model=model.name, type=kind, version=self.version)
+        if model.remote_code and not request.trust_remote_code:
+            raise LaunchError("plan.remote_code", ExitCode.MODEL, model=model.name)
+        tgi_container.published(request.host)
+
+    def _refuse_dtype(self, request: Request, model: Model) -> None:
+        dtype = request.dtype
+        if dtype == "float16" or self._words(request).get("--dtype") == "float16":
+            raise LaunchError("tgi.float16", ExitCode.USAGE)
+        if dtype is not None and dtype not in _DTYPES:
+            raise LaunchError("plan.dtype", ExitCode.USAGE, found=dtype, known=", ".join(_DTYPES))
+        if self.paged:
+            return
+        # v3.2.3 cli.py sets dtype to bfloat16 and then refuses it beside any of these; the launcher takes the word
+        # from config.json too
+        quantize = dtype if dtype in ("awq", "gptq") else self._words(request).get("--quantize")
+        quantize = quantize or model.quantization
+        if quantize and not request.force:
+            raise LaunchError("tgi.quantize_old", ExitCode.USAGE, found=quantize, version=self.version)
+        if "--kv-cache-dtype" in self._words(request):
+            raise LaunchError("tgi.no_option", ExitCode.USAGE, option="--kv-cache-dtype", version=self.version)
+        measured = request.quant_config or request.environment.get("QUANT_CONFIG")
+        if (dtype == "fp8" or request.inc_fp8) and not measured:
+            raise LaunchError("tgi.fp8_measure", ExitCode.USAGE, version=self.version)
+
+    def propose(self, context: Context) -> Proposal:
+        request, model = context.request, context.model
+        words = self._words(request)
+        cards = len(context.placement.modules)
+        tokens = self._tokens(request, model)
+        self._check_heads(model, cards)
+        decisions = Decisions(request.environment)
+        decisions.warn("tgi.maintenance")
+        if self.version not in _NAMED:
+            decisions.warn("tgi.assumed", version=self.version, latest=words_of.LATEST)
+        self._variables(context, decisions)
+        self._options(context, decisions, tokens, words)
+        env = {s.name: s.value or "" for s in decisions.settings() if s.kind == "env"}
+        decisions.warnings += tgi_tokens.check_version(tokens, self.version, model, env, request.force)
+        if "--max-batch-total-tokens" in words:
+            decisions.warn("tgi.batch_total")
+        self._lost(context, decisions, tokens)
+        return Proposal(decisions.settings(), tuple(decisions.warnings))
+
+    def _check_heads(self, model: Model, cards: int) -> None:
+        if model.heads and model.heads % cards:
+            raise LaunchError("plan.heads", ExitCode.MODEL, heads=model.heads, cards=cards)
+        kv = model.kv_heads
+        if self.paged and kv and kv % cards and model.model_type in words_of.DIVIDED_KV_TYPES:
+            raise LaunchError("tgi.kv_heads", ExitCode.MODEL, heads=kv, cards=cards, version=self.version)
+
+    def _variables(self, context: Context, decisions: Decisions) -> None:
+        request, reference = context.request, context.request.tuning == "reference"
+        exported = {name: value for name, value in request.environment.items() if value}
+        for name in sorted(words_of.read_by(self.version) & exported.keys()):
+            words_of.check_variable(name, exported[name])
+            if name != "QUANT_CONFIG":
+                decisions.env(name, exported[name], message("plan.exported"), source="environment")
+        unread = [name for name in words_of.unread_by(self.version) if name in exported]
+        if self.paged and words_of.BREAKS_PAGED in unread:
+            unread.remove(words_of.BREAKS_PAGED)
+            decisions.warn("tgi.breaks", name=words_of.BREAKS_PAGED, version=self.version)
+        if unread:
+            decisions.warn("tgi.unread", names=", ".join(unread), version=self.version)
+        for name in unread:
+            # the guide's command hands them on all the same
+            if reference:
+                decisions.env(name, exported[name], message("plan.exported"), source="environment")
+        if exported.get("VLLM_EXPONENTIAL_BUCKETING", "true").lower() != "true" and self.paged:
+            decisions.warn("tgi.linear")
+        share = request.memory_utilization
+        flags: list[tuple[object, dict[str, str], str]] = [
+            (request.skip_warmup, {"VLLM_SKIP_WARMUP": "true"}, "-s"),
+            (request.profile, _PROFILING, "-f"),
+            (request.no_fused_sdpa, {"USE_FLASH_ATTENTION": "false"}, "-a"),
+            (share, {"HPU_MEMORY_FRACTION": share or ""}, "--memory-utilization"),
+            (request.cache_dir, {"PT_HPU_RECIPE_CACHE_CONFIG": f"{tgi_container.RECIPES},false,16384"}, "-c"),
+        ]
+        quant_config = tgi_container.quant_config(request)
+        if quant_config is not None and not self.paged:
+            flag = "--quant-config" if request.quant_config else "QUANT_CONFIG"
+            flags.append((True, {"QUANT_CONFIG": quant_config.variable}, flag))
+        for asked, variables, flag in flags:
+            for name, value in variables.items() if asked else ():
+                reason = message("plan.flag", flag=flag)
+                decisions.env(name, value, reason, source="flag")
+
+    def _options(
+        self,
+        context: Context,
+        decisions: Decisions,
+        tokens: tgi_tokens.Tokens,
+        words: Mapping[str, str | None],
+    ) -> None:
+        request, model, cards = context.request, context.model, len(context.placement.modules)
+        auto = request.tuning == "auto"
+
+        def option(name: str, value: str | None, reason: str, flag: str | None = None, origin: str = "") -> None:
+            if flag is not None:
+                decisions.option(name, value, message("plan.flag", flag=flag), source="flag")
+            else:
+                decisions.option(name, value, message(reason), origin=origin)
+
+        option("--model-id", tgi_container.model_id(request.model), "", "-w")
+        if cards > 1:
+            flag = "-n" if request.cards else "-m" if request.modules else None
+            option("--sharded", "true", "tgi.sharded", flag, _LAUNCHER)
+            option("--num-shard", str(cards), "tgi.sharded", flag, _LAUNCHER)
+            entry = "PT_HPU_ENABLE_LAZY_COLLECTIVES"
+            if not request.environment.get(entry):
+                decisions.env(
+                    entry, "1", message("tgi.entry_point"), source="engine", origin=self._at("tgi-entrypoint.sh")
+                )
+        self._quantize(request, model, option)
+        if request.dtype == "bfloat16":
+            option("--dtype", "bfloat16", "", "-d")
+        if request.trust_remote_code and model.remote_code:
+            decisions.option("--trust-remote-code", None, message("plan.agreed"), source="flag")
+        for name, number in (
+            ("--max-input-tokens", tokens.input),
+            ("--max-total-tokens", tokens.total),
+            ("--max-batch-prefill-tokens", tokens.prefill),
+            ("--max-batch-size", tokens.batch),
+        ):
+            # the guide's shortest command names none of them, but without a batch size no warm-up ends
+            if auto or name in tokens.given or name == "--max-batch-size":
+                id = "tgi.batch_size" if name == "--max-batch-size" else "tgi.example"
+                option(name, str(number), id, tokens.given.get(name), _EXAMPLES)
+        if auto:
+            option("--max-waiting-tokens", "7", "tgi.example", origin=_EXAMPLES)
+            option("--waiting-served-ratio", "1.2", "tgi.example", origin=_EXAMPLES)
+            option("--max-concurrent-requests", str(2 * tokens.batch), "tgi.concurrent", origin=_EXAMPLES)
+            option("--hostname", "0.0.0.0", "tgi.hostname", origin=_LAUNCHER)
+            option("--port", str(tgi_container.PORT), "tgi.port", origin=self._at("Dockerfile_gaudi"))
+            option("--usage-stats", "off", "tgi.usage", origin=_LAUNCHER)
+        for name, value in words.items():
+            decisions.option(name, value, message("plan.flag", flag="--"), source="flag")
+
+    def _quantize(self, request: Request, model: Model, option: _Option) -> None:
+        dtype = request.dtype
+        if not self.paged or dtype in (None, "bfloat16"):
+            return
+        # a checkpoint that says how it is quantised needs no word (launcher: quantize from config.json)
+        if dtype == "fp8" and model.quantization in ("fp8", "compressed-tensors"):
+            return
+        option("--quantize", dtype, "", "-d")
+
+    def _at(self, file: str) -> str:
+        folder = "backends/gaudi/" if file.endswith(".sh") else ""
+        return f"huggingface/text-generation-inference@v{self.version}:{folder}{file}"
+
+    def _lost(self, context: Context, decisions: Decisions, tokens: tgi_tokens.Tokens) -> None:
+        """What the user asked for and TGI has no word for."""
+        request = context.request
+        for flag, asked in (("-i", request.input_range), ("-o", request.output_range)):
+            if asked and asked[0] > 1 and asked[0] != asked[1]:
+                decisions.warn("tgi.lost_least", flag=flag, least=asked[0])
+        if request.output_range and tokens.input + request.output_range[1] > tokens.total:
+            decisions.warn(
+                "tgi.lost_output",
+                input=tokens.input,
+                output=request.output_range[1],
+                total=tokens.total,
+                left=tokens.total - tokens.input,
+            )
+        if request.served_name:
+            name = tgi_container.model_id(request.model)
+            decisions.warn("tgi.lost_name", name=request.served_name, model=name)
+        if context.placement.modules and request.environment.get("VLLM_API_KEY"):
+            decisions.warn("tgi.lost_key")
+
+    def buckets(
+        self, settings: Sequence[Setting], context: Context, num_blocks: int | None
+    ) -> tuple[str, Buckets] | None:
+        """The shapes of the warm-up; of 3.2.3 a decode bucket has the blocks of a whole row, which it pads to.
+
+        None where they are not known: left to the launcher (reference tuning), linear buckets, no warm-up. Raises
+        LaunchError for a prefill budget or rows that the card's memory cannot hold.
+        """
+        limits, request, model = context.limits, context.request, context.model
+        self._check_memory(limits, num_blocks, request.force)
+        env = {s.name: s.value or "" for s in settings if s.kind == "env"}
+        names = {s.name for s in settings if s.kind == "option"}
+        linear = self.paged and env.get("VLLM_EXPONENTIAL_BUCKETING", "true").lower() != "true"
+        skipped = env.get("VLLM_SKIP_WARMUP", "false").lower() == "true"
+        told = {"--max-input-tokens", "--max-total-tokens", "--max-batch-prefill-tokens"} <= names
+        if linear or skipped or not told:
+            return None
+        asked = TgiLimits(
+            input_tokens=limits.input_max,
+            total_tokens=limits.max_model_len,
+            batch_size=limits.max_num_seqs,
+            prefill_tokens=limits.max_num_batched_tokens,
+            model_tokens=model.max_position_embeddings,
+        )
+        vision = tgi_tokens.is_vision(model)
+        mllama = model.model_type == "mllama"
+        shapes = tgi_shapes(self.version, asked, env, kv_blocks=num_blocks, vision=vision, mllama=mllama)
+        prompt = [[batch, tokens, 0] for batch, tokens in shapes.prefill]
+        if self.paged:
+            return "exponential", Buckets(prompt, [[batch, 1, blocks] for batch, blocks in shapes.decode])
+        row = ceil_div(limits.max_model_len, BLOCK)
+        return "powers", Buckets(prompt, [[batch, 1, batch * row] for (batch,) in shapes.decode])
+
+    def _check_memory(self, limits: Limits, num_blocks: int | None, force: bool) -> None:
+        if num_blocks is None or force:
+            return
+        room = num_blocks * BLOCK
+        if self.paged and limits.max_num_batched_tokens > room:
+            # backends/v3/src/main.rs: max_batch_prefill_tokens <= max_batch_total_tokens
+            raise LaunchError(
+                "tgi.prefill_over_cache", ExitCode.MACHINE, prefill=limits.max_num_batched_tokens, room=room
+            )
+        rows = limits.max_num_seqs * limits.max_model_len
+        if not self.paged and rows > room:
+            raise LaunchError(
+                "tgi.rows_over_memory",
+                ExitCode.MACHINE,
+                batch=limits.max_num_seqs,
+                total=limits.max_model_len,
+                room=room,
+                most=max(1, room // limits.max_model_len),
+            )
+
+    def command(self, settings: Sequence[Setting], context: Context) -> Command:
+        """``docker run``: the container's own words behind the image, ours in front of it."""
+        return tgi_container.command(self.image, settings, context)

@@ -1,0 +1,148 @@
+"""The container that TGI runs in: folders, ports, cards and secrets of one plan."""
+
+from __future__ import annotations
+
+import ipaddress
+import posixpath
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gaudi_launch.engines.docker import card_indices, container_name, docker_run
+from gaudi_launch.engines.scripts_shared import base_name
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.cpus import format_cpus
+from gaudi_launch.models.config import looks_like_hub_id
+from gaudi_launch.planning.container import Container, Mount
+from gaudi_launch.planning.engine import Context
+from gaudi_launch.planning.plan import Command, Setting
+from gaudi_launch.planning.request import Request
+
+# Dockerfile_gaudi: PORT=80, HF_HOME=/data, WORKDIR /usr/src
+PORT = 80
+DATA = "/data"
+WORK = "/usr/src"
+RECIPES = "/recipes"
+PROFILE = "/tmp/hpu_profile"
+_MODELS = "/models"
+_GUIDE_PORT = 8080
+_OUR_PORT = 30001
+# by name only; docker gives the container what the launcher's own environment has
+_HUB_SECRETS = ("HF_TOKEN",)
+# a proxy's address may hold a password
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+# where the hub's own library keeps a model: HUB/models--owner--name/snapshots/REVISION, of links into HUB
+_SNAPSHOT = re.compile(r"^(?P<hub>.+)/(?P<inside>models--[\w.-]+/snapshots/\w+)/?$", re.ASCII)
+
+
+@dataclass(frozen=True)
+class QuantConfig:
+    """The folders of the neural compressor on the host, and QUANT_CONFIG as the container has it."""
+
+    folder: str
+    measured: str
+    variable: str
+
+
+def published(host: str | None) -> str:
+    """The address to publish on: docker wants one in numbers. Raises LaunchError (USAGE)."""
+    address = {None: "127.0.0.1", "localhost": "127.0.0.1"}.get(host, host) or "127.0.0.1"
+    try:
+        return str(ipaddress.ip_address(address.strip("[]")))
+    except ValueError:
+        raise LaunchError("tgi.address", ExitCode.USAGE, found=host) from None
+
+
+def absolute(request: Request, path: str) -> str:
+    """A path of the user as docker needs it, by the folder and home that the user stands in."""
+    if path == "~" or path.startswith("~/"):
+        path = request.environment.get("HOME", "~") + path[1:]
+    return posixpath.normpath(posixpath.join(request.environment.get("PWD", "/"), path))
+
+
+def model_id(model: str) -> str:
+    """What --model-id gets: a hub id as it is, a folder by its name inside the container."""
+    snapshot = _SNAPSHOT.match(model)
+    if snapshot:
+        return f"{DATA}/hub/{snapshot['inside']}"
+    if looks_like_hub_id(model):
+        return model
+    # the entry point hands its words on unquoted: no blanks
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", base_name(model)).strip("-.") or "model"
+    return f"{_MODELS}/{name}"
+
+
+def quant_config(request: Request) -> QuantConfig | None:
+    """The guide's two folders: the configuration's own, and hqt_output beside it, which the configuration names."""
+    given = request.quant_config or request.environment.get("QUANT_CONFIG")
+    if not given:
+        return None
+    folder, _, file = absolute(request, given).rpartition("/")
+    if any(character.isspace() for character in file):
+        raise LaunchError("tgi.value", ExitCode.USAGE, option="--quant-config", found=given, wanted="-")
+    measured = posixpath.join(posixpath.dirname(folder), "hqt_output")
+    return QuantConfig(folder, measured, f"./quantization_config/{file}")
+
+
+def command(image: str, settings: Sequence[Setting], context: Context) -> Command:
+    """``docker run`` of these settings on the chosen cards. Raises LaunchError for a card without an index."""
+    request, placement = context.request, context.placement
+    reference = request.tuning == "reference"
+    argv: list[str] = []
+    for setting in settings:
+        if setting.kind == "option" and setting.sent:
+            argv += [setting.name] if setting.value is None else [setting.name, setting.value]
+    port = request.port or (_GUIDE_PORT if reference else _OUR_PORT)
+    named = model_id(request.model)
+    local = named.startswith((_MODELS, DATA))
+    container = Container(
+        image=image,
+        argv=tuple(argv),
+        env={s.name: s.value or "" for s in settings if s.kind == "env" and s.sent},
+        secrets=() if local else (*_HUB_SECRETS, *(n for n in _PROXIES if request.environment.get(n))),
+        mounts=_mounts(request, named, quantised=any(s.name == "QUANT_CONFIG" for s in settings)),
+        ports=((port, PORT),),
+        # the guide publishes on every address
+        address="" if reference and request.host is None else published(request.host),
+        modules=placement.modules,
+        indices=card_indices(context.host, placement.modules),
+        cpus="" if reference else format_cpus(placement.cpus),
+        name=container_name("tgi", request.model, port),
+    )
+    return Command(
+        argv=docker_run(container, container.name),
+        env={},
+        cpus=() if reference else placement.cpus,
+        container=container,
+    )
+
+
+def _mounts(request: Request, named: str, *, quantised: bool) -> tuple[Mount, ...]:
+    mounts = []
+    snapshot = _SNAPSHOT.match(request.model)
+    if snapshot:
+        mounts.append(Mount(absolute(request, snapshot["hub"]), f"{DATA}/hub"))
+    elif named.startswith(_MODELS):
+        mounts.append(Mount(absolute(request, request.model), named, read_only=True))
+    else:
+        mounts.append(_hub_mount(request))
+    files = quant_config(request) if quantised else None
+    if files is not None:
+        mounts.append(Mount(files.folder, f"{WORK}/quantization_config", read_only=True))
+        # the scales are written there when the model is loaded
+        mounts.append(Mount(files.measured, f"{WORK}/hqt_output"))
+    if request.cache_dir:
+        mounts.append(Mount(absolute(request, request.cache_dir), RECIPES, fill=True))
+    if request.profile:
+        mounts.append(Mount(absolute(request, "hpu_profile"), PROFILE, fill=True))
+    return tuple(mounts)
+
+
+def _hub_mount(request: Request) -> Mount:
+    """The user's own cache of the hub, so that nothing is fetched twice; the guide has a folder ``data``."""
+    environment = request.environment
+    if request.tuning == "reference":
+        return Mount(absolute(request, "data"), DATA, fill=True)
+    if environment.get("HF_HUB_CACHE"):
+        return Mount(absolute(request, environment["HF_HUB_CACHE"]), f"{DATA}/hub", fill=True)
+    return Mount(absolute(request, environment.get("HF_HOME") or "~/.cache/huggingface"), DATA, fill=True)

@@ -1,0 +1,155 @@
+"""Token arithmetic of TGI: how long, how many at once, how much prefill, and what of it cannot be.
+
+Sources: huggingface/text-generation-inference@v3.3.5: launcher/src/main.rs and backends/v3/src/main.rs (the chain
+of checks), backends/gaudi/examples/docker_commands (the values to start from), docs/source/backends/gaudi.mdx
+(image tokens, prefill budget).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gaudi_launch.engines.tgi_words import PADDED_VISION_TYPES, VISION_TYPES, paged
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message
+from gaudi_launch.models.records import Model
+from gaudi_launch.planning.request import Request
+
+# docs/source/backends/gaudi.mdx: a LLaVA-1.6 image is about 2000 tokens, one of 512 x 512 is 2800
+IMAGE_TOKENS = 2048
+_IMAGE_512 = 2800
+# more is no server but a slip of the pen, and its warm-up would not end
+MOST_BATCH = 4096
+MOST_TOKENS = 10_485_760
+_MOST_LENGTHS = 4096
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """--max-input-tokens, --max-total-tokens, --max-batch-size and --max-batch-prefill-tokens; ``given`` names
+    those that the user said, with the flag."""
+
+    input: int
+    total: int
+    batch: int
+    prefill: int
+    given: Mapping[str, str]
+
+
+def is_vision(model: Model) -> bool:
+    return model.model_type in VISION_TYPES or "vision" in model.multimodal
+
+
+def decide(request: Request, model: Model, cards: int, words: Mapping[str, str | None]) -> Tokens:
+    """The four numbers: the user's, else those of the examples (8B and LLaVA on one card, 70B on eight).
+
+    ``words`` are the launcher options that the user wrote himself. Raises LaunchError (USAGE) for what the launcher
+    or the router would stop on.
+    """
+    vision = is_vision(model)
+    given: dict[str, str] = {}
+
+    def said(option: str, *ours: tuple[str, int | None]) -> int | None:
+        text = words.get(option)
+        if text is not None:
+            given[option] = option
+            return int(text)
+        for flag, number in ours:
+            if number is not None:
+                given[option] = flag
+                return number
+        return None
+
+    longest_input = request.input_range[1] if request.input_range else None
+    longest_output = request.output_range[1] if request.output_range else None
+    total = said("--max-total-tokens", ("-l", request.max_model_len))
+    tokens = said("--max-input-tokens", ("-i", longest_input))
+    default = 4096 if vision else 1024
+    if tokens is None:
+        # half of the whole, as in each of the examples
+        tokens = min(default, total // 2) if total is not None and not longest_output else default
+        if total is not None and longest_output:
+            tokens = max(1, total - longest_output)
+    if total is None:
+        total = tokens + (longest_output or tokens)
+        if longest_output:
+            given["--max-total-tokens"] = "-o"
+        elif model.max_position_embeddings and "--max-input-tokens" in given:
+            total = max(min(total, model.max_position_embeddings), tokens + 1)
+    batch = said("--max-batch-size", ("-b", request.max_num_seqs))
+    if batch is None:
+        batch = 4 if vision else 256 if cards >= 8 else 32
+    by_count = request.max_prefill_seqs * tokens if request.max_prefill_seqs else None
+    prefill = said(
+        "--max-batch-prefill-tokens", ("-t", request.max_num_batched_tokens), ("--max-prefill-seqs", by_count)
+    )
+    if prefill is None:
+        prefill = min(batch, 4 if vision or cards >= 8 else 2) * tokens
+    found = Tokens(tokens, total, batch, prefill, given)
+    _check(found, request, model)
+    return found
+
+
+def _check(tokens: Tokens, request: Request, model: Model) -> None:
+    for option, number, most in (
+        ("--max-batch-size", tokens.batch, MOST_BATCH),
+        ("--max-input-tokens", tokens.input, MOST_TOKENS),
+        ("--max-total-tokens", tokens.total, MOST_TOKENS),
+    ):
+        if not 1 <= number <= most:
+            flag = tokens.given.get(option, option)
+            raise LaunchError("plan.number", ExitCode.USAGE, flag=flag, found=number, least=1, most=most)
+    if tokens.input >= tokens.total:
+        raise LaunchError("tgi.input_over_total", ExitCode.USAGE, input=tokens.input, total=tokens.total)
+    if tokens.prefill < tokens.input:
+        raise LaunchError("tgi.prefill_short", ExitCode.USAGE, prefill=tokens.prefill, input=tokens.input)
+    longest = model.max_position_embeddings
+    if longest and tokens.total > longest and not request.force:
+        raise LaunchError("tgi.too_long", ExitCode.MODEL, total=tokens.total, longest=longest)
+
+
+def check_version(tokens: Tokens, version: str, model: Model, env: Mapping[str, str], force: bool) -> list[Message]:
+    """What this version's server adds to the checks; the warnings it leaves. Raises LaunchError."""
+    warnings: list[Message] = []
+    if not paged(version):
+        # v3.2.3 causal_lm.py: rows of max_total_tokens for a batch rounded up to a power of the base
+        base = int(env.get("BATCH_SIZE_EXPONENT_BASE", "2"))
+        rows = 1
+        while rows < tokens.batch:
+            rows *= base
+        rows = tokens.batch if is_vision(model) else rows
+        if tokens.prefill > rows * tokens.total:
+            raise LaunchError(
+                "tgi.prefill_over_rows", ExitCode.USAGE, prefill=tokens.prefill, rows=rows, total=tokens.total
+            )
+        pad = int(env.get("PAD_SEQUENCE_TO_MULTIPLE_OF", "128" if is_vision(model) else "256"))
+        if tokens.input // pad > _MOST_LENGTHS:
+            raise LaunchError("tgi.pad_small", ExitCode.USAGE, pad=pad, count=tokens.input // pad)
+    if is_vision(model):
+        warnings += _images(tokens, version, model, env, force)
+    if tokens.prefill % tokens.input and "--max-batch-prefill-tokens" in tokens.given:
+        prompts = tokens.prefill // tokens.input
+        warnings.append(
+            message(
+                "tgi.prefill_uneven",
+                prefill=tokens.prefill,
+                input=tokens.input,
+                prompts=prompts,
+                even=(prompts + 1) * tokens.input,
+            )
+        )
+    return warnings
+
+
+def _images(tokens: Tokens, version: str, model: Model, env: Mapping[str, str], force: bool) -> list[Message]:
+    """--max-input-tokens must hold the tokens of an image. mllama's images are no part of the prompt."""
+    if model.model_type == "mllama":
+        return []
+    padded = not paged(version) and model.model_type in PADDED_VISION_TYPES
+    image = int(env.get("BASE_IMAGE_TOKENS", str(IMAGE_TOKENS))) if padded else IMAGE_TOKENS
+    if tokens.input <= image and not force and (padded or model.model_type == "llava_next"):
+        raise LaunchError("tgi.image_tokens", ExitCode.USAGE, input=tokens.input, image=image)
+    if model.model_type == "llava_next":
+        return [] if tokens.input > _IMAGE_512 else [message("tgi.image_512", input=tokens.input, image=_IMAGE_512)]
+    return [message("tgi.image_unknown", type=model.model_type, input=tokens.input)]

@@ -1,0 +1,223 @@
+"""What TGI's launcher and its Gaudi server read: options, variables, model types, by image version.
+
+Source: huggingface/text-generation-inference, tags v3.2.3 and v3.3.5: launcher/src/main.rs (Args), and every
+``os.environ`` and ``os.getenv`` of backends/gaudi/server; the extension's variables from
+sywangyi/vllm-hpu-extension@bmax_fix, which the 3.3.x images install.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gaudi_launch.errors import ExitCode, LaunchError
+
+# 3.3.3 to 3.3.7 have the same Gaudi server: its code last changed before 3.3.5 (24c2bff6)
+PAGED_VERSIONS = ("3.3.3", "3.3.4", "3.3.5", "3.3.6", "3.3.7")
+VERSIONS = ("3.2.3", *PAGED_VERSIONS)
+LATEST = "3.3.5"
+IMAGE = "ghcr.io/huggingface/text-generation-inference:{version}-gaudi"
+
+FLAG, WHOLE, NUMBER, TEXT = "flag", "whole", "number", "text"
+TRUTH = ("true", "false")
+OPTIONS: Mapping[str, str | tuple[str, ...]] = {
+    "--model-id": TEXT,
+    "--revision": TEXT,
+    "--validation-workers": WHOLE,
+    "--sharded": TRUTH,
+    "--num-shard": WHOLE,
+    "--quantize": ("gptq", "awq", "fp8", "compressed-tensors"),
+    "--speculate": WHOLE,
+    "--dtype": ("bfloat16", "float16"),
+    # the other one, fp8_e5m2, is an error on Gaudi (layers/attention/kv_cache.py)
+    "--kv-cache-dtype": ("fp8_e4m3fn",),
+    "--trust-remote-code": FLAG,
+    "--max-concurrent-requests": WHOLE,
+    "--max-best-of": WHOLE,
+    "--max-stop-sequences": WHOLE,
+    "--max-top-n-tokens": WHOLE,
+    "--max-input-tokens": WHOLE,
+    "--max-input-length": WHOLE,
+    "--max-total-tokens": WHOLE,
+    "--waiting-served-ratio": NUMBER,
+    "--max-batch-prefill-tokens": WHOLE,
+    "--max-batch-total-tokens": WHOLE,
+    "--max-waiting-tokens": WHOLE,
+    "--max-batch-size": WHOLE,
+    "--cuda-graphs": TEXT,
+    "--hostname": TEXT,
+    "--port": WHOLE,
+    "--prometheus-port": WHOLE,
+    "--shard-uds-path": TEXT,
+    "--master-addr": TEXT,
+    "--master-port": WHOLE,
+    "--huggingface-hub-cache": TEXT,
+    "--weights-cache-override": TEXT,
+    "--disable-custom-kernels": FLAG,
+    "--cuda-memory-fraction": NUMBER,
+    "--rope-scaling": ("linear", "dynamic"),
+    "--rope-factor": NUMBER,
+    "--json-output": FLAG,
+    "--otlp-endpoint": TEXT,
+    "--otlp-service-name": TEXT,
+    "--cors-allow-origin": TEXT,
+    "--watermark-gamma": NUMBER,
+    "--watermark-delta": NUMBER,
+    "--tokenizer-config-path": TEXT,
+    "--disable-grammar-support": FLAG,
+    "--env": FLAG,
+    "--max-client-batch-size": WHOLE,
+    "--lora-adapters": TEXT,
+    "--usage-stats": ("on", "off", "no-stack"),
+    "--payload-limit": WHOLE,
+    "--enable-prefill-logprobs": FLAG,
+    "--graceful-termination-timeout": WHOLE,
+}
+# launcher/src/main.rs: `-p` names two options there, so it is not handed on
+_SHORT = {"-e": "--env", "-g": "--graceful-termination-timeout"}
+# what our own options decide, or what cannot work, with the reason to give
+_OURS = {
+    "--model-id": "-w",
+    "--sharded": "-n",
+    "--num-shard": "-n",
+    "--port": "-p",
+    "-p": "-p",
+    "--hostname": "-u",
+    "--max-input-length": "-i",
+}
+_LATER = {"--prometheus-port": "3.3.0"}
+
+_EVERY = (
+    "LIMIT_HPU_GRAPH", "SKIP_TOKENIZER_IN_TGI", "TEXT_GENERATION_SERVER_IGNORE_EOS_TOKEN", "SDP_ON_BF16",
+    "DBG_TRACE_FILENAME", "DUMP_STACK", "HF_ENDPOINT", "HF_HUB_OFFLINE", "HF_HUB_ENABLE_HF_TRANSFER",
+    "PT_HPU_LAZY_MODE", "PT_HPU_WEIGHT_SHARING", "PT_HPU_ENABLE_LAZY_COLLECTIVES", "PT_HPU_RECIPE_CACHE_CONFIG",
+)  # fmt: skip
+_PADDED = (
+    "BATCH_SIZE_EXPONENT_BASE", "PAD_SEQUENCE_TO_MULTIPLE_OF", "BASE_IMAGE_TOKENS", "QUANT_CONFIG",
+    "ENABLE_HPU_GRAPH", "USE_FLASH_ATTENTION", "FLASH_ATTENTION_RECOMPUTE", "PROF_WAITSTEP", "PROF_WARMUPSTEP",
+    "PROF_STEP", "PROF_PATH", "PROF_RANKS", "PROF_RECORD_SHAPES", "MAX_TOTAL_TOKENS", "ENABLE_EXPERIMENTAL_FLAGS",
+    "USE_DEFAULT_QUANT_PARAM", "UPDATE_GRAPH_OUTPUT_MME", "ENABLE_CALC_DYNAMIC_RANGE",
+    "UPDATE_MME_OUTPUT_PRECISION_FILTER", "EXPERIMENTAL_WEIGHT_SHARING",
+)  # fmt: skip
+_PAGED = (
+    "VLLM_SKIP_WARMUP", "VLLM_CONTIGUOUS_PA", "VLLM_EXPONENTIAL_BUCKETING", "VLLM_GRAPH_PROMPT_RATIO",
+    "HPU_MEMORY_FRACTION", "TGI_GRAPH_RESERVED_MEM", "USE_EXPERT_PARALLEL", "REQUEST_LOGPROBS",
+    "VLLM_PROMPT_BS_BUCKET_LIMIT", "VLLM_PROMPT_SEQ_BUCKET_LIMIT", "VLLM_DECODE_BS_BUCKET_LIMIT",
+    "VLLM_DECODE_BLOCK_BUCKET_LIMIT", "VLLM_PROMPT_BS_BUCKET_MIN", "VLLM_PROMPT_BS_BUCKET_STEP",
+    "VLLM_PROMPT_BS_BUCKET_MAX", "VLLM_PROMPT_SEQ_BUCKET_MIN", "VLLM_PROMPT_SEQ_BUCKET_STEP",
+    "VLLM_PROMPT_SEQ_BUCKET_MAX", "VLLM_DECODE_BS_BUCKET_MIN", "VLLM_DECODE_BS_BUCKET_STEP",
+    "VLLM_DECODE_BS_BUCKET_MAX", "VLLM_DECODE_BLOCK_BUCKET_MIN", "VLLM_DECODE_BLOCK_BUCKET_MAX",
+)  # fmt: skip
+# read as text and used as a number in 3.3.x (flash_causal_lm.py, warmup): a TypeError in the middle of the warm-up
+BREAKS_PAGED = "VLLM_DECODE_BLOCK_BUCKET_STEP"
+# documented for some image, read by none of ours (3.2.1 read the first two, the old tgi-gaudi router the others)
+_NEVER = ("BATCH_BUCKET_SIZE", "PREFILL_BATCH_BUCKET_SIZE", "WARMUP_ENABLED", "QUEUE_THRESHOLD_MS")
+# least value of those that are read as whole numbers where our arithmetic needs them
+_WHOLE_VARIABLES = {
+    "BATCH_SIZE_EXPONENT_BASE": 2,
+    "PAD_SEQUENCE_TO_MULTIPLE_OF": 1,
+    "BASE_IMAGE_TOKENS": 0,
+    "VLLM_PROMPT_BS_BUCKET_LIMIT": 1,
+    "VLLM_PROMPT_SEQ_BUCKET_LIMIT": 1,
+    "VLLM_DECODE_BS_BUCKET_LIMIT": 1,
+    "VLLM_DECODE_BLOCK_BUCKET_LIMIT": 1,
+}
+_MOST = 100_000
+
+# models/__init__.py get_model of v3.3.5; nothing falls back to transformers
+PAGED_TYPES = frozenset({
+    "deepseek_v2", "deepseek_v3", "idefics2", "idefics3", "llava_next", "llama", "llama4", "phi3", "granite",
+    "gemma", "paligemma", "gemma2", "gemma3", "gemma3_text", "cohere", "dbrx", "mistral", "mixtral", "gpt_bigcode",
+    "phi", "phimoe", "baichuan", "falcon", "starcoder2", "qwen2", "qwen2_vl", "qwen2_5_vl", "qwen3", "qwen3_moe",
+    "gpt2", "gpt_neox", "gptj", "mllama",
+})  # fmt: skip
+VISION_TYPES = frozenset({
+    "idefics2", "idefics3", "llava_next", "llama4", "paligemma", "gemma3", "qwen2_vl", "qwen2_5_vl", "mllama",
+})  # fmt: skip
+# key-value heads are divided between the cards and never repeated (flash_llama_modeling.py, which also serves the
+# next three types, flash_mistral, flash_qwen2 and flash_qwen3_modeling.py of v3.3.5); qwen3_moe repeats them
+DIVIDED_KV_TYPES = frozenset({"llama", "phi3", "granite", "baichuan", "mistral", "qwen2", "qwen3"})
+# v3.2.3 takes every causal model of transformers, and of the vision models these
+PADDED_VISION_TYPES = frozenset({"llava_next", "mllama"})
+
+
+def paged(version: str) -> bool:
+    """Does this version have the paged server (3.3.3 and later), not the padded one?"""
+    return version in PAGED_VERSIONS
+
+
+def read_by(version: str) -> frozenset[str]:
+    """The variables that a user may set for this version."""
+    return frozenset((*_EVERY, *(_PAGED if paged(version) else _PADDED)))
+
+
+def unread_by(version: str) -> tuple[str, ...]:
+    """Variables of other versions, which this one passes over without a word."""
+    mine = read_by(version)
+    return tuple(n for n in (*_NEVER, *_PADDED, *_PAGED, BREAKS_PAGED) if n not in mine)
+
+
+def check_variable(name: str, value: str) -> None:
+    """Raises LaunchError (USAGE) for a number that the server would stop on."""
+    least = _WHOLE_VARIABLES.get(name)
+    if least is None:
+        return
+    if not (value.isascii() and value.isdigit() and len(value) < 10 and least <= int(value) <= _MOST):
+        raise LaunchError("plan.number", ExitCode.USAGE, flag=name, found=value, least=least, most=_MOST)
+
+
+def read_words(words: Sequence[str], version: str, force: bool = False) -> dict[str, str | None]:
+    """The launcher options behind ``--`` by their long names; the last of a repeated one counts, because the
+    launcher would stop on the second.
+
+    Raises LaunchError (USAGE): an option that our own ones decide, that this version does not have (unless forced),
+    a missing or wrong value.
+    """
+    found: dict[str, str | None] = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.partition("=")
+        name = _SHORT.get(name, name)
+        _check_name(name, version, force)
+        kind = OPTIONS.get(name)
+        if kind == FLAG and not equals:
+            found[name] = None
+            continue
+        if not equals:
+            unknown_flag = kind is None and (not rest or rest[0].startswith("-"))
+            if unknown_flag:
+                found[name] = None
+                continue
+            value = rest.pop(0) if rest else ""
+        _check_value(name, value, kind)
+        found[name] = value
+    return found
+
+
+def _check_name(name: str, version: str, force: bool) -> None:
+    if name in _OURS:
+        raise LaunchError("tgi.own_option", ExitCode.USAGE, option=name, ours=_OURS[name])
+    if name == "--api-key":
+        raise LaunchError("tgi.api_key", ExitCode.USAGE)
+    if name.startswith("--ngrok"):
+        raise LaunchError("tgi.ngrok", ExitCode.USAGE, option=name)
+    known = name in OPTIONS and not (name in _LATER and version == "3.2.3")
+    if not known and not (force and name.startswith("--")):
+        raise LaunchError("tgi.no_option", ExitCode.USAGE, option=name, version=version)
+
+
+def _check_value(name: str, value: str, kind: str | tuple[str, ...] | None) -> None:
+    if isinstance(kind, tuple):
+        good, wanted = value in kind, " | ".join(kind)
+    elif kind == WHOLE:
+        good, wanted = value.isascii() and value.isdigit() and len(value) < 11, "0 - 9999999999"
+    elif kind == NUMBER:
+        parts = value.split(".")
+        good = len(parts) < 3 and len(value) < 20 and all(p.isascii() and p.isdigit() for p in parts)
+        wanted = "1.5"
+    else:
+        # the image's entry point hands its words on unquoted: one with a space would arrive as two
+        good = bool(value) and not value.startswith("-") and not any(c.isspace() or c in "*?[" for c in value)
+        wanted = "-"
+    if kind == FLAG or not good:
+        raise LaunchError("tgi.value", ExitCode.USAGE, option=name, found=value, wanted=wanted)

@@ -1,0 +1,160 @@
+"""Engines in containers: is docker able, is the image there, are the folders there, and what is left at the end.
+
+Everything is asked of the ``docker`` program on PATH; its own settings (contexts, DOCKER_HOST) hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from gaudi_launch.engines.docker import RUNTIME
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.planning.container import Container
+from gaudi_launch.planning.engine import Engine
+
+_SECONDS = 30.0
+_QUICK_SECONDS = 3.0
+# docker itself failed, before the container ran (docs: docker run, exit status)
+_NOT_RUN = 125
+
+Say = Callable[[str], None]
+
+
+def make_ready(container: Container, say: Say) -> None:
+    """All that must hold before a container starts: docker, its Gaudi runtime, a free name, folders, the image.
+
+    Folders that the engine fills are made, so that docker does not make them as root; a missing image is fetched,
+    with docker's own progress on stderr. Raises LaunchError: MACHINE for docker, USAGE for a missing folder.
+    """
+    check_docker(needs_cards=bool(container.modules))
+    if _ask("container", "inspect", container.name).returncode == 0:
+        raise LaunchError("docker.name_taken", ExitCode.MACHINE, name=container.name)
+    _folders(container)
+    if not has_image(container.image):
+        _fetch(container.image, say)
+
+
+def check_docker(*, needs_cards: bool) -> None:
+    """Raises LaunchError (MACHINE): no docker, a daemon that does not answer, no runtime for Gaudi cards."""
+    if shutil.which("docker") is None:
+        raise LaunchError("docker.missing", ExitCode.MACHINE)
+    answer = _ask("info", "--format", "{{json .Runtimes}}")
+    try:
+        runtimes = json.loads(answer.stdout)
+    except ValueError:
+        runtimes = None
+    if answer.returncode != 0 or not isinstance(runtimes, dict):
+        raise LaunchError("docker.no_answer", ExitCode.MACHINE, why=_last(answer))
+    if needs_cards and RUNTIME not in runtimes:
+        known = ", ".join(sorted(runtimes)) or "-"
+        raise LaunchError("docker.no_runtime", ExitCode.MACHINE, runtime=RUNTIME, known=known)
+
+
+def has_image(image: str, seconds: float = _SECONDS) -> bool:
+    """Is the image on this machine? False without docker."""
+    return shutil.which("docker") is not None and _ask("image", "inspect", image, seconds=seconds).returncode == 0
+
+
+def image_of(engine: Engine) -> str | None:
+    """The image of an engine that comes as one, where it is on this machine; None also where docker cannot say."""
+    image = getattr(engine, "image", None)
+    try:
+        return image if isinstance(image, str) and has_image(image, _QUICK_SECONDS) else None
+    except LaunchError:
+        return None
+
+
+def remover(name: str) -> Callable[[int | None], None]:
+    """What removes the container of this name when its docker client is gone: a killed one leaves it running.
+
+    After exit status 125 nothing of ours runs; the name may then be another launch's.
+    """
+
+    def remove(status: int | None) -> None:
+        if status != _NOT_RUN:
+            with contextlib.suppress(LaunchError):
+                _ask("rm", "--force", name)
+
+    return remove
+
+
+def _folders(container: Container) -> None:
+    """Raises LaunchError for a folder or file that the container needs and that is not there."""
+    for mount in container.mounts:
+        path = Path(mount.source)
+        try:
+            if mount.fill:
+                path.mkdir(parents=True, exist_ok=True)
+            there = path.exists()
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise LaunchError("docker.folder_failed", ExitCode.MACHINE, path=str(path), why=why) from None
+        if not there:
+            raise LaunchError("docker.no_folder", ExitCode.USAGE, path=str(path), target=mount.target)
+        if mount.read_only:
+            _links(path)
+    config = _outside(container, container.env.get("QUANT_CONFIG", ""))
+    if config is not None and not config.is_file():
+        raise LaunchError("docker.no_folder", ExitCode.USAGE, path=str(config), target="QUANT_CONFIG")
+
+
+def _links(folder: Path) -> None:
+    """A link to elsewhere leads nowhere inside the container. Raises LaunchError (USAGE) for the first one."""
+    try:
+        inside, entries = folder.resolve(), sorted(folder.iterdir())
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_symlink() and not entry.resolve().is_relative_to(inside):
+            raise LaunchError(
+                "docker.link", ExitCode.USAGE, path=str(entry), target=str(entry.resolve()), folder=str(folder)
+            )
+
+
+def _outside(container: Container, inside: str) -> Path | None:
+    """Where a file of the container lies on this machine, if it is in one of its folders."""
+    for mount in container.mounts:
+        # relative to the image's working folder, of which the folder's last part is enough
+        name = mount.target.rsplit("/", 1)[-1]
+        for start in (f"{mount.target}/", f"./{name}/", f"{name}/"):
+            if inside.startswith(start):
+                return Path(mount.source) / inside.removeprefix(start)
+    return None
+
+
+def _fetch(image: str, say: Say) -> None:
+    from gaudi_launch.messages import text
+
+    say(text("docker.fetching", image=image))
+    # its progress goes to stderr, where ours is
+    done = subprocess.run(["docker", "pull", image], stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+    if done.returncode != 0:
+        raise LaunchError("docker.fetch_failed", ExitCode.MACHINE, image=image, status=done.returncode)
+
+
+def _ask(*words: str, seconds: float = _SECONDS) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            ["docker", *words],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise LaunchError("docker.slow", ExitCode.MACHINE, seconds=seconds) from None
+    except OSError as error:
+        raise LaunchError("docker.no_answer", ExitCode.MACHINE, why=error.strerror or str(error)) from None
+
+
+def _last(answer: subprocess.CompletedProcess[str]) -> str:
+    lines = answer.stderr.strip().splitlines()
+    return lines[-1][:300].rstrip(".?! ") if lines else f"exit status {answer.returncode}"

@@ -1,0 +1,84 @@
+"""A Container as the words of docker run."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_launch.engines.docker import card_indices, docker_run
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.records import Card, Host
+from gaudi_launch.planning.container import Container, Mount
+
+CARDS = Container(
+    image="engine:1",
+    argv=("--model-id", "m"),
+    env={"A": "1 2", "B": ""},
+    secrets=("HF_TOKEN",),
+    mounts=(Mount("/models/m", "/models/m", read_only=True), Mount("/data", "/data")),
+    ports=((8080, 80),),
+    address="127.0.0.1",
+    modules=(0, 1),
+    indices=(3, 2),
+    cpus="0-3",
+)
+
+
+def test_cards_ports_mounts_and_secrets() -> None:
+    assert docker_run(CARDS, "here") == (
+        "docker", "run", "--rm", "--init", "--name", "here", "--runtime=habana", "--cap-add=sys_nice", "--ipc=host",
+        "-p", "127.0.0.1:8080:80", "-v", "/models/m:/models/m:ro", "-v", "/data:/data",
+        "-e", "HABANA_VISIBLE_DEVICES=2,3", "-e", "A=1 2", "-e", "B=", "-e", "HF_TOKEN",
+        "--cpuset-cpus=0-3", "engine:1", "--model-id", "m",
+    )  # fmt: skip
+
+
+def test_without_cards_on_the_hosts_network_kept_in_the_background() -> None:
+    plain = Container(image="engine:1", argv=("serve",), entrypoint="vllm")
+    options = ("--restart", "unless-stopped")
+    assert docker_run(plain, "here", options=options, remove=False, detached=True) == (
+        "docker", "run", "--detach", "--init", "--name", "here", "--network=host", "--restart", "unless-stopped",
+        "--entrypoint", "vllm", "engine:1", "serve",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("address", "word"),
+    [("", "8080:80"), ("0.0.0.0", "0.0.0.0:8080:80"), ("::1", "[::1]:8080:80")],
+)
+def test_where_a_port_is_published(address: str, word: str) -> None:
+    words = docker_run(replace(CARDS, address=address), "here")
+    assert words[words.index("-p") + 1] == word
+
+
+def test_cards_that_the_container_names_itself_are_not_named_twice() -> None:
+    words = docker_run(replace(CARDS, env={"HABANA_VISIBLE_DEVICES": "all"}), "here")
+    assert [word for word in words if word.startswith("HABANA_VISIBLE_DEVICES")] == ["HABANA_VISIBLE_DEVICES=all"]
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n"), min_size=1), st.booleans())
+def test_any_folder_arrives_as_it_is_named(source: str, read_only: bool) -> None:
+    container = Container("i", (), mounts=(Mount("/" + source, "/data", read_only),))
+    words = docker_run(container, "here")
+    flag, value = words[words.index("--network=host") + 1 : -1]
+    if flag == "-v":
+        wanted = [f"/{source}", "/data", *(["ro"] if read_only else [])]
+        assert value.split(":") == wanted
+    else:
+        # docker reads --mount with a reader of comma-separated values
+        wanted = ["type=bind", f"source=/{source}", "target=/data", *(["readonly"] if read_only else [])]
+        assert next(csv.reader([value])) == wanted
+
+
+def test_indices_are_those_of_the_modules() -> None:
+    host = Host(cards=(Card(index=1, module=4), Card(index=0, module=6), Card(index=None, module=7)))
+    assert card_indices(host, (6, 4)) == (0, 1)
+    for module in (7, 5):
+        with pytest.raises(LaunchError) as error:
+            card_indices(host, (module,))
+        assert (error.value.id, error.value.exit_code) == ("docker.no_index", ExitCode.MACHINE)
+        assert f"module {module}" in str(error.value)
