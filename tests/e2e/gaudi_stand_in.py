@@ -52,9 +52,10 @@ def main(site: str, engine: str, words: list[str]) -> None:
         os.execve(sys.executable, [sys.executable, "-S", *words], environment)
     if words[:3] != ENTRY:
         sys.exit(f"no such module here: {words[:3]}")
-    prompt, decode = buckets(os.environ["VLLM_BUCKETING_FROM_FILE"])
-    print(f"INFO 11-21 03:00:00 [common.py:300] Generated {prompt} prompt buckets [bs, query, num_blocks]: []")
-    print(f"INFO 11-21 03:00:00 [common.py:300] Generated {decode} decode buckets [bs, query, num_blocks]: []")
+    # a pooling model is not warmed up, and has no file
+    file = os.environ.get("VLLM_BUCKETING_FROM_FILE")
+    for kind, count in zip(("prompt", "decode"), buckets(file) if file else (), strict=False):
+        print(f"INFO 11-21 03:00:00 [common.py:300] Generated {count} {kind} buckets [bs, query, num_blocks]: []")
     print("words:", *words, flush=True)
     environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
     os.execve(engine, [engine, *served(words)], environment)

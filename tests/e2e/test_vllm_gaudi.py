@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
+from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
@@ -66,3 +68,26 @@ def test_the_demo_model_on_one_simulated_card(
     words = next(line for line in log.splitlines() if line.startswith("words: ")).split()[1:]
     assert words == plan["argv"][1:]
     assert parse(UPSTREAM[-1], words[3:]).async_scheduling
+
+
+def test_an_embedding_model_embeds(
+    python: Path, tiny_model: Path, port: int, tmp_path: Path, serving: list[Serve]
+) -> None:
+    """A language model whose name says embedding: upstream is told to pool, and nothing is warmed up."""
+    model = tmp_path / "tiny-embedding"
+    shutil.copytree(tiny_model, model)
+    state = tmp_path / "state"
+    words = ("--python", str(python), "-p", str(port), "-b", "8", "--name", "embed", "--no-doctor")
+    serve = Serve(state, "-w", str(model), *words)
+    serving.append(serve)
+    lines = serve.ready()
+    assert f"http://127.0.0.1:{port}" in lines[0], serve.end()[1]
+    body = json.dumps({"model": str(model), "input": ["one", "two words"]}).encode()
+    request = Request(f"http://127.0.0.1:{port}/v1/embeddings", body, {"Content-Type": "application/json"})
+    with build_opener(ProxyHandler({})).open(request, timeout=120) as response:
+        data = json.load(response)["data"]
+    sizes = {len(each["embedding"]) for each in data}
+    assert len(data) == 2 and sizes == {json.loads((model / "config.json").read_text())["hidden_size"]}
+    plan = json.loads((state / "gaudi-launch/services/embed/plan.json").read_text())
+    assert plan["buckets"] is None and "files" not in plan
+    assert serve.end()[0] == 130
