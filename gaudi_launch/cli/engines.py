@@ -1,4 +1,4 @@
-"""``gaudi-launch engines``: which engines there are, which one is installed, and what each cannot do."""
+"""``gaudi-launch engines``: which engines there are, which one is installed, what each serves and cannot do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def engines(
     python: str | None = typer.Option(None, "--python", help="The interpreter to ask (default: python3 on PATH)."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
-    """List the engines, what is installed, and the options that mean nothing to each."""
+    """List the engines, what is installed, what each serves, and the options that mean nothing to it."""
     from gaudi_launch.cli.output import console, emit_json, table
     from gaudi_launch.engines import embedded, registry
     from gaudi_launch.engines.detect import detect
@@ -38,6 +38,7 @@ def engines(
                 "title": text(f"engines.title_{name.replace('@', '_').replace('.', '_').replace('-', '_')}"),
                 "installed": where,
                 "packages": packages,
+                "can": list(getattr(engine, "can", ())),
                 "lacks": list(engine.lacks),
                 "needs_cards": engine.needs_cards,
             }
@@ -45,8 +46,17 @@ def engines(
     if as_json:
         asked = installed.python if installed is not None else None
         return emit_json({"schema": 1, "asked": asked, "engines": rows})
-    columns = [text(f"engines.column_{name}") for name in ("name", "title", "installed", "lacks")]
-    cells = [(r["name"], r["title"], r["installed"] or "-", " ".join(r["lacks"]) or "-") for r in rows]
+    columns = [text(f"engines.column_{name}") for name in ("name", "title", "installed", "can", "lacks")]
+    cells = [
+        (
+            row["name"],
+            row["title"],
+            row["installed"] or "-",
+            ", ".join(text(f"engines.can_{word}") for word in row["can"]) or "-",
+            ", ".join(row["lacks"]) or "-",
+        )
+        for row in rows
+    ]
     out = console()
     out.print(table("", columns, cells))
     if not any(row["installed"] for row in rows):

@@ -57,6 +57,10 @@ class VllmCpu:
         return False
 
     @property
+    def can(self) -> tuple[str, ...]:
+        return ("chat",)
+
+    @property
     def lacks(self) -> tuple[str, ...]:
         return tuple(_WITHOUT.values())
 

@@ -36,6 +36,7 @@ class _Version:
     max_num_seqs: int
     without: Mapping[str, str]
     entry_after: str = ""
+    can: tuple[str, ...] = ("chat", "vision", "fp8", "awq", "experts")
 
 
 _LENGTHS = {"input_range": "-i", "output_range": "-o", "max_num_batched_tokens": "-t", "reduce": "-r"}
@@ -64,6 +65,7 @@ _VERSIONS = {
         128,
         {**_LENGTHS, **_SWITCHES, "inc_fp8": "-q"},
         "--distributed_executor_backend",
+        ("chat", "embed", "vision", "fp8", "awq", "experts", "prefix"),
     ),
     "deepseek_r1": _Version(
         FORK_DEEPSEEK,
@@ -80,6 +82,7 @@ _VERSIONS = {
             "memory_utilization": "--memory-utilization",
             "max_capture_len": "--max-capture-len",
         },
+        can=("chat", "fp8", "experts"),
     ),
 }
 VERSIONS = tuple(_VERSIONS)
@@ -106,6 +109,10 @@ class VllmFork:
     @property
     def needs_cards(self) -> bool:
         return True
+
+    @property
+    def can(self) -> tuple[str, ...]:
+        return _VERSIONS[self.version].can
 
     @property
     def lacks(self) -> tuple[str, ...]:

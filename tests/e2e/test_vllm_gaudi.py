@@ -1,0 +1,93 @@
+"""vllm-gaudi's whole path with the CPU build behind it: cards, plan, bucket file, words, answer, end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from urllib.request import ProxyHandler, Request, build_opener
+
+import pytest
+
+from gaudi_launch.engines import embedded
+from gaudi_launch.host.simulated import write_tree
+from tests.e2e import gaudi_stand_in
+from tests.e2e.conftest import Serve
+from tests.e2e.test_cpu_engine import ask
+from tests.engines.options_table import UPSTREAM, parse
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def python(engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The interpreter of a machine with eight Gaudi2 cards and the plugin."""
+    machine = tmp_path / "machine"
+    write_tree("hls2", machine)
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(machine))
+    monkeypatch.setenv("PATH", f"{machine / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in [name for name in os.environ if name.startswith(("VLLM_", "HABANA_", "PT_"))]:
+        monkeypatch.delenv(name)
+    folder = tmp_path / "container"
+    folder.mkdir()
+    return gaudi_stand_in.write(folder, Path(sys.executable), engine)
+
+
+def test_the_demo_model_on_one_simulated_card(
+    python: Path, port: int, tmp_path: Path, serving: list[Serve]
+) -> None:
+    state = tmp_path / "state"
+    model = str(embedded.demo_dir())
+    serve = Serve(
+        state, "-w", model, "--python", str(python), "-p", str(port), "-l", "1024", "-b", "8", "-n", "1",
+        "--served-name", "demo", "--name", "gaudi", "--no-doctor",
+    )  # fmt: skip
+    serving.append(serve)
+    lines = serve.ready()
+    assert lines[0].endswith(f"demo answers at http://127.0.0.1:{port}\n"), serve.end()[1]
+    answer = json.loads(ask(port, model="demo"))
+    assert answer["choices"][0]["message"]["content"] == "The capital of France is Paris."
+    code, err = serve.end()
+    assert code == 130 and err.splitlines()[-1] == "Stopped; nothing is left behind."
+
+    folder = state / "gaudi-launch/services/gaudi"
+    plan = json.loads((folder / "plan.json").read_text())
+    assert plan["engine"]["name"] == "vllm-gaudi" and plan["engine"]["version"] == "0.26.0"
+    # the file was there before the engine, and it is the plan's
+    path = plan["env"]["VLLM_BUCKETING_FROM_FILE"]
+    assert Path(path).read_text() == plan["files"][path]
+    prompt, decode = gaudi_stand_in.buckets(path)
+    assert (prompt, decode) == (len(plan["buckets"]["prompt"]), len(plan["buckets"]["decode"]))
+    facts = json.loads((folder / "state.json").read_text())["facts"]
+    assert (facts["graphs_prompt"], facts["graphs_decode"]) == (prompt, decode)
+    # and the words that the real parser took are the ones of the plan
+    log = (folder / "engine.log").read_text()
+    words = next(line for line in log.splitlines() if line.startswith("words: ")).split()[1:]
+    assert words == plan["argv"][1:]
+    assert parse(UPSTREAM[-1], words[3:]).async_scheduling
+
+
+def test_an_embedding_model_embeds(
+    python: Path, tiny_model: Path, port: int, tmp_path: Path, serving: list[Serve]
+) -> None:
+    """A language model whose name says embedding: upstream is told to pool, and nothing is warmed up."""
+    model = tmp_path / "tiny-embedding"
+    shutil.copytree(tiny_model, model)
+    state = tmp_path / "state"
+    words = ("--python", str(python), "-p", str(port), "-b", "8", "--name", "embed", "--no-doctor")
+    serve = Serve(state, "-w", str(model), *words)
+    serving.append(serve)
+    lines = serve.ready()
+    assert f"http://127.0.0.1:{port}" in lines[0], serve.end()[1]
+    body = json.dumps({"model": str(model), "input": ["one", "two words"]}).encode()
+    request = Request(f"http://127.0.0.1:{port}/v1/embeddings", body, {"Content-Type": "application/json"})
+    with build_opener(ProxyHandler({})).open(request, timeout=120) as response:
+        data = json.load(response)["data"]
+    sizes = {len(each["embedding"]) for each in data}
+    assert len(data) == 2 and sizes == {json.loads((model / "config.json").read_text())["hidden_size"]}
+    plan = json.loads((state / "gaudi-launch/services/embed/plan.json").read_text())
+    assert plan["buckets"] is None and "files" not in plan
+    assert serve.end()[0] == 130
