@@ -11,9 +11,9 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.plan import EngineIdentity
 from gaudi_launch.profiles import read_document
 
-# an image of the bare framework: no serving engine inside (its name says so; Gaudi2E manual 1.21, section 1.4,
-# installs vLLM into it)
-_BARE = "/pytorch-installer-"
+# in the name of an image of the bare framework, without a serving engine (the Gaudi2E inference manual 1.21, 1.4,
+# installs vLLM into one)
+_BARE = "installer-"
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,14 @@ class Code:
 @dataclass(frozen=True)
 class Release:
     """One engine at one version, as profiles/engines has it. ``engine`` is the word of --engine, ``images`` what
-    its makers publish, newest first, ``release`` the Gaudi software it is made for."""
+    its makers publish, newest first, ``release`` the Gaudi software it is made for, ``upstream`` the vLLM that a
+    plugin is loaded by."""
 
     engine: str
     version: str
     code: Code
     extension: Code | None = None
+    upstream: Code | None = None
     release: str = ""
     images: tuple[str, ...] = ()
     entry: str = ""
@@ -87,12 +89,13 @@ def release_of(engine: str, version: str = "") -> Release | None:
         return None
     versions = read_document(path)["versions"]
     found = next((entry for entry in versions if entry["version"] == version), versions[0])
-    extension = found.get("extension")
+    extension, upstream = found.get("extension"), found.get("upstream")
     return Release(
         engine=engine,
         version=str(found["version"]),
         code=_code(found),
         extension=_code(extension) if extension else None,
+        upstream=_code(upstream) if upstream else None,
         release=str(found["release"] or ""),
         images=tuple(found["images"]),
         entry=str(found.get("entry", "")),

@@ -12,6 +12,7 @@ from gaudi_launch.engines.releases import label, release_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.host.records import Host
+from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.container import Container, Mount
 from gaudi_launch.planning.plan import Plan
 
@@ -23,6 +24,8 @@ _HOSTS_NETWORK = ("GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"
 # docs: Docker Installation, in every line it shows
 _ALWAYS = {"OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MODELSCOPE_API_TOKEN", "VLLM_API_KEY")
+# without its key a server would be open to all; the others only fetch models
+_REQUIRED_SECRETS = ("VLLM_API_KEY",)
 _SECRET_OPTIONS = ("--api-key", "--hf-token")
 # variables that name files and folders of the host; True: the engine writes there
 _PATHS = {
@@ -70,7 +73,7 @@ def container_of(
     index cannot be told (MACHINE).
     """
     words = list(plan.command.argv)
-    _refuse_secrets(words)
+    refuse_secrets(words)
     entrypoint, arguments = _program(words[0]), words[1:]
     env = {name: value for name, value in plan.command.env.items() if name not in (*_RUNTIMES_OWN, *SECRETS)}
     ports: tuple[tuple[int, int], ...] = ()
@@ -86,7 +89,7 @@ def container_of(
         image=image or image_for(plan),
         argv=tuple(arguments),
         env={**(_ALWAYS if modules else {}), **env},
-        secrets=tuple(name for name in SECRETS if (environment or {}).get(name) or name in plan.command.env),
+        secrets=secrets_of(plan, environment or {}),
         entrypoint=entrypoint,
         mounts=mounts_of(env, arguments),
         ports=ports,
@@ -97,6 +100,29 @@ def container_of(
         start_seconds=start_seconds(plan),
         url=url,
     )
+
+
+def secrets_of(plan: Plan, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The secrets that the plan counts on, by name: those the user had exported."""
+    return tuple(name for name in SECRETS if environment.get(name) or name in plan.command.env)
+
+
+def required(secrets: Sequence[str]) -> tuple[str, ...]:
+    """Of these secrets those without which nothing may start."""
+    return tuple(name for name in secrets if name in _REQUIRED_SECRETS)
+
+
+def container_name(service: str) -> str:
+    """A service's name as docker and podman take it: two characters at least."""
+    return service if len(service) > 1 else f"service-{service}"
+
+
+def about_cards(container: Container) -> tuple[Message, ...]:
+    """What a user must know of the cards' numbers in a rendered file."""
+    if not container.indices:
+        return ()
+    modules, indices = (",".join(map(str, numbers)) for numbers in (container.modules, container.indices))
+    return (message("render.indices", modules=modules, indices=indices),)
 
 
 def image_for(plan: Plan) -> str:
@@ -122,7 +148,7 @@ def mounts_of(env: Mapping[str, str], words: Sequence[str]) -> tuple[Mount, ...]
         value = env.get(name, "")
         # "path,delete,size": the path may not have a comma, as the bridge splits at commas
         want(value.split(",")[0] if name == "PT_HPU_RECIPE_CACHE_CONFIG" else value, writes)
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words[1:], ""], strict=False):
         name, equals, value = word.partition("=")
         name = name.replace("_", "-")
         if name in _PATH_OPTIONS:
@@ -175,8 +201,8 @@ def _listen_everywhere(words: Sequence[str]) -> list[str]:
     return changed
 
 
-def _refuse_secrets(words: Sequence[str]) -> None:
-    """A rendered file is read by others: what is secret may only come from the environment."""
+def refuse_secrets(words: Sequence[str]) -> None:
+    """A rendered file is read by others: what is secret may only come from the environment. Raises LaunchError."""
     for word in words:
         name = word.partition("=")[0].replace("_", "-")
         if name in _SECRET_OPTIONS:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from gaudi_launch.engines.docker import docker_run
 from gaudi_launch.planning.container import Container
+from gaudi_launch.render.container import about_cards, required
+from gaudi_launch.render.records import Rendered
+from gaudi_launch.render.script import START, STRICT, array, asked
+from gaudi_launch.render.text import comments
 
 # open files: what vLLM raises its own limit to ("Found ulimit of %s and failed to automatically increase"); locked
 # memory: docs "Docker Installation", for jobs that register memory with a network card
@@ -38,3 +43,25 @@ def run_words(container: Container, name: str) -> tuple[str, ...]:
             *(f"--health-{kind}={seconds}s" for kind, seconds in HEALTH_SECONDS.items()),
         ]
     return docker_run(container, name, options=options)
+
+
+def render(container: Container, name: str, head: Sequence[str], dockerfile: str | None) -> Rendered:
+    """One command as a script. ``head`` are comments, ``dockerfile`` makes an image that nobody publishes."""
+    lines = [*START, *comments(head), *STRICT]
+    lines += asked(required(container.secrets))
+    if dockerfile is not None:
+        image = shlex.quote(container.image)
+        lines += [
+            f"if ! docker image inspect {image} > /dev/null 2>&1; then",
+            f"    docker build --tag {image} - << 'DOCKERFILE'",
+            *dockerfile.splitlines(),
+            "DOCKERFILE",
+            "fi",
+        ]
+    folders = [shlex.quote(mount.source) for mount in container.mounts if not mount.read_only]
+    if folders:
+        # docker would make them itself, as root
+        lines.append(f"mkdir -p -- {' '.join(folders)}")
+    program, *words = run_words(container, name)
+    lines += ["", *array("words", words), f'exec {program} "${{words[@]}}" "$@"']
+    return Rendered({"docker.sh": "\n".join(lines) + "\n"}, frozenset({"docker.sh"}), notes=about_cards(container))

@@ -20,7 +20,9 @@ def planned(engine: str = "vllm-fork@1.21", machine: str = "hls2", **asked: Any)
     """The plan of this engine on this machine, and the machine."""
     request = Request(**{"model": MODEL, "cards": 4, **asked})
     host = make(machine)
-    return make_plan(request, host, read_model(request.model, must_exist=False), find(engine)), host
+    return make_plan(
+        request, host, read_model(request.model, must_exist=False), find(engine, None, request.python)
+    ), host
 
 
 def odd(argv: tuple[str, ...], env: dict[str, str]) -> Plan:
