@@ -103,7 +103,7 @@ def make(asked: dict[str, Any], name: str | None, output: str | None) -> Made:
         raise LaunchError("render.needs_folder", ExitCode.USAGE, count=len(plan.command.files))
     program = elsewhere or (shutil.which(plan.command.argv[0]) if live else None)
     plan, files = with_files(_with_program(plan, program), Path(output or ".").expanduser())
-    _host, port = address(plan)
+    _host, port = address(plan.url)
     made = Made(prepared, plan, name or state.default_name(prepared.model.name, str(port)), dict(files), live)
     for warning in plan.warnings:
         _say(warning.render())
