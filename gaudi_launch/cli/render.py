@@ -11,6 +11,7 @@ import typer
 from gaudi_launch.cli.options import shared
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from gaudi_launch.cli.options import Prepared
@@ -78,8 +79,11 @@ class Made:
         return dockerfile(release, Wishes())
 
 
-def make(asked: dict[str, Any], name: str | None, output: str | None) -> Made:
-    """Plan as ``plan`` does, with what a file needs: whole paths, a name, the plan's own files in their place."""
+def make(asked: dict[str, Any], name: str | None, output: str | None, *, carries_files: bool = False) -> Made:
+    """Plan as ``plan`` does, with what a file needs: whole paths, a name, the plan's own files in their place.
+
+    ``carries_files``: what is rendered writes those files itself.
+    """
     import shutil
     from pathlib import Path
 
@@ -99,10 +103,13 @@ def make(asked: dict[str, Any], name: str | None, output: str | None) -> Made:
     plan = prepared.plan()
     cached = prepared.cached(plan)
     plan = cached.plan if cached is not None else plan
-    if plan.command.files and output is None:
+    if plan.command.files and output is None and not carries_files:
         raise LaunchError("render.needs_folder", ExitCode.USAGE, count=len(plan.command.files))
     program = elsewhere or (shutil.which(plan.command.argv[0]) if live else None)
-    plan, files = with_files(_with_program(plan, program), Path(output or ".").expanduser())
+    plan = _with_program(plan, program)
+    files: Mapping[str, str] = {}
+    if not carries_files:
+        plan, files = with_files(plan, Path(output or ".").expanduser())
     _host, port = address(plan.url)
     made = Made(prepared, plan, name or state.default_name(prepared.model.name, str(port)), dict(files), live)
     for warning in plan.warnings:
@@ -184,7 +191,7 @@ def script(
     """A bash script that starts the engine, bound to its CPUs; it runs without gaudi-launch."""
     from gaudi_launch.render.script import render
 
-    made = make(asked, name, output)
+    made = make(asked, name, output, carries_files=True)
     finish(made, "script", render(made.plan, made.exported), output, asked["force"], as_json)
 
 
@@ -216,8 +223,9 @@ def docker(
     from gaudi_launch.render.docker import render
     from gaudi_launch.render.text import heading
 
-    made = make(asked, name, output)
-    rendered = render(made.container(image), made.container_name, heading(made.plan), made.dockerfile(image))
+    made = make(asked, name, output, carries_files=True)
+    head, files = heading(made.plan), made.plan.command.files
+    rendered = render(made.container(image), made.container_name, head, made.dockerfile(image), files)
     finish(made, "docker", rendered, output, asked["force"], as_json)
 
 

@@ -23,6 +23,8 @@ _RUNTIMES_OWN = ("HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES", "HLS_MODULE
 _HOSTS_NETWORK = ("GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "VLLM_HOST_IP")
 # docs: Docker Installation, in every line it shows
 _ALWAYS = {"OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+# what `vllm` runs, for `python -m`
+_VLLM_MODULE = "vllm.entrypoints.cli.main"
 SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MODELSCOPE_API_TOKEN", "VLLM_API_KEY")
 # without its key a server would be open to all; the others only fetch models
 _REQUIRED_SECRETS = ("VLLM_API_KEY",)
@@ -153,8 +155,17 @@ def mounts_of(env: Mapping[str, str], words: Sequence[str]) -> tuple[Mount, ...]
         name = name.replace("_", "-")
         if name in _PATH_OPTIONS:
             want(value if equals else following, _PATH_OPTIONS[name])
+    want(positional_model(words) or "", False)
     mounts = [Mount(path, path, not writes) for path, writes in sorted(wanted.items())]
     return tuple(mount for mount in mounts if not any(_covers(other, mount) for other in mounts))
+
+
+def positional_model(words: Sequence[str]) -> str | None:
+    """The model of ``... serve MODEL ...``, as `vllm serve` is told it; None where an option names it."""
+    for before, word, model in zip(words, words[1:], words[2:], strict=False):
+        if word == "serve" and not model.startswith("-") and (before == _VLLM_MODULE or before.endswith("vllm")):
+            return model
+    return None
 
 
 def _covers(outer: Mount, inner: Mount) -> bool:

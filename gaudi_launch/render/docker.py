@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gaudi_launch.engines.docker import docker_run
 from gaudi_launch.planning.container import Container
 from gaudi_launch.render.container import about_cards, required
 from gaudi_launch.render.records import Rendered
-from gaudi_launch.render.script import START, STRICT, array, asked
+from gaudi_launch.render.script import START, STRICT, array, asked, written
 from gaudi_launch.render.text import comments
 
 # open files: what vLLM raises its own limit to ("Found ulimit of %s and failed to automatically increase"); locked
@@ -45,8 +45,11 @@ def run_words(container: Container, name: str) -> tuple[str, ...]:
     return docker_run(container, name, options=options)
 
 
-def render(container: Container, name: str, head: Sequence[str], dockerfile: str | None) -> Rendered:
-    """One command as a script. ``head`` are comments, ``dockerfile`` makes an image that nobody publishes."""
+def render(
+    container: Container, name: str, head: Sequence[str], dockerfile: str | None, files: Mapping[str, str]
+) -> Rendered:
+    """One command as a script. ``head`` are comments, ``dockerfile`` makes an unpublished image; ``files``
+    are texts by path that the script writes for the engine."""
     lines = [*START, *comments(head), *STRICT]
     lines += asked(required(container.secrets))
     if dockerfile is not None:
@@ -62,6 +65,7 @@ def render(container: Container, name: str, head: Sequence[str], dockerfile: str
     if folders:
         # docker would make them itself, as root
         lines.append(f"mkdir -p -- {' '.join(folders)}")
+    lines += written(files)
     program, *words = run_words(container, name)
     lines += ["", *array("words", words), f'exec {program} "${{words[@]}}" "$@"']
     return Rendered({"docker.sh": "\n".join(lines) + "\n"}, frozenset({"docker.sh"}), notes=about_cards(container))

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import yaml
 
 from gaudi_launch.planning.plan import Plan
-from gaudi_launch.render.container import refuse_secrets, required, secrets_of
+from gaudi_launch.render.container import positional_model, refuse_secrets, required, secrets_of
 from gaudi_launch.render.records import Rendered
 from gaudi_launch.render.script import asked, exports
 from gaudi_launch.render.text import check_words, comments, heading
@@ -46,7 +46,7 @@ def as_config(argv: Sequence[str]) -> tuple[str | None, dict[str, str | bool], l
     """
     groups = _groups(argv)
     names = [group[0].partition("=")[0].replace("_", "-") for group in groups]
-    model: str | None = None
+    model = positional_model(argv)
     options: dict[str, str | bool] = {}
     rest: list[str] = []
     for name, group in zip(names, groups, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.messages import text
@@ -27,6 +28,7 @@ def render(plan: Plan, environment: Mapping[str, str]) -> Rendered:
     folders = [shlex.quote(folder) for folder in folders_of(plan.command.env)]
     if folders:
         lines += [f"mkdir -p -- {' '.join(folders)}"]
+    lines += written(plan.command.files)
     if plan.command.working_dir:
         lines += [f"cd -- {shlex.quote(plan.command.working_dir)}"]
     lines += ["", *array("engine", plan.command.argv), *_bound(plan)]
@@ -47,6 +49,15 @@ def folders_of(env: Mapping[str, str]) -> list[str]:
     """Folders that must be there before the engine starts: the recipe cache's."""
     cache = env.get("PT_HPU_RECIPE_CACHE_CONFIG", "").split(",")[0]
     return [cache] if cache else []
+
+
+def written(files: Mapping[str, str]) -> list[str]:
+    """Lines that write these texts to these paths, where the plan's variables look for them."""
+    lines: list[str] = []
+    for path, content in files.items():
+        folder, place = shlex.quote(str(PurePosixPath(path).parent)), shlex.quote(path)
+        lines += [f"mkdir -p -- {folder}", f"printf %s {shlex.quote(content)} > {place}"]
+    return lines
 
 
 def array(name: str, words: Sequence[str]) -> list[str]:

@@ -65,7 +65,7 @@ def test_shellcheck_accepts_every_script(engine: str, tmp_path: Path) -> None:
     rendered = {
         **script.render(plan, given).files,
         **env.render(plan, given).files,
-        **docker.render(container, "n", ["head"], text).files,
+        **docker.render(container, "n", ["head"], text, {}).files,
     }
     files = []
     for name, content in rendered.items():
@@ -110,7 +110,7 @@ def test_docker_gets_every_word(words: list[str], variables: dict[str, str], fol
         url="http://h:1",
     )
     stand_in(tmp_path)
-    text = docker.render(container, "n", ["head"], None).files["docker.sh"]
+    text = docker.render(container, "n", ["head"], None, {}).files["docker.sh"]
     read, _ = told(tmp_path, text, path=f"{tmp_path}:{os.environ['PATH']}")
     assert ("docker", *read) == docker.run_words(container, "n")
 
@@ -137,7 +137,7 @@ def test_the_script_builds_an_image_that_nobody_publishes_once(tmp_path: Path) -
     plan, host = planned()
     container = container_of(plan, host)
     wanted = dockerfile(needed_release("vllm-fork@1.21"), Wishes())
-    text = docker.render(container, "n", ["head"], wanted).files["docker.sh"]
+    text = docker.render(container, "n", ["head"], wanted, {}).files["docker.sh"]
     stand_in(tmp_path)
     told(tmp_path, text, path=f"{tmp_path}:{os.environ['PATH']}")
     words, read = json.loads((tmp_path / "built").read_text())
@@ -248,6 +248,28 @@ def test_what_the_config_file_cannot_say_stays_a_word() -> None:
     assert model == "/m"
     assert options == {"a": "1", "flag": True, "neg": "-1"}
     assert shlex.join(rest) == "--lora x y --b 1 --b 2 -tp 4 --yes True"
+
+
+def test_the_plans_own_files_are_written(tmp_path: Path) -> None:
+    path, content = str(tmp_path / "b $x/buckets 中.txt"), "(1, 128, 0)\n# '$HOME'\n"
+    plan = odd(TELL, {"VLLM_BUCKETING_FROM_FILE": path})
+    plan = replace(plan, command=replace(plan.command, files={path: content}))
+    _, environment = told(tmp_path, script.render(plan, {}).files["serve.sh"])
+    assert Path(environment["VLLM_BUCKETING_FROM_FILE"]).read_text() == content
+    Path(path).unlink()
+    stand_in(tmp_path)
+    container = container_of(plan, make("hls2"))
+    assert Mount(path, path, True) in container.mounts
+    text = docker.render(container, "n", ["head"], None, plan.command.files).files["docker.sh"]
+    told(tmp_path, text, path=f"{tmp_path}:{os.environ['PATH']}")
+    assert Path(path).read_text() == content
+
+
+def test_a_model_without_an_option_is_found() -> None:
+    words = ("/v/bin/python", "-m", "vllm.entrypoints.cli.main", "serve", "/m", "--port", "1")
+    assert env.as_config(words) == ("/m", {"port": "1"}, [])
+    assert container_of(odd(words, {}), make("hls2"), image="i").mounts == (Mount("/m", "/m", True),)
+    assert env.as_config(("vllm", "serve", "--model", "/m"))[0] == "/m"
 
 
 def test_env_names_the_command_to_run() -> None:
