@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import typer
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
@@ -9,34 +12,98 @@ app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
 @app.command()
 def setup(
-    engine: str = typer.Argument(..., metavar="ENGINE", help="cpu: the embedded engine and its demo model."),
+    engine: str = typer.Argument(..., metavar="ENGINE", help="cpu (embedded), or one of 'gaudi-launch engines'."),
+    place: str | None = typer.Option(
+        None, "--in", metavar="venv|docker", help="A virtual environment, or a container image (tgi: docker)."
+    ),
+    python: str | None = typer.Option(
+        None, "--python", metavar="PATH", help="The Python with Gaudi's PyTorch (default: python3 on PATH)."
+    ),
+    index_url: str | None = typer.Option(None, "--index-url", metavar="URL", help="A mirror for pip."),
+    vision: bool = typer.Option(False, "--vision", help="Pillow-SIMD, for models that see."),
+    scale_out: bool = typer.Option(
+        False, "--scale-out", help="libfabric and the HCCL wrapper, for host network cards (as root)."
+    ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands and do nothing."),
-    no_demo: bool = typer.Option(False, "--no-demo", help="Only the engine, without the demo model."),
+    no_demo: bool = typer.Option(False, "--no-demo", help="cpu: only the engine, without the demo model."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Prepare an engine environment. Run again, it goes on where it stopped."""
-    import shlex
-    import sys
+    from gaudi_launch.engines.recipe import Wishes
+    from gaudi_launch.engines.registry import ALIASES
+    from gaudi_launch.errors import ExitCode, LaunchError
+
+    engine = ALIASES.get(engine, engine)
+    wishes = Wishes(index_url, vision, scale_out)
+    if engine == "cpu":
+        given: dict[str, object] = {"--in": place, "--python": python, "--index-url": index_url}
+        given |= {"--vision": vision or None, "--scale-out": scale_out or None}
+        for flag, value in given.items():
+            if value is not None:
+                raise LaunchError("setup.not_for", ExitCode.USAGE, flag=flag, engine=engine)
+        return _cpu(dry_run, no_demo, as_json)
+    return _gaudi(engine, place, python, wishes, dry_run, as_json)
+
+
+def _gaudi(engine: str, place: str | None, python: str | None, wishes: Any, dry_run: bool, as_json: bool) -> None:
+    """An engine for Gaudi: in a virtual environment or an image."""
+    import shutil
+    import time
+
+    from gaudi_launch.cli.output import emit_json
+    from gaudi_launch.engines import environment
+    from gaudi_launch.engines.releases import needed_release
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.messages import text
+
+    release = needed_release(engine)
+    place = place or ("venv" if release.bare_image is not None else "docker")
+    if place not in environment.PLACES:
+        raise LaunchError("setup.place", ExitCode.USAGE, found=place, known=", ".join(environment.PLACES))
+    if wishes.index_url and "@" in wishes.index_url:
+        raise LaunchError("setup.index_secret", ExitCode.USAGE)
+    if python is not None and place == "docker":
+        raise LaunchError("setup.not_in", ExitCode.USAGE, flag="--python", place=place)
+    base = python or shutil.which("python3") or "python3"
+    if place == "docker":
+        recipe = environment.in_docker(release, wishes)
+    else:
+        recipe = environment.in_venv(release, base, wishes)
+    if dry_run:
+        return _show([(step.id, step.argv) for step in recipe.steps], recipe.files, as_json)
+    environment.check(recipe, base, wishes)
+    begin = time.monotonic()
+    if environment.remembered(recipe) < len(recipe.steps):
+        _say(text("setup.log", path=str(recipe.folder / environment.LOG)))
+    ran = environment.make(recipe, _say)
+    seconds = round(time.monotonic() - begin, 1)
+    if as_json:
+        document = {"schema": 1, "engine": engine, "place": place, "python": recipe.python, "image": recipe.image}
+        return emit_json({**document, "steps_run": ran, "seconds": seconds})
+    if not ran:
+        typer.echo(text("setup.there"))
+    if recipe.image is not None:
+        typer.echo(text("setup.done_image", image=recipe.image, engine=engine))
+    else:
+        typer.echo(text("setup.done_venv", python=str(recipe.python)))
+    if wishes.scale_out and recipe.image is None:
+        typer.echo(text("setup.scale_out"))
+    return None
+
+
+def _cpu(dry_run: bool, no_demo: bool, as_json: bool) -> None:
+    """The embedded engine and its demo model."""
     import time
 
     from gaudi_launch.cli.output import emit_json
     from gaudi_launch.engines import embedded
-    from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
 
-    if engine not in ("cpu", "vllm-cpu"):
-        raise LaunchError("serve.setup_unknown", ExitCode.USAGE, found=engine, known="cpu")
     if dry_run:
         steps = embedded.engine_steps() + ([] if no_demo else embedded.demo_steps())
-        if as_json:
-            return emit_json({"schema": 1, "steps": [{"id": s.id, "argv": list(s.argv)} for s in steps]})
-        for step in steps:
-            typer.echo(f"# {text(step.id)}")
-            if step.argv:
-                typer.echo(shlex.join(step.argv))
-        return None
+        return _show([(step.id, step.argv) for step in steps], {}, as_json)
     begin = time.monotonic()
-    embedded.setup(lambda line: print(line, file=sys.stderr, flush=True), demo=not no_demo)
+    embedded.setup(_say, demo=not no_demo)
     seconds = time.monotonic() - begin
     python = str(embedded.python_path())
     if as_json:
@@ -46,3 +113,29 @@ def setup(
         )
     typer.echo(text("serve.setup_done", python=python, seconds=round(seconds)))
     return None
+
+
+def _show(steps: list[tuple[str, tuple[str, ...]]], files: dict[Any, str], as_json: bool) -> None:
+    """The commands, without running them."""
+    import shlex
+
+    from gaudi_launch.cli.output import emit_json
+    from gaudi_launch.messages import text
+
+    if as_json:
+        document: dict[str, Any] = {"schema": 1, "steps": [{"id": id, "argv": list(argv)} for id, argv in steps]}
+        if files:
+            document["files"] = {str(path): content for path, content in files.items()}
+        return emit_json(document)
+    for path, content in files.items():
+        typer.echo(f"# {path}:")
+        typer.echo("".join(f"#   {line}\n" for line in content.splitlines()), nl=False)
+    for id, argv in steps:
+        typer.echo(f"# {text(id)}")
+        if argv:
+            typer.echo(shlex.join(argv))
+    return None
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -141,7 +141,7 @@ def setup(say: Say, *, demo: bool = True) -> None:
     """
     from gaudi_launch.messages import text
 
-    with _alone():
+    with alone():
         if engine_is_ready():
             say(text("serve.setup_have_engine", path=environment_dir()))
         else:
@@ -162,7 +162,7 @@ def make_tiny(target: Path) -> None:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def alone() -> Iterator[None]:
     """One setup at a time: a second one waits and then finds everything made."""
     import fcntl
 

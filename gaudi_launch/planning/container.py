@@ -25,8 +25,8 @@ class Container:
     are never written. ``ports`` are (host, container) pairs, none for the host's own network; ``address`` is the
     host's address that they are published on ("": all of them). ``modules`` are the cards by module ID, ``indices``
     the same cards by hl-smi's index, which is what the container runtime reads from HABANA_VISIBLE_DEVICES.
-    ``health`` is the path that answers 200 when the engine is ready, ``start_seconds`` how long a first warm-up may
-    take, ``name`` its name where docker runs it directly.
+    ``health`` is the path that answers 200 when the engine is ready, ``url`` where it answers, seen from inside the
+    container, ``start_seconds`` how long a first warm-up may take, ``name`` its name where docker runs it directly.
     """
 
     image: str
@@ -43,3 +43,4 @@ class Container:
     health: str = "/health"
     start_seconds: int = 3600
     name: str = ""
+    url: str = ""

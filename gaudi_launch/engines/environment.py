@@ -1,0 +1,188 @@
+"""An engine's environment made step by step: a virtual environment or a container image. What is done is written
+down, so that a second run goes on where the first one stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gaudi_launch.engines.embedded import alone, engines_dir
+from gaudi_launch.engines.recipe import CodeStep, Wishes, code_steps, dockerfile
+from gaudi_launch.engines.releases import Release
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import text
+
+PLACES = ("venv", "docker")
+LOG = "setup.log"
+_STATE = "setup.json"
+_LAST_LINES = 15
+# asks an interpreter without importing anything of Gaudi's
+_HAS_TORCH = "import importlib.util as u, sys; sys.exit(u.find_spec('habana_frameworks') is None)"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one environment is made. ``files`` are texts by path that are written first; it ends in the interpreter
+    ``python`` or in the image ``image``."""
+
+    engine: str
+    folder: Path
+    steps: tuple[CodeStep, ...]
+    files: dict[Path, str]
+    python: str | None = None
+    image: str | None = None
+
+
+def folder_of(release: Release) -> Path:
+    """Where everything of an engine lies."""
+    return engines_dir() / release.engine.replace("@", "-")
+
+
+def in_venv(release: Release, base: str, wishes: Wishes) -> Recipe:
+    """A virtual environment over ``base``, whose Gaudi PyTorch it shares: no index has that to install.
+
+    Raises LaunchError (USAGE) for an engine that is published as an image only.
+    """
+    if release.bare_image is None:
+        raise LaunchError("setup.image_only", ExitCode.USAGE, engine=release.engine)
+    folder = folder_of(release)
+    venv, source = folder / "venv", folder / "src"
+    python = str(venv / "bin" / "python")
+    steps = [
+        CodeStep("setup.venv", (base, "-m", "venv", "--system-site-packages", str(venv))),
+        CodeStep("setup.source", ("mkdir", "-p", str(source))),
+        *code_steps(release, python, str(source), wishes),
+    ]
+    return Recipe(release.engine, folder, tuple(steps), {}, python=python)
+
+
+def in_docker(release: Release, wishes: Wishes) -> Recipe:
+    """The published image with the engine inside, or one that is built on the published one without it.
+
+    Raises LaunchError (USAGE) for wishes that a published image cannot fulfil.
+    """
+    folder = folder_of(release)
+    own = wishes.vision or wishes.scale_out
+    if release.whole_image is not None and not own:
+        if wishes.index_url:
+            raise LaunchError("setup.not_for", ExitCode.USAGE, flag="--index-url", engine=release.engine)
+        pull = CodeStep("setup.pull", ("docker", "pull", release.whole_image))
+        return Recipe(release.engine, folder, (pull,), {}, image=release.whole_image)
+    if release.bare_image is None:
+        raise LaunchError("setup.image_as_is", ExitCode.USAGE, engine=release.engine)
+    file = folder / "docker" / "Dockerfile"
+    image = release.built_image + ("-vision" if wishes.vision else "") + ("-scale-out" if wishes.scale_out else "")
+    steps = (
+        CodeStep("setup.pull", ("docker", "pull", release.bare_image)),
+        CodeStep("setup.build", ("docker", "build", "--tag", image, "--file", str(file), str(file.parent))),
+    )
+    return Recipe(release.engine, folder, steps, {file: dockerfile(release, wishes)}, image=image)
+
+
+def check(recipe: Recipe, base: str, wishes: Wishes) -> None:
+    """Can this machine make it? Raises LaunchError (MACHINE); nothing was changed then."""
+    if recipe.image is not None:
+        if shutil.which("docker") is None:
+            raise LaunchError("setup.no_docker", ExitCode.MACHINE)
+        return
+    try:
+        status = subprocess.run([base, "-c", _HAS_TORCH], capture_output=True, check=False).returncode
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("setup.bad_python", ExitCode.MACHINE, python=base, why=why) from None
+    if status:
+        raise LaunchError("setup.no_torch", ExitCode.MACHINE, python=base, engine=recipe.engine)
+    if shutil.which("git") is None:
+        raise LaunchError("setup.no_git", ExitCode.MACHINE)
+    if wishes.scale_out and os.geteuid() != 0:
+        raise LaunchError("setup.needs_root", ExitCode.MACHINE)
+
+
+def make(recipe: Recipe, say: Say) -> int:
+    """Run the steps that are not done; how many were run. ``say`` gets a sentence a step.
+
+    Raises LaunchError (FAILED) with the step that failed and its last lines.
+    """
+    with alone():
+        try:
+            recipe.folder.mkdir(parents=True, exist_ok=True)
+            for path, content in recipe.files.items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(content, encoding="utf-8")
+            done = remembered(recipe)
+            for number, step in enumerate(recipe.steps[done:], start=done + 1):
+                say(f"[{number}/{len(recipe.steps)}] {text(step.id)}")
+                _run(step, recipe.folder / LOG)
+                _remember(recipe, number)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise LaunchError("serve.setup_folder", ExitCode.FAILED, path=str(recipe.folder), why=why) from None
+    return len(recipe.steps) - done
+
+
+def remembered(recipe: Recipe) -> int:
+    """How many of the recipe's first steps are done; a step that changed, and all behind it, are not."""
+    try:
+        entries = json.loads((recipe.folder / _STATE).read_text(encoding="utf-8"))["done"]
+        before = [tuple(str(word) for word in entry) for entry in entries]
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+    if recipe.python is not None and not Path(recipe.python).exists():
+        return 0
+    count = 0
+    for key, entry in zip(_keys(recipe), before, strict=False):
+        if key != entry:
+            break
+        count += 1
+    return count
+
+
+def _remember(recipe: Recipe, count: int) -> None:
+    """Write down that the first steps are done, whole or not at all."""
+    new = recipe.folder / f".{_STATE}.new"
+    document = {"schema": 1, "engine": recipe.engine, "done": _keys(recipe)[:count]}
+    new.write_text(json.dumps(document, indent=1), encoding="utf-8")
+    new.replace(recipe.folder / _STATE)
+
+
+def _keys(recipe: Recipe) -> list[tuple[str, ...]]:
+    """What tells a step from another: its words, and the texts that it reads."""
+    texts = tuple(recipe.files.values())
+    return [(*step.argv, *texts) for step in recipe.steps]
+
+
+def _run(step: CodeStep, log: Path) -> None:
+    # bytecode makes every start of the engine quicker; another environment's folders have no place in this one
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
+    with log.open("ab") as output:
+        output.write(f"\n$ {json.dumps(step.argv)}\n".encode())
+        output.flush()
+        begin = output.tell()
+        try:
+            status = subprocess.run(
+                step.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, check=False
+            ).returncode
+        except OSError as error:
+            output.write((error.strerror or str(error)).encode())
+            status = 127
+    if status:
+        raise LaunchError(
+            "serve.setup_failed",
+            ExitCode.FAILED,
+            step=text(step.id),
+            why=text("setup.status", status=status, log=str(log)),
+            detail="\n".join(_last(log, begin)),
+        )
+
+
+def _last(log: Path, begin: int) -> Sequence[str]:
+    with log.open("rb") as file:
+        file.seek(max(begin, file.seek(0, os.SEEK_END) - 20_000))
+        return file.read().decode("utf-8", errors="replace").splitlines()[-_LAST_LINES:]

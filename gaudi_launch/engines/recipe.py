@@ -1,0 +1,139 @@
+"""The steps that put an engine's code at its pinned commit into a Python, for an environment as for an image.
+
+No step needs a shell, and each can be run again after it was interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gaudi_launch.engines.releases import Code, Release
+
+# HabanaAI/hccl_demo@f623d69:README.md, "Host NIC Scale-Out Setup"
+_LIBFABRIC = "1.20.0"
+LIBFABRIC_ROOT = "/opt/libfabric"
+_TARBALL = f"https://github.com/ofiwg/libfabric/releases/download/v{_LIBFABRIC}/libfabric-{_LIBFABRIC}.tar.bz2"
+_WRAPPER = Code("HabanaAI/hccl_ofi_wrapper")
+_WRAPPER_FILE = "libhccl_ofi_wrapper.so"
+_HABANA_LIBRARIES = "/usr/lib/habanalabs"
+
+
+@dataclass(frozen=True)
+class CodeStep:
+    """One command: ``id`` names its sentence, ``argv`` are its words."""
+
+    id: str
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is wanted besides the engine: a pip mirror, Pillow-SIMD for vision models, and the libraries for host
+    network cards between machines and boards."""
+
+    index_url: str | None = None
+    vision: bool = False
+    scale_out: bool = False
+    pip_options: tuple[str, ...] = field(default=())
+
+
+def code_steps(release: Release, python: str, source: str, wishes: Wishes) -> list[CodeStep]:
+    """The commands that install a vLLM engine with ``python``, its code below the folder ``source``.
+
+    The forks: Gaudi2E inference manual 1.21, 1.4, and HabanaAI/vllm-fork@277a33cd9:README_GAUDI.md; their extension
+    is pinned last, because the requirements name a branch that moves. vllm-gaudi: vllm-project/vllm-gaudi@091bbadd:
+    docs/getting_started/installation.md, upstream vLLM first, without a device of its own and without its torch.
+    """
+    mirror = ("--index-url", wishes.index_url) if wishes.index_url else ()
+    pip = (python, "-m", "pip", "install", *wishes.pip_options, *mirror)
+    steps: list[CodeStep] = []
+    if release.upstream is not None:
+        folder, upstream = _checkout(release.upstream, source)
+        needs = f"{folder}/requirements/build/cuda.txt"
+        steps += [
+            *upstream,
+            CodeStep("setup.without_torch", ("sed", "-i", "/^torch/d", needs)),
+            CodeStep("setup.requirements", (*pip, "--requirement", needs)),
+            CodeStep(
+                "setup.upstream",
+                ("env", "VLLM_TARGET_DEVICE=empty", *pip, "--no-build-isolation", "--editable", folder),
+            ),
+        ]
+    folder, code = _checkout(release.code, source)
+    steps += code
+    if release.upstream is not None:
+        steps.append(CodeStep("setup.engine", (*pip, "--no-build-isolation", "--editable", folder)))
+    else:
+        steps += [
+            CodeStep("setup.requirements", (*pip, "--requirement", f"{folder}/requirements-hpu.txt")),
+            CodeStep("setup.engine", ("env", "VLLM_TARGET_DEVICE=hpu", *pip, "--editable", folder)),
+        ]
+    if release.extension is not None and release.extension.commit:
+        pinned = f"git+{release.extension.address}@{release.extension.commit}"
+        steps.append(CodeStep("setup.extension", (*pip, "--no-deps", "--force-reinstall", pinned)))
+    if wishes.vision:
+        # Gaudi2E inference manual 1.21, 1.4: built with AVX2
+        steps += [
+            CodeStep("setup.no_pillow", (python, "-m", "pip", "uninstall", "--yes", "pillow")),
+            CodeStep(
+                "setup.pillow_simd",
+                ("env", "CC=cc -mavx2", *pip, "--upgrade", "--force-reinstall", "pillow-simd"),
+            ),
+        ]
+    if wishes.scale_out:
+        steps += scale_out_steps(source)
+    return steps
+
+
+def _checkout(code: Code, source: str) -> tuple[str, list[CodeStep]]:
+    """A repository at its commit: `git init` and `git fetch` can be run again where `git clone` cannot."""
+    folder = f"{source}/{code.repository.rpartition('/')[2]}"
+    git = ("git", "-C", folder)
+    steps = [
+        CodeStep("setup.folder", ("git", "init", "--quiet", folder)),
+        CodeStep("setup.fetch", (*git, "fetch", "--tags", code.address, code.branch or "HEAD")),
+        CodeStep("setup.checkout", (*git, "checkout", "--quiet", "--detach", code.commit or "FETCH_HEAD")),
+    ]
+    return folder, steps
+
+
+def scale_out_steps(source: str) -> list[CodeStep]:
+    """libfabric and the wrapper that HCCL loads, for jobs over host network cards: several boards of a PCIe box,
+    several machines. HabanaAI/hccl_demo@f623d69:README.md. They write to /opt and /usr/lib/habanalabs."""
+    archive, tree = f"{source}/libfabric.tar.bz2", f"{source}/libfabric-{_LIBFABRIC}"
+    folder, wrapper = _checkout(_WRAPPER, source)
+    return [
+        CodeStep("setup.libfabric_get", ("wget", "-O", archive, _TARBALL)),
+        CodeStep("setup.libfabric_unpack", ("tar", "-xf", archive, "-C", source)),
+        CodeStep(
+            "setup.libfabric_configure",
+            ("env", "-C", tree, "./configure", f"--prefix={LIBFABRIC_ROOT}", "--with-synapseai=/usr"),
+        ),
+        CodeStep("setup.libfabric_make", ("make", "-C", tree, "-j8", "install")),
+        *wrapper,
+        CodeStep("setup.wrapper_make", ("env", f"LIBFABRIC_ROOT={LIBFABRIC_ROOT}", "make", "-C", folder)),
+        CodeStep(
+            "setup.wrapper_place", ("cp", f"{folder}/{_WRAPPER_FILE}", f"{_HABANA_LIBRARIES}/{_WRAPPER_FILE}")
+        ),
+        CodeStep("setup.ldconfig", ("ldconfig",)),
+    ]
+
+
+def dockerfile(release: Release, wishes: Wishes) -> str:
+    """A Dockerfile that needs no context: the bare image, then the same steps."""
+    import json
+    from dataclasses import replace
+
+    inside = replace(wishes, pip_options=("--no-cache-dir",))
+    source = "/opt/gaudi-launch"
+
+    def run(words: Sequence[str]) -> str:
+        # the form without a shell; a Dockerfile's own variables are not replaced in it
+        return f"RUN {json.dumps(list(words), ensure_ascii=False)}"
+
+    lines = [f"FROM {release.bare_image}", run(("mkdir", "-p", source))]
+    lines += [run(step.argv) for step in code_steps(release, "python3", source, inside)]
+    if wishes.scale_out:
+        lines.append(f"ENV LD_LIBRARY_PATH={LIBFABRIC_ROOT}/lib:{_HABANA_LIBRARIES}:$LD_LIBRARY_PATH")
+    return "\n".join([*lines, 'ENTRYPOINT ["python3", "-m", "vllm.entrypoints.openai.api_server"]']) + "\n"

@@ -1,0 +1,103 @@
+"""A container as a compose file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from gaudi_launch.engines.docker import GAUDI_WORDS, VISIBLE
+from gaudi_launch.planning.container import Container
+from gaudi_launch.render.container import about_cards, required
+from gaudi_launch.render.docker import HEALTH_RETRIES, HEALTH_SECONDS, STOP_SECONDS, ULIMITS, health_words
+from gaudi_launch.render.records import Rendered
+from gaudi_launch.render.text import comments
+
+
+def render(container: Container, name: str, head: Sequence[str], dockerfile: str | None) -> Rendered:
+    """compose.yaml with one service. ``dockerfile`` makes an image that nobody publishes."""
+    service: dict[str, Any] = {"image": _plain(container.image), "container_name": name}
+    if dockerfile is not None:
+        service["build"] = {"dockerfile_inline": _plain(dockerfile)}
+    if container.entrypoint is not None:
+        service["entrypoint"] = [_plain(container.entrypoint)]
+    service["command"] = [_plain(word) for word in container.argv]
+    if container.modules:
+        service |= dict(_gaudi(word) for word in GAUDI_WORDS)
+    service["init"] = True
+    if container.ports:
+        address = f"{container.address}:" if container.address else ""
+        service["ports"] = [f"{address}{outside}:{inside}" for outside, inside in container.ports]
+    else:
+        service["network_mode"] = "host"
+    if container.cpus:
+        service["cpuset"] = container.cpus
+    service["ulimits"] = {limit: {"soft": soft, "hard": hard} for limit, (soft, hard) in ULIMITS.items()}
+    cards = {VISIBLE: ",".join(map(str, container.indices))} if container.indices else {}
+    values: dict[str, str | None] = {**cards, **{k: _plain(v) for k, v in sorted(container.env.items())}}
+    service["environment"] = values | {secret: _secret(secret) for secret in container.secrets}
+    service["volumes"] = [
+        {
+            "type": "bind",
+            "source": _plain(mount.source),
+            "target": _plain(mount.target),
+            **({"read_only": True} if mount.read_only else {}),
+            # a model that is not there must not become an empty folder
+            "bind": {"create_host_path": not mount.read_only},
+        }
+        for mount in container.mounts
+    ]
+    health = health_words(container)
+    if health:
+        service["healthcheck"] = {
+            "test": ["CMD", *(_plain(word) for word in health)],
+            "start_period": f"{container.start_seconds}s",
+            "retries": HEALTH_RETRIES,
+            **{kind: f"{seconds}s" for kind, seconds in HEALTH_SECONDS.items()},
+        }
+    # not after a boot: the cards' numbers may be others then
+    service["restart"] = "on-failure"
+    service["stop_grace_period"] = f"{STOP_SECONDS}s"
+    document = {
+        "name": _project(name),
+        "services": {name: {key: value for key, value in service.items() if value != []}},
+    }
+    body = yaml.dump(document, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=1 << 20)
+    return Rendered({"compose.yaml": "\n".join(comments(head)) + "\n" + body}, notes=about_cards(container))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts of several lines as blocks, so that a Dockerfile can be read."""
+
+
+def _text(dumper: yaml.SafeDumper, words: str) -> yaml.ScalarNode:
+    style = "|" if words.endswith("\n") and words.isprintable() is False and words.count("\n") > 1 else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", words, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _plain(words: str) -> str:
+    """Text that compose takes as it is: it would replace ``$NAME``."""
+    return words.replace("$", "$$")
+
+
+def _project(name: str) -> str:
+    """A name as compose wants those of projects: small letters, digits, dashes."""
+    small = re.sub(r"[^a-z0-9_-]", "-", name.lower()).lstrip("-_")
+    return small or "gaudi-launch"
+
+
+def _secret(name: str) -> str | None:
+    """A value from the caller's environment; compose stops where a required one is not there."""
+    return f"${{{name}:?}}" if name in required((name,)) else None
+
+
+def _gaudi(word: str) -> tuple[str, Any]:
+    """docker's word for cards as compose's."""
+    option, _, value = word.removeprefix("--").partition("=")
+    key = option.replace("-", "_")
+    return key, [value] if key == "cap_add" else value

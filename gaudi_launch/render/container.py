@@ -1,0 +1,221 @@
+"""A plan as one container: what docker, compose, Quadlet and Kubernetes have in common. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+
+from gaudi_launch.engines.docker import card_indices
+from gaudi_launch.engines.releases import label, release_of
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.cpus import format_cpus
+from gaudi_launch.host.records import Host
+from gaudi_launch.messages import Message, message
+from gaudi_launch.planning.container import Container, Mount
+from gaudi_launch.planning.plan import Plan
+
+# the container runtime sets these itself from HABANA_VISIBLE_DEVICES (HabanaAI/gaudi-container-runtime@408d1e7:
+# cmd/habana-container-runtime/specs.go); a second word on them could only contradict it
+_RUNTIMES_OWN = ("HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES", "HLS_MODULE_ID")
+# names of this machine's interfaces and addresses: nothing of the kind exists in a network of its own
+_HOSTS_NETWORK = ("GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "VLLM_HOST_IP")
+# docs: Docker Installation, in every line it shows
+_ALWAYS = {"OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+# what `vllm` runs, for `python -m`
+_VLLM_MODULE = "vllm.entrypoints.cli.main"
+SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MODELSCOPE_API_TOKEN", "VLLM_API_KEY")
+# without its key a server would be open to all; the others only fetch models
+_REQUIRED_SECRETS = ("VLLM_API_KEY",)
+_SECRET_OPTIONS = ("--api-key", "--hf-token")
+# variables that name files and folders of the host; True: the engine writes there
+_PATHS = {
+    "PT_HPU_RECIPE_CACHE_CONFIG": True,
+    "VLLM_TORCH_PROFILER_DIR": True,
+    "HF_HOME": True,
+    "HF_HUB_CACHE": True,
+    "HUGGINGFACE_HUB_CACHE": True,
+    "MODELSCOPE_CACHE": True,
+    "VLLM_CACHE_ROOT": True,
+    "QUANT_CONFIG": False,
+    "VLLM_BUCKETING_FROM_FILE": False,
+}
+_PATH_OPTIONS = {
+    "--model": False,
+    "--tokenizer": False,
+    "--chat-template": False,
+    "--speculative-model": False,
+    "--tool-parser-plugin": False,
+    "--ssl-keyfile": False,
+    "--ssl-certfile": False,
+    "--ssl-ca-certs": False,
+    "--download-dir": True,
+}
+# seconds that a first start may take at least: published warm-ups take up to 10 minutes, those of models over
+# 300B or with fp8 about an hour (public guides); twice the estimate is assumed to be enough
+LEAST_START, LEAST_LONG_START = 1800, 7200
+_LONG_PARAMETERS = 300e9
+
+
+def container_of(
+    plan: Plan,
+    host: Host,
+    *,
+    environment: Mapping[str, str] | None = None,
+    image: str | None = None,
+    own_network: bool = False,
+) -> Container:
+    """The container that this plan is.
+
+    ``environment`` is what the user exported: of the names in `SECRETS` those that are in it are passed by name.
+    ``image`` overrides the engine's own (`engines.releases`). ``own_network``: the engine listens on every address
+    of the container's network and its port is published; else it shares the host's network, as the vendor's docs
+    show it. Raises LaunchError: no image is known (USAGE), a secret among the engine's words (USAGE), cards whose
+    index cannot be told (MACHINE).
+    """
+    words = list(plan.command.argv)
+    refuse_secrets(words)
+    entrypoint, arguments = _program(words[0]), words[1:]
+    env = {name: value for name, value in plan.command.env.items() if name not in (*_RUNTIMES_OWN, *SECRETS)}
+    ports: tuple[tuple[int, int], ...] = ()
+    url = plan.url
+    if own_network:
+        port = int(url.rpartition(":")[2])
+        url = f"http://127.0.0.1:{port}"
+        env = {name: value for name, value in env.items() if name not in _HOSTS_NETWORK}
+        arguments = _listen_everywhere(arguments)
+        ports = ((port, port),)
+    modules = plan.placement.modules
+    return Container(
+        image=image or image_for(plan),
+        argv=tuple(arguments),
+        env={**(_ALWAYS if modules else {}), **env},
+        secrets=secrets_of(plan, environment or {}),
+        entrypoint=entrypoint,
+        mounts=mounts_of(env, arguments),
+        ports=ports,
+        modules=modules,
+        indices=card_indices(host, modules),
+        cpus=format_cpus(plan.command.cpus),
+        health="/health",
+        start_seconds=start_seconds(plan),
+        url=url,
+    )
+
+
+def secrets_of(plan: Plan, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The secrets that the plan counts on, by name: those the user had exported."""
+    return tuple(name for name in SECRETS if environment.get(name) or name in plan.command.env)
+
+
+def required(secrets: Sequence[str]) -> tuple[str, ...]:
+    """Of these secrets those without which nothing may start."""
+    return tuple(name for name in secrets if name in _REQUIRED_SECRETS)
+
+
+def container_name(service: str) -> str:
+    """A service's name as docker and podman take it: two characters at least."""
+    return service if len(service) > 1 else f"service-{service}"
+
+
+def about_cards(container: Container) -> tuple[Message, ...]:
+    """What a user must know of the cards' numbers in a rendered file."""
+    if not container.indices:
+        return ()
+    modules, indices = (",".join(map(str, numbers)) for numbers in (container.modules, container.indices))
+    return (message("render.indices", modules=modules, indices=indices),)
+
+
+def image_for(plan: Plan) -> str:
+    """The image of the plan's engine. Raises LaunchError (USAGE) where there is none."""
+    release = release_of(label(plan.engine), plan.engine.version)
+    image = release.image if release is not None else None
+    if image is None:
+        raise LaunchError("render.no_image", ExitCode.USAGE, engine=label(plan.engine))
+    return image
+
+
+def mounts_of(env: Mapping[str, str], words: Sequence[str]) -> tuple[Mount, ...]:
+    """The folders and files of the host that the engine reads and writes, each under its own name, so that no word
+    of the plan changes. A folder inside another of them is mounted once."""
+    wanted: dict[str, bool] = {}
+
+    def want(path: str, writes: bool) -> None:
+        if path.startswith("/"):
+            place = _whole_folder(path)
+            wanted[place] = wanted.get(place, False) or writes
+
+    for name, writes in _PATHS.items():
+        value = env.get(name, "")
+        # "path,delete,size": the path may not have a comma, as the bridge splits at commas
+        want(value.split(",")[0] if name == "PT_HPU_RECIPE_CACHE_CONFIG" else value, writes)
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        name, equals, value = word.partition("=")
+        name = name.replace("_", "-")
+        if name in _PATH_OPTIONS:
+            want(value if equals else following, _PATH_OPTIONS[name])
+    want(positional_model(words) or "", False)
+    mounts = [Mount(path, path, not writes) for path, writes in sorted(wanted.items())]
+    return tuple(mount for mount in mounts if not any(_covers(other, mount) for other in mounts))
+
+
+def positional_model(words: Sequence[str]) -> str | None:
+    """The model of ``... serve MODEL ...``, as `vllm serve` is told it; None where an option names it."""
+    for before, word, model in zip(words, words[1:], words[2:], strict=False):
+        if word == "serve" and not model.startswith("-") and (before == _VLLM_MODULE or before.endswith("vllm")):
+            return model
+    return None
+
+
+def _covers(outer: Mount, inner: Mount) -> bool:
+    inside = outer.source != inner.source and PurePosixPath(outer.source) in PurePosixPath(inner.source).parents
+    return inside and (not outer.read_only or inner.read_only)
+
+
+def _whole_folder(path: str) -> str:
+    """The folder to mount for a path: in the hub's cache a snapshot is made of links into the folder above it."""
+    parts = PurePosixPath(path).parts
+    for at, part in enumerate(parts[:-1]):
+        if part.startswith("models--") and parts[at + 1] == "snapshots":
+            return str(PurePosixPath(*parts[: at + 1]))
+    return str(PurePosixPath(path))
+
+
+def start_seconds(plan: Plan) -> int:
+    """How long a start may take until the engine counts as failed: twice the longest estimate (recipes that are
+    cached are in it), and never less than what was seen in public."""
+    parameters = plan.model.get("parameters") or 0
+    fp8 = "QUANT_CONFIG" in plan.command.env or str(plan.model.get("quantization") or "").startswith("fp8")
+    cached = plan.cache.get("state") == "hit"
+    long = parameters > _LONG_PARAMETERS or (fp8 and not cached)
+    high = plan.estimate.high_seconds if plan.estimate is not None else 0.0
+    return max(LEAST_LONG_START if long else LEAST_START, math.ceil(2 * high))
+
+
+def _program(interpreter: str) -> str:
+    """The image's own program for the plan's: a path of this machine means nothing in it."""
+    name = PurePosixPath(interpreter).name
+    return "python3" if re.fullmatch(r"python[0-9.]*", name) else name
+
+
+def _listen_everywhere(words: Sequence[str]) -> list[str]:
+    """The engine's words with every address to listen on replaced by all of them."""
+    changed: list[str] = []
+    after_host = False
+    for word in words:
+        if after_host:
+            changed.append("0.0.0.0")
+        else:
+            changed.append("--host=0.0.0.0" if word.startswith("--host=") else word)
+        after_host = not after_host and word == "--host"
+    return changed
+
+
+def refuse_secrets(words: Sequence[str]) -> None:
+    """A rendered file is read by others: what is secret may only come from the environment. Raises LaunchError."""
+    for word in words:
+        name = word.partition("=")[0].replace("_", "-")
+        if name in _SECRET_OPTIONS:
+            variable = "VLLM_API_KEY" if name == "--api-key" else "HF_TOKEN"
+            raise LaunchError("render.secret", ExitCode.USAGE, option=name, variable=variable)

@@ -1,0 +1,71 @@
+"""A container as one docker command, with what keeps it healthy."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from gaudi_launch.engines.docker import docker_run
+from gaudi_launch.planning.container import Container
+from gaudi_launch.render.container import about_cards, required
+from gaudi_launch.render.records import Rendered
+from gaudi_launch.render.script import START, STRICT, array, asked, written
+from gaudi_launch.render.text import comments
+
+# open files: what vLLM raises its own limit to ("Found ulimit of %s and failed to automatically increase"); locked
+# memory: docs "Docker Installation", for jobs that register memory with a network card
+ULIMITS = {"memlock": (-1, -1), "nofile": (65535, 65535)}
+# seconds from SIGTERM until the engine is killed
+STOP_SECONDS = 30
+HEALTH_SECONDS = {"interval": 10, "timeout": 10}
+HEALTH_RETRIES = 3
+# images of engines have Python but not always curl; a proxy that docker hands on must not be asked for localhost
+_HEALTH = "import sys, urllib.request as r; r.build_opener(r.ProxyHandler({})).open(sys.argv[1], timeout=5).close()"
+
+
+def health_words(container: Container) -> tuple[str, ...]:
+    """The command that ends with 0 when the engine answers; () for a container without an address."""
+    if not container.url:
+        return ()
+    return ("python3", "-c", _HEALTH, f"{container.url}{container.health}")
+
+
+def run_words(container: Container, name: str) -> tuple[str, ...]:
+    """The container in the foreground, as docker's words; it is removed when it ends."""
+    options = [f"--stop-timeout={STOP_SECONDS}"]
+    options += [f"--ulimit={limit}={soft}:{hard}" for limit, (soft, hard) in ULIMITS.items()]
+    health = health_words(container)
+    if health:
+        options += [
+            f"--health-cmd={shlex.join(health)}",
+            f"--health-start-period={container.start_seconds}s",
+            f"--health-retries={HEALTH_RETRIES}",
+            *(f"--health-{kind}={seconds}s" for kind, seconds in HEALTH_SECONDS.items()),
+        ]
+    return docker_run(container, name, options=options)
+
+
+def render(
+    container: Container, name: str, head: Sequence[str], dockerfile: str | None, files: Mapping[str, str]
+) -> Rendered:
+    """One command as a script. ``head`` are comments, ``dockerfile`` makes an unpublished image; ``files``
+    are texts by path that the script writes for the engine."""
+    lines = [*START, *comments(head), *STRICT]
+    lines += asked(required(container.secrets))
+    if dockerfile is not None:
+        image = shlex.quote(container.image)
+        lines += [
+            f"if ! docker image inspect {image} > /dev/null 2>&1; then",
+            f"    docker build --tag {image} - << 'DOCKERFILE'",
+            *dockerfile.splitlines(),
+            "DOCKERFILE",
+            "fi",
+        ]
+    folders = [shlex.quote(mount.source) for mount in container.mounts if not mount.read_only]
+    if folders:
+        # docker would make them itself, as root
+        lines.append(f"mkdir -p -- {' '.join(folders)}")
+    lines += written(files)
+    program, *words = run_words(container, name)
+    lines += ["", *array("words", words), f'exec {program} "${{words[@]}}" "$@"']
+    return Rendered({"docker.sh": "\n".join(lines) + "\n"}, frozenset({"docker.sh"}), notes=about_cards(container))

@@ -1,0 +1,44 @@
+"""Rendered files on disk: all of them or none, and never over a file that is there unless that is wanted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.render.records import Rendered
+
+
+def places(rendered: Rendered, output: str) -> dict[Path, str]:
+    """Where each file goes: ``output`` is a folder where it is one, ends in a slash or files are several; else
+    it is the one file's own path."""
+    target = Path(output).expanduser()
+    if len(rendered.files) == 1 and not target.is_dir() and not output.endswith("/"):
+        return {target: next(iter(rendered.files))}
+    return {target / name: name for name in rendered.files}
+
+
+def write(rendered: Rendered, output: str, *, force: bool) -> list[Path]:
+    """Write the files; their paths. Raises LaunchError: one is there already (USAGE), or the disk says no (FAILED).
+    Nothing is written then."""
+    wanted = places(rendered, output)
+    there = [str(path) for path in wanted if path.exists() or path.is_symlink()]
+    if there and not force:
+        raise LaunchError("render.exists", ExitCode.USAGE, files=", ".join(there))
+    parts: list[tuple[Path, Path]] = []
+    try:
+        for path, name in wanted.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f".{path.name}.{os.getpid()}.part")
+            parts.append((part, path))
+            part.write_text(rendered.files[name], encoding="utf-8")
+            part.chmod(0o755 if name in rendered.executable else 0o644)
+        for part, path in parts:
+            part.replace(path)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("render.cannot_write", ExitCode.FAILED, path=output, why=why) from None
+    finally:
+        for part, _ in parts:
+            part.unlink(missing_ok=True)
+    return list(wanted)

@@ -1,0 +1,130 @@
+"""A plan as a systemd service, for the system or for one user, and a unit that tunes the machine before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.cpus import format_cpus
+from gaudi_launch.messages import message
+from gaudi_launch.planning.plan import Plan
+from gaudi_launch.render.container import SECRETS, refuse_secrets, required, secrets_of, start_seconds
+from gaudi_launch.render.records import Rendered
+from gaudi_launch.render.script import folders_of
+from gaudi_launch.render.text import check_words, comments, heading
+from gaudi_launch.render.units import command, description, environment
+
+TUNING = "gaudi-launch-tuning.service"
+# the ordered end of the engine, then what it left behind is killed
+_STOP_SECONDS = 60
+_RESTART_SECONDS = 30
+# active means "answers": the unit waits here, and gives up when the engine has ended (systemd would wait on)
+_WAIT = (
+    "import os, sys, time, urllib.request as r\n"
+    "ask = r.build_opener(r.ProxyHandler({})).open\n"
+    "while True:\n"
+    "    try:\n"
+    "        sys.exit(ask(sys.argv[1], timeout=5).close())\n"
+    "    except Exception:\n"
+    "        time.sleep(2)\n"
+    "    if not os.path.exists('/proc/' + os.environ.get('MAINPID', 'self')):\n"
+    "        sys.exit('the engine has ended')\n"
+)
+
+
+def render(
+    plan: Plan,
+    name: str,
+    given: Mapping[str, str],
+    *,
+    user: bool = False,
+    run_as: str | None = None,
+    launcher: str | None = None,
+) -> Rendered:
+    """NAME.service. ``given`` is what the user exported, ``user`` makes a unit for ``systemctl --user``, ``run_as``
+    is the system unit's user, ``launcher`` is our own program: with it the unit is preceded by one that tunes.
+
+    Raises LaunchError (USAGE): words that systemd cannot say, an interpreter that is not a path.
+    """
+    check_words(plan, for_systemd=True)
+    refuse_secrets(plan.command.argv)
+    if not PurePosixPath(plan.command.argv[0]).is_absolute():
+        raise LaunchError("render.no_path", ExitCode.USAGE, found=plan.command.argv[0])
+    head = heading(plan)
+    unit = [*comments(head), "[Unit]", f"Description={description(head[0])}"]
+    files: dict[str, str] = {}
+    notes = [message("render.unit_user" if user else "render.unit_system", name=name)]
+    if launcher is not None and user:
+        notes.append(message("render.tuning_user"))
+    before = [TUNING] if launcher is not None and not user else []
+    if not user:
+        unit.append("Wants=network-online.target")
+        before.append("network-online.target")
+    if launcher is not None and not user:
+        unit.append(f"Wants={TUNING}")
+        files[TUNING] = tuning(launcher, given)
+        notes.append(message("render.tuning"))
+    if before:
+        unit.append(f"After={' '.join(before)}")
+    patience = start_seconds(plan)
+    unit += [f"StartLimitIntervalSec={4 * patience}", "StartLimitBurst=3", ""]
+    lines = [*unit, "[Service]", "Type=exec"]
+    if run_as is not None and not user:
+        lines.append(f"User={run_as}")
+    if plan.command.working_dir:
+        lines.append(f"WorkingDirectory={description(plan.command.working_dir)}")
+    env = {variable: value for variable, value in plan.command.env.items() if variable not in SECRETS}
+    lines += environment(env)
+    secrets = secrets_of(plan, given)
+    if secrets:
+        place = secrets_file(name, user)
+        optional = "" if required(secrets) else "-"
+        lines.append(f"EnvironmentFile={optional}{place}")
+        notes.append(message("render.unit_secrets", names=", ".join(secrets), path=place))
+    folders = folders_of(env)
+    if folders:
+        lines.append(f"ExecStartPre={command(('/bin/mkdir', '-p', '--', *folders))}")
+    lines += [
+        f"ExecStart={command(plan.command.argv)}",
+        f"ExecStartPost={command((plan.command.argv[0], '-I', '-c', _WAIT, f'{plan.url}/health'))}",
+        f"TimeoutStartSec={patience}",
+        f"TimeoutStopSec={_STOP_SECONDS}",
+        "KillMode=mixed",
+        "Restart=on-failure",
+        f"RestartSec={_RESTART_SECONDS}",
+        "LimitMEMLOCK=infinity",
+        "LimitNOFILE=65535",
+    ]
+    if plan.command.cpus:
+        lines.append(f"CPUAffinity={format_cpus(plan.command.cpus)}")
+    if plan.command.memory_node is not None:
+        lines += ["NUMAPolicy=preferred", f"NUMAMask={plan.command.memory_node}"]
+    lines += ["", "[Install]", f"WantedBy={'default.target' if user else 'multi-user.target'}"]
+    main = {f"{name}.service": "\n".join(lines) + "\n"}
+    return Rendered(main | files, notes=tuple(notes))
+
+
+def secrets_file(name: str, user: bool) -> str:
+    """Where the unit reads secrets: a file that the user makes, readable by its owner only."""
+    return f"%h/.config/gaudi-launch/{name}.env" if user else f"/etc/gaudi-launch/{name}.env"
+
+
+def tuning(launcher: str, given: Mapping[str, str]) -> str:
+    """The unit that puts the machine right at boot: what is safe and can be taken back."""
+    lines = [
+        "[Unit]",
+        f"Description={description(message('render.tuning_title').render())}",
+        "After=systemd-modules-load.service systemd-sysctl.service",
+        "",
+        "[Service]",
+        "Type=oneshot",
+        "RemainAfterExit=yes",
+        # 3 is "this machine cannot as it is": the engine's own start then tells what is missing
+        "SuccessExitStatus=3",
+        f"ExecStart={command((launcher, 'doctor', '--fix', '--yes'))}",
+        "",
+        "[Install]",
+        "WantedBy=multi-user.target",
+    ]
+    return "\n".join(lines) + "\n"

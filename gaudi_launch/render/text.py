@@ -1,0 +1,65 @@
+"""What every rendered text needs: words that can be written at all, comments, the files that come with a plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from gaudi_launch.engines.releases import label
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import text
+from gaudi_launch.planning.plan import Plan
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# of the control characters systemd takes these two in a variable (env_value_is_valid of its env-util.c)
+_SYSTEMD_TAKES = "\t\n"
+
+
+def check_words(plan: Plan, *, for_systemd: bool = False) -> None:
+    """Can the plan's words be written to a text file and read back? Raises LaunchError (USAGE)."""
+    for word in (*plan.command.argv, *plan.command.env.values()):
+        broken = "\0" in word or any(0xD800 <= ord(mark) <= 0xDFFF for mark in word)
+        control = for_systemd and any(
+            mark not in _SYSTEMD_TAKES and (ord(mark) < 32 or ord(mark) == 127) for mark in word
+        )
+        if broken or control:
+            raise LaunchError("render.not_text", ExitCode.USAGE, word=ascii(word))
+    for name in plan.command.env:
+        if not _NAME.fullmatch(name):
+            raise LaunchError("render.not_text", ExitCode.USAGE, word=ascii(name))
+
+
+def heading(plan: Plan) -> list[str]:
+    """Comment lines, without the mark of a comment: what the file starts, and who made it."""
+    cards = ",".join(map(str, plan.placement.modules)) or "-"
+    path = str(plan.model.get("path", "-"))
+    line = text("render.heading", engine=label(plan.engine), model=path, cards=cards, url=plan.url)
+    return [on_one_line(line), text("render.made")]
+
+
+def on_one_line(words: str) -> str:
+    """Text for a comment: nothing in it may end the line."""
+    return "".join(mark if mark.isprintable() else "?" for mark in words)
+
+
+def comments(lines: Iterable[str]) -> list[str]:
+    return [f"# {line}" for line in lines]
+
+
+def with_files(plan: Plan, folder: Path) -> tuple[Plan, Mapping[str, str]]:
+    """The plan with the files that belong to it in this folder, and their texts by name.
+
+    Wherever the plan names such a file, in variables or options, it names the one in the folder.
+    """
+    if not plan.command.files:
+        return plan, {}
+    moved = {path: str(folder.absolute() / PurePosixPath(path).name) for path in plan.command.files}
+    command = replace(
+        plan.command,
+        argv=tuple(moved.get(word, word) for word in plan.command.argv),
+        env={name: moved.get(value, value) for name, value in plan.command.env.items()},
+        files={moved[path]: content for path, content in plan.command.files.items()},
+    )
+    return replace(plan, command=command), {Path(path).name: content for path, content in command.files.items()}

@@ -1,0 +1,35 @@
+"""How systemd reads words: quoting for its units, by systemd.syntax(7) and systemd.service(5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+# what needs no quotes
+_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@^")
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "%": "%%"}
+
+
+def quoted(word: str) -> str:
+    """One word for Environment= and the like: C escapes, specifiers (%) doubled."""
+    if word and all(mark in _SAFE for mark in word):
+        return word
+    return '"' + "".join(_ESCAPES.get(mark) or _other(mark) for mark in word) + '"'
+
+
+def _other(mark: str) -> str:
+    return f"\\x{ord(mark):02x}" if ord(mark) < 32 or ord(mark) == 127 else mark
+
+
+def command(words: Sequence[str]) -> str:
+    """Words for ExecStart=: as `quoted`, and variables ($) doubled."""
+    return " ".join(quoted(word).replace("$", "$$") for word in words)
+
+
+def environment(env: Mapping[str, str]) -> list[str]:
+    """Environment= lines, sorted by name."""
+    return [f"Environment={quoted(f'{name}={value}')}" for name, value in sorted(env.items())]
+
+
+def description(words: str) -> str:
+    """A line that is text only: no specifiers, one line."""
+    return "".join(mark if mark.isprintable() else "?" for mark in words).replace("%", "%%").rstrip("\\")

@@ -1,0 +1,150 @@
+"""``render`` as a user runs it: every target's text, files on disk, wrong input, both languages."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.cli.app import run
+from gaudi_launch.messages import set_language
+from tests.cli.test_devices import golden
+
+DATA = Path(__file__).parents[1] / "data"
+TARGETS = ("script", "env", "docker", "compose", "quadlet", "systemd")
+GUIDE = (
+    *("-w", "/models/Qwen2-72B-Instruct", "-n", "4", "-b", "128", "-i", "800,1024", "-o", "400,512", "-l", "8192"),
+    *("-t", "8192", "-c", "/data/warmup", "--machine", "simulated:hls2", "--engine", "vllm-fork@1.21"),
+    *("--python", "/opt/vllm/bin/python3", "--name", "qwen"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _english(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
+    for kind in ("STATE", "CACHE"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind.lower()))
+    for name in ("HABANA_VISIBLE_MODULES", "HF_TOKEN", "VLLM_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    yield
+    set_language(None)
+
+
+def output(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = run(["render", *words])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def more(target: str) -> tuple[str, ...]:
+    return ("--run-as", "gaudi") if target == "systemd" else ()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_guides_case(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = output(capsys, target, *GUIDE, *more(target), "--json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert (document["schema"], document["target"], document["name"]) == (1, target, "qwen")
+    for file in document["files"]:
+        golden(f"render/{target}-{file['name']}", file["text"])
+    goldens = sorted(path.name for path in (DATA / "golden/render").glob(f"{target}-*"))
+    assert goldens == sorted(f"{target}-{file['name']}" for file in document["files"])
+
+
+def test_the_tuning_unit(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = output(capsys, "systemd", *GUIDE, "--with-tuning", "--json")
+    assert code == 0
+    text = json.loads(out)["files"][1]["text"]
+    golden("render/tuning.service", re.sub(r"ExecStart=\S+", "ExecStart=LAUNCHER", text))
+
+
+def test_one_file_goes_to_stdout_and_several_need_a_folder(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, out, err = output(capsys, "script", *GUIDE)
+    assert (code, err) == (0, "")
+    assert out == (DATA / "golden/render/script-serve.sh").read_text()
+    code, out, err = output(capsys, "env", *GUIDE)
+    assert (code, out) == (2, "") and "--to DIR" in err
+    code, out, _ = output(capsys, "env", *GUIDE, "--to", "there/here")
+    assert (code, out) == (0, "there/here/env.sh\nthere/here/config.yml\n")
+    assert sorted(path.name for path in (tmp_path / "there/here").iterdir()) == ["config.yml", "env.sh"]
+
+
+def test_a_file_by_its_own_name_can_be_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = output(capsys, "script", *GUIDE, "--to", "start.sh")
+    assert (code, out) == (0, "start.sh\n")
+    assert (tmp_path / "start.sh").stat().st_mode & 0o777 == 0o755
+
+
+def test_nothing_is_written_over(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "config.yml").write_text("mine")
+    code, out, err = output(capsys, "env", *GUIDE, "--to", ".")
+    assert (code, out) == (2, "") and "config.yml" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["config.yml"]
+    assert (tmp_path / "config.yml").read_text() == "mine"
+    code, _, _ = output(capsys, "env", *GUIDE, "--to", ".", "--force")
+    assert code == 0 and (tmp_path / "config.yml").read_text() != "mine"
+
+
+def test_a_place_that_cannot_be_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    code, _, err = output(capsys, "script", *GUIDE, "--to", "file/below")
+    assert code == 1 and "file/below" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_secrets_are_named_and_never_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    for target in TARGETS:
+        code, out, err = output(capsys, target, *GUIDE, *more(target), "--json", "--", "--api-key", "s3cret")
+        assert code == 0
+        assert "s3cret" not in out + err and "hf_secret" not in out + err
+        assert "VLLM_API_KEY" in out, target
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("script",), 2, "-w"),
+        (("docker", "-w", "demo", "--engine", "cpu"), 2, "--image"),
+        (("script", *GUIDE, "--name", "a/b"), 2, "a/b"),
+        (("systemd", "-w", "/m", "--machine", "simulated:hls2", "-n", "1"), 2, "--python"),
+        (("script", *GUIDE, "--", "--hf-token", "hf_x"), 2, "HF_TOKEN"),
+        (("nowhere", *GUIDE), 2, "nowhere"),
+        (("docker", "-w", "/m", "--machine", "none.json"), 2, "none.json"),
+    ],
+)
+def test_wrong_input(words: tuple[str, ...], code: int, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    got, out, err = output(capsys, *words)
+    assert (got, out) == (code, "")
+    assert says in err and "hf_x" not in err
+
+
+def test_paths_mean_the_same_in_any_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "my model").mkdir()
+    (tmp_path / "my model/config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    words = ("-w", "my model", "--machine", "simulated:hls2", "--engine", "vllm-fork@1.21", "-c", "warm")
+    code, out, _ = output(capsys, "compose", *words, "--json")
+    assert code == 0
+    text = json.loads(out)["files"][0]["text"]
+    assert f"source: {tmp_path / 'my model'}\n" in text
+    assert re.search(f"source: {re.escape(str(tmp_path))}/warm/[0-9a-f]+\n", text)
+
+
+def test_in_chinese(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = output(capsys, "docker", *GUIDE, "--lang", "zh")
+    assert code == 0 and "由 gaudi-launch 生成" in out and "说明" in err
+
+
+def test_the_image_can_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = output(capsys, "docker", *GUIDE, "--image", "registry.local/mine:1")
+    assert code == 0
+    assert "registry.local/mine:1" in out and "docker build" not in out

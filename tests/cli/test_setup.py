@@ -1,0 +1,239 @@
+"""``setup`` with stand-ins for git, pip and docker: the right words, resumed where it stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.engines.recipe import Wishes, code_steps, dockerfile
+from gaudi_launch.engines.releases import known, needed_release
+
+# records its words; says no to the call whose number stands in the file `fail`; makes environments
+STAND_IN = """#!{python}
+import json, pathlib, shutil, sys
+home = pathlib.Path({home!r})
+name = pathlib.Path(sys.argv[0]).name
+if sys.argv[1:2] == ["-c"]:
+    sys.exit((home / "no-torch").exists())
+with (home / "calls").open("a") as calls:
+    calls.write(json.dumps([name, *sys.argv[1:]]) + "\\n")
+count = len((home / "calls").read_text().splitlines())
+fail = home / "fail"
+if fail.exists() and int(fail.read_text()) == count:
+    sys.exit("the network is down")
+if sys.argv[1:3] == ["-m", "venv"]:
+    target = pathlib.Path(sys.argv[-1]) / "bin" / "python"
+    target.parent.mkdir(parents=True)
+    shutil.copy2(sys.argv[0], target)
+"""
+
+
+class User:
+    """Runs the command with stand-ins on PATH."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.bin = home / "bin"
+        self.bin.mkdir()
+        for name in ("git", "docker", "base-python", "sed", "mkdir"):
+            if name == "mkdir":
+                (self.bin / name).symlink_to(shutil.which(name) or "/bin/mkdir")
+                continue
+            (self.bin / name).write_text(STAND_IN.format(python=sys.executable, home=str(home)), encoding="utf-8")
+            (self.bin / name).chmod(0o755)
+        (self.bin / "env").symlink_to(shutil.which("env") or "/usr/bin/env")
+
+    def run(self, *words: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "gaudi_launch", "setup", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={
+                **{k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG", "GAUDI_LAUNCH"))},
+                "PATH": str(self.bin),
+                "XDG_DATA_HOME": str(self.home / "data"),
+                "XDG_STATE_HOME": str(self.home / "state"),
+            },
+        )
+        assert "Traceback" not in done.stdout + done.stderr
+        return done.returncode, done.stdout, done.stderr
+
+    @property
+    def calls(self) -> list[list[str]]:
+        file = self.home / "calls"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    @property
+    def engines(self) -> Path:
+        return self.home / "data/gaudi-launch/engines"
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> User:
+    return User(tmp_path)
+
+
+VENV = ("vllm-fork@1.21", "--python", "base-python")
+
+
+def test_a_virtual_environment_at_the_pinned_commits(user: User) -> None:
+    code, out, err = user.run(*VENV, "--vision", "--index-url", "https://mirror.example/simple")
+    assert code == 0, err
+    folder = user.engines / "vllm-fork-1.21"
+    python, source = f"{folder}/venv/bin/python", f"{folder}/src/vllm-fork"
+    pip = ["python", "-m", "pip", "install", "--index-url", "https://mirror.example/simple"]
+    assert user.calls == [
+        ["base-python", "-m", "venv", "--system-site-packages", f"{folder}/venv"],
+        ["git", "init", "--quiet", source],
+        ["git", "-C", source, "fetch", "--tags", "https://github.com/HabanaAI/vllm-fork.git", "aice/v1.21.0"],
+        ["git", "-C", source, "checkout", "--quiet", "--detach", "277a33cd9"],
+        [*pip, "--requirement", f"{source}/requirements-hpu.txt"],
+        [*pip, "--editable", source],
+        [
+            *pip,
+            "--no-deps",
+            "--force-reinstall",
+            "git+https://github.com/HabanaAI/vllm-hpu-extension.git@8afd253",
+        ],
+        ["python", "-m", "pip", "uninstall", "--yes", "pillow"],
+        [*pip, "--upgrade", "--force-reinstall", "pillow-simd"],
+    ]
+    assert out == f"The engine is ready. Use it with: gaudi-launch serve --python {python} ...\n"
+    assert "[10/10] Building Pillow-SIMD with AVX2\n" in err
+
+
+def test_it_goes_on_where_it_stopped(user: User) -> None:
+    (user.home / "fail").write_text("5")
+    code, out, err = user.run(*VENV)
+    assert (code, out) == (1, "")
+    assert "Installing what the engine needs" in err and "the network is down" in err and "setup.log" in err
+    before = user.calls
+    (user.home / "fail").unlink()
+    assert user.run(*VENV)[0] == 0
+    # the failed step again, then the rest
+    assert user.calls[5] == before[4]
+    assert len(user.calls) == 5 + 3
+    code, out, err = user.run(*VENV)
+    assert (code, err) == (0, "") and out.startswith("All of it is there already.\n")
+    assert len(user.calls) == 8
+    # another wish changes a step, so that one and all behind it are done
+    assert user.run(*VENV, "--index-url", "https://mirror.example/simple")[0] == 0
+    assert len(user.calls) == 8 + 3
+
+
+def test_an_environment_that_was_removed_is_made_anew(user: User) -> None:
+    assert user.run(*VENV)[0] == 0
+    shutil.rmtree(user.engines / "vllm-fork-1.21/venv")
+    assert user.run(*VENV)[0] == 0
+    assert len(user.calls) == 14
+
+
+def test_an_image_with_the_engine_inside(user: User) -> None:
+    code, out, err = user.run("vllm-fork@1.22", "--in", "docker", "--vision", "--json")
+    assert code == 0, err
+    file = user.engines / "vllm-fork@1.22".replace("@", "-") / "docker/Dockerfile"
+    image = "gaudi-launch/vllm-fork:1.22-17a7946f4-vision"
+    base = "vault.habana.ai/gaudi-docker/1.22.0/ubuntu22.04/habanalabs/pytorch-installer-2.7.1:latest"
+    assert user.calls == [
+        ["docker", "pull", base],
+        ["docker", "build", "--tag", image, "--file", str(file), str(file.parent)],
+    ]
+    assert file.read_text() == dockerfile(needed_release("vllm-fork@1.22"), Wishes(vision=True))
+    document = json.loads(out)
+    assert (document["schema"], document["image"], document["python"], document["steps_run"]) == (1, image, None, 2)
+
+
+def test_tgi_is_its_makers_image(user: User) -> None:
+    code, out, _ = user.run("tgi")
+    assert code == 0 and "3.3.5-gaudi is ready" in out
+    assert user.calls == [["docker", "pull", "ghcr.io/huggingface/text-generation-inference:3.3.5-gaudi"]]
+
+
+@pytest.mark.parametrize("engine", known())
+def test_a_dry_run_prints_every_word_and_touches_nothing(engine: str, user: User) -> None:
+    code, out, _ = user.run(engine, "--dry-run", "--json")
+    assert code == 0
+    document = json.loads(out)
+    assert document["schema"] == 1 and all(step["argv"] for step in document["steps"])
+    assert user.calls == [] and not user.engines.exists()
+
+
+def test_the_plugin_stands_on_upstream_without_its_torch() -> None:
+    steps = code_steps(needed_release("vllm-gaudi"), "py", "/s", Wishes())
+    assert [" ".join(step.argv) for step in steps] == [
+        "git init --quiet /s/vllm",
+        "git -C /s/vllm fetch --tags https://github.com/vllm-project/vllm.git main",
+        "git -C /s/vllm checkout --quiet --detach 14617c2b6",
+        "sed -i /^torch/d /s/vllm/requirements/build/cuda.txt",
+        "py -m pip install --requirement /s/vllm/requirements/build/cuda.txt",
+        "env VLLM_TARGET_DEVICE=empty py -m pip install --no-build-isolation --editable /s/vllm",
+        "git init --quiet /s/vllm-gaudi",
+        "git -C /s/vllm-gaudi fetch --tags https://github.com/vllm-project/vllm-gaudi.git main",
+        "git -C /s/vllm-gaudi checkout --quiet --detach 091bbadd",
+        "py -m pip install --no-build-isolation --editable /s/vllm-gaudi",
+    ]
+
+
+def test_scale_out_builds_libfabric_then_the_wrapper() -> None:
+    text = dockerfile(needed_release("vllm-fork@1.21"), Wishes(scale_out=True))
+    tree = "/opt/gaudi-launch/libfabric-1.20.0"
+    wanted = [
+        f'RUN ["env", "-C", "{tree}", "./configure", "--prefix=/opt/libfabric", "--with-synapseai=/usr"]',
+        f'RUN ["make", "-C", "{tree}", "-j8", "install"]',
+        'RUN ["env", "LIBFABRIC_ROOT=/opt/libfabric", "make", "-C", "/opt/gaudi-launch/hccl_ofi_wrapper"]',
+        "ENV LD_LIBRARY_PATH=/opt/libfabric/lib:/usr/lib/habanalabs:$LD_LIBRARY_PATH",
+    ]
+    lines = text.splitlines()
+    places = [lines.index(line) for line in wanted]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("nope",), 2, "nope"),
+        (("tgi", "--in", "venv"), 2, "--in docker"),
+        (("tgi", "--vision"), 2, "--vision"),
+        (("tgi", "--index-url", "https://m/simple"), 2, "--index-url"),
+        (("cpu", "--vision"), 2, "--vision"),
+        (("vllm-fork@1.21", "--in", "cloud"), 2, "cloud"),
+        (("vllm-fork@1.21", "--in", "docker", "--python", "base-python"), 2, "--python"),
+        ((*VENV, "--index-url", "https://me:s3cret@mirror/simple"), 2, "--index-url"),
+        (("vllm-fork@1.21", "--python", "/nowhere/python"), 3, "/nowhere/python"),
+    ],
+)
+def test_wrong_input_starts_nothing(words: tuple[str, ...], code: int, says: str, user: User) -> None:
+    got, out, err = user.run(*words)
+    assert (got, out) == (code, "")
+    assert says in err and "s3cret" not in err
+    assert user.calls == [] and not user.engines.exists()
+
+
+@pytest.mark.parametrize(
+    ("missing", "words", "says"),
+    [
+        ("docker", ("tgi",), "docker is not on PATH"),
+        ("git", VENV, "git is not on PATH"),
+        ("torch", VENV, "habana_frameworks"),
+    ],
+)
+def test_what_is_missing_is_said_first(missing: str, words: tuple[str, ...], says: str, user: User) -> None:
+    if missing == "torch":
+        (user.home / "no-torch").touch()
+    else:
+        (user.bin / missing).unlink()
+    code, out, err = user.run(*words)
+    assert (code, out) == (3, "") and says in err
+    assert user.calls == [] and not user.engines.exists()
+
+
+def test_in_chinese(user: User) -> None:
+    code, out, err = user.run("tgi", "--lang", "zh")
+    assert code == 0 and "已就绪" in out and "拉取镜像" in err

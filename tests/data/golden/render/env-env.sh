@@ -1,0 +1,31 @@
+# shellcheck shell=bash
+# vllm-fork@1.21 serving /models/Qwen2-72B-Instruct on cards (module IDs) 0,1,2,3, at http://127.0.0.1:30001
+# Made by gaudi-launch; it runs without it.
+# /opt/vllm/bin/vllm serve /models/Qwen2-72B-Instruct --config config.yml
+export GLOO_SOCKET_IFNAME=ens8f0
+export HABANA_VISIBLE_MODULES=0,1,2,3
+export HCCL_SOCKET_IFNAME=ens8f0
+export PT_HPU_ENABLE_LAZY_COLLECTIVES=true
+export PT_HPU_LAZY_MODE=1
+export PT_HPU_RECIPE_CACHE_CONFIG=/data/warmup/518dbd8b53481984,false,18048
+export PT_HPU_WEIGHT_SHARING=0
+export TOKENIZERS_PARALLELISM=true
+export VLLM_DECODE_BLOCK_BUCKET_MAX=8448
+export VLLM_DECODE_BLOCK_BUCKET_MIN=32
+export VLLM_DECODE_BLOCK_BUCKET_STEP=768
+export VLLM_DECODE_BS_BUCKET_MAX=128
+export VLLM_DECODE_BS_BUCKET_MIN=1
+export VLLM_DECODE_BS_BUCKET_STEP=64
+export VLLM_DELAYED_SAMPLING=true
+export VLLM_GRAPH_PROMPT_RATIO=0.8
+export VLLM_GRAPH_RESERVED_MEM=0.2
+export VLLM_HOST_IP=10.20.30.40
+export VLLM_PROMPT_BS_BUCKET_MAX=1
+export VLLM_PROMPT_BS_BUCKET_MIN=1
+export VLLM_PROMPT_BS_BUCKET_STEP=1
+export VLLM_PROMPT_SEQ_BUCKET_MAX=8192
+export VLLM_PROMPT_SEQ_BUCKET_MIN=128
+export VLLM_PROMPT_SEQ_BUCKET_STEP=128
+export VLLM_PROMPT_USE_FUSEDSDPA=true
+export VLLM_WORKER_MULTIPROC_METHOD=spawn
+export VLLM_ZERO_PADDING=true

@@ -1,0 +1,41 @@
+"""Plans to render: of simulated machines, without looking at this one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gaudi_launch.engines.registry import find
+from gaudi_launch.host.records import Host
+from gaudi_launch.host.simulated import make
+from gaudi_launch.models.config import read_model
+from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan
+from gaudi_launch.planning.planner import make_plan
+from gaudi_launch.planning.request import Request
+
+MODEL = "/models/Qwen2-72B-Instruct"
+
+
+def planned(engine: str = "vllm-fork@1.21", machine: str = "hls2", **asked: Any) -> tuple[Plan, Host]:
+    """The plan of this engine on this machine, and the machine."""
+    request = Request(**{"model": MODEL, "cards": 4, **asked})
+    host = make(machine)
+    return make_plan(
+        request, host, read_model(request.model, must_exist=False), find(engine, None, request.python)
+    ), host
+
+
+def odd(argv: tuple[str, ...], env: dict[str, str]) -> Plan:
+    """A plan of any words, for cards 0 and 1 (hls2's indices 6 and 4)."""
+    return Plan(
+        engine=EngineIdentity("vllm-fork", "1.21"),
+        model={"path": "/models/m"},
+        placement=Placement((0, 1)),
+        settings=(),
+        command=Command(argv, env),
+        url="http://127.0.0.1:30001",
+    )
+
+
+def with_env(plan: Plan, **env: str) -> Plan:
+    return replace(plan, command=replace(plan.command, env={**plan.command.env, **env}))

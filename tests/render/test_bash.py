@@ -1,0 +1,301 @@
+"""Scripts: shellcheck accepts them, bash reads back every word, and they start a real process without us."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shlex
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from urllib.request import ProxyHandler, build_opener
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gaudi_launch.engines.recipe import Wishes, dockerfile
+from gaudi_launch.engines.releases import needed_release
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.simulated import make
+from gaudi_launch.planning.container import Container, Mount
+from gaudi_launch.render import docker, env, script
+from gaudi_launch.render.container import container_of
+from tests.render.plans import odd, planned
+from tests.render.tools import NAMES, ODD, shellcheck
+from tests.services.conftest import free_port, living, pids, trivial_python
+
+__all__ = ["free_port", "pids", "trivial_python"]
+
+_TELL = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))"
+TELL = (sys.executable, "-c", _TELL)
+
+
+def told(
+    folder: Path, text: str, *, path: str = os.environ["PATH"], **more: str
+) -> tuple[list[str], dict[str, str]]:
+    """What the program of a script was given."""
+    file = folder / "run.sh"
+    file.write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        ["bash", str(file)],
+        capture_output=True,
+        check=False,
+        env={"PATH": path, "LC_ALL": "C.UTF-8", "HOME": str(folder), **more},
+    )
+    assert done.returncode == 0, done.stderr
+    words, environment = json.loads(done.stdout)
+    return words, environment
+
+
+@pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "cpu"])
+def test_shellcheck_accepts_every_script(engine: str, tmp_path: Path) -> None:
+    plan, host = planned(engine)
+    plan = replace(plan, command=replace(plan.command, unset=("NUMEXPR_MAX_THREADS",), working_dir="/tmp"))
+    given = {"HF_TOKEN": "x", "VLLM_API_KEY": "y"}
+    container = container_of(plan, host, environment=given, image="i")
+    text = None if engine == "cpu" else dockerfile(needed_release(engine), Wishes())
+    rendered = {
+        **script.render(plan, given).files,
+        **env.render(plan, given).files,
+        **docker.render(container, "n", ["head"], text, {}).files,
+    }
+    files = []
+    for name, content in rendered.items():
+        if name.endswith(".sh"):
+            files.append(tmp_path / name)
+            files[-1].write_text(content, encoding="utf-8")
+    assert [file.name for file in files] == ["serve.sh", "env.sh", "docker.sh"]
+    shellcheck(*files)
+
+
+PROPERTY = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+WORDS = st.lists(ODD, max_size=12)
+ENV = st.dictionaries(NAMES, ODD, max_size=5)
+
+
+@PROPERTY
+@given(words=WORDS, variables=ENV)
+def test_bash_reads_back_every_word(words: list[str], variables: dict[str, str], tmp_path: Path) -> None:
+    plan = odd((*TELL, *words), variables)
+    read, environment = told(tmp_path, script.render(plan, {}).files["serve.sh"])
+    assert read == words
+    assert {name: environment.get(name) for name in variables} == variables
+
+
+@PROPERTY
+@given(variables=ENV)
+def test_sourced_variables_are_the_plans(variables: dict[str, str], tmp_path: Path) -> None:
+    text = env.render(odd(("python3", "-m", "x"), variables), {}).files["env.sh"]
+    _, environment = told(tmp_path, text + shlex.join(TELL) + "\n")
+    assert {name: environment.get(name) for name in variables} == variables
+
+
+@PROPERTY
+@given(words=WORDS, variables=ENV, folder=ODD)
+def test_docker_gets_every_word(words: list[str], variables: dict[str, str], folder: str, tmp_path: Path) -> None:
+    container = Container(
+        "i",
+        tuple(words),
+        variables,
+        entrypoint="python3",
+        mounts=(Mount(f"/{folder}", "/m", True),),
+        url="http://h:1",
+    )
+    stand_in(tmp_path)
+    text = docker.render(container, "n", ["head"], None, {}).files["docker.sh"]
+    read, _ = told(tmp_path, text, path=f"{tmp_path}:{os.environ['PATH']}")
+    assert ("docker", *read) == docker.run_words(container, "n")
+
+
+def stand_in(folder: Path) -> None:
+    """A docker that tells what it was given; an image is there once it was built."""
+    program = folder / "docker"
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "import json, os, pathlib, sys\n"
+        "built = pathlib.Path(sys.argv[0]).with_name('built')\n"
+        "if sys.argv[1:3] == ['image', 'inspect']:\n"
+        "    sys.exit(0 if built.exists() else 1)\n"
+        "if sys.argv[1] == 'build':\n"
+        "    built.write_text(json.dumps([sys.argv[1:], sys.stdin.read()]))\n"
+        "    sys.exit()\n"
+        "print(json.dumps([sys.argv[1:], dict(os.environ)]))\n",
+        encoding="utf-8",
+    )
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+
+def test_the_script_builds_an_image_that_nobody_publishes_once(tmp_path: Path) -> None:
+    plan, host = planned()
+    container = container_of(plan, host)
+    wanted = dockerfile(needed_release("vllm-fork@1.21"), Wishes())
+    text = docker.render(container, "n", ["head"], wanted, {}).files["docker.sh"]
+    stand_in(tmp_path)
+    told(tmp_path, text, path=f"{tmp_path}:{os.environ['PATH']}")
+    words, read = json.loads((tmp_path / "built").read_text())
+    assert (words, read) == (["build", "--tag", "gaudi-launch/vllm-fork:1.21-277a33cd9", "-"], wanted)
+    (tmp_path / "built").write_text("untouched")
+    told(tmp_path, text, path=f"{tmp_path}:{os.environ['PATH']}")
+    assert (tmp_path / "built").read_text() == "untouched"
+
+
+def test_nothing_runs_without_the_servers_key(tmp_path: Path) -> None:
+    plan = odd(TELL, {"VLLM_API_KEY": "s3cret"})
+    text = script.render(plan, {"HF_TOKEN": "hf_x"}).files["serve.sh"]
+    assert "s3cret" not in text and "hf_x" not in text
+    (tmp_path / "s.sh").write_text(text)
+    bare = {"PATH": os.environ["PATH"]}
+    refused = subprocess.run(["bash", tmp_path / "s.sh"], capture_output=True, text=True, env=bare, check=False)
+    assert refused.returncode != 0 and "VLLM_API_KEY" in refused.stderr
+    _, environment = told(tmp_path, text, VLLM_API_KEY="mine")
+    assert environment["VLLM_API_KEY"] == "mine"
+
+
+@pytest.mark.parametrize("has", ["numactl", "a numactl that cannot", "no numactl"])
+def test_binding(has: str, tmp_path: Path) -> None:
+    plan = odd(TELL, {})
+    plan = replace(plan, command=replace(plan.command, cpus=(0, 1, 80), memory_node=1))
+    (tmp_path / "bin").mkdir()
+    if has != "no numactl":
+        program = tmp_path / "bin/numactl"
+        does = 'export BOUND="$*"; shift 4; exec "$@"' if has == "numactl" else "exit 1"
+        program.write_text(f"#!/bin/sh\n{does}\n")
+        program.chmod(0o755)
+    _, environment = told(
+        tmp_path, script.render(plan, {}).files["serve.sh"], path=f"{tmp_path / 'bin'}:/usr/bin:/bin"
+    )
+    bound = f"-C 0-1,80 -p 1 {shlex.join(TELL).replace(chr(39), '')}"
+    assert environment.get("BOUND") == (bound if has == "numactl" else None)
+
+
+def test_the_script_starts_the_engine_and_hands_it_signals(
+    tmp_path: Path, trivial_python: Path, free_port: int, pids: Path
+) -> None:
+    plan, _ = planned(port=free_port, python=str(trivial_python), served_name="small")
+    file = tmp_path / "serve.sh"
+    file.write_text(script.render(plan, {}).files["serve.sh"], encoding="utf-8")
+    with (tmp_path / "log").open("wb") as log:
+        engine = subprocess.Popen(
+            ["bash", str(file)],
+            env={**os.environ, "TRIVIAL_PIDS": str(pids)},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        ask = build_opener(ProxyHandler({})).open
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                with ask(f"http://127.0.0.1:{free_port}/v1/models", timeout=5) as answer:
+                    assert json.load(answer)["data"][0]["id"] == "small"
+                break
+            except OSError:
+                assert engine.poll() is None, (tmp_path / "log").read_text()
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        engine.send_signal(signal.SIGTERM)
+        assert engine.wait(10) == 0
+    finally:
+        engine.kill()
+        engine.wait()
+    # the trivial engine leaves its children behind, as real ones do when they are killed
+    for pid in living(pids):
+        os.kill(pid, signal.SIGKILL)
+    while living(pids):
+        time.sleep(0.05)
+
+
+def as_argv(options: Mapping[str, object]) -> list[str]:
+    """What vLLM makes of a config file (HabanaAI/vllm-fork@277a33cd9:vllm/utils.py _load_config_file)."""
+    words: list[str] = []
+    for key, value in options.items():
+        if isinstance(value, bool):
+            words += [f"--{key}"] if value else []
+        else:
+            words += [f"--{key}", str(value)]
+    return words
+
+
+OPTIONS = st.lists(st.from_regex(r"--[a-z]{3,8}(-[a-z]{2,5})?", fullmatch=True), unique=True, max_size=6)
+
+
+@PROPERTY
+@given(data=st.data())
+def test_vllms_config_file_says_the_same(data: st.DataObject) -> None:
+    names = data.draw(OPTIONS.filter(lambda names: "--model" not in names))
+    value = ODD.filter(
+        lambda word: not word.startswith("-") and "\x85" not in word and word not in ("True", "False")
+    )
+    pairs = [[name, *data.draw(st.lists(value, max_size=1))] for name in names]
+    argv = ["/v/bin/python3", "-m", "vllm.entrypoints.openai.api_server", *itertools.chain(*pairs)]
+    model, options, rest = env.as_config(argv)
+    assert (model, rest) == (None, [])
+    text = yaml.safe_dump(options, allow_unicode=True, sort_keys=False, width=1 << 20)
+    assert as_argv(yaml.safe_load(text)) == list(itertools.chain(*pairs))
+
+
+def test_what_the_config_file_cannot_say_stays_a_word() -> None:
+    line = "py -m mod --model /m --a=1 --lora x y --b 1 --b 2 --flag -tp 4 --neg -1 --yes True"
+    model, options, rest = env.as_config(shlex.split(line))
+    assert model == "/m"
+    assert options == {"a": "1", "flag": True, "neg": "-1"}
+    assert shlex.join(rest) == "--lora x y --b 1 --b 2 -tp 4 --yes True"
+
+
+def test_the_plans_own_files_are_written(tmp_path: Path) -> None:
+    path, content = str(tmp_path / "b $x/buckets 中.txt"), "(1, 128, 0)\n# '$HOME'\n"
+    plan = odd(TELL, {"VLLM_BUCKETING_FROM_FILE": path})
+    plan = replace(plan, command=replace(plan.command, files={path: content}))
+    _, environment = told(tmp_path, script.render(plan, {}).files["serve.sh"])
+    assert Path(environment["VLLM_BUCKETING_FROM_FILE"]).read_text() == content
+    Path(path).unlink()
+    stand_in(tmp_path)
+    container = container_of(plan, make("hls2"))
+    assert Mount(path, path, True) in container.mounts
+    text = docker.render(container, "n", ["head"], None, plan.command.files).files["docker.sh"]
+    told(tmp_path, text, path=f"{tmp_path}:{os.environ['PATH']}")
+    assert Path(path).read_text() == content
+
+
+def test_a_model_without_an_option_is_found() -> None:
+    words = ("/v/bin/python", "-m", "vllm.entrypoints.cli.main", "serve", "/m", "--port", "1")
+    assert env.as_config(words) == ("/m", {"port": "1"}, [])
+    assert container_of(odd(words, {}), make("hls2"), image="i").mounts == (Mount("/m", "/m", True),)
+    assert env.as_config(("vllm", "serve", "--model", "/m"))[0] == "/m"
+
+
+def test_env_names_the_command_to_run() -> None:
+    plan, _ = planned(python="/opt/v/bin/python3")
+    made = env.render(plan, {})
+    line = "# /opt/v/bin/vllm serve /models/Qwen2-72B-Instruct --config config.yml\n"
+    assert line in made.files["env.sh"]
+    assert yaml.safe_load(made.files["config.yml"])["max-model-len"] == "20480"
+    tgi = replace(plan, engine=replace(plan.engine, name="tgi"))
+    assert list(env.render(tgi, {}).files) == ["env.sh"]
+
+
+def test_a_name_in_a_comment_cannot_end_it(tmp_path: Path) -> None:
+    plan = replace(odd(TELL, {}), model={"path": "/m\ntouch /tmp/never; exit 7\n#"})
+    text = script.render(plan, {}).files["serve.sh"]
+    assert text.splitlines()[1].startswith("# vllm-fork@1.21 serving /m?touch /tmp/never; exit 7?#")
+    told(tmp_path, text)
+
+
+@pytest.mark.parametrize("word", ["a\0b", "\udcff"])
+def test_words_that_are_no_text(word: str) -> None:
+    for plan in (odd(("x", word), {}), odd(("x",), {"A": word}), odd(("x",), {"A B": "1"})):
+        with pytest.raises(LaunchError) as error:
+            script.render(plan, {})
+        assert (error.value.id, error.value.exit_code) == ("render.not_text", ExitCode.USAGE)
+
+
+def test_a_container_of_this_box_has_other_numbers() -> None:
+    assert container_of(odd(("x",), {}), make("gaudi2e-8")).indices == (4, 6)

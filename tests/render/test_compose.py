@@ -1,0 +1,112 @@
+"""compose files: Compose itself accepts them and reads back every word."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gaudi_launch.engines.recipe import Wishes, dockerfile
+from gaudi_launch.engines.releases import needed_release
+from gaudi_launch.planning.container import Container, Mount
+from gaudi_launch.render.compose import render
+from gaudi_launch.render.container import container_of
+from tests.render.plans import planned
+from tests.render.tools import NAMES, ODD, tool
+
+
+def config(folder: Path, text: str, **more: str) -> tuple[int, dict[str, Any], str]:
+    """What Compose makes of a file: its exit status, the whole project, its complaints."""
+    file = folder / "compose.yaml"
+    file.write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [tool("docker-compose"), "--file", str(file), "config", "--format", "json", "--no-normalize"],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+        env={"PATH": os.environ["PATH"], "HOME": str(folder), **more},
+    )
+    return done.returncode, json.loads(done.stdout) if done.returncode == 0 else {}, done.stderr
+
+
+def undoubled(value: Any) -> Any:
+    """Compose writes its answer so that it could read it again."""
+    if isinstance(value, dict):
+        return {key: undoubled(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [undoubled(inner) for inner in value]
+    return value.replace("$$", "$") if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1"])
+def test_compose_accepts_and_keeps_the_plan(engine: str, tmp_path: Path) -> None:
+    plan, host = planned(engine, cards=8)
+    container = container_of(plan, host, environment={"HF_TOKEN": "hf_x"})
+    text = dockerfile(needed_release(engine), Wishes())
+    code, read, errors = config(tmp_path, render(container, "Small.1", ["head"], text).files["compose.yaml"])
+    assert (code, errors) == (0, "")
+    assert read["name"] == "small-1"
+    service = read["services"]["Small.1"]
+    assert service["runtime"] == "habana" and service["ipc"] == "host" and service["network_mode"] == "host"
+    assert service["cap_add"] == ["sys_nice"] and service["init"] is True
+    assert service["ulimits"] == {"memlock": {"soft": -1, "hard": -1}, "nofile": {"soft": 65535, "hard": 65535}}
+    assert service["command"] == list(container.argv) and service["entrypoint"] == ["python3"]
+    assert service["build"]["dockerfile_inline"] == text
+    cards = {"HABANA_VISIBLE_DEVICES": ",".join(map(str, container.indices))}
+    assert service["environment"] == {**container.env, **cards, "HF_TOKEN": None}
+    assert service["healthcheck"]["start_period"] in ("30m0s", "2h0m0s")
+    assert service["cpuset"] == container.cpus
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    words=st.lists(ODD, max_size=12),
+    env=st.dictionaries(NAMES, ODD, max_size=5),
+    folder=ODD.filter(lambda name: not set(name) & {"/", "\n", "\r"} and name not in (".", "..")),
+)
+def test_compose_reads_back_every_word(words: list[str], env: dict[str, str], folder: str, tmp_path: Path) -> None:
+    mount = Mount(f"/w/{folder}x", f"/w/{folder}x", True)
+    container = Container("i", tuple(words), env, entrypoint="python3", mounts=(mount,), url="http://h:1")
+    code, read, errors = config(tmp_path, render(container, "nn", ["head"], None).files["compose.yaml"])
+    assert code == 0, errors
+    service = undoubled(read["services"]["nn"])
+    assert (service.get("command") or []) == words
+    assert (service.get("environment") or {}) == env
+    assert service["volumes"] == [
+        {
+            "type": "bind",
+            "source": mount.source,
+            "target": mount.target,
+            "read_only": True,
+            "bind": {"create_host_path": False},
+        }
+    ]
+
+
+def test_compose_stops_without_the_servers_key(tmp_path: Path) -> None:
+    text = render(Container("i", ("x",), secrets=("VLLM_API_KEY",)), "nn", ["head"], None).files["compose.yaml"]
+    code, _, errors = config(tmp_path, text)
+    assert code != 0 and "VLLM_API_KEY" in errors
+    code, read, _ = config(tmp_path, text, VLLM_API_KEY="mine")
+    assert (code, read["services"]["nn"]["environment"]) == (0, {"VLLM_API_KEY": "mine"})
+
+
+def test_ports_where_the_network_is_its_own(tmp_path: Path) -> None:
+    container = Container("i", ("x",), ports=((8080, 80),), address="127.0.0.1")
+    code, read, _ = config(tmp_path, render(container, "nn", ["head"], None).files["compose.yaml"])
+    service = read["services"]["nn"]
+    assert code == 0 and "network_mode" not in service and "runtime" not in service
+    port = {key: service["ports"][0][key] for key in ("host_ip", "published", "target")}
+    assert port == {"host_ip": "127.0.0.1", "published": "8080", "target": 80}
+
+
+def test_the_checker_would_find_a_wrong_key(tmp_path: Path) -> None:
+    code, _, errors = config(tmp_path, "services: {n: {image: i, cap_ad: [x]}}\n")
+    assert code != 0 and "cap_ad" in errors

@@ -1,0 +1,175 @@
+"""A plan as a container: image, words, variables, cards by index, mounts, patience."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from gaudi_launch.engines.releases import needed_release, release_of
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.simulated import make
+from gaudi_launch.messages import message
+from gaudi_launch.planning.container import Container, Mount
+from gaudi_launch.planning.plan import Estimate
+from gaudi_launch.render.container import container_of, mounts_of, start_seconds
+from gaudi_launch.render.docker import health_words, run_words
+from tests.render.plans import odd, planned, with_env
+
+
+def test_the_guides_case() -> None:
+    plan, host = planned(cache_dir="/data/warm", modules=(0, 1, 2, 3), python="/opt/venv/bin/python3.10")
+    made = container_of(with_env(plan, PT_HPU_RECIPE_CACHE_CONFIG="/data/warm/key,false,8192"), host)
+    assert made.image == "gaudi-launch/vllm-fork:1.21-277a33cd9"
+    assert (made.entrypoint, made.argv) == ("python3", plan.command.argv[1:])
+    # hls2: index 6 is module 0, and so on
+    assert (made.modules, made.indices) == ((0, 1, 2, 3), (6, 4, 2, 0))
+    assert made.cpus == "0-39,80-119"
+    assert made.mounts == (
+        Mount("/data/warm/key", "/data/warm/key"),
+        Mount("/models/Qwen2-72B-Instruct", "/models/Qwen2-72B-Instruct", read_only=True),
+    )
+    own = {"HABANA_VISIBLE_MODULES": "0,1,2,3"}
+    expected = {k: v for k, v in plan.command.env.items() if k not in own}
+    expected["PT_HPU_RECIPE_CACHE_CONFIG"] = "/data/warm/key,false,8192"
+    assert made.env == {**expected, "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+    assert (made.ports, made.secrets, made.url) == ((), (), "http://127.0.0.1:30001")
+
+
+def test_a_network_of_its_own() -> None:
+    plan, host = planned(host="10.20.30.40", port=8000)
+    made = container_of(plan, host, own_network=True)
+    assert made.ports == ((8000, 8000),)
+    assert made.url == "http://127.0.0.1:8000"
+    at = made.argv.index("--host")
+    assert made.argv[at + 1] == "0.0.0.0"
+    assert "10.20.30.40" not in made.argv
+    assert not {"GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "VLLM_HOST_IP"} & made.env.keys()
+
+
+@pytest.mark.parametrize(
+    ("engine", "image"),
+    [
+        ("vllm-fork@1.22", "gaudi-launch/vllm-fork:1.22-17a7946f4"),
+        ("deepseek_r1", "gaudi-launch/deepseek-r1:deepseek-r1-016b6bd20"),
+        ("tgi", "ghcr.io/huggingface/text-generation-inference:3.3.5-gaudi"),
+    ],
+)
+def test_images(engine: str, image: str) -> None:
+    assert needed_release(engine).image == image
+
+
+def test_no_image() -> None:
+    plan, host = planned()
+    nameless = replace(plan, engine=replace(plan.engine, name="cpu", version="0"))
+    with pytest.raises(LaunchError) as error:
+        container_of(nameless, host)
+    assert (error.value.id, error.value.exit_code) == ("render.no_image", ExitCode.USAGE)
+    assert container_of(nameless, host, image="mine:1").image == "mine:1"
+    assert release_of("cpu") is None
+
+
+@pytest.mark.parametrize("words", [("--hf-token", "abc"), ("--hf_token=abc",), ("--api-key=abc",)])
+def test_secrets_are_never_written(words: tuple[str, ...]) -> None:
+    with pytest.raises(LaunchError) as error:
+        container_of(odd(("python3", *words), {}), make("hls2"))
+    assert error.value.id == "render.secret"
+    assert "abc" not in str(error.value)
+
+
+def test_secrets_by_name() -> None:
+    plan = odd(("python3", "-m", "x"), {"VLLM_API_KEY": "s3cret"})
+    made = container_of(plan, make("hls2"), environment={"HF_TOKEN": "hf_x", "OTHER": "y"})
+    assert made.secrets == ("HF_TOKEN", "VLLM_API_KEY")
+    words = run_words(made, "n")
+    assert {"HF_TOKEN", "VLLM_API_KEY"} <= set(words)
+    assert not any("s3cret" in word or "hf_x" in word for word in words)
+
+
+def test_mounts() -> None:
+    snapshot = "/h/hub/models--Qwen--Q/snapshots/0123"
+    words = ("--model", snapshot, "--chat_template=/t/chat.jinja", "--host", "127.0.0.1", "--download-dir", "/h")
+    env = {"QUANT_CONFIG": "/q/c.json", "HF_HOME": "relative", "PT_HPU_RECIPE_CACHE_CONFIG": "/w,false,1"}
+    assert mounts_of(env, words) == (
+        Mount("/h", "/h"),
+        Mount("/q/c.json", "/q/c.json", True),
+        Mount("/t/chat.jinja", "/t/chat.jinja", True),
+        Mount("/w", "/w"),
+    )
+    # a folder that is written to inside one that is only read needs a mount of its own
+    assert mounts_of({"PT_HPU_RECIPE_CACHE_CONFIG": "/m/w,false,1"}, ("--model", "/m")) == (
+        Mount("/m", "/m", True),
+        Mount("/m/w", "/m/w"),
+    )
+    assert mounts_of({}, ("--model", snapshot)) == (
+        Mount("/h/hub/models--Qwen--Q", "/h/hub/models--Qwen--Q", True),
+    )
+    assert mounts_of({}, ("--model", "Qwen/Q")) == ()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "env", "cache", "high", "seconds"),
+    [
+        (72e9, {}, "", 300.2, 1800),
+        (72e9, {}, "", 1000.2, 2001),
+        (671e9, {}, "", 300, 7200),
+        (72e9, {"QUANT_CONFIG": "/q"}, "miss", 300, 7200),
+        (72e9, {"QUANT_CONFIG": "/q"}, "hit", 300, 1800),
+        (671e9, {}, "hit", 5000, 10000),
+        (None, {}, "", None, 1800),
+    ],
+)
+def test_patience(
+    parameters: float | None, env: dict[str, str], cache: str, high: float | None, seconds: int
+) -> None:
+    plan = replace(
+        odd(("python3",), env),
+        model={"parameters": parameters},
+        cache={"state": cache},
+        estimate=None if high is None else Estimate(1, high, message("x")),
+    )
+    assert start_seconds(plan) == seconds
+
+
+def test_dockers_words() -> None:
+    container = Container("i:1", ("-m", "x"), entrypoint="python3", start_seconds=1800, url="http://127.0.0.1:1")
+    health = (
+        "python3 -c 'import sys, urllib.request as r; r.build_opener(r.ProxyHandler({})).open(sys.argv[1], "
+        "timeout=5).close()' http://127.0.0.1:1/health"
+    )
+    assert run_words(container, "small") == (
+        *("docker", "run", "--rm", "--init", "--name", "small", "--network=host", "--stop-timeout=30"),
+        *("--ulimit=memlock=-1:-1", "--ulimit=nofile=65535:65535"),
+        *(f"--health-cmd={health}", "--health-start-period=1800s", "--health-retries=3"),
+        *("--health-interval=10s", "--health-timeout=10s", "--entrypoint", "python3", "i:1", "-m", "x"),
+    )
+
+
+def test_the_health_command_tells_who_answers() -> None:
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/health" else 503)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        container = Container("i", (), url=f"http://127.0.0.1:{server.server_port}")
+        environment = {**os.environ, "http_proxy": "http://127.0.0.1:9"}
+
+        def status(container: Container) -> int:
+            words = (sys.executable, *health_words(container)[1:])
+            return subprocess.run(words, capture_output=True, check=False, env=environment).returncode
+
+        assert status(container) == 0
+        assert status(replace(container, health="/sick")) != 0
+        server.shutdown()
+    assert status(container) != 0
+    assert health_words(Container("i", ())) == ()

@@ -1,0 +1,131 @@
+"""Units: systemd's checker accepts them, its parser reads back every word."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.planning.plan import Plan
+from gaudi_launch.render.records import Rendered
+from gaudi_launch.render.systemd import _WAIT, TUNING, render
+from tests.render.plans import odd, planned
+from tests.render.tools import NAMES, ODD, loaded, no_control, tool
+from tests.services.conftest import free_port
+
+__all__ = ["free_port"]
+
+
+def whole(plan: Plan) -> Plan:
+    return replace(plan, command=replace(plan.command, argv=(sys.executable, *plan.command.argv[1:])))
+
+
+def verify(folder: Path, rendered: Rendered, *words: str) -> None:
+    for name, content in rendered.files.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    done = subprocess.run(
+        ["systemd-analyze", *words, "verify", *(str(folder / name) for name in rendered.files)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(folder)},
+    )
+    # an unknown key only warns
+    assert (done.returncode, "gnoring" in done.stderr) == (0, False), done.stderr
+
+
+@pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22"])
+def test_systemd_accepts_a_system_unit(engine: str, tmp_path: Path) -> None:
+    plan, _ = planned(engine)
+    launcher = tool("true")
+    rendered = render(whole(plan), "small", {"HF_TOKEN": "x"}, run_as="nobody", launcher=launcher)
+    assert list(rendered.files) == ["small.service", TUNING]
+    assert "User=nobody\n" in rendered.files["small.service"]
+    assert f"After={TUNING} network-online.target\n" in rendered.files["small.service"]
+    assert f"ExecStart={launcher} doctor --fix --yes\n" in rendered.files[TUNING]
+    verify(tmp_path, rendered)
+
+
+def test_systemd_accepts_a_users_unit(tmp_path: Path) -> None:
+    plan, _ = planned()
+    rendered = render(whole(plan), "small", {}, user=True, run_as="nobody", launcher=tool("true"))
+    assert list(rendered.files) == ["small.service"]
+    text = rendered.files["small.service"]
+    assert "User=" not in text and TUNING not in text and "WantedBy=default.target" in text
+    assert [note.id for note in rendered.notes] == ["render.unit_user", "render.tuning_user"]
+    verify(tmp_path, rendered, "--user")
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    words=st.lists(ODD.filter(no_control), max_size=12),
+    env=st.dictionaries(NAMES, ODD.filter(no_control), max_size=5),
+)
+def test_systemd_reads_back_every_word(words: list[str], env: dict[str, str], tmp_path: Path) -> None:
+    plan = odd(("/usr/bin/env", *words), env)
+    unit = render(plan, "odd", {}).files["odd.service"]
+    read = loaded(tmp_path / "units", unit)
+    assert read.commands["ExecStart"] == [["/usr/bin/env", *words]]
+    assert read.environment == env
+
+
+def test_odd_folders_are_made(tmp_path: Path) -> None:
+    folder = '/w $HOME %h "q" \\ 中'
+    plan = odd(("/usr/bin/env",), {"PT_HPU_RECIPE_CACHE_CONFIG": f"{folder},false,1"})
+    read = loaded(tmp_path / "units", render(plan, "odd", {}).files["odd.service"])
+    assert read.commands["ExecStartPre"] == [["/bin/mkdir", "-p", "--", folder]]
+
+
+@pytest.mark.parametrize(
+    ("argv", "env", "id"),
+    [
+        (("/bin/x", "a\rb"), {}, "render.not_text"),
+        (("/bin/x",), {"A": "\x1b"}, "render.not_text"),
+        (("/bin/x", "\udcff"), {}, "render.not_text"),
+        (("python3",), {}, "render.no_path"),
+        (("/bin/x", "--hf-token", "abc"), {}, "render.secret"),
+    ],
+)
+def test_what_a_unit_cannot_say(argv: tuple[str, ...], env: dict[str, str], id: str) -> None:
+    with pytest.raises(LaunchError) as error:
+        render(odd(argv, env), "odd", {})
+    assert (error.value.id, error.value.exit_code) == (id, ExitCode.USAGE)
+
+
+def test_secrets_come_from_a_file() -> None:
+    plan = odd(("/bin/x",), {"VLLM_API_KEY": "s3cret"})
+    system = render(plan, "odd", {"HF_TOKEN": "hf_x"})
+    assert "EnvironmentFile=/etc/gaudi-launch/odd.env\n" in system.files["odd.service"]
+    assert "s3cret" not in system.files["odd.service"] and "hf_x" not in system.files["odd.service"]
+    # a model's token may be missing, the server's key may not
+    mine = render(odd(("/bin/x",), {}), "odd", {"HF_TOKEN": "hf_x"}, user=True)
+    assert "EnvironmentFile=-%h/.config/gaudi-launch/odd.env\n" in mine.files["odd.service"]
+
+
+def test_the_unit_waits_for_the_engine(free_port: int) -> None:
+    """What ExecStartPost runs: it ends with 0 when the engine answers, and with 1 when the engine has ended."""
+    server = (
+        "import sys, time, http.server as h\n"
+        "time.sleep(1)\n"
+        "class A(h.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self):\n"
+        "        self.send_response(200); self.end_headers()\n"
+        "h.HTTPServer(('127.0.0.1', int(sys.argv[1])), A).serve_forever()\n"
+    )
+    words = [sys.executable, "-I", "-c", _WAIT, f"http://127.0.0.1:{free_port}/health"]
+    engine = subprocess.Popen([sys.executable, "-c", server, str(free_port)], stderr=subprocess.DEVNULL)
+    try:
+        environment = {**os.environ, "MAINPID": str(engine.pid), "http_proxy": "http://127.0.0.1:9"}
+        assert subprocess.run(words, env=environment, check=False, timeout=20).returncode == 0
+    finally:
+        engine.kill()
+        engine.wait()
+    done = subprocess.run(words, env=environment, check=False, timeout=20, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "the engine has ended\n")
