@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "profiles": ("profiles", "List, show and check the shipped and your own profiles."),
     "engines": ("engines", "List the engines, what is installed and what each can do."),
     "setup": ("setup", "Prepare an engine environment ('setup cpu' is the embedded engine)."),
+    "ray": ("ray", "Ray Serve: print a deployment's config, check one, read the state back."),
     "why": ("why", "Explain a failed start from its log."),
     "cache": ("cache", "List, verify, prune and ship caches of compiled graphs."),
     "snapshot": ("snapshot", "Write this machine as JSON, to plan on another one."),

@@ -24,7 +24,7 @@ def engines(
     rows: list[dict[str, Any]] = []
     for name in registry.ENGINES:
         engine = registry.find(name, installed)
-        has = installed is not None and installed.engine == name
+        has = registry.has(installed, name)
         where = installed.python if has and installed is not None else None
         if name == "cpu" and where is None and embedded.engine_is_ready():
             where = str(embedded.python_path())

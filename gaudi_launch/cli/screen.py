@@ -33,6 +33,7 @@ class Screen:
         self._bar: Any = None
         self._task: Any = None
         self._partial = ""
+        self._facts: Any = {}
         self._shown: tuple[str, int] = ("", -1)
         self._next_plain = 0.0
 
@@ -64,6 +65,7 @@ class Screen:
                 self._say(line)
 
     def progress(self, progress: Progress) -> None:
+        self._facts = progress.facts
         if self._bar is not None:
             self._bar.update(
                 self._task,
@@ -100,6 +102,8 @@ class Screen:
         print(f"  {shlex.join(words)}")
         print(text("serve.log", log=self._log))
         print(text("serve.stop_hint"), flush=True)
+        if "ray_dashboard" in self._facts:
+            print(text("ray.dashboard", url=self._facts["ray_dashboard"]), flush=True)
 
     def ending(self, signal_number: int | None) -> None:
         self._close_bar()

@@ -9,7 +9,9 @@ app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
 @app.command()
 def setup(
-    engine: str = typer.Argument(..., metavar="ENGINE", help="cpu: the embedded engine and its demo model."),
+    engine: str = typer.Argument(
+        ..., metavar="ENGINE", help="cpu: the embedded engine and its demo model; ray: Ray Serve beside it."
+    ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands and do nothing."),
     no_demo: bool = typer.Option(False, "--no-demo", help="Only the engine, without the demo model."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
@@ -20,14 +22,17 @@ def setup(
     import time
 
     from gaudi_launch.cli.output import emit_json
-    from gaudi_launch.engines import embedded
+    from gaudi_launch.engines import embedded, ray_environment
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
 
-    if engine not in ("cpu", "vllm-cpu"):
-        raise LaunchError("serve.setup_unknown", ExitCode.USAGE, found=engine, known="cpu")
+    names = {"cpu": "cpu", "vllm-cpu": "cpu", "ray": "ray", "ray-serve": "ray"}
+    if engine not in names:
+        raise LaunchError("serve.setup_unknown", ExitCode.USAGE, found=engine, known="cpu, ray")
+    engine = names[engine]
     if dry_run:
         steps = embedded.engine_steps() + ([] if no_demo else embedded.demo_steps())
+        steps += ray_environment.steps() if engine == "ray" else []
         if as_json:
             return emit_json({"schema": 1, "steps": [{"id": s.id, "argv": list(s.argv)} for s in steps]})
         for step in steps:
@@ -36,13 +41,14 @@ def setup(
                 typer.echo(shlex.join(step.argv))
         return None
     begin = time.monotonic()
-    embedded.setup(lambda line: print(line, file=sys.stderr, flush=True), demo=not no_demo)
+    place = ray_environment if engine == "ray" else embedded
+    place.setup(lambda line: print(line, file=sys.stderr, flush=True), demo=not no_demo)
     seconds = time.monotonic() - begin
-    python = str(embedded.python_path())
+    python = str(place.python_path())
     if as_json:
         demo = None if no_demo else str(embedded.demo_dir())
         return emit_json(
-            {"schema": 1, "engine": "cpu", "python": python, "demo": demo, "seconds": round(seconds, 1)}
+            {"schema": 1, "engine": engine, "python": python, "demo": demo, "seconds": round(seconds, 1)}
         )
     typer.echo(text("serve.setup_done", python=python, seconds=round(seconds)))
     return None

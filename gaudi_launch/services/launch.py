@@ -29,6 +29,10 @@ _MOST_LOG_BYTES = 4 << 20
 
 def check_engine(engine: Engine, installed: Installed | None) -> None:
     """Is the planned engine what the interpreter has? Raises LaunchError (MACHINE)."""
+    inner = getattr(engine, "inner", None)
+    if inner is not None:
+        _check_around(inner, installed)
+        return
     identity = engine.identity
     wanted = identity.name if identity.name != "vllm-fork" else f"vllm-fork@{identity.version}"
     wanted = "deepseek_r1" if wanted == "vllm-fork@deepseek_r1" else wanted
@@ -39,6 +43,16 @@ def check_engine(engine: Engine, installed: Installed | None) -> None:
         raise LaunchError(
             "serve.other_engine", ExitCode.MACHINE, python=installed.python, found=installed.engine, engine=wanted
         )
+
+
+def _check_around(inner: Engine, installed: Installed | None) -> None:
+    """Ray Serve and the engine inside it. Raises LaunchError (MACHINE)."""
+    if installed is None or "ray" not in installed.packages:
+        raise LaunchError("ray.missing", ExitCode.MACHINE, python=installed.python if installed else "PATH")
+    if inner.identity.name != "transformers":
+        check_engine(inner, installed)
+    elif "transformers" not in installed.packages:
+        raise LaunchError("ray.no_transformers", ExitCode.MACHINE, python=installed.python)
 
 
 def check_model(model: Model, request: Request) -> None:
@@ -174,8 +188,10 @@ class _Recorder:
         self._inner.output(text)
 
     def progress(self, progress: Progress) -> None:
-        if progress.phase != self._state["phase"]:
-            self._put(phase=progress.phase, done=progress.done, total=progress.total)
+        ray = {k: v for k, v in progress.facts.items() if k.startswith(("ray_", "replicas_"))}
+        if progress.phase != self._state["phase"] or ray != self._state.get("ray", {}):
+            news = {"ray": ray} if ray else {}
+            self._put(phase=progress.phase, done=progress.done, total=progress.total, **news)
         self._inner.progress(progress)
 
     def ready(self, readiness: Readiness) -> None:

@@ -4,6 +4,8 @@
 its ``argv`` with ``{port}`` where its port goes; for transformers ``model``, ``name`` and ``dtype``.
 """
 
+# mypy: disable-error-code="untyped-decorator"
+
 from __future__ import annotations
 
 import asyncio
@@ -155,4 +157,5 @@ class Generator:
 
 def build(args: dict[str, Any]) -> Any:
     """The application of these args (Serve calls this in a worker)."""
-    return (Generator if args.get("kind") == "transformers" else Engine).bind(args)
+    deployment: Any = Generator if args.get("kind") == "transformers" else Engine
+    return deployment.bind(args)

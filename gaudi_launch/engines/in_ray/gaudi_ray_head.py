@@ -170,6 +170,7 @@ def run(config: dict[str, Any], hpus: int, folder: Path) -> int:
             signal.signal(number, lambda number, _: stops.append(number))
         dashboard = Dashboard(f"http://{context.dashboard_url}", token)
         say(f"Ray {ray.__version__} with {hpus} HPU, dashboard {dashboard.url}")
+        say(f"token {path}")
         return serve_until_stopped(config, dashboard, folder / "sets", stops)
     finally:
         say("Shutting down")
