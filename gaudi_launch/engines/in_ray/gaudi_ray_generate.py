@@ -84,18 +84,18 @@ class Generation:
 
     def _load(self, args: dict[str, Any]) -> None:
         self._log("Starting to load model")
+        allowed = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, set(self._slot.cpus) & allowed or allowed)
         if self._slot.modules:
             # read when the card's software is first imported
             os.environ[VISIBLE] = environment_of(self._slot, dict(os.environ))[VISIBLE]
             self._graphs = self._adapt()
-        elif self._slot.cpus:
-            os.sched_setaffinity(0, set(self._slot.cpus) & os.sched_getaffinity(0) or os.sched_getaffinity(0))
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
 
         self._torch, self._seed = torch, set_seed
         # Ray gives an actor without CPUs one thread
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // len(args["sets"])))
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
         code = bool(args.get("trust_remote_code"))
         self.tokenizer = AutoTokenizer.from_pretrained(args["model"], trust_remote_code=code)
         dtype = getattr(torch, args["dtype"])

@@ -171,51 +171,72 @@ def run(config: dict[str, Any], hpus: int, folder: Path) -> int:
         dashboard = Dashboard(f"http://{context.dashboard_url}", token)
         say(f"Ray {ray.__version__} with {hpus} HPU, dashboard {dashboard.url}")
         say(f"token {path}")
-        return serve_until_stopped(config, dashboard, folder / "sets", stops)
-    finally:
-        say("Shutting down")
-        stop(folder / "sets")
+        life = Life(config, dashboard, folder / "sets")
+        status = life.run(stops)
+        # a failed start keeps its phase in whoever reads this log
+        say("Shutting down" if not status else "ending what was started")
+        stop(folder / "sets", orderly=life.was_up)
         say("stopped")
+        return status
+    finally:
+        ray.shutdown()
 
 
-def serve_until_stopped(config: dict[str, Any], dashboard: Dashboard, sets: Path, stops: list[int]) -> int:
-    """Deploy and stay until a signal comes (0), or until the first deployment has failed (1)."""
-    count = len(config["applications"][0]["args"]["sets"])
-    tails = Tails(sets, count)
-    dashboard.deploy(config)
-    shown: list[str] = []
-    was_up, next_status = False, 0.0
-    while not stops:
-        tails.read()
-        now = time.monotonic()
-        if now >= next_status:
-            next_status = now + _STATUS_EVERY_SECONDS
-            applications = dashboard.status()
-            lines = summary(applications)
-            for line in lines:
-                if line not in shown:
-                    say(line)
-            shown = lines or shown
-            states = {application.get("status") for application in applications.values()}
-            was_up = was_up or "RUNNING" in states
-            if not was_up and (any(sets.glob("slot-*.failed")) or "DEPLOY_FAILED" in states):
-                tails.read()
-                for application in applications.values():
-                    say(f"FAILED: {application.get('message')}")
-                return 1
-        time.sleep(_TURN_SECONDS)
-    return 0
+class Life:
+    """A deployment from its start to its end."""
+
+    def __init__(self, config: dict[str, Any], dashboard: Dashboard, sets: Path) -> None:
+        self.was_up = False
+        self._config = config
+        self._dashboard = dashboard
+        self._sets = sets
+        self._tails = Tails(sets, len(config["applications"][0]["args"]["sets"]))
+        self._shown: list[str] = []
+
+    def run(self, stops: list[int]) -> int:
+        """Deploy and stay until a signal comes (0), or until the first deployment has failed (1)."""
+        self._dashboard.deploy(self._config)
+        next_status = 0.0
+        while not stops:
+            self._tails.read()
+            now = time.monotonic()
+            if now >= next_status:
+                next_status = now + _STATUS_EVERY_SECONDS
+                if self._failed():
+                    return 1
+            time.sleep(_TURN_SECONDS)
+        return 0
+
+    def _failed(self) -> bool:
+        """Show what is new in the status; True when the first deployment has failed."""
+        applications = self._dashboard.status()
+        lines = summary(applications)
+        for line in lines:
+            if line not in self._shown:
+                say(line)
+        self._shown = lines or self._shown
+        states = {application.get("status") for application in applications.values()}
+        self.was_up = self.was_up or "RUNNING" in states
+        if self.was_up or not (any(self._sets.glob("slot-*.failed")) or "DEPLOY_FAILED" in states):
+            return False
+        self._tails.read()
+        for application in applications.values():
+            if application.get("message"):
+                say(f"FAILED: {application['message']}")
+        return True
 
 
-def stop(sets: Path) -> None:
-    """End Serve in order, then Ray, then what an engine may have left."""
+def stop(sets: Path, orderly: bool) -> None:
+    """End Serve in order where it was up (a replica that still starts would be waited for), then Ray, then what an
+    engine may have left."""
     import ray
     from ray import serve
 
-    try:
-        serve.shutdown()
-    except Exception as error:
-        say(f"Serve did not end in order: {error}")
+    if orderly:
+        try:
+            serve.shutdown()
+        except Exception as error:
+            say(f"Serve did not end in order: {error}")
     ray.shutdown()
     for lock in sets.glob("slot-*.lock"):
         handle = os.open(lock, os.O_RDWR)

@@ -76,11 +76,20 @@ def claim(folder: Path, sets: Sequence[dict[str, Any]], patience: float = 60.0) 
                 os.close(handle)
                 continue
             end_leftovers(handle)
-            modules, cpus = tuple(each.get("modules", ())), tuple(each.get("cpus", ()))
+            modules = tuple(each.get("modules", ()))
+            cpus = tuple(each.get("cpus", ())) or (() if modules else share(number, len(sets)))
             return Slot(number, modules, cpus, each.get("memory_node"), folder, handle)
         if time.monotonic() > deadline:
             raise RuntimeError(f"none of the {len(sets)} planned sets of cards is free")
         time.sleep(_PAUSE_SECONDS)
+
+
+def share(number: int, count: int) -> tuple[int, ...]:
+    """Without cards: this set's part of the CPUs, so that engines do not bind to the same ones."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < count:
+        return ()
+    return tuple(cpus[number * len(cpus) // count : (number + 1) * len(cpus) // count])
 
 
 def end_leftovers(handle: int) -> None:
