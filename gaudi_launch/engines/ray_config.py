@@ -58,9 +58,7 @@ def document(
         args["argv"] = [*words, "--host", "127.0.0.1", "--port", PORT]
     else:
         args |= _plain(words)
-    args["sets"] = [
-        {name: list(value) if isinstance(value, tuple) else value for name, value in each.items()} for each in sets
-    ]
+    args["sets"] = [dict(each) for each in sets]
     deployment: dict[str, Any] = {
         "name": "Engine" if kind == "engine" else "Generator",
         "max_ongoing_requests": wanted.ongoing,

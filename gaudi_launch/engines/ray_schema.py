@@ -198,7 +198,7 @@ def _deployment(path: str, value: Any, found: list[Message]) -> None:
     options = value.get("ray_actor_options")
     resources = options.get("resources") if isinstance(options, dict) else None
     for name, amount in (resources if isinstance(resources, dict) else {}).items():
-        if name == "HPU" and amount != int(amount if isinstance(amount, int | float) else -1):
+        if name == "HPU" and not (isinstance(amount, _NUMBER) and float(amount).is_integer()):
             found.append(
                 message("ray.part_of_a_card", path=f"{path}.ray_actor_options.resources.HPU", found=amount)
             )

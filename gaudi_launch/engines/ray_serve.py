@@ -20,6 +20,7 @@ from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.hugging_face import NAME as PLAIN
 from gaudi_launch.engines.hugging_face import HuggingFace
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.records import Model
@@ -166,7 +167,10 @@ class RayServe:
             port=port,
             kind=PLAIN if self.inner.identity.name == PLAIN else "engine",
             words=words,
-            sets=[{"modules": s.modules, "cpus": s.cpus, "memory_node": s.memory_node} for s in sets],
+            sets=[
+                {"modules": list(s.modules), "cpus": format_cpus(s.cpus), "memory_node": s.memory_node}
+                for s in sets
+            ],
             wanted=wanted,
         )
         modules = ",".join(map(str, placement.modules))

@@ -34,7 +34,7 @@ def make_plan(
     Raises LaunchError for what cannot be.
     """
     around = getattr(engine, "wrap", None)
-    if around is None and request.replicas is not None:
+    if around is None and (request.replicas or request.target_ongoing):
         raise LaunchError("ray.only", ExitCode.USAGE, engine=engine.identity.name)
     engine.refuse(request, host, model)
     if around is not None:

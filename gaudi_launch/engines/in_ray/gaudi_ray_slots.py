@@ -77,11 +77,17 @@ def claim(folder: Path, sets: Sequence[dict[str, Any]], patience: float = 60.0) 
                 continue
             end_leftovers(handle)
             modules = tuple(each.get("modules", ()))
-            cpus = tuple(each.get("cpus", ())) or (() if modules else share(number, len(sets)))
+            cpus = cpus_of(each.get("cpus", "")) or (() if modules else share(number, len(sets)))
             return Slot(number, modules, cpus, each.get("memory_node"), folder, handle)
         if time.monotonic() > deadline:
             raise RuntimeError(f"none of the {len(sets)} planned sets of cards is free")
         time.sleep(_PAUSE_SECONDS)
+
+
+def cpus_of(text: str) -> tuple[int, ...]:
+    """The CPUs of a list as the kernel writes it: 0-3,8."""
+    ranges = [word.partition("-") for word in text.split(",") if word]
+    return tuple(cpu for first, dash, last in ranges for cpu in range(int(first), int(last if dash else first) + 1))
 
 
 def share(number: int, count: int) -> tuple[int, ...]:
