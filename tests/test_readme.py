@@ -24,7 +24,14 @@ def commands(name: str) -> list[str]:
 
 COMMANDS = commands("README.md")
 # CI runs the tests by the second; the first makes its own environment and ends in the e2e tests' own job
-BY_OTHERS = {"bash scripts/quickstart.sh", "bash scripts/test.sh", "pip install ."}
+BY_OTHERS = {
+    "bash scripts/quickstart.sh",
+    "bash scripts/test.sh",
+    "pip install .",
+    # tests/e2e/test_ray_serve.py
+    "gaudi-launch serve -w demo --engine ray-serve",
+    "gaudi-launch ray status",
+}
 # what these need stands on a Gaudi server, or they change the machine: here a machine in a folder is theirs
 ENDS = {
     "gaudi-launch doctor": {0},

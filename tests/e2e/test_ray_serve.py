@@ -74,6 +74,10 @@ def test_the_cpu_engine_in_a_replica_answers_streams_and_stops(
     text, pieces = streamed(port)
     assert text == PARIS and pieces >= 3
     wait_for(lambda: replicas("one") == (1, 1), 30)
+    shown = subprocess.run(
+        [sys.executable, "-m", "gaudi_launch", "ray", "status"], capture_output=True, text=True, check=True
+    )
+    assert "default: RUNNING" in shown.stdout and "1/1" in shown.stdout
     names = [" ".join(process.cmdline()) for process in serve.family]
     for part in ("raylet", "gcs_server", "dashboard", "ray::ServeReplica", "vllm.entrypoints", "VLLM::EngineCore"):
         assert any(part in name for name in names), part
@@ -138,22 +142,9 @@ def test_an_engine_that_cannot_start_is_exit_4_with_its_cause(
 
 def test_ray_itself_accepts_our_config(ray: Path, tmp_path: Path) -> None:
     """Every key of ours is one of this release's, and our list of keys is exactly its list."""
+    words = ("-w", str(embedded.demo_dir()), "--engine", "ray-serve:cpu", "--replicas", "1..3")
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "gaudi_launch",
-            "ray",
-            "config",
-            "-w",
-            str(embedded.demo_dir()),
-            "--replicas",
-            "1..3",
-        ]
-        + ["--engine", "ray-serve:cpu"],
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-m", "gaudi_launch", "ray", "config", *words], capture_output=True, text=True, check=True
     )
     script = """
 import json, sys, yaml

@@ -1,4 +1,4 @@
-"""What runs inside Ray, as far as it needs no Ray: sets of cards with real locks and processes, environments, text."""
+"""What runs inside Ray, as far as it needs no Ray: sets of cards with real locks and processes, environments."""
 
 from __future__ import annotations
 
