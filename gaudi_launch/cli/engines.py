@@ -16,7 +16,7 @@ def engines(
 ) -> None:
     """List the engines, what is installed, and the options that mean nothing to each."""
     from gaudi_launch.cli.output import console, emit_json, table
-    from gaudi_launch.engines import embedded, registry
+    from gaudi_launch.engines import embedded, ray_environment, registry
     from gaudi_launch.engines.detect import detect
     from gaudi_launch.messages import text
 
@@ -28,6 +28,8 @@ def engines(
         where = installed.python if has and installed is not None else None
         if name == "cpu" and where is None and embedded.engine_is_ready():
             where = str(embedded.python_path())
+        if name == "ray-serve" and where is None and ray_environment.is_ready():
+            where = str(ray_environment.python_path())
         packages = dict(installed.packages) if has and installed is not None else {}
         rows.append(
             {

@@ -269,6 +269,8 @@ def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
     # an engine on the CPU needs no card, so the machine's cards are not even looked at
     host = load(asked.get("machine")) if engine.needs_cards or asked.get("machine") else Host()
     model = read_model(request.model, must_exist)
+    suited = getattr(engine, "suited", None)
+    engine = suited(model) if suited is not None else engine
     return Prepared(request, host, model, engine, installed, asked.get("machine"))
 
 

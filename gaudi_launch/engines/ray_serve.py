@@ -10,6 +10,7 @@ it (`in_ray/gaudi_ray_slots.py`).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -49,17 +50,31 @@ def ray_serve(inner: str, installed: Installed | None, python: str | None = None
     facts = {"ray": installed.packages["ray"]} if installed is not None and has_ray else {}
     where = python or (installed.python if installed is not None and has_ray else None)
     packages = installed.packages if installed is not None else {}
-    if not inner:
-        inner = "auto"
-        if has_ray and installed is not None and not installed.engine and PLAIN in packages:
-            inner = PLAIN
-    if inner == PLAIN:
-        plain = {PLAIN: packages[PLAIN]} if PLAIN in packages else {}
-        on_cards = not packages or "habana-torch-plugin" in packages
-        return RayServe(HuggingFace(where, plain, on_cards), where, facts)
+    facts_of_plain = {PLAIN: packages[PLAIN]} if PLAIN in packages else {}
+    plain = HuggingFace(where, facts_of_plain, on_cards=not packages or "habana-torch-plugin" in packages)
+    if inner == PLAIN or (not inner and has_ray and installed and not installed.engine and PLAIN in packages):
+        return RayServe(plain, where, facts)
     if inner.partition(":")[0] == NAME:
         raise LaunchError("engines.unknown", ExitCode.USAGE, found=f"{NAME}:{inner}", known=", ".join(inners()))
-    return RayServe(registry.find(inner, installed, where), where, facts)
+    found = RayServe(registry.find(inner or "auto", installed, where), where, facts)
+    if not inner and has_ray and installed is not None and PLAIN in packages:
+        return replace(found, spare=plain, knows=_architectures(installed.facts))
+    return found
+
+
+def _architectures(facts: Mapping[str, str]) -> frozenset[str] | None:
+    """The model classes of an installed vLLM, by its own table; None where that cannot be read.
+
+    vllm/model_executor/models/registry.py in every release; the plugin's own in vllm_gaudi/models/__init__.py.
+    """
+    source = Path(facts.get("source", ""))
+    texts = []
+    for path in (source / "vllm/model_executor/models/registry.py", source / "vllm_gaudi/models/__init__.py"):
+        try:
+            texts.append(path.read_text(encoding="utf-8", errors="replace"))
+        except OSError:
+            continue
+    return frozenset(re.findall(r"[\"']([A-Z]\w{2,99})[\"']", "\n".join(texts))) or None
 
 
 def config_of(plan: Plan) -> dict[str, Any]:
@@ -78,11 +93,18 @@ def inners() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class RayServe:
-    """Ray Serve as engine of a plan. It decides nothing about the model: that is its inner engine's part."""
+    """Ray Serve as engine of a plan. It decides nothing about the model: that is its inner engine's part.
+
+    ``spare`` stands in for an inner engine that the user did not name and that lacks the model (``knows`` are the
+    model classes it has, None where that is not known); ``lacked`` is the class for which it does.
+    """
 
     inner: Engine
     python: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    spare: Engine | None = None
+    knows: frozenset[str] | None = None
+    lacked: str = ""
 
     @property
     def identity(self) -> EngineIdentity:
@@ -97,6 +119,13 @@ class RayServe:
     @property
     def lacks(self) -> tuple[str, ...]:
         return self.inner.lacks
+
+    def suited(self, model: Model) -> RayServe:
+        """This engine for this model: around plain generation where the inner engine has no such model class."""
+        lacks = self.knows is not None and model.architecture and model.architecture not in self.knows
+        if self.spare is None or not lacks:
+            return self
+        return replace(self, inner=self.spare, spare=None, lacked=model.architecture or "")
 
     def cards(self, request: Request) -> int | None:
         """Cards of one replica."""
@@ -238,6 +267,8 @@ class RayServe:
         found = []
         if request.environment.get("RAY_ADDRESS"):
             found.append(message("ray.own_cluster", address=request.environment["RAY_ADDRESS"]))
+        if self.lacked:
+            found.append(message("ray.lacked", architecture=self.lacked))
         if self.inner.identity.name == PLAIN:
             found.append(message("ray.plain_slow"))
         return tuple(found)

@@ -32,7 +32,7 @@ def slot(tmp_path: Path, *modules: int) -> Any:
 def test_each_replica_gets_a_set_of_its_own_until_none_is_left(tmp_path: Path) -> None:
     from gaudi_ray_slots import claim
 
-    sets = [{"modules": [0, 1]}, {"modules": [2, 3], "cpus": "5-6,9", "memory_node": 1}]
+    sets: list[dict[str, Any]] = [{"modules": [0, 1]}, {"modules": [2, 3], "cpus": "5-6,9", "memory_node": 1}]
     one, two = claim(tmp_path, sets), claim(tmp_path, sets)
     assert [(s.number, s.modules, s.cpus, s.memory_node) for s in (one, two)] == [
         (0, (0, 1), (), None),

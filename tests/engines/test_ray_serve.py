@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -202,6 +203,32 @@ def test_what_is_inside_follows_what_is_installed() -> None:
     assert has(GAUDI, "ray-serve") and not has(replace(GAUDI, packages={}), "ray-serve")
 
 
+def test_a_model_that_the_installed_engine_lacks_is_generated_plainly(tmp_path: Path) -> None:
+    table = tmp_path / "vllm/model_executor/models/registry.py"
+    table.parent.mkdir(parents=True)
+    table.write_text('_MODELS = {"LlamaForCausalLM": ("llama", "LlamaForCausalLM")}\n')
+    has_all = replace(GAUDI, packages={**GAUDI.packages, "transformers": "4.51.3"}, facts={"source": str(tmp_path)})
+    rare, usual = (
+        Model("/m/x", "x", architecture="RareForCausalLM"),
+        Model("/m/y", "y", architecture="LlamaForCausalLM"),
+    )
+    inner = {
+        model.architecture: [
+            engine.suited(model).inner.identity.name  # type: ignore[attr-defined]
+            for engine in (find("ray-serve", has_all), find("ray-serve:vllm-fork@1.21", has_all), find("ray-serve"))
+        ]
+        for model in (rare, usual)
+    }
+    # only where nobody named the engine and its own table says no
+    assert inner == {
+        "RareForCausalLM": ["transformers", "vllm-fork", "vllm-fork"],
+        "LlamaForCausalLM": ["vllm-fork", "vllm-fork", "vllm-fork"],
+    }
+    engine = find("ray-serve", has_all).suited(rare)  # type: ignore[attr-defined]
+    made = make_plan(Request(model=rare.path), simulated.make("hls2"), rare, engine)
+    assert [w.id for w in made.warnings if w.id.startswith("ray.")] == ["ray.lacked", "ray.plain_slow"]
+
+
 def test_on_the_cpu_hpus_are_counted_and_no_card_is_named() -> None:
     made = make_plan(
         Request(model="/m/x", replicas=(1, 2)), simulated.make("hls2"), Model("/m/x", "x"), find("ray-serve:cpu")
@@ -232,6 +259,7 @@ def test_the_api_key_is_nowhere_in_the_plan() -> None:
 
 
 def test_every_config_of_ours_is_sound() -> None:
-    for wishes in ({}, {"cards": 2, "replicas": (1, 4)}, {"cards": 1, "replicas": (8, 8)}):
+    every: list[dict[str, Any]] = [{}, {"cards": 2, "replicas": (1, 4)}, {"cards": 1, "replicas": (8, 8)}]
+    for wishes in every:
         assert check(config_of(plan(**wishes))) == []
     assert ray_serve("", None).identity.name == "ray-serve"
