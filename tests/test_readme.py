@@ -33,6 +33,9 @@ BY_OTHERS = {
     "pip install .",
     # tests/e2e/test_services.py
     "gaudi-launch serve -w demo --detach --name demo",
+    # tests/e2e/test_ray_serve.py
+    "gaudi-launch serve -w demo --engine ray-serve",
+    "gaudi-launch ray status",
 }
 # what these need stands on a Gaudi server, or they change the machine: here a machine in a folder is theirs
 ENDS = {

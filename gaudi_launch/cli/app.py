@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "restart": ("restart", "Stop a service and start it again as it was."),
     "wait": ("wait", "Wait until a service answers."),
     "setup": ("setup", "Prepare an engine environment ('setup cpu' is the embedded engine)."),
+    "ray": ("ray", "Ray Serve: print a deployment's config, check one, read the state back."),
     "why": ("why", "Explain a failed start from its log."),
     "cache": ("cache", "List, verify, prune and ship caches of compiled graphs."),
     "snapshot": ("snapshot", "Write this machine as JSON, to plan on another one."),

@@ -63,6 +63,10 @@ OPTIONS = (
     _Option("quant_config", ("--quant-config",), "Quantisation file (QUANT_CONFIG).", _ENGINE, "FILE"),
     _Option("inc_fp8", ("-q", "--inc-fp8"), "FP8 by neural compressor (deepseek_r1).", _ENGINE),
     _Option("scheduler_steps", ("-e", "--scheduler-steps"), "Decode steps a scheduling.", _ENGINE, "N"),
+    _Option("replicas", ("--replicas",), "ray-serve: copies of the model, N or MIN..MAX.", _ENGINE, "N"),
+    _Option(
+        "target_ongoing", ("--ongoing",), "ray-serve: requests a replica before one more starts.", _ENGINE, "N"
+    ),
     _Option("cache_dir", ("-c", "--cache"), "Folder of the recipe cache.", _MORE, "DIR"),
     _Option("skip_warmup", ("-s", "--skip-warmup"), "Do not warm up; shapes compile when met.", _MORE),
     _Option("profile", ("-f", "--profile"), "Turn the engine's profiler on.", _MORE),
@@ -130,6 +134,8 @@ def to_request(asked: dict[str, Any], environment: dict[str, str] | None = None)
         "cards": lambda text: read.number("-n", text, 1, 64),
         "modules": lambda text: parse_modules(text),
         "port": lambda text: read.port("-p", text),
+        "replicas": lambda text: read.replicas(text),
+        "target_ongoing": lambda text: read.number("--ongoing", text),
         "reduce": lambda text: read.reduce(text, one_is_both=tuning == "reference"),
         "padding_limit": lambda text: read.fraction("--padding-limit", text, 0.0, 0.5),
         "memory_utilization": lambda text: read.fraction("--memory-utilization", text, 0.01, 1.0),
@@ -276,6 +282,8 @@ def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
     # an engine on the CPU needs no card, so the machine's cards are not even looked at
     host = load(asked.get("machine")) if engine.needs_cards or asked.get("machine") else Host()
     model = read_model(request.model, must_exist)
+    suited = getattr(engine, "suited", None)
+    engine = suited(model) if suited is not None else engine
     return Prepared(request, host, model, engine, installed, asked.get("machine"))
 
 
@@ -315,6 +323,10 @@ def _installed(request: Request, needed: bool) -> Installed | None:
         return None
     if request.python is None and request.engine in ("cpu", "vllm-cpu"):
         return detect(str(embedded.python_path())) if embedded.engine_is_ready() else None
+    if request.python is None and request.engine.startswith("ray-serve"):
+        from gaudi_launch.engines import ray_environment
+
+        return ray_environment.installed(demo=request.model == str(embedded.demo_dir()))
     if needed or request.python is not None or request.engine == "auto":
         return detect(request.python)
     return None
@@ -345,11 +357,14 @@ def _demo(request: Request, make: bool) -> Request:
     import sys
     from dataclasses import replace
 
-    from gaudi_launch.engines import embedded
+    from gaudi_launch.engines import embedded, ray_environment
 
+    ray = request.engine.startswith("ray-serve")
+    if make and ray and request.python is None and not ray_environment.is_ready():
+        ray_environment.setup(lambda line: print(line, file=sys.stderr, flush=True))
     if make and request.python is None and not (embedded.engine_is_ready() and embedded.demo_is_ready()):
         embedded.setup(lambda line: print(line, file=sys.stderr, flush=True))
-    engine = "cpu" if request.engine == "auto" else request.engine
+    engine = {"auto": "cpu", "ray-serve": "ray-serve:cpu"}.get(request.engine, request.engine)
     folder = embedded.demo_dir()
     path = str(folder) if make or folder.is_dir() else "demo"
     return replace(request, model=path, engine=engine, served_name=request.served_name or "demo")

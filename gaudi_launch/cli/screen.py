@@ -13,7 +13,7 @@ from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
     from gaudi_launch.planning.plan import Plan
-    from gaudi_launch.services.follow import Progress
+    from gaudi_launch.services.follow import Facts, Progress
     from gaudi_launch.services.ready import Readiness
 
 
@@ -27,6 +27,7 @@ class Screen:
         self._bar = Bar()
         self._began = time.monotonic()
         self._partial = ""
+        self._facts: Facts = {}
 
     def begin(self) -> None:
         """Say what is about to start."""
@@ -56,6 +57,7 @@ class Screen:
                 self._bar.say(line)
 
     def progress(self, progress: Progress) -> None:
+        self._facts = progress.facts
         self._bar.progress(progress)
 
     def ready(self, readiness: Readiness) -> None:
@@ -65,6 +67,8 @@ class Screen:
         model = readiness.model or str(self._plan.model["name"])
         say_ready(model, self._plan.url, seconds, self._log, self._plan.engine.name)
         print(text("serve.stop_hint"), flush=True)
+        if "ray_dashboard" in self._facts:
+            print(text("ray.dashboard", url=self._facts["ray_dashboard"]), flush=True)
 
     def ending(self, signal_number: int | None) -> None:
         self._bar.close()

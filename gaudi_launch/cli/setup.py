@@ -12,7 +12,9 @@ app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
 @app.command()
 def setup(
-    engine: str = typer.Argument(..., metavar="ENGINE", help="cpu (embedded), or one of 'gaudi-launch engines'."),
+    engine: str = typer.Argument(
+        ..., metavar="ENGINE", help="cpu (embedded), ray (Ray Serve beside it), or one of 'gaudi-launch engines'."
+    ),
     place: str | None = typer.Option(
         None, "--in", metavar="venv|docker", help="A virtual environment, or a container image (tgi: docker)."
     ),
@@ -33,15 +35,15 @@ def setup(
     from gaudi_launch.engines.registry import ALIASES
     from gaudi_launch.errors import ExitCode, LaunchError
 
-    engine = ALIASES.get(engine, engine)
+    engine = "ray-serve" if engine == "ray" else ALIASES.get(engine, engine)
     wishes = Wishes(index_url, vision, scale_out)
-    if engine == "cpu":
+    if engine in ("cpu", "ray-serve"):
         given: dict[str, object] = {"--in": place, "--python": python, "--index-url": index_url}
         given |= {"--vision": vision or None, "--scale-out": scale_out or None}
         for flag, value in given.items():
             if value is not None:
                 raise LaunchError("setup.not_for", ExitCode.USAGE, flag=flag, engine=engine)
-        return _cpu(dry_run, no_demo, as_json)
+        return _embedded(engine, dry_run, no_demo, as_json)
     return _gaudi(engine, place, python, wishes, dry_run, as_json)
 
 
@@ -91,25 +93,27 @@ def _gaudi(engine: str, place: str | None, python: str | None, wishes: Any, dry_
     return None
 
 
-def _cpu(dry_run: bool, no_demo: bool, as_json: bool) -> None:
-    """The embedded engine and its demo model."""
+def _embedded(engine: str, dry_run: bool, no_demo: bool, as_json: bool) -> None:
+    """The embedded engine and its demo model, with Ray Serve beside it where that is asked for."""
     import time
 
     from gaudi_launch.cli.output import emit_json
-    from gaudi_launch.engines import embedded
+    from gaudi_launch.engines import embedded, ray_environment
     from gaudi_launch.messages import text
 
     if dry_run:
         steps = embedded.engine_steps() + ([] if no_demo else embedded.demo_steps())
+        steps += ray_environment.steps() if engine == "ray-serve" else []
         return _show([(step.id, step.argv) for step in steps], {}, as_json)
     begin = time.monotonic()
-    embedded.setup(_say, demo=not no_demo)
+    place = ray_environment if engine == "ray-serve" else embedded
+    place.setup(_say, demo=not no_demo)
     seconds = time.monotonic() - begin
-    python = str(embedded.python_path())
+    python = str(place.python_path())
     if as_json:
         demo = None if no_demo else str(embedded.demo_dir())
         return emit_json(
-            {"schema": 1, "engine": "cpu", "python": python, "demo": demo, "seconds": round(seconds, 1)}
+            {"schema": 1, "engine": engine, "python": python, "demo": demo, "seconds": round(seconds, 1)}
         )
     typer.echo(text("serve.setup_done", python=python, seconds=round(seconds)))
     return None

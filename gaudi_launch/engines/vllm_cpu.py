@@ -23,7 +23,7 @@ ENTRY = ("-m", "vllm.entrypoints.openai.api_server")
 _LENGTH = 2048
 _SEQS = 16
 # fields of Request that only cards, or only the forks, can honour
-_WITHOUT = {
+WITHOUT = {
     "modules": "-m",
     "reduce": "-r",
     "cache_dir": "-c",
@@ -62,7 +62,7 @@ class VllmCpu:
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        return tuple(_WITHOUT.values())
+        return tuple(WITHOUT.values())
 
     def cards(self, request: Request) -> int | None:
         return None
@@ -88,7 +88,7 @@ class VllmCpu:
 
     def refuse(self, request: Request, host: Host, model: Model) -> None:
         """Raise LaunchError for what only cards can do."""
-        for name, flag in _WITHOUT.items():
+        for name, flag in WITHOUT.items():
             if getattr(request, name) not in (None, False):
                 raise LaunchError("plan.cpu_option", ExitCode.USAGE, flag=flag)
         if request.tuning == "reference":

@@ -64,6 +64,15 @@ def fraction(flag: str, text: str, least: float, most: float, strict: bool = Fal
     return word
 
 
+def replicas(text: str) -> tuple[int, int]:
+    """``N`` or ``MIN..MAX``. Raises LaunchError (USAGE)."""
+    least, dots, most = text.partition("..")
+    found = number("--replicas", least, 1, 64), number("--replicas", most if dots else least, 1, 64)
+    if found[0] > found[1]:
+        raise LaunchError("ray.replicas_words", ExitCode.USAGE, found=text)
+    return found
+
+
 def port(flag: str, text: str) -> int:
     """A TCP port. Raises LaunchError (USAGE)."""
     return number(flag, text, 1, 65535)

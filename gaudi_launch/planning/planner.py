@@ -33,7 +33,17 @@ def make_plan(
 
     Raises LaunchError for what cannot be.
     """
+    around = getattr(engine, "wrap", None)
+    if around is None and (request.replicas or request.target_ongoing):
+        raise LaunchError("ray.only", ExitCode.USAGE, engine=engine.identity.name)
     engine.refuse(request, host, model)
+    if around is not None:
+        # an engine around another: that one is planned for one replica, then wrapped
+        placement = placement or place(request, host, engine)
+        one, share = engine.first(request, placement, host)  # type: ignore[attr-defined]
+        inside = make_plan(one, host, model, engine.inner, share, measured=measured)  # type: ignore[attr-defined]
+        whole: Plan = around(inside, request, placement, host, model)
+        return whole
     limits = engine.limits(request, host, model)
     placement = placement or place(request, host, engine)
     context = Context(request, host, model, placement, limits)
@@ -66,6 +76,10 @@ def place(request: Request, host: Host, engine: Engine) -> Placement:
     """The cards of this request on this host. An engine without cards places nothing."""
     if not engine.needs_cards:
         return Placement(modules=())
+    own = getattr(engine, "place", None)
+    if own is not None:
+        chosen: Placement = own(request, host)
+        return chosen
     text = request.environment.get("HABANA_VISIBLE_MODULES")
     visible = parse_visible(text)
     if request.tuning == "reference" and visible is not None and request.modules is None:

@@ -45,6 +45,8 @@ class Request:
     tuning: str = "auto"  # auto, reference
     trust_remote_code: bool | None = None
     served_name: str | None = None
+    replicas: tuple[int, int] | None = None  # --replicas: least and most
+    target_ongoing: int | None = None  # --ongoing
     force: bool = False
     scripts_dir: str | None = None  # the folder of the start scripts: QUANT_CONFIG lies beside them
     stamp: str = ""  # the time that the scripts put into file names, as `date +%F-%H-%M-%S`

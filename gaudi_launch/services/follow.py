@@ -16,7 +16,7 @@ _MOST_LINE = 65_536
 _MOST_WARNINGS = 200
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\^\[\[[0-9;]*m|\x1b\][^\x07\x1b]{0,512}\x07")
 # every repetition is bounded: one hostile line of 64 KiB must not hold the launcher
-_PREFIX = re.compile(r"^\((?P<who>[A-Za-z]\w*)(?:[ ,]+(?:pid|ip)=[^)]*)?\)\s?")
+_PREFIX = re.compile(r"^\((?P<who>[A-Za-z][\w:]*)(?:[ ,]+(?:pid|ip)=[^)]*)?\)\s?")
 # lines of other ranks repeat rank 0's; V0's rank 0 has no prefix, V1's is Worker_TP0 (or plain Worker)
 _COUNTED = re.compile(r"^(APIServer\w*|EngineCore(_(DP)?0)?|Worker(_DP0)?(_PP0)?(_TP0)?(_EP0)?)$")
 
@@ -248,6 +248,18 @@ def _listening(follower: Follower, found: re.Match[str], now: float) -> None:
     follower.know(port=_integer(found["port"]))
 
 
+def _dashboard(follower: Follower, found: re.Match[str], now: float) -> None:
+    follower.know(ray_dashboard=found["url"], ray_hpus=_integer(found["hpus"]))
+
+
+def _ray_token(follower: Follower, found: re.Match[str], now: float) -> None:
+    follower.know(ray_token=found["path"])
+
+
+def _replicas(follower: Follower, found: re.Match[str], now: float) -> None:
+    follower.know(replicas_running=_integer(found["running"]), replicas_wanted=_integer(found["wanted"]))
+
+
 def _process(follower: Follower, found: re.Match[str], now: float) -> None:
     follower.know(engine_pid=_integer(found["pid"]))
 
@@ -313,6 +325,19 @@ _RULES: tuple[tuple[re.Pattern[str], _Act], ...] = tuple(
         (r"Following prefill warmup successfully", _phase("warmup_decode")),
         (r"warmup hpu graph time (?P<seconds>\d{1,9})s warmup shape count (?P<shapes>\d{1,9})", _tgi_warm),
         (r"Started engine process with PID (?P<pid>\d+)", _process),
+        # engines/in_ray/gaudi_ray_head.py; Ray Serve's own lines (ray: serve/_private/api.py, serve/scripts.py)
+        (
+            r"^gaudi-launch ray: Ray \S+ with (?P<hpus>\d+) HPU, dashboard (?P<url>http://127\.0\.0\.1:\d{1,5})$",
+            _dashboard,
+        ),
+        (r"^gaudi-launch ray: token (?P<path>/\S+)", _ray_token),
+        (
+            r"^gaudi-launch ray: deployment \S+ \S+, replicas (?P<running>\d{1,9})/(?P<wanted>\d{1,9}) running",
+            _replicas,
+        ),
+        (r"^gaudi-launch ray: Shutting down", _phase("stopping")),
+        (r"^gaudi-launch ray: FAILED: ", _failed),
+        (r"Application '[^']{0,200}' is ready at http", _phase("ready")),
         # api_server.py and uvicorn; TGI's router says Connected
         (r"Starting vLLM (?:API )?server.*? on https?://\S{0,300}:(?P<port>\d{1,5})", _listening),
         (r"Application startup complete|^.*\bConnected\b\s*$", _phase("ready")),

@@ -47,8 +47,9 @@ class Recorder(Passing):
     def progress(self, progress: Progress) -> None:
         self._progress = progress
         phase = self._phase(progress.phase)
+        facts = dict(progress.facts)
         now = time.monotonic()
-        if phase != self._state["phase"] or now >= self._next:
+        if phase != self._state["phase"] or facts != self._state.get("facts") or now >= self._next:
             self._next = now + _EVERY_SECONDS
             self.put(
                 phase=phase,
@@ -56,6 +57,7 @@ class Recorder(Passing):
                 total=progress.total,
                 bucket=progress.bucket,
                 left_seconds=progress.left_seconds,
+                facts=facts,
             )
         super().progress(progress)
 

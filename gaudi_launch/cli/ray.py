@@ -1,0 +1,97 @@
+"""``gaudi-launch ray``: a deployment's Serve config, the check of any such file, a running one's state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from gaudi_launch.cli.options import shared
+
+app = typer.Typer(
+    no_args_is_help=True, help="Ray Serve: print a deployment's config, check one, read the state back."
+)
+
+
+@app.command()
+@shared
+def config(
+    asked: dict[str, Any],
+    out: Path | None = typer.Option(None, "--out", metavar="FILE", help="Write it there instead of printing it."),
+) -> None:
+    """Print the planned deployment as a Serve config, for a Ray that runs already: serve deploy FILE."""
+    from gaudi_launch.cli.options import prepare
+    from gaudi_launch.engines.ray_config import as_yaml
+    from gaudi_launch.engines.ray_serve import IN_RAY, config_of
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.messages import text
+
+    engine = asked["engine"] or "ray-serve"
+    if engine.partition(":")[0] != "ray-serve":
+        raise LaunchError("ray.only_config", ExitCode.USAGE, found=engine)
+    prepared = prepare({**asked, "engine": engine}, must_exist=False)
+    plan = prepared.plan()
+    yaml = as_yaml(config_of(plan), plan.command.env, str(IN_RAY))
+    if out is None:
+        typer.echo(yaml, nl=False)
+        return
+    try:
+        out.write_text(yaml, encoding="utf-8")
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("ray.cannot_write", ExitCode.FAILED, path=str(out), why=why) from None
+    typer.echo(text("ray.written", path=out))
+
+
+@app.command()
+def check(
+    file: Path = typer.Argument(..., metavar="FILE", help="A Serve config (YAML)."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """Check a Serve config for what Ray would take in silence: unknown keys, wrong types, numbers that clash."""
+    from gaudi_launch.cli.output import emit_json
+    from gaudi_launch.engines import ray_schema
+    from gaudi_launch.engines.ray_config import read_yaml
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.messages import text
+
+    try:
+        content = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise LaunchError("ray.cannot_read", ExitCode.USAGE, path=str(file), why=why) from None
+    found = ray_schema.check(read_yaml(content, str(file)))
+    if as_json:
+        problems = [{"id": m.id, "message": m.render(), "values": dict(m.values)} for m in found]
+        emit_json({"schema": 1, "file": str(file), "problems": problems})
+    else:
+        for problem in found:
+            typer.echo(problem.render())
+        if not found:
+            typer.echo(text("ray.sound", path=file))
+    if found:
+        raise typer.Exit(int(ExitCode.FAILED))
+
+
+@app.command()
+def status(
+    name: str | None = typer.Argument(None, metavar="[SERVICE]", help="Which service (default: the running one)."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """Read the state of a running Ray Serve deployment back from Ray: applications, replicas, addresses."""
+    from gaudi_launch.cli.output import console, emit_json, table
+    from gaudi_launch.messages import text
+    from gaudi_launch.services import ray_status
+
+    found = ray_status.read(ray_status.running(name))
+    if as_json:
+        return emit_json(found.to_json())
+    out = console()
+    out.print(text("ray.status_of", name=found.service, url=found.url, dashboard=found.dashboard), markup=False)
+    columns = [text(f"ray.column_{word}") for word in ("deployment", "status", "replicas", "detail")]
+    rows = [(d.name, d.status, f"{d.running}/{d.wanted}", d.message) for d in found.deployments]
+    out.print(table(f"{found.application}: {found.status}", columns, rows))
+    if found.message:
+        out.print(found.message, markup=False)
+    return None

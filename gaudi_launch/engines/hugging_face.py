@@ -1,0 +1,133 @@
+"""Plain Hugging Face generation as an engine of a plan: what Ray Serve runs for models that vLLM does not have.
+
+One request at a time and one card a replica. On a card optimum-habana adapts the model, where it is installed, and
+HPU graphs are on, as in Ray's own example (ray-project/ray@0e1bad6b:doc/source/serve/doc_code/
+intel_gaudi_inference_serve.py); that one computes in float32, which doubles the memory: bfloat16 here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gaudi_launch.engines.scripts_shared import base_name
+from gaudi_launch.engines.vllm_cpu import WITHOUT
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.records import Host
+from gaudi_launch.messages import message
+from gaudi_launch.models.records import Model
+from gaudi_launch.planning.engine import Context, Limits, Proposal
+from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
+from gaudi_launch.planning.request import Request
+from gaudi_launch.planning.settings import Decisions
+from gaudi_launch.warmup.buckets import Buckets
+
+NAME = "transformers"
+_LENGTH = 2048
+# HabanaAI/vllm-fork@aice/v1.21.0 and optimum-habana both want lazy mode for HPU graphs
+_LAZY_ORIGIN = "ray-project/ray@1d0de90a:doc/source/serve/doc_code/intel_gaudi_inference_serve_deepspeed.py"
+_ALSO_WITHOUT = {"max_num_seqs": "-b", "max_num_batched_tokens": "-t", "input_range": "-i", "output_range": "-o"}
+
+
+@dataclass(frozen=True)
+class HuggingFace:
+    """Generation by transformers (planning.engine.Engine); ``on_cards`` False for the CPU."""
+
+    python: str | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+    on_cards: bool = True
+
+    @property
+    def identity(self) -> EngineIdentity:
+        return EngineIdentity(NAME, self.facts.get(NAME, "-"), self.python, self.facts)
+
+    @property
+    def needs_cards(self) -> bool:
+        return self.on_cards
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        return (*(flag for name, flag in WITHOUT.items() if name != "modules"), *_ALSO_WITHOUT.values())
+
+    def cards(self, request: Request) -> int | None:
+        return request.cards
+
+    def limits(self, request: Request, host: Host, model: Model) -> Limits:
+        """One request at a time, as long as the model goes."""
+        longest = model.max_position_embeddings
+        length = request.max_model_len or longest or _LENGTH
+        if longest and length > longest and not request.force:
+            raise LaunchError("plan.too_long", ExitCode.MODEL, found=length, longest=longest)
+        return Limits(
+            input_min=1,
+            input_max=length,
+            output_min=1,
+            output_max=length,
+            max_model_len=length,
+            max_num_batched_tokens=length,
+            max_num_seqs=1,
+            max_num_prefill_seqs=1,
+        )
+
+    def refuse(self, request: Request, host: Host, model: Model) -> None:
+        """Raise LaunchError for what plain generation cannot do."""
+        given = {**WITHOUT, **_ALSO_WITHOUT}
+        if self.on_cards:
+            given.pop("modules")
+        for name, flag in given.items():
+            if getattr(request, name) not in (None, False):
+                raise LaunchError("ray.plain_option", ExitCode.USAGE, flag=flag)
+        if request.extra:
+            raise LaunchError("ray.plain_option", ExitCode.USAGE, flag=f"-- {request.extra[0]}")
+        if request.dtype not in (None, "bfloat16", "float16", "float32"):
+            raise LaunchError("ray.plain_option", ExitCode.USAGE, flag=f"-d {request.dtype}")
+        if self.on_cards and (request.cards or 1) > 1:
+            raise LaunchError("ray.plain_cards", ExitCode.USAGE, found=request.cards)
+        if model.remote_code and not request.trust_remote_code:
+            raise LaunchError("plan.remote_code", ExitCode.MODEL, model=model.name)
+
+    def propose(self, context: Context) -> Proposal:
+        """What the replica is told, under the names of vLLM's options."""
+        request = context.request
+        decisions = Decisions(request.environment)
+
+        def add(option: str, value: str, given: object, flag: str, reason: str, origin: str = "") -> None:
+            if given is None:
+                decisions.option(option, value, message(reason), origin=origin)
+            else:
+                decisions.option(option, value, message("plan.flag", flag=flag), source="flag")
+
+        add("--host", request.host or "127.0.0.1", request.host, "-u", "ray.plain")
+        add("--port", str(request.port or 30001), request.port, "-p", "ray.plain")
+        add("--model", request.model, request.model, "-w", "ray.plain")
+        name = request.served_name or base_name(request.model)
+        add("--served-model-name", name, request.served_name, "--served-name", "ray.plain")
+        dtype, reason = ("bfloat16", "ray.plain_bfloat16") if self.on_cards else ("float32", "ray.plain_float32")
+        add("--dtype", request.dtype or dtype, request.dtype, "-d", reason, "assumed")
+        length = str(context.limits.max_model_len)
+        add("--max-model-len", length, request.max_model_len, "-l", "ray.plain_length")
+        if request.trust_remote_code and context.model.remote_code:
+            decisions.option("--trust-remote-code", None, message("plan.agreed"), source="flag")
+        if self.on_cards:
+            modules = ",".join(map(str, context.placement.modules))
+            decisions.env("HABANA_VISIBLE_MODULES", modules, message("plan.placement"), user_wins=False)
+            decisions.env("PT_HPU_LAZY_MODE", "1", message("ray.plain_lazy"), origin=_LAZY_ORIGIN)
+        decisions.env("TOKENIZERS_PARALLELISM", "false", message("ray.plain_threads"), origin="assumed")
+        if request.model.startswith("/"):
+            decisions.env("HF_HUB_OFFLINE", "1", message("plan.cpu_offline"))
+        return Proposal(decisions.settings(), tuple(decisions.warnings))
+
+    def buckets(
+        self, settings: Sequence[Setting], context: Context, num_blocks: int | None
+    ) -> tuple[str, Buckets] | None:
+        return None
+
+    def command(self, settings: Sequence[Setting], context: Context) -> Command:
+        """No program of its own stands behind these words: a replica reads them."""
+        argv = [self.python or "python3"]
+        for setting in settings:
+            if setting.kind == "option" and setting.sent:
+                argv += [setting.name] if setting.value is None else [setting.name, setting.value]
+        env = {s.name: s.value or "" for s in settings if s.kind == "env" and s.sent}
+        placement = context.placement
+        return Command(argv=tuple(argv), env=env, cpus=placement.cpus, memory_node=placement.memory_node)

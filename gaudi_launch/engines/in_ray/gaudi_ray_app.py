@@ -1,0 +1,161 @@
+"""The Serve application: an OpenAI-compatible server whose replicas each hold a set of cards.
+
+``import_path: gaudi_ray_app:build``; args: ``kind`` (engine or transformers), ``sets`` of cards, and for an engine
+its ``argv`` with ``{port}`` where its port goes; for transformers ``model``, ``name`` and ``dtype``.
+"""
+
+# mypy: disable-error-code="untyped-decorator"
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from gaudi_ray_engine import EngineChild
+from gaudi_ray_generate import BadRequest, Generation
+from gaudi_ray_openai import Shape, events, job_of
+from gaudi_ray_slots import claim, folder
+from ray import serve
+
+# connection-level headers belong to one hop only (RFC 9110, 7.6.1); the length is set anew
+_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host", "content-length"}
+_METHODS = ["GET", "POST", "PUT", "DELETE", "OPTIONS"]
+
+# Serve pickles the classes below where they are decorated: what they use must stand above them or elsewhere
+
+
+def refusal(text: str, status: int) -> Response:
+    return JSONResponse({"error": {"message": text, "code": status}}, status)
+
+
+engine_api = FastAPI()
+model_api = FastAPI()
+
+
+@serve.deployment(name="Engine")
+@serve.ingress(engine_api)
+class Engine:
+    """One replica: a planned engine as subprocess, every request passed on to it as it is."""
+
+    def __init__(self, args: dict[str, Any]) -> None:
+        self._session: Any = None
+        self._child = EngineChild(args["argv"], claim(folder(), args["sets"]))
+        try:
+            self._child.wait_ready()
+        except BaseException:
+            self._child.end()
+            raise
+        self._child.watch(self._lost)
+
+    def _lost(self, status: int) -> None:
+        """The engine is gone: so is this replica, and Serve starts another."""
+        with self._child.slot.log.open("a", encoding="utf-8") as log:
+            log.write(f"gaudi-launch ray: the engine ended with {status}; its replica is replaced\n")
+        self._child.end(0.0)
+        os._exit(1)
+
+    async def check_health(self) -> None:
+        if not await asyncio.to_thread(self._child.healthy):
+            raise RuntimeError("the engine does not answer /health")
+
+    def __del__(self) -> None:
+        child = getattr(self, "_child", None)
+        if child is not None:
+            child.end()
+
+    @engine_api.api_route("/{path:path}", methods=_METHODS)
+    async def forward(self, request: Request, path: str) -> Response:
+        """Pass a request on and its answer back, piece by piece; a client that hangs up ends it in the engine."""
+        import aiohttp
+
+        if self._session is None:
+            none = aiohttp.ClientTimeout(total=None, connect=10)
+            self._session = aiohttp.ClientSession(timeout=none, auto_decompress=False)
+        headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP}
+        query = f"?{request.url.query}" if request.url.query else ""
+        try:
+            answer = await self._session.request(
+                request.method, f"{self._child.url}/{path}{query}", headers=headers, data=await request.body()
+            )
+        except aiohttp.ClientError as error:
+            return refusal(f"the engine is gone: {error}", 502)
+
+        async def pieces() -> AsyncIterator[bytes]:
+            try:
+                async for piece in answer.content.iter_any():
+                    yield piece
+            finally:
+                answer.close()
+
+        kept = {k: v for k, v in answer.headers.items() if k.lower() not in _HOP}
+        return StreamingResponse(pieces(), status_code=answer.status, headers=kept)
+
+
+@serve.deployment(name="Generator")
+@serve.ingress(model_api)
+class Generator:
+    """One replica: plain Hugging Face generation behind the same routes."""
+
+    def __init__(self, args: dict[str, Any]) -> None:
+        self._name = str(args["name"])
+        self._key = os.environ.get("VLLM_API_KEY", "")
+        self._model = Generation(args)
+
+    def _refused(self, request: Request) -> Response | None:
+        given = request.headers.get("authorization", "")
+        if not self._key or hmac.compare_digest(given.encode(), f"Bearer {self._key}".encode()):
+            return None
+        return refusal("the API key is missing or wrong", 401)
+
+    @model_api.get("/health")
+    async def health(self) -> Response:
+        return Response(status_code=200)
+
+    @model_api.get("/v1/models")
+    async def models(self, request: Request) -> Response:
+        longest = self._model.longest
+        model = {"id": self._name, "object": "model", "owned_by": "gaudi-launch", "max_model_len": longest}
+        return self._refused(request) or JSONResponse({"object": "list", "data": [model]})
+
+    @model_api.post("/v1/completions")
+    async def completions(self, request: Request) -> Response:
+        return self._refused(request) or await self._answer(request, chat=False)
+
+    @model_api.post("/v1/chat/completions")
+    async def chat(self, request: Request) -> Response:
+        return self._refused(request) or await self._answer(request, chat=True)
+
+    async def _answer(self, request: Request, chat: bool) -> Response:
+        try:
+            body = await request.json()
+            if not isinstance(body, dict):
+                raise BadRequest("the request must be a JSON object")
+            if body.get("model") not in (None, self._name):
+                return refusal(f"The model `{body['model']}` does not exist.", 404)
+            job = job_of(body, chat, self._model.tokenizer)
+        except (BadRequest, ValueError) as error:
+            return refusal(f"the request cannot be read: {error}", 400)
+        self._model.add(job)
+        shape = Shape(chat, self._name)
+        if body.get("stream"):
+            options = body.get("stream_options")
+            usage = isinstance(options, dict) and bool(options.get("include_usage"))
+            return StreamingResponse(events(job, shape, usage), media_type="text/event-stream")
+        try:
+            text = "".join([piece async for piece in job.text()])
+        except BadRequest as error:
+            return refusal(str(error), 400)
+        except Exception as error:
+            return refusal(f"generation failed: {type(error).__name__}", 500)
+        return JSONResponse(shape.whole(text, job))
+
+
+def build(args: dict[str, Any]) -> Any:
+    """The application of these args (Serve calls this in a worker)."""
+    deployment: Any = Generator if args.get("kind") == "transformers" else Engine
+    return deployment.bind(args)

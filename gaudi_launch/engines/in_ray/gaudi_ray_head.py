@@ -1,0 +1,248 @@
+"""The head of a Ray Serve deployment on one machine: starts Ray, deploys, tells how it goes, ends everything.
+
+python gaudi_ray_head.py --host HOST --port PORT --hpus N --config JSON
+
+HOST and PORT are those of the config's http_options, said again for whoever reads the command line. Lines that
+begin with ``gaudi-launch ray:`` are ours; those of the first set's engine stand as they are, others have a prefix.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import ProxyHandler, Request, build_opener
+
+from gaudi_ray_engine import OWN_THREADS
+from gaudi_ray_slots import FOLDER, end_leftovers, log_of
+
+_APPLICATIONS = "/api/serve/applications/"
+_TURN_SECONDS = 0.2
+_STATUS_EVERY_SECONDS = 1.0
+_OBJECT_STORE_BYTES = 200_000_000
+
+
+def say(line: str) -> None:
+    print(f"gaudi-launch ray: {line}", flush=True)
+
+
+class Tails:
+    """What engines write, on our own output: the first set's as it is, the others' with a prefix."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._folder = folder
+        self._at = [0] * count
+        self._partial = [b""] * count
+
+    def read(self) -> None:
+        for number in range(len(self._at)):
+            try:
+                with log_of(self._folder, number).open("rb") as file:
+                    file.seek(self._at[number])
+                    content = file.read(1 << 20)
+            except OSError:
+                continue
+            self._at[number] += len(content)
+            if not content:
+                continue
+            # whole lines only, so that two engines never share one
+            *lines, self._partial[number] = (self._partial[number] + content).split(b"\n")
+            prefix = b"" if number == 0 else f"(Replica{number}) ".encode()
+            for line in lines:
+                sys.stdout.buffer.write(prefix + line + b"\n")
+        sys.stdout.buffer.flush()
+
+
+class Dashboard:
+    """Ray's own REST interface, the one behind `serve deploy` and `serve status`."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url = url
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+    def ask(self, path: str, document: Any = None, method: str = "GET") -> Any:
+        """The answer. Raises RuntimeError with Ray's own words for a refusal, OSError when nobody answers."""
+        body = None if document is None else json.dumps(document).encode()
+        request = Request(self.url + path, data=body, headers=self._headers, method=method)
+        try:
+            with build_opener(ProxyHandler({})).open(request, timeout=30) as response:
+                content = response.read()
+        except HTTPError as error:
+            with error:
+                words = error.read(4000).decode("utf-8", errors="replace")
+                raise RuntimeError(f"{path}: {error.code} {words}") from None
+        except URLError as error:
+            raise ConnectionError(str(error.reason)) from None
+        return json.loads(content) if content else None
+
+    def deploy(self, config: dict[str, Any], patience: float = 120.0) -> None:
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                self.ask(_APPLICATIONS, config, "PUT")
+                return
+            except OSError:
+                # it comes up some seconds after Ray
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+
+    def status(self) -> dict[str, Any]:
+        try:
+            applications: dict[str, Any] = self.ask(_APPLICATIONS)["applications"]
+        except (OSError, RuntimeError, KeyError, TypeError, ValueError):
+            return {}
+        return applications
+
+
+def summary(applications: dict[str, Any]) -> list[str]:
+    """The lines of a status: the state of each application, and of each deployment with its replicas."""
+    lines = []
+    for name, application in sorted(applications.items()):
+        lines.append(f"application {name} {application.get('status')}")
+        for label, deployment in sorted((application.get("deployments") or {}).items()):
+            replicas = deployment.get("replicas") or []
+            running = sum(replica.get("state") == "RUNNING" for replica in replicas)
+            target = deployment.get("target_num_replicas", len(replicas))
+            lines.append(f"deployment {label} {deployment.get('status')}, replicas {running}/{target} running")
+    return lines
+
+
+def main(words: list[str]) -> int:
+    parser = argparse.ArgumentParser()
+    for name in ("--host", "--port", "--hpus", "--config"):
+        parser.add_argument(name, required=True)
+    asked = parser.parse_args(words)
+    config = json.loads(asked.config)
+    # the sockets of a session have long names: a folder right below the temporary one
+    folder = Path(tempfile.mkdtemp(prefix="gaudi-ray-"))
+    try:
+        return run(config, int(asked.hpus), folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(config: dict[str, Any], hpus: int, folder: Path) -> int:
+    stops: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: stops.append(number))
+    token = secrets.token_hex(32)
+    path = folder / "token"
+    path.touch(0o600)
+    path.write_text(token, encoding="utf-8")
+    here = str(Path(__file__).parent)
+    theirs = os.environ.get("PYTHONPATH", "")
+    os.environ.update(
+        {
+            FOLDER: str(folder / "sets"),
+            OWN_THREADS: os.environ.get("OMP_NUM_THREADS", ""),
+            "GAUDI_LAUNCH_PYTHONPATH": theirs,
+            "PYTHONPATH": f"{here}:{theirs}" if theirs else here,
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(path),
+        }
+    )
+    # Ray reads these variables once, when it is imported
+    import ray
+
+    context = ray.init(
+        address="local",
+        resources={"HPU": hpus},
+        include_dashboard=True,
+        dashboard_host="127.0.0.1",
+        object_store_memory=_OBJECT_STORE_BYTES,
+        log_to_driver=True,
+        _temp_dir=str(folder / "ray"),
+        _node_ip_address="127.0.0.1",
+    )
+    try:
+        # who registers a handler last has it
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, _: stops.append(number))
+        dashboard = Dashboard(f"http://{context.dashboard_url}", token)
+        say(f"Ray {ray.__version__} with {hpus} HPU, dashboard {dashboard.url}")
+        say(f"token {path}")
+        life = Life(config, dashboard, folder / "sets")
+        status = life.run(stops)
+        # a failed start keeps its phase in whoever reads this log
+        say("Shutting down" if not status else "ending what was started")
+        stop(folder / "sets", orderly=life.was_up)
+        say("stopped")
+        return status
+    finally:
+        ray.shutdown()
+
+
+class Life:
+    """A deployment from its start to its end."""
+
+    def __init__(self, config: dict[str, Any], dashboard: Dashboard, sets: Path) -> None:
+        self.was_up = False
+        self._config = config
+        self._dashboard = dashboard
+        self._sets = sets
+        self._tails = Tails(sets, len(config["applications"][0]["args"]["sets"]))
+        self._shown: list[str] = []
+
+    def run(self, stops: list[int]) -> int:
+        """Deploy and stay until a signal comes (0), or until the first deployment has failed (1)."""
+        self._dashboard.deploy(self._config)
+        next_status = 0.0
+        while not stops:
+            self._tails.read()
+            now = time.monotonic()
+            if now >= next_status:
+                next_status = now + _STATUS_EVERY_SECONDS
+                if self._failed():
+                    return 1
+            time.sleep(_TURN_SECONDS)
+        return 0
+
+    def _failed(self) -> bool:
+        """Show what is new in the status; True when the first deployment has failed."""
+        applications = self._dashboard.status()
+        lines = summary(applications)
+        for line in lines:
+            if line not in self._shown:
+                say(line)
+        self._shown = lines or self._shown
+        states = {application.get("status") for application in applications.values()}
+        self.was_up = self.was_up or "RUNNING" in states
+        if self.was_up or not (any(self._sets.glob("slot-*.failed")) or "DEPLOY_FAILED" in states):
+            return False
+        self._tails.read()
+        for application in applications.values():
+            if application.get("message"):
+                say(f"FAILED: {application['message']}")
+        return True
+
+
+def stop(sets: Path, orderly: bool) -> None:
+    """End Serve in order where it was up (a replica that still starts would be waited for), then Ray, then what an
+    engine may have left."""
+    import ray
+    from ray import serve
+
+    if orderly:
+        try:
+            serve.shutdown()
+        except Exception as error:
+            say(f"Serve did not end in order: {error}")
+    ray.shutdown()
+    for lock in sets.glob("slot-*.lock"):
+        handle = os.open(lock, os.O_RDWR)
+        end_leftovers(handle)
+        os.close(handle)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,112 @@
+"""Requests and answers in the words of the OpenAI interface, for plain generation."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+from gaudi_ray_generate import BadRequest, Job
+
+_TOKENS = 128  # the guide's own default of max_new_tokens
+
+
+def number(body: dict[str, Any], name: str, default: Any, least: float, most: float, kind: type) -> Any:
+    """A number of a request within bounds. Raises BadRequest."""
+    value = body.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise BadRequest(f"{name} must be a number from {least} to {most}")
+    return kind(value)
+
+
+def stops_of(body: dict[str, Any]) -> tuple[str, ...]:
+    found = body.get("stop") or []
+    words = [found] if isinstance(found, str) else found
+    if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words) or len(words) > 16:
+        raise BadRequest("stop must be a text or a list of at most 16 texts")
+    return tuple(words)
+
+
+def job_of(body: dict[str, Any], chat: bool, tokenizer: Any) -> Job:
+    """The job of a request. Raises BadRequest."""
+    if number(body, "n", 1, 1, 128, int) != 1:
+        raise BadRequest("n must be 1")
+    most = number(body, "max_completion_tokens", None, 1, 1 << 20, int)
+    most = most or number(body, "max_tokens", None if chat else _TOKENS, 1, 1 << 20, int)
+    temperature = number(body, "temperature", 1.0, 0.0, 2.0, float)
+    options: dict[str, Any] = {"max_new_tokens": most, "do_sample": temperature > 0}
+    if temperature > 0:
+        options |= {"temperature": temperature, "top_p": number(body, "top_p", 1.0, 0.0, 1.0, float)}
+    else:
+        options |= {"temperature": None, "top_p": None, "top_k": None}
+    options["seed"] = number(body, "seed", None, 0, 2**32 - 1, int)
+    if chat:
+        messages = body.get("messages")
+        if not isinstance(messages, list) or not messages:
+            raise BadRequest("messages must be a list of messages")
+        try:
+            prompt = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        except Exception as error:
+            raise BadRequest(f"the chat template refuses these messages: {error}") from None
+    else:
+        prompt = body.get("prompt")
+        if isinstance(prompt, list) and len(prompt) == 1:
+            prompt = prompt[0]
+        if not isinstance(prompt, str) or not prompt:
+            raise BadRequest("prompt must be a text")
+    # a chat template writes the special tokens itself
+    return Job(prompt, options, stops_of(body), special=not chat)
+
+
+async def events(job: Job, shape: Shape, usage: bool) -> AsyncIterator[str]:
+    """A job as server-sent events. The status is sent by then, so a failure is an event too."""
+    try:
+        if shape.chat:
+            yield shape.event(job, role=True)
+        async for piece in job.text():
+            yield shape.event(job, piece)
+        yield shape.event(job, end=True)
+        if usage:
+            yield shape.event(job, usage=True)
+    except Exception as error:
+        message = str(error) if isinstance(error, BadRequest) else f"generation failed: {type(error).__name__}"
+        yield f"data: {json.dumps({'error': {'message': message}})}\n\n"
+    yield "data: [DONE]\n\n"
+
+
+class Shape:
+    """Answers in the words of the OpenAI interface."""
+
+    def __init__(self, chat: bool, model: str) -> None:
+        self.chat = chat
+        self._id = f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex}"
+        self._model = model
+        self._created = int(time.time())
+
+    def whole(self, text: str, job: Job) -> dict[str, Any]:
+        content = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
+        choice = {"index": 0, **content, "finish_reason": job.reason}
+        return {**self._head(""), "choices": [choice], "usage": self._usage(job)}
+
+    def event(
+        self, job: Job, piece: str = "", *, role: bool = False, end: bool = False, usage: bool = False
+    ) -> str:
+        delta: dict[str, Any] = {"role": "assistant", "content": ""} if role else {"content": piece}
+        content = {"delta": {} if end else delta} if self.chat else {"text": piece}
+        choice = {"index": 0, **content, "finish_reason": job.reason if end else None}
+        document = {**self._head(".chunk"), "choices": [] if usage else [choice]}
+        if usage:
+            document["usage"] = self._usage(job)
+        return f"data: {json.dumps(document, ensure_ascii=False)}\n\n"
+
+    def _head(self, chunk: str) -> dict[str, Any]:
+        kind = f"chat.completion{chunk}" if self.chat else "text_completion"
+        return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
+
+    def _usage(self, job: Job) -> dict[str, int]:
+        total = job.prompt_tokens + job.tokens
+        return {"prompt_tokens": job.prompt_tokens, "completion_tokens": job.tokens, "total_tokens": total}

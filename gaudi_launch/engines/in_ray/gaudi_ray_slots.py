@@ -1,0 +1,148 @@
+"""Sets of cards that replicas take and give back. Runs inside Ray's interpreter; only the standard library.
+
+Ray counts cards (the HPU resource) but deals their ids out in no order, and its scheduler knows no link groups. So
+the launcher plans the sets, and a replica takes a whole free one by locking its file. The kernel gives the lock
+back when the replica ends, however it ends; what the former holder's engine left running is ended first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# the variable that names the folder of a node's locks and logs
+FOLDER = "GAUDI_LAUNCH_RAY_DIR"
+_PAUSE_SECONDS = 0.2
+
+
+@dataclass
+class Slot:
+    """One set of cards with the CPUs beside them. ``handle`` holds the lock as long as it is open."""
+
+    number: int
+    modules: tuple[int, ...]
+    cpus: tuple[int, ...]
+    memory_node: int | None
+    folder: Path
+    handle: int
+
+    @property
+    def log(self) -> Path:
+        return log_of(self.folder, self.number)
+
+    def sign(self, session: int) -> None:
+        """Write down the engine's session, for whoever takes this set next."""
+        content = json.dumps({"session": session, "started": start_time(session)}).encode()
+        os.ftruncate(self.handle, 0)
+        os.pwrite(self.handle, content, 0)
+
+    def fail(self, why: str) -> None:
+        """Write down that an engine could not be started here; the head ends a first deployment for it."""
+        (self.folder / f"slot-{self.number}.failed").write_text(why, encoding="utf-8")
+
+
+def folder() -> Path:
+    """Where this node's locks and logs of sets lie: the head's folder, else one of the user's."""
+    own = os.environ.get(FOLDER)
+    return Path(own) if own else Path(tempfile.gettempdir()) / f"gaudi-launch-ray-{os.getuid()}"
+
+
+def log_of(folder: Path, number: int) -> Path:
+    return folder / f"slot-{number}.log"
+
+
+def claim(folder: Path, sets: Sequence[dict[str, Any]], patience: float = 60.0) -> Slot:
+    """A free set. Waits for one: a replica that ends gives its HPUs back a moment before its process is gone.
+
+    Raises RuntimeError when there is none within ``patience`` seconds.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + patience
+    while True:
+        for number, each in enumerate(sets):
+            handle = os.open(folder / f"slot-{number}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(handle)
+                continue
+            end_leftovers(handle)
+            modules = tuple(each.get("modules", ()))
+            cpus = cpus_of(each.get("cpus", "")) or (() if modules else share(number, len(sets)))
+            return Slot(number, modules, cpus, each.get("memory_node"), folder, handle)
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"none of the {len(sets)} planned sets of cards is free")
+        time.sleep(_PAUSE_SECONDS)
+
+
+def cpus_of(text: str) -> tuple[int, ...]:
+    """The CPUs of a list as the kernel writes it: 0-3,8."""
+    ranges = [word.partition("-") for word in text.split(",") if word]
+    return tuple(cpu for first, dash, last in ranges for cpu in range(int(first), int(last if dash else first) + 1))
+
+
+def share(number: int, count: int) -> tuple[int, ...]:
+    """Without cards: this set's part of the CPUs, so that engines do not bind to the same ones."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < count:
+        return ()
+    return tuple(cpus[number * len(cpus) // count : (number + 1) * len(cpus) // count])
+
+
+def end_leftovers(handle: int) -> None:
+    """End what the former holder's engine left running: it would hold the cards."""
+    try:
+        found = json.loads(os.pread(handle, 4096, 0) or b"{}")
+        session, started = int(found["session"]), found["started"]
+    except (ValueError, KeyError, TypeError):
+        return
+    # a number that another process got since then is not ours
+    if start_time(session) not in (None, started):
+        return
+    end_session(session, 0.0)
+
+
+def end_session(session: int, patience: float) -> None:
+    """Ask a session's processes to end, wait ``patience`` seconds, then kill what is left."""
+    for number in (signal.SIGTERM, signal.SIGKILL) if patience else (signal.SIGKILL,):
+        for pid in members(session):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+        deadline = time.monotonic() + (patience or 10.0)
+        while members(session) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def members(session: int) -> list[int]:
+    """The living processes of a session."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            fields = _stat(int(entry.name))
+            # state, parent, group, session: a zombie is gone, it only waits to be asked
+            if len(fields) > 3 and fields[3] == str(session) and fields[0] != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+def start_time(pid: int) -> str | None:
+    """When a process began, in the kernel's ticks; None when there is none."""
+    fields = _stat(pid)
+    return fields[19] if len(fields) > 19 else None
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat behind the name, which may hold blanks and brackets."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []

@@ -1,0 +1,316 @@
+"""Ray Serve around another engine: replicas that each hold a set of cards, one address in front of them.
+
+A replica starts the planned engine as its subprocess, or generates with plain transformers. `ray.serve.llm` is not
+used: it has no HPU backend (ray 2.60.0: llm/_internal/serve/core/configs/accelerators.py knows cpu, gpu and tpu).
+Cards are planned in sets, for Ray deals ids out unsorted and knows no link groups; so Ray is told to leave
+HABANA_VISIBLE_MODULES alone (exactly ``1``: releases before 2.60 take any text, even 0, as yes), and a replica sets
+it (`in_ray/gaudi_ray_slots.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.engines import ray_config
+from gaudi_launch.engines.detect import Installed
+from gaudi_launch.engines.hugging_face import NAME as PLAIN
+from gaudi_launch.engines.hugging_face import HuggingFace
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.cpus import format_cpus
+from gaudi_launch.host.records import Host
+from gaudi_launch.messages import Message, message
+from gaudi_launch.models.records import Model
+from gaudi_launch.planning.engine import Context, Engine, Limits, Proposal
+from gaudi_launch.planning.placement import choose, parse_visible
+from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan, Setting
+from gaudi_launch.planning.request import Request
+from gaudi_launch.planning.settings import Decisions
+from gaudi_launch.warmup.buckets import Buckets
+
+NAME = "ray-serve"
+# the release that this was run with; written into plans where none is installed
+VERSION = "2.60.0"
+IN_RAY = Path(__file__).with_name("in_ray")
+HEAD = IN_RAY / "gaudi_ray_head.py"
+VISIBLE = "HABANA_VISIBLE_MODULES"
+NOSET = "RAY_EXPERIMENTAL_NOSET_HABANA_VISIBLE_MODULES"
+_HPU_ORIGIN = "ray 2.60.0: python/ray/_private/accelerators/hpu.py"
+
+
+def ray_serve(inner: str, installed: Installed | None, python: str | None = None) -> RayServe:
+    """Ray Serve around the engine ``inner`` ("": the installed one, else plain generation, else the default)."""
+    from gaudi_launch.engines import registry
+
+    has_ray = installed is not None and "ray" in installed.packages
+    facts = {"ray": installed.packages["ray"]} if installed is not None and has_ray else {}
+    where = python or (installed.python if installed is not None and has_ray else None)
+    packages = installed.packages if installed is not None else {}
+    facts_of_plain = {PLAIN: packages[PLAIN]} if PLAIN in packages else {}
+    plain = HuggingFace(where, facts_of_plain, on_cards=not packages or "habana-torch-plugin" in packages)
+    if inner == PLAIN or (not inner and has_ray and installed and not installed.engine and PLAIN in packages):
+        return RayServe(plain, where, facts)
+    if inner.partition(":")[0] == NAME:
+        raise LaunchError("engines.unknown", ExitCode.USAGE, found=f"{NAME}:{inner}", known=", ".join(inners()))
+    found = RayServe(registry.find(inner or "auto", installed, where), where, facts)
+    if not inner and has_ray and installed is not None and PLAIN in packages:
+        return replace(found, spare=plain, knows=_architectures(installed.facts))
+    return found
+
+
+def _architectures(facts: Mapping[str, str]) -> frozenset[str] | None:
+    """The model classes of an installed vLLM, by its own table; None where that cannot be read.
+
+    vllm/model_executor/models/registry.py in every release; the plugin's own in vllm_gaudi/models/__init__.py.
+    """
+    source = Path(facts.get("source", ""))
+    texts = []
+    for path in (source / "vllm/model_executor/models/registry.py", source / "vllm_gaudi/models/__init__.py"):
+        try:
+            texts.append(path.read_text(encoding="utf-8", errors="replace"))
+        except OSError:
+            continue
+    return frozenset(re.findall(r"[\"']([A-Z]\w{2,99})[\"']", "\n".join(texts))) or None
+
+
+def config_of(plan: Plan) -> dict[str, Any]:
+    """The Serve config that a plan of Ray Serve starts."""
+    argv = plan.command.argv
+    document: dict[str, Any] = json.loads(argv[argv.index("--config") + 1])
+    return document
+
+
+def inners() -> tuple[str, ...]:
+    """Every engine that can stand behind Ray Serve, as written behind ``ray-serve:``."""
+    from gaudi_launch.engines.registry import ENGINES
+
+    return (*(f"{NAME}:{name}" for name in ENGINES if name != NAME), f"{NAME}:{PLAIN}")
+
+
+@dataclass(frozen=True)
+class RayServe:
+    """Ray Serve as engine of a plan. It decides nothing about the model: that is its inner engine's part.
+
+    ``spare`` stands in for an inner engine that the user did not name and that lacks the model (``knows`` are the
+    model classes it has, None where that is not known); ``lacked`` is the class for which it does.
+    """
+
+    inner: Engine
+    python: str | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+    spare: Engine | None = None
+    knows: frozenset[str] | None = None
+    lacked: str = ""
+
+    @property
+    def identity(self) -> EngineIdentity:
+        inside = self.inner.identity
+        facts = {**inside.facts, **self.facts, "inner": f"{inside.name}@{inside.version}"}
+        return EngineIdentity(NAME, self.facts.get("ray", VERSION), self.python, facts)
+
+    @property
+    def needs_cards(self) -> bool:
+        return self.inner.needs_cards
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        return self.inner.lacks
+
+    def suited(self, model: Model) -> RayServe:
+        """This engine for this model: around plain generation where the inner engine has no such model class."""
+        lacks = self.knows is not None and model.architecture and model.architecture not in self.knows
+        if self.spare is None or not lacks:
+            return self
+        return replace(self, inner=self.spare, spare=None, lacked=model.architecture or "")
+
+    def cards(self, request: Request) -> int | None:
+        """Cards of one replica."""
+        if request.cards is None and request.modules is not None:
+            return len(request.modules) // _most(request)
+        return self.inner.cards(request)
+
+    def limits(self, request: Request, host: Host, model: Model) -> Limits:
+        return self.inner.limits(request, host, model)
+
+    def refuse(self, request: Request, host: Host, model: Model) -> None:
+        """Raise LaunchError for what Ray Serve, or the engine behind it, cannot do."""
+        if request.tuning == "reference":
+            raise LaunchError("ray.reference", ExitCode.USAGE)
+        least, most = request.replicas or (1, 1)
+        if request.target_ongoing is not None and least == most:
+            raise LaunchError("ray.ongoing_alone", ExitCode.USAGE)
+        self.inner.refuse(replace(request, replicas=None, target_ongoing=None), host, model)
+
+    def propose(self, context: Context) -> Proposal:
+        return self.inner.propose(context)
+
+    def buckets(
+        self, settings: Sequence[Setting], context: Context, num_blocks: int | None
+    ) -> tuple[str, Buckets] | None:
+        return self.inner.buckets(settings, context, num_blocks)
+
+    def command(self, settings: Sequence[Setting], context: Context) -> Command:
+        return self.inner.command(settings, context)
+
+    def place(self, request: Request, host: Host) -> Placement:
+        """The cards of all replicas, set by set: each set is placed as a deployment of its own would be."""
+        if not self.needs_cards:
+            return Placement(modules=())
+        most, count = _most(request), self.cards(request) or 1
+        visible = parse_visible(request.environment.get(VISIBLE))
+        if request.modules is not None:
+            if len(request.modules) != most * count:
+                modules = ",".join(map(str, request.modules))
+                raise LaunchError("ray.modules", ExitCode.USAGE, modules=modules, replicas=most, cards=count)
+            asked = [request.modules[at * count : (at + 1) * count] for at in range(most)]
+            return _join([choose(host, count, each, visible) for each in asked])
+        allowed = [m for m in host.free_modules if visible is None or m in visible]
+        if most * count > len(allowed) or most == 1:
+            return choose(host, most * count, None, visible)
+        sets: list[Placement] = []
+        for _ in range(most):
+            left = tuple(m for m in allowed if not any(m in each.modules for each in sets))
+            sets.append(choose(host, count, None, left))
+        return _join(sets)
+
+    def first(self, request: Request, placement: Placement, host: Host) -> tuple[Request, Placement]:
+        """The request and the cards of one replica: what the inner engine is planned for."""
+        sets = _sets(request, placement, host)
+        count = len(sets[0].modules) or None
+        own = sets[0].modules if request.modules is not None else None
+        return replace(request, cards=count, modules=own, replicas=None, target_ongoing=None), sets[0]
+
+    def wrap(self, plan: Plan, request: Request, placement: Placement, host: Host, model: Model) -> Plan:
+        """The inner engine's plan for one replica as the plan of the whole deployment."""
+        seqs = self.inner.limits(request, host, model).max_num_seqs
+        sets = _sets(request, placement, host)
+        decisions = Decisions(request.environment)
+        words, address, port = ray_config.without_address(plan.command.argv)
+        wanted = self._deployment(request, seqs, len(sets[0].modules) or 1, decisions)
+        document = ray_config.document(
+            address=address,
+            port=port,
+            kind=PLAIN if self.inner.identity.name == PLAIN else "engine",
+            words=words,
+            sets=[
+                {"modules": list(s.modules), "cpus": format_cpus(s.cpus), "memory_node": s.memory_node}
+                for s in sets
+            ],
+            wanted=wanted,
+        )
+        modules = ",".join(map(str, placement.modules))
+        decisions.option("--host", address, message("ray.address"), origin="ray: serve/schema.py http_options")
+        decisions.option("--port", str(port), message("ray.address"), origin="ray: serve/schema.py http_options")
+        if modules:
+            decisions.env(VISIBLE, modules, message("ray.visible"), origin=_HPU_ORIGIN, user_wins=False)
+        decisions.env(NOSET, "1", message("ray.noset"), origin=_HPU_ORIGIN, user_wins=False)
+        decisions.env("RAY_USAGE_STATS_ENABLED", "0", message("plan.cpu_quiet"), origin="ray: _private/usage")
+        decisions.env("RAY_DEDUP_LOGS", "0", message("ray.dedup"), origin="ray: _private/ray_logging")
+        decisions.env("RAY_COLOR_PREFIX", "0", message("ray.dedup"), origin="ray: _private/worker.py")
+        ours = decisions.settings()
+        named = {(s.kind, s.name) for s in ours} | {("env", VISIBLE)}
+        kept = tuple(s for s in plan.settings if (s.kind, s.name) not in named)
+        env = {s.name: s.value or "" for s in (*kept, *ours) if s.kind == "env" and s.sent}
+        head = (self.python or "python3", str(HEAD), "--host", address, "--port", str(port))
+        hpus = str(len(sets) * (len(sets[0].modules) or 1))
+        command = Command(
+            argv=(*head, "--hpus", hpus, "--config", json.dumps(document, separators=(",", ":"))),
+            env=env,
+            unset=plan.command.unset if modules else (*plan.command.unset, VISIBLE),
+            cpus=placement.cpus,
+            memory_node=placement.memory_node,
+        )
+        return replace(
+            plan,
+            engine=self.identity,
+            placement=placement,
+            settings=(*ours, *kept),
+            command=command,
+            warnings=(*placement.warnings, *self._warnings(request), *plan.warnings),
+        )
+
+    def _deployment(self, request: Request, seqs: int, hpus: int, decisions: Decisions) -> ray_config.Wanted:
+        """How many replicas with how many requests, each number a setting with its reason."""
+        least, most = request.replicas or (1, 1)
+        flag = "computed" if request.replicas is None else "flag"
+        asked = message("ray.one_replica") if request.replicas is None else message("plan.flag", flag="--replicas")
+        reserve = ray_config.RESERVE
+        ongoing = message("ray.ongoing", seqs=seqs, reserve=reserve)
+        decisions.option("max_ongoing_requests", str(seqs + reserve), ongoing, origin="assumed")
+        resources = message("ray.hpu") if self.needs_cards else message("ray.hpu_cpu")
+        decisions.option("resources.HPU", str(hpus), resources, origin=_HPU_ORIGIN)
+        wanted = ray_config.Wanted(least, most, hpus, seqs + reserve)
+        if least == most:
+            decisions.option("num_replicas", str(most), asked, source=flag)  # type: ignore[arg-type]
+            return wanted
+        decisions.option("min_replicas", str(least), asked, source="flag")
+        decisions.option("max_replicas", str(most), asked, source="flag")
+        target = request.target_ongoing or max(1, seqs * 3 // 4)
+        if request.target_ongoing is None:
+            decisions.option(
+                "target_ongoing_requests", str(target), message("ray.target", seqs=seqs), origin="assumed"
+            )
+        else:
+            reason = message("plan.flag", flag="--ongoing")
+            decisions.option("target_ongoing_requests", str(target), reason, source="flag")
+        up, down = (60, 1800) if self.needs_cards else (5, 60)
+        why = message("ray.delays") if self.needs_cards else message("ray.delays_cpu")
+        decisions.option("upscale_delay_s", str(up), why, origin="assumed")
+        decisions.option("downscale_delay_s", str(down), why, origin="assumed")
+        return replace(wanted, target=target, up=up, down=down)
+
+    def _warnings(self, request: Request) -> tuple[Message, ...]:
+        found = []
+        if request.environment.get("RAY_ADDRESS"):
+            found.append(message("ray.own_cluster", address=request.environment["RAY_ADDRESS"]))
+        if self.lacked:
+            found.append(message("ray.lacked", architecture=self.lacked))
+        if self.inner.identity.name == PLAIN:
+            found.append(message("ray.plain_slow"))
+        return tuple(found)
+
+
+def _most(request: Request) -> int:
+    return (request.replicas or (1, 1))[1]
+
+
+def _join(sets: Sequence[Placement]) -> Placement:
+    """Several placements as one; what each says about its own cards is kept."""
+    shown = " | ".join(",".join(map(str, each.modules)) for each in sets)
+    cpus = {cpu for each in sets for cpu in each.cpus}
+    nodes = {node for each in sets for node in each.numa_nodes}
+    return Placement(
+        modules=tuple(module for each in sets for module in each.modules),
+        cpus=tuple(sorted(cpus)),
+        numa_nodes=tuple(sorted(nodes)),
+        memory_node=sets[0].memory_node if len({each.memory_node for each in sets}) == 1 else None,
+        cpus_by_module={module: share for each in sets for module, share in each.cpus_by_module.items()},
+        reasons=(message("ray.sets", sets=shown),) if len(sets) > 1 else sets[0].reasons,
+        warnings=tuple(dict.fromkeys(warning for each in sets for warning in each.warnings)),
+    )
+
+
+def _sets(request: Request, placement: Placement, host: Host) -> list[Placement]:
+    """A placement's sets, one a replica, in its order."""
+    most = _most(request)
+    count = len(placement.modules) // most
+    found = []
+    for at in range(most):
+        modules = placement.modules[at * count : (at + 1) * count]
+        shares = {m: placement.cpus_by_module[m] for m in modules if m in placement.cpus_by_module}
+        nodes = {card.numa_node if (card := host.card(m)) else None for m in modules}
+        known = sorted(node for node in nodes if node is not None)
+        found.append(
+            Placement(
+                modules=modules,
+                cpus=tuple(sorted({cpu for share in shares.values() for cpu in share})),
+                numa_nodes=tuple(known),
+                memory_node=known[0] if len(nodes) == 1 and known else None,
+                cpus_by_module=shares,
+            )
+        )
+    return found

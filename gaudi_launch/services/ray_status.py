@@ -1,0 +1,117 @@
+"""The state of a Ray Serve deployment of ours, read back from Ray's dashboard (what `serve status` reads)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import ProxyHandler, Request, build_opener
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.services import state
+
+_PATH = "/api/serve/applications/"
+_MOST_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One deployment: Ray's word for its state, and its replicas."""
+
+    name: str
+    status: str
+    running: int
+    wanted: int
+    message: str
+    replicas: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RayStatus:
+    """One service's application in Ray."""
+
+    service: str
+    url: str
+    dashboard: str
+    application: str
+    status: str
+    message: str
+    deployments: tuple[Deployment, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema": 1, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class Running:
+    """A service that runs Ray: its name, address, dashboard, and the file of its token."""
+
+    name: str
+    url: str
+    dashboard: str
+    token: Path
+
+
+def running(name: str | None) -> Running:
+    """The running Ray Serve service of this name, or the only one. Raises LaunchError (USAGE)."""
+    if name is not None:
+        names = [state.check_name(name)]
+    else:
+        folder = state.services_dir()
+        names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
+    found = [each for each in map(_running, names) if each is not None]
+    if len(found) != 1:
+        shown = ", ".join(each.name for each in found) or "-"
+        raise LaunchError("ray.which_service", ExitCode.USAGE, found=name or "-", running=shown)
+    return found[0]
+
+
+def _running(name: str) -> Running | None:
+    document = state.read(state.services_dir() / name, "state.json") or {}
+    facts = document.get("facts")
+    if not isinstance(facts, dict) or document.get("phase") in ("stopped", "failed"):
+        return None
+    dashboard, token = facts.get("ray_dashboard"), facts.get("ray_token")
+    if not (isinstance(dashboard, str) and isinstance(token, str) and Path(token).is_file()):
+        return None
+    return Running(name, str(document.get("url", "")), dashboard, Path(token))
+
+
+def read(service: Running) -> RayStatus:
+    """Ask Ray. Raises LaunchError (FAILED) when it does not answer as it should."""
+    try:
+        token = service.token.read_text(encoding="utf-8").strip()
+        request = Request(service.dashboard + _PATH, headers={"Authorization": f"Bearer {token}"})
+        with build_opener(ProxyHandler({})).open(request, timeout=20) as response:
+            document = json.loads(response.read(_MOST_BYTES))
+        (application, facts), *_ = document["applications"].items()
+        deployments = tuple(_deployment(*pair) for pair in sorted(facts["deployments"].items()))
+        status = str(facts["status"])
+    except HTTPError as error:
+        with error:
+            raise _failed(service, f"HTTP {error.code}") from None
+    except (URLError, OSError) as error:
+        raise _failed(service, str(getattr(error, "reason", None) or error)) from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise _failed(service, "no application") from None
+    message = str(facts.get("message") or "")
+    return RayStatus(service.name, service.url, service.dashboard, application, status, message, deployments)
+
+
+def _deployment(name: str, facts: dict[str, Any]) -> Deployment:
+    states = tuple(str(replica.get("state")) for replica in facts.get("replicas") or [])
+    wanted = facts.get("target_num_replicas")
+    return Deployment(
+        name=name,
+        status=str(facts["status"]),
+        running=states.count("RUNNING"),
+        wanted=wanted if isinstance(wanted, int) else len(states),
+        message=str(facts.get("message") or ""),
+        replicas=states,
+    )
+
+
+def _failed(service: Running, why: str) -> LaunchError:
+    return LaunchError("ray.no_status", ExitCode.FAILED, dashboard=service.dashboard, why=why)

@@ -1,0 +1,173 @@
+"""Ray Serve for real: Ray with HPUs that are only counted, the CPU engine or plain generation in its replicas."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from gaudi_launch.engines import embedded, ray_environment
+from gaudi_launch.engines.ray_serve import IN_RAY
+from gaudi_launch.services import ray_status
+from tests.e2e.conftest import Serve
+from tests.e2e.test_cpu_engine import ask
+
+pytestmark = pytest.mark.e2e
+
+PARIS = "The capital of France is Paris."
+
+
+@pytest.fixture(scope="session")
+def ray(engine: Path) -> Path:
+    """Ray's interpreter beside the embedded engine, made when it is not there."""
+    ray_environment.setup(lambda line: print(line, file=sys.stderr))
+    return ray_environment.python_path()
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def streamed(port: int) -> tuple[str, int]:
+    """A streamed answer: its text, and in how many pieces it came."""
+    events = ask(port, model="demo", stream=True).decode().strip().split("\n\n")
+    assert events[-1] == "data: [DONE]"
+    chunks = [json.loads(event.removeprefix("data: "))["choices"][0] for event in events[:-1]]
+    pieces = [chunk["delta"].get("content") or "" for chunk in chunks]
+    assert chunks[-1]["finish_reason"] == "stop"
+    return "".join(pieces), sum(bool(piece) for piece in pieces)
+
+
+def answer(port: int) -> str:
+    text: str = json.loads(ask(port, model="demo"))["choices"][0]["message"]["content"]
+    return text
+
+
+def wait_for(what: Any, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.5)
+
+
+def replicas(name: str) -> tuple[int, int]:
+    found = ray_status.read(ray_status.running(name)).deployments[0]
+    return found.running, found.wanted
+
+
+def test_the_cpu_engine_in_a_replica_answers_streams_and_stops(
+    ray: Path, port: int, tmp_path: Path, serving: list[Serve]
+) -> None:
+    serve = Serve(tmp_path, "-w", "demo", "--engine", "ray-serve", "-p", str(port), "--name", "one")
+    serving.append(serve)
+    assert serve.ready()[0].endswith(f"demo answers at http://127.0.0.1:{port}\n")
+    assert answer(port) == PARIS
+    text, pieces = streamed(port)
+    assert text == PARIS and pieces >= 3
+    wait_for(lambda: replicas("one") == (1, 1), 30)
+    shown = subprocess.run(
+        [sys.executable, "-m", "gaudi_launch", "ray", "status"], capture_output=True, text=True, check=True
+    )
+    assert "default: RUNNING" in shown.stdout and "1/1" in shown.stdout
+    names = [" ".join(process.cmdline()) for process in serve.family]
+    for part in ("raylet", "gcs_server", "dashboard", "ray::ServeReplica", "vllm.entrypoints", "VLLM::EngineCore"):
+        assert any(part in name for name in names), part
+    code, err = serve.end()
+    assert code == 130 and err.splitlines()[-1] == "Stopped; nothing is left behind."
+    assert serve.alive() == []
+    state = json.loads((tmp_path / "gaudi-launch/services/one/state.json").read_text())
+    assert (state["outcome"], state["facts"]["replicas_wanted"], state["facts"]["ray_hpus"]) == ("stopped", 1, 1)
+
+
+@pytest.fixture
+def plain(ray: Path, port: int, tmp_path: Path, serving: list[Serve]) -> Iterator[tuple[Serve, int]]:
+    """Plain generation in two replicas, answering."""
+    words = ("-w", "demo", "--engine", "ray-serve:transformers", "--replicas", "2")
+    serve = Serve(tmp_path, *words, "-p", str(port), "--name", "two")
+    serving.append(serve)
+    serve.ready()
+    wait_for(lambda: replicas("two") == (2, 2), 60)
+    yield serve, port
+
+
+def test_two_replicas_of_plain_generation_and_one_of_them_killed(plain: tuple[Serve, int], tmp_path: Path) -> None:
+    serve, port = plain
+    assert answer(port) == PARIS
+    text, pieces = streamed(port)
+    assert text == PARIS and pieces >= 3
+
+    def ours() -> list[psutil.Process]:
+        family = psutil.Process(serve.process.pid).children(recursive=True)
+        return [p for p in family if "ServeReplica" in " ".join(p.cmdline())]
+
+    before = ours()
+    assert len(before) == 2
+    before[0].send_signal(signal.SIGKILL)
+    # the other one goes on answering while a new one comes
+    assert answer(port) == PARIS
+    wait_for(lambda: len({p.pid for p in ours()} - {before[0].pid}) == 2 and replicas("two") == (2, 2), 60)
+    assert before[1].is_running() and answer(port) == PARIS
+    # the first process is killed: Ray, its daemons and the replicas go with it
+    serve.family = psutil.Process(serve.process.pid).children(recursive=True)
+    head = json.loads((tmp_path / "gaudi-launch/services/two/state.json").read_text())["pid"]
+    psutil.Process(head).send_signal(signal.SIGKILL)
+    code, err = serve.wait()
+    assert code == 4 and "killed from outside" in err
+    assert serve.alive() == []
+
+
+def test_an_engine_that_cannot_start_is_exit_4_with_its_cause(
+    ray: Path, tiny_model: Path, port: int, tmp_path: Path, serving: list[Serve]
+) -> None:
+    config = json.loads((tiny_model / "config.json").read_text())
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for file in tiny_model.iterdir():
+        (broken / file.name).write_bytes(file.read_bytes())
+    (broken / "config.json").write_text(json.dumps({**config, "architectures": ["NobodyKnowsThisForCausalLM"]}))
+    serve = Serve(tmp_path, "-w", str(broken), "--engine", "ray-serve:cpu", "-p", str(port))
+    serving.append(serve)
+    code, err = serve.wait()
+    assert code == 4 and "does not support this model" in err and "engine.log" in err
+
+
+def test_ray_itself_accepts_our_config(ray: Path, tmp_path: Path) -> None:
+    """Every key of ours is one of this release's, and our list of keys is exactly its list."""
+    words = ("-w", str(embedded.demo_dir()), "--engine", "ray-serve:cpu", "--replicas", "1..3")
+    done = subprocess.run(
+        [sys.executable, "-m", "gaudi_launch", "ray", "config", *words], capture_output=True, text=True, check=True
+    )
+    script = """
+import json, sys, yaml
+from ray.serve import schema
+from ray.serve.config import AutoscalingConfig
+config = schema.ServeDeploySchema.model_validate(yaml.safe_load(sys.stdin.read()))
+assert config.applications[0].deployments[0].autoscaling_config["max_replicas"] == 3
+kinds = {"": schema.ServeDeploySchema, "http_options": schema.HTTPOptionsSchema,
+  "logging_config": schema.LoggingConfig, "applications[]": schema.ServeApplicationSchema,
+  "applications[].deployments[]": schema.DeploymentSchema,
+  "applications[].deployments[].ray_actor_options": schema.RayActorOptionsSchema,
+  "applications[].deployments[].autoscaling_config": AutoscalingConfig}
+print(json.dumps({place: sorted(kind.model_fields) for place, kind in kinds.items()}))
+"""
+    theirs = subprocess.run(
+        [str(ray), "-c", script],
+        input=done.stdout,
+        env={"PYTHONPATH": str(IN_RAY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert theirs.returncode == 0, theirs.stderr
+    from gaudi_launch.engines.ray_schema import KEYS
+
+    assert json.loads(theirs.stdout) == {place: sorted(keys) for place, keys in KEYS.items()}

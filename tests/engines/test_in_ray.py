@@ -1,0 +1,224 @@
+"""What runs inside Ray, as far as it needs no Ray: sets of cards with real locks and processes, environments."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.engines.ray_serve import IN_RAY
+
+
+@pytest.fixture(autouse=True)
+def _path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.syspath_prepend(str(IN_RAY))
+    yield
+
+
+def slot(tmp_path: Path, *modules: int) -> Any:
+    from gaudi_ray_slots import claim
+
+    return claim(tmp_path, [{"modules": list(modules), "cpus": "", "memory_node": None}])
+
+
+def test_each_replica_gets_a_set_of_its_own_until_none_is_left(tmp_path: Path) -> None:
+    from gaudi_ray_slots import claim
+
+    sets: list[dict[str, Any]] = [{"modules": [0, 1]}, {"modules": [2, 3], "cpus": "5-6,9", "memory_node": 1}]
+    one, two = claim(tmp_path, sets), claim(tmp_path, sets)
+    assert [(s.number, s.modules, s.cpus, s.memory_node) for s in (one, two)] == [
+        (0, (0, 1), (), None),
+        (1, (2, 3), (5, 6, 9), 1),
+    ]
+    with pytest.raises(RuntimeError, match="none of the 2"):
+        claim(tmp_path, sets, patience=0.1)
+    os.close(one.handle)
+    assert claim(tmp_path, sets, patience=5).number == 0
+
+
+def test_a_killed_replica_gives_its_set_back_and_its_engine_is_ended(tmp_path: Path) -> None:
+    """A holder that dies by SIGKILL, with an engine in a session of its own that would go on."""
+    from gaudi_ray_slots import claim, members
+
+    script = f"""
+        import os, subprocess, sys, time
+        sys.path.insert(0, {str(IN_RAY)!r})
+        from gaudi_ray_slots import claim
+        from pathlib import Path
+        slot = claim(Path({str(tmp_path)!r}), [{{"modules": [0]}}])
+        engine = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+        slot.sign(engine.pid)
+        print(engine.pid, flush=True)
+        time.sleep(600)
+    """
+    holder = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        engine = int(holder.stdout.readline())
+        with pytest.raises(RuntimeError):
+            claim(tmp_path, [{"modules": [0]}], patience=0.1)
+        assert members(engine) == [engine]
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        assert claim(tmp_path, [{"modules": [0]}], patience=5).modules == (0,)
+        assert members(engine) == []
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def test_a_number_that_somebody_else_has_by_now_is_left_alone(tmp_path: Path) -> None:
+    from gaudi_ray_slots import end_leftovers
+
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    try:
+        taken = slot(tmp_path, 0)
+        os.pwrite(taken.handle, f'{{"session": {other.pid}, "started": "1"}}'.encode(), 0)
+        end_leftovers(taken.handle)
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"session": "x", "started": null}'])
+def test_a_spoiled_note_stops_nobody(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "slot-0.lock").write_bytes(content)
+    assert slot(tmp_path, 3).modules == (3,)
+
+
+def test_without_cards_the_cpus_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    import gaudi_ray_slots
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {4, 5, 6, 7, 9})
+    assert [gaudi_ray_slots.share(n, 2) for n in range(2)] == [(4, 5), (6, 7, 9)]
+    assert gaudi_ray_slots.share(0, 6) == ()
+
+
+NODE = {"PATH": "/bin", "RAY_AUTH_TOKEN_PATH": "/t", "PYTHONPATH": "/in_ray", "GAUDI_LAUNCH_RAY_DIR": "/r"}
+
+
+@pytest.mark.parametrize(
+    ("modules", "node", "expected"),
+    [
+        # told to leave it alone: the planned set
+        (
+            (2, 3),
+            {"RAY_EXPERIMENTAL_NOSET_HABANA_VISIBLE_MODULES": "1", "HABANA_VISIBLE_MODULES": "0,1,2,3"},
+            "2,3",
+        ),
+        # not told: Ray's own ids, in order (5,4 was seen)
+        ((0, 1), {"HABANA_VISIBLE_MODULES": "5,4"}, "4,5"),
+        ((0, 1), {"HABANA_VISIBLE_MODULES": "10,9"}, "9,10"),
+        ((0, 1), {}, "0,1"),
+        ((), {"HABANA_VISIBLE_MODULES": "5,4"}, None),
+    ],
+)
+def test_the_engine_sees_its_cards_and_nothing_of_ray(
+    tmp_path: Path, modules: tuple[int, ...], node: dict[str, str], expected: str | None
+) -> None:
+    from gaudi_ray_engine import environment_of
+
+    own = environment_of(slot(tmp_path, *modules), {**NODE, "OMP_NUM_THREADS": "1", **node})
+    assert own == {"PATH": "/bin", **({"HABANA_VISIBLE_MODULES": expected} if expected else {})}
+
+
+def test_the_users_own_values_reach_the_engine(tmp_path: Path) -> None:
+    from gaudi_ray_engine import environment_of
+
+    node = {**NODE, "GAUDI_LAUNCH_OMP_NUM_THREADS": "8", "OMP_NUM_THREADS": "1", "GAUDI_LAUNCH_PYTHONPATH": "/mine"}
+    assert environment_of(slot(tmp_path), node) == {"PATH": "/bin", "OMP_NUM_THREADS": "8", "PYTHONPATH": "/mine"}
+
+
+def test_an_engine_that_ends_before_it_answers_is_a_failure_written_down(tmp_path: Path) -> None:
+    from gaudi_ray_engine import EngineChild
+
+    taken = slot(tmp_path)
+    child = EngineChild([sys.executable, "-c", "print('no such model'); raise SystemExit(7)"], taken)
+    with pytest.raises(RuntimeError, match="ended with 7"):
+        child.wait_ready()
+    assert (tmp_path / "slot-0.failed").read_text() == "7"
+    assert taken.log.read_text() == "no such model\n"
+
+
+def test_an_engine_is_ended_with_what_it_started(tmp_path: Path) -> None:
+    from gaudi_ray_engine import EngineChild
+    from gaudi_ray_slots import members
+
+    stubborn = "import signal, subprocess, sys, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); "
+    script = stubborn + "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); time.sleep(600)"
+    taken = slot(tmp_path)
+    child = EngineChild([sys.executable, "-c", script], taken)
+    deadline = time.monotonic() + 20
+    while len(members(child.process.pid)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    lost: list[int] = []
+    child.watch(lost.append)
+    child.end(patience=0.3)
+    assert members(child.process.pid) == [] and lost == []
+
+
+@pytest.mark.parametrize(
+    ("text", "stops", "expected"),
+    [
+        ("abc", (), ("abc", "", False)),
+        ("abSTOPc", ("STOP",), ("ab", "", True)),
+        ("abST", ("STOP",), ("ab", "ST", False)),
+        ("aS", ("STOP", "aST"), ("", "aS", False)),
+        ("STO", ("STOP",), ("", "STO", False)),
+        ("xyxz", ("z", "y"), ("x", "", True)),
+        ("", ("a",), ("", "", False)),
+    ],
+)
+def test_a_stop_word_is_never_sent_in_parts(text: str, stops: tuple[str, ...], expected: Any) -> None:
+    from gaudi_ray_generate import cut
+
+    assert cut(text, stops) == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"prompt": ""},
+        {"prompt": 3},
+        {"prompt": ["a", "b"]},
+        {"prompt": "a", "max_tokens": 0},
+        {"prompt": "a", "max_tokens": True},
+        {"prompt": "a", "temperature": "hot"},
+        {"prompt": "a", "temperature": float("nan")},
+        {"prompt": "a", "top_p": 2},
+        {"prompt": "a", "n": 2},
+        {"prompt": "a", "stop": [1]},
+        {"prompt": "a", "stop": [""]},
+    ],
+)
+def test_nonsense_is_refused_in_words(body: dict[str, Any]) -> None:
+    from gaudi_ray_generate import BadRequest
+    from gaudi_ray_openai import job_of
+
+    with pytest.raises(BadRequest):
+        job_of(body, False, None)
+
+
+def test_a_request_becomes_a_job() -> None:
+    from gaudi_ray_openai import job_of
+
+    job = job_of({"prompt": ["Hi"], "max_tokens": 3, "temperature": 0, "stop": "x", "seed": 4}, False, None)
+    greedy = {"max_new_tokens": 3, "do_sample": False, "temperature": None, "top_p": None, "top_k": None, "seed": 4}
+    assert (job.prompt, job.options, job.stops, job.special) == ("Hi", greedy, ("x",), True)
+    warm = job_of({"prompt": "Hi"}, False, None)
+    assert warm.options == {
+        "max_new_tokens": 128,
+        "do_sample": True,
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "seed": None,
+    }

@@ -1,0 +1,106 @@
+"""The check of a Serve config: what Ray takes in silence is found, and nothing ends in a traceback."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gaudi_launch.engines.ray_schema import KEYS, check
+
+GOOD: dict[str, Any] = {
+    "http_options": {"host": "0.0.0.0", "port": 8000},
+    "applications": [
+        {
+            "name": "llm",
+            "route_prefix": "/",
+            "import_path": "a.b:build",
+            "deployments": [
+                {
+                    "name": "Engine",
+                    "autoscaling_config": {"min_replicas": 0, "max_replicas": 2},
+                    "ray_actor_options": {"num_cpus": 1, "resources": {"HPU": 2}},
+                }
+            ],
+        }
+    ],
+}
+
+
+def changed(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    document = copy.deepcopy(GOOD)
+    place: Any = document
+    for word in path[:-1]:
+        place = place[word]
+    place[path[-1]] = value
+    return document
+
+
+D = ("applications", 0, "deployments", 0)
+
+
+def test_a_good_one_has_nothing_wrong() -> None:
+    assert check(GOOD) == []
+
+
+@pytest.mark.parametrize(
+    ("document", "id", "path"),
+    [
+        (changed(("http_option",), {}), "ray.unknown_key", "http_option"),
+        (changed(("http_options", "prot"), 1), "ray.unknown_key", "http_options.prot"),
+        (changed(("applications", 0, "env"), {}), "ray.unknown_key", "applications[0].env"),
+        (changed((*D, "num_replica"), 2), "ray.unknown_key", "applications[0].deployments[0].num_replica"),
+        (
+            # awslabs/data-on-eks writes this name
+            changed((*D, "autoscaling_config", "target_num_ongoing_requests_per_replica"), 1),
+            "ray.renamed_key",
+            "applications[0].deployments[0].autoscaling_config.target_num_ongoing_requests_per_replica",
+        ),
+        (changed(("http_options", "port"), "8000"), "ray.wrong_type", "http_options.port"),
+        (changed(("http_options", "port"), True), "ray.wrong_type", "http_options.port"),
+        (changed((*D, "num_replicas"), "two"), "ray.wrong_type", "applications[0].deployments[0].num_replicas"),
+        (changed((*D, "num_replicas"), 2), "ray.both_replicas", "applications[0].deployments[0]"),
+        (changed((*D, "name"), ""), "ray.no_name", "applications[0].deployments[0]"),
+        (
+            changed((*D, "autoscaling_config", "min_replicas"), 3),
+            "ray.replica_order",
+            "applications[0].deployments[0].autoscaling_config",
+        ),
+        (
+            changed((*D, "ray_actor_options", "resources", "HPU"), 0.5),
+            "ray.part_of_a_card",
+            "applications[0].deployments[0].ray_actor_options.resources.HPU",
+        ),
+        (changed(("applications", 0, "route_prefix"), "v1"), "ray.route_prefix", "applications[0].route_prefix"),
+        (changed(("applications", 0, "import_path"), "build"), "ray.import_path", "applications[0].import_path"),
+        (changed(("applications", 0), 7), "ray.not_mapping", "applications[0]"),
+    ],
+)
+def test_each_fault_is_found_alone(document: dict[str, Any], id: str, path: str) -> None:
+    assert [(m.id, m.values.get("path")) for m in check(document)] == [(id, path)]
+    assert all(m.render("en") and m.render("zh") for m in check(document))
+
+
+@pytest.mark.parametrize("document", [None, [], 3, "x"])
+def test_no_mapping_at_all(document: Any) -> None:
+    assert [m.id for m in check(document)] == ["ray.not_mapping"]
+
+
+def test_nothing_to_deploy() -> None:
+    assert [m.id for m in check({"applications": []})] == ["ray.no_applications"]
+
+
+_words = st.sampled_from(sorted({key for keys in KEYS.values() for key in keys} | {"HPU", "x"}))
+_leaf = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+_value = st.recursive(
+    _leaf, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_words, inner, max_size=4), max_leaves=12
+)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(st.dictionaries(_words, _value, max_size=5))
+def test_any_document_is_judged(document: dict[str, Any]) -> None:
+    assert all(m.render() for m in check(document))

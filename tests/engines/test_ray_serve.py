@@ -1,0 +1,265 @@
+"""Ray Serve around an engine: plans of the guide's examples, sets of cards, replicas, what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.engines.detect import Installed
+from gaudi_launch.engines.ray_config import without_address
+from gaudi_launch.engines.ray_schema import check
+from gaudi_launch.engines.ray_serve import IN_RAY, config_of, ray_serve
+from gaudi_launch.engines.registry import find, has
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host import simulated
+from gaudi_launch.messages import set_language
+from gaudi_launch.models.config import read_model
+from gaudi_launch.models.records import Model
+from gaudi_launch.planning.plan import Plan
+from gaudi_launch.planning.planner import make_plan, place
+from gaudi_launch.planning.request import Request
+from tests.cli.test_devices import golden
+
+MODEL = Model("/m/Qwen2-7B", "Qwen2-7B", "config.json", moe=False, heads=28, kv_heads=4, remote_code=False)
+GAUDI = Installed("/e/python", "vllm-fork@1.21", {"ray": "2.40.0", "habana-torch-plugin": "1.21.0"}, {})
+PLAIN_CPU = Installed("/e/python", "", {"ray": "2.60.0", "transformers": "5.19.0"}, {})
+
+
+@pytest.fixture(autouse=True)
+def _english() -> Any:
+    set_language("en")
+    yield
+    set_language(None)
+
+
+def plan(engine: str = "ray-serve", machine: str = "hls2", model: Model = MODEL, **wishes: Any) -> Plan:
+    return make_plan(Request(model=model.path, **wishes), simulated.make(machine), model, find(engine))
+
+
+def refused(**wishes: Any) -> LaunchError:
+    with pytest.raises(LaunchError) as caught:
+        plan(**wishes)
+    assert str(caught.value)
+    return caught.value
+
+
+def setting(made: Plan, name: str) -> tuple[str | None, str]:
+    return next((s.value, s.source) for s in made.settings if s.name == name)
+
+
+def compare(name: str, document: Any) -> None:
+    """Against a golden file, whole."""
+    golden(name, json.dumps(document, indent=1, ensure_ascii=False).replace(str(IN_RAY), "IN_RAY") + "\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "engine", "wishes"),
+    [
+        # Ray's guide "Serve Llama2-7b/70b on a single or multiple Intel Gaudi Accelerator": one card, then eight
+        ("one-card", "meta-llama/Llama-2-7b-chat-hf", "ray-serve", {"cards": 1, "port": 8000}),
+        ("one-card-plain", "meta-llama/Llama-2-7b-chat-hf", "ray-serve:transformers", {"cards": 1, "port": 8000}),
+        ("eight-cards", "meta-llama/Llama-2-70b-chat-hf", "ray-serve", {"cards": 8, "port": 8000}),
+    ],
+)
+def test_the_guides_examples(name: str, model: str, engine: str, wishes: dict[str, Any]) -> None:
+    made = plan(engine, "hls2", read_model(model, False), **wishes)
+    compare(f"ray-serve-{name}.json", {**made.to_json(), "argv": list(made.command.argv[:-1])})
+    compare(f"ray-serve-{name}-config.json", config_of(made))
+
+
+def test_the_inner_engine_keeps_what_it_would_have_alone() -> None:
+    alone = plan("vllm-fork@1.21", cards=4)
+    inside = plan("ray-serve:vllm-fork@1.21", cards=4)
+    args = config_of(inside)["applications"][0]["args"]
+    words, _, _ = without_address(alone.command.argv)
+    assert args["argv"] == [*words, "--host", "127.0.0.1", "--port", "{port}"]
+    changed = {k: v for k, v in inside.command.env.items() if alone.command.env.get(k) != v}
+    assert changed == {
+        "RAY_EXPERIMENTAL_NOSET_HABANA_VISIBLE_MODULES": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_DEDUP_LOGS": "0",
+        "RAY_COLOR_PREFIX": "0",
+    }
+    assert set(alone.command.env) - set(inside.command.env) == set()
+    assert (inside.buckets, inside.memory, inside.estimate) == (alone.buckets, alone.memory, alone.estimate)
+    assert (inside.url, inside.placement.modules) == (alone.url, alone.placement.modules)
+
+
+def test_two_replicas_of_four_get_whole_groups_and_their_own_cpus() -> None:
+    made = plan(cards=4, replicas=(2, 2))
+    config = config_of(made)
+    sets = config["applications"][0]["args"]["sets"]
+    assert [each["modules"] for each in sets] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert [each["cpus"] for each in sets] == ["0-39,80-119", "40-79,120-159"]
+    assert [each["memory_node"] for each in sets] == [0, 1]
+    assert made.command.env["HABANA_VISIBLE_MODULES"] == "0,1,2,3,4,5,6,7"
+    assert made.command.argv[made.command.argv.index("--hpus") + 1] == "8"
+    deployment = config["applications"][0]["deployments"][0]
+    assert (deployment["num_replicas"], deployment["ray_actor_options"]) == (
+        2,
+        {"num_cpus": 0, "resources": {"HPU": 4}},
+    )
+    # memory is that of one replica's cards
+    assert made.memory == plan(cards=4).memory
+
+
+@pytest.mark.parametrize("machine", ["gaudi2e-8", "gaudi3-pcie", "hls2"])
+def test_no_set_of_two_or_four_crosses_a_link_group(machine: str) -> None:
+    host = simulated.make(machine)
+    groups = host.groups or (host.modules,)
+    for cards in (1, 2, 4):
+        for most in range(1, len(host.modules) // cards + 1):
+            made = plan(machine=machine, cards=cards, replicas=(1, most))
+            sets = config_of(made)["applications"][0]["args"]["sets"]
+            taken = [module for each in sets for module in each["modules"]]
+            assert len(taken) == len(set(taken)) == cards * most
+            assert all(any(set(each["modules"]) <= set(group) for group in groups) for each in sets)
+
+
+def test_busy_cards_are_left_out_and_too_few_are_refused() -> None:
+    made = plan(machine="hls2+busy=0,5", cards=2, replicas=(3, 3))
+    taken = [m for each in config_of(made)["applications"][0]["args"]["sets"] for m in each["modules"]]
+    assert not {0, 5} & set(taken) and len(taken) == 6
+    error = refused(machine="hls2+busy=0,5", cards=2, replicas=(1, 4))
+    assert (error.id, error.exit_code) == ("placement.too_few", ExitCode.MACHINE)
+
+
+def test_modules_asked_for_are_shared_out_in_their_order() -> None:
+    made = plan(modules=(6, 7, 2, 3), replicas=(2, 2))
+    assert [each["modules"] for each in config_of(made)["applications"][0]["args"]["sets"]] == [[6, 7], [2, 3]]
+    assert refused(modules=(0, 1, 2), replicas=(2, 2)).id == "ray.modules"
+    assert refused(modules=(0, 1, 2), replicas=(2, 2), cards=2).id == "ray.modules"
+
+
+def test_cards_held_already_are_planned_as_they_are() -> None:
+    engine, request = find("ray-serve"), Request(model=MODEL.path, cards=2, replicas=(2, 2))
+    held = place(request, simulated.make("hls2"), engine)
+    # the machine as it was read before they were held: others' cards were busy then
+    made = make_plan(request, simulated.make("hls2+busy=0,1"), MODEL, engine, held)
+    assert made.placement.modules == held.modules == (0, 1, 2, 3)
+
+
+def test_autoscaling_has_its_numbers_from_the_engines_requests() -> None:
+    made = plan(cards=2, replicas=(1, 4), max_num_seqs=64)
+    deployment = config_of(made)["applications"][0]["deployments"][0]
+    assert "num_replicas" not in deployment
+    assert deployment["autoscaling_config"] == {
+        "min_replicas": 1,
+        "initial_replicas": 1,
+        "max_replicas": 4,
+        "target_ongoing_requests": 48,
+        "upscale_delay_s": 60,
+        "downscale_delay_s": 1800,
+    }
+    assert deployment["max_ongoing_requests"] == 72
+    asked = plan(cards=2, replicas=(1, 4), max_num_seqs=64, target_ongoing=8)
+    assert setting(asked, "target_ongoing_requests") == ("8", "flag")
+    assert setting(made, "target_ongoing_requests") == ("48", "computed")
+
+
+@pytest.mark.parametrize(
+    ("wishes", "id", "code"),
+    [
+        ({"engine": "vllm-fork@1.21", "replicas": (2, 2)}, "ray.only", ExitCode.USAGE),
+        ({"engine": "vllm-fork@1.21", "target_ongoing": 2}, "ray.only", ExitCode.USAGE),
+        ({"target_ongoing": 2}, "ray.ongoing_alone", ExitCode.USAGE),
+        ({"target_ongoing": 2, "replicas": (2, 2)}, "ray.ongoing_alone", ExitCode.USAGE),
+        ({"tuning": "reference"}, "ray.reference", ExitCode.USAGE),
+        ({"engine": "ray-serve:transformers", "cards": 2}, "ray.plain_cards", ExitCode.USAGE),
+        ({"engine": "ray-serve:transformers", "max_num_seqs": 2}, "ray.plain_option", ExitCode.USAGE),
+        ({"engine": "ray-serve:transformers", "extra": ("--x",)}, "ray.plain_option", ExitCode.USAGE),
+        ({"engine": "ray-serve:transformers", "dtype": "fp8"}, "ray.plain_option", ExitCode.USAGE),
+        ({"cards": 9}, "placement.too_many", ExitCode.MACHINE),
+        ({"inc_fp8": True}, "plan.no_such_option", ExitCode.USAGE),
+    ],
+)
+def test_refused(wishes: dict[str, Any], id: str, code: ExitCode) -> None:
+    error = refused(**wishes)
+    assert (error.id, error.exit_code) == (id, code)
+
+
+@pytest.mark.parametrize("name", ["ray-serve:ray-serve", "ray-serve:nonsense", "ray-serve:ray-serve:cpu"])
+def test_unknown_inner_engines(name: str) -> None:
+    with pytest.raises(LaunchError) as caught:
+        find(name)
+    assert caught.value.id == "engines.unknown"
+
+
+def test_what_is_inside_follows_what_is_installed() -> None:
+    assert find("ray-serve").identity.facts["inner"] == "vllm-fork@1.21"
+    assert find("ray-serve:deepseek_r1").identity.facts["inner"] == "vllm-fork@deepseek_r1"
+    gaudi = find("ray-serve", GAUDI)
+    assert (gaudi.identity.version, gaudi.identity.python, gaudi.needs_cards) == ("2.40.0", "/e/python", True)
+    plain = find("ray-serve", PLAIN_CPU)
+    assert (plain.identity.facts["inner"], plain.needs_cards) == ("transformers@5.19.0", False)
+    cards = replace(PLAIN_CPU, packages={**PLAIN_CPU.packages, "habana-torch-plugin": "1.21.0"})
+    assert find("ray-serve", cards).needs_cards
+    # an interpreter without Ray says nothing about this engine
+    assert find("ray-serve", replace(GAUDI, packages={})).identity.python is None
+    assert has(GAUDI, "ray-serve") and not has(replace(GAUDI, packages={}), "ray-serve")
+
+
+def test_a_model_that_the_installed_engine_lacks_is_generated_plainly(tmp_path: Path) -> None:
+    table = tmp_path / "vllm/model_executor/models/registry.py"
+    table.parent.mkdir(parents=True)
+    table.write_text('_MODELS = {"LlamaForCausalLM": ("llama", "LlamaForCausalLM")}\n')
+    has_all = replace(GAUDI, packages={**GAUDI.packages, "transformers": "4.51.3"}, facts={"source": str(tmp_path)})
+    rare, usual = (
+        Model("/m/x", "x", architecture="RareForCausalLM"),
+        Model("/m/y", "y", architecture="LlamaForCausalLM"),
+    )
+    inner = {
+        model.architecture: [
+            engine.suited(model).inner.identity.name  # type: ignore[attr-defined]
+            for engine in (find("ray-serve", has_all), find("ray-serve:vllm-fork@1.21", has_all), find("ray-serve"))
+        ]
+        for model in (rare, usual)
+    }
+    # only where nobody named the engine and its own table says no
+    assert inner == {
+        "RareForCausalLM": ["transformers", "vllm-fork", "vllm-fork"],
+        "LlamaForCausalLM": ["vllm-fork", "vllm-fork", "vllm-fork"],
+    }
+    engine = find("ray-serve", has_all).suited(rare)  # type: ignore[attr-defined]
+    made = make_plan(Request(model=rare.path), simulated.make("hls2"), rare, engine)
+    assert [w.id for w in made.warnings if w.id.startswith("ray.")] == ["ray.lacked", "ray.plain_slow"]
+
+
+def test_on_the_cpu_hpus_are_counted_and_no_card_is_named() -> None:
+    made = make_plan(
+        Request(model="/m/x", replicas=(1, 2)), simulated.make("hls2"), Model("/m/x", "x"), find("ray-serve:cpu")
+    )
+    assert made.command.argv[made.command.argv.index("--hpus") + 1] == "2"
+    assert "HABANA_VISIBLE_MODULES" in made.command.unset and "HABANA_VISIBLE_MODULES" not in made.command.env
+    scaling = config_of(made)["applications"][0]["deployments"][0]["autoscaling_config"]
+    assert (scaling["upscale_delay_s"], scaling["downscale_delay_s"]) == (5, 60)
+
+
+def test_an_exported_word_never_lets_ray_touch_the_cards() -> None:
+    made = plan(environment={"RAY_EXPERIMENTAL_NOSET_HABANA_VISIBLE_MODULES": "0", "RAY_ADDRESS": "10.0.0.1:6379"})
+    assert made.command.env["RAY_EXPERIMENTAL_NOSET_HABANA_VISIBLE_MODULES"] == "1"
+    assert "ray.own_cluster" in [warning.id for warning in made.warnings]
+
+
+def test_the_users_own_address_behind_the_dashes_counts() -> None:
+    made = plan(extra=("--port=9000", "--host", "0.0.0.0"))
+    config = config_of(made)
+    assert config["http_options"] == {"host": "0.0.0.0", "port": 9000}
+    assert made.url == "http://127.0.0.1:9000"
+    assert [w for w in config["applications"][0]["args"]["argv"] if w.startswith("--port")] == ["--port"]
+
+
+def test_the_api_key_is_nowhere_in_the_plan() -> None:
+    made = plan(environment={"VLLM_API_KEY": "sesame-opens"})
+    assert "sesame-opens" not in json.dumps(made.to_json()) + json.dumps(made.command.argv)
+
+
+def test_every_config_of_ours_is_sound() -> None:
+    every: list[dict[str, Any]] = [{}, {"cards": 2, "replicas": (1, 4)}, {"cards": 1, "replicas": (8, 8)}]
+    for wishes in every:
+        assert check(config_of(plan(**wishes))) == []
+    assert ray_serve("", None).identity.name == "ray-serve"
