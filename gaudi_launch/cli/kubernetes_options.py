@@ -1,0 +1,201 @@
+"""The options of ``render kubernetes`` beside those of a plan, and how they become a `Cluster`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from gaudi_launch.planning.container import Container
+    from gaudi_launch.render.kubernetes_records import Cluster
+
+_WHAT, _SCALE, _STORE, _POD = "What", "Scaling", "Storage and secrets", "Pods and network"
+
+
+@dataclass(frozen=True)
+class _Option:
+    """``metavar`` empty: a switch. ``many``: may be given more than once."""
+
+    field: str
+    name: str
+    metavar: str
+    help: str
+    panel: str
+    many: bool = False
+
+    @property
+    def default(self) -> Any:
+        return [] if self.many else "" if self.metavar else False
+
+    @property
+    def kind(self) -> Any:
+        return list[str] if self.many else str if self.metavar else bool
+
+
+OPTIONS = (
+    _Option("kind", "--kind", "KIND", "deployment (default), leaderworkerset or rayservice.", _WHAT),
+    _Option("accelerator", "--accelerator", "NAME", "The nodes: gaudi2, gaudi2e, gaudi3, inf2.48xlarge...", _WHAT),
+    _Option("name", "--name", "NAME", "Name of the objects (default: the model's).", _WHAT),
+    _Option("namespace", "--namespace", "NAME", "Written into each object.", _WHAT),
+    _Option("image", "--image", "IMAGE", "An image that has the engine.", _WHAT),
+    _Option("others", "--with", "'-w MODEL ...'", "One more model, in its own words (repeat).", _WHAT, True),
+    _Option("nodes", "--nodes", "N", "Nodes of one replica (leaderworkerset; default 2).", _WHAT),
+    _Option("layout", "--layout", "tp|pp", "How a model spans nodes (default tp).", _WHAT),
+    _Option("interface", "--interface", "NAME", "Network interface inside a pod (default eth0).", _WHAT),
+    _Option("replicas", "--replicas", "N", "How many (default 1); the fewest with --autoscale.", _SCALE),
+    _Option("max_replicas", "--max-replicas", "N", "The most, with --autoscale.", _SCALE),
+    _Option("autoscale", "--autoscale", "hpa|keda", "Scale on requests running and waiting.", _SCALE),
+    _Option("prometheus", "--prometheus", "URL", "The Prometheus that KEDA asks.", _SCALE),
+    _Option("monitor", "--monitor", "", "A ServiceMonitor for each model.", _SCALE),
+    _Option("weights_claim", "--weights-claim", "NAME", "A claim that holds the weights already.", _STORE),
+    _Option("storage_class", "--storage-class", "NAME", "Of the claims.", _STORE),
+    _Option("access_mode", "--access-mode", "MODE", "Of the claims: ReadWriteOnce, ReadWriteMany...", _STORE),
+    _Option("no_recipes", "--no-recipes", "", "Keep no compiled graphs between starts.", _STORE),
+    _Option("secret", "--secret", "NAME[:VARIABLE,...]", "A Secret, and which variables are in it.", _STORE),
+    _Option("runtime_class", "--runtime-class", "NAME", "runtimeClassName, where nodes need one.", _POD),
+    _Option("hugepages", "--hugepages", "MIB", "2 MiB huge pages, in MiB a card.", _POD),
+    _Option("node_selector", "--node-selector", "KEY=VALUE", "Only nodes with this label (repeat).", _POD, True),
+    _Option("tolerate", "--tolerate", "KEY", "A taint that pods may stand (repeat).", _POD, True),
+    _Option("webui", "--webui", "", "A Gradio chat page.", _POD),
+    _Option("webui_image", "--webui-image", "IMAGE", "An image that has gradio.", _POD),
+    _Option("ingress_host", "--ingress-host", "HOST", "An Ingress for this host.", _POD),
+    _Option("ingress_class", "--ingress-class", "NAME", "Its class: nginx...", _POD),
+)
+_ACCESS = ("ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod")
+# docs: Kubernetes, Labels and Selectors: an optional DNS prefix, then a name
+_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
+_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?|")
+_DNS = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def of_the_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command these options; it gets them as ``wished``, a dict."""
+    parameters = [
+        Parameter(
+            option.field,
+            Parameter.KEYWORD_ONLY,
+            default=typer.Option(
+                option.default,
+                option.name,
+                help=option.help,
+                rich_help_panel=option.panel,
+                metavar=option.metavar or None,
+            ),
+            annotation=option.kind,
+        )
+        for option in OPTIONS
+    ]
+    names = {option.field for option in OPTIONS}
+    own = [p for p in signature(command, eval_str=True).parameters.values() if p.name != "wished"]
+
+    def run(**values: Any) -> Any:
+        wished = {name: values.pop(name) for name in names}
+        return command(wished=wished, **values)
+
+    asked = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in own]
+    run.__name__ = command.__name__
+    run.__doc__ = command.__doc__
+    run.__signature__ = signature(command).replace(parameters=[*asked, *parameters])  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in [*asked, *parameters]}
+    return run
+
+
+def to_cluster(wished: dict[str, Any], release: str, containers: list[Container]) -> Cluster:
+    """The cluster that these options describe. Raises LaunchError (USAGE) for what cannot be."""
+    from gaudi_launch.planning.asked import number
+    from gaudi_launch.render.kubernetes_records import KINDS, Cluster
+
+    kind = _one_of("--kind", wished["kind"] or "deployment", KINDS)
+    autoscale = _one_of("--autoscale", wished["autoscale"], ("", "hpa", "keda"))
+    replicas = number("--replicas", wished["replicas"] or "1", 1, 10_000)
+    most = number("--max-replicas", wished["max_replicas"], replicas, 10_000) if wished["max_replicas"] else 0
+    scales_itself = kind == "rayservice"  # Ray's own autoscaler
+    if bool(autoscale) != bool(most) and not scales_itself:
+        raise _usage("kubernetes.needs", one="--autoscale", other="--max-replicas")
+    if autoscale == "keda" and not wished["prometheus"]:
+        raise _usage("kubernetes.needs", one="--autoscale keda", other="--prometheus")
+    if autoscale and scales_itself:
+        raise _usage("kubernetes.not_with", one="--autoscale", other="--kind rayservice")
+    several = kind == "leaderworkerset"
+    if wished["nodes"] and not several:
+        raise _usage("kubernetes.needs", one="--nodes", other="--kind leaderworkerset")
+    secret, names = _secret(wished["secret"], release, containers)
+    for name in ("ingress_host", "runtime_class", "storage_class", "weights_claim", "namespace"):
+        _dns("--" + name.replace("_", "-"), wished[name])
+    return Cluster(
+        release=release,
+        kind=kind,
+        namespace=wished["namespace"],
+        replicas=replicas,
+        max_replicas=most,
+        autoscale=autoscale,
+        prometheus=wished["prometheus"],
+        weights_claim=wished["weights_claim"],
+        storage_class=wished["storage_class"],
+        access_mode=_one_of("--access-mode", wished["access_mode"], ("", *_ACCESS)),
+        runtime_class=wished["runtime_class"],
+        secret=secret,
+        secret_names=names,
+        monitor=wished["monitor"],
+        ingress_host=wished["ingress_host"],
+        ingress_class=_dns("--ingress-class", wished["ingress_class"]),
+        webui=wished["webui"],
+        webui_image=wished["webui_image"],
+        node_selector=dict(_label(word) for word in wished["node_selector"]),
+        tolerate=tuple(_key("--tolerate", word) for word in wished["tolerate"]),
+        nodes=number("--nodes", wished["nodes"] or "2", 2, 64) if several else 1,
+        layout=_one_of("--layout", wished["layout"] or "tp", ("tp", "pp")),
+        interface=_label_value("--interface", wished["interface"] or "eth0"),
+    )
+
+
+def _usage(id: str, **values: Any) -> Exception:
+    from gaudi_launch.errors import ExitCode, LaunchError
+
+    return LaunchError(id, ExitCode.USAGE, **values)
+
+
+def _one_of(option: str, found: str, known: tuple[str, ...]) -> str:
+    if found not in known:
+        raise _usage("kubernetes.one_of", option=option, found=found, known=", ".join(k for k in known if k))
+    return found
+
+
+def _dns(option: str, found: str) -> str:
+    if found and (not _DNS.fullmatch(found) or len(found) > 253):
+        raise _usage("kubernetes.dns", option=option, found=found)
+    return found
+
+
+def _key(option: str, found: str) -> str:
+    if not _KEY.fullmatch(found) or len(found) > 253:
+        raise _usage("kubernetes.label", option=option, found=found)
+    return found
+
+
+def _label_value(option: str, found: str) -> str:
+    if not _VALUE.fullmatch(found) or len(found) > 63:
+        raise _usage("kubernetes.label", option=option, found=found)
+    return found
+
+
+def _label(word: str) -> tuple[str, str]:
+    key, _, value = word.partition("=")
+    return _key("--node-selector", key), _label_value("--node-selector", value)
+
+
+def _secret(text: str, release: str, containers: list[Container]) -> tuple[str, tuple[str, ...]]:
+    """The Secret's name and its variables: those named, else those that the user has exported."""
+    name, _, given = text.partition(":")
+    exported = tuple(dict.fromkeys(secret for container in containers for secret in container.secrets))
+    names = tuple(dict.fromkeys(given.split(","))) if given else exported or (("HF_TOKEN",) if name else ())
+    for variable in names:
+        if not _VARIABLE.fullmatch(variable):
+            raise _usage("kubernetes.secret_name", found=variable)
+    return _dns("--secret", name) or f"{release}-secrets", names

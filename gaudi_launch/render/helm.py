@@ -1,0 +1,168 @@
+"""The same objects as a Helm chart: templates whose numbers and words are values, and a schema of these.
+
+Helm's own template language stands only where a `Knob` or a `Name` was. All else, braces included, is literal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gaudi_launch.render.knobs import Knob, Name, Words, knobs_of, plain
+from gaudi_launch.render.kubernetes import header, notes, parts_of
+from gaudi_launch.render.kubernetes_check import check
+from gaudi_launch.render.kubernetes_records import Cluster, Served
+from gaudi_launch.render.records import Rendered
+from gaudi_launch.render.yaml_text import documents, dump
+
+_ENABLED = "enabled"
+# what the user of a chart may fill with keys of their own
+_OPEN = ("env", "resources", "nodeSelector", "limits", "requests")
+
+
+def chart(models: Sequence[Served], cluster: Cluster) -> Rendered:
+    """A chart with one template an object. Its release's name stands in front of every name, so that two releases
+    live side by side. Raises LaunchError for what Kubernetes would refuse."""
+    release = Name(cluster.release)
+    parts = parts_of(models, cluster, release)
+    check([plain(part) for _, part in parts])
+    values: dict[str, Any] = {}
+    for served in models:
+        _put(values, ("models", served.key, _ENABLED), True)
+    files: dict[str, str] = {}
+    for key, part in parts:
+        for knob in knobs_of(part):
+            _put(values, knob.path, plain_default(knob))
+        kind, name = str(part["kind"]).lower(), part["metadata"]["name"]
+        words = [kind, *([key] if key else []), *([name.suffix] if name.suffix and name.suffix != key else [])]
+        files[f"templates/{'-'.join(words)}.yaml"] = template(_kept(part), key)
+    values = {name: values[name] for name in sorted(values, key=lambda name: name != "models")}
+    about = {
+        "apiVersion": "v2",
+        "name": cluster.release,
+        "description": "Made by gaudi-launch render kubernetes --helm",
+        "type": "application",
+        "version": "0.1.0",
+        "kubeVersion": ">=1.27.0-0",
+    }
+    first = {
+        "Chart.yaml": dump(about),
+        "values.yaml": documents([dump(values)], header(models, cluster, "helm install NAME FOLDER")),
+        "values.schema.json": json.dumps(_schema(values), indent=2) + "\n",
+    }
+    return Rendered({**first, **files}, notes=notes(models, cluster, release))
+
+
+def plain_default(knob: Knob) -> Any:
+    return dict(knob.default) if knob.form == "pairs" else plain(knob.default)
+
+
+def _kept(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A claim outlives its release: what is in it took hours to get there."""
+    if part["kind"] != "PersistentVolumeClaim":
+        return part
+    metadata = {**part["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}
+    return {**part, "metadata": metadata}
+
+
+def _put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    for name in path[:-1]:
+        values = values.setdefault(name, {})
+    values.setdefault(path[-1], value)
+
+
+def template(part: Mapping[str, Any], key: str) -> str:
+    """One object as a template; of a model that is not enabled nothing is left."""
+    marks = _Marks(json.dumps(plain(part), ensure_ascii=False))
+    text = dump(marks.into(part))
+    text = re.sub(r"\{\{|\}\}", lambda found: '{{ "' + found.group() + '" }}', text)
+    text = marks.out_of(text)
+    if not key:
+        return text
+    asked = _value(("models", key, _ENABLED))
+    return f"{{{{- if {asked} }}}}\n{text}{{{{- end }}}}\n"
+
+
+class _Marks:
+    """Words that stand for knobs while YAML is written; none of them occurs in the text itself."""
+
+    def __init__(self, text: str) -> None:
+        number = 0
+        while (start := f"KNOB{number}x") in text:
+            number += 1
+        self._start = start
+        self._found: list[Knob | Name] = []
+
+    def into(self, part: Any) -> Any:
+        if isinstance(part, (Knob, Name)):
+            self._found.append(part)
+            return f"{self._start}{len(self._found) - 1}x"
+        if isinstance(part, Words):
+            return "".join(word if isinstance(word, str) else self.into(word) for word in part.parts)
+        if isinstance(part, Mapping):
+            return {key: self.into(value) for key, value in part.items()}
+        if isinstance(part, (list, tuple)):
+            return [self.into(item) for item in part]
+        return part
+
+    def out_of(self, text: str) -> str:
+        return "".join(self._line(line) for line in text.splitlines(keepends=True))
+
+    def _line(self, line: str) -> str:
+        whole = re.match(rf"^( *)(- )?([^\s:]+: )?{self._start}(\d+)x\n$", line)
+        found = self._found[int(whole.group(4))] if whole else None
+        if whole and isinstance(found, Knob):
+            indent, item, name = whole.group(1), whole.group(2) or "", whole.group(3) or ""
+            if found.form == "pairs":
+                return _pairs(found, indent)
+            if found.form == "block":
+                deep = len(indent) + len(item) + 2
+                return f"{indent}{item}{name}{{{{- toYaml {_value(found.path)} | nindent {deep} }}}}\n"
+            ending = "int" if found.form == "number" else "quote"
+            return f"{indent}{item}{name}{{{{ {_value(found.path)} | {ending} }}}}\n"
+        return re.sub(rf"{self._start}(\d+)x", lambda mark: self._inline(self._found[int(mark.group(1))]), line)
+
+    @staticmethod
+    def _inline(found: Knob | Name) -> str:
+        if isinstance(found, Knob):
+            return f"{{{{ {_value(found.path)} }}}}"
+        tail = f"-{found.suffix}" if found.suffix else ""
+        return f'{{{{ .Release.Name | trunc {found.most - len(tail)} | trimSuffix "-" }}}}{tail}'
+
+
+def _value(path: Sequence[str]) -> str:
+    return "(index .Values " + " ".join(json.dumps(name) for name in path) + ")"
+
+
+def _pairs(knob: Knob, indent: str) -> str:
+    return (
+        f"{indent}{{{{- range $name, $value := {_value(knob.path)} }}}}\n"
+        f"{indent}- name: {{{{ $name }}}}\n{indent}  value: {{{{ $value | quote }}}}\n"
+        f"{indent}{{{{- end }}}}\n"
+    )
+
+
+def _schema(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Of values.yaml: a misspelled value is an error, not a default."""
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **_part(values, "")}
+
+
+def _part(value: Any, name: str) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        found: dict[str, Any] = {"type": "object"}
+        if name in _OPEN:
+            kinds = ["string", "number", "boolean", "object"]
+            return {**found, "additionalProperties": {"type": kinds}}
+        inner = {key: _part(part, key) for key, part in value.items()}
+        # helm itself puts "global" beside the values of every chart
+        known = {**inner, "global": {"type": "object"}} if not name else inner
+        return {**found, "properties": known, "additionalProperties": False}
+    if isinstance(value, bool):
+        return {"type": "boolean"}
+    if isinstance(value, int):
+        return {"type": "integer"}
+    if isinstance(value, (list, tuple)):
+        return {"type": "array"}
+    return {"type": "string"}

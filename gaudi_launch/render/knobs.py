@@ -1,0 +1,82 @@
+"""Values that a Helm chart leaves to its user, and the plain form where each is its default.
+
+Objects are built once, with a `Knob` wherever a chart has a value and a `Name` wherever it puts its release's name.
+`plain` turns them into what is applied as it is, `render.helm` into templates and values.yaml.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Form = Literal["text", "number", "block", "pairs"]
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One value: ``path`` in values.yaml, its ``default``, and how a template writes it.
+
+    ``block`` is a mapping or list; ``pairs`` a mapping that becomes the items ``{name, value}`` of the list in
+    which the knob stands (the variables of a container).
+    """
+
+    path: tuple[str, ...]
+    default: Any
+    form: Form = "text"
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+
+@dataclass(frozen=True)
+class Name:
+    """The name of the release, with ``suffix`` behind it. ``most`` characters in all."""
+
+    release: str
+    suffix: str = ""
+    most: int = 45
+
+    def plain(self) -> str:
+        tail = f"-{self.suffix}" if self.suffix else ""
+        return self.release[: self.most - len(tail)].rstrip("-") + tail
+
+
+@dataclass(frozen=True)
+class Words:
+    """A text with names in it."""
+
+    parts: tuple[str | Name, ...]
+
+
+def plain(part: Any) -> Any:
+    """The same objects with every knob at its default and every name in full."""
+    if isinstance(part, Knob):
+        return [{"name": k, "value": v} for k, v in sorted(part.default.items())] if _pairs(part) else part.default
+    if isinstance(part, Name):
+        return part.plain()
+    if isinstance(part, Words):
+        return "".join(word if isinstance(word, str) else word.plain() for word in part.parts)
+    if isinstance(part, Mapping):
+        return {key: plain(value) for key, value in part.items()}
+    if isinstance(part, Sequence) and not isinstance(part, str):
+        items: list[Any] = []
+        for item in part:
+            items.extend(plain(item)) if _pairs(item) else items.append(plain(item))
+        return items
+    return part
+
+
+def _pairs(part: Any) -> bool:
+    return isinstance(part, Knob) and part.form == "pairs"
+
+
+def knobs_of(part: Any) -> list[Knob]:
+    """Every knob of these objects, in their order."""
+    if isinstance(part, Knob):
+        return [part]
+    if isinstance(part, Mapping):
+        part = list(part.values())
+    if isinstance(part, Sequence) and not isinstance(part, str):
+        return [knob for item in part for knob in knobs_of(item)]
+    return []

@@ -1,0 +1,148 @@
+"""Are these objects what the API servers accept? Asked before a file is written, without a cluster.
+
+The schemas (profiles/kubernetes) are closed: a key that the API does not know is refused here, where kubectl would
+drop it or a server reject it. Beside them stand rules that no schema has: references inside a pod, names, labels,
+selectors, and resources that Kubernetes wants equal in requests and limits.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from gaudi_launch import paths
+from gaudi_launch.errors import ExitCode, LaunchError
+
+# docs: Kubernetes, Object Names and IDs; Labels and Selectors
+NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?")
+_QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?([KMGTPE]i|[kMGTPEm])?")
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "object": (Mapping,),
+    "array": (list, tuple),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+}
+
+
+@cache
+def schemas() -> dict[str, Any]:
+    """The document of profiles/kubernetes/schemas.json: ``kinds`` by "API kind", and ``$defs``."""
+    path = paths.profiles_dir() / "kubernetes" / "schemas.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def check(objects: Sequence[Mapping[str, Any]]) -> None:
+    """Raises LaunchError (FAILED) with the first problem of these objects: a fault of ours, never a file."""
+    seen: set[tuple[str, str]] = set()
+    for found in objects:
+        for where, what in problems(found):
+            name = f"{found.get('kind')} {found.get('metadata', {}).get('name')}"
+            raise LaunchError("kubernetes.not_valid", ExitCode.FAILED, object=name, where=where, what=what)
+        identity = (str(found["kind"]), str(found["metadata"]["name"]))
+        if identity in seen:
+            raise LaunchError("kubernetes.twice", ExitCode.USAGE, object=" ".join(identity))
+        seen.add(identity)
+
+
+def problems(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with one object: where, and what in English words (for developers of a target)."""
+    kind = f"{found.get('apiVersion')} {found.get('kind')}"
+    schema = schemas()["kinds"].get(kind)
+    if schema is None:
+        yield "kind", f"unknown: {kind}"
+        return
+    yield from _by_schema(found, schema, "")
+    yield from _by_rule(found)
+
+
+def _by_schema(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:
+    while "$ref" in schema:
+        schema = schemas()["$defs"][schema["$ref"].rpartition("/")[2]]
+    kinds = schema.get("type")
+    if kinds is not None:
+        names = [kinds] if isinstance(kinds, str) else kinds
+        types = tuple(kind for name in names for kind in _KINDS[name])
+        if not isinstance(value, types) or (isinstance(value, bool) and "boolean" not in names):
+            yield where, f"{type(value).__name__} where {' or '.join(names)} is wanted"
+            return
+    if "enum" in schema and value not in schema["enum"]:
+        yield where, f"{value!r} is none of {schema['enum']}"
+    if isinstance(value, Mapping):
+        known, rest = schema.get("properties", {}), schema.get("additionalProperties", True)
+        for name in schema.get("required", ()):
+            if name not in value:
+                yield f"{where}.{name}", "missing"
+        for name, part in value.items():
+            inner = known.get(name, rest)
+            if not isinstance(name, str) or inner is False:
+                yield f"{where}.{name}", "unknown key"
+            elif isinstance(inner, Mapping):
+                yield from _by_schema(part, inner, f"{where}.{name}")
+    elif isinstance(value, (list, tuple)) and "items" in schema:
+        for at, part in enumerate(value):
+            yield from _by_schema(part, schema["items"], f"{where}[{at}]")
+
+
+def _by_rule(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    name = found["metadata"].get("name")
+    if not isinstance(name, str) or not NAME.fullmatch(name) or len(name) > 63:
+        yield "metadata.name", f"{name!r} is no DNS label"
+    yield from _labels(found["metadata"].get("labels", {}), "metadata.labels")
+    spec = found.get("spec", {})
+    selector = spec.get("selector", {}).get("matchLabels") if isinstance(spec, Mapping) else None
+    if selector and "template" in spec:
+        labels = spec["template"]["metadata"]["labels"]
+        if any(labels.get(key) != value for key, value in selector.items()):
+            yield "spec.selector", "does not select the pods of its own template"
+    for where, pod in pods_of(found):
+        yield from _pod(pod, where)
+
+
+def pods_of(found: Any, where: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every pod spec in an object."""
+    if isinstance(found, Mapping):
+        if "containers" in found:
+            yield where, found
+        for name, part in found.items():
+            yield from pods_of(part, f"{where}.{name}")
+    elif isinstance(found, (list, tuple)):
+        for at, part in enumerate(found):
+            yield from pods_of(part, f"{where}[{at}]")
+
+
+def _labels(labels: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:
+    for key, value in labels.items():
+        if not isinstance(value, str) or len(value) > 63 or not _LABEL.fullmatch(value):
+            yield f"{where}.{key}", f"{value!r} is no label value"
+
+
+def _pod(pod: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:
+    volumes = {volume["name"] for volume in pod.get("volumes", ())}
+    names: set[str] = set()
+    for container in (*pod.get("initContainers", ()), *pod["containers"]):
+        here = f"{where}.{container['name']}"
+        if container["name"] in names:
+            yield here, "two containers of one name"
+        names.add(container["name"])
+        for mount in container.get("volumeMounts", ()):
+            if mount["name"] not in volumes:
+                yield here, f"mounts {mount['name']!r}, which is no volume of the pod"
+        if "livenessProbe" in container and "startupProbe" not in container:
+            yield here, "a livenessProbe without a startupProbe kills a long warm-up"
+        resources = container.get("resources", {})
+        requests, limits = resources.get("requests", {}), resources.get("limits", {})
+        for kind in (requests, limits):
+            for name, amount in kind.items():
+                if not _QUANTITY.fullmatch(str(amount)):
+                    yield here, f"{name}: {amount!r} is no quantity"
+        # docs: Kubernetes, Manage HugePages; Schedule extended resources: both are never overcommitted
+        for name in {*requests, *limits}:
+            if ("/" in name or name.startswith("hugepages-")) and requests.get(name) != limits.get(name):
+                yield here, f"{name} differs in requests and limits"

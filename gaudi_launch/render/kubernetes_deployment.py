@@ -1,0 +1,61 @@
+"""One model on one node a replica: Deployment and Service. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gaudi_launch.render.knobs import Knob, Name
+from gaudi_launch.render.kubernetes_pod import (
+    engine_container,
+    knob,
+    labels,
+    pod_spec,
+    recipe_containers,
+    rollout_seconds,
+    selector,
+)
+from gaudi_launch.render.kubernetes_records import PORT, Cluster, Served
+
+
+def deployment(
+    served: Served, cluster: Cluster, release: Name, places: Mapping[str, str], together: bool
+) -> dict[str, Any]:
+    """Replicas of one model. An update takes a pod away before it makes the new one: a rolling update the other way
+    round waits for cards that nobody has free."""
+    first, beside = recipe_containers(served)
+    containers = [engine_container(served, cluster, places), *beside]
+    count = {} if cluster.scaled else {"replicas": knob(served, "replicas", cluster.replicas, "number")}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": served.name, "labels": labels(served, release)},
+        "spec": {
+            **count,
+            "revisionHistoryLimit": 3,
+            "progressDeadlineSeconds": rollout_seconds(served),
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+            "selector": {"matchLabels": selector(served)},
+            "template": {
+                "metadata": {"labels": labels(served, release)},
+                "spec": {
+                    "automountServiceAccountToken": False,
+                    **pod_spec(served, cluster, release, containers, first, together),
+                },
+            },
+        },
+    }
+
+
+def service(served: Served, release: Name, pods: Mapping[str, Any]) -> dict[str, Any]:
+    """The Service of a model; ``pods`` selects those that answer."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": served.name, "labels": labels(served, release)},
+        "spec": {
+            "type": Knob(("service", "type"), "ClusterIP"),
+            "selector": dict(pods),
+            "ports": [{"name": "http", "port": PORT, "targetPort": "http"}],
+        },
+    }

@@ -1,0 +1,203 @@
+"""What stands around the engines: claims, scripts, scaling, disruption budget, monitor, ingress. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.render.knobs import Knob, Name, Words
+from gaudi_launch.render.kubernetes_pod import claim, engine_mounts, knob, labels, scripts_of, selector
+from gaudi_launch.render.kubernetes_records import PORT, Cluster, Served
+
+METRIC = "gaudi_launch_requests"
+
+
+def shared_labels(release: Name, component: str) -> dict[str, Any]:
+    return {
+        "app.kubernetes.io/name": release,
+        "app.kubernetes.io/instance": release,
+        "app.kubernetes.io/component": component,
+        "app.kubernetes.io/managed-by": "gaudi-launch",
+    }
+
+
+def access_mode(cluster: Cluster, models: Sequence[Served]) -> str:
+    """Of the claims. Raises LaunchError (USAGE) where pods on several nodes would wait for ever for one claim."""
+    many = cluster.many or len(models) > 1
+    if cluster.access_mode in ("ReadWriteOnce", "ReadWriteOncePod") and many:
+        raise LaunchError("kubernetes.access_mode", ExitCode.USAGE, found=cluster.access_mode)
+    return cluster.access_mode or ("ReadWriteMany" if many else "ReadWriteOnce")
+
+
+def storage(cluster: Cluster, models: Sequence[Served], release: Name) -> list[dict[str, Any]]:
+    """The claims of the weights (unless the user has one) and of the compiled graphs, and our scripts."""
+    mode = access_mode(cluster, models)
+    found = []
+    if any(engine_mounts(served) for served in models) and not cluster.weights_claim:
+        size = sum(served.needs.disk_gib for served in models)
+        found.append(_claim(release, "weights", size, mode, cluster))
+    recipes = [served for served in models if served.recipe_key]
+    if recipes:
+        # twice, so that the graphs of the next release of an image have room beside those of this one
+        size = max(1, sum(2 * served.recipe_mib for served in recipes) // 1024)
+        found.append(_claim(release, "recipes", size, mode, cluster))
+    scripts = scripts_of(models, cluster)
+    if scripts:
+        found.append(config_map(release, "scripts", scripts))
+    return found
+
+
+def _claim(release: Name, use: str, gib: int, mode: str, cluster: Cluster) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "accessModes": [Knob((use, "accessMode"), mode)],
+        "resources": {"requests": {"storage": Knob((use, "size"), f"{gib}Gi")}},
+    }
+    if cluster.storage_class:
+        spec["storageClassName"] = Knob((use, "storageClass"), cluster.storage_class)
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": claim(release, use), "labels": shared_labels(release, "storage")},
+        "spec": spec,
+    }
+
+
+def config_map(release: Name, use: str, files: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": claim(release, use), "labels": shared_labels(release, use)},
+        "data": dict(files),
+    }
+
+
+def budget(served: Served, release: Name, pods: Mapping[str, Any]) -> dict[str, Any]:
+    """One pod at a time may be evicted; a budget of none would keep a node from ever being drained."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": served.name, "labels": labels(served, release)},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": dict(pods)}},
+    }
+
+
+def monitor(served: Served, release: Name) -> dict[str, Any]:
+    """For the Prometheus operator; the metrics then carry the Service's name as ``service``."""
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "ServiceMonitor",
+        "metadata": {"name": served.name, "labels": labels(served, release)},
+        "spec": {
+            "selector": {"matchLabels": selector(served)},
+            "endpoints": [{"port": "http", "path": "/metrics", "interval": "15s"}],
+        },
+    }
+
+
+def scaler(served: Served, cluster: Cluster, release: Name, target: Mapping[str, str]) -> dict[str, Any]:
+    """Scales on requests running and waiting, a pod's share being what it takes at once: a start takes minutes, so
+    CPU use would come too late and tell nothing. Never to none, and down slowly."""
+    least = knob(served, "minReplicas", cluster.replicas, "number")
+    most = knob(served, "maxReplicas", cluster.max_replicas, "number")
+    metadata = {"name": served.name, "labels": labels(served, release)}
+    # the numbers of opea-project/GenAIInfra@9200b371:helm-charts/common/vllm, horizontal-pod-autoscaler.yaml
+    down = {
+        "stabilizationWindowSeconds": 180,
+        "policies": [{"type": "Percent", "value": 25, "periodSeconds": 90}],
+    }
+    up = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 90}]}
+    behavior = {"scaleDown": down, "scaleUp": up}
+    if cluster.autoscale == "keda":
+        running, waiting = served.metrics
+        ask = Words(
+            (f'sum({running}{{service="', served.name, f'"}}) + sum({waiting}{{service="', served.name, '"})')
+        )
+        trigger = {
+            "type": "prometheus",
+            "metadata": {
+                "serverAddress": Knob(("prometheus",), cluster.prometheus),
+                "query": ask,
+                "threshold": knob(served, "requestsPerReplica", str(served.requests), "text"),
+            },
+        }
+        return {
+            "apiVersion": "keda.sh/v1alpha1",
+            "kind": "ScaledObject",
+            "metadata": metadata,
+            "spec": {
+                "scaleTargetRef": {**target, "name": served.name},
+                "pollingInterval": 30,
+                "cooldownPeriod": 300,
+                "minReplicaCount": least,
+                "maxReplicaCount": most,
+                "advanced": {"horizontalPodAutoscalerConfig": {"behavior": behavior}},
+                "triggers": [trigger],
+            },
+        }
+    each = {
+        "type": "AverageValue",
+        "averageValue": knob(served, "requestsPerReplica", str(served.requests), "text"),
+    }
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": metadata,
+        "spec": {
+            "scaleTargetRef": {**target, "name": served.name},
+            "minReplicas": least,
+            "maxReplicas": most,
+            "behavior": behavior,
+            "metrics": [{"type": "Pods", "pods": {"metric": {"name": METRIC}, "target": each}}],
+        },
+    }
+
+
+def adapter_values(models: Sequence[Served]) -> dict[str, Any]:
+    """Values for the chart of prometheus-adapter, which makes the metric that the HorizontalPodAutoscaler reads."""
+    pairs = sorted({served.metrics for served in models})
+    return {
+        "rules": {
+            "custom": [
+                {
+                    "seriesQuery": f'{waiting}{{namespace!="",pod!=""}}',
+                    "resources": {
+                        "overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}
+                    },
+                    "name": {"as": METRIC},
+                    "metricsQuery": f"sum({running}{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)"
+                    f" + sum({waiting}{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)",
+                }
+                for running, waiting in pairs
+            ]
+        }
+    }
+
+
+def ingress(cluster: Cluster, release: Name, api: Any, page: Any = None) -> dict[str, Any]:
+    """/v1 (or everything, without a page) to the model, the rest to the chat page. Answers are streamed for
+    minutes, which the annotations tell nginx."""
+
+    def path(prefix: str, name: Any, port: int) -> dict[str, Any]:
+        backend = {"service": {"name": name, "port": {"number": port}}}
+        return {"path": prefix, "pathType": "Prefix", "backend": backend}
+
+    paths = [path("/", api, PORT)] if page is None else [path("/v1", api, PORT), path("/", page, 7860)]
+    metadata: dict[str, Any] = {"name": release, "labels": shared_labels(release, "ingress")}
+    if cluster.ingress_class == "nginx":
+        metadata["annotations"] = {
+            "nginx.ingress.kubernetes.io/proxy-buffering": "off",
+            "nginx.ingress.kubernetes.io/proxy-read-timeout": "3600",
+        }
+    chosen = (
+        {"ingressClassName": Knob(("ingress", "class"), cluster.ingress_class)} if cluster.ingress_class else {}
+    )
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": metadata,
+        "spec": {
+            **chosen,
+            "rules": [{"host": Knob(("ingress", "host"), cluster.ingress_host), "http": {"paths": paths}}],
+        },
+    }

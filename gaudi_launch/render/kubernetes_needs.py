@@ -1,0 +1,92 @@
+"""What one engine asks of a node: cards, CPUs, memory, huge pages, shared memory, time to start. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gaudi_launch.host.config import HostConfig
+from gaudi_launch.host.records import Host
+from gaudi_launch.messages import Message, message
+
+GAUDI = "habana.ai/gaudi"  # HabanaAI/habanalabs-k8s-device-plugin@6b77f8c: whole cards only
+# Of the public serving samples the one with most: HabanaAI/Gaudi-tutorials@fee19c6:k8s/vllm-8b-cache.yaml, one card
+HUGEPAGES_MIB = 9800
+# of a node's CPUs and memory; the rest is left to the kubelet and to the daemons of the node (assumed)
+_SHARE = 0.9
+# memory beside the weights, which pass through it while they are loaded (assumed; samples ask 128 to 409 GiB)
+_MEMORY_FACTOR, _MEMORY_BASE_GIB = 1.2, 16
+# bytes a second at which a network volume gives the weights at least (assumed)
+_SLOWEST_READ = 0.25e9
+# and at which a hub does, where the engine fetches the model itself (assumed)
+_SLOWEST_FETCH = 0.1e9
+# until an image of some 20 GB is there (assumed)
+PULL_SECONDS = 900
+
+
+@dataclass(frozen=True)
+class Needs:
+    """For one pod. Sizes in MiB, times in seconds; ``start_seconds`` is weights and warm-up."""
+
+    cards: int
+    cpus: int
+    memory_mib: int
+    hugepages_mib: int
+    shm_mib: int
+    start_seconds: int
+    disk_gib: int
+    resource: str = GAUDI
+    notes: tuple[Message, ...] = ()
+
+    def resources(self) -> dict[str, dict[str, str]]:
+        """Requests and limits alike: cards and huge pages have to be, the rest makes the pod Guaranteed, which is
+        what gives it whole CPUs of one NUMA node where the kubelet is set up to."""
+        amounts = {"cpu": str(self.cpus), "memory": f"{self.memory_mib}Mi"}
+        if self.hugepages_mib:
+            amounts["hugepages-2Mi"] = f"{self.hugepages_mib}Mi"
+        if self.cards:
+            amounts[self.resource] = str(self.cards)
+        return {"requests": amounts, "limits": dict(amounts)}
+
+
+def needs_of(
+    cards: int,
+    host: Host,
+    config: HostConfig,
+    weights: float | None,
+    start_seconds: int,
+    hugepages_mib: int | None = None,
+    nodes: int = 1,
+    fetched: bool = False,
+) -> Needs:
+    """Of a pod with ``cards`` on such a host. ``weights`` are the bytes of the whole model, None where they are not
+    known; it is cut over ``nodes`` pods. ``hugepages_mib`` a card overrides the rule. ``fetched``: from a hub, at
+    the start."""
+    notes: list[Message] = []
+    share = cards / len(host.cards) if cards and host.cards else 1 / 8
+    all_cpus = len(host.cpu_siblings) or sum(len(node.cpus) for node in host.numa_nodes)
+    cpus = max(1, int(all_cpus * share * _SHARE)) if all_cpus else 10 * max(1, cards)
+    shm = shm_mib(cards)
+    wanted = math.ceil(_MEMORY_FACTOR * (weights or 0) / nodes / (1 << 30) + _MEMORY_BASE_GIB) * 1024 + shm
+    if weights is None:
+        notes.append(message("kubernetes.no_weights", memory=f"{wanted // 1024} GiB"))
+    pages = HUGEPAGES_MIB if hugepages_mib is None else hugepages_mib
+    pool = _pool_mib(config)
+    if hugepages_mib is None and pool and host.cards and pool // len(host.cards) < pages:
+        pages = pool // len(host.cards) // 2 * 2
+        notes.append(message("kubernetes.hugepages_pool", pool=pool, each=pages))
+    if host.memory_total_mib and wanted > (room := int(host.memory_total_mib * share * _SHARE)):
+        notes.append(message("kubernetes.memory", wanted=wanted // 1024, room=room // 1024))
+    loading = math.ceil((weights or 0) * (1 / _SLOWEST_READ + (1 / _SLOWEST_FETCH if fetched else 0)))
+    disk = math.ceil(1.2 * (weights or 0) / (1 << 30) / 10) * 10 + 20
+    return Needs(cards, cpus, wanted, pages * cards, shm, start_seconds + loading, disk, notes=tuple(notes))
+
+
+def shm_mib(cards: int) -> int:
+    """/dev/shm: 2 GiB for one card as the multi-model chart has it, 1 more for each further one, 16 for eight as
+    the LeaderWorkerSet sample of vLLM (15Gi) rounds up to."""
+    return 16 << 10 if cards >= 8 else (2 + max(0, cards - 1)) << 10
+
+
+def _pool_mib(config: HostConfig) -> int:
+    return (config.hugepages_total or 0) * (config.hugepage_kib or 2048) // 1024

@@ -1,0 +1,244 @@
+"""The pod of one engine: what a Deployment, a LeaderWorkerSet and a RayService have in common. Pure."""
+
+from __future__ import annotations
+
+import math
+import posixpath
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.planning.container import Container, Mount
+from gaudi_launch.render.knobs import Knob, Name
+from gaudi_launch.render.kubernetes_needs import PULL_SECONDS
+from gaudi_launch.render.kubernetes_records import Cluster, Served
+
+RECIPE_VARIABLE = "PT_HPU_RECIPE_CACHE_CONFIG"
+RECIPES, KEPT, SCRIPTS = "/var/cache/recipes", "/mnt/recipes", "/opt/gaudi-launch"
+HUB_HOME = "/models/huggingface"
+_PROBE_SECONDS = 10
+# the kubelet's words for "not asked for more than": the longest that any of our pods drains (TGI: 90 s)
+_GRACE_SECONDS = 120
+_DRAIN_SECONDS = 10  # until every proxy has taken the pod out of the Service (assumed)
+
+
+def labels(served: Served, release: Name | str, component: str = "engine") -> dict[str, Any]:
+    """The labels of a model's objects; ``kube status`` finds them by the instance."""
+    return {
+        "app.kubernetes.io/name": served.name,
+        "app.kubernetes.io/instance": release,
+        "app.kubernetes.io/component": component,
+        "app.kubernetes.io/managed-by": "gaudi-launch",
+    }
+
+
+def selector(served: Served, component: str = "engine") -> dict[str, Any]:
+    return {"app.kubernetes.io/name": served.name, "app.kubernetes.io/component": component}
+
+
+def literal(text: str) -> str:
+    """A text that Kubernetes leaves as it is: it replaces $(NAME) in words and variables, and halves $$.
+
+    >>> literal("$(HOME) costs 5$"), literal("5$")
+    ('$$(HOME) costs 5$$', '5$')
+    """
+    return text.replace("$", "$$") if "$(" in text or "$$" in text else text
+
+
+def port_of(container: Container) -> int:
+    """The port on which the engine listens inside its pod."""
+    return container.ports[0][1] if container.ports else 8000
+
+
+def knob(served: Served, name: str, default: Any, form: Any = "block") -> Knob:
+    return Knob(("models", served.key, name), default, form)
+
+
+def engine_container(served: Served, cluster: Cluster, places: Mapping[str, str]) -> dict[str, Any]:
+    """The container of the engine; ``places`` says where in the weights' claim each mounted path lies."""
+    container, port = served.container, port_of(served.container)
+    command = [container.entrypoint] if container.entrypoint else []
+    words: dict[str, Any] = {"command": command} if command else {}
+    path = {"path": container.health, "port": "http"}
+    tries = math.ceil(served.needs.start_seconds / _PROBE_SECONDS)
+    probe = {"httpGet": path, "periodSeconds": _PROBE_SECONDS, "timeoutSeconds": 5}
+    return {
+        "name": "engine",
+        "image": knob(served, "image", container.image, "text"),
+        **words,
+        "args": knob(served, "args", [literal(word) for word in container.argv]),
+        "env": env_of(served, cluster),
+        "ports": [{"name": "http", "containerPort": port}],
+        "resources": knob(served, "resources", served.needs.resources()),
+        # docs: Docker Installation wants --cap-add=sys_nice; nothing else of the host is needed on one node
+        "securityContext": {"capabilities": {"add": ["SYS_NICE"]}},
+        "volumeMounts": mounts_of(served, places),
+        # the engine refuses connections until it is warm; only the startup probe runs until then
+        "startupProbe": {**probe, "failureThreshold": knob(served, "startTries", tries, "number")},
+        "readinessProbe": {**probe, "periodSeconds": 5, "failureThreshold": 3},
+        # HabanaAI/vllm-fork@17a7946f:scripts/vllm-multi-model-chart gives an engine two minutes, too
+        "livenessProbe": {**probe, "failureThreshold": 12},
+        "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(_DRAIN_SECONDS)]}}},
+    }
+
+
+def env_of(served: Served, cluster: Cluster) -> list[Any]:
+    """The variables: those that only the pod knows first, so that others may use them; secrets by reference."""
+    values = {name: literal(value) for name, value in served.container.env.items() if name not in served.env_from}
+    if values.get(RECIPE_VARIABLE):
+        values[RECIPE_VARIABLE] = RECIPES + "," + values[RECIPE_VARIABLE].partition(",")[2]
+    if uses_hub(served):
+        values.setdefault("HF_HOME", HUB_HOME)
+    known = [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in served.env_from.items()
+    ]
+    hidden = [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": Knob(("secret",), cluster.secret), "key": name}}}
+        for name in cluster.secret_names
+    ]
+    return [*known, knob(served, "env", values, "pairs"), *hidden]
+
+
+def uses_hub(served: Served) -> bool:
+    """Is the model fetched from a hub by the engine?"""
+    return not served.model.startswith("/")
+
+
+def engine_mounts(served: Served) -> list[Mount]:
+    """What the engine reads from the weights' claim. The recipe cache has a place of its own."""
+    recipe = served.container.env.get(RECIPE_VARIABLE, "").split(",")[0]
+    mounts = [mount for mount in served.container.mounts if mount.source != recipe]
+    if uses_hub(served) and "HF_HOME" not in served.container.env:
+        mounts.append(Mount(HUB_HOME, HUB_HOME))
+    return mounts
+
+
+def places_of(models: Sequence[Served]) -> dict[str, str]:
+    """Where in the claim each mounted path lies: under its last name, or its whole path where two share that.
+
+    Raises LaunchError (USAGE) for a path that Kubernetes cannot mount.
+    """
+    sources = sorted({mount.source for served in models for mount in engine_mounts(served)})
+    names = [PurePosixPath(source).name for source in sources]
+    for source in sources:
+        if ":" in source or posixpath.normpath(source) != source or source == "/" or "$" in source:
+            raise LaunchError("kubernetes.path", ExitCode.USAGE, path=source)
+    return {
+        source: name if names.count(name) == 1 else source.lstrip("/")
+        for source, name in zip(sources, names, strict=True)
+    }
+
+
+def mounts_of(served: Served, places: Mapping[str, str]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [{"name": "shm", "mountPath": "/dev/shm"}]
+    for mount in engine_mounts(served):
+        entry: dict[str, Any] = {"name": "weights", "mountPath": mount.target, "subPath": places[mount.source]}
+        found.append({**entry, "readOnly": True} if mount.read_only else entry)
+    if served.recipe_key:
+        found.append({"name": "recipes", "mountPath": RECIPES})
+    return found
+
+
+def recipe_containers(served: Served) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """(init containers, containers beside the engine) that bring the compiled graphs and keep new ones."""
+    if not served.recipe_key:
+        return [], []
+    url = f"http://127.0.0.1:{port_of(served.container)}{served.container.health}"
+    shared: dict[str, Any] = {
+        "image": knob(served, "image", served.container.image, "text"),
+        "volumeMounts": [
+            {"name": "recipes", "mountPath": RECIPES},
+            {"name": "kept-recipes", "mountPath": KEPT, "subPath": served.recipe_key},
+            {"name": "scripts", "mountPath": SCRIPTS, "readOnly": True},
+        ],
+    }
+    script = f"{SCRIPTS}/keep_recipes.py"
+    # what an init container asks for is given back to the engine: it may be quick
+    before = {"cpu": "2", "memory": "1Gi"}
+    beside = {"cpu": "200m", "memory": "512Mi"}
+    bring = {"name": "bring-recipes", "command": ["python3", script, "bring", KEPT, RECIPES], **shared}
+    keep = {"name": "keep-recipes", "command": ["python3", script, "keep", RECIPES, KEPT, url], **shared}
+    return (
+        [{**bring, "resources": {"requests": before, "limits": before}}],
+        [{**keep, "resources": {"requests": beside, "limits": beside}}],
+    )
+
+
+def volumes_of(served: Served, cluster: Cluster, release: Name) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{served.needs.shm_mib}Mi"}}
+    ]
+    if engine_mounts(served):
+        found.append({"name": "weights", "persistentVolumeClaim": {"claimName": weights_claim(cluster, release)}})
+    if served.recipe_key:
+        found += [
+            {"name": "recipes", "emptyDir": {"sizeLimit": f"{math.ceil(served.recipe_mib * 1.25)}Mi"}},
+            {"name": "kept-recipes", "persistentVolumeClaim": {"claimName": claim(release, "recipes")}},
+        ]
+    if scripts_of([served], cluster):
+        found.append({"name": "scripts", "configMap": {"name": claim(release, "scripts")}})
+    return found
+
+
+def scripts_of(models: Sequence[Served], cluster: Cluster) -> dict[str, str]:
+    """Our own files that run in the engine's image, by name."""
+    names = ["keep_recipes.py"] if any(served.recipe_key for served in models) else []
+    names += ["multi_node.py"] if cluster.kind == "leaderworkerset" else []
+    return {name: script(name) for name in names}
+
+
+def claim(release: Name, suffix: str) -> Name:
+    return Name(release.release, suffix)
+
+
+def weights_claim(cluster: Cluster, release: Name) -> Any:
+    return Knob(("weights", "claim"), cluster.weights_claim) if cluster.weights_claim else claim(release, "weights")
+
+
+def pod_spec(
+    served: Served,
+    cluster: Cluster,
+    release: Name,
+    containers: Sequence[Mapping[str, Any]],
+    first: Sequence[Mapping[str, Any]] = (),
+    together: bool = False,
+) -> dict[str, Any]:
+    """A pod of these containers; ``together``: rather on the node where the release has pods already."""
+    spec: dict[str, Any] = {}
+    if cluster.runtime_class:
+        spec["runtimeClassName"] = Knob(("runtimeClassName",), cluster.runtime_class)
+    spec |= {
+        # a Service called vllm would set VLLM_PORT=tcp://..., which the engine reads as its own
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": _GRACE_SECONDS,
+        "nodeSelector": knob(served, "nodeSelector", dict(cluster.node_selector)),
+        "tolerations": knob(served, "tolerations", tolerations(served, cluster)),
+    }
+    if together:
+        same = {"matchLabels": {"app.kubernetes.io/instance": release}}
+        term = {"labelSelector": same, "topologyKey": "kubernetes.io/hostname"}
+        wish = [{"weight": 100, "podAffinityTerm": term}]
+        spec["affinity"] = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wish}}
+    if first:
+        spec["initContainers"] = list(first)
+    spec["containers"] = list(containers)
+    spec["volumes"] = volumes_of(served, cluster, release)
+    return spec
+
+
+def tolerations(served: Served, cluster: Cluster) -> list[dict[str, str]]:
+    """Of the cards' own taint, which does no harm where nodes have none, and of those the user names."""
+    keys = [served.needs.resource] if served.needs.cards else []
+    names = dict.fromkeys([*keys, *cluster.tolerate])
+    return [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in names]
+
+
+def script(name: str) -> str:
+    """The text of one of our own files that run inside a pod."""
+    return (Path(__file__).parent / "pods" / name).read_text(encoding="utf-8")
+
+
+def rollout_seconds(served: Served) -> int:
+    """Until a rollout counts as failed: image, weights and warm-up."""
+    return served.needs.start_seconds + PULL_SECONDS

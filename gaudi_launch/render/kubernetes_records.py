@@ -1,0 +1,79 @@
+"""What is rendered for Kubernetes, as records: the models, and what the user asked of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gaudi_launch.messages import Message
+from gaudi_launch.planning.container import Container
+from gaudi_launch.render.knobs import Name
+from gaudi_launch.render.kubernetes_needs import Needs
+
+KINDS = ("deployment", "leaderworkerset")
+PORT = 8000  # of every Service; the engine's own port stands behind it
+
+
+@dataclass(frozen=True)
+class Served:
+    """One model: ``key`` is its name among the values of a chart, ``name`` that of its objects, ``requests`` how
+    many it takes at once, ``metrics`` the names of its running and waiting requests. ``env_from`` are variables
+    that only the pod knows: the path of the field that has them."""
+
+    key: str
+    name: Name
+    model: str
+    container: Container
+    needs: Needs
+    requests: int
+    recipe_mib: int = 0
+    recipe_key: str = ""
+    metrics: tuple[str, str] = ("", "")
+    env_from: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What the user asked of the cluster. Empty texts: not asked."""
+
+    release: str
+    kind: str = "deployment"
+    namespace: str = ""
+    replicas: int = 1
+    max_replicas: int = 0
+    autoscale: str = ""  # "", hpa, keda
+    prometheus: str = ""
+    weights_claim: str = ""  # a claim that is there
+    storage_class: str = ""
+    access_mode: str = ""
+    recipes: bool = True
+    runtime_class: str = ""
+    secret: str = ""  # a Secret that is there, with the variables in `Container.secrets` as keys
+    secret_names: tuple[str, ...] = ()
+    monitor: bool = False
+    ingress_host: str = ""
+    ingress_class: str = ""
+    webui: bool = False
+    webui_image: str = ""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerate: tuple[str, ...] = ()
+    nodes: int = 1
+    layout: str = "tp"
+    interface: str = "eth0"
+
+    @property
+    def scaled(self) -> bool:
+        return bool(self.autoscale)
+
+    @property
+    def many(self) -> bool:
+        """May pods on several nodes use one claim?"""
+        return max(self.replicas, self.max_replicas) > 1 or self.nodes > 1
+
+
+@dataclass(frozen=True)
+class Objects:
+    """Objects with knobs, in the order in which they are applied, each with the model it belongs to ("": all)."""
+
+    parts: tuple[tuple[str, Mapping[str, object]], ...]
+    notes: tuple[Message, ...] = ()

@@ -1,0 +1,93 @@
+"""A plan as one model of a cluster, with names that Kubernetes takes. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.planning.container import Container
+from gaudi_launch.planning.plan import Plan
+from gaudi_launch.render.knobs import Name
+from gaudi_launch.render.kubernetes_check import NAME
+from gaudi_launch.render.kubernetes_needs import Needs
+from gaudi_launch.render.kubernetes_pod import RECIPE_VARIABLE
+from gaudi_launch.render.kubernetes_records import Served
+
+# Kubernetes allows 63; controllers put what they need behind it (KubeRay: 47 for a RayService, its validation)
+LONGEST = 45
+# what a chart's release may be long, so that our own suffixes have room
+LONGEST_RELEASE = 33
+_METRICS = {
+    "vllm": ("vllm:num_requests_running", "vllm:num_requests_waiting"),
+    "tgi": ("tgi_batch_current_size", "tgi_queue_size"),
+}
+_LIMIT_OPTIONS = ("--max-num-seqs", "--max-concurrent-requests")
+# opea-project/GenAIInfra@9200b371: target of the vLLM chart on an accelerator
+_REQUESTS = 100
+
+
+def dns_name(text: str, longest: int = LONGEST) -> str:
+    """Any text as a DNS label; what is left of none is ``model``.
+
+    >>> dns_name("Qwen/Qwen2.5-72B_Instruct"), dns_name("模型")
+    ('qwen-qwen2-5-72b-instruct', 'model')
+    """
+    words = re.findall(r"[a-z0-9]+", text.lower())
+    return "-".join(words)[:longest].strip("-") or "model"
+
+
+def release_name(given: str, model: str) -> str:
+    """The name of everything: the user's, which must be one, else from the model's. Raises LaunchError (USAGE)."""
+    if not given:
+        # a Service's name must begin with a letter
+        return re.sub(r"^(?=[0-9])", "m-", dns_name(model.rstrip("/").rpartition("/")[2], LONGEST_RELEASE - 2))
+    if not NAME.fullmatch(given) or given[0].isdigit() or len(given) > LONGEST_RELEASE:
+        raise LaunchError("kubernetes.name", ExitCode.USAGE, found=given, longest=LONGEST_RELEASE)
+    return given
+
+
+def keys_of(names: Iterable[str]) -> list[str]:
+    """A key for each model, no two alike: the names, numbered where they would be."""
+    found: list[str] = []
+    for name in names:
+        key = dns_name(name.rstrip("/").rpartition("/")[2], 24)
+        number = 2
+        while (fresh := key if number == 2 and key not in found else f"{key[:21]}-{number}") in found:
+            number += 1
+        found.append(fresh)
+    return found
+
+
+def served_of(plan: Plan, container: Container, needs: Needs, release: str, key: str, alone: bool) -> Served:
+    """``alone``: the only model, whose objects are called as the release."""
+    recipe = container.env.get(RECIPE_VARIABLE, "")
+    mib = recipe.rpartition(",")[2]
+    cached = bool(recipe) and mib.isdigit()
+    return Served(
+        key=key,
+        name=Name(release, "" if alone else key, LONGEST),
+        model=str(plan.model["path"]),
+        container=container,
+        needs=needs,
+        requests=_requests(container.argv),
+        recipe_mib=int(mib) if cached else 0,
+        recipe_key=_recipe_key(plan, container.image) if cached else "",
+        metrics=_METRICS["tgi" if plan.engine.name == "tgi" else "vllm"],
+    )
+
+
+def _recipe_key(plan: Plan, image: str) -> str:
+    """The plan's own key knows all but the software inside the image."""
+    text = f"{plan.cache.get('key', '')} {image}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _requests(words: Sequence[str]) -> int:
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        value = value if equals else following
+        if name.replace("_", "-") in _LIMIT_OPTIONS and value.isdigit():
+            return int(value)
+    return _REQUESTS

@@ -1,0 +1,74 @@
+"""A chat page for the first model: Deployment, Service and its program. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gaudi_launch.render.knobs import Knob, Name, Words
+from gaudi_launch.render.kubernetes_extras import config_map, shared_labels
+from gaudi_launch.render.kubernetes_pod import script
+from gaudi_launch.render.kubernetes_records import PORT, Cluster
+
+# the one public image that is only gradio and requests: awslabs/ai-on-eks@41a979e:blueprints/inference/
+# llama2-13b-chat-rayserve-inf2/gradio-ui.yaml
+IMAGE = "public.ecr.aws/data-on-eks/gradio-web-app-base:latest"
+PAGE_PORT = 7860
+_NAME = "webui"
+
+
+def webui(cluster: Cluster, release: Name, api: Name, title: str, style: str = "openai") -> list[dict[str, Any]]:
+    """The page speaks to the Service ``api``; the numbers of its container are the same example's."""
+    name = Name(release.release, _NAME)
+    labels = {**shared_labels(release, _NAME), "app.kubernetes.io/name": name}
+    selector = {"app.kubernetes.io/name": name, "app.kubernetes.io/component": _NAME}
+    hidden = [
+        {
+            "name": variable,
+            "valueFrom": {"secretKeyRef": {"name": Knob(("secret",), cluster.secret), "key": variable}},
+        }
+        for variable in cluster.secret_names
+        if variable == "VLLM_API_KEY"
+    ]
+    small, most = {"cpu": "512m", "memory": "2Gi"}, {"cpu": "1", "memory": "4Gi"}
+    container = {
+        "name": _NAME,
+        "image": Knob((_NAME, "image"), cluster.webui_image or IMAGE),
+        "command": ["python3", "/opt/gaudi-launch/chat_page.py"],
+        "env": [
+            {"name": "CHAT_URL", "value": Words(("http://", api, f":{PORT}"))},
+            {"name": "CHAT_STYLE", "value": style},
+            {"name": "CHAT_TITLE", "value": title},
+            {"name": "GRADIO_ANALYTICS_ENABLED", "value": "False"},
+            *hidden,
+        ],
+        "ports": [{"name": "http", "containerPort": PAGE_PORT}],
+        "resources": {"requests": small, "limits": most},
+        "readinessProbe": {"httpGet": {"path": "/", "port": "http"}, "periodSeconds": 10},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [{"name": "page", "mountPath": "/opt/gaudi-launch", "readOnly": True}],
+    }
+    pod = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "containers": [container],
+        "volumes": [{"name": "page", "configMap": {"name": Name(release.release, "page")}}],
+    }
+    return [
+        config_map(release, "page", {"chat_page.py": script("chat_page.py")}),
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name, "labels": labels},
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": selector},
+                "template": {"metadata": {"labels": labels}, "spec": pod},
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"selector": selector, "ports": [{"name": "http", "port": PAGE_PORT, "targetPort": "http"}]},
+        },
+    ]

@@ -1,0 +1,50 @@
+"""YAML that every reader understands alike: the same input gives the same text, and a text stays a text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import yaml
+
+# Readers disagree on what is a number or a boolean (1e3, 0o17, y, on): only words that none of them could take for
+# anything else stand without quotes.
+_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./@-]*(:[A-Za-z0-9_./@-]+)*")
+_WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nil"))
+
+_Base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Dumper(_Base):  # type: ignore[misc]
+    """Without anchors (kubectl reads them, people and patches do not)."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: Any, value: str) -> Any:
+    if "\n" in value:
+        style: str | None = "|"
+    elif _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        style = None
+    else:
+        style = '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def dump(document: Any) -> str:
+    """One document, keys in the order given, without a ``---`` line."""
+    text: str = yaml.dump(
+        document, Dumper=_Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=1 << 20
+    )
+    return text
+
+
+def documents(parts: Iterable[str], header: Sequence[str] = ()) -> str:
+    """Documents of one file behind a header of comment lines (a line break in one starts a new comment line)."""
+    comments = [f"# {line}".rstrip() for text in header for line in text.splitlines()]
+    return "\n".join([*comments, *(f"---\n{part.rstrip()}" for part in parts)]) + "\n"

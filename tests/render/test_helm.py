@@ -1,0 +1,136 @@
+"""The chart, read by Helm itself: with its defaults it makes what the plain YAML is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+
+from gaudi_launch.cli.app import run
+from gaudi_launch.planning.container import Container
+from gaudi_launch.render.helm import chart
+from gaudi_launch.render.knobs import Name
+from gaudi_launch.render.kubernetes_needs import Needs
+from gaudi_launch.render.kubernetes_records import Cluster, Served
+from gaudi_launch.render.write import write
+from tests.cli.test_devices import golden
+from tests.render.test_kubernetes import CASES, HOSTILE, _plain, objects, rendered
+
+__all__ = ["_plain"]
+helm = pytest.importorskip("helm_python", reason="pip install '.[dev]'")
+
+
+def templated(folder: Path, release: str, values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    with helm.Chart.load(str(folder)) as loaded:
+        files = loaded.render(values or {}, name=release, namespace="default")
+    return [found for text in files.values() for found in objects(text)]
+
+
+def by_name(found: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+    for each in found:
+        each["metadata"].pop("annotations", None)
+        each["metadata"].pop("namespace", None)
+    return {(each["kind"], each["metadata"]["name"]): each for each in found}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_defaults_are_the_plain_objects(case: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    plain = objects(rendered(capsys, *CASES[case]))
+    release = plain[-1]["metadata"]["labels"]["app.kubernetes.io/instance"]
+    rendered(capsys, *CASES[case], "--helm", str(tmp_path / "chart"))
+    found = helm.lint(str(tmp_path / "chart"))
+    assert found["errors"] == []
+    assert by_name(templated(tmp_path / "chart", release)) == by_name(plain)
+
+
+def test_golden_chart(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rendered(capsys, *CASES["three-models-gaudi2"], "--webui", "--helm", str(tmp_path / "chart"))
+    for name in ("values.yaml", "templates/deployment-bge-m3.yaml", "Chart.yaml"):
+        golden(f"kubernetes/chart/{name}", (tmp_path / "chart" / name).read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def three(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Path:
+    rendered(capsys, *CASES["three-models-gaudi2"], "--helm", str(tmp_path / "chart"))
+    return tmp_path / "chart"
+
+
+def test_values_reach_the_objects(three: Path) -> None:
+    values = {
+        "models": {
+            "bge-m3": {"enabled": False},
+            "qwen2-72b-instruct": {"replicas": 3, "image": "mine:1", "env": {"VLLM_SKIP_WARMUP": "true"}},
+        },
+        "weights": {"size": "2Ti"},
+    }
+    found = by_name(templated(three, "other", values))
+    assert not [name for _, name in found if name.endswith("bge-m3")]
+    spec = found["Deployment", "other-qwen2-72b-instruct"]["spec"]
+    engine = spec["template"]["spec"]["containers"][0]
+    assert (spec["replicas"], engine["image"]) == (3, "mine:1")
+    env = {entry["name"]: entry["value"] for entry in engine["env"]}
+    assert env["VLLM_SKIP_WARMUP"] == "true" and env["PT_HPU_LAZY_MODE"] == "1"
+    assert found["PersistentVolumeClaim", "other-weights"]["spec"]["resources"]["requests"]["storage"] == "2Ti"
+
+
+def test_two_releases_share_no_name(three: Path) -> None:
+    """The public chart's labels are the same in every release (vllm-fork, vllm-multi-model-chart)."""
+    one, two = by_name(templated(three, "one")), by_name(templated(three, "two"))
+    assert not one.keys() & two.keys()
+    selectors = [
+        {json.dumps(o["spec"]["selector"]) for o in found.values() if o["kind"] in ("Deployment", "Service")}
+        for found in (one, two)
+    ]
+    assert not selectors[0] & selectors[1]
+
+
+def test_a_long_release_name_still_names_objects(three: Path) -> None:
+    found = by_name(templated(three, "a-very-long-release-name-of-53-characters-is-the-most"))
+    assert all(len(name) <= 45 for _, name in found)
+    assert len({name for kind, name in found if kind == "Deployment"}) == 3
+
+
+@pytest.mark.parametrize(
+    "values", [{"replicaCount": 2}, {"models": {"bge-m3": {"replica": 2}}}, {"models": {"x": {}}}]
+)
+def test_an_unknown_value_is_refused(three: Path, values: dict[str, Any]) -> None:
+    with pytest.raises(Exception, match="additional properties"):
+        templated(three, "r", values)
+
+
+def test_claims_outlive_their_release(three: Path) -> None:
+    claims = [found for found in templated(three, "r") if found["kind"] == "PersistentVolumeClaim"]
+    assert [found["metadata"]["annotations"] for found in claims] == [{"helm.sh/resource-policy": "keep"}] * 2
+
+
+@settings(max_examples=40, deadline=None)
+@given(value=HOSTILE)
+def test_no_text_is_a_template(value: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Braces of the user are braces, in values and in what stands in a template itself."""
+    needs = Needs(1, 2, 1024, 8, 2048, 600, 20)
+    container = Container("image", (value,), {"TEXT": value}, entrypoint=value or "x", ports=((8000, 8000),))
+    served = Served("m", Name("r"), "hub/model", container, needs, 8)
+    folder = tmp_path_factory.mktemp("chart")
+    write(chart([served], Cluster("r")), folder)
+    found = next(each for each in templated(folder, "r") if each["kind"] == "Deployment")
+    engine = found["spec"]["template"]["spec"]["containers"][0]
+    escaped = value.replace("$", "$$") if "$(" in value or "$$" in value else value
+    assert engine["command"] == [value or "x"]
+    assert engine["args"] == [escaped]
+    assert {e["name"]: e["value"] for e in engine["env"]}["TEXT"] == escaped
+
+
+def test_values_are_yaml_of_the_plan(three: Path) -> None:
+    values = yaml.safe_load((three / "values.yaml").read_text(encoding="utf-8"))
+    assert list(values) == ["models", "weights", "recipes", "service"]
+    assert list(values["models"]) == ["qwen2-72b-instruct", "bge-m3", "bge-reranker-v2-m3"]
+    assert values["models"]["bge-m3"]["resources"]["limits"]["habana.ai/gaudi"] == "1"
+
+
+def test_helm_goes_with_no_other_output(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["render", "kubernetes", *CASES["deployment-gaudi2"], "--helm", "c", "--kustomize"]) == 2
+    assert "--helm" in capsys.readouterr().err

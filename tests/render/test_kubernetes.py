@@ -1,0 +1,320 @@
+"""``render kubernetes``: each shape against its golden file, and against every checker that is not ours."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gaudi_launch.cli.app import run
+from gaudi_launch.messages import set_language
+from gaudi_launch.render.kubernetes_check import problems, schemas
+from tests.cli.test_devices import golden
+
+QWEN = ("-w", "/models/Qwen2-72B-Instruct", "-n", "4", "--engine", "vllm-fork@1.22", "--accelerator", "gaudi2")
+CHAT = ("-w", "Qwen/Qwen3-8B", "-n", "1", "--engine", "vllm-fork@1.22", "--accelerator", "gaudi3")
+R1 = ("-w", "/models/DeepSeek-R1-G2", "-n", "8", "--engine", "deepseek_r1", "--accelerator", "gaudi2")
+WITH = (
+    "--with", "-w BAAI/bge-m3 -n 1 --engine vllm-fork@1.22 -- --task embed",
+    "--with", "-w BAAI/bge-reranker-v2-m3 -n 1 --engine vllm-fork@1.22 -- --task score",
+)  # fmt: skip
+CASES = {
+    "deployment-gaudi2": QWEN,
+    "deployment-gaudi2e": ("-w", "/models/QwQ-32B", "-n", "8", "--engine", "vllm-fork@1.21",
+                           "--accelerator", "gaudi2e",
+                           "--no-recipes", "--runtime-class", "habana", "--weights-claim", "weights"),
+    "deployment-gaudi3-hpa": (*CHAT, "--autoscale", "hpa", "--replicas", "2", "--max-replicas", "4", "--monitor",
+                              "--secret", "hub:HF_TOKEN,VLLM_API_KEY", "--namespace", "chat", "--webui",
+                              "--ingress-host", "chat.example.com", "--ingress-class", "nginx"),
+    "deployment-gaudi3-keda": (*CHAT, "--autoscale", "keda", "--max-replicas", "8", "--storage-class", "nfs",
+                               "--prometheus", "http://prometheus-operated.monitoring:9090",
+                               "--node-selector", "node.kubernetes.io/instance-type=gaudi3",
+                               "--tolerate", "example.com/ai"),
+    "three-models-gaudi2": (*QWEN, *WITH, "--name", "stack"),
+    "leaderworkerset-gaudi2": (*R1, "--kind", "leaderworkerset", "--nodes", "2"),
+    "leaderworkerset-gaudi2-pp": (*R1, "--kind", "leaderworkerset", "--nodes", "2", "--layout", "pp",
+                                  "--interface", "net1", "--name", "r1"),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "VLLM_API_KEY", "MODELSCOPE_API_TOKEN", "HF_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name in [name for name in os.environ if name.startswith(("HABANA_", "PT_HPU_"))]:
+        monkeypatch.delenv(name)
+    for kind in ("STATE", "CACHE", "DATA", "CONFIG"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind.lower()))
+    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
+    monkeypatch.chdir(tmp_path)
+    yield
+    set_language(None)
+
+
+def rendered(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    code = run(["render", "kubernetes", *words])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    return out
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    return [found for found in yaml.safe_load_all(text) if found]
+
+
+def main_of(text: str) -> dict[str, Any]:
+    kinds = ("Deployment", "LeaderWorkerSet", "RayService")
+    return next(found for found in objects(text) if found["kind"] in kinds)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_golden(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    golden(f"kubernetes/{case}.yaml", rendered(capsys, *CASES[case]))
+
+
+def goldens() -> list[Path]:
+    return sorted((Path(__file__).parents[1] / "data" / "golden" / "kubernetes").glob("*.yaml"))
+
+
+@functools.cache
+def validator() -> Any:
+    return pytest.importorskip("kubernetes_validate", reason="pip install '.[dev]'")
+
+
+@pytest.mark.parametrize("version", ["1.28", "1.32", "1.37"])
+@pytest.mark.parametrize("path", goldens(), ids=lambda path: path.stem)
+def test_core_kinds_are_accepted(path: Path, version: str) -> None:
+    accepted = []
+    for found in objects(path.read_text(encoding="utf-8")):
+        if "." not in found["apiVersion"] or found["apiVersion"].startswith("networking.k8s.io"):
+            accepted.append(validator().validate(found, version, strict=True))
+    assert accepted
+
+
+@pytest.mark.parametrize("path", goldens(), ids=lambda path: path.stem)
+def test_every_kind_is_accepted_by_its_schema(path: Path) -> None:
+    import jsonschema
+
+    for found in objects(path.read_text(encoding="utf-8")):
+        schema = schemas()["kinds"][f"{found['apiVersion']} {found['kind']}"]
+        jsonschema.Draft202012Validator({**schema, "$defs": schemas()["$defs"]}).validate(found)
+        assert list(problems(found)) == []
+
+
+@pytest.mark.parametrize("path", goldens(), ids=lambda path: path.stem)
+def test_our_check_and_jsonschema_refuse_the_same(path: Path) -> None:
+    """A key misspelled at any depth is refused by both."""
+    import jsonschema
+
+    refused = 0
+    for found in objects(path.read_text(encoding="utf-8")):
+        schema = schemas()["kinds"][f"{found['apiVersion']} {found['kind']}"]
+        other = jsonschema.Draft202012Validator({**schema, "$defs": schemas()["$defs"]})
+        for broken in misspelled(found):
+            ours = any(what == "unknown key" for _, what in problems(broken))
+            theirs = any(error.validator == "additionalProperties" for error in other.iter_errors(broken))
+            assert ours == theirs
+            refused += ours
+    assert refused > 50
+
+
+def misspelled(part: Any) -> Iterator[Any]:
+    """The same thing with one key spelled wrong, once for each key."""
+    if isinstance(part, dict):
+        for name, value in part.items():
+            if name not in ("apiVersion", "kind", "metadata"):
+                yield {**{k: v for k, v in part.items() if k != name}, f"{name}Typo": value}
+            for inner in misspelled(value):
+                yield {**part, name: inner}
+    elif isinstance(part, list):
+        for at, value in enumerate(part[:2]):
+            for inner in misspelled(value):
+                yield [*part[:at], inner, *part[at + 1 :]]
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not here")
+@pytest.mark.parametrize("case", ["deployment-gaudi3-hpa", "leaderworkerset-gaudi2"])
+def test_kubectl_reads_the_kustomization(case: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """kubectl's reader is not ours: what it makes of the files must be what we meant."""
+    folder = tmp_path / "out"
+    rendered(capsys, *CASES[case], "--kustomize", "--to", str(folder))
+    done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=True, timeout=60)
+    plain = next(path for path in folder.glob("*.yaml") if path.name.startswith(("qwen", "deepseek")))
+
+    def key(found: dict[str, Any]) -> tuple[str, str]:
+        return found["kind"], found["metadata"]["name"]
+
+    assert sorted(objects(done.stdout), key=key) == sorted(objects(plain.read_text()), key=key)
+
+
+def test_a_long_warm_up_is_never_killed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The startup probe allows what the estimate says twice, and weights on top; a rollout is given longer."""
+    spec = main_of(rendered(capsys, *QWEN))["spec"]
+    engine = spec["template"]["spec"]["containers"][0]
+    budget = engine["startupProbe"]["failureThreshold"] * engine["startupProbe"]["periodSeconds"]
+    assert budget >= 1800
+    assert spec["progressDeadlineSeconds"] > budget
+    leader = main_of(rendered(capsys, *CASES["leaderworkerset-gaudi2"]))["spec"]["leaderWorkerTemplate"][
+        "leaderTemplate"
+    ]
+    probe = leader["spec"]["containers"][0]["startupProbe"]
+    assert probe["failureThreshold"] * probe["periodSeconds"] >= 7200
+
+
+def test_nothing_of_the_host_comes_along(capsys: pytest.CaptureFixture[str]) -> None:
+    """The device plugin gives out cards, the cluster addresses: no word of ours may contradict them."""
+    text = rendered(capsys, *QWEN)
+    for word in ("HABANA_VISIBLE", "ens8f0", "10.20.30.40", "127.0.0.1:30001", "hostIPC", "privileged", "hostPath"):
+        assert word not in text
+
+
+def test_secrets_are_only_referred_to(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_never_written")
+    text = rendered(capsys, *CHAT)
+    assert "hf_never_written" not in text
+    env = {entry["name"]: entry for entry in main_of(text)["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert env["HF_TOKEN"]["valueFrom"] == {"secretKeyRef": {"name": "qwen3-8b-secrets", "key": "HF_TOKEN"}}
+
+
+def test_two_nodes_of_deepseek(capsys: pytest.CaptureFixture[str]) -> None:
+    """TP 16 and EP 16 on 2 x 8, as the branch's own scripts have it; PP 2 keeps TP 8 inside a node."""
+    group = main_of(rendered(capsys, *CASES["leaderworkerset-gaudi2"]))["spec"]["leaderWorkerTemplate"]
+    leader = group["leaderTemplate"]["spec"]["containers"][0]
+    assert group["size"] == 2
+    assert following(leader["args"], "--tensor-parallel-size") == "16"
+    assert {e["name"]: e.get("value") for e in leader["env"]}["VLLM_EP_SIZE"] == "16"
+    pp = main_of(rendered(capsys, *CASES["leaderworkerset-gaudi2-pp"]))["spec"]["leaderWorkerTemplate"]
+    words = pp["leaderTemplate"]["spec"]["containers"][0]["args"]
+    assert following(words, "--tensor-parallel-size") == "8"
+    assert following(words, "--pipeline-parallel-size") == "2"
+
+
+def following(words: list[str], name: str) -> str:
+    return words[words.index(name) + 1]
+
+
+def test_thousand_replicas_in_two_seconds() -> None:
+    """The whole command, interpreter and all; the best of three, as the machine may be busy."""
+    words = [sys.executable, "-m", "gaudi_launch", "render", "kubernetes", *CHAT, "--replicas", "1000"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    took = []
+    for _ in range(3):
+        start = time.monotonic()
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True, env=environment)
+        took.append(time.monotonic() - start)
+        if took[-1] < 2:
+            break
+    assert main_of(done.stdout)["spec"]["replicas"] == 1000
+    assert min(took) < 2, took
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ((*CHAT, "--replicas", "2", "--access-mode", "ReadWriteOnce"), 2, "ReadWriteMany"),
+        ((*CHAT, "--replicas", "0"), 2, "--replicas"),
+        ((*CHAT, "--replicas", "many"), 2, "many"),
+        ((*CHAT, "--max-replicas", "4"), 2, "--autoscale"),
+        ((*CHAT, "--autoscale", "hpa", "--replicas", "4", "--max-replicas", "2"), 2, "--max-replicas"),
+        ((*CHAT, "--autoscale", "keda", "--max-replicas", "2"), 2, "--prometheus"),
+        ((*CHAT, "--autoscale", "vpa", "--max-replicas", "2"), 2, "vpa"),
+        ((*CHAT, "--kind", "statefulset"), 2, "statefulset"),
+        ((*CHAT, "--nodes", "2"), 2, "leaderworkerset"),
+        ((*CHAT, "--kind", "leaderworkerset"), 2, "-n 8"),
+        ((*CHAT, "--name", "Upper"), 2, "Upper"),
+        ((*CHAT, "--name", "x" * 34), 2, "x" * 34),
+        ((*CHAT, "--node-selector", "a b=c"), 2, "a b"),
+        ((*CHAT, "--tolerate", "-"), 2, "--tolerate"),
+        ((*CHAT, "--namespace", "A"), 2, "--namespace"),
+        ((*CHAT, "--secret", "hub:a b"), 2, "a b"),
+        ((*CHAT, "--with", "-w 'open"), 2, "--with"),
+        ((*CHAT, "--with", "-w BAAI/bge-m3 --bad"), 2, "--bad"),
+        ((*CHAT, "--with", "-n 1"), 2, "-w"),
+        ((*QWEN, "--with", "-w /models/Qwen2-72B-Instruct -n 8 --engine vllm-fork@1.22"), 3, "12"),
+        ((*CHAT, "--machine", "simulated:hls2"), 2, "--machine"),
+        (("-w", "m", "--accelerator", "gpu"), 2, "gpu"),
+        (("--accelerator", "gaudi2"), 2, "-w"),
+        (("-w", "/models/a:b", "--engine", "vllm-fork@1.22", "--accelerator", "gaudi2"), 2, "a:b"),
+        ((*CHAT, "--", "--api-key", "sk-secret", "--hf-token=x"), 2, "HF_TOKEN"),
+        ((*CHAT, "--helm", "a", "--to", "b"), 2, "--helm"),
+        ((*R1, "--kind", "leaderworkerset", "--nodes", "3"), 2, "--layout pp"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_a_file_is_written(
+    words: tuple[str, ...], code: int, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    extra = () if "--to" in words or "--helm" in words else ("--to", "made")
+    end = words.index("--") if "--" in words else len(words)
+    found = run(["render", "kubernetes", *words[:end], *extra, *words[end:]])
+    out, err = capsys.readouterr()
+    assert (found, out) == (code, "")
+    assert said in err and "Traceback" not in err
+    assert [path for path in tmp_path.iterdir() if path.name in ("made", "a", "b")] == []
+
+
+def test_files_of_others_are_not_replaced(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    there = tmp_path / "out" / "qwen3-8b.yaml"
+    there.parent.mkdir()
+    there.write_text("mine")
+    assert run(["render", "kubernetes", *CHAT, "--to", str(there.parent)]) == 2
+    assert there.read_text() == "mine"
+    assert run(["render", "kubernetes", *CHAT, "--to", str(there.parent), "--force"]) == 0
+    assert "Deployment" in there.read_text()
+    assert sorted(path.name for path in there.parent.iterdir()) == ["qwen3-8b.yaml"]
+    capsys.readouterr()
+
+
+def test_the_same_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    assert rendered(capsys, *QWEN, *WITH) == rendered(capsys, *QWEN, *WITH)
+
+
+HOSTILE = st.text(
+    alphabet=st.one_of(
+        st.sampled_from("{}$()'\"`:#&*!|>%@\\\n\t -?,[]=~^"), st.characters(exclude_categories=["Cs", "Cc"])
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(name=HOSTILE, words=st.lists(HOSTILE, max_size=3), value=HOSTILE)
+def test_no_text_of_the_user_breaks_out(name: str, words: list[str], value: str) -> None:
+    """Whatever a model is called and an engine is told: names are DNS labels, texts come back as they were."""
+    from gaudi_launch.planning.container import Container
+    from gaudi_launch.render.knobs import Name
+    from gaudi_launch.render.kubernetes import render
+    from gaudi_launch.render.kubernetes_needs import Needs
+    from gaudi_launch.render.kubernetes_records import Cluster, Served
+    from gaudi_launch.render.kubernetes_served import keys_of, release_name
+
+    release, key = release_name("", name), keys_of([name])[0]
+    container = Container("image", tuple(words), {"TEXT": value}, entrypoint="python3", ports=((8000, 8000),))
+    served = Served(key, Name(release), "hub/model", container, Needs(1, 2, 1024, 8, 2048, 600, 20), 8)
+    text = render([served], Cluster(release)).files[f"{release}.yaml"]
+    engine = main_of(text)["spec"]["template"]["spec"]["containers"][0]
+    assert [expanded(word) for word in engine["args"]] == words
+    assert expanded({e["name"]: e["value"] for e in engine["env"]}["TEXT"]) == value
+
+
+def expanded(text: str) -> str:
+    """What Kubernetes makes of a text when no variable is known (third_party/forked/golang/expansion/expand.go)."""
+    out, at = "", 0
+    while at < len(text):
+        if text[at] == "$" and at + 1 < len(text):
+            if text[at + 1] == "$":
+                out, at = out + "$", at + 2
+                continue
+            assert text[at + 1] != "(", "a reference was left in"
+        out, at = out + text[at], at + 1
+    return out

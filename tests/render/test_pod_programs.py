@@ -1,0 +1,271 @@
+"""The programs that run inside pods, run here for real: as processes, against servers and stand-ins of ray."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.render.pods import chat_page, keep_recipes, multi_node
+
+PODS = Path(keep_recipes.__file__).parent
+
+
+@contextmanager
+def server(answers: dict[str, tuple[int, bytes]]) -> Iterator[tuple[str, list[Any]]]:
+    """A server of fixed answers by path (without the query); what it was asked, in order."""
+    asked: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(length)) if length else None
+            asked.append((self.path, body, self.headers.get("Authorization")))
+            code, text = answers.get(self.path.partition("?")[0], (404, b""))
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_GET = do_POST = _answer
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    found = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=found.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{found.server_port}", asked
+    finally:
+        found.shutdown()
+        found.server_close()
+
+
+def tree(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_bring_copies_what_is_kept(tmp_path: Path) -> None:
+    kept, local = tmp_path / "kept", tmp_path / "local"
+    (kept / "0").mkdir(parents=True)
+    (kept / "0/a.recipe").write_text("graph")
+    (kept / ".b.recipe.7.node.part").write_text("half")
+    (kept / "empty.recipe").write_text("")
+    words = [sys.executable, str(PODS / "keep_recipes.py"), "bring", str(kept), str(local)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True)
+    assert tree(local) == {"0/a.recipe": "graph"}
+    assert "1 new files" in done.stdout
+
+
+def test_bring_from_nothing_is_no_failure(tmp_path: Path) -> None:
+    """The first start of all: the volume is empty, and the engine must start all the same."""
+    words = [sys.executable, str(PODS / "keep_recipes.py"), "bring", str(tmp_path / "no"), str(tmp_path / "local")]
+    assert subprocess.run(words, capture_output=True, timeout=30, check=False).returncode == 0
+
+
+def test_a_changed_size_is_copied_and_the_rest_left(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    (source / "a").write_text("new longer")
+    (source / "b").write_text("same")
+    target.mkdir()
+    (target / "a").write_text("old")
+    (target / "b").write_text("SAME")
+    assert keep_recipes.copy_new(source, target) == 1
+    assert tree(target) == {"a": "new longer", "b": "SAME"}
+
+
+def test_keep_waits_for_the_engine_and_copies_at_the_end(tmp_path: Path) -> None:
+    local, kept = tmp_path / "local", tmp_path / "kept"
+    local.mkdir()
+    (local / "a").write_text("graph")
+    answers = {"/health": (503, b"")}
+    with server(answers) as (url, asked):
+        code = f"import sys; sys.path.insert(0, {str(PODS)!r}); import keep_recipes as k; from pathlib import Path;"
+        code += f"k.keep(Path({str(local)!r}), Path({str(kept)!r}), '{url}/health', 0.1)"
+        process = subprocess.Popen([sys.executable, "-c", code])
+        try:
+            until(lambda: len(asked) > 2)
+            assert not kept.exists()
+            answers["/health"] = (200, b"")
+            until(lambda: (kept / "a").exists())
+            (local / "late").write_text("graph")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+            process.wait()
+    assert tree(kept) == {"a": "graph", "late": "graph"}
+
+
+def test_a_full_volume_does_not_end_the_keeper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a").write_text("x")
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("shutil.copyfile", full)
+    keep_recipes.report(tmp_path, tmp_path / "kept")
+    assert "No space left" in capsys.readouterr().err
+    assert tree(tmp_path / "kept") == {}
+
+
+@pytest.mark.parametrize("words", [[], ["bring"], ["keep", "a", "b"], ["other", "a", "b"]])
+def test_wrong_words_of_the_keeper(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert keep_recipes.main(words) == 2
+    assert "bring FROM TO" in capsys.readouterr().err
+
+
+def until(asked: Any, seconds: float = 20) -> None:
+    last = time.monotonic() + seconds
+    while not asked():
+        assert time.monotonic() < last
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> tuple[Path, dict[str, str]]:
+    """A ``ray`` and an engine that write down how they were started, and a ray module that counts nodes."""
+    bin_, log = tmp_path / "bin", tmp_path / "log"
+    bin_.mkdir()
+    for name in ("ray", "engine"):
+        script = bin_ / name
+        script.write_text(f'#!/bin/sh\nprintf "%s\\n" "{name} $*" >> {log}\n')
+        script.chmod(0o755)
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/ray.py").write_text(
+        "from pathlib import Path\n"
+        "def init(**_): print('noise')\n"
+        f"def nodes(): return [{{'Alive': True}}] * int(Path({str(tmp_path / 'nodes')!r}).read_text())\n"
+    )
+    (tmp_path / "nodes").write_text("1")
+    environment = {
+        **os.environ,
+        "PATH": f"{bin_}:{os.environ['PATH']}",
+        "PYTHONPATH": str(tmp_path / "lib"),
+        "VLLM_HOST_IP": "10.0.0.7",
+    }
+    return log, environment
+
+
+def node(words: list[str], environment: dict[str, str], seconds: str = "20") -> subprocess.Popen[str]:
+    code = f"import sys; sys.path.insert(0, {str(PODS)!r}); import multi_node as m; m.SECONDS_BETWEEN = 0.1;"
+    code += f"m.PORT = int({environment.get('PORT', '6379')!r}); m.main(sys.argv[1:])"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *words],
+        env={**environment, "MULTI_NODE_TIMEOUT": seconds},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_the_head_waits_for_every_node(stand_in: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    log, environment = stand_in
+    head = node(["head", "2", "8", "engine", "--model", "a b"], environment)
+    until(log.exists)
+    time.sleep(0.5)
+    assert head.poll() is None
+    (tmp_path / "nodes").write_text("2")
+    out, err = head.communicate(timeout=30)
+    assert (head.returncode, err) == (0, "")
+    assert "2 nodes, starting the engine" in out
+    assert log.read_text().splitlines() == [
+        'ray start --head --port=6379 --dashboard-host=127.0.0.1 --node-ip-address=10.0.0.7 --resources={"HPU": 8}',
+        "engine --model a b",
+    ]
+
+
+def test_the_worker_waits_for_the_head(stand_in: tuple[Path, dict[str, str]]) -> None:
+    log, environment = stand_in
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = str(listening.getsockname()[1])
+        worker = node(["worker", "127.0.0.1", "8"], {**environment, "PORT": port})
+        time.sleep(0.5)
+        assert worker.poll() is None and not log.exists()
+        listening.listen()
+        worker.communicate(timeout=30)
+    words = f'ray start --block --address=127.0.0.1:{port} --node-ip-address=10.0.0.7 --resources={{"HPU": 8}}'
+    assert log.read_text().splitlines() == [words]
+
+
+def test_nodes_that_never_come_are_said(stand_in: tuple[Path, dict[str, str]]) -> None:
+    _, environment = stand_in
+    head = node(["head", "2", "8", "engine"], environment, "1")
+    _, err = head.communicate(timeout=60)
+    assert head.returncode == 1
+    assert "fewer than 2 nodes came within 1 s" in err
+
+
+def test_wrong_words_of_a_node() -> None:
+    with pytest.raises(SystemExit, match="head NODES CARDS"):
+        multi_node.main(["head", "2"])
+
+
+STREAM = b"".join(
+    b"data: " + json.dumps({"choices": [{"delta": {"content": piece}}]}).encode() + b"\n\n"
+    for piece in ("Par", "is")
+)
+
+
+def test_the_chat_page_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {
+        "/v1/models": (200, b'{"data": [{"id": "chat"}]}'),
+        "/v1/chat/completions": (200, STREAM + b'data: {"choices": []}\n\ndata: [DONE]\n\n'),
+    }
+    history = [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}, ("old", "style")]
+    monkeypatch.setenv("VLLM_API_KEY", "key")
+    with server(answers) as (url, asked):
+        monkeypatch.setattr(chat_page, "URL", url)
+        said = list(chat_page.answer("Capital of France?", history))
+    assert said == ["Par", "Paris"]
+    path, body, key = asked[-1]
+    assert (path, key) == ("/v1/chat/completions", "Bearer key")
+    assert body == {
+        "model": "chat",
+        "stream": True,
+        "messages": [
+            {"role": "user", "content": "Hello"},
+            {"role": "user", "content": "old"},
+            {"role": "assistant", "content": "style"},
+            {"role": "user", "content": "Capital of France?"},
+        ],
+    }
+
+
+def test_the_chat_page_speaks_the_inferentia_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is a list with one text that begins with the question."""
+    with server({"/infer": (200, b'["<s> What is 1+1?\\n2</s>"]')}) as (url, asked):
+        monkeypatch.setattr(chat_page, "URL", url)
+        monkeypatch.setattr(chat_page, "STYLE", "infer")
+        assert list(chat_page.answer("What is 1+1?", [])) == ["2"]
+    assert asked[0][0] == "/infer?sentence=What+is+1%2B1%3F"
+
+
+@pytest.mark.parametrize("body", [(500, b""), (200, b"no json"), (200, b'{"data": []}'), (200, b'{"data": 5}')])
+def test_the_chat_page_says_what_failed(body: tuple[int, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    with server({"/v1/models": body}) as (url, _):
+        monkeypatch.setattr(chat_page, "URL", url)
+        said = list(chat_page.answer("Hello", []))
+    assert len(said) == 1 and said[0].startswith("(")
+
+
+def test_the_chat_page_without_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_page, "URL", "http://127.0.0.1:9")
+    assert "refused" in next(chat_page.answer("Hello", []))
