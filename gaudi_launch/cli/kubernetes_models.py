@@ -75,12 +75,13 @@ def words_of(text: str) -> dict[str, Any]:
 def at_home(asked: dict[str, Any], machine: str | None, accelerator: str) -> dict[str, Any]:
     """The options as they are meant inside a cluster: its nodes, port 8000, and a folder by its whole path."""
     from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.host.accelerators import instances
     from gaudi_launch.models.config import looks_like_hub_id
 
     asked = dict(asked)
     if accelerator:
         if accelerator not in NODES:
-            known = ", ".join(NODES)
+            known = ", ".join([*NODES, *instances()])
             raise LaunchError(
                 "kubernetes.one_of", ExitCode.USAGE, option="--accelerator", found=accelerator, known=known
             )
@@ -135,13 +136,19 @@ def serve_all(
     """The models as they are rendered. Raises LaunchError for what no node of theirs can hold."""
     from dataclasses import replace
 
-    from gaudi_launch.render.kubernetes_served import keys_of, served_of
+    from gaudi_launch.render.kubernetes_served import LONGEST, LONGEST_RAY, keys_of, served_of
 
     _refuse(every, cluster)
     found = []
     for each, key in zip(every, keys_of(names), strict=True):
         served = served_of(
-            each.plan, _spread(each, cluster), _needs(each, cluster, pages), release, key, len(every) == 1
+            each.plan,
+            _container(each, cluster),
+            _needs(each, cluster, pages),
+            release,
+            key,
+            alone=len(every) == 1,
+            longest=LONGEST_RAY if cluster.kind == "rayservice" else LONGEST,
         )
         if cluster.kind == "leaderworkerset":
             served = replace(served, env_from={"VLLM_HOST_IP": "status.podIP"})
@@ -177,10 +184,17 @@ def _refuse_too_large(each: Planned, nodes: int) -> None:
         )
 
 
-def _spread(each: Planned, cluster: Cluster) -> Container:
+def _container(each: Planned, cluster: Cluster) -> Container:
+    """The engine's container as this kind of object needs it."""
+    from dataclasses import replace
+
+    from gaudi_launch.render.kubernetes_records import PORT
     from gaudi_launch.render.leaderworkerset import across
 
-    if cluster.kind != "leaderworkerset":
+    if cluster.kind == "rayservice":
+        # Serve's proxy on the pod stands before the engine, whose port nobody outside knows
+        return replace(each.container, ports=((PORT, PORT),), health="/-/healthz")
+    if cluster.kind == "deployment":
         return each.container
     return across(each.container, each.cards, cluster, each.model.heads, each.model.layers)
 
@@ -205,3 +219,33 @@ def _needs(each: Planned, cluster: Cluster, pages: int | None) -> Needs:
     if 1 < each.cards < len(each.host.cards) and len(each.host.groups) > 1:
         more.append(message("kubernetes.groups", cards=each.cards))
     return replace(needs, notes=(*needs.notes, *more))
+
+
+def neuron(asked: dict[str, Any], wished: dict[str, Any], release: str, cluster: Cluster) -> Served:
+    """The model on Inferentia, as the public example serves it. Raises LaunchError (USAGE) for options of a plan,
+    which mean nothing to that example's application."""
+    from gaudi_launch.cli.options import OPTIONS
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.host.accelerators import instances
+    from gaudi_launch.models.config import read_model
+    from gaudi_launch.planning.asked import number
+    from gaudi_launch.render.neuron import neuron_served
+
+    known = ("model", "cards", "force")
+    given = [option.names[0] for option in OPTIONS if asked.get(option.field) and option.field not in known]
+    given += [name for name, there in (("--with", wished["others"]), ("--", asked["extra"])) if there]
+    if given:
+        raise LaunchError(
+            "kubernetes.not_with",
+            ExitCode.USAGE,
+            one=", ".join(given),
+            other=f"--accelerator {wished['accelerator']}",
+        )
+    return neuron_served(
+        read_model(asked["model"], must_exist=False),
+        instances()[wished["accelerator"]],
+        release,
+        number("-n", asked["cards"], 1, 64) if asked["cards"] else None,
+        wished["image"],
+        (cluster.replicas, cluster.max_replicas),
+    )

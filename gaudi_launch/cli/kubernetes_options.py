@@ -44,12 +44,11 @@ OPTIONS = (
     _Option("namespace", "--namespace", "NAME", "Written into each object.", _WHAT),
     _Option("image", "--image", "IMAGE", "An image that has the engine.", _WHAT),
     _Option("others", "--with", "'-w MODEL ...'", "One more model, in its own words (repeat).", _WHAT, True),
+    _Option("ray_version", "--ray-version", "X.Y.Z", "Of the Ray in the image (rayservice).", _WHAT),
     _Option("nodes", "--nodes", "N", "Nodes of one replica (leaderworkerset; default 2).", _WHAT),
     _Option("layout", "--layout", "tp|pp", "How a model spans nodes (default tp).", _WHAT),
     _Option("interface", "--interface", "NAME", "Network interface inside a pod (default eth0).", _WHAT),
-    _Option("replicas", "--replicas", "N", "How many (default 1); the fewest with --autoscale.", _SCALE),
-    _Option("max_replicas", "--max-replicas", "N", "The most, with --autoscale.", _SCALE),
-    _Option("autoscale", "--autoscale", "hpa|keda", "Scale on requests running and waiting.", _SCALE),
+    _Option("autoscale", "--autoscale", "hpa|keda", "Who scales --replicas MIN..MAX.", _SCALE),
     _Option("prometheus", "--prometheus", "URL", "The Prometheus that KEDA asks.", _SCALE),
     _Option("monitor", "--monitor", "", "A ServiceMonitor for each model.", _SCALE),
     _Option("weights_claim", "--weights-claim", "NAME", "A claim that holds the weights already.", _STORE),
@@ -66,6 +65,7 @@ OPTIONS = (
     _Option("ingress_host", "--ingress-host", "HOST", "An Ingress for this host.", _POD),
     _Option("ingress_class", "--ingress-class", "NAME", "Its class: nginx...", _POD),
 )
+MOST_REPLICAS = 10_000
 _ACCESS = ("ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod")
 # docs: Kubernetes, Labels and Selectors: an optional DNS prefix, then a name
 _KEY = re.compile(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
@@ -107,17 +107,29 @@ def of_the_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def to_cluster(wished: dict[str, Any], release: str, containers: list[Container]) -> Cluster:
-    """The cluster that these options describe. Raises LaunchError (USAGE) for what cannot be."""
+    """The cluster that these options describe; ``replicas`` and ``requests`` stand beside them, in words.
+
+    Raises LaunchError (USAGE) for what cannot be.
+    """
+    from gaudi_launch.engines.ray_serve import VERSION as RAY
+    from gaudi_launch.host.accelerators import instances
     from gaudi_launch.planning.asked import number
     from gaudi_launch.render.kubernetes_records import KINDS, Cluster
+    from gaudi_launch.render.neuron import RAY_VERSION
 
-    kind = _one_of("--kind", wished["kind"] or "deployment", KINDS)
+    on_neuron = wished["accelerator"] in instances()
+    kind = _one_of("--kind", wished["kind"] or ("rayservice" if on_neuron else "deployment"), KINDS)
+    if on_neuron and kind != "rayservice":
+        raise _usage("kubernetes.not_with", one=f"--kind {kind}", other=f"--accelerator {wished['accelerator']}")
+    if kind == "rayservice" and not on_neuron and not wished["image"]:
+        raise _usage("kubernetes.ray_image", ray=RAY)
+    if kind == "rayservice" and wished["monitor"]:
+        raise _usage("kubernetes.not_with", one="--monitor", other="--kind rayservice")
     autoscale = _one_of("--autoscale", wished["autoscale"], ("", "hpa", "keda"))
-    replicas = number("--replicas", wished["replicas"] or "1", 1, 10_000)
-    most = number("--max-replicas", wished["max_replicas"], replicas, 10_000) if wished["max_replicas"] else 0
+    replicas, most = _replicas(wished["replicas"] or "1")
     scales_itself = kind == "rayservice"  # Ray's own autoscaler
-    if bool(autoscale) != bool(most) and not scales_itself:
-        raise _usage("kubernetes.needs", one="--autoscale", other="--max-replicas")
+    if bool(autoscale) != (most > replicas) and not scales_itself:
+        raise _usage("kubernetes.needs", one="--autoscale", other="--replicas MIN..MAX")
     if autoscale == "keda" and not wished["prometheus"]:
         raise _usage("kubernetes.needs", one="--autoscale keda", other="--prometheus")
     if autoscale and scales_itself:
@@ -125,6 +137,8 @@ def to_cluster(wished: dict[str, Any], release: str, containers: list[Container]
     several = kind == "leaderworkerset"
     if wished["nodes"] and not several:
         raise _usage("kubernetes.needs", one="--nodes", other="--kind leaderworkerset")
+    if wished["requests"] and not (autoscale or (scales_itself and most > replicas)):
+        raise _usage("kubernetes.needs", one="--ongoing", other="--replicas MIN..MAX")
     secret, names = _secret(wished["secret"], release, containers)
     for name in ("ingress_host", "runtime_class", "storage_class", "weights_claim", "namespace"):
         _dns("--" + name.replace("_", "-"), wished[name])
@@ -135,6 +149,7 @@ def to_cluster(wished: dict[str, Any], release: str, containers: list[Container]
         replicas=replicas,
         max_replicas=most,
         autoscale=autoscale,
+        requests=number("--ongoing", wished["requests"]) if wished["requests"] else 0,
         prometheus=wished["prometheus"],
         weights_claim=wished["weights_claim"],
         storage_class=wished["storage_class"],
@@ -151,8 +166,18 @@ def to_cluster(wished: dict[str, Any], release: str, containers: list[Container]
         tolerate=tuple(_key("--tolerate", word) for word in wished["tolerate"]),
         nodes=number("--nodes", wished["nodes"] or "2", 2, 64) if several else 1,
         layout=_one_of("--layout", wished["layout"] or "tp", ("tp", "pp")),
+        ray_version=wished["ray_version"] or (RAY_VERSION if on_neuron else RAY),
         interface=_label_value("--interface", wished["interface"] or "eth0"),
     )
+
+
+def _replicas(text: str) -> tuple[int, int]:
+    """The fewest and the most of ``N`` or ``MIN..MAX``."""
+    from gaudi_launch.planning.asked import number
+
+    least, dots, most = text.partition("..")
+    fewest = number("--replicas", least, 1, MOST_REPLICAS)
+    return fewest, number("--replicas", most, fewest, MOST_REPLICAS) if dots else fewest
 
 
 def _usage(id: str, **values: Any) -> Exception:

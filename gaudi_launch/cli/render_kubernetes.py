@@ -11,6 +11,7 @@ from gaudi_launch.cli.kubernetes_options import of_the_cluster
 from gaudi_launch.cli.options import shared
 
 if TYPE_CHECKING:
+    from gaudi_launch.render.kubernetes_records import Cluster, Served
     from gaudi_launch.render.records import Rendered
 
 _OUTPUT = "Output"
@@ -48,12 +49,22 @@ def rendering(asked: dict[str, Any], wished: dict[str, Any], *, kustomize: bool,
     """Everything but the writing."""
     from gaudi_launch.cli import kubernetes_models as models
     from gaudi_launch.cli.kubernetes_options import to_cluster
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.host.accelerators import instances
     from gaudi_launch.planning.asked import number
-    from gaudi_launch.render.helm import chart
-    from gaudi_launch.render.kubernetes import render
     from gaudi_launch.render.kubernetes_served import release_name
 
+    # words of a plan for Ray on one machine; here they are the cluster's
+    wished = {**wished, "replicas": asked.get("replicas"), "requests": asked.get("target_ongoing")}
+    asked = {**asked, "replicas": None, "target_ongoing": None}
     pages = number("--hugepages", wished["hugepages"], 0, 1 << 20) if wished["hugepages"] else None
+    if wished["accelerator"] in instances():
+        release = release_name(wished["name"], asked["model"] or "")
+        if not asked["model"]:
+            raise LaunchError("plan.no_model", ExitCode.USAGE)
+        cluster = to_cluster(wished, release, [])
+        served = [models.neuron(asked, wished, release, cluster)]
+        return _rendered(served, cluster, kustomize=kustomize, helm=helm)
     words = [asked, *(models.words_of(text) for text in wished["others"])]
     every = [models.at_home(each, asked["machine"], wished["accelerator"]) for each in words]
     release = release_name(wished["name"], every[0]["model"] or "")
@@ -62,7 +73,17 @@ def rendering(asked: dict[str, Any], wished: dict[str, Any], *, kustomize: bool,
     served = models.serve_all(
         planned, [each["model"] for each in every], release, cluster, pages, not wished["no_recipes"]
     )
-    return chart(served, cluster) if helm else render(served, cluster, kustomize=kustomize)
+    return _rendered(served, cluster, kustomize=kustomize, helm=helm)
+
+
+def _rendered(served: list[Served], cluster: Cluster, *, kustomize: bool, helm: bool) -> Rendered:
+    if helm:
+        from gaudi_launch.render.helm import chart
+
+        return chart(served, cluster)
+    from gaudi_launch.render.kubernetes import render
+
+    return render(served, cluster, kustomize=kustomize)
 
 
 def deliver(rendered: Rendered, folder: str, force: bool, as_json: bool) -> None:

@@ -43,12 +43,14 @@ class Accelerator:
 
 @dataclass(frozen=True)
 class Instance:
-    """A cloud instance of another accelerator, for sizing only. ``core_gb`` is decimal GB of one NeuronCore."""
+    """A cloud instance of another accelerator. ``core_gb`` is decimal GB of one NeuronCore."""
 
     id: str
     chips: int
     cores: int
     core_gb: int
+    cpus: int
+    memory_gib: int
 
 
 @cache

@@ -6,11 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gaudi_launch.messages import Message, message
-from gaudi_launch.render import leaderworkerset as lws
-from gaudi_launch.render.knobs import Name, plain
+from gaudi_launch.render.knobs import Name, Words, plain
 from gaudi_launch.render.kubernetes_check import check
 from gaudi_launch.render.kubernetes_deployment import deployment, service
-from gaudi_launch.render.kubernetes_extras import adapter_values, budget, ingress, monitor, scaler, storage
+from gaudi_launch.render.kubernetes_extras import (
+    adapter_values,
+    budget,
+    config_map,
+    ingress,
+    monitor,
+    scaler,
+    storage,
+)
 from gaudi_launch.render.kubernetes_pod import engine_mounts, places_of, selector
 from gaudi_launch.render.kubernetes_records import Cluster, Served
 from gaudi_launch.render.kubernetes_webui import webui
@@ -24,29 +31,47 @@ Part = tuple[str, Mapping[str, Any]]
 def parts_of(models: Sequence[Served], cluster: Cluster, release: Name) -> list[Part]:
     """Every object, in the order in which it may be applied; knobs are still in it."""
     found: list[Part] = [("", each) for each in storage(cluster, models, release)]
+    if cluster.kind == "rayservice" and not models[0].serve:
+        from gaudi_launch.render.rayservice import serve_files
+
+        found.append(("", config_map(release, "application", serve_files())))
     places = places_of(models)
     for served in models:
-        if cluster.kind == "leaderworkerset":
-            main: dict[str, Any] = lws.leader_worker_set(served, cluster, release, places)
-            pods = lws.leaders(served)
-        else:
-            main = deployment(served, cluster, release, places, together=len(models) > 1 and not cluster.many)
-            pods = selector(served)
+        together = len(models) > 1 and not cluster.many
+        main, pods = _main(served, cluster, release, places, together)
         target = {name: main[name] for name in ("apiVersion", "kind")}
-        extra = [service(served, release, pods)]
-        extra.append(budget(served, release, pods))
+        # a RayService makes its own Services, and moves its pods itself
+        extra = [service(served, release, pods), budget(served, release, pods)] if pods else []
         if cluster.scaled:
             extra.append(scaler(served, cluster, release, target))
         if cluster.monitor:
             extra.append(monitor(served, release))
         found += [(served.key, each) for each in (main, *extra)]
-    page = None
+    first, page = models[0], None
+    # the Service that KubeRay makes for what is ready, or ours
+    api: Any = Words((first.name, "-serve-svc")) if cluster.kind == "rayservice" else first.name
+    style = "infer" if first.serve else "openai"
     if cluster.webui:
-        found += [("", each) for each in webui(cluster, release, models[0].name, models[0].model)]
+        found += [("", each) for each in webui(cluster, release, api, first.model, style)]
         page = Name(release.release, "webui")
     if cluster.ingress_host:
-        found.append(("", ingress(cluster, release, models[0].name, page)))
+        found.append(("", ingress(cluster, release, api, page, "/infer" if first.serve else "/v1")))
     return found
+
+
+def _main(
+    served: Served, cluster: Cluster, release: Name, places: Mapping[str, str], together: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The object that makes a model's pods, and the labels of those that answer (none: it has Services itself)."""
+    if cluster.kind == "leaderworkerset":
+        from gaudi_launch.render.leaderworkerset import leader_worker_set, leaders
+
+        return leader_worker_set(served, cluster, release, places), leaders(served)
+    if cluster.kind == "rayservice":
+        from gaudi_launch.render.rayservice import ray_service
+
+        return ray_service(served, cluster, release, places), {}
+    return deployment(served, cluster, release, places, together), selector(served)
 
 
 def render(models: Sequence[Served], cluster: Cluster, *, kustomize: bool = False) -> Rendered:
@@ -82,9 +107,11 @@ def header(models: Sequence[Served], cluster: Cluster, how: str = "kubectl apply
     for served in models:
         needs = served.needs
         lines.append(
-            f"{served.model}: {needs.cards} cards, {needs.cpus} CPUs, {needs.memory_mib // 1024} GiB a pod;"
-            f" its start may take {needs.start_seconds} s (weights, then warm-up)."
+            f"{served.model}: a pod has {needs.cards} x {needs.resource}, {needs.cpus} CPUs and"
+            f" {needs.memory_mib // 1024} GiB; its start may take {needs.start_seconds} s (weights, then warm-up)."
         )
+    if cluster.kind == "rayservice":
+        lines.append("One replica a pod, scaled by Ray: needs the KubeRay operator (v1.1 or newer).")
     if cluster.kind == "leaderworkerset":
         lines.append(
             f"Groups of {cluster.nodes} pods, one a node: needs the LeaderWorkerSet controller (v0.6 or newer)."
@@ -110,4 +137,8 @@ def notes(models: Sequence[Served], cluster: Cluster, release: Name) -> tuple[Me
         found.append(message("kubernetes.adapter"))
     if cluster.kind == "leaderworkerset":
         found.append(message("kubernetes.experimental", interface=cluster.interface))
+    if cluster.kind == "rayservice":
+        found.append(message("kubernetes.ray_update"))
+    if models[0].serve and models[0].example_image:
+        found.append(message("kubernetes.neuron_image", image=models[0].container.image))
     return tuple(dict.fromkeys(found))

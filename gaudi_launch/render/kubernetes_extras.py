@@ -118,7 +118,7 @@ def scaler(served: Served, cluster: Cluster, release: Name, target: Mapping[str,
             "metadata": {
                 "serverAddress": Knob(("prometheus",), cluster.prometheus),
                 "query": ask,
-                "threshold": knob(served, "requestsPerReplica", str(served.requests), "text"),
+                "threshold": knob(served, "requestsPerReplica", str(cluster.requests or served.requests), "text"),
             },
         }
         return {
@@ -137,7 +137,7 @@ def scaler(served: Served, cluster: Cluster, release: Name, target: Mapping[str,
         }
     each = {
         "type": "AverageValue",
-        "averageValue": knob(served, "requestsPerReplica", str(served.requests), "text"),
+        "averageValue": knob(served, "requestsPerReplica", str(cluster.requests or served.requests), "text"),
     }
     return {
         "apiVersion": "autoscaling/v2",
@@ -174,15 +174,15 @@ def adapter_values(models: Sequence[Served]) -> dict[str, Any]:
     }
 
 
-def ingress(cluster: Cluster, release: Name, api: Any, page: Any = None) -> dict[str, Any]:
-    """/v1 (or everything, without a page) to the model, the rest to the chat page. Answers are streamed for
+def ingress(cluster: Cluster, release: Name, api: Any, page: Any = None, routes: str = "/v1") -> dict[str, Any]:
+    """``routes`` (or everything, without a page) to the model, the rest to the chat page. Answers are streamed for
     minutes, which the annotations tell nginx."""
 
     def path(prefix: str, name: Any, port: int) -> dict[str, Any]:
         backend = {"service": {"name": name, "port": {"number": port}}}
         return {"path": prefix, "pathType": "Prefix", "backend": backend}
 
-    paths = [path("/", api, PORT)] if page is None else [path("/v1", api, PORT), path("/", page, 7860)]
+    paths = [path("/", api, PORT)] if page is None else [path(routes, api, PORT), path("/", page, 7860)]
     metadata: dict[str, Any] = {"name": release, "labels": shared_labels(release, "ingress")}
     if cluster.ingress_class == "nginx":
         metadata["annotations"] = {

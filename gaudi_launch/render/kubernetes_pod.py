@@ -212,7 +212,7 @@ def pod_spec(
         # a Service called vllm would set VLLM_PORT=tcp://..., which the engine reads as its own
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
-        "nodeSelector": knob(served, "nodeSelector", dict(cluster.node_selector)),
+        "nodeSelector": knob(served, "nodeSelector", {**served.selector, **cluster.node_selector}),
         "tolerations": knob(served, "tolerations", tolerations(served, cluster)),
     }
     if together:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from gaudi_launch.messages import Message
 from gaudi_launch.planning.container import Container
 from gaudi_launch.render.knobs import Name
 from gaudi_launch.render.kubernetes_needs import Needs
 
-KINDS = ("deployment", "leaderworkerset")
+KINDS = ("deployment", "leaderworkerset", "rayservice")
 PORT = 8000  # of every Service; the engine's own port stands behind it
 
 
@@ -30,6 +31,15 @@ class Served:
     recipe_key: str = ""
     metrics: tuple[str, str] = ("", "")
     env_from: Mapping[str, str] = field(default_factory=dict)
+    selector: Mapping[str, str] = field(default_factory=dict)
+    # of a RayService: Serve's config (empty: ours around the engine), what Ray calls the cards and how many a pod
+    # has, and what only the head's pod has
+    serve: Mapping[str, Any] = field(default_factory=dict)
+    ray_resource: str = "HPU"
+    ray_amount: int = 0
+    head_env: Mapping[str, str] = field(default_factory=dict)
+    example_image: bool = False
+    head_selector: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -40,9 +50,10 @@ class Cluster:
     kind: str = "deployment"
     namespace: str = ""
     replicas: int = 1
-    max_replicas: int = 0
+    max_replicas: int = 1
     autoscale: str = ""  # "", hpa, keda
     prometheus: str = ""
+    requests: int = 0  # a replica's share before one more starts; 0: what it takes at once
     weights_claim: str = ""  # a claim that is there
     storage_class: str = ""
     access_mode: str = ""
@@ -60,6 +71,7 @@ class Cluster:
     nodes: int = 1
     layout: str = "tp"
     interface: str = "eth0"
+    ray_version: str = ""
 
     @property
     def scaled(self) -> bool:

@@ -17,6 +17,8 @@ from gaudi_launch.render.kubernetes_records import Served
 
 # Kubernetes allows 63; controllers put what they need behind it (KubeRay: 47 for a RayService, its validation)
 LONGEST = 45
+# of a RayService: KubeRay puts -serve-svc behind it and cuts what is longer than 50 (utils.CheckName)
+LONGEST_RAY = 40
 # what a chart's release may be long, so that our own suffixes have room
 LONGEST_RELEASE = 33
 _METRICS = {
@@ -60,20 +62,23 @@ def keys_of(names: Iterable[str]) -> list[str]:
     return found
 
 
-def served_of(plan: Plan, container: Container, needs: Needs, release: str, key: str, alone: bool) -> Served:
+def served_of(
+    plan: Plan, container: Container, needs: Needs, release: str, key: str, *, alone: bool, longest: int = LONGEST
+) -> Served:
     """``alone``: the only model, whose objects are called as the release."""
     recipe = container.env.get(RECIPE_VARIABLE, "")
     mib = recipe.rpartition(",")[2]
     cached = bool(recipe) and mib.isdigit()
     return Served(
         key=key,
-        name=Name(release, "" if alone else key, LONGEST),
+        name=Name(release, "" if alone else key, longest),
         model=str(plan.model["path"]),
         container=container,
         needs=needs,
         requests=_requests(container.argv),
         recipe_mib=int(mib) if cached else 0,
         recipe_key=_recipe_key(plan, container.image) if cached else "",
+        ray_amount=needs.cards or 1,
         metrics=_METRICS["tgi" if plan.engine.name == "tgi" else "vllm"],
     )
 

@@ -16,7 +16,9 @@ PAGE_PORT = 7860
 _NAME = "webui"
 
 
-def webui(cluster: Cluster, release: Name, api: Name, title: str, style: str = "openai") -> list[dict[str, Any]]:
+def webui(
+    cluster: Cluster, release: Name, api: Name | Words, title: str, style: str = "openai"
+) -> list[dict[str, Any]]:
     """The page speaks to the Service ``api``; the numbers of its container are the same example's."""
     name = Name(release.release, _NAME)
     labels = {**shared_labels(release, _NAME), "app.kubernetes.io/name": name}
@@ -35,7 +37,10 @@ def webui(cluster: Cluster, release: Name, api: Name, title: str, style: str = "
         "image": Knob((_NAME, "image"), cluster.webui_image or IMAGE),
         "command": ["python3", "/opt/gaudi-launch/chat_page.py"],
         "env": [
-            {"name": "CHAT_URL", "value": Words(("http://", api, f":{PORT}"))},
+            {
+                "name": "CHAT_URL",
+                "value": Words(("http://", *(api.parts if isinstance(api, Words) else (api,)), f":{PORT}")),
+            },
             {"name": "CHAT_STYLE", "value": style},
             {"name": "CHAT_TITLE", "value": title},
             {"name": "GRADIO_ANALYTICS_ENABLED", "value": "False"},

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from tests.cli.test_devices import golden
 QWEN = ("-w", "/models/Qwen2-72B-Instruct", "-n", "4", "--engine", "vllm-fork@1.22", "--accelerator", "gaudi2")
 CHAT = ("-w", "Qwen/Qwen3-8B", "-n", "1", "--engine", "vllm-fork@1.22", "--accelerator", "gaudi3")
 R1 = ("-w", "/models/DeepSeek-R1-G2", "-n", "8", "--engine", "deepseek_r1", "--accelerator", "gaudi2")
+LLAMA = ("-w", "NousResearch/Llama-2-13b-chat-hf", "--accelerator", "inf2.48xlarge")
 WITH = (
     "--with", "-w BAAI/bge-m3 -n 1 --engine vllm-fork@1.22 -- --task embed",
     "--with", "-w BAAI/bge-reranker-v2-m3 -n 1 --engine vllm-fork@1.22 -- --task score",
@@ -34,15 +36,20 @@ CASES = {
     "deployment-gaudi2e": ("-w", "/models/QwQ-32B", "-n", "8", "--engine", "vllm-fork@1.21",
                            "--accelerator", "gaudi2e",
                            "--no-recipes", "--runtime-class", "habana", "--weights-claim", "weights"),
-    "deployment-gaudi3-hpa": (*CHAT, "--autoscale", "hpa", "--replicas", "2", "--max-replicas", "4", "--monitor",
+    "deployment-gaudi3-hpa": (*CHAT, "--autoscale", "hpa", "--replicas", "2..4", "--monitor",
                               "--secret", "hub:HF_TOKEN,VLLM_API_KEY", "--namespace", "chat", "--webui",
                               "--ingress-host", "chat.example.com", "--ingress-class", "nginx"),
-    "deployment-gaudi3-keda": (*CHAT, "--autoscale", "keda", "--max-replicas", "8", "--storage-class", "nfs",
+    "deployment-gaudi3-keda": (*CHAT, "--autoscale", "keda", "--replicas", "1..8", "--ongoing", "24",
+                               "--storage-class", "nfs",
                                "--prometheus", "http://prometheus-operated.monitoring:9090",
                                "--node-selector", "node.kubernetes.io/instance-type=gaudi3",
                                "--tolerate", "example.com/ai"),
     "three-models-gaudi2": (*QWEN, *WITH, "--name", "stack"),
     "leaderworkerset-gaudi2": (*R1, "--kind", "leaderworkerset", "--nodes", "2"),
+    "rayservice-gaudi3": (*CHAT, "--kind", "rayservice", "--image", "registry/ray-vllm:1", "--replicas", "1..4"),
+    "rayservice-inf2.48xlarge": ("-w", "NousResearch/Llama-2-13b-chat-hf", "--accelerator", "inf2.48xlarge",
+                                 "--name", "llama2", "--namespace", "llama2", "--webui", "--ingress-host",
+                                 "chat.example.com", "--ingress-class", "nginx"),
     "leaderworkerset-gaudi2-pp": (*R1, "--kind", "leaderworkerset", "--nodes", "2", "--layout", "pp",
                                   "--interface", "net1", "--name", "r1"),
 }  # fmt: skip
@@ -200,19 +207,54 @@ def test_two_nodes_of_deepseek(capsys: pytest.CaptureFixture[str]) -> None:
     assert following(words, "--pipeline-parallel-size") == "2"
 
 
+def test_the_inferentia_example_without_its_mistakes(capsys: pytest.CaptureFixture[str]) -> None:
+    """facts of awslabs/ai-on-eks@41a979e: what its manifest has wrong, and what it has right."""
+    service = main_of(rendered(capsys, *CASES["rayservice-inf2.48xlarge"]))
+    cluster = service["spec"]["rayClusterConfig"]
+    (group,) = cluster["workerGroupSpecs"]
+    worker = group["template"]["spec"]["containers"][0]
+    config = yaml.safe_load(service["spec"]["serveConfigV2"])
+    (deployment,) = config["applications"][0]["deployments"]
+    assert service["apiVersion"] == "ray.io/v1"
+    assert worker["resources"]["limits"]["aws.amazon.com/neuron"] == "12"
+    assert deployment["ray_actor_options"]["resources"] == {"neuron_cores": 24}
+    assert deployment.get("num_replicas", 0) == group["maxReplicas"] == 1
+    assert config["applications"][0]["runtime_env"]["env_vars"]["MODEL_ID"] == "NousResearch/Llama-2-13b-chat-hf"
+    assert group["rayStartParams"]["resources"] == '"{\\"neuron_cores\\": 24}"'
+    text = yaml.safe_dump(service)
+    for wrong in ("schedulerName", "target_num_ongoing", "UnhealthySecondThreshold", "$LD_LIBRARY_PATH", "jupyter"):
+        assert wrong not in text
+    assert group["template"]["spec"]["nodeSelector"] == {"node.kubernetes.io/instance-type": "inf2.48xlarge"}
+
+
+@pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.parametrize("case", ["rayservice-gaudi3", "rayservice-inf2.48xlarge"])
+def test_no_replica_without_a_worker(case: str, most: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Serve may ask for as many replicas as there may be workers, each with the cards of one."""
+    service = main_of(rendered(capsys, *CASES[case], "--replicas", f"1..{most}"))["spec"]
+    (group,) = service["rayClusterConfig"]["workerGroupSpecs"]
+    (deployment,) = yaml.safe_load(service["serveConfigV2"])["applications"][0]["deployments"]
+    asked = deployment.get("autoscaling_config", {"max_replicas": deployment.get("num_replicas")})["max_replicas"]
+    assert asked == group["maxReplicas"] == most
+    wanted = deployment["ray_actor_options"]["resources"]
+    assert json.loads(json.loads(group["rayStartParams"]["resources"])) == wanted
+    assert service["upgradeStrategy"] == {"type": "None"}
+
+
 def following(words: list[str], name: str) -> str:
     return words[words.index(name) + 1]
 
 
 def test_thousand_replicas_in_two_seconds() -> None:
-    """The whole command, interpreter and all; the best of three, as the machine may be busy."""
+    """The whole command, interpreter and all, in seconds of a CPU, as others may use this machine; best of three."""
     words = [sys.executable, "-m", "gaudi_launch", "render", "kubernetes", *CHAT, "--replicas", "1000"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     took = []
     for _ in range(3):
-        start = time.monotonic()
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True, env=environment)
-        took.append(time.monotonic() - start)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=True, env=environment)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         if took[-1] < 2:
             break
     assert main_of(done.stdout)["spec"]["replicas"] == 1000
@@ -225,10 +267,11 @@ def test_thousand_replicas_in_two_seconds() -> None:
         ((*CHAT, "--replicas", "2", "--access-mode", "ReadWriteOnce"), 2, "ReadWriteMany"),
         ((*CHAT, "--replicas", "0"), 2, "--replicas"),
         ((*CHAT, "--replicas", "many"), 2, "many"),
-        ((*CHAT, "--max-replicas", "4"), 2, "--autoscale"),
-        ((*CHAT, "--autoscale", "hpa", "--replicas", "4", "--max-replicas", "2"), 2, "--max-replicas"),
-        ((*CHAT, "--autoscale", "keda", "--max-replicas", "2"), 2, "--prometheus"),
-        ((*CHAT, "--autoscale", "vpa", "--max-replicas", "2"), 2, "vpa"),
+        ((*CHAT, "--replicas", "1..4"), 2, "--autoscale"),
+        ((*CHAT, "--ongoing", "4"), 2, "--ongoing"),
+        ((*CHAT, "--autoscale", "hpa", "--replicas", "4..2"), 2, "--replicas"),
+        ((*CHAT, "--autoscale", "keda", "--replicas", "1..2"), 2, "--prometheus"),
+        ((*CHAT, "--autoscale", "vpa", "--replicas", "1..2"), 2, "vpa"),
         ((*CHAT, "--kind", "statefulset"), 2, "statefulset"),
         ((*CHAT, "--nodes", "2"), 2, "leaderworkerset"),
         ((*CHAT, "--kind", "leaderworkerset"), 2, "-n 8"),
@@ -249,6 +292,20 @@ def test_thousand_replicas_in_two_seconds() -> None:
         ((*CHAT, "--", "--api-key", "sk-secret", "--hf-token=x"), 2, "HF_TOKEN"),
         ((*CHAT, "--helm", "a", "--to", "b"), 2, "--helm"),
         ((*R1, "--kind", "leaderworkerset", "--nodes", "3"), 2, "--layout pp"),
+        ((*CHAT, "--kind", "rayservice"), 2, "ray[serve]"),
+        ((*CHAT, "--kind", "rayservice", "--image", "i", "--monitor"), 2, "--monitor"),
+        (
+            (*CHAT, "--kind", "rayservice", "--image", "i", "--autoscale", "hpa", "--replicas", "1..2"),
+            2,
+            "--autoscale",
+        ),
+        ((*LLAMA, "--kind", "deployment"), 2, "--kind deployment"),
+        ((*LLAMA, "-l", "4096", "-b", "8"), 2, "-l"),
+        ((*LLAMA, "-n", "1"), 3, "needs 2"),
+        ((*LLAMA, "-n", "25"), 3, "there are 24"),
+        (("-w", "Qwen/Qwen3-8B", "--accelerator", "inf2.48xlarge"), 5, "Qwen3ForCausalLM"),
+        (("-w", "meta-llama/Llama-2-70b-chat-hf", "--accelerator", "inf2.8xlarge"), 3, "needs 9"),
+        (("--accelerator", "inf2.48xlarge"), 2, "-w"),
     ],
 )
 def test_what_cannot_be_is_refused_before_a_file_is_written(

@@ -1,0 +1,194 @@
+"""Replicas that Ray scales: RayService. Pure.
+
+KubeRay v1.7.0 (ray-project/kuberay@59d663aeec13): it does not know habana.ai/gaudi, so Ray is told of the cards in
+words (rayStartParams), and a change makes a second whole cluster unless it is told not to. On Gaudi a replica is
+the planned engine inside our own Serve application (`engines/in_ray`), one replica a pod.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from gaudi_launch.engines import ray_config, ray_serve
+from gaudi_launch.engines.ray_schema import check
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.render.knobs import Knob, Name
+from gaudi_launch.render.kubernetes_pod import (
+    SCRIPTS,
+    claim,
+    engine_container,
+    knob,
+    labels,
+    pod_spec,
+    recipe_containers,
+    rollout_seconds,
+)
+from gaudi_launch.render.kubernetes_records import PORT, Cluster, Served
+from gaudi_launch.render.yaml_text import dump
+
+# what runs inside Ray; the head of a machine of its own (gaudi_ray_head.py) is not needed in a cluster
+_NOT_NEEDED = "gaudi_ray_head.py"
+# awslabs/ai-on-eks@41a979e:blueprints/inference/llama2-13b-chat-rayserve-inf2/ray-service-llama2.yaml
+_HEAD = {"cpu": "4", "memory": "20Gi"}
+# a start takes minutes: more replicas after one minute of need, fewer after half an hour without (assumed, as in
+# engines/ray_serve.py)
+_UP_SECONDS, _DOWN_SECONDS = 60, 1800
+_PORTS = ((6379, "gcs-server"), (8265, "dashboard"), (10001, "client"), (PORT, "serve"))
+
+
+def serve_files() -> dict[str, str]:
+    """The Serve application, file by file."""
+    return {
+        path.name: path.read_text(encoding="utf-8")
+        for path in sorted(ray_serve.IN_RAY.glob("*.py"))
+        if path.name != _NOT_NEEDED
+    }
+
+
+def serve_config(served: Served, cluster: Cluster) -> dict[str, Any]:
+    """What Serve runs: the application that came with the model, else ours around the planned engine.
+
+    Raises LaunchError (FAILED) for a key that Ray would take in silence and not know.
+    """
+    document = dict(served.serve) if served.serve else _around(served, cluster)
+    for wrong in check(document):
+        raise LaunchError(
+            "kubernetes.not_valid", ExitCode.FAILED, object="serveConfigV2", where="", what=wrong.render()
+        )
+    return document
+
+
+def _around(served: Served, cluster: Cluster) -> dict[str, Any]:
+    container = served.container
+    words, _, _ = ray_config.without_address(container.argv)
+    program = [container.entrypoint] if container.entrypoint else []
+    cards, ongoing = served.needs.cards or 1, served.requests + ray_config.RESERVE
+    document = ray_config.document(
+        address="0.0.0.0",
+        port=PORT,
+        kind="engine",
+        words=[*program, *words],
+        # which cards they are the device plugin says, and Ray gives the replica all of them
+        sets=[{"modules": list(range(served.needs.cards))}],
+        wanted=ray_config.Wanted(
+            cluster.replicas,
+            cluster.max_replicas,
+            cards,
+            ongoing,
+            target=cluster.requests or max(1, served.requests * 3 // 4),
+            up=_UP_SECONDS,
+            down=_DOWN_SECONDS,
+        ),
+    )
+    # KubeRay sends requests to every pod whose proxy answers
+    return {**document, "proxy_location": "EveryNode"}
+
+
+def ray_service(served: Served, cluster: Cluster, release: Name, places: Mapping[str, str]) -> dict[str, Any]:
+    """A head without cards, and one worker pod for each replica."""
+    worker = _worker(served, cluster, release, places)
+    head = _head(served, cluster, release)
+    scales = {"enableInTreeAutoscaling": True} if cluster.max_replicas > cluster.replicas else {}
+    least = knob(served, "minReplicas", cluster.replicas, "number")
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayService",
+        "metadata": {
+            "name": served.name,
+            "labels": labels(served, release),
+            # how long a first start may take; the thresholds of older examples are no longer read
+            "annotations": {"ray.io/initializing-timeout": f"{rollout_seconds(served)}s"},
+        },
+        "spec": {
+            # without it every change starts a second cluster beside the first, for which no cards are free
+            "upgradeStrategy": {"type": "None"},
+            "serveConfigV2": knob(served, "serveConfig", dump(serve_config(served, cluster)), "text"),
+            "rayClusterConfig": {
+                "rayVersion": cluster.ray_version,
+                **scales,
+                "headGroupSpec": head,
+                "workerGroupSpecs": [
+                    {
+                        "groupName": "workers",
+                        "replicas": least,
+                        "minReplicas": least,
+                        "maxReplicas": knob(served, "maxReplicas", cluster.max_replicas, "number"),
+                        "numOfHosts": 1,
+                        "rayStartParams": {"resources": quoted({served.ray_resource: served.ray_amount})},
+                        "template": worker,
+                    }
+                ],
+            },
+        },
+    }
+
+
+def quoted(resources: Mapping[str, int]) -> str:
+    """JSON in the quotes that KubeRay's command line needs.
+
+    >>> quoted({"HPU": 8})
+    '"{\\\\"HPU\\\\": 8}"'
+    """
+    return '"' + json.dumps(dict(resources)).replace('"', '\\"') + '"'
+
+
+def _worker(served: Served, cluster: Cluster, release: Name, places: Mapping[str, str]) -> dict[str, Any]:
+    first, beside = recipe_containers(served)
+    container = engine_container(served, cluster, places)
+    kept = ("image", "env", "resources", "volumeMounts", *(() if served.serve else ("securityContext",)))
+    container = {"name": "ray-worker", **{name: container[name] for name in kept}, "lifecycle": _stop()}
+    spec = pod_spec(served, cluster, release, [_with_application(container, served), *beside], first)
+    spec["volumes"] += _volumes(served, release)
+    return {"metadata": {"labels": labels(served, release)}, "spec": spec}
+
+
+def _head(served: Served, cluster: Cluster, release: Name) -> dict[str, Any]:
+    container = {
+        "name": "ray-head",
+        "image": knob(served, "image", served.container.image, "text"),
+        "env": [{"name": name, "value": value} for name, value in served.head_env.items()],
+        "ports": [{"name": name, "containerPort": number} for number, name in _PORTS],
+        "resources": Knob(("head", "resources"), {"requests": _HEAD, "limits": _HEAD}, "block"),
+        "volumeMounts": [],
+        "lifecycle": _stop(),
+    }
+    pod: dict[str, Any] = {
+        "enableServiceLinks": False,
+        "nodeSelector": Knob(("head", "nodeSelector"), dict(served.head_selector), "block"),
+        "containers": [_with_application(container, served)],
+        "volumes": _volumes(served, release),
+    }
+    if cluster.runtime_class and served.needs.cards:
+        # the image's Gaudi libraries load without cards, but its runtime class is that of the nodes
+        pod = {"runtimeClassName": Knob(("runtimeClassName",), cluster.runtime_class), **pod}
+    # replicas stand on workers: the head has no card, and Serve's own small parts need no CPU
+    count = {} if served.serve else {"num-cpus": "0"}
+    return {
+        "rayStartParams": {"dashboard-host": "0.0.0.0", **count},
+        "template": {"metadata": {"labels": labels(served, release, "ray-head")}, "spec": pod},
+    }
+
+
+def _with_application(container: dict[str, Any], served: Served) -> dict[str, Any]:
+    """The container with our application on Python's path; one that came with the model is in its image."""
+    if served.serve:
+        return {name: value for name, value in container.items() if value != []}
+    path = {"name": "PYTHONPATH", "value": f"{SCRIPTS}/ray"}
+    mount = {"name": "application", "mountPath": f"{SCRIPTS}/ray", "readOnly": True}
+    return {
+        **container,
+        "env": [path, *container["env"]],
+        "volumeMounts": [*container["volumeMounts"], mount],
+    }
+
+
+def _volumes(served: Served, release: Name) -> list[dict[str, Any]]:
+    if served.serve:
+        return []
+    return [{"name": "application", "configMap": {"name": claim(release, "application")}}]
+
+
+def _stop() -> dict[str, Any]:
+    return {"preStop": {"exec": {"command": ["ray", "stop"]}}}
