@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "why": ("why", "Explain a failed start from its log."),
     "cache": ("cache", "List, verify, prune and ship caches of compiled graphs."),
     "render": ("render", "Write a plan as files for another home: Kubernetes."),
+    "kube": ("kube", "What runs in a cluster: status, logs, delete, through kubectl."),
     "snapshot": ("snapshot", "Write this machine as JSON, to plan on another one."),
 }
 

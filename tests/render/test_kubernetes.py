@@ -246,7 +246,7 @@ def following(words: list[str], name: str) -> str:
 
 
 def test_thousand_replicas_in_two_seconds() -> None:
-    """The whole command, interpreter and all, in seconds of a CPU, as others may use this machine; best of three."""
+    """The whole command, interpreter and all, in CPU seconds, as others may use this machine; best of three."""
     words = [sys.executable, "-m", "gaudi_launch", "render", "kubernetes", *CHAT, "--replicas", "1000"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     took = []

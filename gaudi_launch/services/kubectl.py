@@ -1,0 +1,148 @@
+"""kubectl, started with argument lists and understood when it fails. Nothing is known about a cluster but by it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+
+PROGRAM = "kubectl"
+_SECONDS = 60.0
+_IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+# what kubectl 1.20 to 1.32 says, and what it means; the first that fits
+_NO_KIND = re.compile(r"the server doesn't have a resource type|no matches for kind", re.IGNORECASE)
+_MEANINGS = (
+    (
+        re.compile(r"context .* does not exist|no context exists|context was not found", re.IGNORECASE),
+        "kube.context",
+        ExitCode.USAGE,
+    ),
+    (re.compile(r"error loading config file", re.IGNORECASE), "kube.bad_file", ExitCode.USAGE),
+    (
+        re.compile(r"localhost:8080|no configuration has been provided|invalid configuration", re.IGNORECASE),
+        "kube.no_config",
+        ExitCode.MACHINE,
+    ),
+    (
+        re.compile(
+            r"unauthorized|must be logged in|forbidden|certificate|executable .* not found|getting credentials",
+            re.IGNORECASE,
+        ),
+        "kube.forbidden",
+        ExitCode.FAILED,
+    ),
+    (
+        re.compile(
+            r"unable to connect|connection refused|i/o timeout|no such host|was refused|handshake"
+            r"|deadline exceeded|context canceled",
+            re.IGNORECASE,
+        ),
+        "kube.unreachable",
+        ExitCode.FAILED,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """The program with the words that choose a cluster; empty texts leave the choice to its configuration."""
+
+    program: str
+    namespace: str = ""
+    kubeconfig: str = ""
+    context: str = ""
+    seconds: float = _SECONDS
+
+    def words(self, *words: str) -> list[str]:
+        """The whole command of these words."""
+        chosen = {"--kubeconfig": self.kubeconfig, "--context": self.context, "--namespace": self.namespace}
+        return [self.program, *(f"{name}={value}" for name, value in chosen.items() if value), *words]
+
+    def document(self, *words: str) -> dict[str, Any] | None:
+        """The JSON that a command answers; None where the cluster does not know the kind asked for.
+
+        Raises LaunchError: no cluster is configured (MACHINE), it cannot be reached or refuses (FAILED).
+        """
+        command = self.words(*words, "-o", "json", f"--request-timeout={self.seconds:.0f}s")
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                timeout=self.seconds + 5,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise LaunchError("kube.unreachable", ExitCode.FAILED, why=f"{self.seconds:.0f} s") from None
+        except OSError as error:
+            raise LaunchError("kube.no_kubectl", ExitCode.MACHINE, why=error.strerror or "") from None
+        if done.returncode:
+            said = done.stderr.decode(errors="replace")
+            if _NO_KIND.search(said):
+                return None
+            raise failure(said)
+        try:
+            found = json.loads(done.stdout)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise LaunchError("kube.answer", ExitCode.FAILED, command=" ".join(words))
+        return found
+
+    def show(self, *words: str) -> None:
+        """Run a command whose output goes where ours goes, for as long as it takes. Raises LaunchError (FAILED)."""
+        try:
+            with subprocess.Popen(self.words(*words), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+                assert process.stderr is not None
+                try:
+                    said = process.stderr.read()
+                except BaseException:
+                    process.terminate()
+                    raise
+                process.wait()
+        except OSError as error:
+            raise LaunchError("kube.no_kubectl", ExitCode.MACHINE, why=error.strerror or "") from None
+        # a reader that has gone (| head) is no failure
+        if process.returncode and process.returncode != -signal.SIGPIPE and b"broken pipe" not in said:
+            raise failure(said.decode(errors="replace"))
+
+
+def failure(said: str) -> LaunchError:
+    """What kubectl's words mean to a user."""
+    last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "-")
+    for pattern, id, code in _MEANINGS:
+        if pattern.search(said):
+            return LaunchError(id, code, why=last)
+    return LaunchError("kube.failed", ExitCode.FAILED, why=last)
+
+
+def find(namespace: str = "", kubeconfig: str = "", context: str = "") -> Kubectl:
+    """kubectl for a cluster. Raises LaunchError: there is no kubectl, or nothing says which cluster (MACHINE), a
+    kubeconfig that is not there (USAGE)."""
+    program = shutil.which(PROGRAM)
+    if program is None:
+        raise LaunchError("kube.no_kubectl", ExitCode.MACHINE, why="PATH")
+    if kubeconfig and not Path(kubeconfig).is_file():
+        raise LaunchError("kube.no_file", ExitCode.USAGE, path=kubeconfig)
+    if not kubeconfig and not _configured():
+        raise LaunchError("kube.no_config", ExitCode.MACHINE, why="KUBECONFIG, ~/.kube/config")
+    return Kubectl(program, namespace, kubeconfig, context)
+
+
+def _configured() -> bool:
+    named = os.environ.get("KUBECONFIG", "")
+    files: Sequence[Path] = [Path(word) for word in named.split(os.pathsep) if word]
+    files = files or [Path.home() / ".kube" / "config", _IN_CLUSTER]
+    try:
+        return any(file.is_file() for file in files)
+    except OSError:
+        return False

@@ -1,0 +1,355 @@
+"""``kube`` through a stand-in kubectl that answers as a cluster does, and through the real one without any."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gaudi_launch.cli.app import run
+from gaudi_launch.messages import set_language
+from gaudi_launch.services.kube_status import statuses
+
+NOW = datetime(2026, 11, 21, 9, 0, 0, tzinfo=timezone.utc)
+STAND_IN = """#!{python}
+import json, sys
+from pathlib import Path
+here = Path(__file__).parent
+with (here / "asked").open("a") as log:
+    log.write(json.dumps(sys.argv[1:]) + "\\n")
+words = [word for word in sys.argv[1:] if not word.startswith("--")]
+answer = here / (words[0] + ("-" + words[1].split(".")[0].split(",")[0] if words[0] == "get" else ""))
+if not answer.exists():
+    sys.exit("error: the server doesn't have a resource type \\"" + words[1] + "\\"")
+text = answer.read_text()
+if text.startswith("error"):
+    sys.exit(text)
+print(text)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    yield
+    set_language(None)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the stand-in: files are its answers, ``asked`` what it was asked."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "kubectl").write_text(STAND_IN.replace("{python}", sys.executable))
+    (folder / "kubectl").chmod(0o755)
+    (tmp_path / "config").write_text("{}")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+def asked(cluster: Path) -> list[list[str]]:
+    return [json.loads(line) for line in (cluster / "asked").read_text().splitlines()]
+
+
+def labelled(kind: str, name: str, api: str = "v1", **more: Any) -> dict[str, Any]:
+    labels = {
+        "app.kubernetes.io/instance": "chat",
+        "app.kubernetes.io/name": "chat",
+        "app.kubernetes.io/component": "engine",
+        "app.kubernetes.io/managed-by": "gaudi-launch",
+    }
+    metadata = {
+        "name": name,
+        "labels": labels,
+        "creationTimestamp": "2026-11-21T08:50:00Z",
+        **more.pop("metadata", {}),
+    }
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, **more}
+
+
+def pod(name: str, conditions: dict[str, str] | None = None, message: str = "", **status: Any) -> dict[str, Any]:
+    probe = {"periodSeconds": 10, "failureThreshold": 240}
+    return labelled(
+        "Pod",
+        name,
+        metadata={"ownerReferences": [{"kind": "ReplicaSet"}]},
+        spec={
+            "nodeName": "gaudi-1",
+            "containers": [{"name": "engine", "startupProbe": probe}, {"name": "keep-recipes"}],
+        },
+        status={
+            "conditions": [{"type": t, "status": s, "message": message} for t, s in (conditions or {}).items()],
+            **status,
+        },
+    )
+
+
+def container(state: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"name": "engine", "state": state, "restartCount": 0, "ready": False, "started": False, **more}
+
+
+DEPLOYMENT = labelled("Deployment", "chat", "apps/v1", spec={"replicas": 2}, status={"readyReplicas": 1})
+READY = pod("chat-a", {"Ready": "True", "PodScheduled": "True"})
+PENDING = pod("chat-b", {"PodScheduled": "False"}, "0/3 nodes are available: 3 Insufficient hugepages-2Mi.")
+OTHERS = [
+    labelled("Service", "chat"),
+    labelled("ConfigMap", "chat-scripts"),
+    labelled("PersistentVolumeClaim", "chat-weights"),
+    labelled("PodDisruptionBudget", "chat", "policy/v1"),
+]
+
+
+def answer(cluster: Path, *items: dict[str, Any], kinds: str = "deployments") -> None:
+    (cluster / f"get-{kinds}").write_text(json.dumps({"kind": "List", "items": list(items)}))
+
+
+def kube(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = run(["kube", *words])
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    return code, out, err
+
+
+def test_status(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer(cluster, DEPLOYMENT, READY, PENDING, *OTHERS)
+    code, out, err = kube(capsys, "status", "chat", "--namespace", "llm", "--context", "east")
+    assert (code, err) == (0, "")
+    assert "chat: Deployment chat 1/2" in out
+    assert "chat-a" in out and "vm.nr_hugepages" in out
+    first = asked(cluster)[0]
+    assert first[:3] == ["--context=east", "--namespace=llm", "get"]
+    assert "--selector=app.kubernetes.io/managed-by=gaudi-launch,app.kubernetes.io/instance=chat" in first
+
+
+def test_status_in_chinese(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer(cluster, DEPLOYMENT, PENDING)
+    code, out, _ = kube(capsys, "status", "--lang", "zh")
+    assert code == 0 and "等待节点" in out
+
+
+def test_status_as_json(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lws = labelled("LeaderWorkerSet", "r1", "leaderworkerset.x-k8s.io/v1", spec={"replicas": 1}, status={})
+    lws["metadata"]["labels"] = {**lws["metadata"]["labels"], "app.kubernetes.io/instance": "r1"}
+    answer(cluster, DEPLOYMENT, READY)
+    answer(cluster, lws, kinds="leaderworkersets")
+    code, out, _ = kube(capsys, "status", "--json")
+    found = json.loads(out)
+    assert (code, found["schema"]) == (0, 1)
+    assert [(each["name"], each["ready"]) for each in found["deployments"]] == [("chat", False), ("r1", False)]
+    assert found["deployments"][1]["workloads"] == [
+        {"kind": "LeaderWorkerSet", "name": "r1", "wanted": 1, "ready": 0}
+    ]
+
+
+def unscheduled(said: str) -> dict[str, Any]:
+    return pod("p", {"PodScheduled": "False"}, said)
+
+
+def waiting(reason: str, **more: Any) -> dict[str, Any]:
+    return pod("p", containerStatuses=[container({"waiting": {"reason": reason}}, **more)])
+
+
+def crashed(**how: Any) -> dict[str, Any]:
+    return waiting("CrashLoopBackOff", lastState={"terminated": how})
+
+
+STARTED = container({"running": {"startedAt": "2026-11-21T08:55:00Z"}})
+
+
+@pytest.mark.parametrize(
+    ("item", "phase", "id"),
+    [
+        (READY, "ready", None),
+        (PENDING, "pending", "kube.few_hugepages"),
+        (unscheduled("1 Insufficient habana.ai/gaudi, 2 Insufficient cpu"), "pending", "kube.few_cards"),
+        (unscheduled("1 Insufficient aws.amazon.com/neuron"), "pending", "kube.few_neuron"),
+        (unscheduled("2 Insufficient memory"), "pending", "kube.few_cpu"),
+        (unscheduled("1 node(s) had untolerated taint {a: b}"), "pending", "kube.taint"),
+        (unscheduled("1 node(s) didn't match Pod's node affinity/selector"), "pending", "kube.selector"),
+        (unscheduled("pod has unbound immediate PersistentVolumeClaims"), "pending", "kube.no_volume"),
+        (unscheduled("something new"), "pending", "kube.unscheduled"),
+        (waiting("ImagePullBackOff"), "failed", "kube.no_image"),
+        (waiting("CreateContainerConfigError"), "failed", "kube.no_secret"),
+        (waiting("RunContainerError"), "failed", "kube.no_container"),
+        (waiting("ContainerCreating"), "preparing", None),
+        (pod("p", initContainerStatuses=[STARTED]), "preparing", "kube.copying"),
+        (pod("p", containerStatuses=[STARTED]), "starting", "kube.starting"),
+        (crashed(exitCode=1), "failed", "kube.crashed"),
+        (crashed(exitCode=137, reason="OOMKilled"), "failed", "kube.out_of_memory"),
+        (labelled("Pod", "p", metadata={"deletionTimestamp": "2026-11-21T08:55:00Z"}), "ending", None),
+    ],
+)
+def test_what_a_pod_waits_for(item: dict[str, Any], phase: str, id: str | None) -> None:
+    (found,) = statuses([item], NOW)[0].pods
+    assert (found.phase, found.why.id if found.why else None, found.seconds) == (phase, id, 600)
+
+
+def test_a_long_start_says_how_long_it_may_take() -> None:
+    item = pod("p", containerStatuses=[STARTED])
+    (found,) = statuses([item], NOW)[0].pods
+    assert found.why is not None and found.why.values == {"seconds": 300, "most": 2400}
+
+
+def test_a_ray_service_is_ready_with_its_workers() -> None:
+    spec = {"rayClusterConfig": {"workerGroupSpecs": [{"minReplicas": 2}]}}
+    active = {"activeServiceStatus": {"rayClusterStatus": {"readyWorkerReplicas": 2}}}
+    item = labelled("RayService", "chat", "ray.io/v1", spec=spec, status={"serviceStatus": "Running", **active})
+    assert statuses([item], NOW)[0].ready
+    assert not statuses([{**item, "status": active}], NOW)[0].ready
+
+
+JSONS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = ("kind", "spec", "status", "containerStatuses", "conditions", "state", "running", "startedAt", "containers")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(st.sampled_from(KEYS), JSONS | st.dictionaries(st.sampled_from(KEYS), JSONS), max_size=5))
+def test_no_answer_is_a_traceback(item: dict[str, Any]) -> None:
+    labels = {"app.kubernetes.io/instance": "x"}
+    for kind in ("Pod", "Deployment", "RayService"):
+        for found in statuses([{**item, "kind": kind, "metadata": {"labels": labels}}], NOW):
+            json.dumps(found.to_json())
+
+
+def test_logs(cluster: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    answer(cluster, DEPLOYMENT, READY, PENDING)
+    (cluster / "logs").write_text("[pod/chat-a/engine] Application startup complete.")
+    code = run(["kube", "logs", "chat", "--tail", "20", "--previous"])
+    out, err = capfd.readouterr()
+    assert (code, err) == (0, "")
+    assert out == "[pod/chat-a/engine] Application startup complete.\n"
+    assert asked(cluster)[-1] == [
+        "logs",
+        "--selector=app.kubernetes.io/managed-by=gaudi-launch,app.kubernetes.io/instance=chat,"
+        "app.kubernetes.io/component=engine",
+        "--prefix",
+        "--container=engine",
+        "--tail=20",
+        "--max-log-requests=5",
+        "--previous",
+    ]
+
+
+def test_logs_of_one_pod(cluster: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    answer(cluster, DEPLOYMENT, READY, PENDING)
+    (cluster / "logs").write_text("line")
+    assert run(["kube", "logs", "chat", "--pod", "chat-b", "-f"]) == 0
+    assert asked(cluster)[-1][:2] == ["logs", "chat-b"]
+    assert run(["kube", "logs", "chat", "--pod", "other"]) == 1
+    assert "other" in capfd.readouterr().err
+
+
+def test_delete_keeps_the_claims(cluster: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    answer(cluster, DEPLOYMENT, READY, *OTHERS)
+    (cluster / "delete").write_text("deleted")
+    assert run(["kube", "delete", "chat", "--yes"]) == 0
+    gone = [
+        "deployment.v1.apps/chat",
+        "service/chat",
+        "configmap/chat-scripts",
+        "poddisruptionbudget.v1.policy/chat",
+    ]
+    assert asked(cluster)[-1] == ["delete", "--ignore-not-found", *gone]
+    assert run(["kube", "delete", "chat", "--yes", "--volumes"]) == 0
+    assert "persistentvolumeclaim/chat-weights" in asked(cluster)[-1]
+    assert gone[0] in capfd.readouterr().out
+
+
+def test_nothing_is_deleted_unasked(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer(cluster, DEPLOYMENT)
+    code, out, err = kube(capsys, "delete", "chat")
+    assert (code, out) == (2, "deployment.v1.apps/chat\n")
+    assert "--yes" in err
+    assert all(words[0] == "get" for words in asked(cluster))
+
+
+def test_what_helm_installed_is_left_to_helm(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    installed = {
+        **DEPLOYMENT,
+        "metadata": {**DEPLOYMENT["metadata"], "annotations": {"meta.helm.sh/release-name": "chat"}},
+    }
+    answer(cluster, installed)
+    code, _, err = kube(capsys, "delete", "chat", "--yes")
+    assert code == 2 and "helm uninstall chat" in err
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "id"),
+    [
+        ("error: You must be logged in to the server (Unauthorized)", 1, "kube.forbidden"),
+        ('error: Error from server (Forbidden): pods is forbidden: User "x" cannot list', 1, "kube.forbidden"),
+        ("error: Unable to connect to the server: dial tcp: lookup x: no such host", 1, "kube.unreachable"),
+        ('error: context "east" does not exist', 2, "kube.context"),
+        ("error: The connection to the server localhost:8080 was refused", 3, "kube.no_config"),
+        ("error: something else", 1, "kube.failed"),
+    ],
+)
+def test_what_kubectl_says_is_understood(
+    said: str, code: int, id: str, cluster: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (cluster / "get-deployments").write_text(said)
+    found, out, _ = kube(capsys, "status", "--json")
+    assert (found, json.loads(out)["error"]["id"]) == (code, id)
+
+
+@pytest.mark.parametrize("text", ["", "null", "[]", "not json"])
+def test_an_answer_that_is_none(text: str, cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (cluster / "get-deployments").write_text(text)
+    assert kube(capsys, "status")[0] == 1
+
+
+def test_nothing_of_that_name(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer(cluster)
+    code, _, err = kube(capsys, "status", "other")
+    assert code == 1 and "other" in err
+
+
+@pytest.mark.parametrize("words", [["status", "a,b"], ["logs", "--x=y"], ["delete", "A"], ["status", "-N", "a b"]])
+def test_names_cannot_become_options(words: list[str], cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert kube(capsys, *words)[0] == 2
+    assert not (cluster / "asked").exists()
+
+
+def test_no_kubectl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code, _, err = kube(capsys, "status")
+    assert code == 3 and "kubernetes.io/docs/tasks/tools" in err
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not here")
+def test_the_real_kubectl_without_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = kube(capsys, "status")
+    assert code == 3 and "KUBECONFIG" in err
+    config = tmp_path / "config"
+    config.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\nusers: []\n"
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}]\n"
+        "contexts: [{name: c, context: {cluster: c}}]\n"
+    )
+    code, _, err = kube(capsys, "status", "--kubeconfig", str(config))
+    assert code == 1 and "127.0.0.1:9" in err
+    code, _, err = kube(capsys, "status", "--kubeconfig", str(config), "--context", "other")
+    assert code == 2 and "get-contexts" in err
+    config.write_text("junk")
+    assert kube(capsys, "status", "--kubeconfig", str(config))[0] == 2
+
+
+def test_ages_are_those_of_the_cluster() -> None:
+    (found,) = statuses([READY], NOW + timedelta(hours=1))[0].pods
+    assert found.seconds == 4200
