@@ -38,7 +38,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ray": ("ray", "Ray Serve: print a deployment's config, check one, read the state back."),
     "why": ("why", "Explain a failed start from its log."),
     "cache": ("cache", "List, verify, prune and ship caches of compiled graphs."),
-    "render": ("render", "Write a plan as files for another home: Kubernetes."),
     "kube": ("kube", "What runs in a cluster: status, logs, delete, through kubectl."),
     "snapshot": ("snapshot", "Write this machine as JSON, to plan on another one."),
 }

@@ -273,7 +273,7 @@ def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
     if request.model == "demo":
         request = _demo(request, make=must_exist)
     request = _local(request, fetch=must_exist)
-    installed = _installed(request, must_exist)
+    installed = _installed(request, must_exist, here=asked.get("machine") is None)
     engine = registry.find(request.engine, installed, request.python)
     if not engine.needs_cards and request.python is None:
         request = replace(request, python=engine.identity.python)
@@ -315,7 +315,7 @@ def _standing(environment: Mapping[str, str]) -> Mapping[str, str]:
         return environment
 
 
-def _installed(request: Request, needed: bool) -> Installed | None:
+def _installed(request: Request, needed: bool, here: bool) -> Installed | None:
     from gaudi_launch.engines import embedded, registry
     from gaudi_launch.engines.detect import detect
 
@@ -323,7 +323,8 @@ def _installed(request: Request, needed: bool) -> Installed | None:
         return None
     if request.python is None and request.engine in ("cpu", "vllm-cpu"):
         return detect(str(embedded.python_path())) if embedded.engine_is_ready() else None
-    if request.python is None and request.engine.startswith("ray-serve"):
+    # the embedded engine beside Ray says nothing about another machine
+    if request.python is None and request.engine.startswith("ray-serve") and here:
         from gaudi_launch.engines import ray_environment
 
         return ray_environment.installed(demo=request.model == str(embedded.demo_dir()))

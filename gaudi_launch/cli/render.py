@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from gaudi_launch.cli.options import shared
+from gaudi_launch.cli.render_kubernetes import kubernetes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Write the plan that serve would run as a script, a container or a unit; nothing is started.",
 )
+
+app.command("kubernetes")(kubernetes)
 
 OUTPUT = typer.Option(None, "--to", metavar="DIR|FILE", help="Where to write (default: stdout).")
 NAME = typer.Option(None, "--name", help="The service's name (default: from model and port).")

@@ -19,6 +19,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\^\[\[[0-9;]*m|\x1b\][^\x07\x1b]{
 _PREFIX = re.compile(r"^\((?P<who>[A-Za-z][\w:]*)(?:[ ,]+(?:pid|ip)=[^)]*)?\)\s?")
 # lines of other ranks repeat rank 0's; V0's rank 0 has no prefix, V1's is Worker_TP0 (or plain Worker)
 _COUNTED = re.compile(r"^(APIServer\w*|EngineCore(_(DP)?0)?|Worker(_DP0)?(_PP0)?(_TP0)?(_EP0)?)$")
+_RANK = re.compile(r"^(?:EngineCore|\w{0,40}Worker)")
 
 Facts = Mapping[str, "str | int | float"]
 
@@ -97,8 +98,9 @@ class Follower:
         if prefix is not None:
             line = line[prefix.end() :]
             if not _COUNTED.match(prefix["who"]):
-                # another rank's progress is rank 0's again, but it may be the only one that fails
-                rules = _FAILURES
+                # another rank's progress is rank 0's again, but it may be the only one that fails; a replica
+                # of Ray Serve is replaced when it fails
+                rules = _FAILURES if _RANK.match(prefix["who"]) else ()
         for expression, act in rules:
             found = expression.search(line)
             if found is not None:

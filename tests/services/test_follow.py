@@ -206,7 +206,7 @@ def test_tgi_from_its_start_to_connected(as_json: bool) -> None:
     assert [(phase.name, phase.items) for phase in progress.phases] == [
         ("start", 0),
         ("load", 0),
-        ("warmup_prompt", 2),
+        ("warmup_prompt", 3),
         ("warmup_decode", 1),
         ("ready", 0),
     ]
