@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gaudi_launch.host.simulated import write_tree
+from tests.measure.stand_in_server import serving
 
 TOP = Path(__file__).parents[1]
 FENCE = re.compile(r"```bash\n(.*?)```", re.DOTALL)
@@ -54,8 +57,8 @@ def test_every_command_of_the_program_is_in_the_table() -> None:
 
 
 @pytest.fixture(scope="module")
-def workplace(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """A folder to stand in, with a log to explain, and a known-good machine."""
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A folder to stand in, with a log to explain, a trace, a known-good machine, and a service that answers."""
     folder = tmp_path_factory.mktemp("readme")
     machine = folder / "machine"
     write_tree("hls2", machine)
@@ -67,7 +70,12 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str,
         **{f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("STATE", "CACHE", "DATA", "CONFIG")},
         "LC_ALL": "C.UTF-8",
     }
-    return folder, environment
+    (folder / "trace.csv").write_text("t_seconds,input_tokens,output_tokens\n0,40,8\n0.1,60,4\n")
+    demo = folder / "state/gaudi-launch/services/demo"
+    demo.mkdir(parents=True)
+    with serving(gap=0.001) as (url, _):
+        (demo / "state.json").write_text(json.dumps({"name": "demo", "url": url, "phase": "ready"}))
+        yield folder, environment
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c not in BY_OTHERS])

@@ -32,6 +32,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "restart": ("restart", "Stop a service and start it again as it was."),
     "wait": ("wait", "Wait until a service answers."),
     "setup": ("setup", "Prepare an engine environment ('setup cpu' is the embedded engine)."),
+    "check": ("check", "Ask a server what users will: models, chat, stream, long prompt, speed."),
+    "bench": ("bench", "Measure a server under a load; compare two runs."),
     "why": ("why", "Explain a failed start from its log."),
     "cache": ("cache", "List, verify, prune and ship caches of compiled graphs."),
     "snapshot": ("snapshot", "Write this machine as JSON, to plan on another one."),
