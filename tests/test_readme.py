@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch.host.locks import try_lock
 from gaudi_launch.host.simulated import write_tree
 from tests.measure.stand_in_server import serving
 
@@ -73,7 +74,9 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
     (folder / "trace.csv").write_text("t_seconds,input_tokens,output_tokens\n0,40,8\n0.1,60,4\n")
     demo = folder / "state/gaudi-launch/services/demo"
     demo.mkdir(parents=True)
-    with serving(gap=0.001) as (url, _):
+    (demo / "lock").touch()
+    with serving(gap=0.001) as (url, _), (demo / "lock").open("r+b") as lock:
+        assert try_lock(lock.fileno())
         (demo / "state.json").write_text(json.dumps({"name": "demo", "url": url, "phase": "ready"}))
         yield folder, environment
 

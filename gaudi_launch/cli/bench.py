@@ -319,14 +319,19 @@ def _other(tool: str, program: str, found: Target, load: Load) -> Run:
 
 def _print_benchmarker(load: Load, as_json: bool) -> None:
     import shlex
+    import sys
 
     from gaudi_launch.cli.output import emit_json
     from gaudi_launch.measure.tools import benchmarker_words
+    from gaudi_launch.messages import text
     from gaudi_launch.paths import state_dir
+    from gaudi_launch.services.target import api_key
 
     argv = benchmarker_words(load, state_dir() / "bench" / "inference-benchmarker")
     if as_json:
         return emit_json({"schema": 1, "tool": "inference-benchmarker", "argv": argv})
+    if api_key():
+        print(text("measure.benchmarker_key"), file=sys.stderr)
     return print(shlex.join(argv))
 
 

@@ -4,7 +4,7 @@ command of inference-benchmarker. Their reports are kept whole, and their figure
 guidellm: its command line and report as of 0.8.1 (measured; 0.7 and older had another, and are passed over).
 vLLM: ``bench serve`` with the options that its releases from 0.8.5 on share (vllm/benchmarks/serve.py; measured
 with 0.32); the completions endpoint, its default. inference-benchmarker:
-huggingface/inference-benchmarker@dfef39d:src/profiles.rs and its README.
+huggingface/inference-benchmarker@35b0810:src/main.rs, src/lib.rs.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def guidellm_config(load: Load, key: str | None, report: Path) -> dict[str, Any]
             "constraints": [{"kind": "max_requests", "count": load.requests}],
             "tokenizer": {"kind": "hf_auto", "model": load.tokenizer},
             "data": [{"kind": "synthetic_text", "prompt_tokens": load.input, "output_tokens": load.output}],
-            "seed": {"kind": "static", "seed": load.seed},
+            "seed": {"kind": "static", "value": load.seed},
             "outputs": [{"kind": "json", "path": str(report)}],
         }
     }
@@ -113,10 +113,17 @@ def vllm_words(python: str, load: Load, report: Path) -> list[str]:
 
 
 def benchmarker_words(load: Load, results: Path, profile: str = "chat") -> list[str]:
-    """The docker command of inference-benchmarker, to be run by the user; it wants a server with OpenAI's chat."""
+    """The docker command of inference-benchmarker, to be run by the user; it wants a server with OpenAI's chat.
+
+    Raises LaunchError (USAGE) when the tokenizer is a folder.
+    """
+    if load.tokenizer.startswith("/"):
+        # src/lib.rs: Tokenizer::from_pretrained, which asks the hub
+        raise LaunchError("measure.hub_tokenizer", ExitCode.USAGE)
     return [
         *("docker", "run", "--rm", "-it", "--net", "host"),
-        *("-v", f"{results}:/opt/inference-benchmarker/results", "-e", "HF_TOKEN"),
+        # names only: docker takes the values from the environment (src/main.rs reads API_KEY)
+        *("-v", f"{results}:/opt/inference-benchmarker/results", "-e", "HF_TOKEN", "-e", "API_KEY"),
         *(IMAGE, "inference-benchmarker", "--tokenizer-name", load.tokenizer),
         *("--model-name", load.model, "--url", load.url, "--profile", profile),
     ]

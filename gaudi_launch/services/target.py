@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.services import state
+from gaudi_launch.services import registry, state
 
 # an address to listen on is no address to ask
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
@@ -18,14 +17,13 @@ _ANY = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 @dataclass(frozen=True)
 class Target:
-    """``url`` has no path of the API. ``name``, ``model`` (as the server calls it), ``plan`` (the object of
-    ``plan --json``) and ``state`` are known for services only."""
+    """``url`` has no path of the API. ``name``, ``model`` (as the server calls it) and ``plan`` (the object of
+    ``plan --json``) are known for services only."""
 
     url: str
     name: str | None = None
     model: str | None = None
     plan: Mapping[str, Any] = field(default_factory=dict)
-    state: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -49,15 +47,11 @@ def target(text: str, *, running: bool = True) -> Target:
     word = text.strip()
     if "://" in word or ":" in word:
         return Target(_base(word))
-    folder = state.service_dir(word)
-    found = state.read(folder, "state.json")
-    if found is None or not isinstance(found.get("url"), str):
-        raise LaunchError("measure.no_service", ExitCode.USAGE, name=word, known=", ".join(_names()) or "-")
-    phase = str(found.get("phase", "-"))
-    if running and phase != "ready":
-        raise LaunchError("measure.not_ready", ExitCode.FAILED, name=word, phase=phase)
-    plan = state.read(folder, "plan.json") or {}
-    return Target(_base(found["url"]), word, option(plan, "--served-model-name"), plan, found)
+    service = registry.find(word)
+    if running and service.phase != "ready":
+        raise LaunchError("measure.not_ready", ExitCode.FAILED, name=word, phase=service.phase)
+    plan = state.read(service.folder, "plan.json") or {}
+    return Target(_base(service.url), word, option(plan, "--served-model-name"), plan)
 
 
 def option(plan: Mapping[str, Any], name: str) -> str | None:
@@ -71,14 +65,6 @@ def option(plan: Mapping[str, Any], name: str) -> str | None:
         elif word.startswith(f"{name}="):
             value = word.partition("=")[2]
     return value
-
-
-def _names() -> list[str]:
-    try:
-        folders = [entry for entry in state.services_dir().iterdir() if (entry / "state.json").is_file()]
-    except OSError:
-        return []
-    return sorted(Path(folder).name for folder in folders)
 
 
 def _base(text: str) -> str:

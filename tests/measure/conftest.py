@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from gaudi_launch.services import state
+from gaudi_launch.services import registry, state
 
 
 @pytest.fixture(autouse=True)
@@ -17,8 +19,11 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
 
 
-def write_service(name: str, url: str, *, phase: str = "ready", **plan: object) -> None:
-    """What serve writes down of a service."""
-    folder = state.make_dir(name)
-    state.write(folder, "state.json", {"name": name, "url": url, "phase": phase, "model": "/models/m"})
-    state.write(folder, "plan.json", {"url": url, **plan})
+@contextmanager
+def service(name: str, url: str, *, phase: str = "ready", **plan: object) -> Iterator[Path]:
+    """What serve writes down of a service, held as its launcher holds it; its folder."""
+    with registry.hold(name):
+        folder = state.service_dir(name)
+        state.write(folder, "state.json", {"name": name, "url": url, "phase": phase, "model": "/models/m"})
+        state.write(folder, "plan.json", {"url": url, **plan})
+        yield folder

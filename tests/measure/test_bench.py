@@ -16,7 +16,7 @@ import pytest
 from gaudi_launch.cli.app import run
 from gaudi_launch.measure import records
 from gaudi_launch.paths import state_dir
-from tests.measure.conftest import write_service
+from tests.measure.conftest import service
 from tests.measure.stand_in_server import FIXED, KEY, serving
 
 
@@ -116,8 +116,8 @@ def test_a_named_service_and_its_default_file(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VLLM_API_KEY", KEY)
-    with serving(key=True, gap=0.002) as (url, _):
-        write_service("mine", url, engine={"name": "vllm-fork", "version": "1.21"}, modules=[0, 1])
+    plan: dict[str, Any] = {"engine": {"name": "vllm-fork", "version": "1.21"}, "modules": [0, 1]}
+    with serving(key=True, gap=0.002) as (url, _), service("mine", url, **plan):
         assert run(["bench", "mine", "-i", "20", "-o", "3", "--requests", "5"]) == 0
         assert run(["bench", "mine", "-i", "20", "-o", "3", "--requests", "5", "--lang", "zh"]) == 0
     out, err = capsys.readouterr()
@@ -154,7 +154,7 @@ def test_a_named_service_and_its_default_file(
         (["URL", "other"], 2, "One server"),
         (["compare", "a"], 2, "two files"),
         (["compare", "a", "b"], 2, "cannot be read"),
-        (["nobody"], 2, "no service named"),
+        (["nobody"], 2, "nobody"),
         ([], 2, "Missing argument"),
     ],
 )

@@ -12,7 +12,7 @@ from gaudi_launch.cli.app import run
 from gaudi_launch.measure.check import NAMES, edge
 from gaudi_launch.measure.server import Served
 from gaudi_launch.services.target import Target, target
-from tests.measure.conftest import write_service
+from tests.measure.conftest import service
 from tests.measure.stand_in_server import FIXED, KEY, serving
 
 
@@ -112,8 +112,8 @@ def test_the_key_opens(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
 
 def test_a_service_by_name_goes_to_its_bucket_edge(capsys: pytest.CaptureFixture[str]) -> None:
     buckets = {"prompt": [[1, 128, 0], [1, 640, 0], [1, 128, 2048]], "decode": []}
-    with serving(gap=0.001) as (url, manner):
-        write_service("mine", url, buckets=buckets, argv=["python", "--served-model-name", "stand-in"])
+    argv = ["python", "--served-model-name", "stand-in"]
+    with serving(gap=0.001) as (url, manner), service("mine", url, buckets=buckets, argv=argv):
         code, found = ask(capsys, "mine")
     long = {row["name"]: row for row in found["checks"]}["long"]
     assert (code, found["service"], long["values"]["input"]) == (0, "mine", 640)
@@ -123,8 +123,7 @@ def test_a_service_by_name_goes_to_its_bucket_edge(capsys: pytest.CaptureFixture
 
 
 def test_another_model_than_the_plan_says(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving() as (url, _):
-        write_service("mine", url, argv=["python", "--served-model-name=other"])
+    with serving() as (url, _), service("mine", url, argv=["python", "--served-model-name=other"]):
         code, found = ask(capsys, "mine")
     assert code == 1 and "stand-in, not other" in found["checks"][1]["message"]
 
@@ -132,9 +131,11 @@ def test_another_model_than_the_plan_says(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["nobody"], 2, "no service named 'nobody'. Known here: starting"),
+        (["nobody"], 2, "starting, dead"),
         (["starting"], 1, "phase 'load'"),
-        (["../etc"], 2, "is no name"),
+        # its launcher ended without a word
+        (["dead"], 1, "phase 'lost'"),
+        (["../etc"], 2, "../etc"),
         (["http://"], 2, "no address"),
         (["ftp://127.0.0.1"], 2, "no address"),
         (["http://user:pass@127.0.0.1:1"], 2, "no address"),
@@ -145,8 +146,10 @@ def test_another_model_than_the_plan_says(capsys: pytest.CaptureFixture[str]) ->
     ],
 )
 def test_bad_words(capsys: pytest.CaptureFixture[str], words: list[str], code: int, says: str) -> None:
-    write_service("starting", "http://127.0.0.1:9", phase="load")
-    assert run(["check", *words]) == code
+    with service("dead", "http://127.0.0.1:9"):
+        pass
+    with service("starting", "http://127.0.0.1:9", phase="load"):
+        assert run(["check", *words]) == code
     out, err = capsys.readouterr()
     assert says in err and "Traceback" not in out + err
 
