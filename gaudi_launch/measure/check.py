@@ -152,12 +152,12 @@ def _shown(text: str) -> str:
 async def _chat(client: Client, served: server.Served, facts: _Facts) -> Row:
     facts.form = await server.pick_form(client, served)
     answer = await talk.whole(client, facts.form, talk.ask_one(_CAPITAL, 32), served.model)
-    facts.text = answer.text
+    facts.text = answer.text or answer.thought
     values = {"form": facts.form, "text": answer.text, "input": answer.input, "output": answer.tokens}
-    if not answer.text.strip() and not answer.tokens:
+    if not facts.text.strip() and not answer.tokens:
         return Row("chat", "fail", message("measure.check_empty"), answer.seconds, values, "engine")
     id = "measure.check_chat" if facts.form == "chat" else "measure.check_chat_other"
-    sentence = message(id, text=_shown(answer.text), form=facts.form)
+    sentence = message(id, text=_shown(facts.text), form=facts.form)
     return Row("chat", "ok", sentence, answer.seconds, values)
 
 

@@ -23,17 +23,19 @@ _PATHS = {
     "generate": ("/generate", "/generate_stream"),
 }
 Message = Mapping[str, str]
+Show = Callable[[str, bool], None]
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked. ``messages`` for chat; the other forms get their contents as one text.
+    """What is asked. ``messages`` for chat; the other forms get their contents as one text. ``tokens`` None: as
+    many as the server gives.
 
     ``ignore_eos`` asks for all ``tokens`` (vLLM's extension; others ignore it or stop where the model stops).
     """
 
     messages: tuple[Message, ...]
-    tokens: int
+    tokens: int | None
     temperature: float | None = 0.0
     ignore_eos: bool = False
 
@@ -44,7 +46,8 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came. Times are seconds from the sending; ``pieces`` those of every piece with text.
+    """What came. Times are seconds from the sending; ``pieces`` those of every piece with text. ``thought`` is what
+    a reasoning model thought aloud before it answered.
 
     ``tokens`` is the server's own count, or that of the pieces where it gives none (``counted``: the server's).
     ``ended`` is the reason that it gave for stopping.
@@ -57,13 +60,14 @@ class Answer:
     ended: str
     pieces: tuple[float, ...]
     seconds: float
+    thought: str = ""
 
     @property
     def first(self) -> float | None:
         return self.pieces[0] if self.pieces else None
 
 
-def ask_one(text: str, tokens: int, **more: Any) -> Question:
+def ask_one(text: str, tokens: int | None, **more: Any) -> Question:
     """A question of one user message."""
     return Question(({"role": "user", "content": text},), tokens, **more)
 
@@ -71,11 +75,15 @@ def ask_one(text: str, tokens: int, **more: Any) -> Question:
 def body(form: Form, question: Question, model: str, stream: bool) -> dict[str, Any]:
     """The JSON that a server of this form is sent."""
     if form == "generate":
-        parameters: dict[str, Any] = {"max_new_tokens": question.tokens, "details": True}
+        parameters: dict[str, Any] = {"details": True}
+        if question.tokens is not None:
+            parameters["max_new_tokens"] = question.tokens
         if question.temperature:
             parameters |= {"do_sample": True, "temperature": question.temperature}
         return {"inputs": question.text, "parameters": parameters}
-    document: dict[str, Any] = {"model": model, "max_tokens": question.tokens}
+    document: dict[str, Any] = {"model": model}
+    if question.tokens is not None:
+        document["max_tokens"] = question.tokens
     if question.temperature is not None:
         document["temperature"] = question.temperature
     if question.ignore_eos:
@@ -102,13 +110,14 @@ async def whole(client: Client, form: Form, question: Question, model: str) -> A
     if event is None:
         raise ServerError("protocol", _shown(reply.body))
     counted = event.tokens is not None
-    return Answer(event.text, event.input, event.tokens or 0, counted, event.ended, (), reply.seconds)
+    return Answer(
+        event.text, event.input, event.tokens or 0, counted, event.ended, (), reply.seconds, event.thought
+    )
 
 
-async def stream(
-    client: Client, form: Form, question: Question, model: str, show: Callable[[str], None] | None = None
-) -> Answer:
-    """Ask and take the answer piece by piece; ``show`` gets each one's text. Raises ServerError."""
+async def stream(client: Client, form: Form, question: Question, model: str, show: Show | None = None) -> Answer:
+    """Ask and take the answer piece by piece; ``show`` gets each one's text and whether it is a thought. Raises
+    ServerError."""
     began = time.perf_counter()
     asked = body(form, question, model, stream=True)
     async with client.open(_PATHS[form][1], asked) as response:
@@ -125,12 +134,13 @@ async def stream(
 class _Taken:
     """An answer while it comes in."""
 
-    def __init__(self, form: Form, began: float, show: Callable[[str], None] | None) -> None:
+    def __init__(self, form: Form, began: float, show: Show | None) -> None:
         self._form = form
         self._began = began
         self._show = show
         self._events = Events()
         self._words: list[str] = []
+        self._thoughts: list[str] = []
         self._times: list[float] = []
         self._last = _Event()
         self._anything = False
@@ -156,13 +166,16 @@ class _Taken:
 
     def _take(self, event: _Event, when: float) -> None:
         self._anything = True
-        if event.text:
-            self._words.append(event.text)
+        for words, kept, thought in ((event.thought, self._thoughts, True), (event.text, self._words, False)):
+            if words:
+                kept.append(words)
+                if self._show is not None:
+                    self._show(words, thought)
+        if event.text or event.thought:
             self._times.append(when - self._began)
-            if self._show is not None:
-                self._show(event.text)
         last = self._last
         self._last = _Event(
+            "",
             "",
             event.input if event.input is not None else last.input,
             event.tokens if event.tokens is not None else last.tokens,
@@ -184,12 +197,14 @@ class _Taken:
             last.ended,
             tuple(self._times),
             seconds,
+            "".join(self._thoughts),
         )
 
 
 @dataclass(frozen=True)
 class _Event:
     text: str = ""
+    thought: str = ""
     input: int | None = None
     tokens: int | None = None
     ended: str = ""
@@ -208,7 +223,7 @@ def _read_openai(form: Form, document: Mapping[str, Any], piece: bool) -> _Event
     choices = document.get("choices")
     if not isinstance(choices, list):
         return None
-    text, ended = "", ""
+    text, thought, ended = "", "", ""
     if choices:
         choice = choices[0]
         if not isinstance(choice, dict):
@@ -219,11 +234,11 @@ def _read_openai(form: Form, document: Mapping[str, Any], piece: bool) -> _Event
             if not isinstance(said, dict):
                 return None
             # reasoning models think aloud first: under either name, by release of the server
-            parts = (said.get(name) for name in ("reasoning_content", "reasoning", "content"))
-            text = next((part for part in parts if isinstance(part, str) and part), "")
+            thought = _words(said, "reasoning_content") or _words(said, "reasoning")
+            text = _words(said, "content")
         else:
-            text = str(choice.get("text") or "")
-    return _Event(text, _count(counts, "prompt_tokens"), _count(counts, "completion_tokens"), ended)
+            text = _words(choice, "text")
+    return _Event(text, thought, _count(counts, "prompt_tokens"), _count(counts, "completion_tokens"), ended)
 
 
 def _read_generate(document: Mapping[str, Any], piece: bool) -> _Event | None:
@@ -233,7 +248,7 @@ def _read_generate(document: Mapping[str, Any], piece: bool) -> _Event | None:
     input_tokens = _count(facts, "input_length")
     if not piece:
         text = document.get("generated_text")
-        return _Event(text, input_tokens, tokens, ended) if isinstance(text, str) else None
+        return _Event(text, "", input_tokens, tokens, ended) if isinstance(text, str) else None
     token = document.get("token")
     if not isinstance(token, dict):
         return None
@@ -241,7 +256,12 @@ def _read_generate(document: Mapping[str, Any], piece: bool) -> _Event | None:
     text = "" if special else str(token.get("text") or "")
     # without details the whole text of the last event is the end
     ended = ended or ("end" if isinstance(document.get("generated_text"), str) else "")
-    return _Event(text, input_tokens, tokens, ended)
+    return _Event(text, "", input_tokens, tokens, ended)
+
+
+def _words(said: Mapping[str, Any], name: str) -> str:
+    value = said.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _count(counts: Mapping[str, Any], name: str) -> int | None:

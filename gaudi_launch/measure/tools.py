@@ -190,7 +190,8 @@ def vllm_summary(report: Mapping[str, Any]) -> dict[str, Any]:
     ):
         if _number(report.get(theirs)):
             found[ours] = report[theirs]
-    found["requests"] = report.get("num_prompts", found.get("completed", 0))
+    asked = report.get("num_prompts")
+    found["requests"] = asked if _number(asked) else found.get("completed", 0)
     found.setdefault("failed", found["requests"] - found.get("completed", 0))
     for ours, theirs in (("ttft", "ttft"), ("tpot", "tpot"), ("itl", "itl"), ("latency", "e2el")):
         parts = {part: report.get(f"{part}_{theirs}_ms") for part in ("mean", *(f"p{p}" for p in _PERCENTILES))}

@@ -33,6 +33,8 @@ class Manner:
     streams: bool = True  # False: the whole stream in one write
     bad: str = ""  # json, cut, silent, endless, error, empty, not-http
     usage: bool = True
+    thinks: bool = False  # says "hmm" as a thought before the answer
+    says: str = "Paris"  # the first word of every answer
     longest: int | None = 4096
     questions: list[dict[str, Any]] = field(default_factory=list)
     heads: list[dict[str, str]] = field(default_factory=list)
@@ -107,8 +109,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def generate(self, body: dict[str, Any], own: bool) -> None:
         manner = self.manner
-        wanted = body["parameters"]["max_new_tokens"] if own else body["max_tokens"]
-        words = ["Paris", *(f" w{number}" for number in range(1, manner.pieces or wanted))]
+        wanted = body["parameters"].get("max_new_tokens") if own else body.get("max_tokens")
+        words = [manner.says, *(f" w{number}" for number in range(1, manner.pieces or wanted or 16))]
         usage = {"prompt_tokens": count(body), "completion_tokens": len(words)}
         streaming = body.get("stream") or self.path == "/generate_stream"
         if manner.bad == "empty":
@@ -134,6 +136,8 @@ class _Handler(BaseHTTPRequestHandler):
         chat = "messages" in body
         if chat:
             yield {"choices": [{"delta": {"role": "assistant", "content": ""}, "finish_reason": None}]}
+            if self.manner.thinks:
+                yield {"choices": [{"delta": {"reasoning_content": "hmm"}, "finish_reason": None}]}
         for number, word in enumerate(words, start=1):
             last = number == len(words)
             if own:
