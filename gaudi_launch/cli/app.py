@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "setup": ("setup", "Prepare an engine environment ('setup cpu' is the embedded engine)."),
     "check": ("check", "Ask a server what users will: models, chat, stream, long prompt, speed."),
     "chat": ("chat", "Talk with a server in the terminal."),
+    "exporter": ("exporter", "Services and cards as Prometheus metrics."),
     "bench": ("bench", "Measure a server under a load; compare two runs."),
     "why": ("why", "Explain a failed start from its log."),
     "cache": ("cache", "List, verify, prune and ship caches of compiled graphs."),
