@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from gaudi_launch.host.locks import try_lock
 from gaudi_launch.host.simulated import write_tree
 from tests.cli.test_serve import write_model
+from tests.measure.stand_in_server import serving
 from tests.services.conftest import TRIVIAL
 
 TOP = Path(__file__).parents[1]
@@ -67,7 +71,7 @@ def test_every_command_of_the_program_is_in_the_table() -> None:
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str]]]:
-    """A folder to stand in, with a log to explain, and a known-good machine."""
+    """A folder to stand in, with a log to explain, a trace, a known-good machine, and a service that answers."""
     folder = tmp_path_factory.mktemp("readme")
     machine = folder / "machine"
     write_tree("hls2", machine)
@@ -88,9 +92,26 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
     # on a machine of its own, so that it holds no card that another command wants
     write_tree("hls2", folder / "other")
     call({**environment, "GAUDI_LAUNCH_ROOT": str(folder / "other")}, folder, "serve", *words)
-    yield folder, environment
+    with measured(folder):
+        yield folder, environment
     call(environment, folder, "stop", "--all", "--drain", "0")
     call(environment, folder, "stop", "--orphans", "--yes")
+
+
+MEASURING = ("check", "chat", "bench", "webui", "exporter")
+
+
+@contextmanager
+def measured(folder: Path) -> Iterator[None]:
+    """Another service named demo, in a state folder of its own, which streams; and a trace to replay against it."""
+    (folder / "trace.csv").write_text("t_seconds,input_tokens,output_tokens\n0,40,8\n0.1,60,4\n")
+    demo = folder / "measured/gaudi-launch/services/demo"
+    demo.mkdir(parents=True)
+    (demo / "lock").touch()
+    with serving(gap=0.001) as (url, _), (demo / "lock").open("r+b") as lock:
+        assert try_lock(lock.fileno())
+        (demo / "state.json").write_text(json.dumps({"name": "demo", "url": url, "phase": "ready"}))
+        yield
 
 
 def call(environment: dict[str, str], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -101,7 +122,7 @@ def call(environment: dict[str, str], folder: Path, *words: str) -> subprocess.C
         capture_output=True,
         text=True,
         timeout=120,
-        stdin=subprocess.DEVNULL,
+        input="What is the capital of France?",
         check=False,
     )
 
@@ -111,6 +132,8 @@ def test_each_command(command: str, workplace: tuple[Path, dict[str, str]]) -> N
     folder, environment = workplace
     words = shlex.split(command)
     assert words[0] == "gaudi-launch"
+    if words[1] in MEASURING:
+        environment = {**environment, "XDG_STATE_HOME": str(folder / "measured")}
     done = call(environment, folder, *words[1:])
     expected = ENDS.get(command, ENDS.get(" ".join(words[:2]), {0}))
     assert done.returncode in expected, done.stderr

@@ -1,7 +1,6 @@
 """Latency of one replica against its load, as a picture: time to first token, and time per token below it.
 
-Rectangles only, as the warm-up planner's pictures, so that PNG needs nothing but zlib; the few words of the axes
-are drawn from a font of 3 x 5 dots.
+Rectangles and the few words of the axes only, as all pictures of the house.
 """
 
 from __future__ import annotations
@@ -10,20 +9,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gaudi_launch import drawing
+from gaudi_launch.drawing import INK, WHITE, Box
 from gaudi_launch.fleet.capacity import Curve, latency_at
-from gaudi_launch.warmup.picture import Box, Color, png_of, svg_of
 
-_INK, _WHITE, _LINE, _TARGET, _CHOSEN = (60, 60, 60), (255, 255, 255), (20, 80, 200), (214, 40, 40), (30, 140, 60)
+_LINE, _TARGET, _CHOSEN = (20, 80, 200), (214, 40, 40), (30, 140, 60)
 _LEFT, _TOP, _WIDTH, _HEIGHT, _GAP, _RIGHT = 90, 30, 560, 200, 60, 30
-_DOT = 2
-# three bits a row, five rows a letter
-_GLYPHS = {
-    "0": (7, 5, 5, 5, 7), "1": (2, 6, 2, 2, 7), "2": (7, 1, 7, 4, 7), "3": (7, 1, 7, 1, 7), "4": (5, 5, 7, 1, 1),
-    "5": (7, 4, 7, 1, 7), "6": (7, 4, 7, 5, 7), "7": (7, 1, 1, 2, 2), "8": (7, 5, 7, 5, 7), "9": (7, 5, 7, 1, 7),
-    ".": (0, 0, 0, 0, 2), "/": (1, 1, 2, 4, 4), "M": (5, 7, 7, 5, 5), "S": (7, 4, 7, 1, 7), "T": (7, 2, 2, 2, 2),
-    "F": (7, 4, 6, 4, 4), "P": (7, 5, 7, 4, 4), "O": (7, 5, 5, 5, 7), "R": (6, 5, 6, 5, 5), "E": (7, 4, 6, 4, 7),
-    "Q": (7, 5, 5, 7, 1), " ": (0, 0, 0, 0, 0), "-": (0, 0, 7, 0, 0), "+": (0, 2, 7, 2, 0),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -83,7 +74,7 @@ def _scene(
     words: list[tuple[float, float, str]] = []
     top = _TOP
     for panel in panels(curve, ttft, tpot, _WIDTH):
-        boxes += [Box(_LEFT - 1, top - 1, _WIDTH + 2, _HEIGHT + 2, _INK), Box(_LEFT, top, _WIDTH, _HEIGHT, _WHITE)]
+        boxes += [Box(_LEFT - 1, top - 1, _WIDTH + 2, _HEIGHT + 2, INK), Box(_LEFT, top, _WIDTH, _HEIGHT, WHITE)]
         if chosen is not None:
             boxes.append(Box(_LEFT + column_of(curve, chosen, _WIDTH), top, 1, _HEIGHT, _CHOSEN))
         if panel.target is not None:
@@ -109,21 +100,12 @@ def _scene(
 
 def svg(curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None) -> str:
     """The picture as SVG text; targets in seconds, ``chosen`` the rate of one replica of the fleet."""
-    return svg_of(*_scene(curve, ttft, tpot, chosen))
+    return drawing.svg(*_scene(curve, ttft, tpot, chosen))
 
 
 def png(curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None) -> bytes:
     """The picture as PNG (8-bit RGB)."""
     width, height, boxes, words = _scene(curve, ttft, tpot, chosen)
-    return png_of(width, height, boxes + [dot for word in words for dot in _letters(*word, _INK)])
-
-
-def _letters(x: float, bottom: float, text: str, color: Color) -> list[Box]:
-    dots = []
-    for place, letter in enumerate(text):
-        for row, bits in enumerate(_GLYPHS[letter.upper()]):
-            for column in range(3):
-                if bits & (4 >> column):
-                    left = x + (4 * place + column) * _DOT
-                    dots.append(Box(left, bottom + (row - 5) * _DOT, _DOT, _DOT, color))
-    return dots
+    # a letter is 5 dots high, and the words stand on their y
+    letters = [dot for x, bottom, text in words for dot in drawing.words(text, x, bottom - 10)]
+    return drawing.png(width, height, boxes + letters)

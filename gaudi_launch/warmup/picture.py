@@ -1,22 +1,20 @@
 """The grid as a picture: where the step time of a workload lies, and which shapes have buckets. SVG and PNG.
 
-Both axes are logarithmic. Pictures are made of rectangles, so that PNG needs nothing but zlib.
+Both axes are logarithmic.
 """
 
 from __future__ import annotations
 
 import math
-import struct
-import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gaudi_launch import drawing
+from gaudi_launch.drawing import INK, WHITE, Box
 from gaudi_launch.warmup.buckets import Buckets
 from gaudi_launch.warmup.cost import StepTime
 from gaudi_launch.warmup.simulate import Shapes, Weighted
 
-Color = tuple[int, int, int]
-_WHITE, _INK, _HOT, _BUCKET = (255, 255, 255), (60, 60, 60), (214, 40, 40), (20, 80, 200)
+_HOT, _BUCKET = (214, 40, 40), (20, 80, 200)
 _MARGIN, _PANEL_WIDTH, _PANEL_HEIGHT = 50, 480, 300
 
 
@@ -62,23 +60,12 @@ def _cell(ends: tuple[int, ...], value: int) -> int:
     return min(range(len(ends)), key=lambda at: (ends[at] < value, ends[at]))
 
 
-@dataclass(frozen=True)
-class Box:
-    """A filled rectangle; the origin is the upper left corner, in pixels."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    color: Color
-
-
 def _panel(pairs: list[tuple[int, int]], part: Weighted, time: object, left: int) -> list[Box]:
     grid = heat(pairs, part, time, 24, 48)
     width, height = _PANEL_WIDTH / len(grid.sizes), _PANEL_HEIGHT / len(grid.batches)
     most = max((value for row in grid.share for value in row), default=0.0) or 1.0
-    boxes = [Box(left - 1, _MARGIN - 1, _PANEL_WIDTH + 2, _PANEL_HEIGHT + 2, _INK)]
-    boxes.append(Box(left, _MARGIN, _PANEL_WIDTH, _PANEL_HEIGHT, _WHITE))
+    boxes = [Box(left - 1, _MARGIN - 1, _PANEL_WIDTH + 2, _PANEL_HEIGHT + 2, INK)]
+    boxes.append(Box(left, _MARGIN, _PANEL_WIDTH, _PANEL_HEIGHT, WHITE))
     for r, row in enumerate(grid.share):
         top = _MARGIN + _PANEL_HEIGHT - (r + 1) * height
         for c, value in enumerate(row):
@@ -112,42 +99,9 @@ def svg(buckets: Buckets, shapes: Shapes, cost: StepTime, titles: tuple[str, str
         (left, _MARGIN - 12, title)
         for left, title in zip((_MARGIN, 2 * _MARGIN + _PANEL_WIDTH), titles, strict=True)
     ]
-    return svg_of(width, height, boxes, words)
-
-
-def svg_of(width: int, height: int, boxes: Iterable[Box], words: Iterable[tuple[float, float, str]]) -> str:
-    """Rectangles and words (x, y, text) as SVG text."""
-    from xml.sax.saxutils import escape
-
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-    ]
-    for box in boxes:
-        color = "#{:02x}{:02x}{:02x}".format(*box.color)
-        place = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}"'
-        lines.append(f'<rect {place} fill="{color}"/>')
-    for x, y, text in words:
-        lines.append(f'<text x="{x:g}" y="{y:g}" font-size="14">{escape(text)}</text>')
-    return "\n".join([*lines, "</svg>"]) + "\n"
+    return drawing.svg(width, height, boxes, words)
 
 
 def png(buckets: Buckets, shapes: Shapes, cost: StepTime) -> bytes:
     """The picture as PNG (8-bit RGB), without words."""
-    return png_of(*_scene(buckets, shapes, cost))
-
-
-def png_of(width: int, height: int, boxes: Iterable[Box]) -> bytes:
-    """Rectangles as PNG (8-bit RGB) on white, later ones over earlier ones."""
-    rows = [bytearray(bytes(_WHITE) * width) for _ in range(height)]
-    for box in boxes:
-        left, right = max(0, round(box.x)), min(width, round(box.x + box.width))
-        for y in range(max(0, round(box.y)), min(height, round(box.y + box.height))):
-            rows[y][3 * left : 3 * right] = bytes(box.color) * max(0, right - left)
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    pixels = zlib.compress(b"".join(b"\0" + bytes(row) for row in rows), 9)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    return drawing.png(*_scene(buckets, shapes, cost))

@@ -1,0 +1,349 @@
+"""``gaudi-launch bench``: measure a server under a load, keep the run, compare two runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from gaudi_launch.measure.records import Run, Workload
+    from gaudi_launch.measure.tools import Load
+    from gaudi_launch.services.target import Target
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+_LOAD, _HOW, _SHOW = "Load", "How to ask", "Output"
+
+
+@app.command()
+def bench(
+    words: list[str] = typer.Argument(
+        ..., metavar="URL|NAME | compare A B", help="A server, or two saved runs to compare."
+    ),
+    trace: str = typer.Option(
+        "",
+        "--trace",
+        metavar="FILE",
+        help="Replay past requests at their own times: CSV or JSON lines.",
+        rich_help_panel=_LOAD,
+    ),
+    rate: str | None = typer.Option(
+        None, "--rate", metavar="R", help="Requests a second, whether answered or not.", rich_help_panel=_LOAD
+    ),
+    concurrency: str | None = typer.Option(
+        None, "--concurrency", metavar="N", help="At most so many at once (default 4).", rich_help_panel=_LOAD
+    ),
+    requests: str | None = typer.Option(
+        None, "--requests", metavar="N", help="So many requests (default 40; a trace: all).", rich_help_panel=_LOAD
+    ),
+    seconds: str | None = typer.Option(
+        None, "--seconds", metavar="S", help="Only the trace's first so many seconds.", rich_help_panel=_LOAD
+    ),
+    input: str = typer.Option(
+        "256",
+        "-i",
+        "--input",
+        metavar="N[,N]",
+        help="Input tokens: one length or least,most.",
+        rich_help_panel=_LOAD,
+    ),
+    output: str = typer.Option(
+        "64",
+        "-o",
+        "--output",
+        metavar="N[,N]",
+        help="Output tokens: one length or least,most.",
+        rich_help_panel=_LOAD,
+    ),
+    seed: str = typer.Option("0", "--seed", metavar="N", help="Other texts and lengths.", rich_help_panel=_LOAD),
+    tool: str = typer.Option(
+        "auto",
+        "--tool",
+        help="auto, builtin, guidellm, vllm or inference-benchmarker (prints its docker command).",
+        rich_help_panel=_HOW,
+    ),
+    form: str = typer.Option(
+        "auto", "--form", help="auto, chat, completions or generate (TGI).", rich_help_panel=_HOW
+    ),
+    model: str | None = typer.Option(None, "--model", help="The model's name in requests.", rich_help_panel=_HOW),
+    tokenizer: str | None = typer.Option(
+        None, "--tokenizer", metavar="MODEL", help="For other tools: folder or hub id.", rich_help_panel=_HOW
+    ),
+    stop_early: bool = typer.Option(
+        False, "--stop-early", help="Let answers end where the model ends them.", rich_help_panel=_HOW
+    ),
+    patience: str = typer.Option(
+        "600", "--patience", metavar="SECONDS", help="Longest silence of a request.", rich_help_panel=_HOW
+    ),
+    save: Path | None = typer.Option(
+        None, "--save", metavar="FILE", help="Keep the run here (default: state folder).", rich_help_panel=_SHOW
+    ),
+    plot: Path | None = typer.Option(None, "--plot", metavar="FILE.png", help="Draw it.", rich_help_panel=_SHOW),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout.", rich_help_panel=_SHOW),
+) -> None:
+    """Measure a server: time to first token, time a token, tokens a second, with percentiles.
+
+    A trace or a rate sends each request at its own time, however slow the answers are, and every latency counts
+    from that time. Ctrl-C ends early and keeps what is done. 'bench compare A B' shows what changed.
+    """
+    if words[0] == "compare" and len(words) > 1:
+        return _compare(words[1:], plot, as_json)
+    from gaudi_launch.cli import bench_view
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.measure import tools
+    from gaudi_launch.measure.records import check_writable
+    from gaudi_launch.measure.records import save as keep
+    from gaudi_launch.measure.run import default_file
+    from gaudi_launch.planning.asked import number, pair
+    from gaudi_launch.services.target import target
+
+    if len(words) != 1:
+        raise LaunchError("measure.one_server", ExitCode.USAGE, found=" ".join(words))
+    if tool not in tools.TOOLS:
+        raise LaunchError("measure.tool", ExitCode.USAGE, found=tool, known=", ".join(tools.TOOLS))
+    check_picture(plot)
+    if save is not None:
+        check_writable(save)
+    numbers: dict[str, Any] = {
+        "rate": _positive("--rate", rate),
+        "seconds": _positive("--seconds", seconds),
+        "concurrency": number("--concurrency", concurrency, most=10_000) if concurrency is not None else None,
+        "requests": number("--requests", requests, most=10**6) if requests is not None else None,
+        "input": pair("--input", input),
+        "output": pair("--output", output),
+        "seed": number("--seed", seed, least=0, most=10**6),
+        "patience": number("--patience", patience),
+    }
+    if trace and tool not in ("auto", "builtin"):
+        raise LaunchError("measure.tool_no_trace", ExitCode.USAGE, tool=tool)
+    found = target(words[0])
+    chosen, program = _choose(tool, found, trace, numbers)
+    if chosen == "inference-benchmarker":
+        return _print_benchmarker(_load(found, numbers, model, tokenizer), as_json)
+    interrupted = False
+    if chosen == "builtin":
+        run, interrupted = _builtin(found, _workload(trace, numbers), numbers, form, model, not stop_early, as_json)
+    else:
+        run = _other(chosen, program, found, _load(found, numbers, model, tokenizer))
+    path = save if save is not None else default_file(found.label, float(run.facts["began"]))
+    try:
+        keep(run, path)
+        if plot is not None:
+            draw(plot, [(found.label, run)])
+    except LaunchError:
+        # a disk that filled up costs the file, not the figures
+        bench_view.show(run, None, None, False)
+        raise
+    bench_view.show(run, path, plot, as_json)
+    raise typer.Exit(int(bench_view.exit_code(run, interrupted)))
+
+
+def _positive(flag: str, text: str | None) -> float | None:
+    from gaudi_launch.planning.asked import fraction
+
+    return float(fraction(flag, text, 0.0001, 1e6)) if text is not None else None
+
+
+def check_picture(plot: Path | None) -> None:
+    """Refuse a picture's name before anything is measured."""
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.measure.records import check_writable
+
+    if plot is None:
+        return
+    if plot.suffix.lower() != ".png":
+        raise LaunchError("measure.plot_name", ExitCode.USAGE, found=str(plot))
+    check_writable(plot)
+
+
+def draw(plot: Path, runs: list[tuple[str, Run]]) -> None:
+    """Write the picture. Raises LaunchError (FAILED)."""
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.measure.plot import png
+
+    try:
+        plot.write_bytes(png([(name, run.samples) for name, run in runs]))
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("measure.save", ExitCode.FAILED, path=str(plot), why=why) from None
+
+
+def _choose(tool: str, found: Target, trace: str, numbers: dict[str, Any]) -> tuple[str, str]:
+    """The tool and its program. auto: guidellm, else the engine's own client, else ours; a trace, a range of
+    lengths or a limit next to a rate only ours can do."""
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.measure import tools
+
+    plain = (
+        not trace
+        and numbers["input"][0] == numbers["input"][1]
+        and numbers["output"][0] == numbers["output"][1]
+        and not (numbers["rate"] is not None and numbers["concurrency"] is not None)
+    )
+    if tool in ("guidellm", "vllm") and not plain:
+        raise LaunchError("measure.tool_plain", ExitCode.USAGE, tool=tool)
+    if tool == "guidellm" or (tool == "auto" and plain):
+        program = tools.find_guidellm()
+        if program is not None:
+            return "guidellm", program
+        if tool == "guidellm":
+            raise LaunchError("measure.no_guidellm", ExitCode.FAILED)
+    if tool == "vllm" or (tool == "auto" and plain):
+        python = found.python
+        if python is not None and tools.has_vllm_client(python):
+            return "vllm", python
+        if tool == "vllm":
+            raise LaunchError("measure.no_vllm", ExitCode.FAILED, python=python or "-")
+    return ("builtin" if tool == "auto" else tool), ""
+
+
+def _workload(trace: str, numbers: dict[str, Any]) -> Workload:
+    from gaudi_launch.measure.workload import from_trace, made_up
+
+    rate, limit = numbers["rate"], numbers["concurrency"]
+    if trace:
+        return from_trace(
+            trace, rate=rate, requests=numbers["requests"], seconds=numbers["seconds"], concurrency=limit
+        )
+    return made_up(
+        requests=numbers["requests"] or 40,
+        input=numbers["input"],
+        output=numbers["output"],
+        rate=rate,
+        concurrency=limit if rate is not None else limit or 4,
+        seed=numbers["seed"],
+    )
+
+
+def _builtin(
+    found: Target,
+    workload: Workload,
+    numbers: dict[str, Any],
+    form: str,
+    model: str | None,
+    ignore_eos: bool,
+    quiet: bool,
+) -> tuple[Run, bool]:
+    import asyncio
+
+    from gaudi_launch.cli.bench_view import Watching
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.measure import run, talk
+    from gaudi_launch.measure.client import Client
+    from gaudi_launch.services.target import api_key
+
+    if form not in ("auto", *talk.FORMS):
+        raise LaunchError("measure.form", ExitCode.USAGE, found=form, known=", ".join(("auto", *talk.FORMS)))
+    client = Client(found.url, api_key=api_key(), patience=numbers["patience"])
+    with Watching(quiet) as watching:
+        return asyncio.run(
+            run.builtin(
+                client,
+                found,
+                workload,
+                watching.going,
+                form=None if form == "auto" else form,  # type: ignore[arg-type]
+                model=model,
+                ignore_eos=ignore_eos,
+                seed=numbers["seed"],
+            )
+        )
+
+
+def _load(found: Target, numbers: dict[str, Any], model: str | None, tokenizer: str | None) -> Load:
+    """What the other tools are told. The model's name is asked of the server when nobody knows it."""
+    import asyncio
+
+    from gaudi_launch.measure import server
+    from gaudi_launch.measure.client import Client, ServerError
+    from gaudi_launch.measure.run import problem
+    from gaudi_launch.measure.tools import Load
+    from gaudi_launch.services.target import api_key
+
+    name = model or found.model
+    if name is None:
+        try:
+            name = asyncio.run(server.look(Client(found.url, api_key=api_key(), patience=10))).model
+        except ServerError as error:
+            raise problem(error, found.url) from None
+    planned = found.plan.get("model")
+    path = planned.get("path") if isinstance(planned, dict) else None
+    return Load(
+        found.url,
+        name,
+        tokenizer or (path if isinstance(path, str) and path else name),
+        numbers["input"][1],
+        numbers["output"][1],
+        numbers["requests"] or 40,
+        numbers["rate"],
+        numbers["concurrency"] if numbers["rate"] is not None else numbers["concurrency"] or 4,
+        numbers["seed"],
+    )
+
+
+def _other(tool: str, program: str, found: Target, load: Load) -> Run:
+    import sys
+    import time
+
+    from gaudi_launch.measure import tools
+    from gaudi_launch.measure.records import Run
+    from gaudi_launch.measure.run import child_environment, server_facts
+    from gaudi_launch.measure.workload import made_up
+    from gaudi_launch.messages import text
+    from gaudi_launch.services.target import api_key
+
+    print(text("measure.tool_runs", tool=tool, program=program), file=sys.stderr, flush=True)
+    began = time.time()
+    key = api_key()
+    environment = child_environment(key)
+    if tool == "guidellm":
+        report = tools.run_guidellm(program, load, environment, key)
+        summary = tools.guidellm_summary(report)
+    else:
+        report = tools.run_vllm(program, load, environment)
+        summary = tools.vllm_summary(report)
+    planned = made_up(
+        requests=load.requests,
+        input=(load.input, load.input),
+        output=(load.output, load.output),
+        rate=load.rate,
+        concurrency=load.concurrency,
+        seed=load.seed,
+    )
+    form = "chat" if tool == "guidellm" else "completions"
+    facts = {"tool": tool, **server_facts(found, load.model), "form": form, "began": began, "interrupted": False}
+    return Run(facts, planned.to_json(), summary, (), report)
+
+
+def _print_benchmarker(load: Load, as_json: bool) -> None:
+    import shlex
+    import sys
+
+    from gaudi_launch.cli.output import emit_json
+    from gaudi_launch.measure.tools import benchmarker_words
+    from gaudi_launch.messages import text
+    from gaudi_launch.paths import state_dir
+    from gaudi_launch.services.target import api_key
+
+    argv = benchmarker_words(load, state_dir() / "bench" / "inference-benchmarker")
+    if as_json:
+        return emit_json({"schema": 1, "tool": "inference-benchmarker", "argv": argv})
+    if api_key():
+        print(text("measure.benchmarker_key"), file=sys.stderr)
+    return print(shlex.join(argv))
+
+
+def _compare(files: list[str], plot: Path | None, as_json: bool) -> None:
+    from gaudi_launch.cli import bench_view
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.measure.records import load
+
+    if len(files) != 2:
+        raise LaunchError("measure.two_runs", ExitCode.USAGE, found=len(files))
+    check_picture(plot)
+    before, after = (load(Path(name)) for name in files)
+    if plot is not None:
+        draw(plot, [("A: " + Path(files[0]).stem, before), ("B: " + Path(files[1]).stem, after)])
+    bench_view.show_comparison(before, after, as_json)

@@ -1,0 +1,89 @@
+"""``gaudi-launch check``: does a server answer, stream, take long prompts, and how fast?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from gaudi_launch.measure.check import Row
+    from gaudi_launch.services.target import Target
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.command()
+def check(
+    server: str = typer.Argument(..., metavar="URL|NAME", help="A server's address, or a service's name."),
+    model: str | None = typer.Option(None, "--model", help="The model's name in requests (default: its first)."),
+    long: str | None = typer.Option(
+        None, "--long", metavar="TOKENS", help="Length of the long prompt (default: the plan's bucket edge)."
+    ),
+    patience: str = typer.Option("120", "--patience", metavar="SECONDS", help="Longest silence of the server."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """Ask a server what users will ask of it: models, one chat, one stream, one long prompt, tokens a second.
+
+    The key, if it wants one, comes from VLLM_API_KEY. Exit code 1: not reached or refused; 4: the engine failed.
+    """
+    import asyncio
+
+    from gaudi_launch.cli.output import emit_json
+    from gaudi_launch.measure import check as checks
+    from gaudi_launch.measure.client import Client
+    from gaudi_launch.planning.asked import number
+    from gaudi_launch.services.target import api_key, target
+
+    found = target(server)
+    wanted = number("--long", long, most=10**7) if long is not None else None
+    client = Client(found.url, api_key=api_key(), patience=number("--patience", patience))
+    said = (lambda row: None) if as_json else _tell
+    rows = asyncio.run(checks.check(client, found, said, long=wanted, model=model))
+    code = checks.exit_code(rows)
+    if as_json:
+        emit_json(
+            {
+                "schema": 1,
+                "url": found.url,
+                "service": found.name,
+                "ok": not code,
+                "checks": [row.to_json() for row in rows],
+            }
+        )
+    else:
+        _show(found, rows)
+    raise typer.Exit(int(code))
+
+
+def _tell(row: Row) -> None:
+    """Each result as it comes, for people who wait."""
+    import sys
+
+    from gaudi_launch.messages import text
+
+    if sys.stderr.isatty():
+        name, verdict = text(f"measure.check_name_{row.name}"), text(f"measure.check_verdict_{row.verdict}")
+        print(f"{name}: {verdict}", file=sys.stderr, flush=True)
+
+
+def _show(found: Target, rows: list[Row]) -> None:
+    from gaudi_launch.cli.output import console, table
+    from gaudi_launch.messages import text
+
+    out = console()
+    columns = [text(f"measure.check_column_{name}") for name in ("question", "result", "seconds", "words")]
+    lines = [
+        (
+            text(f"measure.check_name_{row.name}"),
+            text(f"measure.check_verdict_{row.verdict}"),
+            f"{row.seconds:.2f}" if row.verdict != "skip" else "-",
+            row.sentence.render(),
+        )
+        for row in rows
+    ]
+    title = text("measure.check_title", label=found.label, url=found.url)
+    out.print(table(title, columns, lines, right=(2,)))
+    failed = sum(row.verdict == "fail" for row in rows)
+    end = text("measure.check_bad", count=failed, total=len(rows)) if failed else text("measure.check_good")
+    out.print(end, markup=False, soft_wrap=True)

@@ -1,0 +1,62 @@
+"""``gaudi-launch exporter``: services and cards as Prometheus metrics."""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.command()
+def exporter(
+    host: str = typer.Option("127.0.0.1", "-u", "--host", metavar="ADDRESS", help="Address to listen on."),
+    port: str = typer.Option("9640", "-p", "--port", metavar="PORT", help="Port to listen on."),
+    machine: str | None = typer.Option(
+        None, "--machine", metavar="FILE|simulated:NAME", help="Cards of a snapshot or simulated machine."
+    ),
+    once: bool = typer.Option(False, "--once", help="Print the metrics and end."),
+    as_json: bool = typer.Option(False, "--json", help="With --once: one JSON object."),
+) -> None:
+    """Serve metrics of this user's services and this machine's cards: phases, warm-up, restarts, run-time compiles.
+
+    Nothing secret is among them. What an engine measures itself is on its own /metrics.
+    """
+    import sys
+    import threading
+
+    from gaudi_launch.cli.output import emit_json
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.messages import text
+    from gaudi_launch.planning.asked import port as read_port
+
+    number = read_port("-p", port)
+    if as_json and not once:
+        raise LaunchError("measure.exporter_json", ExitCode.USAGE)
+    if machine is not None:
+        from gaudi_launch.host.machine import load
+
+        # a name that is no machine is told now, not at every scrape
+        load(machine)
+    try:
+        from gaudi_launch.measure import exporter as metrics
+    except ImportError:
+        raise LaunchError("measure.no_package", ExitCode.MACHINE, name="prometheus_client", extra="") from None
+    if once:
+        if as_json:
+            return emit_json({"schema": 1, "metrics": metrics.to_json(machine)})
+        return print(metrics.page(machine), end="")
+    from prometheus_client import start_http_server
+
+    try:
+        server, _ = start_http_server(number, host, metrics.registry(machine))
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("measure.listen", ExitCode.MACHINE, host=host, port=number, why=why) from None
+    try:
+        shown = f"[{host}]" if ":" in host else host
+        print(text("measure.exporter_up", url=f"http://{shown}:{number}/metrics"), file=sys.stderr, flush=True)
+        threading.Event().wait()
+    finally:
+        server.shutdown()
+        server.server_close()
+    return None

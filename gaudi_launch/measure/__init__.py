@@ -1,0 +1,1 @@
+"""Asking a running server: does it answer, how fast, faster than before? Client, workloads, figures, pictures."""

@@ -1,0 +1,248 @@
+"""Does a server do its work? A row for each question put to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gaudi_launch.errors import ExitCode
+from gaudi_launch.measure import server, talk
+from gaudi_launch.measure.client import Client, ServerError
+from gaudi_launch.messages import Message, message
+from gaudi_launch.services.target import Target, option
+
+Verdict = Literal["ok", "fail", "skip"]
+NAMES = ("health", "models", "chat", "stream", "long", "speed", "generate")
+# without a plan: as long as most servers take, short enough for any
+_LONG_UNKNOWN = 4096
+_ANSWER = 8
+_SPEED = 64
+
+
+@dataclass(frozen=True)
+class Row:
+    """One question: what came of it, in a sentence, and its figures. ``fault``: ours (the way there: the address,
+    the key) or the engine's."""
+
+    name: str
+    verdict: Verdict
+    sentence: Message
+    seconds: float = 0.0
+    values: Mapping[str, Any] = field(default_factory=dict)
+    fault: Literal["", "way", "engine"] = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "verdict": self.verdict,
+            "id": self.sentence.id,
+            "message": self.sentence.render(),
+            "seconds": round(self.seconds, 4),
+            "values": dict(self.values),
+        }
+
+
+def exit_code(rows: list[Row]) -> ExitCode:
+    """0 when nothing failed; 4 when the engine answered wrongly or not at all in mid-check, else 1."""
+    failed = [row for row in rows if row.verdict == "fail"]
+    if not failed:
+        return ExitCode.DONE
+    return ExitCode.ENGINE if any(row.fault == "engine" for row in failed) else ExitCode.FAILED
+
+
+@dataclass
+class _Facts:
+    served: server.Served | None = None
+    form: talk.Form = "chat"
+    text: str = ""
+
+
+async def check(
+    client: Client,
+    target: Target,
+    said: Callable[[Row], None],
+    *,
+    long: int | None = None,
+    model: str | None = None,
+) -> list[Row]:
+    """Put every question; ``said`` gets each row when it is known. ``long`` is the long prompt's length in tokens
+    (default: the edge of the plan's largest prompt bucket). Never raises for what a server does."""
+    facts = _Facts()
+    rows: list[Row] = []
+
+    async def put(name: str, question: Callable[[], Awaitable[Row]]) -> Row:
+        began = time.perf_counter()
+        try:
+            row = await question()
+        except ServerError as error:
+            row = _failed(name, error)
+        if not row.seconds:
+            row = Row(row.name, row.verdict, row.sentence, time.perf_counter() - began, row.values, row.fault)
+        rows.append(row)
+        said(row)
+        return row
+
+    await put("health", lambda: _health(client))
+    if rows[0].verdict != "fail":
+        await put("models", lambda: _models(client, facts, model or target.model))
+    if facts.served is not None:
+        served = facts.served
+        await put("chat", lambda: _chat(client, served, facts))
+        if rows[-1].verdict != "fail":
+            await put("stream", lambda: _stream(client, served, facts))
+            await put("long", lambda: _long(client, served, facts, target, long))
+            await put("speed", lambda: _speed(client, served, facts))
+        if served.tgi:
+            await put("generate", lambda: _generate(client, served))
+    for name in NAMES:
+        if name not in {row.name for row in rows}:
+            no_tgi = name == "generate" and facts.served is not None
+            sentence = message("measure.check_no_tgi") if no_tgi else message("measure.check_not_asked")
+            rows.append(Row(name, "skip", sentence))
+            said(rows[-1])
+    return rows
+
+
+def _failed(name: str, error: ServerError) -> Row:
+    values = {"kind": error.kind, "status": error.status, "detail": error.detail}
+    if error.kind == "connect":
+        return Row(name, "fail", message("measure.fail_connect", why=error.detail), values=values, fault="way")
+    if error.kind == "status" and error.status in (401, 403):
+        return Row(name, "fail", message("measure.fail_key", status=error.status), values=values, fault="way")
+    if error.kind == "status":
+        sentence = message("measure.fail_status", status=error.status, why=error.detail)
+        # 404 and the like: this address is no such server; 5xx: it is one, and it broke
+        return Row(name, "fail", sentence, values=values, fault="engine" if error.status >= 500 else "way")
+    return Row(name, "fail", message(f"measure.fail_{error.kind}", why=error.detail), values=values, fault="engine")
+
+
+async def _health(client: Client) -> Row:
+    reply = await client.ask("/health")
+    if reply.status == 404:
+        return Row("health", "skip", message("measure.check_no_health"))
+    if reply.status != 200:
+        raise talk.refused(reply)
+    return Row("health", "ok", message("measure.check_health"))
+
+
+async def _models(client: Client, facts: _Facts, wanted: str | None) -> Row:
+    served = await server.look(client, wanted)
+    names = ", ".join(served.models)
+    values = {"models": list(served.models), "longest": served.longest, "tgi": served.tgi}
+    if served.model not in served.models and not served.tgi:
+        sentence = message("measure.check_other_model", found=names, wanted=served.model)
+        return Row("models", "fail", sentence, values=values, fault="way")
+    facts.served = served
+    if served.longest is None:
+        return Row("models", "ok", message("measure.check_models", names=names), values=values)
+    sentence = message("measure.check_models_longest", names=names, tokens=served.longest)
+    return Row("models", "ok", sentence, values=values)
+
+
+_CAPITAL = "What is the capital of France? Answer in one word."
+
+
+def _shown(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= 60 else f"{words[:57]}..."
+
+
+async def _chat(client: Client, served: server.Served, facts: _Facts) -> Row:
+    facts.form = await server.pick_form(client, served)
+    answer = await talk.whole(client, facts.form, talk.ask_one(_CAPITAL, 32), served.model)
+    facts.text = answer.text or answer.thought
+    values = {"form": facts.form, "text": answer.text, "input": answer.input, "output": answer.tokens}
+    if not facts.text.strip() and not answer.tokens:
+        return Row("chat", "fail", message("measure.check_empty"), answer.seconds, values, "engine")
+    id = "measure.check_chat" if facts.form == "chat" else "measure.check_chat_other"
+    sentence = message(id, text=_shown(facts.text), form=facts.form)
+    return Row("chat", "ok", sentence, answer.seconds, values)
+
+
+async def _stream(client: Client, served: server.Served, facts: _Facts) -> Row:
+    answer = await talk.stream(client, facts.form, talk.ask_one(_CAPITAL, 32), served.model)
+    values = {"pieces": len(answer.pieces), "first": answer.first, "output": answer.tokens, "text": answer.text}
+    if answer.first is None and facts.text.strip():
+        return Row("stream", "fail", message("measure.check_empty"), answer.seconds, values, "engine")
+    if answer.tokens > 4 and len(set(answer.pieces)) == 1:
+        # a proxy that gathers the stream, or an engine that streams nothing
+        return Row("stream", "fail", message("measure.check_at_once", tokens=answer.tokens), 0, values, "engine")
+    first = round(1000 * (answer.first or answer.seconds))
+    sentence = message("measure.check_stream", pieces=len(answer.pieces), first=first)
+    return Row("stream", "ok", sentence, answer.seconds, values)
+
+
+def edge(target: Target, served: server.Served) -> tuple[int, Message]:
+    """How long the long prompt is, in tokens, and why: the plan's largest prompt bucket without context that a
+    request can fill, else the server's own limit."""
+    limit = served.longest
+    planned = option(target.plan, "--max-model-len")
+    if limit is None and planned is not None and planned.isdigit():
+        limit = int(planned)
+    most = limit - _ANSWER if limit is not None else None
+    if served.longest_input is not None:
+        most = min(served.longest_input, most) if most is not None else served.longest_input
+    if most is not None:
+        most = max(1, most)
+    top = _top_bucket(target.plan)
+    if top is not None:
+        tokens = min(top, most) if most is not None else top
+        return tokens, message("measure.edge_bucket", bucket=top)
+    if most is not None and (target.plan or most <= _LONG_UNKNOWN):
+        return most, message("measure.edge_limit", limit=limit or most)
+    return _LONG_UNKNOWN, message("measure.edge_unknown", tokens=_LONG_UNKNOWN)
+
+
+def _top_bucket(plan: Mapping[str, Any]) -> int | None:
+    buckets = plan.get("buckets")
+    prompt = buckets.get("prompt") if isinstance(buckets, dict) else None
+    tops = [
+        row[1]
+        for row in (prompt if isinstance(prompt, list) else [])
+        if isinstance(row, list) and len(row) == 3 and isinstance(row[1], int) and row[2] == 0
+    ]
+    return max(tops, default=None)
+
+
+async def _long(client: Client, served: server.Served, facts: _Facts, target: Target, wanted: int | None) -> Row:
+    tokens, why = (wanted, message("measure.edge_wish")) if wanted is not None else edge(target, served)
+    ruler = await server.measure_ruler(client, served, facts.form)
+    prompt, counted = await server.exactly(client, served, facts.form, ruler, tokens, seed=tokens)
+    answer = await talk.stream(client, facts.form, talk.ask_one(prompt, _ANSWER), served.model)
+    told = answer.input if answer.input is not None else counted
+    first = answer.first or answer.seconds
+    values = {"wanted": tokens, "input": told, "first": first, "output": answer.tokens}
+    if not answer.tokens:
+        return Row("long", "fail", message("measure.check_empty"), answer.seconds, values, "engine")
+    rate = round(told / first)
+    sentence = message("measure.check_long", tokens=told, why=why.render(), seconds=f"{first:.2f}", rate=rate)
+    return Row("long", "ok", sentence, answer.seconds, values)
+
+
+async def _speed(client: Client, served: server.Served, facts: _Facts) -> Row:
+    room = served.longest - 48 if served.longest is not None else _SPEED
+    asked = talk.ask_one("Count from one to a hundred in words.", max(2, min(_SPEED, room)), ignore_eos=served.vllm)
+    answer = await talk.stream(client, facts.form, asked, served.model)
+    span = answer.pieces[-1] - answer.pieces[0] if answer.pieces else 0.0
+    if answer.tokens < 2 or span <= 0:
+        sentence = message("measure.check_too_short", tokens=answer.tokens)
+        return Row("speed", "skip", sentence, answer.seconds, {"output": answer.tokens})
+    rate = (answer.tokens - 1) / span
+    first = answer.first or 0.0
+    values = {"tokens_per_second": round(rate, 3), "first": first, "output": answer.tokens}
+    id = "measure.check_speed" if answer.counted else "measure.check_speed_pieces"
+    sentence = message(id, rate=f"{rate:.1f}", tokens=answer.tokens, first=round(1000 * first))
+    return Row("speed", "ok", sentence, answer.seconds, values)
+
+
+async def _generate(client: Client, served: server.Served) -> Row:
+    asked = talk.ask_one(_CAPITAL, 16)
+    answer = await talk.whole(client, "generate", asked, served.model)
+    streamed = await talk.stream(client, "generate", asked, served.model)
+    values = {"text": answer.text, "output": answer.tokens, "pieces": len(streamed.pieces)}
+    if not answer.text.strip() and not answer.tokens:
+        return Row("generate", "fail", message("measure.check_empty"), answer.seconds, values, "engine")
+    sentence = message("measure.check_generate", text=_shown(answer.text), pieces=len(streamed.pieces))
+    return Row("generate", "ok", sentence, answer.seconds + streamed.seconds, values)

@@ -1,0 +1,190 @@
+"""A small HTTP client for measuring: asyncio's streams with h11's protocol, so that each piece of an answer has the
+time at which it came in.
+
+One connection a request: no request waits for another's connection, and a dead one is never used again. Proxies are
+passed by (they would swallow 127.0.0.1); redirects are answers, never followed (they would carry the key away).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import ssl
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import h11
+
+_MOST_BYTES = 16 << 20
+_READ = 1 << 16
+
+
+class ServerError(Exception):
+    """A request that came to nothing. ``kind``: connect, timeout, status, protocol (no HTTP, no such stream), cut
+    (the connection ended in mid-answer). ``detail`` is the server's or the system's own word."""
+
+    def __init__(self, kind: str, detail: str, status: int = 0) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+        self.status = status
+
+    @property
+    def short(self) -> str:
+        """For counting: the kind, with the status."""
+        return f"status {self.status}" if self.kind == "status" else self.kind
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A whole answer. ``seconds`` from the sending to its last byte."""
+
+    status: int
+    body: bytes
+    seconds: float
+
+    @property
+    def document(self) -> Any:
+        """The JSON of the body; None when it is none."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+
+
+class Response:
+    """An answer as it comes in: its status, then its bytes with their times."""
+
+    def __init__(self, status: int, connection: _Connection) -> None:
+        self.status = status
+        self._connection = connection
+
+    async def pieces(self) -> AsyncIterator[tuple[float, bytes]]:
+        """(time.perf_counter() at arrival, bytes), to the end. Raises ServerError."""
+        while True:
+            event = await self._connection.event()
+            if isinstance(event, h11.Data):
+                yield self._connection.arrived, bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                return
+
+    async def body(self) -> bytes:
+        """All of it, 16 MiB at most."""
+        parts, size = [], 0
+        async for _, part in self.pieces():
+            parts.append(part)
+            size += len(part)
+            if size > _MOST_BYTES:
+                break
+        return b"".join(parts)
+
+
+class _Connection:
+    """The protocol's state over one socket."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: float) -> None:
+        self._reader = reader
+        self.writer = writer
+        self._patience = patience
+        self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
+        self._ended = False
+        self.arrived = 0.0
+
+    async def send(self, request: h11.Request, body: bytes) -> None:
+        events: list[Any] = (
+            [request, h11.Data(data=body), h11.EndOfMessage()] if body else [request, h11.EndOfMessage()]
+        )
+        for event in events:
+            self.writer.write(self._protocol.send(event) or b"")
+        await self.writer.drain()
+
+    async def event(self) -> h11.Event:
+        while True:
+            try:
+                event = self._protocol.next_event()
+                if event is h11.NEED_DATA:
+                    data = await asyncio.wait_for(self._reader.read(_READ), self._patience)
+                    self.arrived = time.perf_counter()
+                    self._ended = not data
+                    self._protocol.receive_data(data)
+                    continue
+            except h11.RemoteProtocolError as error:
+                raise ServerError("cut" if self._ended else "protocol", str(error)) from None
+            except (asyncio.TimeoutError, TimeoutError):
+                raise ServerError("timeout", f"{self._patience:g} s") from None
+            except OSError as error:
+                raise ServerError("cut", error.strerror or str(error)) from None
+            if isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
+                raise ServerError("cut", "closed")
+            assert isinstance(event, h11.Event)
+            return event
+
+
+class Client:
+    """Asks one server. ``patience`` is the longest silence in seconds; the key is sent, never shown."""
+
+    def __init__(self, url: str, *, api_key: str | None = None, patience: float = 120.0) -> None:
+        parts = urlsplit(url)
+        self.url = url
+        self._secure = parts.scheme == "https"
+        self._host = parts.hostname or ""
+        self._port = parts.port or (443 if self._secure else 80)
+        self._path = parts.path.rstrip("/")
+        self._patience = patience
+        self._headers = [("Host", parts.netloc), ("Accept", "*/*"), ("Connection", "close")]
+        if api_key:
+            self._headers.append(("Authorization", f"Bearer {api_key}"))
+
+    @contextlib.asynccontextmanager
+    async def open(self, path: str, question: object = None) -> AsyncIterator[Response]:
+        """Send a request (POST with a question, else GET); the answer's head has come in. Raises ServerError."""
+        body = b"" if question is None else json.dumps(question).encode()
+        headers = list(self._headers)
+        if question is not None:
+            headers += [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        try:
+            request = h11.Request(
+                method="POST" if question is not None else "GET", target=self._path + path, headers=headers
+            )
+        except h11.LocalProtocolError:
+            # a key with a line break; h11's own sentence would repeat it
+            raise ServerError("connect", "VLLM_API_KEY holds what no header can") from None
+        connection = await self._connect()
+        try:
+            try:
+                await connection.send(request, body)
+            except OSError as error:
+                raise ServerError("cut", error.strerror or str(error)) from None
+            while True:
+                event = await connection.event()
+                # 1xx answers come before the real one
+                if isinstance(event, h11.Response):
+                    break
+            yield Response(event.status_code, connection)
+        finally:
+            connection.writer.close()
+            with contextlib.suppress(OSError, asyncio.TimeoutError, ssl.SSLError):
+                await asyncio.wait_for(connection.writer.wait_closed(), 1.0)
+
+    async def _connect(self) -> _Connection:
+        context = ssl.create_default_context() if self._secure else None
+        try:
+            reader, writer = await asyncio.wait_for(
+                asyncio.open_connection(self._host, self._port, ssl=context), min(10.0, self._patience)
+            )
+        except (asyncio.TimeoutError, TimeoutError):
+            raise ServerError("connect", "no connection within 10 s") from None
+        except (OSError, UnicodeError) as error:
+            raise ServerError("connect", getattr(error, "strerror", None) or str(error)) from None
+        return _Connection(reader, writer, self._patience)
+
+    async def ask(self, path: str, question: object = None) -> Reply:
+        """One whole answer, whatever its status. Raises ServerError when none comes."""
+        began = time.perf_counter()
+        async with self.open(path, question) as response:
+            body = await response.body()
+        return Reply(response.status, body, time.perf_counter() - began)

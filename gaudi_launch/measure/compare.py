@@ -1,0 +1,130 @@
+"""Two runs, before and after: each figure's difference, and whether it is more than the runs' own scatter.
+
+Scatter: 400 resamples of each run's requests (bootstrap); a difference counts when 95 % of the resampled
+differences lie on one side of zero. Rates, and runs of other tools, are one figure without scatter: there a
+difference counts from 5 % on (assumed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gaudi_launch.measure.records import Run
+from gaudi_launch.measure.statistics import RATES, TIMES, values
+from gaudi_launch.messages import Message, message
+
+Verdict = Literal["better", "worse", "same"]
+_RESAMPLES = 400
+_MOST = 5000
+_PLAIN_SHARE = 0.05
+_PARTS = ("mean", "p50", "p99")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure in both runs. ``low`` and ``high`` are the ends of the difference's 95 % range, where known."""
+
+    name: str
+    part: str
+    before: float
+    after: float
+    verdict: Verdict
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def difference(self) -> float:
+        return self.after - self.before
+
+    @property
+    def percent(self) -> float | None:
+        return 100 * self.difference / self.before if self.before else None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "part": self.part,
+            "before": self.before,
+            "after": self.after,
+            "difference": round(self.difference, 6),
+            "percent": round(self.percent, 2) if self.percent is not None else None,
+            "low": self.low,
+            "high": self.high,
+            "verdict": self.verdict,
+        }
+
+
+def compare(before: Run, after: Run) -> list[Row]:
+    """A row for every figure that both runs have."""
+    rows = []
+    for name in RATES:
+        first, second = before.summary.get(name), after.summary.get(name)
+        if isinstance(first, int | float) and isinstance(second, int | float):
+            rows.append(Row(name, "", first, second, _plain(first, second, more_is_better=True)))
+    for name in TIMES:
+        # how late requests were sent tells of the client, not of the server
+        if name == "late":
+            continue
+        old, new = before.summary.get(name), after.summary.get(name)
+        if not isinstance(old, dict) or not isinstance(new, dict):
+            continue
+        scatter = _scatter(values(before.samples, name), values(after.samples, name))
+        for part in _PARTS:
+            if part in old and part in new:
+                rows.append(_row(name, part, old[part], new[part], scatter.get(part)))
+    return rows
+
+
+def _row(name: str, part: str, before: float, after: float, ends: tuple[float, float] | None) -> Row:
+    if ends is None:
+        return Row(name, part, before, after, _plain(before, after, more_is_better=False))
+    low, high = ends
+    verdict: Verdict = "better" if high < 0 else "worse" if low > 0 else "same"
+    return Row(name, part, before, after, verdict, round(low, 6), round(high, 6))
+
+
+def _plain(before: float, after: float, more_is_better: bool) -> Verdict:
+    if abs(after - before) < _PLAIN_SHARE * abs(before) or before == after:
+        return "same"
+    return "better" if (after > before) == more_is_better else "worse"
+
+
+def _scatter(before: Sequence[float], after: Sequence[float]) -> dict[str, tuple[float, float]]:
+    """The 95 % range of after minus before, for each of _PARTS; empty when a run has too few requests to tell."""
+    if len(before) < 5 or len(after) < 5:
+        return {}
+    import numpy
+
+    random = numpy.random.default_rng(0)
+    found: list[dict[str, Any]] = []
+    for numbers in (before, after):
+        array = numpy.asarray(numbers, dtype=float)
+        size = min(array.size, _MOST)
+        drawn = random.choice(array, size=(_RESAMPLES, size))
+        p50, p99 = numpy.percentile(drawn, (50, 99), axis=1)
+        found.append({"mean": drawn.mean(axis=1), "p50": p50, "p99": p99})
+    ranges = {}
+    for part in _PARTS:
+        low, high = numpy.percentile(found[1][part] - found[0][part], (2.5, 97.5))
+        ranges[part] = (float(low), float(high))
+    return ranges
+
+
+def doubts(before: Run, after: Run) -> list[Message]:
+    """Why the two may not be comparable."""
+    found = []
+    if before.workload.get("digest") != after.workload.get("digest"):
+        found.append(message("measure.other_workload"))
+    for name in ("tool", "model", "form"):
+        first, second = before.facts.get(name), after.facts.get(name)
+        if first != second:
+            found.append(message("measure.other_fact", name=name, before=first, after=second))
+    for run, when in ((before, "A"), (after, "B")):
+        failed = run.summary.get("failed")
+        if failed:
+            found.append(
+                message("measure.had_failures", run=when, failed=failed, total=run.summary.get("requests"))
+            )
+    return found

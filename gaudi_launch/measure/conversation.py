@@ -1,0 +1,99 @@
+"""A conversation: what was said so far, one answer at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from gaudi_launch.measure import server, talk
+from gaudi_launch.measure.client import Client
+
+# what a terminal would take for orders; a model may write anything
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# servers without chat end after 16 or 20 tokens when nobody says how many
+_PLAIN_TOKENS = 256
+
+
+def clean(words: str) -> str:
+    """Words without control characters, but for line ends and tabs."""
+    return _CONTROL.sub("", words.replace("\r\n", "\n"))
+
+
+@dataclass
+class Conversation:
+    """``messages`` are those of the user and the answers to them; ``system`` stands before them."""
+
+    client: Client
+    served: server.Served
+    form: talk.Form
+    system: str = ""
+    tokens: int | None = None
+    temperature: float | None = None
+    messages: list[talk.Message] = field(default_factory=list)
+
+    def reset(self) -> None:
+        """Forget what was said."""
+        self.messages.clear()
+
+    async def say(self, words: str, show: talk.Show) -> talk.Answer:
+        """Ask, and take the answer in. Raises ServerError; then, and when it is cancelled before it answered
+        anything, the words are forgotten. What it had said when it was cancelled is kept."""
+        asked: talk.Message = {"role": "user", "content": words}
+        first = [{"role": "system", "content": self.system}] if self.system else []
+        tokens = self.tokens if self.tokens is not None or self.form == "chat" else _PLAIN_TOKENS
+        question = talk.Question((*first, *self.messages, asked), tokens, self.temperature)
+        said: list[str] = []
+
+        def piece(text: str, thought: bool) -> None:
+            if not thought:
+                said.append(text)
+            show(text, thought)
+
+        try:
+            answer = await talk.stream(self.client, self.form, question, self.served.model, piece)
+        except asyncio.CancelledError:
+            if said:
+                self.messages += [asked, {"role": "assistant", "content": "".join(said)}]
+            raise
+        self.messages += [asked, {"role": "assistant", "content": answer.text}]
+        return answer
+
+
+async def begin(
+    client: Client, model: str | None, system: str, tokens: int | None, temperature: float | None
+) -> Conversation:
+    """A conversation with a server. Raises ServerError when it does not answer."""
+    served = await server.look(client, model)
+    form = await server.pick_form(client, served)
+    return Conversation(client, served, form, system, tokens, temperature)
+
+
+def answer(conversation: Conversation, words: str, show: talk.Show) -> talk.Answer | None:
+    """Say words and wait for the answer; None when Ctrl-C ended it. Raises ServerError."""
+
+    async def run() -> talk.Answer | None:
+        task = asyncio.ensure_future(conversation.say(words, show))
+        with _cancelling(task):
+            try:
+                return await task
+            except asyncio.CancelledError:
+                return None
+
+    return asyncio.run(run())
+
+
+@contextlib.contextmanager
+def _cancelling(task: asyncio.Future[talk.Answer]) -> Iterator[None]:
+    """Ctrl-C cancels this task, and nothing else."""
+    loop = asyncio.get_running_loop()
+    before = signal.getsignal(signal.SIGINT)
+    loop.add_signal_handler(signal.SIGINT, task.cancel)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)

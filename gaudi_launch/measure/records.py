@@ -1,0 +1,194 @@
+"""What a measuring run is: its workload, what became of every request, and the file that keeps both."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+
+SCHEMA = 1
+_MOST_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One request of a workload: when it arrives (seconds from the start) and its lengths in tokens."""
+
+    at: float
+    input: int
+    output: int
+
+
+@dataclass(frozen=True)
+class Workload:
+    """``arrivals``: own (the trace's times), rate (made at a rate), closed (each waits for a free place).
+
+    ``concurrency`` is how many may be under way at once; None: as many as arrive. ``left_out`` requests of the
+    source were longer than the server takes.
+    """
+
+    requests: tuple[Wanted, ...]
+    arrivals: str
+    concurrency: int | None
+    source: str
+    left_out: int = 0
+    rate: float | None = None
+
+    @property
+    def digest(self) -> str:
+        """The same for the same requests at the same times under the same limit."""
+        rows = [[round(request.at, 4), request.input, request.output] for request in self.requests]
+        words = json.dumps([rows, self.arrivals == "closed", self.concurrency])
+        return hashlib.sha256(words.encode()).hexdigest()[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "arrivals": self.arrivals,
+            "rate": self.rate,
+            "concurrency": self.concurrency,
+            "requests": len(self.requests),
+            "left_out": self.left_out,
+            "input_tokens": sum(request.input for request in self.requests),
+            "output_tokens": sum(request.output for request in self.requests),
+            "digest": self.digest,
+        }
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One request as it went. Times are seconds from the run's start.
+
+    ``at`` is when it had to be sent, ``sent`` when it was; all latencies count from ``at``, so that a client or a
+    limit that falls behind shows in them (no coordinated omission). ``gaps`` lie between pieces of the answer.
+    ``input`` and ``output`` are the server's counts (output: else the number of pieces). ``error``: "" or what.
+    """
+
+    at: float
+    sent: float
+    wanted_input: int
+    wanted_output: int
+    first: float | None = None
+    last: float | None = None
+    gaps: tuple[float, ...] = ()
+    input: int | None = None
+    output: int = 0
+    error: str = ""
+    detail: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.error
+
+    def to_json(self) -> dict[str, Any]:
+        document = {name: value for name, value in vars(self).items() if value not in (None, "", ())}
+        for name in ("at", "sent", "first", "last"):
+            if name in document:
+                document[name] = round(document[name], 6)
+        if self.gaps:
+            document["gaps"] = [round(gap, 5) for gap in self.gaps]
+        return document
+
+
+@dataclass(frozen=True)
+class Run:
+    """A whole run. ``facts``: tool, server, model, engine, when it began; ``summary`` as `statistics.summary` makes
+    it, or from another tool's own report (then there are no samples)."""
+
+    facts: Mapping[str, Any]
+    workload: Mapping[str, Any]
+    summary: Mapping[str, Any]
+    samples: tuple[Sample, ...] = ()
+    report: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the samples and another tool's own report."""
+        return {
+            "schema": SCHEMA,
+            "kind": "bench",
+            **dict(self.facts),
+            "workload": dict(self.workload),
+            "summary": dict(self.summary),
+        }
+
+
+def check_writable(path: Path) -> None:
+    """Could a file be written there? Asked before an hour of measuring. Raises LaunchError (USAGE)."""
+    folder = next((parent for parent in path.absolute().parents if parent.exists()), Path("/"))
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise LaunchError("measure.not_writable", ExitCode.USAGE, path=str(path))
+
+
+def save(run: Run, path: Path) -> None:
+    """Write a run, one sample a line. Raises LaunchError (FAILED)."""
+    head = json.dumps({**run.to_json(), "report": dict(run.report)}, ensure_ascii=False, indent=1)
+    lines = ",\n".join(json.dumps(sample.to_json(), ensure_ascii=False) for sample in run.samples)
+    part = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(f'{head[:-2]},\n "samples": [\n{lines}\n]}}\n', encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise LaunchError(
+            "measure.save", ExitCode.FAILED, path=str(path), why=error.strerror or str(error)
+        ) from None
+
+
+def load(path: Path) -> Run:
+    """A saved run. Raises LaunchError (USAGE) for a file that is none."""
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise LaunchError("measure.not_a_run", ExitCode.USAGE, path=str(path))
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LaunchError(
+            "measure.unreadable", ExitCode.USAGE, path=str(path), why=error.strerror or str(error)
+        ) from None
+    except (ValueError, RecursionError):
+        document = None
+    try:
+        return from_json(document)
+    except (KeyError, TypeError, ValueError):
+        raise LaunchError("measure.not_a_run", ExitCode.USAGE, path=str(path)) from None
+
+
+def from_json(document: Any) -> Run:
+    """The Run of a saved object. Raises KeyError, TypeError or ValueError when it is none."""
+    if not isinstance(document, dict) or document["kind"] != "bench" or document["schema"] != SCHEMA:
+        raise ValueError("no run")
+    workload, summary, report = document["workload"], document["summary"], document.get("report", {})
+    samples: Sequence[Any] = document["samples"]
+    if not all(isinstance(part, dict) for part in (workload, summary, report)):
+        raise TypeError("no run")
+    if not all(_is_figure(figure) for figure in summary.values()):
+        raise TypeError("no figures")
+    known = {"schema", "kind", "workload", "summary", "samples", "report"}
+    facts = {name: value for name, value in document.items() if name not in known}
+    read = tuple(_sample(row) for row in samples)
+    return Run(facts, workload, summary, read, report)
+
+
+def _is_figure(figure: object) -> bool:
+    if isinstance(figure, dict):
+        return all(isinstance(value, int | float) for value in figure.values())
+    return figure is None or isinstance(figure, int | float)
+
+
+def _sample(row: Mapping[str, Any]) -> Sample:
+    sample = Sample(**{**row, "gaps": tuple(float(gap) for gap in row.get("gaps", ()))})
+    numbers = (sample.at, sample.sent, sample.wanted_input, sample.wanted_output, sample.output)
+    maybe = (sample.first, sample.last, sample.input)
+    if not all(isinstance(number, int | float) for number in (*numbers, *(m for m in maybe if m is not None))):
+        raise TypeError("no sample")
+    if not isinstance(sample.error, str):
+        raise TypeError("no sample")
+    return sample

@@ -1,0 +1,129 @@
+"""One run with our own client: look at the server, fit the workload to it, warm up, replay, sum up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.measure import replay as replaying
+from gaudi_launch.measure import server, statistics, talk
+from gaudi_launch.measure.client import Client, ServerError
+from gaudi_launch.measure.records import Run, Workload
+from gaudi_launch.measure.workload import within
+from gaudi_launch.paths import state_dir
+from gaudi_launch.services.target import Target
+
+
+def problem(error: ServerError, url: str) -> LaunchError:
+    """The LaunchError of a server that cannot be asked."""
+    code = (
+        ExitCode.ENGINE if error.kind in ("timeout", "cut", "protocol") or error.status >= 500 else ExitCode.FAILED
+    )
+    id = "measure.fail_key" if error.status in (401, 403) else f"measure.fail_{error.kind}"
+    return LaunchError("measure.no_server", code, url=url, words=_sentence(id, error))
+
+
+def _sentence(id: str, error: ServerError) -> str:
+    from gaudi_launch.messages import text
+
+    return text(id, why=error.detail, status=error.status)
+
+
+async def builtin(
+    client: Client,
+    target: Target,
+    workload: Workload,
+    going: Callable[[replaying.Going], None],
+    *,
+    form: talk.Form | None,
+    model: str | None,
+    ignore_eos: bool,
+    seed: int = 0,
+) -> tuple[Run, bool]:
+    """The run, and whether it was interrupted (Ctrl-C keeps what is done). Raises LaunchError."""
+    try:
+        served = await server.look(client, model or target.model)
+        asked = form or await server.pick_form(client, served)
+        ruler = await server.measure_ruler(client, served, asked)
+    except ServerError as error:
+        raise problem(error, target.url) from None
+    fitting = within(workload, served.longest, served.longest_input, int(ruler.fixed + ruler.each) + 1)
+    way = replaying.Way(served, asked, ruler, ignore_eos and served.vllm, seed)
+    stop = asyncio.Event()
+    began = time.time()
+    with _stop_on_interrupt(stop):
+        samples = await replaying.replay(client, fitting, way, going, stop)
+    facts = {
+        "tool": "builtin",
+        **server_facts(target, served.model),
+        "form": asked,
+        "began": began,
+        "interrupted": stop.is_set(),
+        "ruler": {"each": round(ruler.each, 4), "fixed": round(ruler.fixed, 1), "measured": ruler.measured},
+    }
+    return Run(facts, fitting.to_json(), statistics.summary(samples), tuple(samples)), stop.is_set()
+
+
+def server_facts(target: Target, model: str | None) -> dict[str, Any]:
+    """What a saved run says of the server: no key, no environment."""
+    engine = target.plan.get("engine")
+    named: Mapping[str, Any] = engine if isinstance(engine, dict) else {}
+    return {
+        "url": target.url,
+        "service": target.name,
+        "model": model,
+        "engine": f"{named['name']}@{named['version']}" if {"name", "version"} <= named.keys() else None,
+        "modules": target.plan.get("modules"),
+    }
+
+
+@contextlib.contextmanager
+def _stop_on_interrupt(stop: asyncio.Event) -> Any:
+    """The first Ctrl-C sets ``stop``; the second interrupts as ever."""
+    loop = asyncio.get_running_loop()
+    before = signal.getsignal(signal.SIGINT)
+
+    def first() -> None:
+        stop.set()
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
+
+    try:
+        loop.add_signal_handler(signal.SIGINT, first)
+    except (NotImplementedError, RuntimeError, ValueError):
+        # not in the main thread: whoever runs us there stops us there
+        yield
+        return
+    try:
+        yield
+    finally:
+        if not stop.is_set():
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, before)
+
+
+def default_file(label: str, began: float) -> Path:
+    """Where a run is kept when no file is named: the state folder, by the server's name and the second."""
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(began))
+    word = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in label)[:60]
+    path = state_dir() / "bench" / f"{word}-{stamp}.json"
+    number = 1
+    while path.exists():
+        number += 1
+        path = path.with_name(f"{word}-{stamp}-{number}.json")
+    return path
+
+
+def child_environment(key: str | None) -> dict[str, str]:
+    """The environment for another tool: the key goes the way its client reads it, never by its command line."""
+    environment = dict(os.environ)
+    if key:
+        environment["OPENAI_API_KEY"] = key
+    return environment

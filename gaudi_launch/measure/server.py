@@ -1,0 +1,165 @@
+"""What a server says of itself: its models, its limits, the forms it understands. And texts of a wished length."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from gaudi_launch.measure.client import Client, ServerError
+from gaudi_launch.measure.talk import FORMS, Form, ask_one, first_model, refused, whole
+
+# short common words: nearly every vocabulary has each as one token behind a space
+_LIST = """
+the of and to in is that it was for on are with as his they be at one have this from or had by but some what
+there we can out other were all your when up use how said an each she which do their time if will way about many
+then them would like so these her long make thing see him two has look more day could go come did no most my
+over
+"""
+WORDS = tuple(_LIST.split())
+
+
+@dataclass(frozen=True)
+class Served:
+    """``model`` is the name to ask for. ``longest`` is input plus output in tokens, None when it is not told;
+    ``longest_input`` likewise (TGI). ``tgi``: it has TGI's own pages. ``vllm``: its models say so."""
+
+    model: str
+    models: tuple[str, ...]
+    longest: int | None = None
+    longest_input: int | None = None
+    tgi: bool = False
+    vllm: bool = False
+
+
+async def look(client: Client, model: str | None = None) -> Served:
+    """Ask for the models and limits. Raises ServerError."""
+    info = await client.ask("/info")
+    facts = info.document if info.status == 200 and isinstance(info.document, dict) else {}
+    tgi = "model_id" in facts
+    reply = await client.ask("/v1/models")
+    entry = first_model(reply.document) if reply.status == 200 else None
+    if entry is None:
+        if tgi and reply.status in (200, 404):
+            # TGI before it had /v1/models
+            return _with_limits(Served(str(facts["model_id"]), (str(facts["model_id"]),), tgi=True), facts)
+        if reply.status != 200:
+            raise refused(reply)
+        raise ServerError("protocol", "/v1/models names no model")
+    names = tuple(e["id"] for e in reply.document["data"] if isinstance(e, dict) and isinstance(e.get("id"), str))
+    served = Served(model or names[0], names, tgi=tgi, vllm=entry.get("owned_by") == "vllm")
+    longest = entry.get("max_model_len")
+    return (
+        replace(_with_limits(served, facts), longest=longest) if _length(longest) else _with_limits(served, facts)
+    )
+
+
+def _length(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**9
+
+
+def _with_limits(served: Served, facts: dict[str, object]) -> Served:
+    longest, longest_input = facts.get("max_total_tokens"), facts.get("max_input_tokens")
+    if _length(longest):
+        served = replace(served, longest=longest)  # type: ignore[arg-type]
+    if _length(longest_input):
+        served = replace(served, longest_input=longest_input)  # type: ignore[arg-type]
+    return served
+
+
+async def pick_form(client: Client, served: Served) -> Form:
+    """The first form that answers: chat, completions (models without a chat template), TGI's generate.
+
+    Raises the ServerError of chat when none does.
+    """
+    problem: ServerError | None = None
+    for form in FORMS:
+        if form == "generate" and not served.tgi:
+            continue
+        try:
+            await whole(client, form, ask_one("1", 1), served.model)
+        except ServerError as error:
+            problem = problem or error
+            if error.kind != "status" or error.status in (401, 403) or error.status >= 500:
+                raise error from None
+        else:
+            return form
+    assert problem is not None
+    raise problem
+
+
+@dataclass(frozen=True)
+class Ruler:
+    """How many tokens so many of our words make: a line through two measured prompts of this server.
+
+    ``each`` tokens a word, ``fixed`` those of the chat template. ``measured``: False where the server counts none.
+    """
+
+    each: float = 1.0
+    fixed: float = 0.0
+    measured: bool = False
+
+    def words(self, tokens: int) -> int:
+        """How many words make at most so many tokens; at least one."""
+        return max(1, int((tokens - self.fixed) / self.each + 1e-9))
+
+
+async def measure_ruler(client: Client, served: Served, form: Form) -> Ruler:
+    """Two short questions whose input the server counts. Raises ServerError."""
+    few, more = 16, min(144, max(32, (served.longest or 1024) // 2))
+    counts = []
+    for words in (few, more):
+        answer = await whole(client, form, ask_one(text(words, words), 1), served.model)
+        if answer.input is None:
+            return Ruler()
+        counts.append(answer.input)
+    each = (counts[1] - counts[0]) / (more - few)
+    if each <= 0:
+        return Ruler()
+    return Ruler(each, counts[0] - few * each, True)
+
+
+def text(words: int, seed: int) -> str:
+    """So many words, other ones for every seed, so that no cache of prefixes knows them."""
+    return " ".join(random.Random(seed).choices(WORDS, k=words))
+
+
+async def exactly(
+    client: Client, served: Served, form: Form, ruler: Ruler, tokens: int, seed: int
+) -> tuple[str, int]:
+    """A text whose whole prompt is as near to ``tokens`` as it goes without passing it, and its counted length.
+
+    The server's own /tokenize counts (vLLM has it); without it the ruler's line has to do. Raises ServerError.
+    """
+    words = ruler.words(tokens)
+    counter = _counter(client, served, form)
+    best: tuple[str, int] | None = None
+    for _ in range(12):
+        found = text(words, seed)
+        counted = await counter(found)
+        if counted is None:
+            return found, round(words * ruler.each + ruler.fixed)
+        if counted <= tokens and (best is None or counted > best[1]):
+            best = found, counted
+        if counted == tokens:
+            break
+        step = round((tokens - counted) / ruler.each) or (1 if tokens > counted else -1)
+        if best is not None and words + step <= 0:
+            break
+        words = max(1, words + step)
+    return best if best is not None else (text(1, seed), 0)
+
+
+def _counter(client: Client, served: Served, form: Form) -> Callable[[str], Awaitable[int | None]]:
+    async def count(prompt: str) -> int | None:
+        question: dict[str, object] = {"model": served.model}
+        if form == "chat":
+            question |= {"messages": [{"role": "user", "content": prompt}], "add_generation_prompt": True}
+        else:
+            question["prompt"] = prompt
+        reply = await client.ask("/tokenize", question)
+        found = reply.document
+        counted = found.get("count") if reply.status == 200 and isinstance(found, dict) else None
+        return counted if isinstance(counted, int) else None
+
+    return count

@@ -1,0 +1,298 @@
+"""Questions in the three forms that servers understand, and their answers with times.
+
+chat and completions are OpenAI's (vLLM, TGI since 2); generate is TGI's own (huggingface/text-generation-inference
+router/src/server.rs: /generate, /generate_stream with token.text, generated_text and details).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gaudi_launch.measure.client import Client, Reply, ServerError
+from gaudi_launch.measure.events import Events, TooLong
+
+Form = Literal["chat", "completions", "generate"]
+FORMS: tuple[Form, ...] = ("chat", "completions", "generate")
+_PATHS = {
+    "chat": ("/v1/chat/completions", "/v1/chat/completions"),
+    "completions": ("/v1/completions", "/v1/completions"),
+    "generate": ("/generate", "/generate_stream"),
+}
+Message = Mapping[str, str]
+Show = Callable[[str, bool], None]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked. ``messages`` for chat; the other forms get their contents as one text. ``tokens`` None: as
+    many as the server gives.
+
+    ``ignore_eos`` asks for all ``tokens`` (vLLM's extension; others ignore it or stop where the model stops).
+    """
+
+    messages: tuple[Message, ...]
+    tokens: int | None
+    temperature: float | None = 0.0
+    ignore_eos: bool = False
+
+    @property
+    def text(self) -> str:
+        return "\n".join(message["content"] for message in self.messages)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came. Times are seconds from the sending; ``pieces`` those of every piece with text. ``thought`` is what
+    a reasoning model thought aloud before it answered.
+
+    ``tokens`` is the server's own count, or that of the pieces where it gives none (``counted``: the server's).
+    ``ended`` is the reason that it gave for stopping.
+    """
+
+    text: str
+    input: int | None
+    tokens: int
+    counted: bool
+    ended: str
+    pieces: tuple[float, ...]
+    seconds: float
+    thought: str = ""
+
+    @property
+    def first(self) -> float | None:
+        return self.pieces[0] if self.pieces else None
+
+
+def ask_one(text: str, tokens: int | None, **more: Any) -> Question:
+    """A question of one user message."""
+    return Question(({"role": "user", "content": text},), tokens, **more)
+
+
+def body(form: Form, question: Question, model: str, stream: bool) -> dict[str, Any]:
+    """The JSON that a server of this form is sent."""
+    if form == "generate":
+        parameters: dict[str, Any] = {"details": True}
+        if question.tokens is not None:
+            parameters["max_new_tokens"] = question.tokens
+        if question.temperature:
+            parameters |= {"do_sample": True, "temperature": question.temperature}
+        return {"inputs": question.text, "parameters": parameters}
+    document: dict[str, Any] = {"model": model}
+    if question.tokens is not None:
+        document["max_tokens"] = question.tokens
+    if question.temperature is not None:
+        document["temperature"] = question.temperature
+    if question.ignore_eos:
+        document["ignore_eos"] = True
+    if form == "chat":
+        document["messages"] = [dict(message) for message in question.messages]
+    else:
+        document["prompt"] = question.text
+    if stream:
+        document |= {"stream": True, "stream_options": {"include_usage": True}}
+    return document
+
+
+async def whole(client: Client, form: Form, question: Question, model: str) -> Answer:
+    """Ask and take the answer in one piece. Raises ServerError."""
+    reply = await client.ask(_PATHS[form][0], body(form, question, model, stream=False))
+    if reply.status != 200:
+        raise refused(reply)
+    found = reply.document
+    # TGI answers some clients with a list of one
+    if form == "generate" and isinstance(found, list) and found:
+        found = found[0]
+    event = _read(form, found)
+    if event is None:
+        raise ServerError("protocol", _shown(reply.body))
+    counted = event.tokens is not None
+    return Answer(
+        event.text, event.input, event.tokens or 0, counted, event.ended, (), reply.seconds, event.thought
+    )
+
+
+async def stream(client: Client, form: Form, question: Question, model: str, show: Show | None = None) -> Answer:
+    """Ask and take the answer piece by piece; ``show`` gets each one's text and whether it is a thought. Raises
+    ServerError."""
+    began = time.perf_counter()
+    asked = body(form, question, model, stream=True)
+    async with client.open(_PATHS[form][1], asked) as response:
+        if response.status != 200:
+            raise refused(Reply(response.status, await response.body(), time.perf_counter() - began))
+        taken = _Taken(form, began, show)
+        async for when, piece in response.pieces():
+            taken.feed(when, piece)
+            if taken.done:
+                break
+    return taken.answer()
+
+
+class _Taken:
+    """An answer while it comes in."""
+
+    def __init__(self, form: Form, began: float, show: Show | None) -> None:
+        self._form = form
+        self._began = began
+        self._show = show
+        self._events = Events()
+        self._words: list[str] = []
+        self._thoughts: list[str] = []
+        self._times: list[float] = []
+        self._last = _Event()
+        self._anything = False
+        self.done = False
+
+    def feed(self, when: float, piece: bytes) -> None:
+        try:
+            events = self._events.feed(piece)
+        except TooLong as error:
+            raise ServerError("protocol", str(error)) from None
+        for data in events:
+            if data.strip() == "[DONE]":
+                self.done = True
+                return
+            try:
+                document = json.loads(data)
+            except (ValueError, RecursionError):
+                raise ServerError("protocol", _shown(data.encode())) from None
+            event = _read(self._form, document, piece=True)
+            if event is None:
+                raise ServerError("protocol", _error_text(document) or _shown(data.encode()))
+            self._take(event, when)
+
+    def _take(self, event: _Event, when: float) -> None:
+        self._anything = True
+        for words, kept, thought in ((event.thought, self._thoughts, True), (event.text, self._words, False)):
+            if words:
+                kept.append(words)
+                if self._show is not None:
+                    self._show(words, thought)
+        if event.text or event.thought:
+            self._times.append(when - self._began)
+        last = self._last
+        self._last = _Event(
+            "",
+            "",
+            event.input if event.input is not None else last.input,
+            event.tokens if event.tokens is not None else last.tokens,
+            event.ended or last.ended,
+        )
+
+    def answer(self) -> Answer:
+        last = self._last
+        # generate has no [DONE]: its last event names the reason
+        if not self.done and not last.ended:
+            raise ServerError("cut" if self._anything else "protocol", "no end of the stream")
+        tokens = last.tokens if last.tokens is not None else len(self._times)
+        seconds = time.perf_counter() - self._began
+        return Answer(
+            "".join(self._words),
+            last.input,
+            tokens,
+            last.tokens is not None,
+            last.ended,
+            tuple(self._times),
+            seconds,
+            "".join(self._thoughts),
+        )
+
+
+@dataclass(frozen=True)
+class _Event:
+    text: str = ""
+    thought: str = ""
+    input: int | None = None
+    tokens: int | None = None
+    ended: str = ""
+
+
+def _read(form: Form, document: Any, piece: bool = False) -> _Event | None:
+    """One event of a stream, or one whole answer; None when it is none of this form."""
+    if not isinstance(document, dict) or "error" in document:
+        return None
+    return _read_generate(document, piece) if form == "generate" else _read_openai(form, document, piece)
+
+
+def _read_openai(form: Form, document: Mapping[str, Any], piece: bool) -> _Event | None:
+    usage = document.get("usage")
+    counts = usage if isinstance(usage, dict) else {}
+    choices = document.get("choices")
+    if not isinstance(choices, list):
+        return None
+    text, thought, ended = "", "", ""
+    if choices:
+        choice = choices[0]
+        if not isinstance(choice, dict):
+            return None
+        ended = str(choice.get("finish_reason") or "")
+        if form == "chat":
+            said = choice.get("delta" if piece else "message")
+            if not isinstance(said, dict):
+                return None
+            # reasoning models think aloud first: under either name, by release of the server
+            thought = _words(said, "reasoning_content") or _words(said, "reasoning")
+            text = _words(said, "content")
+        else:
+            text = _words(choice, "text")
+    return _Event(text, thought, _count(counts, "prompt_tokens"), _count(counts, "completion_tokens"), ended)
+
+
+def _read_generate(document: Mapping[str, Any], piece: bool) -> _Event | None:
+    details = document.get("details")
+    facts = details if isinstance(details, dict) else {}
+    tokens, ended = _count(facts, "generated_tokens"), str(facts.get("finish_reason") or "")
+    input_tokens = _count(facts, "input_length")
+    if not piece:
+        text = document.get("generated_text")
+        return _Event(text, "", input_tokens, tokens, ended) if isinstance(text, str) else None
+    token = document.get("token")
+    if not isinstance(token, dict):
+        return None
+    special = token.get("special") is True
+    text = "" if special else str(token.get("text") or "")
+    # without details the whole text of the last event is the end
+    ended = ended or ("end" if isinstance(document.get("generated_text"), str) else "")
+    return _Event(text, "", input_tokens, tokens, ended)
+
+
+def _words(said: Mapping[str, Any], name: str) -> str:
+    value = said.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _count(counts: Mapping[str, Any], name: str) -> int | None:
+    value = counts.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**9 else None
+
+
+def refused(reply: Reply) -> ServerError:
+    """The error of an answer whose status is not 200, with the server's own sentence."""
+    return ServerError("status", _error_text(reply.document) or _shown(reply.body), reply.status)
+
+
+def _error_text(document: Any) -> str:
+    """The sentence of an error answer: OpenAI's error.message, vLLM's message, TGI's error, FastAPI's detail."""
+    if not isinstance(document, dict):
+        return ""
+    for found in (document.get("error"), document.get("message"), document.get("detail")):
+        if isinstance(found, dict):
+            found = found.get("message")
+        if isinstance(found, str) and found.strip():
+            return found.strip()[:500]
+    return ""
+
+
+def _shown(data: bytes) -> str:
+    words = " ".join(data[:400].decode("utf-8", errors="replace").split())
+    return "".join(letter if letter.isprintable() else "?" for letter in words)[:200]
+
+
+def first_model(document: Any) -> Mapping[str, Any] | None:
+    """The first entry of /v1/models; None when there is none."""
+    data = document.get("data") if isinstance(document, dict) else None
+    models: Sequence[Any] = data if isinstance(data, list) else []
+    return next((entry for entry in models if isinstance(entry, dict) and isinstance(entry.get("id"), str)), None)

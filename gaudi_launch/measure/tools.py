@@ -1,0 +1,247 @@
+"""Benchmarks of others, run in their own interpreter as they are: guidellm, the engine's own client, and the docker
+command of inference-benchmarker. Their reports are kept whole, and their figures under our names.
+
+guidellm: its command line and report as of 0.8.1 (measured; 0.7 and older had another, and are passed over).
+vLLM: ``bench serve`` with the options that its releases from 0.8.5 on share (vllm/benchmarks/serve.py; measured
+with 0.32); the completions endpoint, its default. inference-benchmarker:
+huggingface/inference-benchmarker@35b0810:src/main.rs, src/lib.rs.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from gaudi_launch.errors import ExitCode, LaunchError
+
+TOOLS = ("auto", "builtin", "guidellm", "vllm", "inference-benchmarker")
+IMAGE = "ghcr.io/huggingface/inference-benchmarker:latest"
+PROFILES = ("chat", "fixed-length", "code-generation", "classification")
+_PERCENTILES = (50, 90, 95, 99)
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is asked of a tool: lengths in tokens, how many requests, at a rate or so many at once."""
+
+    url: str
+    model: str
+    tokenizer: str
+    input: int
+    output: int
+    requests: int
+    rate: float | None
+    concurrency: int | None
+    seed: int = 0
+
+
+def find_guidellm() -> str | None:
+    """guidellm's program on PATH, if it is of a release whose command line we know."""
+    program = shutil.which("guidellm")
+    if program is None:
+        return None
+    shown = _output([program, "run", "--help"])
+    return program if shown is not None and "--profile" in shown and "--constraint" in shown else None
+
+
+_HAS_CLIENT = (
+    "import importlib.util, pathlib; s = importlib.util.find_spec('vllm'); "
+    "print(bool(s and s.origin and (pathlib.Path(s.origin).parent / 'benchmarks/serve.py').exists()))"
+)
+
+
+def has_vllm_client(python: str | None) -> bool:
+    """Has this interpreter a vLLM with ``bench serve``? vLLM itself is not imported."""
+    return python is not None and (_output([python, "-c", _HAS_CLIENT]) or "").strip().endswith("True")
+
+
+def _output(argv: list[str]) -> str | None:
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def guidellm_config(load: Load, key: str | None, report: Path) -> dict[str, Any]:
+    """guidellm's scenario file. The key goes in here, since its command line would show it to everybody."""
+    profile: dict[str, Any] = (
+        {"kind": "poisson", "rate": load.rate}
+        if load.rate is not None
+        else {"kind": "concurrent", "streams": load.concurrency or 1}
+    )
+    backend = {"kind": "openai_http", "target": load.url, "model": load.model, "follow_redirects": False}
+    return {
+        "spec": {
+            "backend": backend | ({"api_key": key} if key else {}),
+            "profile": profile,
+            "constraints": [{"kind": "max_requests", "count": load.requests}],
+            "tokenizer": {"kind": "hf_auto", "model": load.tokenizer},
+            "data": [{"kind": "synthetic_text", "prompt_tokens": load.input, "output_tokens": load.output}],
+            "seed": {"kind": "static", "value": load.seed},
+            "outputs": [{"kind": "json", "path": str(report)}],
+        }
+    }
+
+
+def vllm_words(python: str, load: Load, report: Path) -> list[str]:
+    """vLLM's client as an argument list; the key comes to it by OPENAI_API_KEY."""
+    pace = (
+        ["--request-rate", f"{load.rate:g}"]
+        if load.rate is not None
+        else ["--max-concurrency", str(load.concurrency or 1)]
+    )
+    return [
+        python,
+        *("-m", "vllm.entrypoints.cli.main", "bench", "serve"),
+        *("--base-url", load.url, "--model", load.model, "--tokenizer", load.tokenizer),
+        *("--dataset-name", "random", "--random-input-len", str(load.input)),
+        *("--random-output-len", str(load.output), "--num-prompts", str(load.requests), "--seed", str(load.seed)),
+        *pace,
+        *("--ignore-eos", "--disable-tqdm", "--save-result", "--percentile-metrics", "ttft,tpot,itl,e2el"),
+        *("--metric-percentiles", ",".join(map(str, _PERCENTILES))),
+        *("--result-dir", str(report.parent), "--result-filename", report.name),
+    ]
+
+
+def benchmarker_words(load: Load, results: Path, profile: str = "chat") -> list[str]:
+    """The docker command of inference-benchmarker, to be run by the user; it wants a server with OpenAI's chat.
+
+    Raises LaunchError (USAGE) when the tokenizer is a folder.
+    """
+    if load.tokenizer.startswith("/"):
+        # src/lib.rs: Tokenizer::from_pretrained, which asks the hub
+        raise LaunchError("measure.hub_tokenizer", ExitCode.USAGE)
+    return [
+        *("docker", "run", "--rm", "-it", "--net", "host"),
+        # names only: docker takes the values from the environment (src/main.rs reads API_KEY)
+        *("-v", f"{results}:/opt/inference-benchmarker/results", "-e", "HF_TOKEN", "-e", "API_KEY"),
+        *(IMAGE, "inference-benchmarker", "--tokenizer-name", load.tokenizer),
+        *("--model-name", load.model, "--url", load.url, "--profile", profile),
+    ]
+
+
+def run_guidellm(program: str, load: Load, environment: Mapping[str, str], key: str | None) -> dict[str, Any]:
+    """guidellm's report. Raises LaunchError (FAILED) when it ends badly."""
+
+    def words(folder: Path) -> list[str]:
+        scenario = folder / "scenario.json"
+        # the folder is for its user only
+        scenario.write_text(json.dumps(guidellm_config(load, key, folder / "report.json")), encoding="utf-8")
+        return [program, "run", "--config", str(scenario), "--disable-console-interactive"]
+
+    return _run("guidellm", words, environment)
+
+
+def run_vllm(python: str, load: Load, environment: Mapping[str, str]) -> dict[str, Any]:
+    """The report of vLLM's client. Raises LaunchError (FAILED) when it ends badly."""
+    return _run("vllm", lambda folder: vllm_words(python, load, folder / "report.json"), environment)
+
+
+def _run(name: str, words: Callable[[Path], list[str]], environment: Mapping[str, str]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="gaudi-launch-bench-") as place:
+        folder = Path(place)
+        argv = words(folder)
+        try:
+            # its own lines are progress: our stdout is for the result
+            done = subprocess.run(
+                argv,
+                cwd=folder,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                check=False,
+            )
+            report = (
+                json.loads((folder / "report.json").read_text(encoding="utf-8")) if not done.returncode else None
+            )
+        except (OSError, ValueError) as error:
+            raise LaunchError("measure.tool_failed", ExitCode.FAILED, tool=name, why=str(error)) from None
+        if not isinstance(report, dict):
+            last = "\n".join(done.stdout.strip().splitlines()[-20:])
+            status = f"exit status {done.returncode}"
+            raise LaunchError("measure.tool_failed", ExitCode.FAILED, tool=name, why=status, detail=last)
+        return report
+
+
+def vllm_summary(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Our figures from a report of vLLM's client (milliseconds there). What it lacks is left out."""
+    found: dict[str, Any] = {}
+    for ours, theirs in (
+        ("completed", "completed"),
+        ("failed", "failed"),
+        ("seconds", "duration"),
+        ("input_tokens", "total_input_tokens"),
+        ("output_tokens", "total_output_tokens"),
+        ("request_rate", "request_throughput"),
+        ("output_rate", "output_throughput"),
+        ("total_rate", "total_token_throughput"),
+    ):
+        if _number(report.get(theirs)):
+            found[ours] = report[theirs]
+    asked = report.get("num_prompts")
+    found["requests"] = asked if _number(asked) else found.get("completed", 0)
+    found.setdefault("failed", found["requests"] - found.get("completed", 0))
+    for ours, theirs in (("ttft", "ttft"), ("tpot", "tpot"), ("itl", "itl"), ("latency", "e2el")):
+        parts = {part: report.get(f"{part}_{theirs}_ms") for part in ("mean", *(f"p{p}" for p in _PERCENTILES))}
+        found[ours] = _seconds(parts, 1000)
+    return found
+
+
+def guidellm_summary(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Our figures from the first benchmark of a guidellm report; its TPOT counts the first token in, so the gap
+    between tokens stands for ours."""
+    benchmarks = report.get("benchmarks")
+    first = benchmarks[0] if isinstance(benchmarks, list) and benchmarks and isinstance(benchmarks[0], dict) else {}
+    metrics = first.get("metrics")
+    metrics = metrics if isinstance(metrics, dict) else {}
+
+    def part(name: str, kind: str = "successful") -> dict[str, Any]:
+        whole = metrics.get(name)
+        inner = whole.get(kind) if isinstance(whole, dict) else None
+        return inner if isinstance(inner, dict) else {}
+
+    totals = metrics.get("request_totals")
+    totals = totals if isinstance(totals, dict) else {}
+    found: dict[str, Any] = {
+        "requests": totals.get("total", 0),
+        "completed": totals.get("successful", 0),
+        "failed": totals.get("errored", 0),
+        "seconds": first.get("duration"),
+        "input_tokens": part("prompt_token_count").get("total_sum"),
+        "output_tokens": part("output_token_count").get("total_sum"),
+        "request_rate": part("requests_per_second").get("mean"),
+        "output_rate": part("output_tokens_per_second").get("mean"),
+        "total_rate": part("tokens_per_second").get("mean"),
+    }
+    for ours, theirs, unit in (
+        ("ttft", "time_to_first_token_ms", 1000.0),
+        ("tpot", "inter_token_latency_ms", 1000.0),
+        ("latency", "request_latency", 1.0),
+    ):
+        told = part(theirs)
+        cuts = told.get("percentiles")
+        cuts = cuts if isinstance(cuts, dict) else {}
+        parts = {"mean": told.get("mean"), **{f"p{p}": cuts.get(f"p{p}") for p in _PERCENTILES}}
+        found[ours] = _seconds({**parts, "max": told.get("max")}, unit)
+    return {name: value for name, value in found.items() if isinstance(value, dict) or _number(value)}
+
+
+def _seconds(parts: Mapping[str, Any], unit: float) -> dict[str, float] | None:
+    """The numbers among these, as seconds; ``unit`` of them make one."""
+    return {name: round(value / unit, 6) for name, value in parts.items() if _number(value)} or None
+
+
+def _number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)

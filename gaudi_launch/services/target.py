@@ -1,0 +1,85 @@
+"""What a user means by "that server": a URL, or the name of a service of ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.services import registry, state
+
+# an address to listen on is no address to ask
+_ANY = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """``url`` has no path of the API. ``name``, ``model`` (as the server calls it) and ``plan`` (the object of
+    ``plan --json``) are known for services only."""
+
+    url: str
+    name: str | None = None
+    model: str | None = None
+    plan: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """A short name for files and titles."""
+        return self.name or (urlsplit(self.url).netloc.rpartition("@")[2].replace(":", "-") or "server")
+
+    @property
+    def python(self) -> str | None:
+        """The engine's own interpreter."""
+        engine = self.plan.get("engine")
+        found = engine.get("python") if isinstance(engine, dict) else None
+        return found if isinstance(found, str) and found else None
+
+
+def target(text: str, *, running: bool = True) -> Target:
+    """The server of a URL (``http://host:port``, ``host:port``, with or without /v1) or of a service's name.
+
+    ``running``: a service that does not answer by its own record is refused. Raises LaunchError: USAGE for a word
+    that is neither, FAILED for a service that is not ready.
+    """
+    word = text.strip()
+    if "://" in word or ":" in word:
+        return Target(_base(word))
+    service = registry.find(word)
+    if running and service.phase != "ready":
+        raise LaunchError("measure.not_ready", ExitCode.FAILED, name=word, phase=service.phase)
+    plan = state.read(service.folder, "plan.json") or {}
+    return Target(_base(service.url), word, option(plan, "--served-model-name"), plan)
+
+
+def option(plan: Mapping[str, Any], name: str) -> str | None:
+    """The value of an engine option in a plan's argument list, the last one given; None when it is not there."""
+    argv = plan.get("argv")
+    words = [str(word) for word in argv] if isinstance(argv, list) else []
+    value = None
+    for at, word in enumerate(words):
+        if word == name and at + 1 < len(words):
+            value = words[at + 1]
+        elif word.startswith(f"{name}="):
+            value = word.partition("=")[2]
+    return value
+
+
+def _base(text: str) -> str:
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port, parts = None, None, urlsplit("")
+    if parts.scheme not in ("http", "https") or not host or parts.username or parts.query or parts.fragment:
+        raise LaunchError("measure.bad_url", ExitCode.USAGE, found=text)
+    host = _ANY.get(host, f"[{host}]" if ":" in host else host)
+    path = parts.path.rstrip("/").removesuffix("/v1")
+    return f"{parts.scheme}://{host}" + (f":{port}" if port is not None else "") + path
+
+
+def api_key() -> str | None:
+    """The key for servers, from VLLM_API_KEY only: a command line is seen by every user of the machine."""
+    return os.environ.get("VLLM_API_KEY") or None

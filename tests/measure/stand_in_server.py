@@ -1,0 +1,206 @@
+"""A stand-in for a serving engine: a real HTTP server on a real port that answers as vLLM or TGI do, well or badly.
+
+It counts tokens as words: a prompt is its words and FIXED more. An answer is ``pieces`` words, one event each.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+FIXED = 5
+KEY = "s3cret"
+
+
+@dataclass
+class Manner:
+    """How it behaves; a test changes it while it runs."""
+
+    form: str = "vllm"  # or tgi (with chat), old-tgi (its own pages only), base (no chat template)
+    first: float = 0.0  # seconds before the first piece
+    gap: float = 0.0  # seconds between pieces
+    at_once: int = 0  # how many may be answered at a time; 0: all
+    pieces: int = 0  # as many as asked for; else so many
+    fail_from: int = 0  # from this generation on, status 500
+    status: int = 0  # every generation has this status
+    key: bool = False  # wants KEY
+    streams: bool = True  # False: the whole stream in one write
+    bad: str = ""  # json, cut, silent, endless, error, empty, not-http
+    usage: bool = True
+    thinks: bool = False  # says "hmm" as a thought before the answer
+    says: str = "Paris"  # the first word of every answer
+    longest: int | None = 4096
+    questions: list[dict[str, Any]] = field(default_factory=list)
+    heads: list[dict[str, str]] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+
+
+def count(body: dict[str, Any]) -> int:
+    if "messages" in body:
+        return sum(len(message["content"].split()) for message in body["messages"]) + FIXED
+    return len(str(body.get("prompt", body.get("inputs", ""))).split()) + FIXED
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    manner: Manner
+    places: threading.Semaphore | None
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    def reply(self, document: object, status: int = 200) -> None:
+        content = document if isinstance(document, bytes) else json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def do_GET(self) -> None:
+        manner = self.manner
+        self.manner.heads.append(dict(self.headers))
+        if manner.bad == "not-http":
+            self.wfile.write(b"\x00\x01 what is this\r\n\r\n")
+            self.close_connection = True
+        elif self.path == "/health":
+            self.reply({})
+        elif self.path == "/info" and "tgi" in manner.form:
+            self.reply({"model_id": "some/model", "max_total_tokens": 2048, "max_input_tokens": 1024})
+        elif self.path == "/v1/models" and manner.form != "old-tgi":
+            if manner.key and self.headers.get("Authorization") != f"Bearer {KEY}":
+                return self.reply({"error": "Unauthorized"}, 401)
+            entry: dict[str, Any] = {"id": "stand-in", "object": "model"}
+            if manner.form in ("vllm", "base"):
+                entry |= {"owned_by": "vllm", "max_model_len": manner.longest}
+            self.reply({"object": "list", "data": [entry]})
+        else:
+            self.reply({"detail": "Not Found"}, 404)
+        return None
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", "0"))))
+        manner = self.manner
+        if self.path == "/tokenize":
+            if manner.form not in ("vllm", "base"):
+                return self.reply({"detail": "Not Found"}, 404)
+            return self.reply({"count": count(body), "tokens": []})
+        manner.questions.append(body)
+        manner.times.append(time.perf_counter())
+        if manner.key and self.headers.get("Authorization") != f"Bearer {KEY}":
+            return self.reply({"error": "Unauthorized"}, 401)
+        own = self.path in ("/generate", "/generate_stream")
+        if own != (manner.form == "old-tgi") and not (own and manner.form == "tgi"):
+            return self.reply({"detail": "Not Found"}, 404)
+        if manner.form == "base" and self.path == "/v1/chat/completions":
+            sentence = "As of transformers v4.44, default chat template is no longer allowed"
+            return self.reply({"object": "error", "message": sentence, "code": 400}, 400)
+        if manner.status or (manner.fail_from and len(manner.questions) >= manner.fail_from):
+            return self.reply({"error": {"message": "the engine is dead"}}, manner.status or 500)
+        if self.places is None:
+            return self.generate(body, own)
+        with self.places:
+            return self.generate(body, own)
+
+    def generate(self, body: dict[str, Any], own: bool) -> None:
+        manner = self.manner
+        wanted = body["parameters"].get("max_new_tokens") if own else body.get("max_tokens")
+        words = [manner.says, *(f" w{number}" for number in range(1, manner.pieces or wanted or 16))]
+        usage = {"prompt_tokens": count(body), "completion_tokens": len(words)}
+        streaming = body.get("stream") or self.path == "/generate_stream"
+        if manner.bad == "empty":
+            words, usage = [], {**usage, "completion_tokens": 0}
+        if not streaming:
+            time.sleep(manner.first + manner.gap * len(words))
+            text = "".join(words)
+            details = {"finish_reason": "length", "generated_tokens": len(words), "input_length": count(body)}
+            if own:
+                return self.reply({"generated_text": text, "details": details})
+            choice: dict[str, Any] = {"finish_reason": "length", "index": 0}
+            choice |= {"message": {"content": text}} if "messages" in body else {"text": text}
+            return self.reply({"choices": [choice]} | ({"usage": usage} if manner.usage else {}))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        return self.drip(list(self.events(body, own, words, usage)))
+
+    def events(
+        self, body: dict[str, Any], own: bool, words: list[str], usage: dict[str, int]
+    ) -> Iterator[dict[str, Any] | str]:
+        chat = "messages" in body
+        if chat:
+            yield {"choices": [{"delta": {"role": "assistant", "content": ""}, "finish_reason": None}]}
+            if self.manner.thinks:
+                yield {"choices": [{"delta": {"reasoning_content": "hmm"}, "finish_reason": None}]}
+        for number, word in enumerate(words, start=1):
+            last = number == len(words)
+            if own:
+                details = {"finish_reason": "length", "generated_tokens": len(words), "input_length": count(body)}
+                yield {
+                    "token": {"id": number, "text": word, "special": False},
+                    "generated_text": "".join(words) if last else None,
+                    "details": details if last else None,
+                }
+                continue
+            choice: dict[str, Any] = {"delta": {"content": word}} if chat else {"text": word}
+            yield {"choices": [{**choice, "finish_reason": "length" if last else None}]}
+        if not own:
+            if self.manner.usage and body.get("stream_options", {}).get("include_usage"):
+                yield {"choices": [], "usage": usage}
+            yield "[DONE]"
+
+    def drip(self, events: list[dict[str, Any] | str]) -> None:
+        manner = self.manner
+        pieces = [
+            f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n".encode() for event in events
+        ]
+        if manner.bad == "json":
+            pieces[2] = b'data: {"choices": [{"delta": \n\n'
+        elif manner.bad == "error":
+            pieces[2] = b'data: {"error": {"message": "CUDA is not what this is"}}\n\n'
+        elif manner.bad == "cut":
+            pieces = pieces[:3]
+        if not manner.streams:
+            pieces = [b"".join(pieces)]
+        try:
+            time.sleep(manner.first)
+            for number, piece in enumerate(pieces):
+                if number:
+                    time.sleep(manner.gap)
+                if manner.bad == "silent" and number == 3:
+                    time.sleep(3)
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+                self.wfile.flush()
+            if manner.bad == "cut":
+                self.close_connection = True
+                return
+            self.wfile.write(b"0\r\n\r\n")
+        except OSError:
+            self.close_connection = True
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+@contextmanager
+def serving(**manner: Any) -> Iterator[tuple[str, Manner]]:
+    """The server's URL and its manner."""
+    behaviour = Manner(**manner)
+    places = threading.Semaphore(behaviour.at_once) if behaviour.at_once else None
+    handler = type("Handler", (_Handler,), {"manner": behaviour, "places": places})
+    running = _Server(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{running.server_port}", behaviour
+    finally:
+        running.shutdown()
+        running.server_close()

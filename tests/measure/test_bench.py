@@ -1,0 +1,237 @@
+"""``gaudi-launch bench`` against a real server: arrivals that no answer holds back, files, failures, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.cli.app import run
+from gaudi_launch.measure import records
+from gaudi_launch.paths import state_dir
+from tests.measure.conftest import service
+from tests.measure.stand_in_server import FIXED, KEY, serving
+
+
+def bench(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
+    code = run(["bench", *words, "--tool", "builtin", "--json"])
+    out, err = capsys.readouterr()
+    assert err == "", err
+    return code, json.loads(out)
+
+
+def test_a_run_is_measured_and_kept(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file, picture = tmp_path / "run.json", tmp_path / "run.png"
+    with serving(first=0.05, gap=0.01) as (url, manner):
+        code, found = bench(
+            capsys, url, "-i", "40,60", "-o", "5", "--requests", "12", "--save", str(file), "--plot", str(picture)
+        )
+    assert (code, found["schema"], found["tool"], found["form"], found["file"]) == (
+        0,
+        1,
+        "builtin",
+        "chat",
+        str(file),
+    )
+    summary = found["summary"]
+    assert (summary["completed"], summary["failed"], summary["output_tokens"]) == (12, 0, 60)
+    assert 0.05 < summary["ttft"]["p50"] < 0.3 and 0.009 < summary["tpot"]["p50"] < 0.05
+    saved = records.load(file)
+    assert len(saved.samples) == 12 and picture.read_bytes().startswith(b"\x89PNG")
+    # the texts have just the lengths that were asked for, and no two begin alike
+    assert [sample.input for sample in saved.samples] == [sample.wanted_input for sample in saved.samples]
+    asked = [q["messages"][0]["content"] for q in manner.questions if q.get("stream")]
+    assert {len(text.split()) + FIXED for text in asked} <= set(range(40, 61)) and len(set(asked)) == 12
+    assert all(q["ignore_eos"] for q in manner.questions if q.get("stream"))
+
+
+def test_arrivals_are_not_held_back_by_slow_answers(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """One place in the server, 0.2 s an answer, ten arrivals in 0.45 s: whoever waits for answers would send each
+    when the last is done and see 0.2 s for all; the users would have waited up to 2 s."""
+    trace = tmp_path / "trace.csv"
+    rows = "\n".join(f"{0.05 * number},20,1" for number in range(10))
+    trace.write_text(f"t_seconds,input_tokens,output_tokens\n{rows}\n")
+    with serving(first=0.2, at_once=1) as (url, manner):
+        code, found = bench(capsys, url, "--trace", str(trace), "--save", str(tmp_path / "own.json"))
+        times = manner.times[-10:]
+    assert code == 0 and times[-1] - times[0] < 0.9
+    samples = records.load(tmp_path / "own.json").samples
+    assert [round(sample.at, 2) for sample in samples] == [round(0.05 * n, 2) for n in range(10)]
+    assert found["summary"]["ttft"]["max"] > 1.2 and found["workload"]["arrivals"] == "own"
+    # with a limit of ours the wait is on our side, and counts just the same
+    with serving(first=0.2, at_once=1) as (url, manner):
+        code, found = bench(capsys, url, "--trace", str(trace), "--concurrency", "1")
+        times = manner.times[-10:]
+    assert code == 0 and times[-1] - times[0] > 1.5
+    assert found["summary"]["ttft"]["max"] > 1.2 and found["summary"]["late"]["max"] > 1.0
+
+
+def test_without_a_rate_each_waits_for_a_place(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(first=0.1) as (url, _):
+        code, found = bench(capsys, url, "-i", "20", "-o", "1", "--requests", "6", "--concurrency", "2")
+    assert (code, found["workload"]["arrivals"], found["workload"]["concurrency"]) == (0, "closed", 2)
+    # three rounds of 0.1 s; nobody's wait for a place counts
+    assert 0.3 <= found["summary"]["seconds"] < 1.5 and found["summary"]["ttft"]["p50"] < 0.25
+
+
+def test_failures_are_counted_by_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(fail_from=8) as (url, _):
+        code, found = bench(capsys, url, "-i", "20", "-o", "2", "--requests", "10", "--concurrency", "1")
+    assert code == 1 and found["summary"]["failed"] == 6
+    assert found["errors"] == [{"error": "status 500", "count": 6, "example": "the engine is dead"}]
+    with serving(bad="json") as (url, _):
+        code, found = bench(capsys, url, "-i", "20", "-o", "2", "--requests", "3")
+    assert (code, found["summary"]["completed"], found["errors"][0]["error"]) == (4, 0, "protocol")
+    assert found["summary"]["ttft"] is None
+
+
+@pytest.mark.parametrize("form", ["old-tgi", "base"])
+def test_other_forms(capsys: pytest.CaptureFixture[str], form: str) -> None:
+    with serving(form=form, gap=0.002) as (url, manner):
+        code, found = bench(capsys, url, "-i", "30", "-o", "4", "--requests", "3")
+    assert (code, found["summary"]["output_tokens"], found["summary"]["input_tokens"]) == (0, 12, 90)
+    assert ("inputs" in manner.questions[-1]) == (form == "old-tgi")
+
+
+def test_too_long_requests_are_left_out(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text(
+        '{"prompt_tokens": 50, "completion_tokens": 2}\n{"prompt_tokens": 5000, "completion_tokens": 2}\n'
+    )
+    with serving() as (url, _):
+        code, found = bench(capsys, url, "--trace", str(trace))
+        assert (code, found["workload"]["left_out"], found["summary"]["completed"]) == (0, 1, 1)
+        assert run(["bench", url, "--tool", "builtin", "-i", "5000"]) == 2
+    assert "longer than the server takes (4096 tokens)" in capsys.readouterr().err
+
+
+def test_a_named_service_and_its_default_file(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", KEY)
+    plan: dict[str, Any] = {"engine": {"name": "vllm-fork", "version": "1.21"}, "modules": [0, 1]}
+    with serving(key=True, gap=0.002) as (url, _), service("mine", url, **plan):
+        assert run(["bench", "mine", "-i", "20", "-o", "3", "--requests", "5"]) == 0
+        assert run(["bench", "mine", "-i", "20", "-o", "3", "--requests", "5", "--lang", "zh"]) == 0
+    out, err = capsys.readouterr()
+    files = sorted((state_dir() / "bench").iterdir())
+    assert len(files) == 2 and all(file.name.startswith("mine-") for file in files)
+    saved = files[0].read_text()
+    assert KEY not in out + err + saved
+    assert (json.loads(saved)["engine"], json.loads(saved)["modules"]) == ("vllm-fork@1.21", [0, 1])
+    assert "5 of 5 requests" in out and "完成 5 个请求中的 5 个" in out
+    assert run(["bench", "compare", *map(str, files)]) == 0
+    out = capsys.readouterr().out
+    assert "first token (TTFT) p99" in out and "workloads differ" not in out
+    assert run(["bench", "compare", *map(str, files), "--json", "--plot", str(files[0].with_suffix(".png"))]) == 0
+    assert {"rate" in row["name"] for row in json.loads(capsys.readouterr().out)["rows"]} == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["URL", "--rate", "fast"], 2, "--rate"),
+        (["URL", "--rate", "0"], 2, "--rate"),
+        (["URL", "-i", "9,3"], 2, "--input"),
+        (["URL", "-o", "0"], 2, "--output"),
+        (["URL", "--requests", "-3"], 2, "--requests"),
+        (["URL", "--concurrency", "x"], 2, "--concurrency"),
+        (["URL", "--trace", "/nonexistent"], 2, "/nonexistent"),
+        (["URL", "--tool", "wrk"], 2, "no tool"),
+        (["URL", "--form", "poem"], 2, "no form"),
+        (["URL", "--plot", "a.svg"], 2, ".png"),
+        (["URL", "--tool", "guidellm", "--trace", "x"], 2, "guidellm cannot replay"),
+        (["URL", "--tool", "vllm", "-i", "1,2"], 2, "takes one input length"),
+        (["URL", "--tool", "guidellm"], 1, "No guidellm"),
+        (["URL", "--tool", "vllm"], 1, "vllm bench serve"),
+        (["URL", "other"], 2, "One server"),
+        (["compare", "a"], 2, "two files"),
+        (["compare", "a", "b"], 2, "cannot be read"),
+        (["nobody"], 2, "nobody"),
+        ([], 2, "Missing argument"),
+    ],
+)
+def test_bad_words_change_nothing(
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    code: int,
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with serving() as (url, manner):
+        assert run(["bench", *(url if word == "URL" else word for word in words)]) == code
+    out, err = capsys.readouterr()
+    assert says in err and "Traceback" not in out + err
+    assert manner.questions == [] and list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written_is_told_before_measuring(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    with serving() as (url, manner):
+        for option, place in (
+            ("--save", tmp_path / "file/x.json"),
+            ("--save", tmp_path),
+            ("--plot", Path("/dev/null/x.png")),
+        ):
+            assert run(["bench", url, "--tool", "builtin", option, str(place)]) == 2
+            assert "cannot be written" in capsys.readouterr().err
+    assert manner.heads == []
+
+
+def test_a_disk_that_fills_up_costs_the_file_not_the_figures(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    # the device takes no byte, and its folder lets its name be used
+    (tmp_path / "run.json.part").symlink_to("/dev/full")
+    with serving() as (url, _):
+        words = ["bench", url, "--tool", "builtin", "-i", "20", "-o", "2", "--requests", "2"]
+        assert run([*words, "--save", str(tmp_path / "run.json")]) == 1
+    out, err = capsys.readouterr()
+    assert "2 of 2 requests" in out and "No space left on device" in err
+
+
+def test_a_server_that_refuses_is_no_run(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(key=True) as (url, _):
+        assert run(["bench", url, "--tool", "builtin"]) == 1
+    assert "VLLM_API_KEY" in capsys.readouterr().err
+    assert run(["bench", "127.0.0.1:9", "--tool", "builtin"]) == 1
+    with serving(status=500) as (url, _):
+        assert run(["bench", url, "--tool", "builtin"]) == 4
+    assert not (state_dir() / "bench").exists()
+
+
+def test_control_c_keeps_what_is_done(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    with serving(gap=0.02) as (url, manner):
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "gaudi_launch", "bench", url, "--tool", "builtin", "--rate", "20"),
+                *("--requests", "5000", "-i", "20", "-o", "5", "--save", str(file), "--json"),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ},
+        )
+        deadline = time.monotonic() + 60
+        while len(manner.questions) < 40 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    found = json.loads(out)
+    assert found["interrupted"] and 10 < found["summary"]["completed"] < 5000 and found["summary"]["failed"] == 0
+    assert len(records.load(file).samples) == found["summary"]["requests"]
+    assert "Traceback" not in err

@@ -1,0 +1,190 @@
+"""``gaudi-launch check`` from the command line against servers that are well and that are not."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+import pytest
+
+from gaudi_launch.cli.app import run
+from gaudi_launch.measure.check import NAMES, edge
+from gaudi_launch.measure.server import Served
+from gaudi_launch.services.target import Target, target
+from tests.measure.conftest import service
+from tests.measure.stand_in_server import FIXED, KEY, serving
+
+
+def ask(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
+    code = run(["check", *words, "--json"])
+    out, err = capsys.readouterr()
+    assert err == "", err
+    return code, json.loads(out)
+
+
+def verdicts(found: dict[str, Any]) -> dict[str, str]:
+    return {row["name"]: row["verdict"] for row in found["checks"]}
+
+
+def test_a_good_server(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(gap=0.005) as (url, manner):
+        code, found = ask(capsys, url, "--long", "300")
+    assert (code, found["ok"], found["url"], found["service"]) == (0, True, url, None)
+    assert verdicts(found) == {**dict.fromkeys(NAMES, "ok"), "generate": "skip"}
+    values = {row["name"]: row["values"] for row in found["checks"]}
+    assert values["models"] == {"models": ["stand-in"], "longest": 4096, "tgi": False}
+    assert values["long"]["input"] == 300
+    # 64 words at 5 ms each, and what a busy machine adds
+    assert values["speed"]["output"] == 64 and 20 < values["speed"]["tokens_per_second"] < 200
+    assert manner.questions[-1]["ignore_eos"] is True
+
+
+def test_tgi_is_asked_in_its_own_form_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(form="tgi", gap=0.001) as (url, _):
+        code, found = ask(capsys, url)
+    assert (code, verdicts(found)) == (0, dict.fromkeys(NAMES, "ok"))
+    assert {row["name"]: row["values"] for row in found["checks"]}["long"]["input"] == 1024
+
+
+def test_old_tgi_has_its_own_form_only(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(form="old-tgi", gap=0.001) as (url, manner):
+        code, found = ask(capsys, url)
+    assert (code, verdicts(found)) == (0, dict.fromkeys(NAMES, "ok"))
+    assert found["checks"][2]["values"]["form"] == "generate"
+    assert manner.questions[-1] == {
+        "inputs": "What is the capital of France? Answer in one word.",
+        "parameters": {"max_new_tokens": 16, "details": True},
+    }
+
+
+def test_a_model_without_chat_template(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(form="base", gap=0.001) as (url, _):
+        code, found = ask(capsys, url, "--long", "100")
+    assert (code, found["checks"][2]["values"]["form"]) == (0, "completions")
+
+
+@pytest.mark.parametrize(
+    ("manner", "code", "failed", "words"),
+    [
+        ({"status": 500}, 4, ["chat"], "status 500: the engine is dead"),
+        ({"bad": "empty"}, 4, ["chat"], "empty"),
+        ({"bad": "json"}, 4, ["stream", "long", "speed"], "not what such a server answers"),
+        ({"bad": "cut"}, 4, ["stream", "long", "speed"], "ended in the middle"),
+        ({"streams": False}, 4, ["stream"], "at once"),
+        ({"key": True}, 1, ["models"], "VLLM_API_KEY"),
+        ({"bad": "not-http"}, 4, ["health"], "not what such a server answers"),
+        # dies after the form was found and the first chat was answered
+        ({"fail_from": 3}, 4, ["stream", "long", "speed"], "the engine is dead"),
+    ],
+)
+def test_servers_that_are_not_well(
+    capsys: pytest.CaptureFixture[str], manner: dict[str, Any], code: int, failed: list[str], words: str
+) -> None:
+    with serving(**manner) as (url, _):
+        got, found = ask(capsys, url, "--long", "100")
+    rows = [row for row in found["checks"] if row["verdict"] == "fail"]
+    assert (got, found["ok"], [row["name"] for row in rows]) == (code, False, failed)
+    assert words in rows[0]["message"]
+    assert sorted(verdicts(found)) == sorted(NAMES)
+
+
+def test_a_silent_server_is_given_up(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(bad="silent") as (url, _):
+        code, found = ask(capsys, url, "--long", "100", "--patience", "1")
+    assert code == 4 and "No answer within 1 s" in found["checks"][3]["message"]
+
+
+def test_nobody_there_is_our_way_not_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        code, found = ask(capsys, f"127.0.0.1:{trial.getsockname()[1]}")
+    assert (code, verdicts(found)["health"], verdicts(found)["chat"]) == (1, "fail", "skip")
+
+
+def test_the_key_opens(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", KEY)
+    with serving(key=True) as (url, _):
+        assert run(["check", url, "--long", "50"]) == 0
+    out, err = capsys.readouterr()
+    assert KEY not in out + err and "Everything asked was answered." in out
+
+
+def test_a_service_by_name_goes_to_its_bucket_edge(capsys: pytest.CaptureFixture[str]) -> None:
+    buckets = {"prompt": [[1, 128, 0], [1, 640, 0], [1, 128, 2048]], "decode": []}
+    argv = ["python", "--served-model-name", "stand-in"]
+    with serving(gap=0.001) as (url, manner), service("mine", url, buckets=buckets, argv=argv):
+        code, found = ask(capsys, "mine")
+    long = {row["name"]: row for row in found["checks"]}["long"]
+    assert (code, found["service"], long["values"]["input"]) == (0, "mine", 640)
+    assert "top prompt bucket 640" in long["message"]
+    longest = max(len(q["messages"][0]["content"].split()) for q in manner.questions)
+    assert longest == 640 - FIXED
+
+
+def test_another_model_than_the_plan_says(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving() as (url, _), service("mine", url, argv=["python", "--served-model-name=other"]):
+        code, found = ask(capsys, "mine")
+    assert code == 1 and "stand-in, not other" in found["checks"][1]["message"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["nobody"], 2, "starting, dead"),
+        (["starting"], 1, "phase 'load'"),
+        # its launcher ended without a word
+        (["dead"], 1, "phase 'lost'"),
+        (["../etc"], 2, "../etc"),
+        (["http://"], 2, "no address"),
+        (["ftp://127.0.0.1"], 2, "no address"),
+        (["http://user:pass@127.0.0.1:1"], 2, "no address"),
+        (["127.0.0.1:99999"], 2, "no address"),
+        (["127.0.0.1:1", "--long", "many"], 2, "--long"),
+        (["127.0.0.1:1", "--patience", "0"], 2, "--patience"),
+        ([], 2, "Missing argument"),
+    ],
+)
+def test_bad_words(capsys: pytest.CaptureFixture[str], words: list[str], code: int, says: str) -> None:
+    with service("dead", "http://127.0.0.1:9"):
+        pass
+    with service("starting", "http://127.0.0.1:9", phase="load"):
+        assert run(["check", *words]) == code
+    out, err = capsys.readouterr()
+    assert says in err and "Traceback" not in out + err
+
+
+def test_the_table_in_both_languages(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(form="old-tgi", gap=0.001) as (url, _):
+        assert run(["check", url, "--lang", "zh"]) == 0
+        chinese = capsys.readouterr().out
+        assert run(["check", url]) == 0
+        english = capsys.readouterr().out
+    assert "所有检查项都得到了应答" in chinese and "Everything asked was answered." in english
+    assert chinese.count("正常") == english.count(" ok ") == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("http://localhost:8000/v1", "http://localhost:8000"),
+        ("http://localhost:8000/v1/", "http://localhost:8000"),
+        ("localhost:8000", "http://localhost:8000"),
+        ("https://host/proxy/llm", "https://host/proxy/llm"),
+        ("http://0.0.0.0:1", "http://127.0.0.1:1"),
+        ("http://[::]:1", "http://[::1]:1"),
+        ("http://[fe80::1]:1", "http://[fe80::1]:1"),
+    ],
+)
+def test_addresses(text: str, url: str) -> None:
+    assert target(text).url == url
+
+
+def test_the_edge() -> None:
+    served = Served("m", ("m",), longest=1000)
+    plan = {"buckets": {"prompt": [[1, 512, 0], [1, 2048, 0]], "decode": []}}
+    assert edge(Target("http://a:1", plan=plan), served)[0] == 992
+    assert edge(Target("http://a:1", plan=plan), Served("m", ("m",)))[0] == 2048
+    assert edge(Target("http://a:1", plan={"argv": ["--max-model-len", "600"]}), Served("m", ("m",)))[0] == 592
+    assert edge(Target("http://a:1"), Served("m", ("m",), longest=131072))[0] == 4096
+    assert edge(Target("http://a:1", plan={"buckets": "junk", "argv": 3}), served)[0] == 992

@@ -1,0 +1,272 @@
+"""The client and the forms against a real server that answers well and badly."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_launch.measure import server, talk
+from gaudi_launch.measure.client import Client, ServerError
+from gaudi_launch.measure.events import Events, TooLong
+from tests.measure.stand_in_server import FIXED, KEY, serving
+
+
+def stream(url: str, form: talk.Form = "chat", tokens: int = 6, patience: float = 5.0) -> talk.Answer:
+    client = Client(url, patience=patience)
+    return asyncio.run(talk.stream(client, form, talk.ask_one("two words", tokens), "stand-in"))
+
+
+def whole(url: str, form: talk.Form) -> talk.Answer:
+    return asyncio.run(talk.whole(Client(url, patience=5), form, talk.ask_one("two words", 3), "stand-in"))
+
+
+@pytest.mark.parametrize(("manner", "form"), [("vllm", "chat"), ("vllm", "completions"), ("old-tgi", "generate")])
+def test_each_form_streams_and_answers_whole(manner: str, form: talk.Form) -> None:
+    with serving(form=manner, gap=0.01) as (url, _):
+        answer = stream(url, form)
+        assert (answer.text, answer.tokens, answer.input) == ("Paris w1 w2 w3 w4 w5", 6, 2 + FIXED)
+        assert (answer.counted, answer.ended, len(answer.pieces)) == (True, "length", 6)
+        assert list(answer.pieces) == sorted(answer.pieces)
+        assert answer.pieces[-1] - answer.pieces[0] >= 0.05 and answer.seconds >= answer.pieces[-1]
+        found = whole(url, form)
+        assert (found.text, found.tokens, found.input, found.pieces) == ("Paris w1 w2", 3, 2 + FIXED, ())
+
+
+def test_without_usage_pieces_are_counted() -> None:
+    with serving(usage=False) as (url, _):
+        answer = stream(url)
+    assert (answer.tokens, answer.counted, answer.input) == (6, False, None)
+
+
+def test_pieces_have_the_times_at_which_they_came() -> None:
+    with serving(first=0.2, gap=0.05) as (url, _):
+        answer = stream(url, tokens=4)
+    assert answer.first is not None and 0.2 <= answer.first < 0.45
+    gaps = [later - earlier for earlier, later in zip(answer.pieces, answer.pieces[1:], strict=False)]
+    assert all(0.03 < gap < 0.2 for gap in gaps)
+
+
+@pytest.mark.parametrize(
+    ("manner", "kind", "words"),
+    [
+        ({"status": 503}, "status", "the engine is dead"),
+        ({"key": True}, "status", "Unauthorized"),
+        ({"bad": "json"}, "protocol", '{"choices"'),
+        ({"bad": "error"}, "protocol", "CUDA is not what this is"),
+        ({"bad": "cut"}, "cut", "peer closed"),
+        ({"bad": "silent"}, "timeout", "0.5 s"),
+        ({"form": "old-tgi"}, "status", "Not Found"),
+    ],
+)
+def test_bad_answers_are_named(manner: dict[str, Any], kind: str, words: str) -> None:
+    with serving(**manner) as (url, _), pytest.raises(ServerError) as caught:
+        stream(url, patience=0.5)
+    assert caught.value.kind == kind and words in caught.value.detail
+
+
+def test_a_stream_without_its_end_is_cut() -> None:
+    content = b'HTTP/1.1 200 OK\r\n\r\ndata: {"choices": [{"delta": {"content": "a"}}]}\n\n'
+    with Raw(content) as url, pytest.raises(ServerError) as caught:
+        stream(url)
+    assert (caught.value.kind, caught.value.detail) == ("cut", "no end of the stream")
+
+
+class Raw:
+    """Sends these bytes to whoever connects, then closes."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def __enter__(self) -> str:
+        self._socket = socket.socket()
+        self._socket.bind(("127.0.0.1", 0))
+        self._socket.listen()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+        return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def _serve(self) -> None:
+        connection, _ = self._socket.accept()
+        connection.recv(65536)
+        connection.sendall(self._content)
+        connection.close()
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join(5)
+        self._socket.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"\x00\x01 no http\r\n\r\n", "protocol"),
+        (b"", "cut"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort", "cut"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "protocol"),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n", "status"),
+    ],
+)
+def test_what_is_no_http(content: bytes, kind: str) -> None:
+    with Raw(content) as url, pytest.raises(ServerError) as caught:
+        stream(url)
+    assert caught.value.kind == kind
+
+
+def test_nobody_there() -> None:
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        with pytest.raises(ServerError) as caught:
+            stream(f"http://127.0.0.1:{trial.getsockname()[1]}")
+    assert caught.value.kind == "connect"
+    with pytest.raises(ServerError) as caught:
+        stream("http://nowhere.invalid:80")
+    assert caught.value.kind == "connect"
+
+
+def test_the_key_is_sent_and_never_shown() -> None:
+    with serving(key=True) as (url, manner):
+        good = Client(url, api_key=KEY)
+        assert asyncio.run(server.look(good)).model == "stand-in"
+        assert asyncio.run(talk.stream(good, "chat", talk.ask_one("a", 2), "stand-in")).tokens == 2
+        bad = Client(url, api_key="wrong\nline")
+        with pytest.raises(ServerError) as caught:
+            asyncio.run(server.look(bad))
+        assert "wrong" not in str(caught.value) and "wrong" not in repr(bad)
+    assert manner.heads[0]["Authorization"] == f"Bearer {KEY}"
+
+
+def test_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    made = subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)),
+        ],
+        capture_output=True,
+        check=False,
+    )
+    if made.returncode:
+        pytest.skip("no openssl program here")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+
+    async def run() -> int:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            await writer.drain()
+            writer.close()
+
+        listening = await asyncio.start_server(answer, "localhost", 0, ssl=context)
+        port = listening.sockets[0].getsockname()[1]
+        async with listening:
+            with pytest.raises(ServerError) as caught:
+                await Client(f"https://localhost:{port}").ask("/health")
+            assert caught.value.kind == "connect"
+            monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+            return (await Client(f"https://localhost:{port}").ask("/health")).status
+
+    assert asyncio.run(run()) == 200
+
+
+@given(st.lists(st.text(st.characters(blacklist_characters="\r\n", codec="utf-8"), min_size=1)), st.data())
+def test_events_survive_any_cut(texts: list[str], data: st.DataObject) -> None:
+    ends = [data.draw(st.sampled_from(["\n", "\r\n", "\r"])) for _ in texts]
+    whole = "".join(f"data: {text}{end}{end}" for text, end in zip(texts, ends, strict=True)).encode() + b"\n"
+    at = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=6)))
+    pieces = [whole[a:b] for a, b in zip([0, *at], [*at, len(whole)], strict=True)]
+    events = Events()
+    assert [found for piece in pieces for found in events.feed(piece)] == texts
+
+
+def test_events_join_lines_and_pass_over_comments() -> None:
+    events = Events()
+    assert events.feed(b": ping\nevent: x\ndata: a\ndata:b\n\ndata: {}\n\n") == ["a\nb", "{}"]
+    with pytest.raises(TooLong):
+        events.feed(b"data: " + b"x" * (5 << 20))
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: (
+            st.lists(inner)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "choices",
+                        "delta",
+                        "message",
+                        "content",
+                        "text",
+                        "usage",
+                        "token",
+                        "details",
+                        "generated_text",
+                        "error",
+                        "prompt_tokens",
+                    ]
+                ),
+                inner,
+            )
+        ),
+    )
+)
+def test_no_json_ends_in_a_traceback(document: Any) -> None:
+    content = f"data: {json.dumps(document)}\n\ndata: [DONE]\n\n".encode()
+    for form in talk.FORMS:
+        taken = talk._Taken(form, 0.0, None)
+        try:
+            taken.feed(0.0, content)
+            taken.answer()
+        except ServerError as error:
+            assert error.kind in ("protocol", "cut")
+
+
+def test_what_a_server_says_of_itself() -> None:
+    with serving() as (url, _):
+        found = asyncio.run(server.look(Client(url)))
+    assert found == server.Served("stand-in", ("stand-in",), 4096, None, False, True)
+    with serving(form="old-tgi") as (url, _):
+        found = asyncio.run(server.look(Client(url)))
+    assert found == server.Served("some/model", ("some/model",), 2048, 1024, True, False)
+
+
+@pytest.mark.parametrize(("manner", "form"), [("vllm", "chat"), ("base", "completions"), ("old-tgi", "generate")])
+def test_the_form_that_answers_is_found(manner: str, form: str) -> None:
+    with serving(form=manner) as (url, _):
+        client = Client(url)
+        served = asyncio.run(server.look(client))
+        assert asyncio.run(server.pick_form(client, served)) == form
+
+
+def test_texts_have_the_wished_length() -> None:
+    async def lengths(url: str) -> tuple[server.Ruler, int, int]:
+        client = Client(url)
+        served = await server.look(client)
+        ruler = await server.measure_ruler(client, served, "chat")
+        prompt, counted = await server.exactly(client, served, "chat", ruler, 777, seed=1)
+        return ruler, counted, len(prompt.split())
+
+    with serving() as (url, _):
+        assert asyncio.run(lengths(url)) == (server.Ruler(1.0, float(FIXED), True), 777, 777 - FIXED)
+    with serving(usage=False) as (url, _):
+        ruler, counted, words = asyncio.run(lengths(url))
+    # no count of the server's, but its /tokenize has one
+    assert (ruler, counted, words) == (server.Ruler(), 777, 777 - FIXED)
+
+
+def test_texts_differ_from_their_first_words_on() -> None:
+    texts = [server.text(50, seed) for seed in range(200)]
+    assert len({tuple(text.split()[:6]) for text in texts}) > 190
+    assert server.text(60, 3).startswith(server.text(50, 3))

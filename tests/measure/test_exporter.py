@@ -1,0 +1,193 @@
+"""``gaudi-launch exporter``: scraped over HTTP as Prometheus does, and read back with its own parser."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.request import ProxyHandler, build_opener
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gaudi_launch.cli.app import run
+from gaudi_launch.services import state
+from tests.measure.conftest import service
+
+LINE = "WARNING 11-21 03:03:01 [hpu_model_runner.py:1] Configuration: (prompt, 1, 384) was not warmed-up!\n"
+OTHER_RANK = "(RayWorkerWrapper pid=7) " + LINE
+STATE = {
+    "name": "mine",
+    "url": "http://127.0.0.1:30001",
+    "phase": "ready",
+    "model": "/models/QwQ-32B",
+    "served": "QwQ-32B",
+    "engine": "vllm-fork@1.21",
+    "modules": [2, 3],
+    "restarts": 2,
+    "began": 1000.0,
+    "ready_at": 1300.5,
+    "done": 7,
+    "total": 9,
+    "facts": {"warmup_seconds": 210, "port": "x"},
+    "phases": [
+        {"name": "load", "begin": 10.0, "end": 40.0, "items": 3},
+        {"name": "warmup_prompt", "begin": 40.0, "end": 50.0, "items": 3},
+        {"name": "warmup_prompt", "begin": 60.0, "end": 65.5, "items": 3},
+        {"name": "ready", "begin": 70.0, "end": None},
+        "junk",
+    ],
+}
+
+Values = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def parse(page: str) -> Values:
+    return {
+        (sample.name.removeprefix("gaudi_launch_"), tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if sample.name.startswith("gaudi_launch_")
+    }
+
+
+def of(values: Values, name: str, **labels: str) -> float | None:
+    return values.get((name, tuple(sorted(labels.items()))))
+
+
+def scrape(port: int) -> Values:
+    with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain")
+        return parse(answer.read().decode())
+
+
+def test_a_scrape_tells_services_and_cards(free_port: int) -> None:
+    command = [sys.executable, "-m", "gaudi_launch", "exporter", "-p", str(free_port)]
+    with service("mine", "-") as folder:
+        state.write(folder, "state.json", STATE)
+        log = folder / "engine.log"
+        log.write_text("INFO hello\n" + LINE + OTHER_RANK + LINE[:40])
+        process = subprocess.Popen(
+            [*command, "--machine", "simulated:hls2+busy=0,1"],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ},
+        )
+        assert process.stderr is not None
+        assert f"http://127.0.0.1:{free_port}/metrics" in process.stderr.readline()
+        values = scrape(free_port)
+        mine = {"service": "mine"}
+        labels = {**mine, "model": "QwQ-32B", "engine": "vllm-fork@1.21", "url": "http://127.0.0.1:30001"}
+        assert of(values, "service_info", **labels) == 1
+        assert of(values, "service_up", **mine) == 1 and of(values, "service_phase", **mine, phase="ready") == 1
+        assert of(values, "service_warmup_seconds", **mine) == 210
+        assert of(values, "service_restarts_total", **mine) == 2
+        assert of(values, "service_ready_timestamp_seconds", **mine) == 1300.5
+        assert of(values, "service_phase_seconds", **mine, phase="warmup_prompt") == 15.5
+        assert of(values, "service_card", **mine, module="3") == 1
+        # one line, one of another rank that says the same, one not yet whole
+        assert of(values, "service_run_time_compiles_total", **mine) == 1
+        assert of(values, "cards_read") == 1
+        busy = {key: value for key, value in values.items() if key[0] == "card_busy"}
+        assert len(busy) == 8 and sum(busy.values()) == 2
+        assert sum(key[0] == "card_memory_total_bytes" and value > 90 * 2**30 for key, value in values.items()) == 8
+        with log.open("a") as file:
+            file.write(LINE[40:] + LINE)
+        state.write(folder, "state.json", {**STATE, "phase": "stopping"})
+        values = scrape(free_port)
+        assert of(values, "service_run_time_compiles_total", **mine) == 3
+        assert of(values, "service_phase", **mine, phase="ready") is None
+        assert of(values, "service_phase", **mine, phase="stopping") == 1
+        # the launcher cuts a long log: the count goes on
+        os.truncate(log, 0)
+        with log.open("a") as file:
+            file.write(LINE)
+        assert of(scrape(free_port), "service_run_time_compiles_total", **mine) == 4
+    # its launcher is gone without a word
+    values = scrape(free_port)
+    assert of(values, "service_up", **mine) == 0 and of(values, "service_card", **mine, module="3") is None
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130 and "Traceback" not in err
+    with socket.socket() as again:
+        again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        again.bind(("127.0.0.1", free_port))
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        return int(trial.getsockname()[1])
+
+
+def once(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert run(["exporter", "--once", *words]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def test_once(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
+    values = parse(once(capsys))
+    assert set(values) == {("cards_read", ())}
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path / "missing"))
+    # a machine that cannot be read is a figure, not the end of the exporter
+    assert of(parse(once(capsys)), "cards_read") == 0
+    found: dict[str, Any] = json.loads(once(capsys, "--machine", "simulated:gaudi3-pcie", "--json"))
+    cards = [row for row in found["metrics"] if row["name"] == "gaudi_launch_card_busy"]
+    assert found["schema"] == 1 and len(cards) == 8 and cards[0]["labels"]["module"] == "0"
+
+
+def test_state_files_of_any_content(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
+    documents: list[dict[str, Any]] = [
+        {},
+        {"phase": 3, "phases": 5, "facts": [], "restarts": "many", "modules": "all", "began": True},
+        {"model": 'a "quoted"\nname', "engine": None, "phases": [{"begin": 5, "end": 1, "name": None}]},
+    ]
+    for number, document in enumerate(documents):
+        state.write(state.make_dir(f"s{number}"), "state.json", document)
+    values = parse(once(capsys))
+    assert of(values, "service_restarts_total", service="s1") == 0
+    assert of(values, "service_info", service="s2", model='a "quoted"\nname', engine="", url="") == 1
+    assert of(values, "service_phase_seconds", service="s2", phase="None") == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["-p", "0"], 2, "-p"),
+        (["-p", "http"], 2, "-p"),
+        (["--json"], 2, "--once"),
+        (["--machine", "simulated:nothing"], 2, "nothing"),
+        (["-u", "203.0.113.1"], 3, "cannot be listened on"),
+    ],
+)
+def test_bad_words(capsys: pytest.CaptureFixture[str], words: list[str], code: int, says: str) -> None:
+    assert run(["exporter", *words]) == code
+    out, err = capsys.readouterr()
+    assert says in out + err and "Traceback" not in out + err
+
+
+def test_without_the_package(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "gaudi_launch.measure.exporter", raising=False)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    assert run(["exporter", "--once"]) == 3
+    assert "prometheus_client is not installed" in capsys.readouterr().err
+
+
+def test_a_taken_port(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert run(["exporter", "-p", str(taken.getsockname()[1])]) == 3
+    assert "cannot be listened on" in capsys.readouterr().err

@@ -1,0 +1,225 @@
+"""Samples into figures, runs into files and back, two runs side by side, pictures: arithmetic only."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_launch import drawing
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.measure import plot, records, statistics
+from gaudi_launch.measure.compare import Row, compare, doubts
+from gaudi_launch.measure.records import Run, Sample, Wanted, Workload
+from gaudi_launch.measure.workload import from_trace, made_up, within
+
+# two answers of three and two tokens, one failure; the second was sent 0.5 s late
+SAMPLES = (
+    Sample(0.0, 0.0, 10, 3, first=1.0, last=1.4, gaps=(0.1, 0.3), input=12, output=3),
+    Sample(1.0, 1.5, 10, 2, first=2.0, last=2.2, gaps=(0.2,), input=None, output=2),
+    Sample(2.0, 2.0, 10, 2, last=3.0, error="status 500", detail="dead"),
+)
+
+
+def test_the_figures_by_hand() -> None:
+    found = statistics.summary(SAMPLES)
+    counts = {name: found[name] for name in ("requests", "completed", "failed", "input_tokens", "output_tokens")}
+    assert counts == {"requests": 3, "completed": 2, "failed": 1, "input_tokens": 22, "output_tokens": 5}
+    # from the first arrival to the last end, the failure's too: 3 s
+    assert (found["seconds"], found["request_rate"], found["output_rate"]) == (3.0, 0.666667, 1.666667)
+    assert found["total_rate"] == 9.0
+    assert (found["ttft"]["mean"], found["ttft"]["max"]) == (1.0, 1.0)
+    # 0.4 s over 2 tokens, 0.2 s over 1
+    assert (found["tpot"]["mean"], found["itl"]["p50"], found["itl"]["max"]) == (0.2, 0.2, 0.3)
+    assert found["latency"] == {"mean": 1.3, "p50": 1.3, "p90": 1.38, "p95": 1.39, "p99": 1.398, "max": 1.4}
+    assert found["late"]["max"] == 0.5
+    assert statistics.errors(SAMPLES) == [("status 500", 1, "dead")]
+
+
+def test_of_nothing_there_are_no_figures() -> None:
+    found = statistics.summary(())
+    assert found["requests"] == 0 and found["ttft"] is None and found["output_rate"] is None
+    assert statistics.over_time((), 5) == (0.0, [])
+    assert plot.terminal((), ("a", "b")) == []
+
+
+def test_tokens_over_time_lie_where_they_came() -> None:
+    width, rates = statistics.over_time(SAMPLES[:1], 7)
+    # pieces at 1.0, 1.1 and 1.4 of 1.4 s
+    assert width == pytest.approx(0.2)
+    assert rates == pytest.approx([0, 0, 0, 0, 0, 10, 5])
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 100), st.floats(0.001, 10), st.lists(st.floats(0, 1), max_size=5), st.booleans()),
+        max_size=30,
+    )
+)
+def test_figures_hold_together(rows: list[tuple[float, float, list[float], bool]]) -> None:
+    samples = []
+    for at, first, gaps, failed in rows:
+        last = at + first + sum(gaps)
+        whole = Sample(at, at, 5, 5, at + first, last, tuple(gaps), 5, len(gaps) + 1)
+        samples.append(replace(whole, error="cut") if failed else whole)
+    found = statistics.summary(samples)
+    assert found["completed"] + found["failed"] == len(samples)
+    for name in statistics.TIMES:
+        if found[name]:
+            parts = [found[name][part] for part in ("p50", "p90", "p95", "p99", "max")]
+            assert parts == sorted(parts)
+    width, rates = statistics.over_time(samples, 13)
+    assert sum(rates) * width == pytest.approx(found["output_tokens"]) or not found["output_tokens"]
+    plot.png([("x", samples)])
+    plot.terminal(samples, ("a", "b"), ascii=True)
+
+
+def run_of(samples: tuple[Sample, ...], **facts: Any) -> Run:
+    workload = Workload(tuple(Wanted(s.at, s.wanted_input, s.wanted_output) for s in samples), "own", None, "test")
+    return Run({"tool": "builtin", **facts}, workload.to_json(), statistics.summary(samples), samples)
+
+
+def test_a_run_comes_back_from_its_file(tmp_path: Path) -> None:
+    run = run_of(SAMPLES, model="m")
+    path = tmp_path / "deep" / "run.json"
+    records.save(run, path)
+    assert records.load(path) == run
+    assert [entry.name for entry in path.parent.iterdir()] == ["run.json"]
+    assert json.loads(path.read_text())["samples"][2]["error"] == "status 500"
+
+
+def test_files_that_are_no_runs(tmp_path: Path) -> None:
+    whole = json.loads(json.dumps(run_of(SAMPLES).to_json() | {"samples": [{"at": 0}]}))
+    texts = ["", "[]", "{}", '{"kind": "bench"}', json.dumps(whole), json.dumps(whole | {"samples": 3})]
+    texts += [json.dumps(whole | {"samples": [], "summary": {"ttft": "fast"}}), "[" * 10_000]
+    for text in texts:
+        (tmp_path / "x.json").write_text(text)
+        with pytest.raises(LaunchError) as caught:
+            records.load(tmp_path / "x.json")
+        assert (caught.value.id, caught.value.exit_code) == ("measure.not_a_run", 2)
+    for path in (tmp_path / "missing", tmp_path):
+        with pytest.raises(LaunchError) as caught:
+            records.load(path)
+        assert caught.value.id == "measure.unreadable"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LaunchError) as caught:
+        records.save(run_of(SAMPLES), tmp_path / "file" / "run.json")
+    assert (caught.value.id, caught.value.exit_code) == ("measure.save", 1)
+
+
+def many(scale: float, seed: int, count: int = 60) -> tuple[Sample, ...]:
+    chance = random.Random(seed)
+    samples = []
+    for number in range(count):
+        first, gaps = scale * chance.uniform(0.5, 1.5), tuple(scale * chance.uniform(0.02, 0.04) for _ in range(9))
+        at = 0.5 * number
+        samples.append(Sample(at, at, 50, 10, at + first, at + first + sum(gaps), gaps, 50, 10))
+    return tuple(samples)
+
+
+def test_a_real_difference_is_told_from_scatter() -> None:
+    before, again, faster = run_of(many(1.0, 1)), run_of(many(1.0, 2)), run_of(many(0.7, 3))
+    same = {(row.name, row.part): row.verdict for row in compare(before, again)}
+    better = {(row.name, row.part): row for row in compare(before, faster)}
+    assert same[("ttft", "mean")] == same[("ttft", "p50")] == same[("tpot", "mean")] == "same"
+    row = better[("ttft", "p50")]
+    assert row.verdict == "better" and row.low is not None and row.high is not None
+    assert row.low <= row.difference <= row.high < 0
+    assert {row.verdict for row in compare(faster, before) if row.name == "tpot"} == {"worse"}
+    assert ("late", "p50") not in better
+
+
+def test_runs_without_requests_are_judged_by_five_percent() -> None:
+    def other(value: float) -> Run:
+        return Run({"tool": "vllm"}, {}, {"output_rate": 100 * value, "ttft": {"mean": value}})
+
+    assert compare(other(1.0), other(1.04)) == [
+        Row("output_rate", "", 100.0, 104.0, "same"),
+        Row("ttft", "mean", 1.0, 1.04, "same"),
+    ]
+    assert [row.verdict for row in compare(other(1.0), other(1.06))] == ["better", "worse"]
+    assert Row("ttft", "mean", 0.0, 1.0, "worse").percent is None
+
+
+def test_what_cannot_be_compared_is_said() -> None:
+    first, second = run_of(SAMPLES, model="a"), run_of(many(1.0, 1), model="b")
+    assert [doubt.id for doubt in doubts(first, second)] == [
+        "measure.other_workload",
+        "measure.other_fact",
+        "measure.had_failures",
+    ]
+    assert doubts(second, second) == []
+
+
+def test_a_trace_keeps_its_times_and_can_be_cut_and_stretched(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("t_seconds,input_tokens,output_tokens\n5,100,10\n6,200,20\n9,300,30\n")
+    own = from_trace(str(trace), rate=None, requests=None, seconds=None, concurrency=None)
+    assert own.requests == (Wanted(0, 100, 10), Wanted(1, 200, 20), Wanted(4, 300, 30))
+    assert (own.arrivals, own.to_json()["input_tokens"]) == ("own", 600)
+    cut = from_trace(str(trace), rate=None, requests=None, seconds=2, concurrency=3)
+    assert (len(cut.requests), cut.concurrency) == (2, 3)
+    fast = from_trace(str(trace), rate=4.0, requests=None, seconds=None, concurrency=None)
+    # two gaps at 4 a second take half a second in all
+    assert [row.at for row in fast.requests] == pytest.approx([0, 0.125, 0.5])
+    fitting = within(own, 210, None, 150)
+    assert (fitting.requests, fitting.left_out) == ((Wanted(0, 150, 10),), 2)
+    assert own.digest != fast.digest and own.digest == replace(own, source="elsewhere").digest
+    with pytest.raises(LaunchError):
+        within(own, 50, None, 1)
+
+
+def test_made_up_requests_are_the_same_every_time() -> None:
+    one = made_up(requests=500, input=(10, 20), output=(5, 5), rate=10.0, concurrency=None)
+    assert one == made_up(requests=500, input=(10, 20), output=(5, 5), rate=10.0, concurrency=None)
+    assert one != made_up(requests=500, input=(10, 20), output=(5, 5), rate=10.0, concurrency=None, seed=1)
+    assert {row.input for row in one.requests} == set(range(10, 21)) and {row.output for row in one.requests} == {5}
+    assert 40 < one.requests[-1].at < 62
+    assert {
+        row.at for row in made_up(requests=9, input=(1, 1), output=(1, 1), rate=None, concurrency=2).requests
+    } == {0}
+
+
+def pixels(picture: bytes) -> tuple[int, int, bytes]:
+    """Width, height and RGB of a PNG, through its own chunks."""
+    assert picture[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", picture[16:24])
+    at, data = 8, b""
+    while at < len(picture):
+        (length,) = struct.unpack(">I", picture[at : at + 4])
+        kind, content = picture[at + 4 : at + 8], picture[at + 8 : at + 8 + length]
+        assert struct.unpack(">I", picture[at + 8 + length : at + 12 + length])[0] == zlib.crc32(kind + content)
+        data += content if kind == b"IDAT" else b""
+        at += 12 + length
+    rows = zlib.decompress(data)
+    return width, height, b"".join(rows[y * (3 * width + 1) + 1 : (y + 1) * (3 * width + 1)] for y in range(height))
+
+
+def test_the_picture_shows_both_runs() -> None:
+    width, height, one = pixels(plot.png([("a", many(1.0, 1))]))
+    _, _, two = pixels(plot.png([("a", many(1.0, 1)), ("b", many(0.5, 2))]))
+    blue, orange = bytes((20, 80, 200)), bytes((214, 100, 20))
+    assert (width, height) == (1140, 380)
+    assert one.count(blue) > 300 and one.count(orange) == 0 and two.count(orange) > 300
+
+
+def test_letters_are_drawn_where_they_are_said() -> None:
+    boxes = drawing.words("1?i", 10, 20, scale=2)
+    assert min(box.x for box in boxes) == 10 and max(box.y for box in boxes) == 28
+    # the middle column of the one; the letter that the font lacks is a blank
+    assert {box.x for box in boxes if 18 <= box.x < 26} == set()
+
+
+def test_the_terminal_plot() -> None:
+    lines = plot.terminal(SAMPLES, ("spread", "course"), width=40, ascii=True)
+    assert lines[0] == "spread" and lines[1] == " 1000 ms - 1000 ms |@@@@@@@@@@@@@@@@@@@@ 2"
+    assert "course" in lines and lines[-1].endswith("2 s")
+    assert all(len(line) < 60 for line in lines)

@@ -1,0 +1,196 @@
+"""Benchmarks of others: their command lines, their reports (recorded from real runs against the CPU engine), and
+their processes, played by small scripts."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_launch.cli.app import run
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.measure import records, tools
+from gaudi_launch.measure.tools import Load
+from tests.measure.conftest import service
+from tests.measure.stand_in_server import KEY, serving
+
+DATA = Path(__file__).parents[1] / "data/bench"
+LOAD = Load("http://h:1", "m", "org/m", 64, 16, 6, None, 2)
+
+
+def recorded(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((DATA / name).read_text())
+    return found
+
+
+def test_the_report_of_vllm() -> None:
+    found = tools.vllm_summary(recorded("vllm-0.32.0.json"))
+    assert found == {
+        "requests": 4,
+        "completed": 4,
+        "failed": 0,
+        "seconds": 1.4368486040002608,
+        "input_tokens": 256,
+        "output_tokens": 64,
+        "request_rate": 2.7838701926311464,
+        "output_rate": 44.54192308209834,
+        "total_rate": 222.70961541049172,
+        "ttft": {"mean": 0.193594, "p50": 0.164024, "p90": 0.297443, "p95": 0.318604, "p99": 0.335532},
+        "tpot": {"mean": 0.034332, "p50": 0.033381, "p90": 0.040031, "p95": 0.040965, "p99": 0.041713},
+        "itl": {"mean": 0.034332, "p50": 0.03083, "p90": 0.033979, "p95": 0.039365, "p99": 0.152011},
+        "latency": {"mean": 0.708575, "p50": 0.700074, "p90": 0.759358, "p95": 0.764564, "p99": 0.76873},
+    }
+
+
+def test_the_report_of_guidellm() -> None:
+    found = tools.guidellm_summary(recorded("guidellm-0.8.1.json"))
+    counts = {name: found[name] for name in ("requests", "completed", "failed", "input_tokens", "output_tokens")}
+    assert counts == {"requests": 6, "completed": 6, "failed": 0, "input_tokens": 564, "output_tokens": 96}
+    assert found["ttft"] == {
+        "mean": 0.283644,
+        "p50": 0.27531,
+        "p90": 0.404037,
+        "p95": 0.404037,
+        "p99": 0.404037,
+        "max": 0.404037,
+    }
+    # its report says 49.1 ms between tokens, and 63.7 ms a token with the first one counted in
+    assert 0.049 < found["tpot"]["mean"] < 0.05 and 0.9 < found["latency"]["mean"] < 1.1
+    assert found["seconds"] == pytest.approx(3.156, abs=0.001)
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=4),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["benchmarks", "metrics", "successful", "percentiles", "duration", "request_totals"]
+                )
+                | st.sampled_from(["time_to_first_token_ms", "mean_ttft_ms", "completed", "num_prompts", "failed"]),
+                inner,
+            )
+        ),
+    )
+)
+def test_no_report_ends_in_a_traceback(report: Any) -> None:
+    if isinstance(report, dict):
+        tools.guidellm_summary(report)
+        tools.vllm_summary(report)
+
+
+def test_the_words_of_each() -> None:
+    words = tools.vllm_words("/e/python", LOAD, Path("/t/report.json"))
+    assert words[:5] == ["/e/python", "-m", "vllm.entrypoints.cli.main", "bench", "serve"]
+    assert words[words.index("--max-concurrency") + 1] == "2" and "--request-rate" not in words
+    rated = tools.vllm_words("p", Load("u", "m", "t", 1, 1, 1, 2.5, None), Path("/t/r.json"))
+    assert rated[rated.index("--request-rate") + 1] == "2.5" and "--max-concurrency" not in rated
+    spec = tools.guidellm_config(LOAD, KEY, Path("/t/r.json"))["spec"]
+    assert spec["profile"] == {"kind": "concurrent", "streams": 2} and spec["backend"]["api_key"] == KEY
+    assert "api_key" not in tools.guidellm_config(LOAD, None, Path("/t/r.json"))["spec"]["backend"]
+    words = tools.benchmarker_words(LOAD, Path("/state/results"))
+    assert words[-9:] == [
+        *("inference-benchmarker", "--tokenizer-name", "org/m", "--model-name", "m"),
+        *("--url", "http://h:1", "--profile", "chat"),
+    ]
+    with pytest.raises(LaunchError):
+        tools.benchmarker_words(Load("u", "m", "/models/m", 1, 1, 1, None, 1), Path("/state"))
+
+
+def script(path: Path, body: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!{sys.executable}\n{body}")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+GUIDELLM = """
+import json, os, shutil, sys
+if "--help" in sys.argv:
+    print("--profile --constraint")
+    sys.exit(0)
+assert "s3cret" not in " ".join(sys.argv)
+path = sys.argv[sys.argv.index("--config") + 1]
+assert oct(os.stat(os.path.dirname(path)).st_mode & 0o777) == "0o700"
+spec = json.load(open(path))["spec"]
+assert spec["backend"]["api_key"] == "s3cret", spec
+if os.environ.get("BREAK"):
+    sys.exit("no tokenizer of this name")
+shutil.copy(DATA, spec["outputs"][0]["path"])
+"""
+
+ENGINE = """
+import os, shutil, sys
+if sys.argv[1] == "-c":
+    print("True")
+    sys.exit(0)
+assert "s3cret" not in " ".join(sys.argv) and os.environ["OPENAI_API_KEY"] == "s3cret"
+word = sys.argv.index
+shutil.copy(DATA, os.path.join(sys.argv[word("--result-dir") + 1], sys.argv[word("--result-filename") + 1]))
+"""
+
+
+@pytest.fixture
+def keyed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("VLLM_API_KEY", KEY)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    return tmp_path
+
+
+def bench(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any], str]:
+    code = run(["bench", *words, "--json"])
+    out, err = capsys.readouterr()
+    return code, json.loads(out), err
+
+
+def test_guidellm_is_preferred_and_gets_the_key_unseen(
+    capsys: pytest.CaptureFixture[str], keyed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(keyed / "bin/guidellm", GUIDELLM.replace("DATA", repr(str(DATA / "guidellm-0.8.1.json"))))
+    file = keyed / "run.json"
+    with serving(key=True) as (url, _):
+        code, found, err = bench(capsys, url, "-i", "64", "-o", "16", "--save", str(file))
+        assert (code, found["tool"], found["summary"]["completed"]) == (0, "guidellm", 6)
+        assert "guidellm measures" in err and KEY not in file.read_text() + err
+        assert records.load(file).report == recorded("guidellm-0.8.1.json")
+        # ranges are beyond it
+        code, found, _ = bench(capsys, url, "-i", "20,30", "-o", "2", "--requests", "2")
+        assert (code, found["tool"]) == (0, "builtin")
+        monkeypatch.setenv("BREAK", "1")
+        code, found, err = bench(capsys, url, "-i", "64", "-o", "16")
+    assert (code, found["error"]["id"]) == (1, "measure.tool_failed")
+    assert "no tokenizer of this name" in found["error"]["detail"]
+
+
+def test_an_older_guidellm_is_passed_over(capsys: pytest.CaptureFixture[str], keyed: Path) -> None:
+    script(keyed / "bin/guidellm", "import sys; sys.exit(2)")
+    with serving(key=True) as (url, _):
+        code, found, _ = bench(capsys, url, "-i", "20", "-o", "2", "--requests", "2")
+        assert (code, found["tool"]) == (0, "builtin")
+        assert run(["bench", url, "--tool", "guidellm"]) == 1
+    assert "No guidellm that we know" in capsys.readouterr().err
+
+
+def test_the_engines_own_client(capsys: pytest.CaptureFixture[str], keyed: Path) -> None:
+    python = script(keyed / "engine/python", ENGINE.replace("DATA", repr(str(DATA / "vllm-0.32.0.json"))))
+    plan: dict[str, Any] = {"engine": {"name": "vllm-fork", "version": "1.21", "python": str(python)}}
+    with serving(key=True) as (url, _), service("mine", url, **plan):
+        code, found, err = bench(capsys, "mine", "-i", "64", "-o", "16", "--requests", "4")
+    assert (code, found["tool"], found["service"], found["engine"]) == (0, "vllm", "mine", "vllm-fork@1.21")
+    assert found["summary"]["ttft"]["p50"] == 0.164024 and str(python) in err
+    assert (found["workload"]["requests"], found["workload"]["concurrency"]) == (4, 4)
+
+
+def test_the_docker_command_is_printed_not_run(capsys: pytest.CaptureFixture[str], keyed: Path) -> None:
+    with serving(key=True) as (url, _):
+        assert run(["bench", url, "--tool", "inference-benchmarker", "--tokenizer", "org/m"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("docker run --rm -it --net host") and "--model-name stand-in" in out
+    assert "API_KEY" in err and KEY not in out + err
