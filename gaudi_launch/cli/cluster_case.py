@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # what this machine's user exported about its own cards says nothing about others
 _OWN_MACHINE = ("HABANA_VISIBLE_MODULES", "HABANA_VISIBLE_DEVICES", "HLS_MODULE_ID")
 _LAYOUT_OPTIONS = ("--tensor-parallel-size", "--pipeline-parallel-size", "--host", "--port")
+_QUANTISATION = ("QUANT_CONFIG", "INC_MEASUREMENT_DUMP_PATH_PREFIX")
 DEFAULT_NAME = "cluster"
 
 
@@ -169,6 +170,10 @@ def _cluster(
     layout = choose(model, engine.identity.version, len(seen), _cards(request, seen, engine), Asked(**sizes))
     plan, port = _plan(request, model, engine, layout, seen)
     own = frozenset(s.name for s in plan.settings if s.source in ("flag", "environment")) - {*_LAYOUT_OPTIONS}
+    if request.quant_config is None:
+        # -q alone leaves the choice of files to us
+        exported = {name for name in _QUANTISATION if name in request.environment}
+        own = own - {*_QUANTISATION} | exported
     cluster = assemble(
         name,
         layout,
@@ -242,6 +247,7 @@ def _plan(request: Request, model: Model, engine: Engine, layout: Layout, seen: 
     """The plan of one engine as if all its cards stood in one machine, and its port."""
     from gaudi_launch.fleet.layout import stage_of
     from gaudi_launch.host.records import Host
+    from gaudi_launch.planning.asked import number
     from gaudi_launch.planning.plan import Placement
     from gaudi_launch.planning.planner import make_plan
 
@@ -251,7 +257,8 @@ def _plan(request: Request, model: Model, engine: Engine, layout: Layout, seen: 
     made = make_plan(whole, host, stage_of(model, layout.pipeline), engine, Placement(modules))
     made = replace(made, model={**made.model, "layers": model.layers, "parameters": model.parameters})
     cached = _shared_cache(request, made)
-    port = int(made.url.rpartition(":")[2])
+    # the user's own words behind -- count too, and may be anything
+    port = number("--port", made.url.rpartition(":")[2], 1, 65535)
     return cached, port
 
 

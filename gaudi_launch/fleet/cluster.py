@@ -23,6 +23,7 @@ from gaudi_launch.planning.plan import Command, Plan, Setting
 
 PER_HOST = ("VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "HABANA_VISIBLE_MODULES")
 RAY_PORT = 8850
+_BF16_CACHE = "inc_quant_per_channel_bf16kv.json"
 # names of interfaces that lead nowhere outside the host (assumed: docker, libvirt, Kubernetes network plug-ins)
 _INSIDE = ("docker", "br-", "veth", "virbr", "cni", "flannel", "cali", "cilium", "kube")
 
@@ -119,8 +120,11 @@ def _addresses(interface: Interface) -> list[str]:
     return [text for _, text in sorted(found, key=lambda pair: pair[0])]
 
 
-def changes(layout: Layout, plan: Plan, *, own: frozenset[str], ray_port_of: str | None) -> tuple[Setting, ...]:
-    """What several hosts change in a plan's settings. ``own`` are names that the user decided; they stay."""
+def changes(
+    layout: Layout, plan: Plan, *, own: frozenset[str], ray_address: str, source: str | None
+) -> tuple[Setting, ...]:
+    """What several hosts change in a plan's settings. ``own`` are names that the user decided; they stay.
+    ``source`` is the engine's checkout on the hosts, where that is known."""
     version = plan.engine.version
     proposed: list[Setting] = []
 
@@ -145,8 +149,7 @@ def changes(layout: Layout, plan: Plan, *, own: frozenset[str], ray_port_of: str
         (s.name for s in plan.settings if s.name.replace("_", "-") == "--distributed-executor-backend"), None
     )
     add("option", backend or "--distributed-executor-backend", "ray", "cluster.why_ray", layout.origin)
-    if ray_port_of is not None:
-        add("env", "RAY_ADDRESS", ray_port_of, "cluster.why_ray_address", "docs: ray.init, RAY_ADDRESS")
+    add("env", "RAY_ADDRESS", ray_address, "cluster.why_ray_address", "docs: ray.init, RAY_ADDRESS")
     if version == "deepseek_r1":
         for kind, name, value in (
             ("env", "VLLM_GRAPH_RESERVED_MEM", "0.2"),
@@ -156,10 +159,12 @@ def changes(layout: Layout, plan: Plan, *, own: frozenset[str], ray_port_of: str
         ):
             add(kind, name, value, "cluster.why_two_nodes", DEEPSEEK)
         config = _value(plan.settings, "QUANT_CONFIG")
-        if config and config.endswith("inc_quant_per_channel_with_fp8kv_config.json"):
-            folder = config.rpartition("/")[0]
-            other = f"{folder}/inc_quant_per_channel_bf16kv.json"
-            add("env", "QUANT_CONFIG", other, "cluster.why_two_nodes", DEEPSEEK)
+        if config is not None:
+            # both lie in the checkout; a process on another host has no folder that "scripts" could be found in
+            folder = f"{source}/scripts/quant_configs" if source else config.rpartition("/")[0]
+            add("env", "QUANT_CONFIG", f"{folder}/{_BF16_CACHE}", "cluster.why_two_nodes", DEEPSEEK)
+            if source:
+                add("env", "INC_MEASUREMENT_DUMP_PATH_PREFIX", source, "cluster.why_two_nodes", DEEPSEEK)
     return tuple(proposed)
 
 
@@ -212,7 +217,8 @@ def assemble(
     for start in range(0, len(nodes), each):
         group = tuple(nodes[start : start + each])
         head = group[0]
-        changed = changes(layout, plan, own=own, ray_port_of=join(head.address, ray_port))
+        address = join(head.address, ray_port)
+        changed = changes(layout, plan, own=own, ray_address=address, source=_checkout(seen))
         command = changed_command(plan.command, changed)
         address = listen or head.address
         command = _spoken(command, {"--host": address, "--port": str(port)}, head.member.python)
@@ -230,8 +236,25 @@ def assemble(
         model=str(plan.model["path"]),
         recipes=_recipes(plan),
         ray_port=ray_port,
-        warnings=(*layout.warnings, *((message("cluster.open_ray"),) if layout.ray else ())),
+        warnings=(
+            *layout.warnings,
+            *((message("cluster.open_ray"),) if layout.ray else ()),
+            *(message("cluster.relative", name=s.name, path=s.value) for s in settings if _relative(s)),
+        ),
     )
+
+
+def _checkout(seen: Sequence[Seen]) -> str | None:
+    """The engine's checkout, where it is the same on every host and holds the quantisation's files."""
+    found = {one.installed.facts.get("source", "") for one in seen if one.installed is not None}
+    path = next(iter(found)) if len(found) == 1 else ""
+    return path if path.startswith("/") and "site-packages" not in path else None
+
+
+def _relative(setting: Setting) -> bool:
+    """A path that depends on the folder one stands in: on another host nobody stands anywhere."""
+    paths = ("QUANT_CONFIG", "INC_MEASUREMENT_DUMP_PATH_PREFIX", "VLLM_BUCKETING_FROM_FILE")
+    return setting.name in paths and bool(setting.value) and not str(setting.value).startswith("/")
 
 
 def _node(one: Seen, layout: Layout, interface: str | None) -> Node:

@@ -45,8 +45,8 @@ def main() -> None:
     group = placement_group([{"HPU": 1}] * asked.tensor_parallel_size, strategy="PACK")
     ray.get(group.ready(), timeout=60)
     strategy = PlacementGroupSchedulingStrategy(placement_group=group)
-    made = Worker.options(scheduling_strategy=strategy)  # type: ignore[attr-defined]  # ray's decorator
-    workers = [made.remote() for _ in range(asked.tensor_parallel_size)]
+    kind: Any = Worker
+    workers = [kind.options(scheduling_strategy=strategy).remote() for _ in range(asked.tensor_parallel_size)]
     seen = ray.get([worker.look.remote() for worker in workers], timeout=60)
     print("Loading weights on cpu", flush=True)
 

@@ -1,0 +1,283 @@
+"""A cluster's steps: what is run, printed and copied. The DeepSeek-R1 story whole, as a golden file."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.cli.app import run
+from gaudi_launch.engines.detect import Installed
+from gaudi_launch.fleet.cluster import Cluster, Engine, Node, assemble
+from gaudi_launch.fleet.commands import Step, copies, ray_steps, render, render_stop, service_step, ssh_words
+from gaudi_launch.fleet.differences import Folder, Seen
+from gaudi_launch.fleet.inventory import Member
+from gaudi_launch.fleet.layout import Layout
+from gaudi_launch.host.records import Host, Interface
+from gaudi_launch.messages import message, set_language
+from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan, Setting
+
+GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "cluster-deepseek-r1.txt"
+WHY = message("cluster.as_asked")
+
+
+def member(name: str, **changes: Any) -> Member:
+    return Member(name, f"admin@{name}", **changes)
+
+
+def cluster(*members: Member) -> Cluster:
+    nodes = tuple(
+        Node(one, f"10.0.0.{at}", "ens1", (0, 1), {"VLLM_HOST_IP": f"10.0.0.{at}", "RAY_ADDRESS": "10.0.0.1:8850"})
+        for at, one in enumerate(members, 1)
+    )
+    command = Command(("python3", "-m", "engine", "--name", "it's"), {"A": "b c"})
+    layout = Layout(4, 1, 1, 0, 2, 2, WHY, "")
+    plan = Plan(
+        EngineIdentity("vllm-fork", "1.22"), {"path": "/models/M"}, Placement(()), (), command, "http://x:1"
+    )
+    return Cluster(
+        "c", layout, (Engine(nodes, command, "http://10.0.0.1:1"),), (), plan, "/models/M", "/cache", 8850
+    )
+
+
+AB = (member("a"), member("b"))
+
+
+def test_ssh_gets_one_quoted_word_behind_the_host() -> None:
+    words = ssh_words(AB[0], ["env", "X=$(reboot)", "it's", "a b"])
+    assert words[:-2] == ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--"]
+    assert words[-2] == "admin@a"
+    assert shlex.split(words[-1]) == ["env", "X=$(reboot)", "it's", "a b"]
+    boxed = replace(AB[0], enter=("docker", "exec", "-i", "my box"))
+    assert shlex.split(ssh_words(boxed, ["id"])[-1]) == ["docker", "exec", "-i", "my box", "id"]
+    assert ssh_words(Member("l", "local"), ["id", "-u"]) == ["id", "-u"]
+
+
+def test_ray_starts_in_the_foreground_of_its_own_session() -> None:
+    made = cluster(*AB)
+    (head,), (worker,) = ray_steps(made, made.engines[0], True), ray_steps(made, made.engines[0], False)
+    assert head.argv == (
+        *("python3", "-m", "ray.scripts.scripts", "start", "--head", "--port=8850", "--include-dashboard=false"),
+        *("--node-ip-address=10.0.0.1", '--resources={"HPU":2}', "--disable-usage-stats", "--block"),
+    )
+    assert worker.argv == (
+        *("python3", "-m", "ray.scripts.scripts", "start", "--address=10.0.0.1:8850"),
+        *("--node-ip-address=10.0.0.2", '--resources={"HPU":2}', "--disable-usage-stats", "--block"),
+    )
+    assert (head.env, worker.env) == ({"VLLM_HOST_IP": "10.0.0.1"}, {"VLLM_HOST_IP": "10.0.0.2"})
+    assert (head.background, head.name, head.secrets) == (True, "ray", ())
+
+
+def test_secrets_are_only_named() -> None:
+    made = cluster(*AB)
+    step = service_step(made.engines[0], ("VLLM_API_KEY",))
+    assert (step.secrets, step.env) == (("VLLM_API_KEY",), {"A": "b c"})
+    assert "API_KEY" not in render(step, "c")
+
+
+def test_printed_lines_are_shell_words() -> None:
+    step = service_step(cluster(*AB).engines[0])
+    *ssh, words = shlex.split(render(step, "c"))
+    assert ssh == ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", "admin@a"]
+    assert "nohup setsid env 'A=b c' python3 -m engine --name 'it'\"'\"'s' >> " in words
+    boxed = replace(step, member=replace(step.member, enter=("docker", "exec", "-i", "box")))
+    inside = shlex.split(shlex.split(render(boxed, "c"))[-1])
+    assert inside[:6] == ["docker", "exec", "-i", "box", "sh", "-c"] and len(inside) == 7
+    here = Step(Member("l", "local"), ("echo", "a b"), WHY)
+    assert render(here, "c") == "echo 'a b'"
+    assert [shlex.split(line)[7] for line in render_stop(AB, "c")] == ["admin@a", "admin@b", "admin@b", "admin@a"]
+
+
+def seen(one: Member, model: Folder, recipes: Folder, *tools: str) -> Seen:
+    return Seen(one, folders={"/models/M": model, "/cache": recipes}, tools=tools or ("rsync", "scp"))
+
+
+def test_copies_go_from_the_first_that_has_it() -> None:
+    three = (*AB, member("c"))
+    made = cluster(*three)
+    found, missing = copies(
+        made,
+        [
+            seen(three[0], Folder(), Folder(2, 9)),
+            seen(three[1], Folder(5, 100), Folder()),
+            # a copy that was cut off
+            seen(three[2], Folder(5, 70), Folder(7, 1)),
+        ],
+    )
+    assert missing == []
+    rsync = ("rsync", "-a", "--partial", "--mkpath", "--")
+    assert [(c.source, c.target, c.step.argv) for c in found] == [
+        ("b", "admin@10.0.0.1", (*rsync, "/models/M/", "admin@10.0.0.1:/models/M/")),
+        ("b", "admin@10.0.0.3", (*rsync, "/models/M/", "admin@10.0.0.3:/models/M/")),
+        ("a", "admin@10.0.0.2", (*rsync, "/cache/", "admin@10.0.0.2:/cache/")),
+    ]  # fmt: skip
+
+
+def test_without_rsync_scp_copies() -> None:
+    found, _ = copies(
+        cluster(*AB), [seen(AB[0], Folder(1, 1), Folder(), "scp"), seen(AB[1], Folder(), Folder(), "rsync", "scp")]
+    )
+    assert [copy.step.argv for copy in found] == [
+        ("scp", "-r", "-p", "-q", "-o", "BatchMode=yes", "--", "/models/M", "admin@10.0.0.2:/models/")
+    ]
+
+
+def test_nobody_has_the_model() -> None:
+    found, missing = copies(cluster(*AB), [seen(one, Folder(), Folder()) for one in AB])
+    assert (found, missing) == ([], [message("cluster.no_model", path="/models/M")])
+    hub = replace(cluster(*AB), model="Qwen/Qwen3-8B", recipes=None)
+    assert copies(hub, [seen(one, Folder(), Folder()) for one in AB]) == ([], [])
+
+
+@pytest.fixture
+def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
+    for name in ("STATE", "CACHE", "CONFIG", "DATA"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    path = tmp_path / "cluster.json"
+    hosts = [
+        {"name": f"gaudi-{n}", "address": f"192.168.1.10{n}", "interface": "ens8f0", "snapshot": "simulated:hls2"}
+        for n in (1, 6)
+    ]
+    path.write_text(json.dumps({"schema": 1, "hosts": hosts}))
+    set_language(None)
+    return str(path)
+
+
+SMALL = ("-w", "/models/DeepSeek-R1-G2", "--engine", "deepseek_r1", "-l", "4096", "-b", "32")
+DEEPSEEK = (*SMALL[:4], "-l", "32768", "-b", "512")
+
+
+def test_deepseek_r1_on_two_nodes(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cluster", "plan", *DEEPSEEK, "--inventory", inventory, "-c", "/data/cache", "--dry-run"]) == 0
+    text = capsys.readouterr().out
+    assert text == GOLDEN.read_text()
+
+
+def test_what_the_guides_scripts_set(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/set_head_node.sh, value for value where both set one."""
+    assert run(["cluster", "plan", *DEEPSEEK, "-q", "--inventory", inventory, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    head, worker = shown["engines"][0]["nodes"]
+    assert {name: head["env"][name] for name in (
+        "VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "HABANA_VISIBLE_MODULES", "VLLM_EP_SIZE",
+        "VLLM_GRAPH_RESERVED_MEM", "VLLM_GRAPH_PROMPT_RATIO", "PT_HPU_ENABLE_LAZY_COLLECTIVES", "PT_HPU_LAZY_MODE",
+        "PT_HPU_WEIGHT_SHARING", "PT_HPUGRAPH_DISABLE_TENSOR_CACHE", "VLLM_DELAYED_SAMPLING",
+        "VLLM_MLA_PERFORM_MATRIX_ABSORPTION", "VLLM_MLA_DISABLE_REQUANTIZATION", "VLLM_RAY_DISABLE_LOG_TO_DRIVER",
+        "RAY_IGNORE_UNHANDLED_ERRORS", "VLLM_REQUANT_FP8_INC", "VLLM_ENABLE_RUNTIME_DEQUANT", "VLLM_MOE_N_SLICE",
+        "VLLM_HPU_MARK_SCALES_AS_CONST", "INC_FORCE_NAIVE_SCALING",
+    )} == {
+        "VLLM_HOST_IP": "192.168.1.101", "GLOO_SOCKET_IFNAME": "ens8f0", "HCCL_SOCKET_IFNAME": "ens8f0",
+        "HABANA_VISIBLE_MODULES": "0,1,2,3,4,5,6,7", "VLLM_EP_SIZE": "16", "VLLM_GRAPH_RESERVED_MEM": "0.2",
+        "VLLM_GRAPH_PROMPT_RATIO": "0", "PT_HPU_ENABLE_LAZY_COLLECTIVES": "true", "PT_HPU_LAZY_MODE": "1",
+        "PT_HPU_WEIGHT_SHARING": "0", "PT_HPUGRAPH_DISABLE_TENSOR_CACHE": "1", "VLLM_DELAYED_SAMPLING": "true",
+        "VLLM_MLA_PERFORM_MATRIX_ABSORPTION": "0", "VLLM_MLA_DISABLE_REQUANTIZATION": "0",
+        "VLLM_RAY_DISABLE_LOG_TO_DRIVER": "1", "RAY_IGNORE_UNHANDLED_ERRORS": "1", "VLLM_REQUANT_FP8_INC": "1",
+        "VLLM_ENABLE_RUNTIME_DEQUANT": "1", "VLLM_MOE_N_SLICE": "1", "VLLM_HPU_MARK_SCALES_AS_CONST": "false",
+        "INC_FORCE_NAIVE_SCALING": "1",
+    }  # fmt: skip
+    # where the checkout is, snapshots do not say
+    assert head["env"]["QUANT_CONFIG"] == "scripts/quant_configs/inc_quant_per_channel_bf16kv.json"
+    assert [w["id"] for w in shown["warnings"]].count("cluster.relative") == 2
+    own = {"VLLM_HOST_IP": "192.168.1.106"}
+    assert worker["env"] == {**head["env"], **own}
+    argv = shown["engines"][0]["argv"]
+    pairs = dict(pairwise(argv))
+    assert {name: pairs[name] for name in (
+        "--host", "--port", "--tensor-parallel-size", "--kv-cache-dtype", "--num-scheduler-steps",
+        "--max-model-len", "--gpu_memory_utilization", "--distributed_executor_backend", "--block-size",
+        "--max-num-seqs",
+    )} == {
+        "--host": "192.168.1.101", "--port": "8688", "--tensor-parallel-size": "16", "--kv-cache-dtype": "auto",
+        "--num-scheduler-steps": "1", "--max-model-len": "32768", "--gpu_memory_utilization": "0.9",
+        "--distributed_executor_backend": "ray", "--block-size": "128", "--max-num-seqs": "512",
+    }  # fmt: skip
+    assert (shown["layout"]["tensor"], shown["layout"]["expert"], shown["blockers"]) == (16, 16, [])
+
+
+def test_what_the_user_decided_stays(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--memory-utilization", "0.7", "-u", "0.0.0.0", "-p", "9000", "--ray-port", "7000")
+    assert run(["cluster", "plan", *SMALL, *words, "--inventory", inventory, "--json"]) == 0
+    engine = json.loads(capsys.readouterr().out)["engines"][0]
+    argv = engine["argv"]
+    assert [argv[argv.index(name) + 1] for name in ("--gpu_memory_utilization", "--host", "--port")] == [
+        "0.7",
+        "0.0.0.0",
+        "9000",
+    ]
+    assert (engine["url"], engine["ray_address"]) == ("http://192.168.1.101:9000", "192.168.1.101:7000")
+
+
+def test_pages_in_both_languages(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cluster", "plan", *SMALL, "--inventory", inventory]) == 0
+    page = capsys.readouterr().out
+    for part in ("gaudi-1", "192.168.1.106 (ens8f0)", "Layout: tensor 16", "VLLM_EP_SIZE", "Memory of a card"):
+        assert part in page
+    assert run(["cluster", "plan", *SMALL, "--inventory", inventory, "--lang", "zh"]) == 0
+    assert "布局：张量 16" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "id"),
+    [
+        ((), 2, "cluster.which_hosts"),
+        (("--hosts", "a", "--inventory", "x.yaml"), 2, "cluster.which_hosts"),
+        (("--inventory", "/nowhere.yaml"), 2, "cluster.bad_inventory"),
+        (("--hosts", "-oProxyCommand=x"), 2, "cluster.bad_host"),
+        (("--hosts", "a=/nowhere.json"), 2, "host.snapshot_file"),
+        (("--hosts", "a=simulated:hls9"), 2, "host.unknown_machine"),
+        (("--hosts", "a=simulated:hls2,b=simulated:hls2"), 2, "cluster.twice"),
+        (("--hosts", "a=simulated:hls2", "-m", "0,1"), 2, "cluster.not_here"),
+        (("--hosts", "a=simulated:hls2", "--machine", "simulated:hls2"), 2, "cluster.not_here"),
+        (("--hosts", "a=simulated:hls2", "--tuning", "reference"), 2, "cluster.not_here"),
+        (("--hosts", "a=simulated:hls2", "-n", "9"), 3, "cluster.few_cards"),
+        (("--hosts", "a=simulated:hls2", "--tensor-parallel", "x"), 2, "plan.number"),
+        (("--hosts", "a=simulated:hls2", "--tensor-parallel", "3"), 2, "cluster.sizes"),
+        (("--hosts", "a=simulated:hls2", "--interface", "ib9"), 2, "cluster.no_interface"),
+        (("--hosts", "a=simulated:hls2", "--name", "../x"), 2, "serve.bad_name"),
+        (("--hosts", "a=simulated:hls2", "--", "--port", "many"), 2, "plan.number"),
+    ],
+)
+def test_wrong_input_is_a_sentence(
+    inventory: str, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, id: str
+) -> None:
+    base = ["cluster", "plan", "-w", "Qwen/Qwen2-72B-Instruct", "--engine", "vllm-fork@1.22", "--json"]
+    assert run([*base, *words]) == code
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (error["id"], error["exit_code"]) == (id, code)
+
+
+def test_no_such_cluster(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("status", "down"):
+        assert run(["cluster", command, "--json"]) == 2
+        assert json.loads(capsys.readouterr().out)["error"]["id"] == "cluster.unknown"
+    assert run(["cluster", "down", "--hosts", "a,b", "--dry-run"]) == 0
+    assert capsys.readouterr().out.count("kill -TERM") == 4
+
+
+def test_quantisation_files_are_found_in_the_checkout() -> None:
+    installed = Installed("python3", "deepseek_r1", {}, {"source": "/workspace/vllm-fork"})
+    made = cluster(*AB)
+    settings = tuple(
+        Setting(name, value, "env", "flag", WHY)
+        for name, value in (("QUANT_CONFIG", "scripts/x.json"), ("INC_MEASUREMENT_DUMP_PATH_PREFIX", "."))
+    )
+    plan = replace(made.plan, engine=EngineIdentity("vllm-fork", "deepseek_r1"), settings=settings)
+    host = Host(interfaces=(Interface("ens1", True, ("10.0.0.1",)),))
+    seen = [
+        Seen(replace(one, address=f"10.0.0.{at}", interface="ens1"), host, installed=installed)
+        for at, one in enumerate(AB, 1)
+    ]
+    found = assemble("c", made.layout, plan, seen, own=frozenset(), port=1, listen=None)
+    env = found.engines[0].nodes[1].env
+    assert env["QUANT_CONFIG"] == "/workspace/vllm-fork/scripts/quant_configs/inc_quant_per_channel_bf16kv.json"
+    assert env["INC_MEASUREMENT_DUMP_PATH_PREFIX"] == "/workspace/vllm-fork"
+    assert [warning.id for warning in found.warnings] == ["cluster.open_ray"]
+    other = replace(seen[1], installed=replace(installed, facts={"source": "/elsewhere"}))
+    differing = assemble("c", made.layout, plan, [seen[0], other], own=frozenset(), port=1, listen=None)
+    assert [warning.id for warning in differing.warnings].count("cluster.relative") == 2

@@ -1,0 +1,142 @@
+"""Hosts from words and files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.fleet.commands import ssh_words
+from gaudi_launch.fleet.inventory import Member, parse_hosts, parse_inventory, read_inventory
+from tests.fleet.helpers import refused
+
+
+def test_words() -> None:
+    assert parse_hosts("g1, admin@10.0.0.2=b.json,local", "/opt/python", "docker exec -i 'my box'") == (
+        Member("g1", "g1", python="/opt/python", enter=("docker", "exec", "-i", "my box")),
+        Member(
+            "10.0.0.2",
+            "admin@10.0.0.2",
+            snapshot="b.json",
+            python="/opt/python",
+            enter=("docker", "exec", "-i", "my box"),
+        ),
+        Member("local", "local", python="/opt/python", enter=("docker", "exec", "-i", "my box")),
+    )
+
+
+def test_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yaml"
+    path.write_text(
+        "schema: 1\nhosts:\n- g1\n- name: b\n  ssh: me@g2\n  address: 10.0.0.2\n  interface: ens8f0\n"
+        "  snapshot: b.json\n  python: /venv/bin/python\n  enter: docker exec -i box\n"
+        "  launcher: [sudo, gaudi-launch]\n"
+    )
+    assert read_inventory(path) == (
+        Member("g1", "g1"),
+        Member(
+            "b",
+            "me@g2",
+            "10.0.0.2",
+            "ens8f0",
+            str(tmp_path / "b.json"),
+            "/venv/bin/python",
+            ("docker", "exec", "-i", "box"),
+            ("sudo", "gaudi-launch"),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "id"),
+    [
+        ("-oProxyCommand=touch /tmp/x", "cluster.bad_host"),
+        ("a,-lroot", "cluster.bad_host"),
+        ("me@-oX", "cluster.bad_host"),
+        ("a;reboot", "cluster.bad_host"),
+        ("$(reboot)", "cluster.bad_host"),
+        ("%h", "cluster.bad_host"),
+        ("a b", "cluster.bad_host"),
+        ("", "cluster.bad_host"),
+        ("a,", "cluster.bad_host"),
+        ("a,a", "cluster.twice"),
+        ("x@a,y@a", "cluster.twice"),
+        ("\u0430", "cluster.bad_host"),
+    ],
+)
+def test_bad_words(text: str, id: str) -> None:
+    with pytest.raises(LaunchError) as error:
+        parse_hosts(text)
+    assert error.value.id == id
+
+
+@pytest.mark.parametrize(
+    ("document", "id"),
+    [
+        ({}, "cluster.bad_inventory"),
+        ([], "cluster.bad_inventory"),
+        ({"schema": 2, "hosts": ["a"]}, "cluster.bad_inventory"),
+        ({"schema": 1, "hosts": []}, "cluster.bad_inventory"),
+        ({"schema": 1, "hosts": ["a"], "more": 1}, "cluster.bad_inventory"),
+        ({"schema": 1, "hosts": [{"ssh": "a", "adress": "10.0.0.1"}]}, "cluster.bad_inventory"),
+        ({"schema": 1, "hosts": [{"ssh": "a", "python": ["x"]}]}, "cluster.bad_inventory"),
+        ({"schema": 1, "hosts": [{"ssh": "a", "python": "-c"}]}, "cluster.bad_inventory"),
+        ({"schema": 1, "hosts": [{"ssh": "a", "enter": "it's"}]}, "cluster.bad_inventory"),
+        ({"schema": 1, "hosts": [{"ssh": 7}]}, "cluster.bad_host"),
+        ({"schema": 1, "hosts": [{"ssh": "a", "name": "../x"}]}, "cluster.bad_host"),
+        ({"schema": 1, "hosts": [{"ssh": "a", "address": "10.0.0.300"}]}, "cluster.bad_address"),
+        ({"schema": 1, "hosts": [{"ssh": "a", "address": "0.0.0.0"}]}, "cluster.bad_address"),
+        ({"schema": 1, "hosts": [{"ssh": "a", "interface": "-x"}]}, "cluster.bad_interface"),
+        (
+            {"schema": 1, "hosts": [{"ssh": "a", "address": "10.0.0.1"}, {"ssh": "b", "address": "10.0.0.1"}]},
+            "cluster.twice",
+        ),
+    ],
+)
+def test_bad_files(document: object, id: str) -> None:
+    with pytest.raises(LaunchError) as error:
+        parse_inventory(document, "hosts.yaml", Path())
+    assert error.value.id == id
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("hosts: [")
+    for name in ("none.yaml", "bad.yaml", "."):
+        with refused("cluster.bad_inventory"):
+            read_inventory(tmp_path / name)
+
+
+@given(st.text())
+def test_no_text_makes_an_option_of_ssh(text: str) -> None:
+    try:
+        members = parse_hosts(text)
+    except LaunchError:
+        return
+    for member in members:
+        words = ssh_words(member, ["python3", "-"])
+        if not member.local:
+            assert words[words.index("--") + 1] == member.ssh
+            assert not member.ssh.startswith("-") and not set(member.ssh) & set(" \t\n;&|$`'\"%{}()<>\\*?!#~")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+)
+ROW = st.dictionaries(
+    st.sampled_from(["name", "ssh", "address", "interface", "snapshot", "python", "enter", "launcher", "more"]),
+    JSON,
+)
+
+
+@given(JSON | st.fixed_dictionaries({"schema": st.just(1), "hosts": st.lists(ROW | JSON, max_size=3)}))
+def test_no_document_ends_in_a_traceback(document: object) -> None:
+    try:
+        members = parse_inventory(json.loads(json.dumps(document)), "hosts.yaml", Path())
+    except LaunchError:
+        return
+    assert members and all(not member.ssh.startswith("-") for member in members)

@@ -1,0 +1,152 @@
+"""Layouts, differences, and each host's part. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gaudi_launch.engines.detect import Installed
+from gaudi_launch.fleet.cluster import reach
+from gaudi_launch.fleet.differences import Difference, Folder, Seen, compare
+from gaudi_launch.fleet.inventory import Member
+from gaudi_launch.fleet.layout import Asked, Layout, choose, stage_of
+from gaudi_launch.host.records import Host, Interface
+from gaudi_launch.host.simulated import make
+from gaudi_launch.messages import message
+from gaudi_launch.models.config import read_model
+from gaudi_launch.models.records import Model
+from tests.fleet.helpers import refused
+
+DEEPSEEK = read_model("deepseek-ai/DeepSeek-R1", False)
+LLAMA_405B = Model("m", "m", heads=128, kv_heads=8, layers=126, moe=False)
+QWEN = Model("m", "m", heads=28, kv_heads=4, layers=28, moe=False)
+
+
+def sizes(layout: Layout) -> tuple[int, int, int, int, bool]:
+    return layout.tensor, layout.pipeline, layout.data, layout.expert, layout.ray
+
+
+def test_the_documented_layouts() -> None:
+    # set_head_node.sh: TP 16, VLLM_EP_SIZE 16; README_GAUDI.md: Llama-3.1-405B with TP 16
+    assert sizes(choose(DEEPSEEK, "deepseek_r1", 2, 8, Asked())) == (16, 1, 1, 16, True)
+    assert sizes(choose(LLAMA_405B, "1.22", 2, 8, Asked())) == (16, 1, 1, 0, True)
+    # README_GAUDI.md: or tensor 8 and two stages
+    assert sizes(choose(LLAMA_405B, "1.22", 2, 8, Asked(pipeline=2))) == (8, 2, 1, 0, True)
+
+
+def test_heads_that_do_not_divide_make_stages() -> None:
+    assert sizes(choose(QWEN, "1.22", 2, 4, Asked())) == (4, 2, 1, 0, True)
+    with refused("cluster.heads"):
+        choose(QWEN, "1.22", 2, 8, Asked())
+    with refused("cluster.heads"):
+        choose(QWEN, "1.22", 2, 4, Asked(tensor=8))
+    with refused("cluster.layers"):
+        choose(replace(QWEN, layers=2), "1.22", 4, 4, Asked())
+
+
+def test_engines_side_by_side() -> None:
+    assert sizes(choose(LLAMA_405B, "1.22", 2, 8, Asked(data=2))) == (8, 1, 2, 0, False)
+    four = choose(DEEPSEEK, "deepseek_r1", 4, 8, Asked(data=2))
+    assert (sizes(four), [w.id for w in four.warnings]) == ((16, 1, 2, 16, True), ["cluster.data_router"])
+    with refused("cluster.data"):
+        choose(DEEPSEEK, "deepseek_r1", 3, 8, Asked(data=2))
+
+
+@pytest.mark.parametrize(
+    "asked", [Asked(tensor=8), Asked(tensor=4, pipeline=2), Asked(pipeline=16), Asked(tensor=32)]
+)
+def test_asked_sizes_must_use_every_card(asked: Asked) -> None:
+    if asked == Asked(tensor=8):
+        assert sizes(choose(DEEPSEEK, "deepseek_r1", 2, 8, asked))[:2] == (8, 2)
+        assert [w.id for w in choose(DEEPSEEK, "deepseek_r1", 2, 8, asked).warnings] == ["cluster.pipeline_untried"]
+    elif asked == Asked(pipeline=16):
+        assert sizes(choose(DEEPSEEK, "deepseek_r1", 2, 8, asked))[:2] == (1, 16)
+    else:
+        with refused("cluster.sizes"):
+            choose(DEEPSEEK, "deepseek_r1", 2, 8, asked)
+
+
+def test_a_stage_holds_its_share() -> None:
+    stage = stage_of(DEEPSEEK, 2)
+    assert (stage.layers, stage.parameters, stage.heads) == (31, 335513209600, 128)
+    assert stage_of(DEEPSEEK, 1) is DEEPSEEK
+
+
+def seen(name: str, machine: str = "hls2", **changes: object) -> Seen:
+    facts = {"commit": "016b6bd20", "extension_commit": "0bc6b42"}
+    installed = Installed("python3", "deepseek_r1", {"vllm": "0.8.5", "ray": "2.43.0"}, facts)
+    one = Seen(
+        Member(name, name), make(machine), installed=installed, python="3.10.12", clock=0.0, clock_within=0.1
+    )
+    return replace(one, **changes)  # type: ignore[arg-type]
+
+
+def test_equal_hosts_do_not_differ() -> None:
+    assert compare([seen("a"), seen("b")]) == ()
+    assert compare([seen("a")]) == ()
+
+
+def test_what_must_not_differ() -> None:
+    one = seen("a")
+    assert one.installed is not None and one.host is not None
+    other = Installed("python3", "deepseek_r1", {"vllm": "0.8.5", "ray": "2.40.0"}, {"commit": "abc"})
+    host = replace(one.host, driver_version="1.20.1-aaa", kernel="6.8", interfaces=(Interface("eth0", True),))
+    found = compare([one, seen("b", installed=other, host=host, python="3.11.2")])
+    assert [(d.level, d.what) for d in found] == [
+        ("fail", "driver"),
+        ("fail", "commit"),
+        ("fail", "ray"),
+        ("fail", "python"),
+        ("note", "kernel"),
+        ("note", "interfaces"),
+    ]
+    assert found[2] == Difference(
+        "fail", "ray", {"a": "ray 2.43.0", "b": "ray 2.40.0"}, message("cluster.differs_ray")
+    )
+
+
+def test_what_is_not_known_is_no_difference() -> None:
+    unknown = Seen(Member("b", "b"))
+    assert compare([seen("a"), unknown]) == ()
+    broken = seen("c", machine="gaudi3-oam", trouble=message("cluster.unreachable", host="c", ssh="c", why="-"))
+    assert compare([seen("a"), broken]) == ()
+
+
+def test_clocks_are_apart_only_when_that_is_certain() -> None:
+    assert [d.what for d in compare([seen("a"), seen("b", clock=3.0)])] == ["clock"]
+    # 3 seconds, known to +- 2: may be one
+    assert compare([seen("a"), seen("b", clock=3.0, clock_within=2.0)]) == ()
+    assert compare([seen("a"), seen("b", clock=None)]) == ()
+
+
+def host(*interfaces: Interface) -> Host:
+    return Host(interfaces=interfaces)
+
+
+def test_the_interface_between_hosts() -> None:
+    member = Member("g1", "g1")
+    ens = Interface("ens8f0", True, ("10.0.0.1", "fe80::1"), default_route=True)
+    fast = Interface("enp1s0", True, ("192.168.7.1",))
+    bridge = Interface("docker0", True, ("172.17.0.1",))
+    down = Interface("ens9", False, ("10.9.9.9",))
+    six = Interface("ib0", True, ("fe80::2", "fd00::2"))
+    assert reach(member, host(bridge, fast, ens, down)) == ("10.0.0.1", "ens8f0")
+    assert reach(member, host(bridge, fast)) == ("192.168.7.1", "enp1s0")
+    assert reach(member, host(fast, ens), "enp1s0") == ("192.168.7.1", "enp1s0")
+    assert reach(member, host(six)) == ("fd00::2", "ib0")
+    # what the inventory says wins, and the other half is found by it
+    assert reach(replace(member, address="192.168.7.1"), host(fast, ens)) == ("192.168.7.1", "enp1s0")
+    assert reach(replace(member, interface="enp1s0"), host(fast, ens)) == ("192.168.7.1", "enp1s0")
+    assert reach(replace(member, address="1.2.3.4", interface="bond0"), None) == ("1.2.3.4", "bond0")
+    for wrong in (host(), host(bridge), host(fast, replace(ens, default_route=False))):
+        with refused("cluster.unreached"):
+            reach(member, wrong)
+    with refused("cluster.unreached"):
+        reach(replace(member, address="1.2.3.4"), host(fast, ens))
+    with refused("cluster.no_interface"):
+        reach(replace(member, interface="ens9"), host(ens, down))
+
+
+def test_folders_compare_by_value() -> None:
+    assert Folder(3, 10) == Folder(3, 10) != Folder(3, 11)

@@ -1,0 +1,196 @@
+"""The edge: an ssh that runs its words here, in a home of each host's own. Real processes, no Ray."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.fleet import remote, run
+from gaudi_launch.fleet.commands import Step
+from gaudi_launch.fleet.differences import Folder
+from gaudi_launch.fleet.inventory import Member
+from gaudi_launch.fleet.remote import RemoteError
+from gaudi_launch.fleet.run import Waits
+from gaudi_launch.fleet.running import Part, Place, Running, remember, remembered
+from gaudi_launch.messages import message
+from tests.fleet.helpers import refused
+
+SSH = """#!/bin/sh
+while [ "$1" != "--" ]; do shift; done
+host="${2##*@}"
+case "$host" in
+    gone) echo "ssh: connect to host gone port 22: No route to host" >&2; exit 255 ;;
+    slow) exec sleep 60 ;;
+    noisy) echo "Welcome to this machine" ;;
+    liar) echo "gaudi-launch-cluster:[not json"; exit 0 ;;
+esac
+exec env XDG_STATE_HOME="$FAKE_HOSTS/$host" sh -c "$3"
+"""
+QUICK = Waits(stop=2.0, ask=20.0)
+WHY = message("cluster.as_asked")
+
+
+@pytest.fixture(autouse=True)
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    ssh = tmp_path / "bin" / "ssh"
+    ssh.parent.mkdir()
+    ssh.write_text(SSH)
+    ssh.chmod(ssh.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{ssh.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_HOSTS", str(tmp_path))
+    yield tmp_path
+    left = [Member(path.parent.name, f"me@{path.parent.name}") for path in tmp_path.rglob("service.json")]
+    if left:
+        run.down(left, "c", QUICK)
+
+
+def member(name: str) -> Member:
+    return Member(name, f"me@{name}")
+
+
+def step(name: str, *argv: str, **changes: object) -> Step:
+    return Step(member(name), argv, WHY, {"WORD": "it's $HOME"}, "service", **changes)  # type: ignore[arg-type]
+
+
+def living(name: str) -> int | None:
+    request = {"do": "status", "folder": f"c/{name}", "names": ["service"]}
+    found = remote.ask(member(name), request, 20)["alive"]["service"]
+    return None if found is None else int(found)
+
+
+def test_a_host_tells_of_itself(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "x").write_bytes(b"12345")
+    seen = remote.look(member("noisy"), [str(tmp_path / "model"), "/no/such"], 60)
+    assert seen.folders == {str(tmp_path / "model"): Folder(1, 5), "/no/such": Folder()}
+    assert seen.clock is not None and abs(seen.clock) < 5 and 0 < seen.clock_within < 60
+    assert seen.installed is not None and seen.python is not None and seen.python.startswith("3.")
+
+
+@pytest.mark.parametrize(
+    ("name", "id", "words"),
+    [
+        ("gone", "cluster.unreachable", "No route to host"),
+        ("slow", "cluster.host_slow", "1 s"),
+        ("liar", "cluster.host_failed", "gaudi-launch-cluster"),
+    ],
+)
+def test_hosts_that_cannot_be_asked(name: str, id: str, words: str) -> None:
+    with pytest.raises(RemoteError) as error:
+        remote.look(member(name), [], 1 if name == "slow" else 60)
+    assert error.value.why.id == id
+    assert words in error.value.why.render()
+
+
+def test_no_interpreter_there() -> None:
+    with pytest.raises(RemoteError) as error:
+        remote.look(Member("a", "a", python="/no/python"), [], 60)
+    assert error.value.why.id == "cluster.host_failed" and "/no/python" in error.value.why.render()
+
+
+def test_no_ssh_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(RemoteError) as error:
+        remote.look(member("a"), [], 60)
+    assert error.value.why.id == "cluster.no_ssh"
+
+
+def test_started_once_seen_and_ended_with_all_it_started(tmp_path: Path) -> None:
+    # a child that does not listen to SIGTERM must go too
+    deaf = tmp_path / "deaf.sh"
+    deaf.write_text("trap '' TERM\nsleep 300 &\necho \"$WORD $SECRET\"\nwait\n")
+    begun = step("a", "sh", "-c", f"sh {deaf} & sleep 300", secrets=("SECRET",))
+    answer = remote.begin(begun, "c/a", {"SECRET": "s3cret", "OTHER": "x"}, settle=0.5)
+    assert (answer["exit"], living("a")) == (None, answer["pid"])
+    with pytest.raises(RemoteError) as error:
+        remote.begin(begun, "c/a", {}, settle=0.1)
+    assert error.value.why.id == "cluster.runs_already"
+    log = tmp_path / "a" / "gaudi-launch" / "cluster" / "c" / "a" / "service.log"
+    assert log.read_text() == "it's $HOME s3cret\n"
+    assert log.stat().st_mode & 0o777 == 0o600
+    numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    family = [pid for pid in numbers if _session(pid) == answer["pid"]]
+    assert len(family) >= 3
+    assert run.down([member("a"), member("b")], "c", QUICK) == [("a", "service", None)]
+    assert [pid for pid in family if _session(pid) == answer["pid"]] == []
+    assert (living("a"), run.down([member("a")], "c", QUICK)) == (None, [])
+
+
+def _session(pid: int) -> int | None:
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if words[0] == "Z" else int(words[3])
+
+
+def test_a_pid_that_is_another_process_by_now_is_left_alone(tmp_path: Path) -> None:
+    remote.begin(step("a", "sleep", "300"), "c/a", {}, settle=0.1)
+    path = tmp_path / "a" / "gaudi-launch" / "cluster" / "c" / "a" / "service.json"
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "started": document["started"] - 1}))
+    assert (living("a"), run.down([member("a")], "c", QUICK)) == (None, [])
+    assert _session(document["pid"]) == document["pid"]
+    path.write_text(json.dumps(document))
+    assert run.down([member("a")], "c", QUICK) == [("a", "service", None)]
+
+
+def test_what_ends_at_once_says_so() -> None:
+    assert remote.begin(step("a", "sh", "-c", "exit 7"), "c/a", {})["exit"] == 7
+    with pytest.raises(RemoteError) as error:
+        remote.begin(step("a", "/no/program"), "c/a", {})
+    assert error.value.why.id == "cluster.not_started"
+
+
+def test_a_host_that_is_gone_keeps_no_other_from_being_cleaned() -> None:
+    remote.begin(step("b", "sleep", "300"), "c/b", {}, settle=0.1)
+    told = run.down([member("gone"), member("b")], "c", QUICK)
+    assert [(host, what, trouble.id if trouble else None) for host, what, trouble in told] == [
+        ("gone", "unreachable", "cluster.unreachable"),
+        ("b", "service", None),
+    ]
+    assert living("b") is None
+
+
+def test_commands_run_to_their_end() -> None:
+    remote.do(Step(member("a"), ("true",), WHY), 20)
+    for argv, words in ((("sh", "-c", "echo full disk; exit 3"), "full disk"), (("/no/rsync",), "No such file")):
+        with pytest.raises(RemoteError) as error:
+            remote.do(Step(member("a"), argv, WHY), 20)
+        assert error.value.why.id == "cluster.step_failed" and words in error.value.why.render()
+
+
+def test_status_of_what_is_half_there() -> None:
+    places = (Place(member("a"), "127.0.0.1"), Place(member("gone"), "10.0.0.2"))
+    running = Running("c", True, 8850, 4, (Part(places, "http://127.0.0.1:9"),))
+    remote.begin(step("a", "sleep", "300"), "c/a", {}, settle=0.1)
+    state = run.status(running, None, QUICK)
+    assert (state.whole, state.ready, state.ray) == (False, (False,), (None,))
+    assert [(host.name, sorted(host.alive), host.trouble.id if host.trouble else None) for host in state.hosts] == [
+        ("a", ["ray", "service"], None),
+        ("gone", [], "cluster.unreachable"),
+    ]
+    assert "refused" in state.details[0]
+
+
+def test_what_is_written_down_comes_back(tmp_path: Path) -> None:
+    places = (Place(Member("a", "me@a", "10.0.0.1", enter=("docker", "exec", "-i", "x")), "10.0.0.1"),)
+    running = Running("c", True, 8850, 16, (Part(places, "http://10.0.0.1:1"),))
+    remember(tmp_path, running)
+    assert remembered(tmp_path) == running
+    started = time.monotonic()
+    for text in ("{}", "[", '{"cluster": {"name": "c"}}'):
+        (tmp_path / "cluster.json").write_text(text)
+        with pytest.raises(Exception) as error:
+            remembered(tmp_path)
+        assert type(error.value).__name__ == "LaunchError"
+    assert time.monotonic() - started < 5
+    (tmp_path / "cluster.json").unlink()
+    with refused("cluster.unknown"):
+        remembered(tmp_path)
