@@ -8,8 +8,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.request import ProxyHandler, build_opener
 
 import psutil
 import pytest
@@ -52,6 +54,29 @@ def answer(port: int) -> str:
     return text
 
 
+def metric(port: int, name: str, label: str = "") -> float:
+    """A figure of the engine's own page, which is passed on like everything else."""
+    with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/metrics", timeout=60) as response:
+        lines = response.read().decode().splitlines()
+    return float(next(line.split()[-1] for line in lines if line.startswith(name) and label in line))
+
+
+def hang_up(port: int) -> None:
+    """Ask for a long streamed answer and go away after its first piece."""
+    body = {"model": "demo", "prompt": "Once", "max_tokens": 1500, "stream": True, "ignore_eos": True}
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+    response = connection.getresponse()
+    assert response.readline().startswith(b"data: ")
+    assert metric(port, "vllm:num_requests_running") == 1
+    finished = metric(port, "vllm:request_success_total", "length")
+    response.close()
+    connection.close()
+    wait_for(lambda: metric(port, "vllm:num_requests_running") == 0, 10)
+    # it was ended, it did not get to its end
+    assert metric(port, "vllm:request_success_total", "length") == finished
+
+
 def wait_for(what: Any, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not what():
@@ -73,6 +98,7 @@ def test_the_cpu_engine_in_a_replica_answers_streams_and_stops(
     assert answer(port) == PARIS
     text, pieces = streamed(port)
     assert text == PARIS and pieces >= 3
+    hang_up(port)
     wait_for(lambda: replicas("one") == (1, 1), 30)
     shown = subprocess.run(
         [sys.executable, "-m", "gaudi_launch", "ray", "status"], capture_output=True, text=True, check=True

@@ -95,6 +95,14 @@ def test_a_spoiled_note_stops_nobody(tmp_path: Path, content: bytes) -> None:
     assert slot(tmp_path, 3).modules == (3,)
 
 
+def test_a_folder_that_somebody_put_there_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "theirs")
+    with pytest.raises(RuntimeError, match="not ours"):
+        slot(tmp_path / "link", 0)
+    assert list((tmp_path / "theirs").iterdir()) == []
+
+
 def test_without_cards_the_cpus_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     import gaudi_ray_slots
 
@@ -222,3 +230,69 @@ def test_a_request_becomes_a_job() -> None:
         "top_p": 1.0,
         "seed": None,
     }
+
+
+def test_folders_of_killed_heads_are_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+    import tempfile
+
+    import gaudi_ray_head
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in ("gaudi-ray-dead", "gaudi-ray-alive", "gaudi-ray-no-lock", "other"):
+        (tmp_path / name / "ray").mkdir(parents=True)
+        if name != "gaudi-ray-no-lock":
+            (tmp_path / name / "lock").touch()
+    with (tmp_path / "gaudi-ray-alive/lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        gaudi_ray_head.sweep()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["gaudi-ray-alive", "gaudi-ray-no-lock", "other"]
+
+
+def test_a_status_in_lines() -> None:
+    import gaudi_ray_head
+
+    deployment = {"status": "UPDATING", "target_num_replicas": 2, "replicas": [{"state": "RUNNING"}]}
+    found = gaudi_ray_head.summary({"default": {"status": "DEPLOYING", "deployments": {"Engine": deployment}}})
+    assert found == ["application default DEPLOYING", "deployment Engine UPDATING, replicas 1/2 running"]
+
+
+def test_a_job_is_read_in_the_loop_while_a_thread_generates(monkeypatch: pytest.MonkeyPatch) -> None:
+    import asyncio
+    import threading
+
+    from gaudi_ray_generate import Generation, Job
+
+    made = Generation.__new__(Generation)
+    jobs = [Job(str(n), {}, (), True) for n in range(12)]
+
+    def generate(job: Job) -> None:
+        if job.prompt == "1":
+            raise ValueError("one that fails")
+        for piece in "ab":
+            job.put(job.prompt + piece)
+
+    def fill() -> Any:
+        import queue
+
+        made._jobs = queue.Queue()
+        monkeypatch.setattr(made, "_generate", generate, raising=False)
+        monkeypatch.setattr(made, "_log", lambda line: None, raising=False)
+        threading.Thread(target=made._work, daemon=True).start()
+
+    async def read(job: Job) -> str:
+        try:
+            return "".join([piece async for piece in job.text()])
+        except ValueError as error:
+            return str(error)
+
+    async def all_of_them() -> list[str]:
+        fill()
+        for job in jobs:
+            made.add(job)
+        # the last first: none may hold up another
+        return list(reversed([await read(job) for job in reversed(jobs)]))
+
+    answers = asyncio.run(asyncio.wait_for(all_of_them(), 20))
+    assert answers == [f"{n}a{n}b" if n != 1 else "one that fails" for n in range(12)]
+    assert all(job.gone.is_set() for job in jobs)

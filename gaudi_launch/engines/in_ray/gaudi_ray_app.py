@@ -89,7 +89,11 @@ class Engine:
             try:
                 async for piece in answer.content.iter_any():
                     yield piece
+            except aiohttp.ClientError:
+                # the engine died in the middle: so does the answer, its status is long sent
+                return
             finally:
+                # Serve cancels us when the client hangs up (seen with 2.60.0), and the engine sees it here
                 answer.close()
 
         kept = {k: v for k, v in answer.headers.items() if k.lower() not in _HOP}

@@ -32,17 +32,23 @@ class Job:
     options: dict[str, Any]
     stops: tuple[str, ...]
     special: bool
-    pieces: queue.Queue[Any] = field(default_factory=queue.Queue)
+    pieces: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
+    loop: asyncio.AbstractEventLoop | None = None
     gone: threading.Event = field(default_factory=threading.Event)
     prompt_tokens: int = 0
     tokens: int = 0
     reason: str = "stop"
 
+    def put(self, piece: Any) -> None:
+        """Hand a piece from the generating thread to whoever waits in the event loop."""
+        if self.loop is not None:
+            self.loop.call_soon_threadsafe(self.pieces.put_nowait, piece)
+
     async def text(self) -> AsyncIterator[str]:
         """Its pieces as they come. Whoever stops listening ends the generation."""
         try:
             while True:
-                piece = await asyncio.to_thread(self.pieces.get)
+                piece = await self.pieces.get()
                 if piece is _END:
                     return
                 if isinstance(piece, Exception):
@@ -124,7 +130,8 @@ class Generation:
         return True
 
     def add(self, job: Job) -> None:
-        """Put a job at the end of the queue."""
+        """Put a job at the end of the queue. Called in the event loop that waits for it."""
+        job.loop = asyncio.get_running_loop()
         self._jobs.put(job)
 
     def _work(self) -> None:
@@ -134,10 +141,10 @@ class Generation:
                 continue
             try:
                 self._generate(job)
-                job.pieces.put(_END)
+                job.put(_END)
             except Exception as error:
                 self._log(f"request failed: {type(error).__name__}: {error}")
-                job.pieces.put(error)
+                job.put(error)
 
     def _generate(self, job: Job) -> None:
         """Run one job; its pieces go into its queue while it runs."""
@@ -168,7 +175,7 @@ class Generation:
                 if stream_end and not met:
                     ready, held = ready + held, ""
                 if ready:
-                    job.pieces.put(ready)
+                    job.put(ready)
 
         def ended(*_: Any, **__: Any) -> Any:
             return met or job.gone.is_set()

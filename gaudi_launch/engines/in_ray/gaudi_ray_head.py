@@ -9,6 +9,7 @@ begin with ``gaudi-launch ray:`` are ours; those of the first set's engine stand
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import secrets
@@ -25,6 +26,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 from gaudi_ray_engine import OWN_THREADS
 from gaudi_ray_slots import FOLDER, end_leftovers, log_of
 
+_PREFIX = "gaudi-ray-"
 _APPLICATIONS = "/api/serve/applications/"
 _TURN_SECONDS = 0.2
 _STATUS_EVERY_SECONDS = 1.0
@@ -117,6 +119,19 @@ def summary(applications: dict[str, Any]) -> list[str]:
     return lines
 
 
+def sweep() -> None:
+    """Take away what heads of ours left that were killed: their folders, whose locks nobody holds."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        try:
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+                continue
+            with (folder / "lock").open("r+") as mark:
+                fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            continue
+
+
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser()
     for name in ("--host", "--port", "--hpus", "--config"):
@@ -124,7 +139,11 @@ def main(words: list[str]) -> int:
     asked = parser.parse_args(words)
     config = json.loads(asked.config)
     # the sockets of a session have long names: a folder right below the temporary one
-    folder = Path(tempfile.mkdtemp(prefix="gaudi-ray-"))
+    sweep()
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    # held as long as this process lives
+    mark = (folder / "lock").open("w")
+    fcntl.flock(mark, fcntl.LOCK_EX)
     try:
         return run(config, int(asked.hpus), folder)
     finally:

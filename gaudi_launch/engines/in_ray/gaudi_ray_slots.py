@@ -63,9 +63,12 @@ def log_of(folder: Path, number: int) -> Path:
 def claim(folder: Path, sets: Sequence[dict[str, Any]], patience: float = 60.0) -> Slot:
     """A free set. Waits for one: a replica that ends gives its HPUs back a moment before its process is gone.
 
-    Raises RuntimeError when there is none within ``patience`` seconds.
+    Raises RuntimeError when there is none within ``patience`` seconds, or when the folder is another user's.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        # its name below /tmp can be guessed
+        raise RuntimeError(f"{folder} is not ours")
     deadline = time.monotonic() + patience
     while True:
         for number, each in enumerate(sets):
