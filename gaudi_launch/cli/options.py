@@ -210,7 +210,10 @@ class Prepared:
         from gaudi_launch.warmup import ask
 
         question = getattr(self.engine, "bucket_question", None)
-        if question is None or self.installed is None or "extension_kind" not in self.installed.facts:
+        facts = self.installed.facts if self.installed is not None else {}
+        # the plugin has lists that it never warms up (pooling models)
+        askable = "extension_kind" in facts or ("plugin" in facts and plan.buckets is not None)
+        if question is None or self.installed is None or not askable:
             return plan
         limits = self.engine.limits(self.request, self.host, self.model)
         context = Context(self.request, self.host, self.model, plan.placement, limits)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from gaudi_launch.engines import fork_auto, gaudi_buckets, gaudi_rules
 from gaudi_launch.engines.upstream_tasks import CHAT, has_word, task_of
@@ -219,14 +220,22 @@ class VllmGaudi:
         """The grid that these settings warm up; None where nothing is warmed up, or by a file that was not read."""
         if not self._warms(context.request, task_of(context.model, context.request.extra)):
             return None
+        engine, algorithm, env, arguments = self.bucket_question(settings, context, num_blocks)
+        if algorithm == "file" and arguments["bucket_file"] is None:
+            return None
+        return algorithm, engine_buckets(engine, algorithm, env, arguments)
+
+    def bucket_question(
+        self, settings: Sequence[Setting], context: Context, num_blocks: int | None
+    ) -> tuple[str, str, dict[str, str], dict[str, Any]]:
+        """What decides the grid, for our arithmetic or the plugin's own: its key, the algorithm, variables and
+        arguments (as `engine_buckets` takes them)."""
         env = {s.name: s.value or "" for s in settings if s.kind == "env"}
         algorithm = algorithm_of(PLUGIN, env, with_limit=False)
         file = self._file(settings, context)
-        if algorithm == "file" and file is None:
-            return None
         contiguous = gaudi_rules.is_contiguous(settings)
         arguments = gaudi_buckets.arguments(context, contiguous, num_blocks, file[1] if file else None)
-        return algorithm, engine_buckets(PLUGIN, algorithm, env, arguments)
+        return PLUGIN, algorithm, env, arguments
 
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
         """``vllm serve MODEL`` with these options, then the user's own words, of which the last counts."""

@@ -66,3 +66,32 @@ def test_no_answer_and_no_extension_leave_the_plan(monkeypatch: pytest.MonkeyPat
     plan = prepared().plan()
     assert prepared().trusted(plan) == plan
     assert prepared(None).trusted(plan) == plan and len(asked) == 1
+
+
+def of_plugin(
+    monkeypatch: pytest.MonkeyPatch, answer: ask.Answer | None, **wishes: Any
+) -> tuple[Prepared, list[Any]]:
+    """A plan for an installed plugin that answers so; None: as our arithmetic does, for the file it was given."""
+    asked: list[Any] = []
+
+    def ask_engine(python: str | Path, engine: str, env: Any, arguments: Any) -> ask.Answer:
+        asked.append(arguments["bucket_file"])
+        return answer or ask.Answer(engine_buckets(engine, "file", env, arguments), "file")
+
+    monkeypatch.setattr(ask, "ask_engine", ask_engine)
+    installed = Installed("/e/python", "vllm-gaudi", {}, {"plugin": "0.26.0", "vllm": "0.26.0"})
+    request = Request(model="/m/x", engine="vllm-gaudi", max_num_seqs=8, max_model_len=4096, **wishes)
+    return Prepared(request, make("hls2"), Model("/m/x", "x"), find("auto", installed), installed), asked
+
+
+def test_the_plugin_is_asked_with_the_file_that_goes_with_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared_, asked = of_plugin(monkeypatch, None)
+    plan = prepared_.plan()
+    assert prepared_.trusted(plan) == plan and asked == list(plan.command.files.values())
+    prepared_, _ = of_plugin(monkeypatch, ask.Answer(OTHER, "file"))
+    assert prepared_.trusted(prepared_.plan()).buckets == OTHER
+
+
+def test_a_plugin_that_warms_nothing_up_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared_, asked = of_plugin(monkeypatch, None, extra=("--enforce-eager",))
+    assert prepared_.trusted(prepared_.plan()).buckets is None and asked == []
