@@ -129,6 +129,9 @@ class Tgi:
         if model.remote_code and not request.trust_remote_code:
             raise LaunchError("plan.remote_code", ExitCode.MODEL, model=model.name)
         tgi_container.published(request.host)
+        tgi_container.own_image(request, self.image)
+        if "--revision" in self._words(request) and not tgi_container.from_hub(request.model):
+            raise LaunchError("tgi.revision", ExitCode.USAGE, path=request.model)
 
     def _refuse_dtype(self, request: Request, model: Model) -> None:
         dtype = request.dtype
@@ -160,6 +163,9 @@ class Tgi:
         decisions.warn("tgi.maintenance")
         if self.version not in _NAMED:
             decisions.warn("tgi.assumed", version=self.version, latest=words_of.LATEST)
+        image = tgi_container.own_image(request, self.image)
+        if image is not None:
+            decisions.warn("tgi.image", image=image, version=self.version)
         self._variables(context, decisions)
         self._options(context, decisions, tokens, words)
         env = {s.name: s.value or "" for s in decisions.settings() if s.kind == "env"}
@@ -351,4 +357,5 @@ class Tgi:
 
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
         """``docker run``: the container's own words behind the image, ours in front of it."""
-        return tgi_container.command(self.image, settings, context)
+        image = tgi_container.own_image(context.request, self.image) or self.image
+        return tgi_container.command(image, settings, context)

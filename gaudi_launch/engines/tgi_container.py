@@ -24,7 +24,10 @@ DATA = "/data"
 WORK = "/usr/src"
 RECIPES = "/recipes"
 PROFILE = "/tmp/hpu_profile"
-_MODELS = "/models"
+IMAGE_VARIABLE = "GAUDI_LAUNCH_TGI_IMAGE"
+# docs: distribution reference; a registry with a port, path, tag and digest
+_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
+_MODELS = "/models/"
 _GUIDE_PORT = 8080
 _OUR_PORT = 30001
 # by name only; docker gives the container what the launcher's own environment has
@@ -42,6 +45,21 @@ class QuantConfig:
     folder: str
     measured: str
     variable: str
+
+
+def own_image(request: Request, wanted: str) -> str | None:
+    """An image that the user names instead: a mirror's, or one built by hand. Raises LaunchError (USAGE)."""
+    image = request.environment.get(IMAGE_VARIABLE)
+    if not image:
+        return None
+    if not _IMAGE.fullmatch(image):
+        raise LaunchError("tgi.bad_image", ExitCode.USAGE, found=image, wanted=wanted)
+    return image
+
+
+def from_hub(model: str) -> bool:
+    """Does the container fetch this model itself?"""
+    return not model_id(model).startswith((_MODELS, f"{DATA}/"))
 
 
 def published(host: str | None) -> str:
@@ -69,7 +87,7 @@ def model_id(model: str) -> str:
         return model
     # the entry point hands its words on unquoted: no blanks
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", base_name(model)).strip("-.") or "model"
-    return f"{_MODELS}/{name}"
+    return f"{_MODELS}{name}"
 
 
 def quant_config(request: Request) -> QuantConfig | None:
@@ -94,12 +112,13 @@ def command(image: str, settings: Sequence[Setting], context: Context) -> Comman
             argv += [setting.name] if setting.value is None else [setting.name, setting.value]
     port = request.port or (_GUIDE_PORT if reference else _OUR_PORT)
     named = model_id(request.model)
-    local = named.startswith((_MODELS, DATA))
     container = Container(
         image=image,
         argv=tuple(argv),
         env={s.name: s.value or "" for s in settings if s.kind == "env" and s.sent},
-        secrets=() if local else (*_HUB_SECRETS, *(n for n in _PROXIES if request.environment.get(n))),
+        secrets=()
+        if not from_hub(request.model)
+        else (*_HUB_SECRETS, *(n for n in _PROXIES if request.environment.get(n))),
         mounts=_mounts(request, named, quantised=any(s.name == "QUANT_CONFIG" for s in settings)),
         ports=((port, PORT),),
         # the guide publishes on every address
@@ -115,6 +134,12 @@ def command(image: str, settings: Sequence[Setting], context: Context) -> Comman
         cpus=() if reference else placement.cpus,
         container=container,
     )
+
+
+def _secrets(request: Request) -> tuple[str, ...]:
+    if not from_hub(request.model):
+        return ()
+    return (*_HUB_SECRETS, *(name for name in _PROXIES if request.environment.get(name)))
 
 
 def _mounts(request: Request, named: str, *, quantised: bool) -> tuple[Mount, ...]:

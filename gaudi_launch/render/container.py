@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from gaudi_launch.engines.docker import card_indices
@@ -74,6 +75,8 @@ def container_of(
     show it. Raises LaunchError: no image is known (USAGE), a secret among the engine's words (USAGE), cards whose
     index cannot be told (MACHINE).
     """
+    if plan.container is not None:
+        return _as_planned(plan, plan.container, image)
     words = list(plan.command.argv)
     refuse_secrets(words)
     entrypoint, arguments = _program(words[0]), words[1:]
@@ -101,6 +104,22 @@ def container_of(
         health="/health",
         start_seconds=start_seconds(plan),
         url=url,
+    )
+
+
+def no_container(plan: Plan, target: str) -> None:
+    """For targets that start the engine itself. Raises LaunchError (USAGE) for one that comes in a container."""
+    if plan.container is not None:
+        raise LaunchError("docker.render", ExitCode.USAGE, engine=plan.engine.name, target=target)
+
+
+def _as_planned(plan: Plan, container: Container, image: str | None) -> Container:
+    """An engine that comes in a container: it has its own network and its port is published already."""
+    return replace(
+        container,
+        image=image or container.image,
+        start_seconds=start_seconds(plan),
+        url=f"http://127.0.0.1:{container.ports[0][1]}",
     )
 
 
@@ -186,7 +205,8 @@ def start_seconds(plan: Plan) -> int:
     """How long a start may take until the engine counts as failed: twice the longest estimate (recipes that are
     cached are in it), and never less than what was seen in public."""
     parameters = plan.model.get("parameters") or 0
-    fp8 = "QUANT_CONFIG" in plan.command.env or str(plan.model.get("quantization") or "").startswith("fp8")
+    variables = (plan.container or plan.command).env
+    fp8 = "QUANT_CONFIG" in variables or str(plan.model.get("quantization") or "").startswith("fp8")
     cached = plan.cache.get("state") == "hit"
     long = parameters > _LONG_PARAMETERS or (fp8 and not cached)
     high = plan.estimate.high_seconds if plan.estimate is not None else 0.0

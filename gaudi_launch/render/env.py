@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import yaml
 
 from gaudi_launch.planning.plan import Plan
-from gaudi_launch.render.container import positional_model, refuse_secrets, required, secrets_of
+from gaudi_launch.render.container import no_container, positional_model, refuse_secrets, required, secrets_of
 from gaudi_launch.render.records import Rendered
 from gaudi_launch.render.script import asked, exports
 from gaudi_launch.render.text import check_words, comments, heading
@@ -22,6 +22,7 @@ def render(plan: Plan, environment: Mapping[str, str]) -> Rendered:
     """env.sh, and for vLLM config.yml with everything that fits into it."""
     import shlex
 
+    no_container(plan, "env")
     check_words(plan)
     refuse_secrets(plan.command.argv)
     lines = ["# shellcheck shell=bash", *comments(heading(plan))]

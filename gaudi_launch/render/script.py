@@ -83,7 +83,8 @@ def _element(word: str) -> str:
 def _bound(plan: Plan) -> list[str]:
     """The last lines: the engine, bound to its CPUs where numactl is there and can."""
     cpus = plan.command.cpus
-    if not cpus:
+    # a container has its own word for CPUs; its client needs none
+    if not cpus or plan.container is not None:
         return ['exec "${engine[@]}" "$@"']
     words = ["numactl", "-C", format_cpus(cpus)]
     if plan.command.memory_node is not None:

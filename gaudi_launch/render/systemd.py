@@ -9,7 +9,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.messages import message
 from gaudi_launch.planning.plan import Plan
-from gaudi_launch.render.container import SECRETS, refuse_secrets, required, secrets_of, start_seconds
+from gaudi_launch.render.container import SECRETS, no_container, refuse_secrets, required, secrets_of, start_seconds
 from gaudi_launch.render.records import Rendered
 from gaudi_launch.render.script import folders_of
 from gaudi_launch.render.text import check_words, comments, heading
@@ -47,6 +47,7 @@ def render(
 
     Raises LaunchError (USAGE): words that systemd cannot say, an interpreter that is not a path.
     """
+    no_container(plan, "systemd")
     check_words(plan, for_systemd=True)
     refuse_secrets(plan.command.argv)
     if not PurePosixPath(plan.command.argv[0]).is_absolute():

@@ -13,6 +13,7 @@ from gaudi_launch.paths import machine_root
 from gaudi_launch.planning.engine import Engine
 from gaudi_launch.planning.request import Request
 from gaudi_launch.services import detach, registry
+from gaudi_launch.services.containers import check_docker
 from gaudi_launch.services.job import ServiceJob
 from gaudi_launch.services.ready import listener, port_free
 from gaudi_launch.services.reservation import reserve
@@ -79,8 +80,10 @@ def address(url: str) -> tuple[str, int]:
 def start_detached(job: ServiceJob, plan: Mapping[str, Any] | None, environment: Mapping[str, str]) -> None:
     """Hold the name and the cards of a job, and hand it to a launcher of its own.
 
-    Raises LaunchError when the name, a card or the port is taken.
+    Raises LaunchError when the name, a card or the port is taken, or docker cannot start the job's container.
     """
+    if job.container:
+        check_docker(needs_cards=bool(job.modules))
     with registry.hold(job.name) as name, reserve(job.modules, machine_root()) as cards:
         check_port(job.url)
         detach.spawn(job, plan, environment, (name, *cards))

@@ -126,7 +126,10 @@ def first_state(job: ServiceJob, log: Path) -> dict[str, object]:
 def remember(job: ServiceJob, progress: Progress) -> None:
     """Write down how long this warm-up took, for the estimates of later plans on this machine."""
     seconds = progress.facts.get("warmup_seconds", 0)
-    graphs = sum(phase.items for phase in progress.phases if phase.name.startswith("warmup_"))
+    counted = sum(phase.items for phase in progress.phases if phase.name.startswith("warmup_"))
+    # TGI numbers shapes that it passes over as well, and says at the end how many it warmed
+    told = progress.facts.get("warmup_shapes", 0)
+    graphs = told if isinstance(told, int) and told > 0 else counted
     if not (isinstance(seconds, int | float) and seconds > 0 and graphs):
         return
     measured = Measured(

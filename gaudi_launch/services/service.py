@@ -75,6 +75,7 @@ def _lives(
             url=job.url,
             log=log,
             environment=whole,
+            # an engine in a container was not given the key
             api_key=whole.get("VLLM_API_KEY") if not job.container else None,
             bind=job.bind,
             limits=job.limits,

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.services import state
+from gaudi_launch.services.containers import remover
 from gaudi_launch.services.metrics import requests_of
 from gaudi_launch.services.orphans import Orphan, end, orphans
 from gaudi_launch.services.registry import Service, find, is_held
@@ -40,6 +42,10 @@ def stop(service: Service, drain_seconds: float, say: Callable[[str, float], Non
     # a launcher that was killed earlier, or had to be now, may have left processes
     found = tuple(orphans(service.folder))
     end(found)
+    container = str((state.read(service.folder, "job.json") or {}).get("container", ""))
+    if found and container:
+        # a docker client that had to be killed leaves its container running
+        remover(container)(None)
     return Stopped(service, service.alive, left, found)
 
 

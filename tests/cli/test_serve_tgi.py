@@ -118,6 +118,8 @@ def test_it_says_when_it_answers_and_ctrl_c_stops_the_container(
     names = [phase["name"] for phase in state["phases"]]
     assert names == ["start", "load", "warmup_prompt", "warmup_decode", "ready"]
     assert (state["facts"]["num_blocks"], state["facts"]["warmup_seconds"]) == (5000, 7)
+    (measured,) = json.loads((user.state / "gaudi-launch/warmup-times.json").read_text())["warmups"]
+    assert (measured["engine"], measured["graphs"], measured["seconds"]) == ("tgi@3.3.5", 4, 7.0)
 
 
 def test_a_container_deaf_to_sigterm_is_removed(user: User, free_port: int) -> None:
@@ -238,6 +240,42 @@ def test_the_list_of_engines_knows_the_image(user: User) -> None:
     rows = {row["name"]: row for row in json.loads(answer.stdout)["engines"]}
     assert (rows["tgi@3.3.5"]["installed"], rows["tgi@3.2.3"]["installed"]) == (IMAGE, None)
     assert rows["tgi@3.3.5"]["lacks"] and rows["tgi@3.3.5"]["title"].startswith("TGI")
+
+
+def run(user: User, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gaudi_launch", *words],
+        env=user.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_kept_service_is_stopped_and_started_again(user: User, free_port: int) -> None:
+    code, out, err = user.run("-w", "MODEL", "-p", str(free_port), "--name", "kept", "--detach")
+    assert code == 0 and "/generate" in out, err
+    try:
+        assert len(user.daemon.living) == 1
+        again = run(user, "restart", "kept")
+        assert again.returncode == 0, again.stderr
+        assert (len(user.daemon.runs), len(user.daemon.living)) == (2, 1)
+    finally:
+        stopped = run(user, "stop", "kept")
+    assert (stopped.returncode, user.daemon.living) == (0, [])
+
+
+def test_what_a_killed_launcher_and_client_leave_is_found(user: User, free_port: int) -> None:
+    user.daemon.do = "deaf"
+    process = user.start("-w", "MODEL", "-p", str(free_port), "--name", "lost")
+    ready_lines(process)
+    # the client hears of the launcher's end and hands SIGTERM on, which this container does not hear
+    process.kill()
+    process.communicate()
+    assert len(user.daemon.living) == 1
+    stopped = run(user, "stop", "lost")
+    assert (stopped.returncode, user.daemon.living) == (0, [])
 
 
 def no_docker(user: User) -> None:

@@ -377,6 +377,20 @@ def test_names(name: str, version: str) -> None:
     assert (engine.identity.name, engine.identity.version, engine.identity.python) == ("tgi", version, None)
 
 
+def test_an_image_of_the_users_own() -> None:
+    made = plan("-w m", GAUDI_LAUNCH_TGI_IMAGE="mirror.local:5000/tgi:3.3.5-gaudi")
+    assert container(made).image == "mirror.local:5000/tgi:3.3.5-gaudi"
+    assert container(made).image in made.command.argv
+    assert [warning.id for warning in made.warnings] == ["tgi.maintenance", "tgi.image"]
+    for bad in ("-v", "a b", "--rm"):
+        assert refused("-w m", GAUDI_LAUNCH_TGI_IMAGE=bad) == ("tgi.bad_image", ExitCode.USAGE)
+
+
+def test_a_revision_is_the_hubs() -> None:
+    assert options(plan("-w me/q -- --revision refs/pr/1"))["--revision"] == "refs/pr/1"
+    assert refused("-w /m/q -- --revision main") == ("tgi.revision", ExitCode.USAGE)
+
+
 def test_an_image_that_no_document_names_is_assumed() -> None:
     assert [warning.id for warning in plan("-w m", "tgi@3.3.7").warnings] == ["tgi.maintenance", "tgi.assumed"]
 

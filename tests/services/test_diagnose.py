@@ -95,6 +95,11 @@ TEXTS = [
     ("tgi_arguments", 'Error: ArgumentValidation("`max_input_tokens` must be < `max_total_tokens`")'),
     ("read_only", "OSError: [Errno 30] Read-only file system: '/models/m/model.safetensors'"),
     ("docker_image", "docker: Error response from daemon: manifest unknown."),
+    (
+        "docker_init",
+        'docker: Error response from daemon: exec: "docker-init": executable file not found in $PATH.',
+    ),
+    ("docker_cpus", "docker: Error response from daemon: Requested CPUs are not available - requested 0-9."),
     ("shard_failed", "Error: ShardCannotStart"),
     ("core_failed", "RuntimeError: Engine process failed to start. See stack trace for the root cause."),
 ]

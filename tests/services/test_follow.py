@@ -206,6 +206,7 @@ def test_tgi_from_its_start_to_connected(as_json: bool) -> None:
     assert [(phase.name, phase.items) for phase in progress.phases] == [
         ("start", 0),
         ("load", 0),
+        # shapes over the prefill budget are passed over and counted: what was warmed stands in the last line
         ("warmup_prompt", 3),
         ("warmup_decode", 1),
         ("ready", 0),
