@@ -1,0 +1,181 @@
+"""Parts of a service's life: which process is meant, a log within bounds, a job written down, a load read."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.planning.plan import Command
+from gaudi_launch.recipe_cache.key import KeyParts
+from gaudi_launch.recipe_cache.use import CacheJob
+from gaudi_launch.services import identity, registry, rotate, state, stop
+from gaudi_launch.services.identity import Identity
+from gaudi_launch.services.job import ServiceJob
+from gaudi_launch.services.metrics import Load, read_load
+from gaudi_launch.warmup.buckets import Buckets
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        yield process
+        process.kill()
+
+
+def test_a_process_is_known_by_more_than_its_pid(sleeper: subprocess.Popen[bytes]) -> None:
+    mine = identity.of(sleeper.pid)
+    assert mine is not None and mine.alive
+    assert Identity.from_json(json.loads(json.dumps(mine.to_json()))) == mine
+    for other in (Identity(mine.pid, mine.ticks + 1, mine.boot), Identity(mine.pid, mine.ticks, "another boot")):
+        assert not other.alive and not other.send(15)
+    assert sleeper.poll() is None
+    assert mine.send(15)
+    sleeper.wait(10)
+    assert not mine.alive and not mine.send(15)
+
+
+def test_after_a_reboot_no_old_pid_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sleeper: subprocess.Popen[bytes]
+) -> None:
+    boot = tmp_path / "proc/sys/kernel/random/boot_id"
+    boot.parent.mkdir(parents=True)
+    boot.write_text("first\n")
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
+    before = identity.of(sleeper.pid)
+    assert before is not None and before.alive
+    boot.write_text("second\n")
+    assert not before.alive and not before.send(9)
+    assert sleeper.poll() is None
+
+
+@pytest.mark.parametrize(
+    "document", [None, 7, [], {}, {"pid": "1", "ticks": 2, "boot": ""}, {"pid": 1, "ticks": 2}]
+)
+def test_what_is_no_identity(document: object) -> None:
+    assert Identity.from_json(document) is None
+
+
+def test_a_service_whose_pid_is_anothers_now_is_not_signalled(
+    monkeypatch: pytest.MonkeyPatch, sleeper: subprocess.Popen[bytes]
+) -> None:
+    monkeypatch.setattr(stop, "_LAUNCHER_SECONDS", -10.0)
+    stale = identity.of(sleeper.pid)
+    assert stale is not None
+    launcher = {**stale.to_json(), "ticks": stale.ticks - 1}
+    with registry.hold("a"):
+        state.write(state.service_dir("a"), "state.json", {"name": "a", "phase": "ready", "launcher": launcher})
+        with pytest.raises(LaunchError) as caught:
+            stop.stop(registry.find("a"), 0, lambda what, value: None)
+    assert caught.value.id == "services.not_ending"
+    assert sleeper.poll() is None
+    # with its lock gone it does not run, whatever its pid says
+    assert registry.find("a").phase == "lost"
+
+
+def test_a_name_is_held_once() -> None:
+    with registry.hold("a"), pytest.raises(LaunchError) as caught, registry.hold("a"):
+        pass
+    assert caught.value.id == "services.name_taken"
+    with registry.hold("a"):
+        assert registry.is_held(state.service_dir("a"))
+    assert not registry.is_held(state.service_dir("a"))
+
+
+def test_a_log_is_cut_and_its_writer_goes_on(tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    with log.open("ab", buffering=0) as writer:
+        writer.write(b"a" * 100)
+        assert not rotate.rotate(log, 100)
+        writer.write(b"b")
+        assert rotate.rotate(log, 100)
+        writer.write(b"new\n")
+    assert log.read_bytes() == b"new\n"
+    assert rotate.earlier(log).read_bytes() == b"a" * 100 + b"b"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["engine.log", "engine.log.1"]
+
+
+def test_on_a_full_disk_old_lines_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    log = tmp_path / "engine.log"
+    log.write_bytes(b"a" * 200)
+    assert rotate.rotate(log, 100)
+    assert log.read_bytes() == b""
+    assert [path.name for path in tmp_path.iterdir()] == ["engine.log"]
+
+
+def test_a_job_is_written_down_whole(tmp_path: Path) -> None:
+    job = ServiceJob(
+        name="a",
+        model="m",
+        model_path="/m",
+        engine="vllm-fork@1.21",
+        url="http://127.0.0.1:1",
+        command=Command(("py", "-m", "x"), {"A": "1"}, ("B",), (0, 1), 0, "/w", {"/f": "text"}),
+        modules=(2, 3),
+        graphs=7,
+        dtype="fp8",
+        limits={"start": 1.5},
+        bind=False,
+        restart="on-failure",
+        environment={"VLLM_X": "1"},
+        secrets=("VLLM_API_KEY",),
+        container="c",
+        cache=CacheJob(tmp_path, KeyParts(model="m"), Buckets([[1, 128, 0]], [[1, 1, 128]]), None, "why", True),
+    )
+    assert ServiceJob.from_json(json.loads(json.dumps(job.to_json())), tmp_path) == job
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=5),
+        lambda inner: st.dictionaries(st.text(max_size=5), inner, max_size=4),
+        max_leaves=8,
+    )
+)
+def test_what_is_no_job(document: object) -> None:
+    with pytest.raises(LaunchError):
+        ServiceJob.from_json(document if isinstance(document, dict) else None, Path("job.json"))
+
+
+def test_the_load_of_each_engine() -> None:
+    vllm = (
+        "# HELP vllm:num_requests_running Number of requests\n"
+        'vllm:num_requests_running{engine="0",model_name="m {x}"} 3.0\n'
+        'vllm:num_requests_running{engine="1",model_name="m"} 2.0\n'
+        "vllm:num_requests_waiting 1.0 1700000000\n"
+    )
+    assert read_load(vllm) == Load(5, 1)
+    assert read_load("tgi_batch_current_size 4\ntgi_queue_size 9\n") == Load(4, 9)
+    assert read_load("up 1\n") is None
+
+
+@given(st.text(max_size=200) | st.just("vllm:num_requests_running nan"))
+def test_any_page_of_metrics(text: str) -> None:
+    read_load(text)
+    read_load(f"tgi_queue_size {text}")
+
+
+def test_the_folder_of_a_service_is_its_users_own() -> None:
+    os.umask(0)
+    with registry.hold("a"):
+        folder = state.service_dir("a")
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert (folder / "lock").stat().st_mode & 0o777 == 0o600
