@@ -132,10 +132,11 @@ def choose(context: Context, contiguous: bool, physical: int | None) -> Choice:
     )
     # asked for hot lengths, the file is the answer whatever the whole range would weigh
     best = found.comparison[0] if request.reduce is not None else min(found.comparison, key=_price)
-    if contiguous or best is not found.comparison[0]:
+    if contiguous or not request.files_dir or best is not found.comparison[0]:
         # the highest bucket must be the real number of blocks, which only the engine knows
         best = min(found.comparison[1:], key=_price)
-        id = "gaudi.buckets_contiguous" if contiguous else "gaudi.buckets_best"
+        id = "gaudi.buckets_best" if request.files_dir else "gaudi.buckets_alone"
+        id = "gaudi.buckets_contiguous" if contiguous else id
         return Choice(STRATEGIES[best.name], message(id, graphs=_graphs(best)))
     theirs = ", ".join(f"{STRATEGIES[other.name]} {_graphs(other)}" for other in found.comparison[1:])
     if request.reduce is not None:

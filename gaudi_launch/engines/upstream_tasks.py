@@ -27,7 +27,7 @@ _BY_SUFFIX = (
 )
 # language models that are embedders or rerankers have a chat model's config.json: only their names tell (assumed)
 _RERANK_NAME = re.compile(r"rerank", re.IGNORECASE)
-_EMBED_NAME = re.compile(r"(^|[-_.])(embed|embedding|embeddings|e5|gte|sfr)([-_.]|$)", re.IGNORECASE)
+_EMBED_NAME = re.compile(r"(^|[-_.])(embed|embedding|embeddings|bge|e5|gte|sfr|stella)([-_.]|$)", re.IGNORECASE)
 # vllm-project/vllm 0.32.0:examples/pooling/score/qwen3_reranker_offline.py by way of models/config.py
 _QWEN3_RERANKER = {
     "architectures": ["Qwen3ForSequenceClassification"],

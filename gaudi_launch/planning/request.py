@@ -50,7 +50,7 @@ class Request:
     force: bool = False
     scripts_dir: str | None = None  # the folder of the start scripts: QUANT_CONFIG lies beside them
     stamp: str = ""  # the time that the scripts put into file names, as `date +%F-%H-%M-%S`
-    files_dir: str = "."  # where files for the engine go (its bucket file)
+    files_dir: str = ""  # where files for the engine go (its bucket file); "": no file can go with it
     bucket_file: str | None = None  # the text behind VLLM_BUCKETING_FROM_FILE
     environment: Mapping[str, str] = field(default_factory=dict)
     extra: tuple[str, ...] = ()

@@ -80,7 +80,9 @@ def of_plugin(
 
     monkeypatch.setattr(ask, "ask_engine", ask_engine)
     installed = Installed("/e/python", "vllm-gaudi", {}, {"plugin": "0.26.0", "vllm": "0.26.0"})
-    request = Request(model="/m/x", engine="vllm-gaudi", max_num_seqs=8, max_model_len=4096, **wishes)
+    request = Request(
+        model="/m/x", engine="vllm-gaudi", max_num_seqs=8, max_model_len=4096, files_dir="/c", **wishes
+    )
     return Prepared(request, make("hls2"), Model("/m/x", "x"), find("auto", installed), installed), asked
 
 

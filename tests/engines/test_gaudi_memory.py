@@ -57,6 +57,7 @@ def plan_of(case: dict[str, Any], *extra: str) -> Plan:
         max_num_seqs=case["answer"].get("MAX_NUM_SEQS", 64),
         max_num_batched_tokens=row["MAX_NUM_BATCHED_TOKENS"],
         extra=extra,
+        files_dir="/cache",
     )
     return make_plan(request, HOSTS[case["device"]], model, find("vllm-gaudi"))
 

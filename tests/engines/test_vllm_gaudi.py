@@ -17,11 +17,12 @@ from gaudi_launch.engines.registry import find
 from gaudi_launch.engines.upstream_tasks import task_of, word_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
-from gaudi_launch.models.config import model_from_config, read_model
+from gaudi_launch.models.config import model_from_config, name_of
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.plan import Plan, Setting
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
+from gaudi_launch.profiles import with_facts
 from gaudi_launch.warmup.engine_buckets import PLUGIN, engine_buckets
 from tests.cli.test_devices import golden
 from tests.engines.options_table import UPSTREAM, Refused, parse
@@ -100,7 +101,8 @@ def test_any_request_makes_an_argv_that_upstream_takes(
     asked = ("scheduler_steps", "no_zero_padding", "inc_fp8", "max_capture_len", "dtype", "quant_config", "reduce")
     back = data.draw(st.sets(st.sampled_from(asked)))
     blank: dict[str, Any] = {name: False if name.startswith(("no_", "inc")) else None for name in back}
-    request_ = replace(request_, model=model.path, tuning="auto", **blank)
+    folder = data.draw(st.sampled_from(["", "/cache"]))
+    request_ = replace(request_, model=model.path, tuning="auto", files_dir=folder, **blank)
     try:
         made = make_plan(request_, HOSTS[host], model, find("vllm-gaudi"))
     except LaunchError as error:
@@ -214,6 +216,13 @@ def test_contiguous_attention_leaves_the_strategy_to_the_engine() -> None:
     assert found is not None and found.reason.values["graphs"] == (made.buckets.graphs if made.buckets else 0)
     assert made.buckets is not None and max(blocks for _, _, blocks in made.buckets.decode) == made.num_blocks
     assert "gaudi.reduce_left" in warnings(plan(extra=("--no-enable-prefix-caching",), reduce=(8, 4000)))
+
+
+def test_where_no_file_can_go_along_the_best_of_the_engines_own_is_taken() -> None:
+    request = Request(model=LLAMA.path, max_model_len=8192, max_num_seqs=32)
+    made = make_plan(request, HLS2, LLAMA, find("vllm-gaudi"))
+    assert value(made, "VLLM_BUCKETING_STRATEGY") == "exp" and not made.command.files
+    assert value(made, "VLLM_BUCKETING_FROM_FILE") is None
 
 
 def test_prompts_in_pieces_may_end_with_any_length() -> None:
@@ -524,7 +533,7 @@ GUIDES: dict[str, dict[str, Any]] = {
 
 def of_guide(wishes: dict[str, Any]) -> Plan:
     request = Request(engine="vllm-gaudi", files_dir="/cache/buckets", **wishes)
-    return make_plan(request, HLS2, read_model(request.model, must_exist=False), find("vllm-gaudi"))
+    return make_plan(request, HLS2, with_facts(Model(request.model, name_of(request.model))), find("vllm-gaudi"))
 
 
 def shown(made: Plan) -> dict[str, Any]:
