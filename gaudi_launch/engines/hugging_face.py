@@ -46,6 +46,10 @@ class HuggingFace:
         return self.on_cards
 
     @property
+    def can(self) -> tuple[str, ...]:
+        return ("chat",)
+
+    @property
     def lacks(self) -> tuple[str, ...]:
         return (*(flag for name, flag in WITHOUT.items() if name != "modules"), *_ALSO_WITHOUT.values())
 

@@ -27,7 +27,7 @@ from gaudi_launch.messages import Message, message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context, Engine, Limits, Proposal
 from gaudi_launch.planning.placement import choose, parse_visible
-from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan, Setting
+from gaudi_launch.planning.plan import Beaten, Command, EngineIdentity, Placement, Plan, Setting
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
 from gaudi_launch.warmup.buckets import Buckets
@@ -39,6 +39,7 @@ IN_RAY = Path(__file__).with_name("in_ray")
 HEAD = IN_RAY / "gaudi_ray_head.py"
 VISIBLE = "HABANA_VISIBLE_MODULES"
 NOSET = "RAY_EXPERIMENTAL_NOSET_HABANA_VISIBLE_MODULES"
+_BACKEND = "--distributed-executor-backend"
 _HPU_ORIGIN = "ray 2.60.0: python/ray/_private/accelerators/hpu.py"
 
 
@@ -54,6 +55,8 @@ def ray_serve(inner: str, installed: Installed | None, python: str | None = None
     plain = HuggingFace(where, facts_of_plain, on_cards=not packages or "habana-torch-plugin" in packages)
     if inner == PLAIN or (not inner and has_ray and installed and not installed.engine and PLAIN in packages):
         return RayServe(plain, where, facts)
+    if registry.in_container(inner):
+        raise LaunchError("ray.container", ExitCode.USAGE, engine=inner, known=", ".join(inners()))
     if inner.partition(":")[0] == NAME:
         raise LaunchError("engines.unknown", ExitCode.USAGE, found=f"{NAME}:{inner}", known=", ".join(inners()))
     found = RayServe(registry.find(inner or "auto", installed, where), where, facts)
@@ -86,9 +89,10 @@ def config_of(plan: Plan) -> dict[str, Any]:
 
 def inners() -> tuple[str, ...]:
     """Every engine that can stand behind Ray Serve, as written behind ``ray-serve:``."""
-    from gaudi_launch.engines.registry import ENGINES
+    from gaudi_launch.engines.registry import ENGINES, in_container
 
-    return (*(f"{NAME}:{name}" for name in ENGINES if name != NAME), f"{NAME}:{PLAIN}")
+    names = (name for name in ENGINES if name != NAME and not in_container(name))
+    return (*(f"{NAME}:{name}" for name in names), f"{NAME}:{PLAIN}")
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,10 @@ class RayServe:
     @property
     def needs_cards(self) -> bool:
         return self.inner.needs_cards
+
+    @property
+    def can(self) -> tuple[str, ...]:
+        return tuple(getattr(self.inner, "can", ()))
 
     @property
     def lacks(self) -> tuple[str, ...]:
@@ -189,6 +197,7 @@ class RayServe:
         seqs = self.inner.limits(request, host, model).max_num_seqs
         sets = _sets(request, placement, host)
         decisions = Decisions(request.environment)
+        plan = _without_own_ray(plan, request)
         words, address, port = ray_config.without_address(plan.command.argv)
         wanted = self._deployment(request, seqs, len(sets[0].modules) or 1, decisions)
         document = ray_config.document(
@@ -272,6 +281,30 @@ class RayServe:
         if self.inner.identity.name == PLAIN:
             found.append(message("ray.plain_slow"))
         return tuple(found)
+
+
+def _without_own_ray(plan: Plan, request: Request) -> Plan:
+    """An engine that would start a Ray of its own inside a replica gets processes instead: it is one machine.
+
+    deepseek_r1's script asks for ray; mp is what both engines' documents advise within one node
+    (vllm-project/vllm-gaudi@091bbadd:docs/configuration/env_variables.md). The user's own words stand.
+    """
+    held = next((s for s in plan.settings if s.name.replace("_", "-") == _BACKEND and s.value == "ray"), None)
+    if held is None or any(word.replace("_", "-").startswith(_BACKEND) for word in request.extra):
+        return plan
+    argv = list(plan.command.argv)
+    argv[argv.index(held.name) + 1] = "mp"
+    source = "vllm-project/vllm-gaudi@091bbadd:docs/configuration/env_variables.md"
+    changed = replace(
+        held,
+        value="mp",
+        source="computed",
+        reason=message("ray.no_second_ray"),
+        origin=source,
+        beaten=(Beaten("ray", held.source),),
+    )
+    settings = tuple(changed if setting is held else setting for setting in plan.settings)
+    return replace(plan, settings=settings, command=replace(plan.command, argv=tuple(argv)))
 
 
 def _most(request: Request) -> int:

@@ -128,12 +128,14 @@ def parts_of(plan: Plan, host: Host, quant_config: bytes | None = None) -> KeyPa
         stepping=here.stepping,
         driver=here.driver,
         software=facts.get("software", ""),
-        engine=f"{plan.engine.name}@{plan.engine.version}",
+        # what stands around an engine compiles nothing
+        engine=facts.get("inner") or f"{plan.engine.name}@{plan.engine.version}",
         engine_commit=facts.get("commit", "") or facts.get("vllm", ""),
         extension_commit=facts.get("extension_commit", "") or facts.get("extension", ""),
         model=str(plan.model.get("name", "")),
         model_config=_digest(config) if config else _digest(dict(plan.model)),
-        tensor_parallel=max(1, len(plan.placement.modules)),
+        # of several replicas, the cards of one
+        tensor_parallel=max(1, int(options.get("resources.HPU") or len(plan.placement.modules))),
         dtype=options.get("--dtype", ""),
         quantization=hashlib.sha256(quant_config).hexdigest()[:16] if quant_config else "",
         mode="lazy" if env.get("PT_HPU_LAZY_MODE") == "1" else "compile",

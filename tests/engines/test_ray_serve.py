@@ -22,6 +22,7 @@ from gaudi_launch.models.records import Model
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan, place
 from gaudi_launch.planning.request import Request
+from gaudi_launch.recipe_cache.key import parts_of
 from tests.cli.test_devices import golden
 
 MODEL = Model("/m/Qwen2-7B", "Qwen2-7B", "config.json", moe=False, heads=28, kv_heads=4, remote_code=False)
@@ -87,6 +88,35 @@ def test_the_inner_engine_keeps_what_it_would_have_alone() -> None:
     assert set(alone.command.env) - set(inside.command.env) == set()
     assert (inside.buckets, inside.memory, inside.estimate) == (alone.buckets, alone.memory, alone.estimate)
     assert (inside.url, inside.placement.modules) == (alone.url, alone.placement.modules)
+
+
+def test_no_second_ray_starts_inside_a_replica() -> None:
+    deepseek = replace(MODEL, heads=128, kv_heads=128)
+    made = plan("ray-serve:deepseek_r1", model=deepseek)
+    words = config_of(made)["applications"][0]["args"]["argv"]
+    assert words[words.index("--distributed_executor_backend") + 1] == "mp"
+    assert setting(made, "--distributed_executor_backend") == ("mp", "computed")
+    # who asks for it behind the dashes gets it
+    own = plan("ray-serve:deepseek_r1", model=deepseek, extra=("--distributed-executor-backend", "ray"))
+    words = config_of(own)["applications"][0]["args"]["argv"]
+    assert words[words.index("--distributed-executor-backend") + 1] == "ray"
+
+
+@pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-gaudi"])
+def test_compiled_graphs_are_shared_with_the_engine_alone(engine: str) -> None:
+    host = simulated.make("hls2")
+    alone, inside = plan(engine, cards=4), plan(f"ray-serve:{engine}", cards=4, replicas=(2, 2))
+    assert parts_of(inside, host) == parts_of(alone, host)
+    assert parts_of(plan(f"ray-serve:{engine}", cards=2, replicas=(2, 2)), host) != parts_of(alone, host)
+
+
+@pytest.mark.parametrize("engine", ["vllm-fork@1.22", "vllm-gaudi", "deepseek_r1", "cpu", "transformers"])
+def test_every_engine_goes_inside_with_its_words_sound(engine: str) -> None:
+    made = plan(f"ray-serve:{engine}", model=replace(MODEL, heads=128, kv_heads=128))
+    config = config_of(made)
+    assert check(config) == []
+    if engine != "transformers":
+        assert config["applications"][0]["args"]["argv"][-4:] == ["--host", "127.0.0.1", "--port", "{port}"]
 
 
 def test_two_replicas_of_four_get_whole_groups_and_their_own_cpus() -> None:
@@ -173,6 +203,8 @@ def test_autoscaling_has_its_numbers_from_the_engines_requests() -> None:
         ({"engine": "ray-serve:transformers", "max_num_seqs": 2}, "ray.plain_option", ExitCode.USAGE),
         ({"engine": "ray-serve:transformers", "extra": ("--x",)}, "ray.plain_option", ExitCode.USAGE),
         ({"engine": "ray-serve:transformers", "dtype": "fp8"}, "ray.plain_option", ExitCode.USAGE),
+        ({"engine": "ray-serve:tgi"}, "ray.container", ExitCode.USAGE),
+        ({"engine": "ray-serve:tgi@3.2.3"}, "ray.container", ExitCode.USAGE),
         ({"cards": 9}, "placement.too_many", ExitCode.MACHINE),
         ({"inc_fp8": True}, "plan.no_such_option", ExitCode.USAGE),
     ],
