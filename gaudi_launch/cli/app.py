@@ -15,7 +15,7 @@ import typer.main
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("serve", "Start a model: cards, plan, engine, warm-up, answer."),
     "plan": ("plan", "Show every setting that serve would use, with its source and reason."),
-    "render": ("render", "Write the plan as a script, a container, a unit; start nothing."),
+    "render": ("render", "Write the plan as a script, a container, a unit, for Kubernetes; start nothing."),
     "doctor": ("doctor", "Check BIOS, OS, driver and cards; --fix puts right what it may."),
     "devices": ("devices", "Show the cards and who uses them; 'devices pick -n 4' chooses."),
     "warmup": ("warmup", "Predict warm-up: graphs, time, coverage; plan better buckets."),

@@ -11,6 +11,9 @@ import typer
 from gaudi_launch.cli.options import shared
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gaudi_launch.cli.options import Prepared
     from gaudi_launch.host.config import HostConfig
     from gaudi_launch.host.records import Host
     from gaudi_launch.messages import Message
@@ -34,6 +37,7 @@ class Planned:
     host: Host
     config: HostConfig
     model: Model
+    files: Mapping[str, str]
 
     @property
     def cards(self) -> int:
@@ -96,26 +100,73 @@ def at_home(asked: dict[str, Any], machine: str | None, accelerator: str) -> dic
     return asked
 
 
-def planned(asked: dict[str, Any], image: str, several_nodes: bool) -> Planned:
-    """Raises LaunchError as `plan` does; over several nodes a model may be larger than one of them."""
+def planned(asked: dict[str, Any], wished: dict[str, Any]) -> Planned:
+    """One model. Raises LaunchError as `plan` does."""
     from dataclasses import replace
 
+    from gaudi_launch.cli.kubernetes_options import nodes_of
     from gaudi_launch.cli.options import prepare
     from gaudi_launch.host.config import load_config
     from gaudi_launch.paths import cache_dir
     from gaudi_launch.recipe_cache.use import with_cache
     from gaudi_launch.render.container import container_of
+    from gaudi_launch.render.kubernetes_pod import PLAN_FILES
+    from gaudi_launch.render.text import check_words, with_files
 
     prepared = prepare(asked, must_exist=False)
-    if several_nodes:
-        prepared = replace(prepared, request=replace(prepared.request, force=True))
-    plan = prepared.plan()
+    plan = prepared.plan() if nodes_of(wished) == 1 else _over_nodes(prepared, wished)
     cached = with_cache(plan, prepared.request, prepared.host, cache_dir(), look=False)
     plan = _by_name(cached.plan if cached is not None else plan, prepared.request.model, asked["model"])
+    plan, files = with_files(plan, Path(PLAN_FILES))
+    check_words(plan)
+    if nodes_of(wished) > 1:
+        # a pod has the cards of one node
+        modules = prepared.host.modules
+        plan = replace(plan, placement=replace(plan.placement, modules=modules))
     container = container_of(
-        plan, prepared.host, environment=prepared.request.environment, image=image or None, own_network=True
+        plan,
+        prepared.host,
+        environment=prepared.request.environment,
+        image=wished["image"] or None,
+        own_network=True,
     )
-    return Planned(plan, container, prepared.host, load_config(asked["machine"]), prepared.model)
+    return Planned(plan, container, prepared.host, load_config(asked["machine"]), prepared.model, dict(files))
+
+
+def _over_nodes(prepared: Prepared, wished: dict[str, Any]) -> Plan:
+    """The plan of one engine as if all its cards stood in one machine, with what several nodes change.
+
+    Raises LaunchError: not whole nodes (USAGE), a model that cannot be cut so (MODEL), or is too large (MACHINE).
+    """
+    from dataclasses import replace
+
+    from gaudi_launch.cli.kubernetes_options import layout_of, nodes_of
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.fleet.cluster import changed_command, changes, merged
+    from gaudi_launch.fleet.layout import Asked, choose, stage_of
+    from gaudi_launch.planning.plan import Placement
+    from gaudi_launch.planning.planner import make_plan
+
+    request, model, engine = prepared.request, prepared.model, prepared.engine
+    there = len(prepared.host.modules)
+    cards = request.cards or len(request.modules or ()) or there
+    if cards != there:
+        raise LaunchError("kubernetes.whole_nodes", ExitCode.USAGE, found=cards, there=there)
+    sizes = Asked(**layout_of(wished, cards))
+    layout = choose(model, engine.identity.version, nodes_of(wished), cards, sizes)
+    whole = replace(request, cards=None, modules=None)
+    placement = Placement(tuple(range(layout.tensor)))
+    plan = make_plan(whole, prepared.host, stage_of(model, layout.pipeline), engine, placement)
+    own = frozenset(s.name for s in plan.settings if s.source in ("flag", "environment"))
+    own -= {"--tensor-parallel-size", "--pipeline-parallel-size", "--distributed-executor-backend"}
+    changed = changes(layout, plan, own=own, ray_port_of=None)
+    return replace(
+        plan,
+        model={**plan.model, "parameters": model.parameters},
+        settings=merged(plan.settings, changed),
+        command=changed_command(plan.command, changed),
+        warnings=(*plan.warnings, *layout.warnings),
+    )
 
 
 def _by_name(plan: Plan, folder: str, asked: str) -> Plan:
@@ -150,6 +201,7 @@ def serve_all(
             alone=len(every) == 1,
             longest=LONGEST_RAY if cluster.kind == "rayservice" else LONGEST,
         )
+        served = replace(served, files=each.files)
         if cluster.kind == "leaderworkerset":
             served = replace(served, env_from={"VLLM_HOST_IP": "status.podIP"})
         found.append(served if recipes else replace(served, recipe_key="", recipe_mib=0))
@@ -164,24 +216,6 @@ def _refuse(every: list[Planned], cluster: Cluster) -> None:
     wanted, there = sum(each.cards for each in every), len(every[0].host.cards)
     if len(every) > 1 and wanted > there:
         raise LaunchError("kubernetes.cards", ExitCode.MACHINE, wanted=wanted, there=there)
-    first = every[0]
-    if cluster.nodes > 1:
-        if first.cards != there:
-            raise LaunchError("kubernetes.whole_nodes", ExitCode.USAGE, found=first.cards, there=there)
-        _refuse_too_large(first, cluster.nodes)
-
-
-def _refuse_too_large(each: Planned, nodes: int) -> None:
-    from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.host.accelerators import accelerators
-
-    product = accelerators().get(each.host.product or "")
-    usable = product and (product.memory_usable_mib or product.memory_total_mib)
-    share = (each.weights or 0) / (each.cards * nodes) / (1 << 20)
-    if usable and share > 0.9 * usable:
-        raise LaunchError(
-            "kubernetes.too_large", ExitCode.MACHINE, nodes=nodes, share=round(share / 1024), card=usable // 1024
-        )
 
 
 def _container(each: Planned, cluster: Cluster) -> Container:
@@ -189,19 +223,21 @@ def _container(each: Planned, cluster: Cluster) -> Container:
     from dataclasses import replace
 
     from gaudi_launch.render.kubernetes_records import PORT
-    from gaudi_launch.render.leaderworkerset import across
 
     if cluster.kind == "rayservice":
         # Serve's proxy on the pod stands before the engine, whose port nobody outside knows
         return replace(each.container, ports=((PORT, PORT),), health="/-/healthz")
-    if cluster.kind == "deployment":
-        return each.container
-    return across(each.container, each.cards, cluster, each.model.heads, each.model.layers)
+    if cluster.kind == "leaderworkerset":
+        # named before Ray starts on either side: HabanaAI/vllm-fork@17a7946f:README_GAUDI.md
+        names = {"GLOO_SOCKET_IFNAME": cluster.interface, "HCCL_SOCKET_IFNAME": cluster.interface}
+        return replace(each.container, env={**each.container.env, **names})
+    return each.container
 
 
 def _needs(each: Planned, cluster: Cluster, pages: int | None) -> Needs:
     from dataclasses import replace
 
+    from gaudi_launch.engines.releases import label, release_of
     from gaudi_launch.messages import message
     from gaudi_launch.render.kubernetes_needs import needs_of
 
@@ -216,9 +252,12 @@ def _needs(each: Planned, cluster: Cluster, pages: int | None) -> Needs:
         fetched=not str(each.plan.model["path"]).startswith("/"),
     )
     more: list[Message] = []
+    release = release_of(label(each.plan.engine), each.plan.engine.version)
+    if release is not None and release.whole_image is None and each.container.image == release.image:
+        more.append(message("kubernetes.build", image=each.container.image))
     if 1 < each.cards < len(each.host.cards) and len(each.host.groups) > 1:
         more.append(message("kubernetes.groups", cards=each.cards))
-    return replace(needs, notes=(*needs.notes, *more))
+    return replace(needs, notes=(*each.plan.warnings, *needs.notes, *more))
 
 
 def neuron(asked: dict[str, Any], wished: dict[str, Any], release: str, cluster: Cluster) -> Served:

@@ -46,7 +46,7 @@ OPTIONS = (
     _Option("others", "--with", "'-w MODEL ...'", "One more model, in its own words (repeat).", _WHAT, True),
     _Option("ray_version", "--ray-version", "X.Y.Z", "Of the Ray in the image (rayservice).", _WHAT),
     _Option("nodes", "--nodes", "N", "Nodes of one replica (leaderworkerset; default 2).", _WHAT),
-    _Option("layout", "--layout", "tp|pp", "How a model spans nodes (default tp).", _WHAT),
+    _Option("layout", "--layout", "tp|pp", "Layers cut over all cards, or dealt to nodes.", _WHAT),
     _Option("interface", "--interface", "NAME", "Network interface inside a pod (default eth0).", _WHAT),
     _Option("autoscale", "--autoscale", "hpa|keda", "Who scales --replicas MIN..MAX.", _SCALE),
     _Option("prometheus", "--prometheus", "URL", "The Prometheus that KEDA asks.", _SCALE),
@@ -139,6 +139,7 @@ def to_cluster(wished: dict[str, Any], release: str, containers: list[Container]
         raise _usage("kubernetes.needs", one="--nodes", other="--kind leaderworkerset")
     if wished["requests"] and not (autoscale or (scales_itself and most > replicas)):
         raise _usage("kubernetes.needs", one="--ongoing", other="--replicas MIN..MAX")
+    layout_of(wished, 1)
     secret, names = _secret(wished["secret"], release, containers)
     for name in ("ingress_host", "runtime_class", "storage_class", "weights_claim", "namespace"):
         _dns("--" + name.replace("_", "-"), wished[name])
@@ -164,11 +165,27 @@ def to_cluster(wished: dict[str, Any], release: str, containers: list[Container]
         webui_image=wished["webui_image"],
         node_selector=dict(_label(word) for word in wished["node_selector"]),
         tolerate=tuple(_key("--tolerate", word) for word in wished["tolerate"]),
-        nodes=number("--nodes", wished["nodes"] or "2", 2, 64) if several else 1,
-        layout=_one_of("--layout", wished["layout"] or "tp", ("tp", "pp")),
+        nodes=nodes_of(wished),
         ray_version=wished["ray_version"] or (RAY_VERSION if on_neuron else RAY),
         interface=_label_value("--interface", wished["interface"] or "eth0"),
     )
+
+
+def nodes_of(wished: dict[str, Any]) -> int:
+    """Nodes of one replica. Raises LaunchError (USAGE)."""
+    from gaudi_launch.planning.asked import number
+
+    return number("--nodes", wished["nodes"] or "2", 2, 64) if wished["kind"] == "leaderworkerset" else 1
+
+
+def layout_of(wished: dict[str, Any], cards: int) -> dict[str, int | None]:
+    """Tensor and pipeline sizes that the user asked for by ``--layout``; none: ours to choose."""
+    nodes, layout = nodes_of(wished), wished["layout"] or "auto"
+    if layout != "auto" and nodes == 1:
+        raise _usage("kubernetes.needs", one="--layout", other="--kind leaderworkerset")
+    sizes = {"tp": (cards * nodes, 1), "pp": (cards, nodes), "auto": (None, None)}
+    tensor, pipeline = sizes[_one_of("--layout", layout, tuple(sizes))]
+    return {"tensor": tensor, "pipeline": pipeline}
 
 
 def _replicas(text: str) -> tuple[int, int]:

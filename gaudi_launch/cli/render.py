@@ -142,15 +142,20 @@ def _with_program(plan: Plan, program: str | None) -> Plan:
 
 
 def finish(made: Made, target: str, rendered: Rendered, output: str | None, force: bool, as_json: bool) -> None:
-    """Print or write what was rendered, with the plan's own files; the one end of every target."""
+    """Print or write what was rendered, with the plan's own files."""
     from dataclasses import replace
 
+    whole = replace(rendered, files={**rendered.files, **made.files})
+    hand_over(whole, target, made.name, output, force, as_json)
+
+
+def hand_over(rendered: Rendered, target: str, name: str, output: str | None, force: bool, as_json: bool) -> None:
+    """Print or write what was rendered; the one end of every target."""
     from gaudi_launch.cli.output import emit_json
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
     from gaudi_launch.render.files import write
 
-    rendered = replace(rendered, files={**rendered.files, **made.files})
     written: list[Path] = []
     if output is not None:
         written = write(rendered, output, force=force)
@@ -161,10 +166,10 @@ def finish(made: Made, target: str, rendered: Rendered, output: str | None, forc
             {
                 "schema": 1,
                 "target": target,
-                "name": made.name,
+                "name": name,
                 "files": [
-                    {"name": name, "executable": name in rendered.executable, "text": content}
-                    for name, content in rendered.files.items()
+                    {"name": file, "executable": file in rendered.executable, "text": content}
+                    for file, content in rendered.files.items()
                 ],
                 "written": [str(path) for path in written],
                 "notes": [{"id": note.id, "message": note.render()} for note in rendered.notes],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -23,7 +22,7 @@ def kubernetes(
     asked: dict[str, Any],
     wished: dict[str, Any],
     out: str = typer.Option(
-        "", "--to", metavar="DIR", help="Write files there (default: stdout).", rich_help_panel=_OUTPUT
+        "", "--to", metavar="DIR|FILE", help="Where to write (default: stdout).", rich_help_panel=_OUTPUT
     ),
     kustomize: bool = typer.Option(
         False, "--kustomize", help="Also a kustomization.yaml.", rich_help_panel=_OUTPUT
@@ -37,16 +36,21 @@ def kubernetes(
 
     Everything is checked against the API's own schemas before a file is written.
     """
+    from gaudi_launch.cli.render import hand_over
     from gaudi_launch.errors import ExitCode, LaunchError
 
     if helm and (out or kustomize):
         raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one="--helm", other="--to")
-    rendered = rendering(asked, wished, kustomize=kustomize, helm=bool(helm))
-    deliver(rendered, helm or out, bool(asked["force"]), as_json)
+    rendered, release = rendering(asked, wished, kustomize=kustomize, helm=bool(helm))
+    # a chart is a folder, whatever is in it
+    output = f"{helm}/" if helm else out or None
+    hand_over(rendered, "kubernetes", release, output, bool(asked["force"]), as_json)
 
 
-def rendering(asked: dict[str, Any], wished: dict[str, Any], *, kustomize: bool, helm: bool) -> Rendered:
-    """Everything but the writing."""
+def rendering(
+    asked: dict[str, Any], wished: dict[str, Any], *, kustomize: bool, helm: bool
+) -> tuple[Rendered, str]:
+    """Everything but the writing; and the name of it all."""
     from gaudi_launch.cli import kubernetes_models as models
     from gaudi_launch.cli.kubernetes_options import to_cluster
     from gaudi_launch.errors import ExitCode, LaunchError
@@ -64,16 +68,16 @@ def rendering(asked: dict[str, Any], wished: dict[str, Any], *, kustomize: bool,
             raise LaunchError("plan.no_model", ExitCode.USAGE)
         cluster = to_cluster(wished, release, [])
         served = [models.neuron(asked, wished, release, cluster)]
-        return _rendered(served, cluster, kustomize=kustomize, helm=helm)
+        return _rendered(served, cluster, kustomize=kustomize, helm=helm), release
     words = [asked, *(models.words_of(text) for text in wished["others"])]
     every = [models.at_home(each, asked["machine"], wished["accelerator"]) for each in words]
     release = release_name(wished["name"], every[0]["model"] or "")
-    planned = [models.planned(each, wished["image"], wished["kind"] == "leaderworkerset") for each in every]
+    planned = [models.planned(each, wished) for each in every]
     cluster = to_cluster(wished, release, [each.container for each in planned])
     served = models.serve_all(
         planned, [each["model"] for each in every], release, cluster, pages, not wished["no_recipes"]
     )
-    return _rendered(served, cluster, kustomize=kustomize, helm=helm)
+    return _rendered(served, cluster, kustomize=kustomize, helm=helm), release
 
 
 def _rendered(served: list[Served], cluster: Cluster, *, kustomize: bool, helm: bool) -> Rendered:
@@ -84,28 +88,3 @@ def _rendered(served: list[Served], cluster: Cluster, *, kustomize: bool, helm: 
     from gaudi_launch.render.kubernetes import render
 
     return render(served, cluster, kustomize=kustomize)
-
-
-def deliver(rendered: Rendered, folder: str, force: bool, as_json: bool) -> None:
-    """Files into a folder, or the first one on stdout; notes on stderr."""
-    import sys
-
-    from gaudi_launch.cli.output import emit_json
-    from gaudi_launch.messages import text
-    from gaudi_launch.render.write import write
-
-    written = write(rendered, Path(folder), force=force) if folder else ()
-    if as_json:
-        notes = [{"id": note.id, "message": note.render()} for note in rendered.notes]
-        emit_json({"schema": 1, "files": dict(rendered.files), "folder": folder or None, "notes": notes})
-        return
-    if folder:
-        for name in written:
-            print(Path(folder) / name)
-    else:
-        print(next(iter(rendered.files.values())), end="")
-        rest = list(rendered.files)[1:]
-        if rest:
-            print(text("kubernetes.more_files", files=", ".join(rest)), file=sys.stderr)
-    for note in rendered.notes:
-        print(note.render(), file=sys.stderr)

@@ -45,6 +45,7 @@ def storage(cluster: Cluster, models: Sequence[Served], release: Name) -> list[d
     scripts = scripts_of(models, cluster)
     if scripts:
         found.append(config_map(release, "scripts", scripts))
+    found += [config_map(release, f"plan-{each.key}", each.files) for each in models if each.files]
     return found
 
 

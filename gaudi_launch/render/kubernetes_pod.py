@@ -16,6 +16,7 @@ from gaudi_launch.render.kubernetes_records import Cluster, Served
 
 RECIPE_VARIABLE = "PT_HPU_RECIPE_CACHE_CONFIG"
 RECIPES, KEPT, SCRIPTS = "/var/cache/recipes", "/mnt/recipes", "/opt/gaudi-launch"
+PLAN_FILES = "/opt/gaudi-launch-plan"
 HUB_HOME = "/models/huggingface"
 _PROBE_SECONDS = 10
 # the kubelet's words for "not asked for more than": the longest that any of our pods drains (TGI: 90 s)
@@ -108,7 +109,8 @@ def uses_hub(served: Served) -> bool:
 def engine_mounts(served: Served) -> list[Mount]:
     """What the engine reads from the weights' claim. The recipe cache has a place of its own."""
     recipe = served.container.env.get(RECIPE_VARIABLE, "").split(",")[0]
-    mounts = [mount for mount in served.container.mounts if mount.source != recipe]
+    ours = {f"{PLAN_FILES}/{name}" for name in served.files}
+    mounts = [mount for mount in served.container.mounts if mount.source != recipe and mount.source not in ours]
     if uses_hub(served) and "HF_HOME" not in served.container.env:
         mounts.append(Mount(HUB_HOME, HUB_HOME))
     return mounts
@@ -137,6 +139,8 @@ def mounts_of(served: Served, places: Mapping[str, str]) -> list[dict[str, Any]]
         found.append({**entry, "readOnly": True} if mount.read_only else entry)
     if served.recipe_key:
         found.append({"name": "recipes", "mountPath": RECIPES})
+    if served.files:
+        found.append({"name": "plan", "mountPath": PLAN_FILES, "readOnly": True})
     return found
 
 
@@ -176,6 +180,8 @@ def volumes_of(served: Served, cluster: Cluster, release: Name) -> list[dict[str
             {"name": "recipes", "emptyDir": {"sizeLimit": f"{math.ceil(served.recipe_mib * 1.25)}Mi"}},
             {"name": "kept-recipes", "persistentVolumeClaim": {"claimName": claim(release, "recipes")}},
         ]
+    if served.files:
+        found.append({"name": "plan", "configMap": {"name": claim(release, f"plan-{served.key}")}})
     if scripts_of([served], cluster):
         found.append({"name": "scripts", "configMap": {"name": claim(release, "scripts")}})
     return found

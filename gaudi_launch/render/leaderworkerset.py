@@ -1,17 +1,14 @@
 """One replica over several nodes: LeaderWorkerSet, with Ray inside each group. Pure.
 
-kubernetes-sigs/lws@2161f38f (v0.10.0) makes the groups. How vLLM spans nodes on Gaudi (Ray, the interfaces named
-before it starts): HabanaAI/vllm-fork@17a7946f:README_GAUDI.md; for DeepSeek-R1 its branch deepseek_r1:scripts.
+kubernetes-sigs/lws@2161f38f (v0.10.0) makes the groups. How vLLM spans nodes, and what that changes in a plan, is
+fleet's (`fleet.layout`, `fleet.cluster`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.planning.container import Container
 from gaudi_launch.render.knobs import Knob, Name
 from gaudi_launch.render.kubernetes_pod import (
     SCRIPTS,
@@ -27,47 +24,6 @@ from gaudi_launch.render.kubernetes_records import Cluster, Served
 
 API = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
 _SCRIPT = f"{SCRIPTS}/multi_node.py"
-
-
-def across(container: Container, cards: int, cluster: Cluster, heads: int | None, layers: int | None) -> Container:
-    """One node's engine made to span ``cluster.nodes`` nodes of ``cards`` cards.
-
-    ``tp``: every card of every node holds a part of each layer (DeepSeek-R1 on 2 x 8: TP 16, EP 16, as its scripts
-    have it). ``pp``: each node holds some of the layers. Raises LaunchError (USAGE) for a model that cannot be cut.
-    """
-    nodes, words, env = cluster.nodes, list(container.argv), dict(container.env)
-    tensor = cards * nodes if cluster.layout == "tp" else cards
-    if cluster.layout == "tp" and heads and heads % tensor:
-        raise LaunchError("kubernetes.heads", ExitCode.USAGE, heads=heads, cards=tensor)
-    if cluster.layout == "pp" and layers and layers < nodes:
-        raise LaunchError("kubernetes.layers", ExitCode.USAGE, layers=layers, nodes=nodes)
-    words = with_option(words, "--tensor-parallel-size", str(tensor))
-    words = with_option(words, "--distributed-executor-backend", "ray")
-    if cluster.layout == "pp":
-        words = with_option(words, "--pipeline-parallel-size", str(nodes))
-        # HabanaAI/vllm-fork@17a7946f:README_GAUDI.md: pipeline parallelism in lazy mode needs the tensor cache
-        env["PT_HPUGRAPH_DISABLE_TENSOR_CACHE"] = "0"
-    elif "VLLM_EP_SIZE" in env:
-        env["VLLM_EP_SIZE"] = str(tensor)
-    env |= {"GLOO_SOCKET_IFNAME": cluster.interface, "HCCL_SOCKET_IFNAME": cluster.interface}
-    return replace(container, argv=tuple(words), env=env)
-
-
-def with_option(words: Sequence[str], name: str, value: str) -> list[str]:
-    """The words with one option set, however it was spelled; added at the end where it was not there."""
-    found, after, seen = [], False, False
-    for word in words:
-        given, equals, _ = word.partition("=")
-        if after:
-            found.append(value)
-            after = False
-        elif given.replace("_", "-") == name:
-            seen = True
-            after = not equals
-            found.append(f"{given}={value}" if equals else word)
-        else:
-            found.append(word)
-    return found if seen else [*found, name, value]
 
 
 def leader_worker_set(served: Served, cluster: Cluster, release: Name, places: Mapping[str, str]) -> dict[str, Any]:

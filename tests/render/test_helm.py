@@ -12,11 +12,11 @@ from hypothesis import given, settings
 
 from gaudi_launch.cli.app import run
 from gaudi_launch.planning.container import Container
+from gaudi_launch.render.files import write
 from gaudi_launch.render.helm import chart
 from gaudi_launch.render.knobs import Name
 from gaudi_launch.render.kubernetes_needs import Needs
 from gaudi_launch.render.kubernetes_records import Cluster, Served
-from gaudi_launch.render.write import write
 from tests.cli.test_devices import golden
 from tests.render.test_kubernetes import CASES, HOSTILE, _plain, objects, rendered
 
@@ -115,7 +115,7 @@ def test_no_text_is_a_template(value: str, tmp_path_factory: pytest.TempPathFact
     container = Container("image", (value,), {"TEXT": value}, entrypoint=value or "x", ports=((8000, 8000),))
     served = Served("m", Name("r"), "hub/model", container, needs, 8)
     folder = tmp_path_factory.mktemp("chart")
-    write(chart([served], Cluster("r")), folder)
+    write(chart([served], Cluster("r")), f"{folder}/", force=False)
     found = next(each for each in templated(folder, "r") if each["kind"] == "Deployment")
     engine = found["spec"]["template"]["spec"]["containers"][0]
     escaped = value.replace("$", "$$") if "$(" in value or "$$" in value else value

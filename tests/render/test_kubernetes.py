@@ -70,10 +70,43 @@ def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 def rendered(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    code = run(["render", "kubernetes", *words])
+    """The first file of what was rendered."""
+    code = run(["render", "kubernetes", "--json", *words])
     out, err = capsys.readouterr()
-    assert code == 0, err
-    return out
+    assert code == 0, out + err
+    document = json.loads(out)
+    assert document["schema"] == 1
+    return str(document["files"][0]["text"])
+
+
+def test_stdout_is_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    text = rendered(capsys, *CHAT)
+    assert run(["render", "kubernetes", *CHAT]) == 0
+    out, err = capsys.readouterr()
+    assert out == text
+    assert "Note: " in err
+
+
+def test_several_files_want_a_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run(["render", "kubernetes", *CASES["deployment-gaudi3-hpa"]]) == 2
+    assert "--to" in capsys.readouterr().err
+    assert run(["render", "kubernetes", *CASES["deployment-gaudi3-hpa"], "--to", "out"]) == 0
+    names = ["out/prometheus-adapter-values.yaml", "out/qwen3-8b.yaml"]
+    assert sorted(capsys.readouterr().out.split()) == names
+    golden("kubernetes/prometheus-adapter-values.yaml", (tmp_path / names[0]).read_text())
+
+
+def test_files_of_the_plan_come_along(capsys: pytest.CaptureFixture[str]) -> None:
+    """The bucket list of today's plugin is a file: a ConfigMap here, and the engine is told its place."""
+    text = rendered(capsys, "-w", "Qwen/Qwen3-8B", "-n", "1", "--engine", "vllm-gaudi", "--accelerator", "gaudi3")
+    maps = {found["metadata"]["name"]: found for found in objects(text) if found["kind"] == "ConfigMap"}
+    pod = main_of(text)["spec"]["template"]["spec"]
+    engine = pod["containers"][0]
+    env = {entry["name"]: entry.get("value") for entry in engine["env"]}
+    folder, _, name = env["VLLM_BUCKETING_FROM_FILE"].rpartition("/")
+    (mount,) = [mount for mount in engine["volumeMounts"] if mount["mountPath"] == folder]
+    (volume,) = [volume for volume in pod["volumes"] if volume["name"] == mount["name"]]
+    assert maps[volume["configMap"]["name"]]["data"][name]
 
 
 def objects(text: str) -> list[dict[str, Any]]:
@@ -91,7 +124,8 @@ def test_golden(case: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def goldens() -> list[Path]:
-    return sorted((Path(__file__).parents[1] / "data" / "golden" / "kubernetes").glob("*.yaml"))
+    folder = Path(__file__).parents[1] / "data" / "golden" / "kubernetes"
+    return [folder / f"{case}.yaml" for case in CASES]
 
 
 @functools.cache
@@ -291,7 +325,9 @@ def test_thousand_replicas_in_two_seconds() -> None:
         (("-w", "/models/a:b", "--engine", "vllm-fork@1.22", "--accelerator", "gaudi2"), 2, "a:b"),
         ((*CHAT, "--", "--api-key", "sk-secret", "--hf-token=x"), 2, "HF_TOKEN"),
         ((*CHAT, "--helm", "a", "--to", "b"), 2, "--helm"),
-        ((*R1, "--kind", "leaderworkerset", "--nodes", "3"), 2, "--layout pp"),
+        ((*R1, "--kind", "leaderworkerset", "--nodes", "3"), 5, "24"),
+        ((*R1, "--kind", "leaderworkerset", "--layout", "dp"), 2, "dp"),
+        ((*CHAT, "--layout", "pp"), 2, "--layout"),
         ((*CHAT, "--kind", "rayservice"), 2, "ray[serve]"),
         ((*CHAT, "--kind", "rayservice", "--image", "i", "--monitor"), 2, "--monitor"),
         (
@@ -311,7 +347,7 @@ def test_thousand_replicas_in_two_seconds() -> None:
 def test_what_cannot_be_is_refused_before_a_file_is_written(
     words: tuple[str, ...], code: int, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    extra = () if "--to" in words or "--helm" in words else ("--to", "made")
+    extra = () if "--to" in words or "--helm" in words else ("--to", "made/")
     end = words.index("--") if "--" in words else len(words)
     found = run(["render", "kubernetes", *words[:end], *extra, *words[end:]])
     out, err = capsys.readouterr()
@@ -321,14 +357,14 @@ def test_what_cannot_be_is_refused_before_a_file_is_written(
 
 
 def test_files_of_others_are_not_replaced(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    there = tmp_path / "out" / "qwen3-8b.yaml"
-    there.parent.mkdir()
+    there = tmp_path / "out" / "templates" / "service-qwen3-8b.yaml"
+    there.parent.mkdir(parents=True)
     there.write_text("mine")
-    assert run(["render", "kubernetes", *CHAT, "--to", str(there.parent)]) == 2
+    assert run(["render", "kubernetes", *CHAT, "--helm", "out"]) == 2
     assert there.read_text() == "mine"
-    assert run(["render", "kubernetes", *CHAT, "--to", str(there.parent), "--force"]) == 0
-    assert "Deployment" in there.read_text()
-    assert sorted(path.name for path in there.parent.iterdir()) == ["qwen3-8b.yaml"]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["templates"]
+    assert run(["render", "kubernetes", *CHAT, "--helm", "out", "--force"]) == 0
+    assert "kind: Service" in there.read_text()
     capsys.readouterr()
 
 
