@@ -40,6 +40,8 @@ BY_OTHERS = {
     # tests/e2e/test_ray_serve.py
     "gaudi-launch serve -w demo --engine ray-serve",
     "gaudi-launch ray status",
+    # lasts until it is stopped: tests/measure/test_webui.py
+    "gaudi-launch webui demo",
 }
 # what these need stands on a Gaudi server, or they change the machine: here a machine in a folder is theirs
 ENDS = {

@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ray": ("ray", "Ray Serve: print a deployment's config, check one, read the state back."),
     "check": ("check", "Ask a server what users will: models, chat, stream, long prompt, speed."),
     "chat": ("chat", "Talk with a server in the terminal."),
+    "webui": ("webui", "A chat page in the browser for a server."),
     "exporter": ("exporter", "Services and cards as Prometheus metrics."),
     "bench": ("bench", "Measure a server under a load; compare two runs."),
     "why": ("why", "Explain a failed start from its log."),

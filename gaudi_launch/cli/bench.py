@@ -297,7 +297,7 @@ def _other(tool: str, program: str, found: Target, load: Load) -> Run:
     print(text("measure.tool_runs", tool=tool, program=program), file=sys.stderr, flush=True)
     began = time.time()
     key = api_key()
-    environment = child_environment(key)
+    environment = child_environment(load.url, key)
     if tool == "guidellm":
         report = tools.run_guidellm(program, load, environment, key)
         summary = tools.guidellm_summary(report)

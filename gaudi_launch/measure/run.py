@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.measure import replay as replaying
@@ -19,6 +20,8 @@ from gaudi_launch.measure.records import Run, Workload
 from gaudi_launch.measure.workload import within
 from gaudi_launch.paths import state_dir
 from gaudi_launch.services.target import Target
+
+_MOST_FILES = 1 << 16
 
 
 def problem(error: ServerError, url: str) -> LaunchError:
@@ -57,6 +60,7 @@ async def builtin(
     fitting = within(workload, served.longest, served.longest_input, int(ruler.fixed + ruler.each) + 1)
     way = replaying.Way(served, asked, ruler, ignore_eos and served.vllm, seed)
     stop = asyncio.Event()
+    _allow_connections()
     began = time.time()
     with _stop_on_interrupt(stop):
         samples = await replaying.replay(client, fitting, way, going, stop)
@@ -69,6 +73,17 @@ async def builtin(
         "ruler": {"each": round(ruler.each, 4), "fixed": round(ruler.fixed, 1), "measured": ruler.measured},
     }
     return Run(facts, fitting.to_json(), statistics.summary(samples), tuple(samples)), stop.is_set()
+
+
+def _allow_connections() -> None:
+    """Let this process have as many connections open as the system allows: 1,024 files are soon used up."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def server_facts(target: Target, model: str | None) -> dict[str, Any]:
@@ -121,9 +136,13 @@ def default_file(label: str, began: float) -> Path:
     return path
 
 
-def child_environment(key: str | None) -> dict[str, str]:
-    """The environment for another tool: the key goes the way its client reads it, never by its command line."""
+def child_environment(url: str, key: str | None) -> dict[str, str]:
+    """The environment for another tool: proxies are for its hub, not for the server at this URL; the key goes the
+    way that vLLM's client reads it, never by a command line."""
     environment = dict(os.environ)
+    host = urlsplit(url).hostname or ""
+    for name in ("no_proxy", "NO_PROXY"):
+        environment[name] = ",".join(word for word in (environment.get(name, ""), host) if word)
     if key:
         environment["OPENAI_API_KEY"] = key
     return environment

@@ -36,6 +36,7 @@ class Manner:
     thinks: bool = False  # says "hmm" as a thought before the answer
     says: str = "Paris"  # the first word of every answer
     longest: int | None = 4096
+    left: int = 0  # clients that went away in mid-answer
     questions: list[dict[str, Any]] = field(default_factory=list)
     heads: list[dict[str, str]] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
@@ -182,6 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             self.wfile.write(b"0\r\n\r\n")
         except OSError:
+            manner.left += 1
             self.close_connection = True
 
 

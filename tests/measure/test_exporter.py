@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gaudi_launch.cli.app import run
 from gaudi_launch.services import state
-from tests.measure.conftest import service
+from tests.measure.conftest import service, unused_port
 
 LINE = "WARNING 11-21 03:03:01 [hpu_model_runner.py:1] Configuration: (prompt, 1, 384) was not warmed-up!\n"
 OTHER_RANK = "(RayWorkerWrapper pid=7) " + LINE
@@ -121,9 +121,7 @@ def test_a_scrape_tells_services_and_cards(free_port: int) -> None:
 
 @pytest.fixture
 def free_port() -> int:
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        return int(trial.getsockname()[1])
+    return unused_port()
 
 
 def once(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -180,6 +178,7 @@ def test_bad_words(capsys: pytest.CaptureFixture[str], words: list[str], code: i
 
 def test_without_the_package(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "gaudi_launch.measure.exporter", raising=False)
+    monkeypatch.delattr("gaudi_launch.measure.exporter", raising=False)
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     assert run(["exporter", "--once"]) == 3
     assert "prometheus_client is not installed" in capsys.readouterr().err

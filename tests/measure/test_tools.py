@@ -132,6 +132,8 @@ if sys.argv[1] == "-c":
     print("True")
     sys.exit(0)
 assert "s3cret" not in " ".join(sys.argv) and os.environ["OPENAI_API_KEY"] == "s3cret"
+# a proxy must not swallow the server's own address
+assert "127.0.0.1" in os.environ["no_proxy"].split(",") and os.environ["http_proxy"]
 word = sys.argv.index
 shutil.copy(DATA, os.path.join(sys.argv[word("--result-dir") + 1], sys.argv[word("--result-filename") + 1]))
 """

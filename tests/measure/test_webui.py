@@ -1,0 +1,255 @@
+"""``gaudi-launch webui``: the page in a real browser that can reach nothing else, and the parts beneath it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.request import ProxyHandler, build_opener
+
+import pytest
+
+from gaudi_launch.cli.app import run
+from tests.measure.conftest import unused_port
+from tests.measure.stand_in_server import KEY, Manner, serving
+
+gradio = pytest.mark.skipif(importlib.util.find_spec("gradio") is None, reason="gradio is not installed")
+
+
+@contextmanager
+def page(url: str, *words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The command as a user runs it; its page's address."""
+    port = unused_port()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gaudi_launch", "webui", url, "-p", str(port), *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "VLLM_API_KEY": KEY},
+    )
+    assert process.stderr is not None
+    try:
+        lines = [process.stderr.readline()]
+        while lines[-1] and "Talk with" not in lines[-1]:
+            lines.append(process.stderr.readline())
+        assert "Talk with stand-in" in lines[-1], "".join(lines)
+        yield f"http://127.0.0.1:{port}", process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextmanager
+def browser(profile: Path) -> Iterator[Any]:
+    """Chromium without a window, for which no host but ours exists; skips where it or selenium is not there."""
+    selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    driver = shutil.which("chromedriver")
+    if program is None or driver is None:
+        pytest.skip("no Chromium with its driver here")
+    options = selenium.ChromeOptions()
+    options.binary_location = program
+    for word in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--window-size=1000,800",
+        "--no-proxy-server",
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+        f"--user-data-dir={profile}",
+    ):
+        options.add_argument(word)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    chromium = selenium.Chrome(options=options, service=selenium.ChromeService(driver))
+    try:
+        yield chromium
+    finally:
+        chromium.quit()
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def asked_for(chromium: Any) -> list[str]:
+    """Every address that the page asked for, blocked or not."""
+    events = (json.loads(entry["message"])["message"] for entry in chromium.get_log("performance"))
+    return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+
+
+def say(chromium: Any, words: str) -> None:
+    box = chromium.find_element("css selector", "textarea")
+    box.send_keys(words)
+    box.send_keys("\ue007")
+
+
+def shown(chromium: Any) -> str:
+    return str(chromium.find_element("css selector", "body").text)
+
+
+@gradio
+def test_a_talk_in_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # selenium itself would ask the proxy for its driver
+    monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")
+    says = "Paris ![x](http://elsewhere.example/x.png)"
+    with (
+        serving(key=True, gap=0.02, pieces=4, says=says) as (url, manner),
+        page(url, "--system", "be brief", "--title", "Our model") as (address, process),
+        browser(tmp_path / "profile") as chromium,
+    ):
+        chromium.get(address)
+        until(lambda: "Our model" in shown(chromium), "the page")
+        until(lambda: bool(chromium.find_elements("css selector", "textarea")), "the box")
+        say(chromium, "one")
+        until(lambda: "w3" in shown(chromium), "the answer")
+        _wait_idle(chromium)
+        say(chromium, "two")
+        until(lambda: shown(chromium).count("w3") == 2, "the second answer")
+        _picture(chromium, tmp_path)
+        _told_history(manner)
+        _nothing_elsewhere(chromium, address)
+        _stops(chromium, manner)
+        _says_failures(chromium, manner)
+        assert KEY not in chromium.page_source
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+
+
+def _picture(chromium: Any, folder: Path) -> None:
+    """A picture for people to look at, where they say."""
+    chromium.save_screenshot(str(folder / "page.png"))
+    if "GAUDI_LAUNCH_SCREENSHOT" in os.environ:
+        shutil.copy(folder / "page.png", os.environ["GAUDI_LAUNCH_SCREENSHOT"])
+
+
+def _wait_idle(chromium: Any) -> None:
+    until(lambda: not chromium.find_elements("css selector", "button.stop-button:not(.hidden)"), "the end")
+
+
+def _told_history(manner: Manner) -> None:
+    said = [(message["role"], message["content"]) for message in manner.questions[-1]["messages"]]
+    assert said[0] == ("system", "be brief") and said[1] == ("user", "one") and said[3] == ("user", "two")
+    assert said[2][0] == "assistant" and said[2][1].endswith("w1 w2 w3")
+
+
+def _nothing_elsewhere(chromium: Any, address: str) -> None:
+    seen = asked_for(chromium)
+    assert len(seen) > 10
+    # but the empty tab of the browser itself (chrome:), only the picture in the answer wants out, and may not
+    outside = {url for url in seen if not url.startswith((address, "data:", "blob:", "chrome:"))}
+    assert outside <= {"http://elsewhere.example/x.png"}
+    blocked = [entry["message"] for entry in chromium.get_log("browser") if "elsewhere.example" in entry["message"]]
+    assert any("Content Security Policy" in line for line in blocked)
+
+
+def _stops(chromium: Any, manner: Manner) -> None:
+    manner.pieces, manner.gap, manner.says = 500, 0.1, "Slow"
+    say(chromium, "three")
+    until(lambda: "Slow w1" in shown(chromium), "the slow answer")
+    chromium.find_element("css selector", "button.stop-button").click()
+    # the engine's work ends, not only the page's
+    until(lambda: manner.left == 1, "the end of the connection")
+    _wait_idle(chromium)
+
+
+def _says_failures(chromium: Any, manner: Manner) -> None:
+    manner.status = 500
+    say(chromium, "four")
+    until(lambda: "the engine is dead" in shown(chromium), "the failure")
+
+
+@gradio
+def test_the_page_names_no_other_place_and_its_policy_forbids_them() -> None:
+    with serving(key=True) as (url, _), page(url) as (address, _process):
+        with build_opener(ProxyHandler({})).open(address, timeout=30) as answer:
+            html, policy = answer.read().decode(), answer.headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'self';") and "http" not in policy
+        assert 'src="https://' not in html and 'href="https://' not in html and len(html) > 1000
+        assert KEY not in html
+
+
+@gradio
+def test_history_in_gradios_forms() -> None:
+    from gaudi_launch.measure.webui import messages
+
+    assert messages(
+        [
+            {"role": "user", "content": "a", "metadata": None},
+            {"role": "assistant", "content": "hm", "metadata": {"title": "thoughts"}},
+            {"role": "assistant", "content": [{"type": "text", "text": "b"}, {"type": "file", "file": {}}]},
+            {"role": "system", "content": "x"},
+            "junk",
+            {"role": "user", "content": None},
+        ]
+    ) == [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    assert messages(None) == []
+
+
+@gradio
+def test_thoughts_stand_apart() -> None:
+    from gaudi_launch.measure.client import Client
+    from gaudi_launch.measure.conversation import begin
+    from gaudi_launch.measure.webui import respond
+
+    async def all_of(url: str) -> list[list[dict[str, Any]]]:
+        template = await begin(Client(url), None, "", 2, None)
+        return [shown async for shown in respond(template, "q", [])]
+
+    with serving(thinks=True) as (url, _):
+        found = asyncio.run(all_of(url))
+    thought = {"role": "assistant", "content": "hmm", "metadata": {"title": "thoughts"}}
+    assert found[0] == [thought] and found[-1] == [thought, {"role": "assistant", "content": "Paris w1"}]
+
+
+def test_without_gradio(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "gaudi_launch.measure.webui", raising=False)
+    monkeypatch.delattr("gaudi_launch.measure.webui", raising=False)
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    with serving() as (url, _):
+        assert run(["webui", url]) == 3
+    assert "pip install 'gaudi-launch[webui]'" in capsys.readouterr().err
+
+
+@gradio
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["127.0.0.1:9"], 1, "Nobody answers"),
+        (["URL", "-p", "0"], 2, "-p"),
+        (["URL", "--temperature", "hot"], 2, "--temperature"),
+        (["nobody"], 2, "nobody"),
+        (["URL", "-u", "203.0.113.1"], 3, "cannot be listened on"),
+    ],
+)
+def test_bad_words(capsys: pytest.CaptureFixture[str], words: list[str], code: int, says: str) -> None:
+    with serving() as (url, _):
+        assert run(["webui", *(url if word == "URL" else word for word in words)]) == code
+    assert says in capsys.readouterr().err
+
+
+@gradio
+def test_a_page_for_everybody_is_said_to_be_one() -> None:
+    with serving() as (url, _):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gaudi_launch", "webui", url, "-u", "0.0.0.0", "-p", str(unused_port())],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        process.kill()
+        process.communicate()
+    assert "Everybody who reaches 0.0.0.0" in first
