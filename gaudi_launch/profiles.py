@@ -13,6 +13,7 @@ from typing import Any, Literal
 from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
+from gaudi_launch.models.config import read_model
 from gaudi_launch.models.records import Model
 
 _MOST_BYTES = 1 << 20
@@ -229,6 +230,11 @@ def with_facts(model: Model) -> Model:
         missing.setdefault("moe", False)
         missing["attention_layers"] = profile.facts.get("attention_layers", missing["layers"])
     return replace(model, **missing)
+
+
+def known_model(path: str, must_exist: bool = True) -> Model:
+    """A model as its own files describe it, and what a profile adds. Raises what `read_model` raises."""
+    return with_facts(read_model(path, must_exist))
 
 
 def profile_settings(

@@ -262,8 +262,8 @@ def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
     from gaudi_launch.engines import registry
     from gaudi_launch.host.machine import load
     from gaudi_launch.host.records import Host
-    from gaudi_launch.models.config import read_model
     from gaudi_launch.planning.asked import with_secret_moved
+    from gaudi_launch.profiles import known_model
 
     request = to_request(asked)
     if registry.in_container(request.engine):
@@ -281,7 +281,7 @@ def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
         request = _bucket_file(request)
     # an engine on the CPU needs no card, so the machine's cards are not even looked at
     host = load(asked.get("machine")) if engine.needs_cards or asked.get("machine") else Host()
-    model = read_model(request.model, must_exist)
+    model = known_model(request.model, must_exist)
     suited = getattr(engine, "suited", None)
     engine = suited(model) if suited is not None else engine
     return Prepared(request, host, model, engine, installed, asked.get("machine"))
