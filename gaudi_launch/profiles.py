@@ -14,6 +14,7 @@ from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.config import read_model
+from gaudi_launch.models.measurements import Published
 from gaudi_launch.models.records import Model
 
 _MOST_BYTES = 1 << 20
@@ -21,6 +22,7 @@ _MOST_BYTES = 1 << 20
 FACTS = (
     "architecture", "model_type", "parameters", "dtype", "quantization", "moe", "experts", "layers", "hidden_size",
     "intermediate_size", "heads", "kv_heads", "head_dim", "mla_rank", "vocab_size", "max_position_embeddings",
+    "remote_code",
 )  # fmt: skip
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
@@ -35,6 +37,15 @@ class ProfileSetting:
     engines: tuple[str, ...]
     source: str
     only: str | None = None
+
+
+@dataclass(frozen=True)
+class PublishedFor:
+    """Published measurements and whose they are: name patterns of models, a generation of cards."""
+
+    names: tuple[str, ...]
+    generation: str
+    published: Published
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,8 @@ class Profile:
     sources: Mapping[str, str]
     assumed: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    disk_gb: int | None = None
+    measurements: tuple[PublishedFor, ...] = ()
     file: Path = field(default_factory=Path)
     own: bool = False
 
@@ -119,6 +132,8 @@ def load(path: Path, own: bool = False) -> Profile:
         sources=document["sources"],
         assumed=tuple(document.get("assumed", ())),
         notes=tuple(document.get("notes", ())),
+        disk_gb=serving.get("disk_gb"),
+        measurements=tuple(_measurements(entry) for entry in document.get("measurements", ())),
         file=path,
         own=own,
     )
@@ -133,6 +148,20 @@ def _setting(entry: Mapping[str, Any]) -> ProfileSetting:
         source=entry["source"],
         only=entry.get("only"),
     )
+
+
+def _measurements(entry: Mapping[str, Any]) -> PublishedFor:
+    published = Published(entry["repo"], entry["cards"], entry["stem"], entry["quantisation"])
+    return PublishedFor(tuple(entry["names"]), entry["generation"], published)
+
+
+def published_for(profile: Profile | None, name: str, generation: str, cards: int) -> Published | None:
+    """The published measurements of a model (its last name), for this generation and number of cards."""
+    for each in profile.measurements if profile else ():
+        fits = (each.generation, each.published.cards) == (generation, cards)
+        if fits and any(fnmatchcase(name.lower(), pattern) for pattern in each.names):
+            return each.published
+    return None
 
 
 def read_document(path: Path) -> Any:

@@ -28,6 +28,7 @@ from gaudi_launch.models.weights import HeaderError, read_header, read_weights
 
 RECORD = ".gaudi-launch.json"
 _CHUNK = 16 << 20
+_TENSORS_TO_LOOK_AT = 8
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,30 @@ def convert_folder(
         if action(name, entry["dtype"]) == "note"
     ]
     return Conversion(tuple(left), tuple(kept), tuple(sorted(notes)))
+
+
+def is_converted(folder: Path) -> bool:
+    """Is this folder a conversion of ours, whole?"""
+    return _record(folder).get("complete") is True and not read_weights(folder)["files_missing"]
+
+
+def wants_conversion(folder: Path) -> bool:
+    """Does a folder hold fp8 weights beyond Gaudi2's range? A few tensors tell: fp8 scales are made so that the
+    largest weight of each block (or tensor, or channel) becomes the largest code, 448. Raises LaunchError (MODEL)
+    for a damaged shard."""
+    if _record(folder).get("complete") is True:
+        return False
+    looked = 0
+    for shard in sorted(folder.rglob("*.safetensors")):
+        header = _header(shard)
+        weights = [name for name, entry in _tensors(header) if action(name, entry["dtype"]) == "weight"]
+        few = {name: header[name] for name in weights[: _TENSORS_TO_LOOK_AT - looked]}
+        if few and _is_beyond(shard, header, few):
+            return True
+        looked += len(few)
+        if looked >= _TENSORS_TO_LOOK_AT:
+            break
+    return False
 
 
 def _check_scales(source: Path, headers: Mapping[str, Mapping[str, Any]]) -> None:
@@ -173,10 +198,10 @@ def _header(path: Path) -> Mapping[str, Any]:
     return header
 
 
-def _is_beyond(path: Path, header: Mapping[str, Any]) -> bool:
+def _is_beyond(path: Path, header: Mapping[str, Any], only: Mapping[str, Any] | None = None) -> bool:
     start = path.stat().st_size - max((entry["data_offsets"][1] for _, entry in _tensors(header)), default=0)
     with path.open("rb") as file:
-        for name, entry in _tensors(header):
+        for name, entry in _tensors(only or header):
             if action(name, entry["dtype"]) != "weight":
                 continue
             begin, end = entry["data_offsets"]

@@ -13,12 +13,8 @@ from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context, Engine
 from gaudi_launch.planning.memory import MemoryPlan, memory_for
 from gaudi_launch.planning.placement import choose, parse_visible
-<<<<<<< HEAD
 from gaudi_launch.planning.plan import Command, Estimate, Placement, Plan, Setting
-=======
-from gaudi_launch.planning.plan import Estimate, Placement, Plan, Setting
 from gaudi_launch.planning.precision import runs_fp8, weight_type
->>>>>>> e4e0f89 (fp8: one function says whether a deployment runs so; models know no profiles; fit counts NeuronCores without a plural)
 from gaudi_launch.planning.request import Request
 from gaudi_launch.warmup.buckets import BucketError, Buckets
 from gaudi_launch.warmup.estimate import Measured, per_graph, times
