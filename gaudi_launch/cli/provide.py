@@ -79,7 +79,7 @@ def look(request: Request, host: Host, engine: Engine, installed: Installed | No
     # a folder of the Hugging Face cache is called by its revision
     known = replace(known, name=name_of(request.model)) if repo else known
     profile = match(known)
-    generation, fork = _generation(host), engine.identity.name == "vllm-fork"
+    generation, fork = generation_of(host), engine.identity.name == "vllm-fork"
     quant, published, lacks = _quant(request, known, profile, generation, engine, installed)
     converts = fork and engine.identity.version == "deepseek_r1" and generation == "g2"
     converts = (
@@ -115,7 +115,7 @@ def _label(engine: Engine) -> str:
     return version if version == "deepseek_r1" else f"{name}@{version}"
 
 
-def _generation(host: Host) -> str:
+def generation_of(host: Host) -> str:
     """g2 or g3 as the calibration scripts say it; the 1.21 start script takes g2 for granted."""
     from gaudi_launch.host.accelerators import identify
 

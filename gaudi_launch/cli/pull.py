@@ -76,7 +76,7 @@ def fetch(
 
     find = hub.find if source == "auto" else lambda *words: hub.list_files(words[0], source, *words[1:])
     listing = find(repo, revision, repo_type)
-    folder = to if to is not None else folder_for(repo, revision)
+    folder = to if to is not None else folder_for(repo, revision, repo_type)
     _say(text("pull.begin", repo=repo, source=listing.source, folder=str(folder)))
     shown = _Shown()
     try:

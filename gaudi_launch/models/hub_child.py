@@ -70,6 +70,7 @@ def _hf_fetch(request: dict[str, Any], path: str, size: int, part: Path) -> None
 def _ms_list(request: dict[str, Any]) -> dict[str, Any]:
     from modelscope.hub.api import HubApi
 
+    # a branch's commit is not told here; what was listed is held by each file's sha256 instead
     api = HubApi()
     revision = request["revision"] or "master"
     inner = getattr(api, "_api", None)
@@ -79,6 +80,8 @@ def _ms_list(request: dict[str, Any]) -> dict[str, Any]:
 
         kind = RepoType.DATASET if request["repo_type"] == "dataset" else RepoType.MODEL
         for entry in inner.list_repo_files(request["repo"], kind, revision=revision, recursive=True):
+            if getattr(entry, "type", "blob") == "tree":
+                continue  # a folder
             sha256 = getattr(entry, "sha256", None)
             files.append({"path": entry.path, "size": entry.size, "digest": f"sha256:{sha256}" if sha256 else ""})
     else:
@@ -91,11 +94,12 @@ def _ms_list(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ms_fetch(request: dict[str, Any], path: str, size: int, part: Path) -> None:
-    from modelscope.hub.file_download import model_file_download
+    from modelscope.hub.file_download import dataset_file_download, model_file_download
 
     # it keeps its own partial file below this folder and resumes it
     folder = part.parent
-    got = model_file_download(request["repo"], path, revision=request["revision"], local_dir=str(folder))
+    download = dataset_file_download if request["repo_type"] == "dataset" else model_file_download
+    got = download(request["repo"], path, revision=request["revision"], local_dir=str(folder))
     Path(got).replace(part)
 
 

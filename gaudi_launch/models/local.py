@@ -13,9 +13,9 @@ from gaudi_launch.paths import data_dir
 _DEFAULT_BRANCHES = ("", "main", "master")
 
 
-def folder_for(repo: str, revision: str = "") -> Path:
+def folder_for(repo: str, revision: str = "", repo_type: str = "model") -> Path:
     """Where a pull of this repository goes without --to. Another revision has a folder of its own."""
-    folder = data_dir() / "models" / repo
+    folder = data_dir() / f"{repo_type}s" / repo
     if revision in _DEFAULT_BRANCHES:
         return folder
     return folder.with_name(f"{folder.name}@{revision.replace('/', '-')}")

@@ -16,14 +16,15 @@ REVISION = "a" * 40
 
 @dataclass
 class Hub:
-    """Serves ``files`` as the repository ``repo``, and ``others`` by their names. ``trouble`` is one of "", busy,
-    cut, lie, lie_once, hang, gated, slow; ``asked`` keeps each download as (path, Range)."""
+    """Serves ``files`` as the repository ``repo``, ``others`` and ``datasets`` by their names. ``trouble`` is one
+    of "", busy, cut, lie, lie_once, hang, gated, slow; ``asked`` keeps each download as (path, Range)."""
 
     files: dict[str, bytes]
     repo: str = "me/small"
     trouble: str = ""
     asked: list[tuple[str, str]] = field(default_factory=list)
     others: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    datasets: dict[str, dict[str, bytes]] = field(default_factory=dict)
     _troubled: int = 0
 
     def __enter__(self) -> Hub:
@@ -54,8 +55,11 @@ class Hub:
             def do_GET(self) -> None:
                 url = urlparse(self.path)
                 path, query = unquote(url.path), parse_qs(url.query)
-                self.repo = next((name for name in hub.others if f"/{name}/" in f"{path}/"), hub.repo)
-                self.files = hub.others.get(self.repo, hub.files)
+                is_dataset = path.startswith(("/datasets/", "/api/datasets/", "/api/v1/datasets/"))
+                known = hub.datasets if is_dataset else {**hub.others, hub.repo: hub.files}
+                self.repo = next((name for name in known if f"/{name}/" in f"{path}/"), "no/body")
+                self.files = known.get(self.repo, {})
+                self.kind = "datasets" if is_dataset else "models"
                 if hub.trouble == "gated":
                     return self.give({"error": "gated"}, 403, {"X-Error-Code": "GatedRepo"})
                 if path.startswith("/api/v1/"):
@@ -63,15 +67,15 @@ class Hub:
                 return self.hugging_face(path)
 
             def hugging_face(self, path: str) -> None:
-                if path.startswith(f"/api/models/{self.repo}"):
-                    rest = path.removeprefix(f"/api/models/{self.repo}").strip("/").split("/")
+                if path.startswith(f"/api/{self.kind}/{self.repo}"):
+                    rest = path.removeprefix(f"/api/{self.kind}/{self.repo}").strip("/").split("/")
                     if rest[0] == "tree":
                         return self.give([self.entry(name) for name in self.files])
                     if rest[0] == "revision" and rest[1] not in ("main", REVISION):
                         return self.give({"error": "no"}, 404, {"X-Error-Code": "RevisionNotFound"})
                     siblings = [{"rfilename": name} for name in self.files]
                     return self.give({"id": self.repo, "sha": REVISION, "siblings": siblings, "private": False})
-                begin = f"/{self.repo}/resolve/"
+                begin = f"/datasets/{self.repo}/resolve/" if self.kind == "datasets" else f"/{self.repo}/resolve/"
                 if path.startswith(begin):
                     name = path.removeprefix(begin).split("/", 1)[1]
                     if name in self.files:
@@ -88,7 +92,7 @@ class Hub:
                 return entry
 
             def modelscope(self, path: str, query: dict[str, list[str]]) -> None:
-                if path == f"models/{self.repo}/repo/files":
+                if path == f"{self.kind}/{self.repo}/repo/{'tree' if self.kind == 'datasets' else 'files'}":
                     rows = [
                         {
                             "Name": name.rsplit("/", 1)[-1],
@@ -100,9 +104,11 @@ class Hub:
                         }
                         for name, content in self.files.items()
                     ]
+                    folders = sorted({name.rpartition("/")[0] for name in self.files} - {""})
+                    rows += [{"Name": folder, "Path": folder, "Type": "tree", "Size": 0} for folder in folders]
                     return self.give({"Code": 200, "Success": True, "Data": {"Files": rows}})
                 name = query.get("FilePath", [""])[0]
-                if path == f"models/{self.repo}/repo" and name in self.files:
+                if path == f"{self.kind}/{self.repo}/repo" and name in self.files:
                     return self.content(name)
                 return self.give({"Code": 404, "Success": False, "Message": "not found"}, 404)
 

@@ -89,6 +89,19 @@ def test_all_and_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert content(tmp_path / "all") == FILES
 
 
+@pytest.mark.parametrize("source", SOURCES)
+def test_data_sets_have_routes_of_their_own(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {"data/train-0.parquet": b"rows", "README.md": b"# rows"}
+    with Hub(FILES, datasets={"me/rows": rows}) as running:
+        use(running, monkeypatch)
+        listing = hub.list_files("me/rows", source, repo_type="dataset")
+        hub.pull(listing, tmp_path / "d", everything=True, repo_type="dataset")
+        with pytest.raises(LaunchError) as refused:
+            hub.list_files("me/rows", source)
+    assert content(tmp_path / "d") == rows
+    assert refused.value.id == "pull.no_repo"
+
+
 @pytest.mark.parametrize("trouble", ["cut", "busy", "lie_once"])
 @pytest.mark.parametrize("source", SOURCES)
 def test_trouble_that_passes(source: str, trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
