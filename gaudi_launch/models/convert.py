@@ -253,7 +253,8 @@ def _check_disk(source: Path, out: Path, left: list[str]) -> None:
 
 def _copy_others(source: Path, out: Path) -> None:
     for path in sorted(source.rglob("*")):
-        if path.is_file() and path.suffix != ".safetensors" and path.name != RECORD:
+        ours = any(part.startswith(".gaudi-launch") for part in path.relative_to(source).parts)
+        if path.is_file() and path.suffix != ".safetensors" and not ours:
             target = out / path.relative_to(source)
             target.parent.mkdir(parents=True, exist_ok=True)
             part = target.with_name(target.name + ".part")

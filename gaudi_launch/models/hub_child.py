@@ -12,10 +12,12 @@ import contextlib
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 from gaudi_launch.models.hub_files import PARTS, digest_of
+from gaudi_launch.models.network import reason_of
 
 
 class HubError(Exception):
@@ -109,6 +111,16 @@ _LIST = {"hf": _hf_list, "modelscope": _ms_list}
 _FETCH = {"hf": _hf_fetch, "modelscope": _ms_fetch}
 
 
+class _Hashing:
+    """A sign of life while a large file is hashed."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __call__(self, at: int) -> None:
+        say(hashing=self._path, at=at)
+
+
 def fetch(request: dict[str, Any]) -> None:
     """Fetch and verify every file of the request, smallest first."""
     target = Path(request["target"])
@@ -123,7 +135,8 @@ def fetch(request: dict[str, Any]) -> None:
                 part.write_bytes(b"")
             else:
                 _FETCH[request["source"]](request, path, size, part)
-            found = digest_of(part, digest.partition(":")[0]) if digest else ""
+            kind = digest.partition(":")[0]
+            found = digest_of(part, kind, _Hashing(path)) if digest else ""
             if part.stat().st_size == size and found == digest:
                 break
             part.unlink()
@@ -161,13 +174,22 @@ def classify(error: BaseException) -> HubError:
     cause: BaseException | None = error
     while cause is not None:
         if any(word in type(cause).__name__ for word in words) or isinstance(cause, ConnectionError):
-            return HubError("offline", text)
+            return HubError("offline", reason_of(error))
         cause = cause.__cause__ or cause.__context__
     return HubError("other", f"{name}: {text}")
 
 
+def _end_with_parent() -> None:
+    # the launcher holds the other end of this pipe as long as it lives, and the kernel closes it for a killed one
+    with contextlib.suppress(OSError):
+        while os.read(0, 1):
+            pass
+    os._exit(1)
+
+
 def main() -> None:
     request = json.loads(sys.stdin.readline())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_HUB_DISABLE_XET", "1")
     answers = sys.stdout

@@ -17,7 +17,7 @@ REVISION = "a" * 40
 @dataclass
 class Hub:
     """Serves ``files`` as the repository ``repo``, ``others`` and ``datasets`` by their names. ``trouble`` is one
-    of "", busy, cut, lie, lie_once, hang, gated, slow; ``asked`` keeps each download as (path, Range)."""
+    of "", busy, always_busy, cut, lie, lie_once, hang, gated, slow; ``asked`` keeps downloads as (path, Range)."""
 
     files: dict[str, bytes]
     repo: str = "me/small"
@@ -117,7 +117,7 @@ class Hub:
                 asked = self.headers.get("Range", "")
                 if self.command == "GET":
                     hub.asked.append((name, asked))
-                    if hub.trouble == "busy" and hub._troubled < 2:
+                    if hub.trouble == "always_busy" or (hub.trouble == "busy" and hub._troubled < 2):
                         hub._troubled += 1
                         return self.give({"error": "wait"}, 429, {"Retry-After": "1"})
                     if hub.trouble == "hang":
