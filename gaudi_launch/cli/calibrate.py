@@ -118,7 +118,7 @@ def run(
         eager=eager,
     )
     shown = _Shown()
-    with claim(lambda: load(None), place, machine_root()) as placement:
+    with claim(lambda: load(None), place, machine_root()) as (placement, _):
         words = ",".join(map(str, placement.modules))
         env = {"HABANA_VISIBLE_MODULES": words}
         found = go(wish, there, release, interpreter, env, again=again, told=shown.phase, progress=shown.progress)

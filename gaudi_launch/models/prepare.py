@@ -23,7 +23,7 @@ class Facts:
     ``converts``: this engine on these cards wants another fp8 range than the weights have; ``converted`` says that
     the result lies whole in ``converted_target``. ``measurements`` is the repository that fp8 needs ("" for none).
     ``there`` are the bytes that earlier, interrupted runs left in a folder. ``disk_bytes``: what a guide asks for
-    all of it.
+    all of it. ``engine`` is "" for one that comes as an image.
     """
 
     model: str
@@ -88,7 +88,7 @@ def steps(facts: Facts) -> tuple[Step, ...]:
         what = message(id, repo=facts.measurements, path=target)
         fetch = ("gaudi-launch", "pull", facts.measurements, "--to", target)
         found.append(Step("measurements", facts.measured, what, fetch))
-    if found:
+    if found and facts.engine:
         id = "prepare.engine" if facts.installed else "prepare.no_engine"
         found.append(Step("engine", facts.installed, message(id, engine=facts.engine)))
     return tuple(found)

@@ -26,7 +26,7 @@ from gaudi_launch.models.calibrate_rules import rules_for
 from gaudi_launch.models.folder_lock import hold
 from gaudi_launch.models.measurements import calibrated_folder, quant_name
 from gaudi_launch.models.quant_config import QuantFile, read_quant_file
-from gaudi_launch.services.launch import last_lines
+from gaudi_launch.services.failure import last_lines
 from gaudi_launch.services.steps import StepProgress, run_step
 
 # what is written down between post-processing and the copy of its files, so that nothing is processed twice

@@ -17,7 +17,8 @@ from gaudi_launch.planning.precision import asked_fp8, runs_fp8, weight_type
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
 from gaudi_launch.services.follow import Phase, Progress
-from gaudi_launch.services.launch import remember
+from gaudi_launch.services.job import job_of
+from gaudi_launch.services.recorder import remember
 from gaudi_launch.warmup.estimate import FILE_NAME
 
 PLAIN = Model(path="m", name="m", dtype="bfloat16")
@@ -61,7 +62,8 @@ def test_the_plan_its_estimate_and_the_record_of_its_warm_up_agree(
         assert plan.dtype == plan.to_json()["dtype"] == dtype
         assert plan.estimate is not None and plan.buckets is not None
         found[dtype] = (plan.estimate.high_seconds / plan.buckets.graphs, plan.memory["weights"])
-        remember(plan, Progress(phases=(Phase("warmup_prompt", 0.0, items=9),), facts={"warmup_seconds": 5.0}))
+        job = job_of(plan, plain, "one", limits={}, bind=False)
+        remember(job, Progress(phases=(Phase("warmup_prompt", 0.0, items=9),), facts={"warmup_seconds": 5.0}))
     # published: fp8 takes 7.6 times as long a graph; half of the bytes
     assert found["fp8"][0] == pytest.approx(7.6 * found["bfloat16"][0])
     assert found["fp8"][1] < 0.6 * found["bfloat16"][1]
