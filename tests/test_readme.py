@@ -42,6 +42,9 @@ ENDS = {
     "gaudi-launch doctor": {0},
     "gaudi-launch doctor --fix": {0},
     "gaudi-launch serve": {5},
+    # no engine here: told before anything is fetched
+    "gaudi-launch serve -w deepseek-ai/DeepSeek-R1-0528 -n 8 -q --trust-remote-code": {3},
+    "gaudi-launch calibrate": {3},
 }
 
 
