@@ -80,15 +80,16 @@ def look(request: Request, host: Host, engine: Engine, installed: Installed | No
     # a folder of the Hugging Face cache is called by its revision
     known = replace(known, name=name_of(request.model)) if repo else known
     profile = match(known)
-    generation, fork = generation_of(host), engine.identity.name == "vllm-fork"
+    # Ray Serve decides nothing about the model: the engine inside does
+    inside = getattr(engine, "inner", engine).identity
+    generation = generation_of(host)
     quant, published, lacks = _quant(request, known, profile, generation, engine, installed)
-    converts = fork and engine.identity.version == "deepseek_r1" and generation == "g2"
+    converts = (inside.name, inside.version, generation) == ("vllm-fork", "deepseek_r1", "g2")
     converts = (
         converts and known.quantization == "fp8" and (_wants_conversion(folder) if folder and there else True)
     )
     target = folder_for(repo) if repo else Path()
     converted_target = folder_for(f"{repo}-G2") if repo else Path(f"{folder}-G2")
-    wanted = installed is None or installed.engine == _label(engine)
     facts = Facts(
         model=request.model,
         repo=repo,
@@ -101,12 +102,23 @@ def look(request: Request, host: Host, engine: Engine, installed: Installed | No
         measurements=published.repo if published else "",
         measured=quant is not None and not quant.missing,
         measurements_target=measurements.downloaded_folder(published.repo) if published else Path(),
-        engine="" if in_container(engine.identity.name) else _label(engine),
-        installed=wanted and installed is not None,
+        engine="" if installed is None or in_container(engine.identity.name) else _label(engine),
+        installed=_is_installed(engine, installed),
         there=tuple((path, _size(path)) for path in (target, converted_target) if path != Path()),
         disk_bytes=profile.disk_gb * 10**9 if profile and profile.disk_gb else None,
     )
     return Provision(facts, steps(facts), quant, published, generation, lacks, known)
+
+
+def _is_installed(engine: Engine, installed: Installed | None) -> bool:
+    from gaudi_launch.errors import LaunchError
+    from gaudi_launch.services.launch import check_engine
+
+    try:
+        check_engine(engine, installed)
+    except LaunchError:
+        return False
+    return True
 
 
 def _label(engine: Engine) -> str:
@@ -143,8 +155,9 @@ def _quant(
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.models import measurements
 
-    version, cards = engine.identity.version, _cards(request, engine)
-    if engine.identity.name != "vllm-fork" or not needs_quant_file(request, known, version):
+    inside, cards = getattr(engine, "inner", engine).identity, _cards(request, engine)
+    version = inside.version
+    if inside.name != "vllm-fork" or not needs_quant_file(request, known, version):
         return None, None, None
     published = profiles.published_for(profile, known.name, generation, cards)
     settings = profiles.profile_settings(profile, version, "fp8") if profile else []

@@ -23,7 +23,8 @@ class Facts:
     ``converts``: this engine on these cards wants another fp8 range than the weights have; ``converted`` says that
     the result lies whole in ``converted_target``. ``measurements`` is the repository that fp8 needs ("" for none).
     ``there`` are the bytes that earlier, interrupted runs left in a folder. ``disk_bytes``: what a guide asks for
-    all of it. ``engine`` is "" for one that comes as an image.
+    all of it. ``engine`` is "" for one that comes as an image, or was not looked
+    for.
     """
 
     model: str
