@@ -13,6 +13,8 @@ from typing import Any, Literal
 from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
+from gaudi_launch.models.config import read_model
+from gaudi_launch.models.measurements import Published
 from gaudi_launch.models.records import Model
 
 _MOST_BYTES = 1 << 20
@@ -20,6 +22,7 @@ _MOST_BYTES = 1 << 20
 FACTS = (
     "architecture", "model_type", "parameters", "dtype", "quantization", "moe", "experts", "layers", "hidden_size",
     "intermediate_size", "heads", "kv_heads", "head_dim", "mla_rank", "vocab_size", "max_position_embeddings",
+    "remote_code",
 )  # fmt: skip
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
@@ -34,6 +37,15 @@ class ProfileSetting:
     engines: tuple[str, ...]
     source: str
     only: str | None = None
+
+
+@dataclass(frozen=True)
+class PublishedFor:
+    """Published measurements and whose they are: name patterns of models, a generation of cards."""
+
+    names: tuple[str, ...]
+    generation: str
+    published: Published
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,8 @@ class Profile:
     sources: Mapping[str, str]
     assumed: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    disk_gb: int | None = None
+    measurements: tuple[PublishedFor, ...] = ()
     file: Path = field(default_factory=Path)
     own: bool = False
 
@@ -118,6 +132,8 @@ def load(path: Path, own: bool = False) -> Profile:
         sources=document["sources"],
         assumed=tuple(document.get("assumed", ())),
         notes=tuple(document.get("notes", ())),
+        disk_gb=serving.get("disk_gb"),
+        measurements=tuple(_measurements(entry) for entry in document.get("measurements", ())),
         file=path,
         own=own,
     )
@@ -132,6 +148,20 @@ def _setting(entry: Mapping[str, Any]) -> ProfileSetting:
         source=entry["source"],
         only=entry.get("only"),
     )
+
+
+def _measurements(entry: Mapping[str, Any]) -> PublishedFor:
+    published = Published(entry["repo"], entry["cards"], entry["stem"], entry["quantisation"])
+    return PublishedFor(tuple(entry["names"]), entry["generation"], published)
+
+
+def published_for(profile: Profile | None, name: str, generation: str, cards: int) -> Published | None:
+    """The published measurements of a model (its last name), for this generation and number of cards."""
+    for each in profile.measurements if profile else ():
+        fits = (each.generation, each.published.cards) == (generation, cards)
+        if fits and any(fnmatchcase(name.lower(), pattern) for pattern in each.names):
+            return each.published
+    return None
 
 
 def read_document(path: Path) -> Any:
@@ -229,6 +259,11 @@ def with_facts(model: Model) -> Model:
         missing.setdefault("moe", False)
         missing["attention_layers"] = profile.facts.get("attention_layers", missing["layers"])
     return replace(model, **missing)
+
+
+def known_model(path: str, must_exist: bool = True) -> Model:
+    """A model as its own files describe it, and what a profile adds. Raises what `read_model` raises."""
+    return with_facts(read_model(path, must_exist))
 
 
 def profile_settings(

@@ -50,6 +50,9 @@ ENDS = {
     "gaudi-launch serve": {5},
     # no cluster here: tests/cli/test_kube.py has one that answers
     "gaudi-launch kube": {3},
+    # no engine here: told before anything is fetched
+    "gaudi-launch serve -w deepseek-ai/DeepSeek-R1-0528 -n 8 -q --trust-remote-code": {3},
+    "gaudi-launch calibrate": {3},
 }
 # no host of the README's inventory can be reached here; with real Ray tests/e2e/test_cluster.py runs them
 ENDS |= {command: {3} for command in COMMANDS if command.startswith("gaudi-launch cluster up ")}

@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "migrate": ("migrate", "Turn a start-script command line into ours and say what differs."),
     "pull": ("pull", "Fetch a model from Hugging Face or ModelScope, verified, resumable."),
     "convert": ("convert", "Turn an fp8 checkpoint into one that Gaudi2 can load; resumable."),
+    "calibrate": ("calibrate", "Measure a model for fp8, by the engine's own scripts; resumable."),
     "inspect": ("inspect", "Read a model folder: size, heads, experts, missing files."),
     "fit": ("fit", "On how many cards does a model fit, with which context?"),
     "capacity": ("capacity", "How many replicas, cards and nodes for a rate of requests?"),

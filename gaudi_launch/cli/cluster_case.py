@@ -162,10 +162,10 @@ def _cluster(
 ) -> Cluster:
     from gaudi_launch.fleet.cluster import RAY_PORT, assemble
     from gaudi_launch.fleet.layout import Asked, choose
-    from gaudi_launch.models.config import read_model
+    from gaudi_launch.profiles import known_model
 
     # the hosts have the folder, this machine need not: then the name and its profile must do
-    model = read_model(request.model, False)
+    model = known_model(request.model, False)
     engine = _engine(request, model, seen)
     layout = choose(model, engine.identity.version, len(seen), _cards(request, seen, engine), Asked(**sizes))
     plan, port = _plan(request, model, engine, layout, seen)

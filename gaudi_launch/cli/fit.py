@@ -36,7 +36,8 @@ def fit(
 ) -> None:
     """For each number of cards: weights, KV cache, blocks, longest context, concurrency; and the smallest number.
 
-    The arithmetic is the engine's own; what it measures on a card (activations) is estimated.
+    The arithmetic is the engine's own; what it measures on a card (activations) is estimated. That nothing fits
+    is an answer, no failure: the exit status stays 0, with --json smallest_n is null.
     """
     from gaudi_launch import profiles
     from gaudi_launch.errors import ExitCode, LaunchError
@@ -110,10 +111,11 @@ def own_accelerator() -> str:
 def known_model(path: str) -> Model:
     """The model with its sizes; raises LaunchError (MODEL) saying which of them nobody knows."""
     from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.models.config import looks_like_hub_id, read_model
+    from gaudi_launch.models.config import looks_like_hub_id
     from gaudi_launch.models.sizing import kv_bytes_per_token, weight_bytes
+    from gaudi_launch.profiles import known_model
 
-    found = read_model(path, must_exist=False)
+    found = known_model(path, must_exist=False)
     if found.source == "name" and found.layers is None:
         if not looks_like_hub_id(path):
             raise LaunchError("fit.no_facts", ExitCode.MODEL, model=path)

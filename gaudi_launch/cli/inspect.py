@@ -30,7 +30,7 @@ def inspect(
     Of a model on the hub only config.json and the headers of its weights are fetched. HF_ENDPOINT names a mirror.
     """
     from gaudi_launch import profiles
-    from gaudi_launch.models.config import looks_like_hub_id, read_model
+    from gaudi_launch.models.config import looks_like_hub_id
     from gaudi_launch.models.sizing import kv_bytes_per_token
 
     if looks_like_hub_id(model):
@@ -38,7 +38,7 @@ def inspect(
 
         found = read_remote(model, revision or None)
     else:
-        found = read_model(model)
+        found = profiles.known_model(model)
     profile = profiles.match(found)
     token = kv_bytes_per_token(found)
     if as_json:

@@ -266,8 +266,8 @@ def neuron(asked: dict[str, Any], wished: dict[str, Any], release: str, cluster:
     from gaudi_launch.cli.options import OPTIONS
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.host.accelerators import instances
-    from gaudi_launch.models.config import read_model
     from gaudi_launch.planning.asked import number
+    from gaudi_launch.profiles import known_model
     from gaudi_launch.render.neuron import neuron_served
 
     known = ("model", "cards", "force")
@@ -281,7 +281,7 @@ def neuron(asked: dict[str, Any], wished: dict[str, Any], release: str, cluster:
             other=f"--accelerator {wished['accelerator']}",
         )
     return neuron_served(
-        read_model(asked["model"], must_exist=False),
+        known_model(asked["model"], must_exist=False),
         instances()[wished["accelerator"]],
         release,
         number("-n", asked["cards"], 1, 64) if asked["cards"] else None,

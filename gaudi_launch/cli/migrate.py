@@ -33,12 +33,12 @@ def migrate(
     from gaudi_launch.engines.start_scripts import read_call, request_of
     from gaudi_launch.errors import LaunchError
     from gaudi_launch.host.machine import load
-    from gaudi_launch.models.config import read_model
     from gaudi_launch.planning.planner import make_plan
+    from gaudi_launch.profiles import known_model
 
     call = read_call(split(words or []), release)
     request = request_of(call, dict(os.environ), time.strftime("%Y-%m-%d-%H-%M-%S"))
-    host, model = load(machine), read_model(request.model, must_exist=False)
+    host, model = load(machine), known_model(request.model, must_exist=False)
     engine = find(request.engine)
     reference = make_plan(request, host, model, engine)
     ours: Plan | LaunchError

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 if TYPE_CHECKING:
+    from gaudi_launch.cli.provide import Provision
     from gaudi_launch.doctor import Finding
     from gaudi_launch.engines.detect import Installed
     from gaudi_launch.host.records import Host
+    from gaudi_launch.models.prepare import Step
     from gaudi_launch.models.records import Model
     from gaudi_launch.planning.engine import Engine
     from gaudi_launch.planning.plan import Placement, Plan
@@ -177,6 +179,12 @@ class Prepared:
     engine: Engine
     installed: Installed | None
     machine: str | None = None
+    provision: Provision | None = None
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What serve does, or found done, before it starts the engine."""
+        return self.provision.steps if self.provision else ()
 
     def plan(self, placement: Placement | None = None) -> Plan:
         """The plan; with ``placement`` for cards that were chosen and are held already."""
@@ -195,7 +203,8 @@ class Prepared:
             planned = f"{made.engine.name}@{made.engine.version}"
             assumed = message("plan.no_engine", python=python, engine=planned)
             made = replace(made, warnings=(assumed, *made.warnings))
-        return made
+        notes = self.provision.notes if self.provision else ()
+        return replace(made, warnings=(*notes, *made.warnings))
 
     def trusted(self, plan: Plan) -> Plan:
         """The plan with the bucket list that the installed engine makes itself, where it can be asked for it.
@@ -262,11 +271,12 @@ def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
     """
     from dataclasses import replace
 
+    from gaudi_launch.cli import provide
     from gaudi_launch.engines import registry
     from gaudi_launch.host.machine import load
     from gaudi_launch.host.records import Host
-    from gaudi_launch.models.config import read_model
     from gaudi_launch.planning.asked import with_secret_moved
+    from gaudi_launch.profiles import known_model
 
     request = to_request(asked)
     if registry.in_container(request.engine):
@@ -275,19 +285,44 @@ def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
         request = with_secret_moved(request)
     if request.model == "demo":
         request = _demo(request, make=must_exist)
-    request = _local(request, fetch=must_exist)
     installed = _installed(request, must_exist, here=asked.get("machine") is None)
-    engine = registry.find(request.engine, installed, request.python)
+    engine = registry.find(_engine_name(request, installed), installed, request.python)
     if not engine.needs_cards and request.python is None:
         request = replace(request, python=engine.identity.python)
     if engine.identity.name == "vllm-gaudi":
         request = _bucket_file(request)
     # an engine on the CPU needs no card, so the machine's cards are not even looked at
     host = load(asked.get("machine")) if engine.needs_cards or asked.get("machine") else Host()
-    model = read_model(request.model, must_exist)
+    if request.tuning == "reference":
+        model = known_model(request.model, must_exist)
+        return Prepared(request, host, model, _suited(engine, model), installed, asked.get("machine"))
+    provision = provide.look(request, host, engine, installed)
+    engine = _suited(engine, provision.known)
+    # options that this engine does not have come before anything that could be missing for them
+    engine.refuse(request, host, provision.known)
+    if must_exist and any(not step.done for step in provision.steps):
+        provide.refuse_early(request, host, engine, installed, provision)
+        provide.bring(request, provision)
+        provision = provide.look(request, host, engine, installed)
+    if must_exist:
+        provide.check(provision)
+    request = provision.request_for(request)
+    model = provision.planned(request) if not must_exist else known_model(request.model)
+    return Prepared(request, host, model, _suited(engine, model), installed, asked.get("machine"), provision)
+
+
+def _suited(engine: Engine, model: Model) -> Engine:
+    """The engine for this model: some are another one inside for some models."""
     suited = getattr(engine, "suited", None)
-    engine = suited(model) if suited is not None else engine
-    return Prepared(request, host, model, engine, installed, asked.get("machine"))
+    return engine if suited is None else cast("Engine", suited(model))
+
+
+def _engine_name(request: Request, installed: Installed | None) -> str:
+    """-q is an option of one engine only: where none is installed, the plan is for that one."""
+    from gaudi_launch.engines.registry import ENGINES
+
+    known = installed is not None and installed.engine in ENGINES
+    return "deepseek_r1" if request.engine == "auto" and request.inc_fp8 and not known else request.engine
 
 
 def _bucket_file(request: Request) -> Request:
@@ -334,26 +369,6 @@ def _installed(request: Request, needed: bool, here: bool) -> Installed | None:
     if needed or request.python is not None or request.engine == "auto":
         return detect(request.python)
     return None
-
-
-def _local(request: Request, fetch: bool) -> Request:
-    """A hub id by its folder on this machine: a copy that is there, else (for serve) one fetched now."""
-    from dataclasses import replace
-
-    from gaudi_launch.models.config import looks_like_hub_id
-    from gaudi_launch.models.local import find_local
-
-    if request.tuning == "reference" or not looks_like_hub_id(request.model):
-        return request
-    folder = find_local(request.model)
-    if folder is None and fetch:
-        from gaudi_launch.cli.pull import fetch as pull
-
-        folder = pull(request.model, code=bool(request.trust_remote_code)).folder
-    if folder is None:
-        return request
-    # clients go on asking for the name they know
-    return replace(request, model=str(folder), served_name=request.served_name or request.model)
 
 
 def _demo(request: Request, make: bool) -> Request:

@@ -39,7 +39,7 @@ def plan(
     failed = [finding.message for finding in prepared.findings(made) if finding.status == "fail"]
     made = replace(made, warnings=(*made.warnings, *failed))
     if as_json:
-        emit_json(made.to_json())
+        emit_json({**made.to_json(), "steps": [step.to_json() for step in prepared.steps]})
     else:
         show(made, prepared, verbose)
 
@@ -79,6 +79,9 @@ def show(made: Plan, prepared: Prepared, verbose: bool) -> None:
         line("plan.word_cache", f"{made.cache['state']}: {made.cache['because']} ({made.cache['folder']})")
     if made.memory:
         line("plan.word_memory", "  ".join(f"{name} {value:.1f}" for name, value in made.memory.items()))
+    for step in prepared.steps:
+        state = text("prepare.done" if step.done else "prepare.to_do")
+        line("prepare.title", f"{state}: {step.what.render()}")
     columns = [text(f"plan.column_{name}") for name in ("name", "value", "source", "reason")]
     for kind in ("env", "option"):
         rows = [_row(s, verbose) for s in _changed_first([s for s in made.settings if s.kind == kind])]

@@ -76,7 +76,7 @@ def fetch(
 
     find = hub.find if source == "auto" else lambda *words: hub.list_files(words[0], source, *words[1:])
     listing = find(repo, revision, repo_type)
-    folder = to if to is not None else folder_for(repo)
+    folder = to if to is not None else folder_for(repo, revision, repo_type)
     _say(text("pull.begin", repo=repo, source=listing.source, folder=str(folder)))
     shown = _Shown()
     try:
@@ -98,6 +98,7 @@ class _Shown:
         self._bar: Any = None
         self._task: Any = None
         self._next = 0.0
+        self._begin: tuple[float, int] | None = None
 
     def report(self, progress: Progress) -> None:
         files = f"{progress.done_files}/{progress.total_files}"
@@ -112,8 +113,21 @@ class _Shown:
             )
         elif time.monotonic() >= self._next:
             self._next = time.monotonic() + _PLAIN_EVERY_SECONDS
-            share = 100 * progress.done_bytes / max(progress.total_bytes, 1)
-            _say(f"{files}  {_size(progress.done_bytes)} / {_size(progress.total_bytes)}  {share:.0f}%")
+            _say(f"{files}  {self._line(progress, time.monotonic())}")
+
+    def _line(self, progress: Progress, now: float) -> str:
+        """Bytes, share, and from the second line on the speed since the first one and the time that is left."""
+        done, total = progress.done_bytes, progress.total_bytes
+        words = f"{_size(done)} / {_size(total)}  {100 * done / max(total, 1):.0f}%"
+        if self._begin is None:
+            self._begin = (now, done)
+            return words
+        begin, before = self._begin
+        speed = (done - before) / max(now - begin, 0.001)
+        if speed <= 0:
+            return words
+        left = round((total - done) / speed)
+        return f"{words}  {_size(int(speed))}/s  {left // 3600}:{left // 60 % 60:02}:{left % 60:02}"
 
     def _open(self) -> None:
         from rich.progress import (

@@ -73,13 +73,13 @@ def read(
 ) -> Case:
     """The case of these options. Raises LaunchError for what cannot be."""
     from gaudi_launch.cli.options import to_request
-    from gaudi_launch.models.config import read_model
     from gaudi_launch.models.records import Model
+    from gaudi_launch.profiles import known_model
     from gaudi_launch.warmup.cost import step_time_for
     from gaudi_launch.warmup.workload import read_workload
 
     request = to_request({**asked, "model": asked["model"] or _NO_MODEL})
-    model = read_model(request.model, False) if asked["model"] else Model(path="", name="")
+    model = known_model(request.model, False) if asked["model"] else Model(path="", name="")
     assumptions: list[Message] = []
     if not asked["model"]:
         assumptions.append(message("warmup.assume_model"))
@@ -216,12 +216,13 @@ def _duration(text: str) -> float:
 def solve(case: Case, *, log: Path | None, ask: bool) -> Result:
     """Plan, compare and estimate."""
     from gaudi_launch.paths import state_dir
+    from gaudi_launch.planning.precision import weight_type
     from gaudi_launch.warmup.delivery import plan_for_engine
     from gaudi_launch.warmup.estimate import FILE_NAME, per_graph, read_measured
     from gaudi_launch.warmup.strategies import engine_key
 
     measured = read_measured(state_dir() / FILE_NAME)
-    dtype = "fp8" if case.request.inc_fp8 or case.request.quant_config else case.request.dtype
+    dtype = weight_type(case.request, case.model)
     about: dict[str, Any] = {"engine": case.engine, "model": case.model.name, "cards": case.cards}
     cold = per_graph(dtype, False, measured, **about)
     cached = per_graph(dtype, True, measured, **about)

@@ -61,6 +61,7 @@ for name, place, package in (("commit", vllm, "vllm"), ("extension_commit", exte
 if vllm:
     facts["source"] = os.path.dirname(vllm)
 if extension:
+    facts["extension_source"] = os.path.dirname(extension)
     single = os.path.isfile(os.path.join(extension, "bucketing.py"))
     newer = os.path.isfile(os.path.join(extension, "features.py"))
     facts["extension_kind"] = "deepseek_r1" if single else "1.22" if newer else "1.21"

@@ -17,6 +17,7 @@ from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.lengths import round_up
+from gaudi_launch.planning.precision import runs_fp8
 from gaudi_launch.planning.settings import Decisions
 
 if TYPE_CHECKING:
@@ -260,8 +261,7 @@ def follow_profile(context: Context, decisions: Decisions, version: str) -> None
     if profile is None:
         return
     request = context.request
-    fp8 = request.dtype == "fp8" or request.quant_config or context.model.quantization == "fp8"
-    dtype = "fp8" if fp8 else request.dtype or "bfloat16"
+    dtype = "fp8" if runs_fp8(request, context.model) else request.dtype or "bfloat16"
     flags = {(setting.kind, setting.name) for setting in decisions.settings() if setting.source == "flag"}
     for kind, name, value, reason, origin in profiles.profile_settings(profile, version, dtype):
         if (kind, name) in flags:

@@ -21,6 +21,7 @@ from gaudi_launch.engines.scripts_shared import (
 )
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.lengths import ceil_div, round_up
+from gaudi_launch.planning.precision import asked_fp8
 from gaudi_launch.planning.settings import Decisions
 
 ORIGIN = "HabanaAI/vllm-fork@aice/v1.22.0:scripts/utils.sh"
@@ -47,8 +48,7 @@ def rules(context: Context, decisions: Decisions) -> None:
     cards = len(context.placement.modules)
     name = base_name(request.model)
     lower = name.lower()
-    quantised = bool(request.quant_config or request.environment.get("QUANT_CONFIG"))
-    dtype = "fp8" if quantised else request.dtype or "bfloat16"
+    dtype = "fp8" if asked_fp8(request) else request.dtype or "bfloat16"
     check_dtype(dtype)
     for variable, value in _COMMON:
         decisions.env(variable, value, script_rule(), origin=ORIGIN)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gaudi_launch.engines import fork_auto, scripts_1_21, scripts_1_22, scripts_deepseek
+from gaudi_launch.engines import fork_auto, fork_fp8, scripts_1_21, scripts_1_22, scripts_deepseek
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import message
@@ -206,12 +206,15 @@ class VllmFork:
     def propose(self, context: Context) -> Proposal:
         """Every variable and option: the scripts' rules, and in auto tuning our differences from them."""
         request = context.request
+        if request.tuning == "auto":
+            context = fork_fp8.with_fp8(context, self.version)
         decisions = Decisions(request.environment)
         _VERSIONS[self.version].rules(context, decisions)
         if request.tuning == "auto":
             fork_auto.check(context, self.version)
             fork_auto.adjust(context, decisions, self.version, dict(self.facts))
             fork_auto.follow_profile(context, decisions, self.version)
+            fork_fp8.quantise(context, decisions, self.version)
             self._more_options(context, decisions)
         if request.served_name:
             reason = message("plan.flag", flag="--served-name")

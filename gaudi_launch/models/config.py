@@ -36,8 +36,8 @@ def looks_like_hub_id(path: str) -> bool:
 
 
 def read_model(path: str, must_exist: bool = True) -> Model:
-    """The facts of a model. ``must_exist`` False lets a missing folder pass: its name is then known, and what a
-    profile of that name says (``source`` stays "name").
+    """The facts of a model's own files. ``must_exist`` False lets a missing folder pass: only its name is then
+    known (`gaudi_launch.profiles.known_model` adds what a profile says).
 
     Raises LaunchError (MODEL): no such folder, no config.json in it, or one that cannot be read.
     """
@@ -51,7 +51,7 @@ def read_model(path: str, must_exist: bool = True) -> Model:
             raise LaunchError("models.gguf", ExitCode.MODEL, path=path)
         if must_exist and not looks_like_hub_id(path):
             raise LaunchError("models.no_folder", ExitCode.MODEL, path=path)
-        return _with_profile(Model(path=path, name=name_of(path)))
+        return Model(path=path, name=name_of(path))
     document = read_config(folder)
     from gaudi_launch.models.weights import read_weights
 
@@ -59,14 +59,7 @@ def read_model(path: str, must_exist: bool = True) -> Model:
     bits = _number(quantization, "bits", "w_bit") or 4
     layers = _number(_text_part(document), *_LAYER_KEYS)
     weights = read_weights(folder, bits if bits in (2, 3, 4, 8) else 4, layers)
-    return _with_profile(model_from_config(path, document, weights))
-
-
-def _with_profile(model: Model) -> Model:
-    # a profile knows a model by its name too; profiles.py reads Model, so it is asked late
-    from gaudi_launch.profiles import with_facts
-
-    return with_facts(model)
+    return model_from_config(path, document, weights)
 
 
 def read_config(folder: Path) -> dict[str, Any]:

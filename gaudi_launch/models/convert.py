@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
+import signal
 import struct
-from collections.abc import Callable, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +21,8 @@ from zlib import crc32
 import numpy as np
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.models.convert_check import checksum, first_wrong
+from gaudi_launch.models.folder_lock import hold
 from gaudi_launch.models.fp8 import (
     SCALE_DTYPES,
     action,
@@ -28,6 +35,9 @@ from gaudi_launch.models.weights import HeaderError, read_header, read_weights
 
 RECORD = ".gaudi-launch.json"
 _CHUNK = 16 << 20
+_TENSORS_TO_LOOK_AT = 8
+_TRIES = 2
+_WATCH_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,8 @@ def convert_folder(
     force: bool = False,
     progress: Callable[[str], None] = lambda shard: None,
 ) -> Conversion:
-    """Write the Gaudi2 form of ``source`` to ``out``. Raises LaunchError (MODEL, USAGE, MACHINE).
+    """Write the Gaudi2 form of ``source`` to ``out``. Raises LaunchError (MODEL, USAGE, MACHINE;
+    FAILED when a result is not what its source says, or another process converts to the same folder).
 
     ``force`` converts every shard again. ``out`` is marked complete only when every shard and file is in it.
     """
@@ -63,22 +74,25 @@ def convert_folder(
     if _record(source).get("complete") or not any(_is_beyond(source / shard, headers[shard]) for shard in shards):
         raise LaunchError("fp8.nothing_to_convert", ExitCode.MODEL, path=str(source))
     done: dict[str, Any] = {} if force else dict(_record(out).get("shards", {}))
-    kept = [shard for shard in shards if _is_done(source / shard, out / shard, done.get(shard))]
-    left = [shard for shard in shards if shard not in kept]
-    _check_disk(source, out, left)
-    done = {shard: done[shard] for shard in kept}
-    # a worker that outlived its killed parent may still write: parts carry a process id, old ones are dropped
-    for part in out.rglob("*.safetensors.*.part"):
-        part.unlink(missing_ok=True)
-    _write_record(out, done, complete=False)
-    with ProcessPoolExecutor(max_workers=max(1, processes)) as pool:
+    likely = [shard for shard in shards if _is_done(source / shard, out / shard, done.get(shard))]
+    _check_disk(source, out, [shard for shard in shards if shard not in likely])
+    with hold(out, "convert"), _pool(processes) as pool:
+        # what lay on a disk for a while is believed by its checksum only
+        sums = dict(zip(likely, pool.map(checksum, [out / shard for shard in likely]), strict=True))
+        kept = [shard for shard in likely if sums[shard] == done[shard].get("crc32")]
+        left = [shard for shard in shards if shard not in kept]
+        done = {shard: done[shard] for shard in kept}
+        # parts of runs that were killed
+        for part in out.rglob("*.safetensors.*.part"):
+            part.unlink(missing_ok=True)
+        _write_record(out, done, complete=False)
         jobs = {pool.submit(convert_shard, source / shard, out / shard): shard for shard in left}
         for job in as_completed(jobs):
             done[jobs[job]] = job.result()
             _write_record(out, done, complete=False)
             progress(jobs[job])
-    _copy_others(source, out)
-    _write_record(out, done, complete=True)
+        _copy_others(source, out)
+        _write_record(out, done, complete=True)
     notes = [
         name
         for header in headers.values()
@@ -86,6 +100,57 @@ def convert_folder(
         if action(name, entry["dtype"]) == "note"
     ]
     return Conversion(tuple(left), tuple(kept), tuple(sorted(notes)))
+
+
+@contextmanager
+def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+    """Worker processes that end with us, however we end."""
+    pool = ProcessPoolExecutor(max(1, processes), initializer=_in_worker, initargs=(os.getpid(),))
+    try:
+        yield pool
+    except BaseException:
+        for worker in multiprocessing.active_children():
+            worker.terminate()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _in_worker(parent: int) -> None:
+    # Ctrl-C is the parent's to act on; a parent that is killed cannot
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_WATCH_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def is_converted(folder: Path) -> bool:
+    """Is this folder a conversion of ours, whole?"""
+    return _record(folder).get("complete") is True and not read_weights(folder)["files_missing"]
+
+
+def wants_conversion(folder: Path) -> bool:
+    """Does a folder hold fp8 weights beyond Gaudi2's range? A few tensors tell: fp8 scales are made so that the
+    largest weight of each block (or tensor, or channel) becomes the largest code, 448. Raises LaunchError (MODEL)
+    for a damaged shard."""
+    if _record(folder).get("complete") is True:
+        return False
+    looked = 0
+    for shard in sorted(folder.rglob("*.safetensors")):
+        header = _header(shard)
+        weights = [name for name, entry in _tensors(header) if action(name, entry["dtype"]) == "weight"]
+        few = {name: header[name] for name in weights[: _TENSORS_TO_LOOK_AT - looked]}
+        if few and _is_beyond(shard, header, few):
+            return True
+        looked += len(few)
+        if looked >= _TENSORS_TO_LOOK_AT:
+            break
+    return False
 
 
 def _check_scales(source: Path, headers: Mapping[str, Mapping[str, Any]]) -> None:
@@ -108,7 +173,23 @@ def _check_scales(source: Path, headers: Mapping[str, Mapping[str, Any]]) -> Non
 
 
 def convert_shard(source: Path, target: Path) -> dict[str, Any]:
-    """Convert one file through ``.part``; returns the record's entry: source size, mtime, crc32."""
+    """Convert one file through ``.part``, hold samples of it against the source, and convert it once more when they
+    differ; returns the record's entry: source size, mtime, crc32.
+
+    Raises LaunchError (FAILED) when they differ twice.
+    """
+    wrong = ""
+    for _ in range(_TRIES):
+        part, entry = _convert_part(source, target)
+        wrong = first_wrong(source, part)
+        if not wrong:
+            part.replace(target)
+            return {**entry, "out_size": target.stat().st_size}
+        part.unlink(missing_ok=True)
+    raise LaunchError("fp8.mismatch", ExitCode.FAILED, path=str(target), name=wrong)
+
+
+def _convert_part(source: Path, target: Path) -> tuple[Path, dict[str, Any]]:
     header, before = _header(source), source.stat()
     start = before.st_size - max((entry["data_offsets"][1] for _, entry in _tensors(header)), default=0)
     written, table, part = (
@@ -119,10 +200,10 @@ def convert_shard(source: Path, target: Path) -> dict[str, Any]:
     text = json.dumps(written, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     target.parent.mkdir(parents=True, exist_ok=True)
-    checksum = 0
+    running = 0
     with source.open("rb") as read, part.open("wb") as write:
         for piece in (struct.pack("<Q", len(text)), text):
-            checksum = crc32(piece, checksum)
+            running = crc32(piece, running)
             write.write(piece)
         for name, entry in _tensors(header):
             does, (begin, end) = action(name, entry["dtype"]), entry["data_offsets"]
@@ -133,17 +214,11 @@ def convert_shard(source: Path, target: Path) -> dict[str, Any]:
                     data = table[np.frombuffer(data, np.uint8)].tobytes()
                 elif does == "scale":
                     data = convert_scale(data, entry["dtype"])
-                checksum = crc32(data, checksum)
+                running = crc32(data, running)
                 write.write(data)
         write.flush()
         os.fsync(write.fileno())
-    part.replace(target)
-    return {
-        "size": before.st_size,
-        "mtime_ns": before.st_mtime_ns,
-        "out_size": target.stat().st_size,
-        "crc32": checksum,
-    }
+    return part, {"size": before.st_size, "mtime_ns": before.st_mtime_ns, "crc32": running}
 
 
 def _new_header(header: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,10 +248,10 @@ def _header(path: Path) -> Mapping[str, Any]:
     return header
 
 
-def _is_beyond(path: Path, header: Mapping[str, Any]) -> bool:
+def _is_beyond(path: Path, header: Mapping[str, Any], only: Mapping[str, Any] | None = None) -> bool:
     start = path.stat().st_size - max((entry["data_offsets"][1] for _, entry in _tensors(header)), default=0)
     with path.open("rb") as file:
-        for name, entry in _tensors(header):
+        for name, entry in _tensors(only or header):
             if action(name, entry["dtype"]) != "weight":
                 continue
             begin, end = entry["data_offsets"]
@@ -228,7 +303,8 @@ def _check_disk(source: Path, out: Path, left: list[str]) -> None:
 
 def _copy_others(source: Path, out: Path) -> None:
     for path in sorted(source.rglob("*")):
-        if path.is_file() and path.suffix != ".safetensors" and path.name != RECORD:
+        ours = any(part.startswith(".gaudi-launch") for part in path.relative_to(source).parts)
+        if path.is_file() and path.suffix != ".safetensors" and not ours:
             target = out / path.relative_to(source)
             target.parent.mkdir(parents=True, exist_ok=True)
             part = target.with_name(target.name + ".part")

@@ -11,12 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.models.folder_lock import hold
 from gaudi_launch.models.hub_files import PARTS, Fetched, RemoteFile, choose, read_record, safe, write_record
 
 SOURCES = ("hf", "modelscope")
@@ -119,17 +120,17 @@ def pull(
 ) -> Pulled:
     """Bring the files of a listing into a folder; what is there and verified stays.
 
-    Raises LaunchError: MACHINE when the disk is too small, FAILED when the transfer fails (run again, it goes on
-    where it stopped), MODEL when a file does not match its hash twice.
+    Raises LaunchError: MACHINE when the disk is too small, FAILED when another process works on the folder or the
+    transfer fails (run again, it goes on where it stopped), MODEL when a file does not match its hash twice.
     """
     files = tuple(choose(listing.files, everything=everything, code=code))
     if not files:
         raise LaunchError("pull.nothing", ExitCode.MODEL, repo=listing.repo)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError("pull.folder", ExitCode.FAILED, path=str(folder), why=why) from None
+    with hold(folder, "pull"):
+        return _pull(listing, folder, files, repo_type, report)
+
+
+def _pull(listing: Listing, folder: Path, files: tuple[RemoteFile, ...], repo_type: str, report: Report) -> Pulled:
     record = read_record(folder) or Fetched(listing.repo, listing.source, listing.revision, False, {})
     missing = [file for file in files if not record.has(folder, file)]
     cleared = _clear(folder, files)
@@ -254,8 +255,10 @@ def _ask(request: dict[str, Any], tell: Callable[[], None], seconds: float | Non
     """The child's answers as they come. Its end is awaited; whatever happens here, it does not outlive us."""
     with _child() as process:
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps(request) + "\n")
-        process.stdin.close()
+        # left open: the child ends when this end closes, also when we are killed
+        with suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
         lines: list[str | None] = []
         reader = threading.Thread(target=lambda: _read(process, lines), daemon=True)
         reader.start()
@@ -321,11 +324,19 @@ def _child() -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
+            _signal(process, signal.SIGTERM)
             try:
                 process.wait(5)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
+                _signal(process, signal.SIGKILL)
                 process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+
+def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    # it may have ended between the question and the signal
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)

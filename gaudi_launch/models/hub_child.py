@@ -12,10 +12,12 @@ import contextlib
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 from gaudi_launch.models.hub_files import PARTS, digest_of
+from gaudi_launch.models.network import reason_of
 
 
 class HubError(Exception):
@@ -70,6 +72,7 @@ def _hf_fetch(request: dict[str, Any], path: str, size: int, part: Path) -> None
 def _ms_list(request: dict[str, Any]) -> dict[str, Any]:
     from modelscope.hub.api import HubApi
 
+    # a branch's commit is not told here; what was listed is held by each file's sha256 instead
     api = HubApi()
     revision = request["revision"] or "master"
     inner = getattr(api, "_api", None)
@@ -79,6 +82,8 @@ def _ms_list(request: dict[str, Any]) -> dict[str, Any]:
 
         kind = RepoType.DATASET if request["repo_type"] == "dataset" else RepoType.MODEL
         for entry in inner.list_repo_files(request["repo"], kind, revision=revision, recursive=True):
+            if getattr(entry, "type", "blob") == "tree":
+                continue  # a folder
             sha256 = getattr(entry, "sha256", None)
             files.append({"path": entry.path, "size": entry.size, "digest": f"sha256:{sha256}" if sha256 else ""})
     else:
@@ -91,11 +96,12 @@ def _ms_list(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ms_fetch(request: dict[str, Any], path: str, size: int, part: Path) -> None:
-    from modelscope.hub.file_download import model_file_download
+    from modelscope.hub.file_download import dataset_file_download, model_file_download
 
     # it keeps its own partial file below this folder and resumes it
     folder = part.parent
-    got = model_file_download(request["repo"], path, revision=request["revision"], local_dir=str(folder))
+    download = dataset_file_download if request["repo_type"] == "dataset" else model_file_download
+    got = download(request["repo"], path, revision=request["revision"], local_dir=str(folder))
     Path(got).replace(part)
 
 
@@ -103,6 +109,16 @@ def _ms_fetch(request: dict[str, Any], path: str, size: int, part: Path) -> None
 
 _LIST = {"hf": _hf_list, "modelscope": _ms_list}
 _FETCH = {"hf": _hf_fetch, "modelscope": _ms_fetch}
+
+
+class _Hashing:
+    """A sign of life while a large file is hashed."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __call__(self, at: int) -> None:
+        say(hashing=self._path, at=at)
 
 
 def fetch(request: dict[str, Any]) -> None:
@@ -119,7 +135,8 @@ def fetch(request: dict[str, Any]) -> None:
                 part.write_bytes(b"")
             else:
                 _FETCH[request["source"]](request, path, size, part)
-            found = digest_of(part, digest.partition(":")[0]) if digest else ""
+            kind = digest.partition(":")[0]
+            found = digest_of(part, kind, _Hashing(path)) if digest else ""
             if part.stat().st_size == size and found == digest:
                 break
             part.unlink()
@@ -157,13 +174,22 @@ def classify(error: BaseException) -> HubError:
     cause: BaseException | None = error
     while cause is not None:
         if any(word in type(cause).__name__ for word in words) or isinstance(cause, ConnectionError):
-            return HubError("offline", text)
+            return HubError("offline", reason_of(error))
         cause = cause.__cause__ or cause.__context__
     return HubError("other", f"{name}: {text}")
 
 
+def _end_with_parent() -> None:
+    # the launcher holds the other end of this pipe as long as it lives, and the kernel closes it for a killed one
+    with contextlib.suppress(OSError):
+        while os.read(0, 1):
+            pass
+    os._exit(1)
+
+
 def main() -> None:
     request = json.loads(sys.stdin.readline())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_HUB_DISABLE_XET", "1")
     answers = sys.stdout

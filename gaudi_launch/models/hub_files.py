@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.models.folder_lock import NAME as LOCK
+
 RECORD = ".gaudi-launch.json"
 PARTS = ".gaudi-launch-parts"
 
 _WEIGHTS = "*.safetensors"
+_TELL_SECONDS = 5.0
 _PICKLED = ("*.bin", "*.pt", "*.pth")
 # formats of other frameworks, copies in another layout, pictures
 _NEVER = (
@@ -59,19 +63,26 @@ def _needed(path: str, tensors: bool, sharded: bool, code: bool) -> bool:
 def safe(path: str) -> bool:
     """May a hub's path be written below a folder?"""
     parts = Path(path).parts
-    return bool(parts) and not Path(path).is_absolute() and ".." not in parts and parts[0] not in (RECORD, PARTS)
+    return (
+        bool(parts) and not Path(path).is_absolute() and ".." not in parts and parts[0] not in (RECORD, PARTS, LOCK)
+    )
 
 
-def digest_of(path: Path, kind: str) -> str:
-    """A file's digest in the form of `RemoteFile`; ``kind`` is sha256 or blob."""
+def digest_of(path: Path, kind: str, tell: Callable[[int], None] = lambda at: None) -> str:
+    """A file's digest in the form of `RemoteFile`; ``kind`` is sha256 or blob. ``tell`` hears now and then how many
+    bytes are through: a large file takes minutes."""
     if kind == "blob":
         # git's name of a file: sha1 of its header and its content
         running = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
     else:
         running = hashlib.sha256()
     with path.open("rb") as file:
+        heard = time.monotonic()
         while block := file.read(1 << 20):
             running.update(block)
+            if time.monotonic() - heard > _TELL_SECONDS:
+                heard = time.monotonic()
+                tell(file.tell())
     return f"{kind}:{running.hexdigest()}"
 
 

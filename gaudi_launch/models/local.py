@@ -2,41 +2,69 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 from gaudi_launch.models.hub_files import read_record
 from gaudi_launch.paths import data_dir
 
-
-def folder_for(repo: str) -> Path:
-    """Where a pull of this repository goes without --to."""
-    return data_dir() / "models" / repo
+# what hubs call the branch that a name without a revision means
+_DEFAULT_BRANCHES = ("", "main", "master")
 
 
-def find_local(repo: str) -> Path | None:
-    """A whole local copy of ``owner/name``: ours, else the Hugging Face cache's, else ModelScope's."""
-    ours = folder_for(repo)
+def folder_for(repo: str, revision: str = "", repo_type: str = "model") -> Path:
+    """Where a pull of this repository goes without --to. Another revision has a folder of its own."""
+    folder = data_dir() / f"{repo_type}s" / repo
+    if revision in _DEFAULT_BRANCHES:
+        return folder
+    return folder.with_name(f"{folder.name}@{revision.replace('/', '-')}")
+
+
+def find_local(repo: str, revision: str = "", *, code: bool = False) -> Path | None:
+    """A whole local copy of ``owner/name``: ours, else the Hugging Face cache's, else ModelScope's.
+
+    ``code``: one that also has the Python files its config.json names.
+    """
+    ours = folder_for(repo, revision)
     record = read_record(ours)
-    if record is not None and record.whole and record.intact(ours) and (ours / "config.json").is_file():
+    if record is not None and record.whole and record.intact(ours) and _usable(ours, code):
         return ours
-    for folder in (*_hf_snapshots(repo), *_ms_folders(repo)):
-        if (folder / "config.json").is_file() and not _unfinished(folder):
+    others = _ms_folders(repo) if revision in _DEFAULT_BRANCHES else []
+    for folder in (*_hf_snapshots(repo, revision), *others):
+        if _usable(folder, code) and not _unfinished(folder):
             return folder
     return None
 
 
-def _hf_snapshots(repo: str) -> list[Path]:
+def _usable(folder: Path, code: bool) -> bool:
+    return (folder / "config.json").is_file() and not (code and _lacks_code(folder))
+
+
+def _lacks_code(folder: Path) -> bool:
+    """Does config.json name Python files (auto_map: ``module.Class``) that are not there? Those of another
+    repository (``owner/name--module.Class``) are fetched by the engine."""
+    try:
+        named = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("auto_map", {})
+        words = [word for value in named.values() for word in (value if isinstance(value, list) else [value])]
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return False
+    modules = {str(word).rpartition(".")[0] for word in words if word and "--" not in str(word)}
+    return not all((folder / f"{module}.py").is_file() for module in modules if module)
+
+
+def _hf_snapshots(repo: str, revision: str) -> list[Path]:
     home = (
         os.environ.get("HF_HUB_CACHE")
         or Path(os.environ.get("HF_HOME", Path.home() / ".cache/huggingface")) / "hub"
     )
     base = Path(home) / f"models--{repo.replace('/', '--')}"
+    name = "main" if revision in _DEFAULT_BRANCHES else revision
     try:
-        revision = (base / "refs" / "main").read_text(encoding="utf-8").strip()
-    except OSError:
-        return []
-    return [base / "snapshots" / revision]
+        commit = (base / "refs" / name).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        commit = revision
+    return [base / "snapshots" / commit] if commit else []
 
 
 def _ms_folders(repo: str) -> list[Path]:

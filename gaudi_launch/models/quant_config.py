@@ -1,9 +1,28 @@
-"""What a QUANT_CONFIG file of the Intel Neural Compressor asks of the engine."""
+"""What a QUANT_CONFIG file of the Intel Neural Compressor asks of the engine, and which measurements it reads."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from gaudi_launch.errors import ExitCode, LaunchError
+
+Origin = Literal["flag", "environment", "profile", "calibrated", "downloaded", "engine"]
+_MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class QuantFile:
+    """A QUANT_CONFIG file: where it lies, who it is from, the KV cache type that goes with it, and which files of
+    its measurements are not there (names, for the asked number of cards)."""
+
+    path: str
+    origin: Origin
+    kv_dtype: str = "fp8_inc"
+    missing: tuple[str, ...] = ()
 
 
 def kv_cache_dtype(config: Mapping[str, Any]) -> str:
@@ -14,5 +33,55 @@ def kv_cache_dtype(config: Mapping[str, Any]) -> str:
     blocklist = config.get("blocklist")
     if not isinstance(blocklist, Mapping):
         return "fp8_inc"
-    words = [str(word) for key in ("types", "names") for word in blocklist.get(key) or ()]
+    lists = [blocklist.get(key) for key in ("types", "names")]
+    words = [str(word) for each in lists if isinstance(each, list) for word in each]
     return "auto" if any("cache" in word.lower() for word in words) else "fp8_inc"
+
+
+def read_quant_file(path: Path, cards: int, origin: Origin, prefix: str = "") -> QuantFile:
+    """Read one file for a deployment on ``cards`` cards; ``prefix`` is INC_MEASUREMENT_DUMP_PATH_PREFIX.
+
+    Raises LaunchError: USAGE for a file that the user named, MODEL for one that was found.
+    """
+    code = ExitCode.USAGE if origin in ("flag", "environment") else ExitCode.MODEL
+    config = _read(path, code)
+    mode = str(config.get("mode", "QUANTIZE"))
+    if mode.upper() != "QUANTIZE":
+        raise LaunchError("quant.mode", code, path=str(path), mode=mode)
+    return QuantFile(str(path), origin, kv_cache_dtype(config), _missing(config, cards, prefix))
+
+
+def _read(path: Path, code: ExitCode) -> Mapping[str, Any]:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise LaunchError("quant.unreadable", code, path=str(path), why="> 1 MiB")
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LaunchError("quant.unreadable", code, path=str(path), why=error.strerror or str(error)) from None
+    except (ValueError, RecursionError) as error:
+        raise LaunchError("quant.unreadable", code, path=str(path), why=f"JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise LaunchError("quant.unreadable", code, path=str(path), why="no JSON object")
+    return document
+
+
+def _missing(config: Mapping[str, Any], cards: int, prefix: str) -> tuple[str, ...]:
+    """Each rank's measurements that are not there.
+
+    The stem is ``dump_stats_path``, relative ones below the prefix; then ``_hooks_<observer>_<rank>_<ranks>``
+    (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/README.md and utils.sh clean_inc_scale). Assumed: with
+    scales of one (``unit_scale``) nothing is read, and a single card's file may lack its two numbers.
+    """
+    stem, method = config.get("dump_stats_path"), str(config.get("scale_method", ""))
+    if not isinstance(stem, str) or not stem or method == "unit_scale":
+        return ()
+    start = Path(prefix) / stem
+    name = f"{start.name}_hooks_{config.get('observer', 'maxabs')}"
+    try:
+        there = {path.stem for path in start.parent.iterdir() if path.suffix in (".npz", ".json")}
+    except (OSError, ValueError):
+        there = set()
+    if cards == 1 and name in there:
+        return ()
+    wanted = [f"{name}_{rank}_{cards}" for rank in range(cards)]
+    return tuple(str(start.parent / f"{one}.npz") for one in wanted if one not in there)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.models.config import model_from_config, read_config
+from gaudi_launch.models.network import reason_of
 from gaudi_launch.models.records import Model
 from gaudi_launch.models.weights import is_scale
 
@@ -60,10 +61,10 @@ def _asked(hub_id: str, ask: Callable[[], _T]) -> _T:
         if isinstance(error, errors.LocalEntryNotFoundError):
             if isinstance(error.__cause__, errors.HfHubHTTPError):  # it hides any odd answer behind "no network"
                 raise _odd_answer(hub_id, error.__cause__) from None
-            raise LaunchError("models.offline", ExitCode.MODEL, model=hub_id, hub=endpoint) from None
+            raise _offline(hub_id, reason_of(error)) from None
         raise LaunchError("models.no_config", ExitCode.MODEL, path=hub_id) from None
     except errors.OfflineModeIsEnabled:
-        raise LaunchError("models.offline", ExitCode.MODEL, model=hub_id, hub=endpoint) from None
+        raise _offline(hub_id, "HF_HUB_OFFLINE") from None
     except errors.HfHubHTTPError as error:
         raise _odd_answer(hub_id, error) from None
     except errors.HFValidationError:
@@ -72,7 +73,11 @@ def _asked(hub_id: str, ask: Callable[[], _T]) -> _T:
         # some releases of huggingface_hub speak through requests, some through httpx
         if not isinstance(error, OSError) and type(error).__module__.partition(".")[0] not in ("httpx", "httpcore"):
             raise
-        raise LaunchError("models.offline", ExitCode.MODEL, model=hub_id, hub=endpoint, detail=str(error)) from None
+        raise _offline(hub_id, reason_of(error)) from None
+
+
+def _offline(hub_id: str, why: str) -> LaunchError:
+    return LaunchError("models.offline", ExitCode.MODEL, model=hub_id, hub=_endpoint(), why=why)
 
 
 def _odd_answer(hub_id: str, error: Exception) -> LaunchError:
@@ -93,5 +98,4 @@ def _reach(hub_id: str) -> None:
     try:
         requests.head(_endpoint(), timeout=10)
     except requests.RequestException as error:
-        detail = str(error)
-        raise LaunchError("models.offline", ExitCode.MODEL, model=hub_id, hub=_endpoint(), detail=detail) from None
+        raise _offline(hub_id, reason_of(error)) from None

@@ -43,10 +43,12 @@ def memory_for(
     engine: str,
     version: str,
     extra: Sequence[str] = (),
+    *,
+    fp8: bool = False,
 ) -> MemoryPlan:
     """The memory of each of ``cards`` cards of ``product`` (hl-smi's name or the driver's type).
 
-    ``extra`` are the user's own engine words, which win. Sources: `models.sizing`.
+    ``extra`` are the user's own engine words, which win; ``fp8``: the weights run so. Sources: `models.sizing`.
     """
     accelerator = identify(product, device_type=product)
     if accelerator is None or not cards:
@@ -65,7 +67,7 @@ def memory_for(
     )
     rules = _rules(engine, version, said)
     usable = accelerator.memory_usable_mib or accelerator.memory_total_mib
-    dtype = _dtype(model, said)
+    dtype = "fp8" if fp8 else _dtype(model, said)
     found = fit.divide_card(model, cards, dtype, usable << 20, ask, rules)
     if found is None:
         return MemoryPlan()

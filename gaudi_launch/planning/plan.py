@@ -120,6 +120,7 @@ class Plan:
     warnings: tuple[Message, ...] = ()
     cache: Mapping[str, Any] = field(default_factory=dict)
     num_blocks: int | None = None
+    dtype: str = "bfloat16"
 
     @property
     def container(self) -> Container | None:
@@ -139,6 +140,7 @@ class Plan:
                 **dict(self.engine.facts),
             },
             "model": dict(self.model),
+            "dtype": self.dtype,
             "modules": list(self.placement.modules),
             "cpus": format_cpus(self.placement.cpus),
             "numa_nodes": list(self.placement.numa_nodes),

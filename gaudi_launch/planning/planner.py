@@ -14,6 +14,7 @@ from gaudi_launch.planning.engine import Context, Engine
 from gaudi_launch.planning.memory import MemoryPlan, memory_for
 from gaudi_launch.planning.placement import choose, parse_visible
 from gaudi_launch.planning.plan import Command, Estimate, Placement, Plan, Setting
+from gaudi_launch.planning.precision import runs_fp8, weight_type
 from gaudi_launch.planning.request import Request
 from gaudi_launch.warmup.buckets import BucketError, Buckets
 from gaudi_launch.warmup.estimate import Measured, per_graph, times
@@ -69,6 +70,7 @@ def make_plan(
         estimate=None if request.skip_warmup else _estimate(context, engine, buckets, measured),
         warnings=tuple(warnings),
         num_blocks=memory.num_blocks,
+        dtype=weight_type(request, model),
     )
 
 
@@ -98,7 +100,15 @@ def _memory(engine: Engine, settings: Sequence[Setting], context: Context, warni
     product = next((name for name in names if name), None)
     identity, model = engine.identity, context.model
     found = memory_for(
-        model, context.limits, cards, product, settings, identity.name, identity.version, request.extra
+        model,
+        context.limits,
+        cards,
+        product,
+        settings,
+        identity.name,
+        identity.version,
+        request.extra,
+        fp8=runs_fp8(request, model),
     )
     if found.fits is False and found.message is not None:
         would = _list(found.remedies)
@@ -140,9 +150,8 @@ def _estimate(
     if buckets is None:
         return None
     identity, cards, request = engine.identity, len(context.placement.modules), context.request
-    fp8 = request.inc_fp8 or request.quant_config
     one = per_graph(
-        "fp8" if fp8 else request.dtype or context.model.dtype,
+        weight_type(request, context.model),
         False,
         measured,
         engine=f"{identity.name}@{identity.version}",

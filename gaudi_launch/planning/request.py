@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gaudi_launch.models.quant_config import QuantFile
+
 
 @dataclass(frozen=True)
 class Request:
@@ -49,6 +51,7 @@ class Request:
     target_ongoing: int | None = None  # --ongoing
     force: bool = False
     scripts_dir: str | None = None  # the folder of the start scripts: QUANT_CONFIG lies beside them
+    quant_file: QuantFile | None = None  # what fp8 found on this machine; no option
     stamp: str = ""  # the time that the scripts put into file names, as `date +%F-%H-%M-%S`
     files_dir: str = ""  # where files for the engine go (its bucket file); "": no file can go with it
     bucket_file: str | None = None  # the text behind VLLM_BUCKETING_FROM_FILE

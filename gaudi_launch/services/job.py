@@ -138,7 +138,7 @@ def job_of(
         command=replace(plan.command, working_dir=plan.command.working_dir or str(Path.cwd())),
         modules=plan.placement.modules,
         graphs=plan.buckets.graphs if plan.buckets is not None else 0,
-        dtype="fp8" if "QUANT_CONFIG" in (plan.container or plan.command).env else "bfloat16",
+        dtype=plan.dtype,
         container=plan.container.name if plan.container is not None else "",
         limits=limits,
         bind=bind,

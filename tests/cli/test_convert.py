@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import struct
 import subprocess
@@ -12,8 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.models import convert
+from gaudi_launch.models.convert_check import checksum, first_wrong
+from gaudi_launch.models.folder_lock import hold
 from gaudi_launch.models.fp8 import conversion_table
 
 NAME = "model.layers.0.mlp.up_proj.weight"
@@ -91,6 +97,110 @@ def test_killed_and_run_again(tmp_path: Path) -> None:
     assert not list(out.glob("*.part"))
 
 
+def test_killed_with_several_workers_none_lives_on(tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    for number in range(8):
+        write_shard(source / f"{number}.safetensors", repeat=60_000)
+    process = subprocess.Popen([*COMMAND, str(source), str(out), "--processes", "2"], stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 30
+    while not list(out.glob("?.safetensors")) and time.monotonic() < until:
+        time.sleep(0.002)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.wait()
+    assert len(workers) >= 2
+    _, left = psutil.wait_procs(workers, timeout=10)
+    for orphan in left:
+        orphan.kill()
+    assert left == []
+    finished = {path.name for path in out.glob("?.safetensors")}
+    assert len(finished) < 8
+    done = run(source, out, "--processes", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = json.loads(done.stdout)
+    assert sorted(shown["kept"] + shown["written"]) == [f"{number}.safetensors" for number in range(8)]
+    assert set(shown["kept"]) <= finished
+    for number in range(8):
+        assert read_shard(out / f"{number}.safetensors")[NAME][1] == conversion_table().tobytes() * 60_000
+    assert not list(out.glob("*.part"))
+
+
+def test_ctrl_c_ends_the_workers_without_their_words(tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    for number in range(8):
+        write_shard(source / f"{number}.safetensors", repeat=60_000)
+    argv = [*COMMAND, str(source), str(out), "--processes", "2"]
+    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    until = time.monotonic() + 30
+    while not list(out.glob("?.safetensors")) and time.monotonic() < until:
+        time.sleep(0.002)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130 and "Traceback" not in err
+    assert psutil.wait_procs(workers, timeout=5)[1] == []
+
+
+def test_a_finished_shard_that_rotted_is_converted_again(tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    for name in ("a", "b"):
+        write_shard(source / f"{name}.safetensors")
+    assert run(source, out).returncode == 0
+    whole = (out / "a.safetensors").read_bytes()
+    (out / "a.safetensors").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    shown = json.loads(run(source, out).stdout)
+    assert (shown["written"], shown["kept"]) == (["a.safetensors"], ["b.safetensors"])
+    assert (out / "a.safetensors").read_bytes() == whole
+
+
+def test_one_conversion_a_folder(tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    write_shard(source / "a.safetensors")
+    with hold(out, "convert"):
+        refused = run(source, out)
+    error = json.loads(refused.stdout)["error"]
+    assert (refused.returncode, error["id"]) == (1, "lock.held")
+    assert f"convert, PID {os.getpid()}" in error["message"]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_result_that_is_not_the_sources_is_redone_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    wrong = [np.roll(conversion_table(), 1)] * times
+    monkeypatch.setattr(convert, "conversion_table", lambda: wrong.pop() if wrong else conversion_table())
+    write_shard(tmp_path / "a.safetensors")
+    target = tmp_path / "b.safetensors"
+    if times == 1:
+        assert convert.convert_shard(tmp_path / "a.safetensors", target)["crc32"] == checksum(target)
+        assert read_shard(target)[NAME][1] == conversion_table().tobytes()
+        return
+    with pytest.raises(LaunchError) as refused:
+        convert.convert_shard(tmp_path / "a.safetensors", target)
+    assert (refused.value.id, refused.value.text.values["name"]) == ("fp8.mismatch", NAME)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.safetensors"]
+
+
+@pytest.mark.parametrize("spoilt", [NAME, f"{NAME}_scale_inv", "model.norm.weight"])
+def test_each_kind_of_tensor_is_looked_at(tmp_path: Path, spoilt: str) -> None:
+    source, target = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+    write_shard(source)
+    convert.convert_shard(source, target)
+    assert first_wrong(source, target) == ""
+    data = bytearray(target.read_bytes())
+    (length,) = struct.unpack("<Q", data[:8])
+    begin, end = json.loads(data[8 : 8 + length])[spoilt]["data_offsets"]
+    data[8 + length + end - 1] ^= 0x40
+    target.write_bytes(data)
+    # a wrong scale makes its weight wrong, which is looked at first
+    assert first_wrong(source, target) == (NAME if spoilt.startswith(NAME) else spoilt)
+    assert end > begin
+
+
 def test_a_cut_shard_changes_nothing(tmp_path: Path) -> None:
     source = tmp_path / "in"
     source.mkdir()
@@ -103,9 +213,6 @@ def test_a_cut_shard_changes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("weight", "scale"), [("F8_E4M3", "F8_E8M0"), ("BF16", "F32")])
 def test_a_form_that_is_not_known_is_refused_and_nothing_written(tmp_path: Path, weight: str, scale: str) -> None:
-    from gaudi_launch.errors import LaunchError
-    from gaudi_launch.models.convert import convert_folder
-
     sizes = {"F8_E4M3": 1, "F8_E8M0": 1, "BF16": 2, "F32": 4}
     header = {
         "a.up_proj.weight": {"dtype": "F8_E4M3", "shape": [4], "data_offsets": [0, 4]},
@@ -119,5 +226,5 @@ def test_a_form_that_is_not_known_is_refused_and_nothing_written(tmp_path: Path,
     content = b"\x7e" * 4 + bytes(at + sizes[scale] - 4)
     (source / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + content)
     with pytest.raises(LaunchError) as refused:
-        convert_folder(source, tmp_path / "out")
+        convert.convert_folder(source, tmp_path / "out")
     assert refused.value.id == "fp8.scale" and not (tmp_path / "out").exists()

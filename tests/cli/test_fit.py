@@ -86,8 +86,8 @@ def test_inferentia_is_weights_only(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = output(capsys, "meta-llama/Llama-2-70b", "--accelerator", "inf2.48xlarge", "-d", "float16")
     assert code == 0
     assert "weights only" in out
-    assert "138.0 GB need 9 NeuronCores of 16 GB (5 accelerators)" in out
-    assert "Smallest: 9 NeuronCores with float16." in out
+    assert "138.0 GB, at 16 GB a NeuronCore: 9 (accelerators: 5)" in out
+    assert "Smallest number of NeuronCores: 9, with float16." in out
 
 
 def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,6 +106,11 @@ def test_an_uneven_number_of_cards_is_not_helped_by_fp8(capsys: pytest.CaptureFi
     assert code == 0
     assert "choose another -n" in out
     assert "fp8, or a shorter context" not in out
+
+
+def test_that_nothing_fits_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    code, shown = document(capsys, "zai-org/GLM-4.5", "--accelerator", "gaudi2", "-n", "1,2")
+    assert (code, shown["smallest_n"], {row["fits"] for row in shown["rows"]}) == (0, None, {False})
 
 
 def test_a_folder_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

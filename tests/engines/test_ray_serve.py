@@ -17,11 +17,11 @@ from gaudi_launch.engines.registry import find, has
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
 from gaudi_launch.messages import set_language
-from gaudi_launch.models.config import read_model
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan, place
 from gaudi_launch.planning.request import Request
+from gaudi_launch.profiles import known_model
 from gaudi_launch.recipe_cache.key import parts_of
 from tests.cli.test_devices import golden
 
@@ -67,7 +67,7 @@ def compare(name: str, document: Any) -> None:
     ],
 )
 def test_the_guides_examples(name: str, model: str, engine: str, wishes: dict[str, Any]) -> None:
-    made = plan(engine, "hls2", read_model(model, False), **wishes)
+    made = plan(engine, "hls2", known_model(model, False), **wishes)
     compare(f"ray-serve-{name}.json", {**made.to_json(), "argv": list(made.command.argv[:-1])})
     compare(f"ray-serve-{name}-config.json", config_of(made))
 

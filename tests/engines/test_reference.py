@@ -14,9 +14,9 @@ from gaudi_launch.engines.registry import find
 from gaudi_launch.engines.start_scripts import read_call, request_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.machine import load
-from gaudi_launch.models.config import read_model
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan
+from gaudi_launch.profiles import known_model
 from tests.host.machines import make_recorded, recorded_hosts, use
 
 DATA = Path(__file__).parent.parent / "data" / "parity" / "launch"
@@ -44,7 +44,7 @@ def plan_of(name: str, record: dict[str, Any]) -> Plan:
     call = read_call(["bash", script, *record["args"]], release)
     request = request_of(call, record["env_in"], STAMP)
     engine = find(request.engine)
-    return make_plan(request, load(None), read_model(request.model, must_exist=False), engine)
+    return make_plan(request, load(None), known_model(request.model, must_exist=False), engine)
 
 
 def comparable(env: dict[str, str], record: dict[str, Any]) -> dict[str, str]:

@@ -19,11 +19,11 @@ from gaudi_launch.engines.tgi_words import read_by
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
 from gaudi_launch.messages import set_language
-from gaudi_launch.models.config import read_model
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.container import Container, Mount
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan
+from gaudi_launch.profiles import known_model
 from gaudi_launch.warmup.tgi import TgiLimits, tgi_shapes
 from tests.cli.test_devices import golden
 from tests.engines.options_table import parse
@@ -47,7 +47,7 @@ def plan(words: str, engine: str = "tgi", model: Model | None = None, **exported
         asked[option.field] = True if option.switch else rest.pop(0)
     asked |= {"engine": engine, "extra": shlex.split(behind)}
     request = to_request(asked, {**HERE, **exported})
-    return make_plan(request, HLS2, model or read_model(request.model, must_exist=False), find(engine))
+    return make_plan(request, HLS2, model or known_model(request.model, must_exist=False), find(engine))
 
 
 def refused(words: str, engine: str = "tgi", model: Model | None = None, **exported: str) -> tuple[str, ExitCode]:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from gaudi_launch.engines.tgi import Tgi
 from gaudi_launch.engines.tgi_words import VERSIONS, read_words
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models.config import read_model
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
+from gaudi_launch.profiles import known_model
 from tests.engines.options_table import Refused, parse
 from tests.engines.test_tgi import HERE, HLS2, LLAMA, LLAVA, container, options, table
 
@@ -65,7 +65,7 @@ def test_any_request_makes_words_that_the_launcher_takes(
 ) -> None:
     request_ = replace(request_, extra=(*first, *second))
     try:
-        made = make_plan(request_, HLS2, read_model(request_.model, must_exist=False), Tgi(version))
+        made = make_plan(request_, HLS2, known_model(request_.model, must_exist=False), Tgi(version))
     except LaunchError as error:
         assert error.exit_code != 0 and str(error)
         return

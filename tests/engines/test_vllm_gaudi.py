@@ -17,12 +17,12 @@ from gaudi_launch.engines.registry import find
 from gaudi_launch.engines.upstream_tasks import task_of, word_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
-from gaudi_launch.models.config import model_from_config, name_of
+from gaudi_launch.models.config import model_from_config
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.plan import Plan, Setting
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
-from gaudi_launch.profiles import with_facts
+from gaudi_launch.profiles import known_model
 from gaudi_launch.warmup.engine_buckets import PLUGIN, engine_buckets
 from tests.cli.test_devices import golden
 from tests.engines.options_table import UPSTREAM, Refused, parse
@@ -533,7 +533,7 @@ GUIDES: dict[str, dict[str, Any]] = {
 
 def of_guide(wishes: dict[str, Any]) -> Plan:
     request = Request(engine="vllm-gaudi", files_dir="/cache/buckets", **wishes)
-    return make_plan(request, HLS2, with_facts(Model(request.model, name_of(request.model))), find("vllm-gaudi"))
+    return make_plan(request, HLS2, known_model(request.model, must_exist=False), find("vllm-gaudi"))
 
 
 def shown(made: Plan) -> dict[str, Any]:

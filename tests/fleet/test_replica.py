@@ -10,9 +10,9 @@ from gaudi_launch.fleet.replica import Replica, Unfit, replica
 from gaudi_launch.fleet.speed import active_parameters, step_time
 from gaudi_launch.fleet.traffic import busiest_minute, from_ranges, from_trace, mean_rate
 from gaudi_launch.host.accelerators import accelerators
-from gaudi_launch.models.config import read_model
 from gaudi_launch.models.fit import Ask
 from gaudi_launch.models.sizing import RULES
+from gaudi_launch.profiles import known_model
 from gaudi_launch.warmup.cost import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime
 from tests.warmup.helpers import made_up
 
@@ -24,14 +24,14 @@ def close(one: StepTime, other: StepTime) -> bool:
 
 
 def test_the_known_models_have_their_own_times() -> None:
-    llama = read_model("meta-llama/Llama-3.1-8B-Instruct", False)
-    qwq = read_model("Qwen/QwQ-32B", False)
+    llama = known_model("meta-llama/Llama-3.1-8B-Instruct", False)
+    qwq = known_model("Qwen/QwQ-32B", False)
     assert close(step_time(llama, 1, "bfloat16", GAUDI2).cost, ONE_CARD_8B)
     assert close(step_time(qwq, 8, "bfloat16", GAUDI2).cost, EIGHT_CARDS_32B)
 
 
 def test_what_bounds_a_step_scales_it() -> None:
-    llama = read_model("meta-llama/Llama-3.1-8B-Instruct", False)
+    llama = known_model("meta-llama/Llama-3.1-8B-Instruct", False)
     base = step_time(llama, 1, "bfloat16", GAUDI2).cost
     fp8 = step_time(llama, 1, "fp8", GAUDI2, "fp8_inc").cost
     # half the bytes of weights and cache, twice the arithmetic
@@ -44,17 +44,17 @@ def test_what_bounds_a_step_scales_it() -> None:
 
 
 def test_a_card_without_figures_says_whose_it_takes() -> None:
-    llama = read_model("meta-llama/Llama-3.1-8B-Instruct", False)
+    llama = known_model("meta-llama/Llama-3.1-8B-Instruct", False)
     found = step_time(llama, 1, "bfloat16", accelerators()["gaudi2e"])
     assert [(note.id, note.values["other"]) for note in found.notes] == [("capacity.assume_card", "gaudi2")]
     assert step_time(llama, 1, "bfloat16", GAUDI2).notes == ()
 
 
 def test_active_parameters() -> None:
-    assert active_parameters(read_model("Qwen/QwQ-32B", False)) == 32_763_876_352
+    assert active_parameters(known_model("Qwen/QwQ-32B", False)) == 32_763_876_352
     # published: 3.3 B of 30.5 B, 22 B of 235 B
-    assert active_parameters(read_model("Qwen/Qwen3-30B-A3B", False)) == pytest.approx(3.3e9, rel=0.15)
-    assert active_parameters(read_model("Qwen/Qwen3-235B-A22B", False)) == pytest.approx(22e9, rel=0.15)
+    assert active_parameters(known_model("Qwen/Qwen3-30B-A3B", False)) == pytest.approx(3.3e9, rel=0.15)
+    assert active_parameters(known_model("Qwen/Qwen3-235B-A22B", False)) == pytest.approx(22e9, rel=0.15)
 
 
 def test_traffic_comes_once_a_second() -> None:
@@ -83,7 +83,7 @@ def test_rates_of_a_trace() -> None:
 
 
 def test_a_replica_has_the_memory_of_fit_and_pays_for_padding() -> None:
-    llama = read_model("meta-llama/Llama-3.1-8B-Instruct", False)
+    llama = known_model("meta-llama/Llama-3.1-8B-Instruct", False)
     ask = Ask(8192, 64, 8192)
     made = replica(llama, 1, "bfloat16", GAUDI2, ask, RULES["1.22"], from_trace(made_up()), lambda cost: cost)
     assert isinstance(made, Replica)
@@ -108,7 +108,7 @@ def test_a_replica_has_the_memory_of_fit_and_pays_for_padding() -> None:
 
 
 def test_what_does_not_fit_is_no_replica() -> None:
-    qwen = read_model("Qwen/Qwen2-72B-Instruct", False)
+    qwen = known_model("Qwen/Qwen2-72B-Instruct", False)
     found = replica(
         qwen, 1, "bfloat16", GAUDI2, Ask(8192), RULES["1.22"], from_ranges((5, 50), (5, 50)), lambda cost: cost
     )

@@ -16,13 +16,15 @@ REVISION = "a" * 40
 
 @dataclass
 class Hub:
-    """Serves ``files`` as the repository ``repo``. ``trouble`` is one of "", busy, cut, lie, lie_once, hang, gated,
-    slow; ``asked`` keeps each download as (path, Range)."""
+    """Serves ``files`` as the repository ``repo``, ``others`` and ``datasets`` by their names. ``trouble`` is one
+    of "", busy, always_busy, cut, lie, lie_once, hang, gated, slow; ``asked`` keeps downloads as (path, Range)."""
 
     files: dict[str, bytes]
     repo: str = "me/small"
     trouble: str = ""
     asked: list[tuple[str, str]] = field(default_factory=list)
+    others: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    datasets: dict[str, dict[str, bytes]] = field(default_factory=dict)
     _troubled: int = 0
 
     def __enter__(self) -> Hub:
@@ -53,6 +55,11 @@ class Hub:
             def do_GET(self) -> None:
                 url = urlparse(self.path)
                 path, query = unquote(url.path), parse_qs(url.query)
+                is_dataset = path.startswith(("/datasets/", "/api/datasets/", "/api/v1/datasets/"))
+                known = hub.datasets if is_dataset else {**hub.others, hub.repo: hub.files}
+                self.repo = next((name for name in known if f"/{name}/" in f"{path}/"), "no/body")
+                self.files = known.get(self.repo, {})
+                self.kind = "datasets" if is_dataset else "models"
                 if hub.trouble == "gated":
                     return self.give({"error": "gated"}, 403, {"X-Error-Code": "GatedRepo"})
                 if path.startswith("/api/v1/"):
@@ -60,23 +67,23 @@ class Hub:
                 return self.hugging_face(path)
 
             def hugging_face(self, path: str) -> None:
-                if path.startswith(f"/api/models/{hub.repo}"):
-                    rest = path.removeprefix(f"/api/models/{hub.repo}").strip("/").split("/")
+                if path.startswith(f"/api/{self.kind}/{self.repo}"):
+                    rest = path.removeprefix(f"/api/{self.kind}/{self.repo}").strip("/").split("/")
                     if rest[0] == "tree":
-                        return self.give([self.entry(name) for name in hub.files])
+                        return self.give([self.entry(name) for name in self.files])
                     if rest[0] == "revision" and rest[1] not in ("main", REVISION):
                         return self.give({"error": "no"}, 404, {"X-Error-Code": "RevisionNotFound"})
-                    siblings = [{"rfilename": name} for name in hub.files]
-                    return self.give({"id": hub.repo, "sha": REVISION, "siblings": siblings, "private": False})
-                begin = f"/{hub.repo}/resolve/"
+                    siblings = [{"rfilename": name} for name in self.files]
+                    return self.give({"id": self.repo, "sha": REVISION, "siblings": siblings, "private": False})
+                begin = f"/datasets/{self.repo}/resolve/" if self.kind == "datasets" else f"/{self.repo}/resolve/"
                 if path.startswith(begin):
                     name = path.removeprefix(begin).split("/", 1)[1]
-                    if name in hub.files:
+                    if name in self.files:
                         return self.content(name)
                 return self.give({"error": "no"}, 404, {"X-Error-Code": "RepoNotFound"})
 
             def entry(self, name: str) -> dict[str, object]:
-                content = hub.files[name]
+                content = self.files[name]
                 blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
                 entry: dict[str, object] = {"type": "file", "path": name, "size": len(content), "oid": blob}
                 if name.endswith(".safetensors"):
@@ -85,7 +92,7 @@ class Hub:
                 return entry
 
             def modelscope(self, path: str, query: dict[str, list[str]]) -> None:
-                if path == f"models/{hub.repo}/repo/files":
+                if path == f"{self.kind}/{self.repo}/repo/{'tree' if self.kind == 'datasets' else 'files'}":
                     rows = [
                         {
                             "Name": name.rsplit("/", 1)[-1],
@@ -95,20 +102,22 @@ class Hub:
                             "Revision": REVISION,
                             "Sha256": hashlib.sha256(content).hexdigest(),
                         }
-                        for name, content in hub.files.items()
+                        for name, content in self.files.items()
                     ]
+                    folders = sorted({name.rpartition("/")[0] for name in self.files} - {""})
+                    rows += [{"Name": folder, "Path": folder, "Type": "tree", "Size": 0} for folder in folders]
                     return self.give({"Code": 200, "Success": True, "Data": {"Files": rows}})
                 name = query.get("FilePath", [""])[0]
-                if path == f"models/{hub.repo}/repo" and name in hub.files:
+                if path == f"{self.kind}/{self.repo}/repo" and name in self.files:
                     return self.content(name)
                 return self.give({"Code": 404, "Success": False, "Message": "not found"}, 404)
 
             def content(self, name: str) -> None:
-                content = hub.files[name]
+                content = self.files[name]
                 asked = self.headers.get("Range", "")
                 if self.command == "GET":
                     hub.asked.append((name, asked))
-                    if hub.trouble == "busy" and hub._troubled < 2:
+                    if hub.trouble == "always_busy" or (hub.trouble == "busy" and hub._troubled < 2):
                         hub._troubled += 1
                         return self.give({"error": "wait"}, 429, {"Retry-After": "1"})
                     if hub.trouble == "hang":
@@ -124,7 +133,7 @@ class Hub:
                 self.send_response(206 if asked else 200)
                 self.send_header("Content-Length", str(len(body)))
                 self.send_header("Accept-Ranges", "bytes")
-                self.send_header("ETag", f'"{hashlib.sha256(hub.files[name]).hexdigest()}"')
+                self.send_header("ETag", f'"{hashlib.sha256(self.files[name]).hexdigest()}"')
                 self.send_header("X-Repo-Commit", REVISION)
                 if asked:
                     self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(content)}")

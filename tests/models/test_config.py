@@ -14,6 +14,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.models.config import model_from_config, read_model
 from gaudi_launch.models.records import Model
 from gaudi_launch.models.sizing import activation_bytes, kv_bytes_per_token, weight_bytes
+from gaudi_launch.profiles import known_model
 
 # the keys that matter of each family's config.json, and what they mean
 FAMILIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -150,14 +151,14 @@ def test_folder_without_config(tmp_path: Path) -> None:
 
 
 def test_missing_folder_has_the_facts_of_its_profile() -> None:
-    found = read_model("/models/QwQ-32B", must_exist=False)
+    found = known_model("/models/QwQ-32B", must_exist=False)
     assert (found.source, found.layers, found.moe, found.kv_heads) == ("name", 64, False, 8)
-    assert read_model("/models/unheard", must_exist=False) == Model("/models/unheard", "unheard")
+    assert known_model("/models/unheard", must_exist=False) == Model("/models/unheard", "unheard")
 
 
 def test_config_of_a_folder_goes_before_a_profile(tmp_path: Path) -> None:
     path = tmp_path / "QwQ-32B"
     path.mkdir()
     (path / "config.json").write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 2}))
-    found = read_model(str(path))
+    found = known_model(str(path))
     assert (found.source, found.layers, found.heads, found.parameters) == ("config.json", 2, None, None)

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_launch import profiles
-from gaudi_launch.models.config import read_model
 from gaudi_launch.models.fit import Ask, fit, fit_weights_only
 from gaudi_launch.models.records import Model
 from gaudi_launch.models.sizing import GIB, RULES
+from gaudi_launch.profiles import known_model
 
 GAUDI2, GAUDI3 = 95795 << 20, 127726 << 20
 ASK = Ask(max_model_len=4096, max_num_seqs=32)
@@ -20,7 +20,7 @@ CARDS = (1, 2, 4, 8)
 
 
 def known(name: str) -> Model:
-    return read_model(profiles.find(name).models[0], must_exist=False)
+    return known_model(profiles.find(name).models[0], must_exist=False)
 
 
 # what public documents run: the smallest number must not be above theirs

@@ -18,7 +18,9 @@ import psutil
 import pytest
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models import hub
+from gaudi_launch.models import hub, hub_files
+from gaudi_launch.models.folder_lock import NAME as LOCK
+from gaudi_launch.models.folder_lock import hold
 from gaudi_launch.models.hub_child import classify
 from gaudi_launch.models.hub_files import RECORD, RemoteFile, choose, read_record, safe
 from gaudi_launch.models.local import find_local, folder_for
@@ -56,7 +58,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {
         p.relative_to(folder).as_posix(): p.read_bytes()
         for p in folder.rglob("*")
-        if p.is_file() and p.name != RECORD and ".cache" not in p.parts
+        if p.is_file() and p.name not in (RECORD, LOCK) and ".cache" not in p.parts
     }
 
 
@@ -87,6 +89,19 @@ def test_all_and_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert set(content(tmp_path / "code")) == NEEDED | {"modeling_small.py"}
         hub.pull(listing, tmp_path / "all", everything=True)
         assert content(tmp_path / "all") == FILES
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_data_sets_have_routes_of_their_own(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {"data/train-0.parquet": b"rows", "README.md": b"# rows"}
+    with Hub(FILES, datasets={"me/rows": rows}) as running:
+        use(running, monkeypatch)
+        listing = hub.list_files("me/rows", source, repo_type="dataset")
+        hub.pull(listing, tmp_path / "d", everything=True, repo_type="dataset")
+        with pytest.raises(LaunchError) as refused:
+            hub.list_files("me/rows", source)
+    assert content(tmp_path / "d") == rows
+    assert refused.value.id == "pull.no_repo"
 
 
 @pytest.mark.parametrize("trouble", ["cut", "busy", "lie_once"])
@@ -132,6 +147,7 @@ def test_a_hub_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LaunchError) as refused:
         hub.list_files("me/small", "hf", seconds=60)
     assert (refused.value.id, refused.value.exit_code) == ("pull.offline", ExitCode.FAILED)
+    assert refused.value.text.values["why"] == "Connection refused"
 
 
 def test_auto_takes_the_hub_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,6 +176,91 @@ def test_a_hang_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(LaunchError) as refused:
             hub.pull(hub.list_files("me/small", "hf"), tmp_path / "m")
     assert refused.value.id == "pull.stuck" and time.monotonic() - begin < 25
+
+
+def test_hashing_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "_STUCK_SECONDS", 1.5)
+    monkeypatch.setattr(hub, "_CHILD", "tests.models.hashing_child")
+    request: dict[str, Any] = {"do": "fetch", "target": str(tmp_path)}
+    answers = list(hub._ask(request, lambda: None, None))
+    assert [sorted(answer) for answer in answers] == [["at", "hashing"]] * 6 + [["done"]]
+
+
+def test_a_long_hash_tells_that_it_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub_files, "_TELL_SECONDS", -1.0)
+    (tmp_path / "f").write_bytes(bytes(3 << 20))
+    heard: list[int] = []
+    digest = hub_files.digest_of(tmp_path / "f", "sha256", heard.append)
+    assert (heard, digest) == ([1 << 20, 2 << 20, 3 << 20], hub_files.digest_of(tmp_path / "f", "sha256"))
+
+
+def test_a_full_disk_in_mid_transfer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "m"
+    part = folder / hub_files.PARTS / "model.safetensors.part"
+    part.parent.mkdir(parents=True)
+    part.symlink_to("/dev/full")
+    with Hub(FILES) as running:
+        use(running, monkeypatch)
+        listing = hub.list_files("me/small", "hf")
+        with pytest.raises(LaunchError) as refused:
+            hub.pull(listing, folder)
+        assert (refused.value.id, refused.value.exit_code) == ("pull.disk_full", ExitCode.FAILED)
+        assert not (folder / "model.safetensors").exists() and (folder / "config.json").is_file()
+        part.unlink()
+        hub.pull(listing, folder)
+    assert content(folder) == {name: FILES[name] for name in NEEDED}
+
+
+def test_a_hub_that_is_always_busy_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Hub(FILES, trouble="always_busy") as running:
+        use(running, monkeypatch)
+        with pytest.raises(LaunchError) as refused:
+            hub.pull(hub.list_files("me/small", "hf"), tmp_path / "m")
+        assert (refused.value.id, refused.value.exit_code) == ("pull.busy", ExitCode.FAILED)
+        assert 3 <= len(running.asked) < 60
+
+
+def test_one_pull_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "m"
+    command = [sys.executable, "-m", "gaudi_launch", "pull", "me/small", "--from", "hf", "--to", str(folder)]
+    files = {**FILES, "model.safetensors": WEIGHTS * 8}
+    with Hub(files, trouble="slow") as running:
+        use(running, monkeypatch)
+        first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 40
+        while time.monotonic() < deadline and _bytes_below(folder) < 1_000_000:
+            time.sleep(0.01)
+        second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert second.returncode == 1 and f"pull, PID {first.pid}" in second.stderr
+        assert first.wait(60) == 0
+    assert content(folder) == {name: files[name] for name in NEEDED}
+
+
+def test_a_killed_launcher_takes_its_child_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "m"
+    command = [sys.executable, "-m", "gaudi_launch", "pull", "me/small", "--from", "hf", "--to", str(folder)]
+    with Hub({**FILES, "model.safetensors": WEIGHTS * 8}, trouble="slow") as running:
+        use(running, monkeypatch)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 40
+        while time.monotonic() < deadline and _bytes_below(folder) < 1_000_000:
+            time.sleep(0.01)
+        family = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        process.wait(10)
+        assert family
+        _, left = psutil.wait_procs(family, timeout=5)
+        for orphan in left:
+            orphan.kill()
+        assert left == []
+        with hold(folder, "test"):  # nobody holds the folder any more
+            pass
+
+
+def test_the_end_of_a_child_may_come_first() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""], start_new_session=True, text=True)
+    child.wait()
+    hub._signal(child, signal.SIGTERM)  # its group is gone: no ProcessLookupError
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
@@ -212,6 +313,31 @@ def test_a_local_copy_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert find_local("me/small") == folder_for("me/small")
     (folder_for("me/small") / RECORD).unlink()
     assert find_local("me/small") is None
+
+
+def test_a_copy_without_the_code_is_not_enough_where_code_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = {"auto_map": {"AutoConfig": "modeling_small.Config", "AutoTokenizer": ["you/other--tok.T", None]}}
+    with Hub({**FILES, "config.json": json.dumps(config).encode()}) as running:
+        use(running, monkeypatch)
+        listing = hub.list_files("me/small", "hf")
+        hub.pull(listing, folder_for("me/small"))
+        assert find_local("me/small") == folder_for("me/small")
+        assert find_local("me/small", code=True) is None
+        running.asked.clear()
+        hub.pull(listing, folder_for("me/small"), code=True)
+        assert [name for name, _ in running.asked] == ["modeling_small.py"]
+    assert find_local("me/small", code=True) == folder_for("me/small")
+
+
+def test_another_revision_is_another_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Hub(FILES) as running:
+        use(running, monkeypatch)
+        hub.pull(hub.list_files("me/small", "hf", REVISION), folder_for("me/small", REVISION))
+    assert find_local("me/small") is None
+    assert find_local("me/small", REVISION) == folder_for("me/small", REVISION)
+    assert folder_for("me/small", "main") == folder_for("me/small") != folder_for("me/small", "v1")
 
 
 def test_a_copy_that_lost_a_file_is_not_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,13 +12,13 @@ from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.machine import load
 from gaudi_launch.messages import message
-from gaudi_launch.models.config import read_model
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Limits
 from gaudi_launch.planning.memory import MemoryPlan, memory_for
 from gaudi_launch.planning.plan import Plan, Setting
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
+from gaudi_launch.profiles import known_model
 
 LLAMA = Model(
     "m", "m", parameters=8_030_261_248, dtype="bfloat16", layers=32, attention_layers=32, hidden_size=4096,
@@ -96,7 +96,7 @@ def test_cards_by_the_drivers_word() -> None:
 
 
 def test_1_22_pairs_inc_with_the_cache_of_the_profile() -> None:
-    model = read_model("Qwen/Qwen3-32B", must_exist=False)
+    model = known_model("Qwen/Qwen3-32B", must_exist=False)
     inc = ("QUANT_CONFIG", "/q.json")
     silent = planned(inc, model=model)
     assert silent == planned(inc, ("--kv-cache-dtype", "fp8_inc"), model=model)
@@ -109,7 +109,7 @@ def test_nothing_is_said_of_unknown_cards() -> None:
 
 def plan(model: str, engine: str = "vllm-fork@1.21", machine: str = "simulated:hls2", **asked: Any) -> Plan:
     request = Request(model=model, engine=engine, **asked)
-    return make_plan(request, load(machine), read_model(model, must_exist=False), find(engine))
+    return make_plan(request, load(machine), known_model(model, must_exist=False), find(engine))
 
 
 def test_auto_refuses_what_cannot_start_and_says_what_would() -> None:
@@ -206,7 +206,7 @@ def test_command_lines_of_the_manual(asked: dict[str, Any], expected: dict[str, 
     tokens = {"--max-num-batched-tokens": str(asked["max_num_batched_tokens"])}
     assert options == {**expected, **tokens, "--port": "30001", "--dtype": "bfloat16"}
     assert made.command.env["PT_HPU_RECIPE_CACHE_CONFIG"] == f"{asked['cache_dir']},false,16384"
-    profile = profiles.match(read_model(asked["model"], must_exist=False))
+    profile = profiles.match(known_model(asked["model"], must_exist=False))
     assert profile is not None
     guide = {
         "max_model_len": asked["max_model_len"],

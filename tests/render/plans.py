@@ -8,10 +8,10 @@ from typing import Any
 from gaudi_launch.engines.registry import find
 from gaudi_launch.host.records import Host
 from gaudi_launch.host.simulated import make
-from gaudi_launch.models.config import read_model
 from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
+from gaudi_launch.profiles import known_model
 
 MODEL = "/models/Qwen2-72B-Instruct"
 
@@ -21,7 +21,7 @@ def planned(engine: str = "vllm-fork@1.21", machine: str = "hls2", **asked: Any)
     request = Request(**{"model": MODEL, "cards": 4, **asked})
     host = make(machine)
     return make_plan(
-        request, host, read_model(request.model, must_exist=False), find(engine, None, request.python)
+        request, host, known_model(request.model, must_exist=False), find(engine, None, request.python)
     ), host
 
 

@@ -5,8 +5,8 @@ of the 1.21 fork, opens /health, /v1/models and /v1/completions, and keeps two c
 (as engine cores were seen to). Asked with ``-c``, it answers as an interpreter that has the fork at 1.21.
 
 TRIVIAL_DO: ``die`` in warm-up, ``hang`` in warm-up, ``deaf`` to SIGTERM, ``oom`` (dies on memory), ``sick``
-(healthy, but every completion fails). TRIVIAL_GRAPHS: how many it warms up. TRIVIAL_PIDS: a file for its pids.
-TRIVIAL_LOAD: a file with the number of running requests that /metrics tells.
+(healthy, but every completion fails). TRIVIAL_KIND: another extension to answer. TRIVIAL_GRAPHS: how many it warms
+up. TRIVIAL_PIDS: a file for its pids. TRIVIAL_LOAD: a file with the number of running requests that /metrics tells.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GRAPHS = int(os.environ.get("TRIVIAL_GRAPHS", "4"))
 
 ANSWER = {
     "packages": {"vllm": "0.8.5+gaudi121", "vllm-hpu-extension": "1.21.0", "habana-torch-plugin": "1.21.3.57"},
-    "facts": {"extension_kind": "1.21", "bucket_limit": "false"},
+    "facts": {"extension_kind": os.environ.get("TRIVIAL_KIND", "1.21"), "bucket_limit": "false"},
 }
 
 

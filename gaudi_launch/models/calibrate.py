@@ -1,0 +1,196 @@
+"""Calibration as phases: vllm-hpu-extension's own scripts, step by step, each with its words. Pure but for reading
+which options the installed scripts have.
+
+Source: HabanaAI/vllm-hpu-extension@f5f9ecb and @8afd253:calibration/calibrate_model.sh, whose Python steps these
+are; the shell around them is not run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.models.calibrate_rules import Rules
+
+Name = Literal["dataset", "measure", "postprocess", "quantise"]
+RECORD = "calibration.json"
+# what step 2 is told for a data set that is no pickle
+_AUTO = ("--max-dataset-samples", "512", "--batch-size", "1", "--max-tokens", "32", "--auto-process-dataset")
+_AUTO_LENGTHS = ("--sample-len", "1024", "--max-model-len", "2048")
+
+
+@dataclass(frozen=True)
+class Scripts:
+    """The installed scripts: their folder, the file of step 3 (it has two spellings), each step's options."""
+
+    folder: str
+    postprocess: str
+    options: Mapping[int, tuple[str, ...]]
+
+    @property
+    def reads_any_dataset(self) -> bool:
+        """Can step 2 make its prompts of a data set by itself? Older ones want a pickle."""
+        return "--auto-process-dataset" in self.options[2]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What to calibrate. ``dataset`` is a .pkl file, a folder of a data set, or a hub's name of one."""
+
+    model: str
+    name: str
+    cards: int
+    generation: str
+    dataset: str
+    batch: int = 32
+    samples: int | None = None
+    experts: bool = False
+    eager: bool = False
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where things go: the result, the folder of its measurements, and the room of the steps."""
+
+    out: Path
+    generation: str
+
+    @property
+    def measurements(self) -> Path:
+        return self.out / self.generation
+
+    @property
+    def work(self) -> Path:
+        return self.out / "work"
+
+    @property
+    def fixed(self) -> Path:
+        """Where step 3 writes, before it takes the place of what was measured."""
+        return self.work / "fixed"
+
+    def config(self, kind: Literal["measure", "quant"]) -> Path:
+        """Under work until all is done: what lies in ``out`` is believed by ``-d fp8``."""
+        return self.work / f"maxabs_{kind}_{self.generation}.json"
+
+    @property
+    def stem(self) -> str:
+        return str(self.measurements / "inc_output")
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One process: its words from the interpreter on, and the variables it gets."""
+
+    name: Name
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_scripts(folder: Path) -> Scripts:
+    """Look at the scripts. Raises LaunchError (MACHINE) when one is missing, naming it."""
+    found = {}
+    for step, names in {
+        1: ("step-1-prepare-calibration-dataset.py",),
+        2: ("step-2-measure-scales.py",),
+        3: ("step-3-postprocess-measure.py", "step-3-postprocess_measure.py"),
+        4: ("step-4-quantize-scales.py",),
+    }.items():
+        there = [name for name in names if (folder / name).is_file()]
+        if not there:
+            raise LaunchError("calibrate.no_scripts", ExitCode.MACHINE, path=str(folder), name=names[0])
+        found[step] = there[0]
+    options = {step: _options(folder / name) for step, name in found.items()}
+    return Scripts(str(folder), found[3], options)
+
+
+def _options(path: Path) -> tuple[str, ...]:
+    """The long options that a script's text adds to its parser."""
+    import re
+
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return tuple(sorted(set(re.findall(r"""["'](--[a-z][a-z_-]+)["']""", text))))
+
+
+def phases(wish: Wish, scripts: Scripts, rules: Rules, places: Places, python: str) -> tuple[Phase, ...]:
+    """The steps in their order. Raises LaunchError (USAGE) for a data set that these scripts cannot read."""
+    pickled = wish.dataset.endswith(".pkl")
+    if not pickled and not scripts.reads_any_dataset:
+        raise LaunchError("calibrate.dataset_pkl", ExitCode.USAGE, found=wish.dataset or "-", path=scripts.folder)
+    common = {**rules.env, **({"PT_HPU_ENABLE_LAZY_COLLECTIVES": "true"} if wish.cards > 1 else {})}
+    measure = {**common, "QUANT_CONFIG": str(places.config("measure"))}
+    quant = {**common, "QUANT_CONFIG": str(places.config("quant"))}
+    made = f"{wish.name.lower()}-calibration-dataset.pkl"
+    found: list[Phase] = []
+
+    def script(name: str) -> tuple[str, str]:
+        return python, str(Path(scripts.folder) / name)
+
+    if pickled:
+        words = [*script("step-1-prepare-calibration-dataset.py"), "-m", wish.model, "-d", wish.dataset]
+        words += ["-o", wish.name.lower()]
+        if "Mixtral-8x7B" in wish.model:
+            words += ["--chat-template", str(Path(scripts.folder) / "template" / "mistral_mixtral.jinja")]
+        if wish.samples:
+            words += ["--max-dataset-samples", str(wish.samples)]
+        found.append(Phase("dataset", tuple(words), measure))
+    words = [*script("step-2-measure-scales.py"), "-m", wish.model, "--tensor-parallel-size", str(wish.cards)]
+    words += ["-d", made if pickled else wish.dataset, "--batch-size", str(wish.batch)]
+    if not pickled:
+        words += [*_AUTO, *_AUTO_LENGTHS]
+        words += ["--max-dataset-samples", str(wish.samples)] if wish.samples else []
+    found.append(Phase("measure", (*words, *_switches(wish, scripts.options[2])), measure))
+    words = [*script(scripts.postprocess), "-m", f"{places.measurements}/", "-o", f"{places.fixed}/"]
+    if "deepseek" in wish.name.lower() and "--deepseek" in scripts.options[3]:
+        words.append("--deepseek")
+    found.append(Phase("postprocess", tuple(words), measure))
+    words = [*script("step-4-quantize-scales.py"), "--model", wish.model, "--tensor-parallel-size", str(wish.cards)]
+    found.append(Phase("quantise", (*words, *_switches(wish, scripts.options[4])), quant))
+    return tuple(found)
+
+
+def _switches(wish: Wish, known: tuple[str, ...]) -> tuple[str, ...]:
+    """What steps 2 and 4 are told where they know it. 1.21's run every model with expert parallelism."""
+    words: tuple[str, ...] = ()
+    if wish.experts and "--expert-parallel" in known:
+        words += ("--expert-parallel",)
+    if "--max-num-prefill-seqs" in known:
+        words += ("--max-num-prefill-seqs", "1")
+    if wish.eager and "--enforce-eager" in known:
+        words += ("--enforce-eager",)
+    return words
+
+
+@dataclass(frozen=True)
+class Done:
+    """What is written down of a calibration: for what it was, and which phases are through."""
+
+    about: Mapping[str, Any]
+    phases: tuple[str, ...] = ()
+    whole: bool = False
+
+
+def about(wish: Wish, scripts: Scripts, release: str) -> dict[str, Any]:
+    """What a calibration depends on: another one of these begins anew."""
+    return {**asdict(wish), "release": release, "scripts": scripts.folder}
+
+
+def read_done(out: Path, now: Mapping[str, Any]) -> Done:
+    """How far an earlier run came; nothing when it was about something else."""
+    try:
+        document = json.loads((out / RECORD).read_text(encoding="utf-8"))
+        done = Done(document["about"], tuple(map(str, document["phases"])), document["whole"] is True)
+    except (OSError, ValueError, KeyError, TypeError):
+        return Done(now)
+    return done if done.about == dict(now) else Done(now)
+
+
+def write_done(out: Path, done: Done) -> None:
+    """Replace the record as a whole. Raises OSError."""
+    out.mkdir(parents=True, exist_ok=True)
+    new = out / f"{RECORD}.new"
+    new.write_text(json.dumps({"schema": 1, **asdict(done)}, indent=1), encoding="utf-8")
+    new.replace(out / RECORD)

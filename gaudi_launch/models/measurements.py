@@ -1,0 +1,127 @@
+"""Where the measurements behind fp8 lie: the user's, a profile's, those calibrated here, those downloaded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.models.quant_config import Origin, QuantFile, kv_cache_dtype, read_quant_file
+from gaudi_launch.paths import data_dir
+
+PREFIX = "INC_MEASUREMENT_DUMP_PATH_PREFIX"
+# what a start with QUANT_CONFIG leaves beside the measurements; made for another setting, it must go
+# (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/utils.sh clean_inc_scale)
+_STALE = "*ACT_MAXABS_HW_WEIGHTS*"
+
+
+@dataclass(frozen=True)
+class Published:
+    """Measurements that a hub's repository holds: for so many cards, files that begin with ``stem``, to be used
+    with this ``quantisation`` (the QUANT_CONFIG's keys but its path)."""
+
+    repo: str
+    cards: int
+    stem: str
+    quantisation: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to look for. ``named`` are a flag's and the environment's file, ``profile_file`` a profile's,
+    ``checkout`` the folder of the engine's sources, where its scripts keep such files."""
+
+    model: str
+    cards: int
+    generation: str
+    named: str | None = None
+    exported: str | None = None
+    prefix: str = ""
+    profile_file: str | None = None
+    published: Published | None = None
+    checkout: str | None = None
+
+
+def root() -> Path:
+    """Where measurements are kept. Not created here."""
+    return data_dir() / "measurements"
+
+
+def quant_name(generation: str) -> str:
+    """The name that the calibration scripts give the file (vllm-hpu-extension:calibration/calibrate_model.sh)."""
+    return f"maxabs_quant_{generation}.json"
+
+
+def calibrated_folder(model: str, generation: str, cards: int) -> Path:
+    """Where ``calibrate`` puts its result: measurements hold for one number of cards of one generation."""
+    return root() / "calibrated" / model.lower() / f"{generation}-n{cards}"
+
+
+def calibrated_for(model: str, generation: str) -> tuple[int, ...]:
+    """The numbers of cards that this model was calibrated for here, ascending."""
+    folder = root() / "calibrated" / model.lower()
+    found = folder.glob(f"{generation}-n*/{quant_name(generation)}")
+    numbers = (path.parent.name.removeprefix(f"{generation}-n") for path in found)
+    return tuple(sorted(int(number) for number in numbers if number.isascii() and number.isdigit()))
+
+
+def downloaded_folder(repo: str) -> Path:
+    """Where a measurement repository is fetched to."""
+    return root() / repo
+
+
+def find(wanted: Wanted) -> QuantFile | None:
+    """The QUANT_CONFIG file to use; strongest first: flag, environment, profile, calibrated here, published (which
+    may not be fetched yet: its ``missing`` says so), the engine's checkout. None when there is none.
+
+    Raises LaunchError for a file that is there, or named by the user, and cannot be used.
+    """
+    named: tuple[tuple[str | None, Origin], ...] = (
+        (wanted.named, "flag"),
+        (wanted.exported, "environment"),
+        (wanted.profile_file, "profile"),
+    )
+    for path, origin in named:
+        if path:
+            return read_quant_file(Path(path).expanduser(), wanted.cards, origin, wanted.prefix)
+    ours = calibrated_folder(wanted.model, wanted.generation, wanted.cards) / quant_name(wanted.generation)
+    if ours.is_file():
+        return read_quant_file(ours, wanted.cards, "calibrated")
+    if wanted.published is not None:
+        return _published(wanted.published, wanted.generation)
+    if wanted.checkout:
+        theirs = Path(wanted.checkout) / "scripts" / "quantization" / wanted.model.lower()
+        if (theirs / quant_name(wanted.generation)).is_file():
+            return read_quant_file(theirs / quant_name(wanted.generation), wanted.cards, "engine", wanted.prefix)
+    return None
+
+
+def _published(published: Published, generation: str) -> QuantFile:
+    folder = downloaded_folder(published.repo)
+    path = folder / quant_name(generation)
+    if path.is_file():
+        return read_quant_file(path, published.cards, "downloaded")
+    return QuantFile(str(path), "downloaded", kv_cache_dtype(published.quantisation), (str(folder),))
+
+
+def write_published(published: Published, generation: str) -> QuantFile:
+    """Write the QUANT_CONFIG of measurements that were fetched, with their absolute path in it. Raises OSError."""
+    folder = downloaded_folder(published.repo)
+    document = {**published.quantisation, "dump_stats_path": str(folder.absolute() / published.stem)}
+    path = folder / quant_name(generation)
+    new = path.with_name(path.name + ".new")
+    new.write_text(json.dumps(document, indent=1), encoding="utf-8")
+    new.replace(path)
+    return read_quant_file(path, published.cards, "downloaded")
+
+
+def clear_stale(quant: QuantFile) -> int:
+    """Remove the scales that an earlier start left beside measurements of ours; how many."""
+    if quant.origin not in ("calibrated", "downloaded"):
+        return 0
+    found = list(Path(quant.path).parent.rglob(_STALE))
+    for path in found:
+        path.unlink(missing_ok=True)
+    return len(found)

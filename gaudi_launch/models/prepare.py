@@ -1,0 +1,115 @@
+"""What must happen before a model can be served: the steps, from facts alone. Nothing is read or done here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from gaudi_launch.messages import Message, message
+
+Name = Literal["pull", "convert", "measurements", "engine"]
+# the other files of a model, records, and what file systems take for themselves
+SPARE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of one deployment and this machine.
+
+    ``repo`` is the hub id to fetch ("" for a folder of the user), ``folder`` the whole copy that is there,
+    ``target`` where one would go. ``weight_bytes`` is None when nobody knows before the hub was asked.
+    ``converts``: this engine on these cards wants another fp8 range than the weights have; ``converted`` says that
+    the result lies whole in ``converted_target``. ``measurements`` is the repository that fp8 needs ("" for none).
+    ``there`` are the bytes that earlier, interrupted runs left in a folder. ``disk_bytes``: what a guide asks for
+    all of it. ``engine`` is "" for one that comes as an image, or was not looked
+    for.
+    """
+
+    model: str
+    repo: str = ""
+    folder: Path | None = None
+    target: Path = Path()
+    weight_bytes: int | None = None
+    converts: bool = False
+    converted: bool = False
+    converted_target: Path = Path()
+    measurements: str = ""
+    measured: bool = False
+    measurements_target: Path = Path()
+    engine: str = ""
+    installed: bool = True
+    there: tuple[tuple[Path, int], ...] = ()
+    disk_bytes: int | None = None
+
+    @property
+    def final(self) -> Path | None:
+        """The folder that is served; None when the user's words stay (a folder that needs nothing)."""
+        if self.converts:
+            return self.converted_target
+        return self.folder or (self.target if self.repo else None)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: is it done, what it is in words, and the command that does only this ("" for the engine's)."""
+
+    name: Name
+    done: bool
+    what: Message
+    command: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        state = "done" if self.done else "to_do"
+        return {"name": self.name, "state": state, "what": self.what.render(), "command": list(self.command)}
+
+
+def steps(facts: Facts) -> tuple[Step, ...]:
+    """The steps of this deployment in their order; () for a folder that needs nothing but an engine."""
+    found: list[Step] = []
+    if facts.repo:
+        done = facts.folder is not None or (facts.converts and facts.converted)
+        where = facts.folder or (facts.converted_target if done else facts.target)
+        size = f"{facts.weight_bytes / 1e9:.0f}" if facts.weight_bytes else "?"
+        what = (
+            message("prepare.pulled", path=str(where))
+            if done
+            else message("prepare.pull", model=facts.repo, path=str(where), size=size)
+        )
+        found.append(Step("pull", done, what, ("gaudi-launch", "pull", facts.repo, "--to", str(facts.target))))
+    if facts.converts:
+        source = facts.folder or facts.target
+        id = "prepare.converted" if facts.converted else "prepare.convert"
+        words = ("gaudi-launch", "convert", str(source), str(facts.converted_target))
+        found.append(Step("convert", facts.converted, message(id, path=str(facts.converted_target)), words))
+    if facts.measurements:
+        target = str(facts.measurements_target)
+        id = "prepare.measured" if facts.measured else "prepare.measure"
+        what = message(id, repo=facts.measurements, path=target)
+        fetch = ("gaudi-launch", "pull", facts.measurements, "--to", target)
+        found.append(Step("measurements", facts.measured, what, fetch))
+    if found and facts.engine:
+        id = "prepare.engine" if facts.installed else "prepare.no_engine"
+        found.append(Step("engine", facts.installed, message(id, engine=facts.engine)))
+    return tuple(found)
+
+
+def needed_bytes(facts: Facts) -> Mapping[Path, int]:
+    """What the steps that are left will write, by folder: bytes there already are taken off.
+
+    With nothing there yet, the guide's figure stands where it is larger than the sum.
+    """
+    size, there = facts.weight_bytes or 0, dict(facts.there)
+    needed: dict[Path, int] = {}
+    if facts.converts and facts.converted:
+        return needed
+    if facts.repo and facts.folder is None and size:
+        needed[facts.target] = max(0, size - there.get(facts.target, 0)) + SPARE_BYTES
+    if facts.converts and size:
+        # a shard's part is written beside the finished ones, so what is there counts whole
+        needed[facts.converted_target] = max(0, size - there.get(facts.converted_target, 0)) + SPARE_BYTES
+    both = len(needed) == 2 and not any(there.values())
+    if both and facts.disk_bytes and facts.disk_bytes > sum(needed.values()):
+        needed[facts.converted_target] += facts.disk_bytes - sum(needed.values())
+    return needed

@@ -1,0 +1,35 @@
+"""Does a deployment run in fp8? One answer for all that depends on it: estimates, memory, profiles, records."""
+
+from __future__ import annotations
+
+from gaudi_launch.models.records import Model
+from gaudi_launch.planning.request import Request
+
+_BY_WORD = ("inc", "fp8")
+
+
+def asked_fp8(request: Request) -> bool:
+    """Did the user ask for fp8: -q, -d fp8, or a quantisation file as option or exported? (1.22's start script
+    takes any QUANT_CONFIG for fp8: HabanaAI/vllm-fork@aice/v1.22.0:scripts/utils.sh.)"""
+    exported = request.environment.get("QUANT_CONFIG")
+    return bool(request.inc_fp8 or request.dtype == "fp8" or request.quant_config or exported)
+
+
+def runs_fp8(request: Request, model: Model) -> bool:
+    """Do the weights run in fp8: asked for by our options or the engine's own ``--quantization``, or stored so?"""
+    return asked_fp8(request) or _said(request.extra) or model.quantization == "fp8"
+
+
+def weight_type(request: Request, model: Model) -> str:
+    """The type in which the weights run: ``fp8``, else the one asked for, else the model's own."""
+    return "fp8" if runs_fp8(request, model) else request.dtype or model.dtype or "bfloat16"
+
+
+def _said(words: tuple[str, ...]) -> bool:
+    # the engine takes the last of several
+    said = ""
+    for number, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name == "--quantization":
+            said = value if equals else next(iter(words[number + 1 :]), "")
+    return said in _BY_WORD

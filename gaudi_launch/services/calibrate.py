@@ -1,0 +1,157 @@
+"""Calibration, run: phase after phase in the engine's interpreter, resumable, the result put in place."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.models.calibrate import (
+    Done,
+    Phase,
+    Places,
+    Scripts,
+    Wish,
+    about,
+    phases,
+    read_done,
+    write_done,
+)
+from gaudi_launch.models.calibrate_rules import rules_for
+from gaudi_launch.models.folder_lock import hold
+from gaudi_launch.models.measurements import calibrated_folder, quant_name
+from gaudi_launch.models.quant_config import QuantFile, read_quant_file
+from gaudi_launch.services.failure import last_lines
+from gaudi_launch.services.steps import StepProgress, run_step
+
+# what is written down between post-processing and the copy of its files, so that nothing is processed twice
+_PLACED = "placed"
+State = Literal["begin", "skip", "done"]
+Told = Callable[[str, State, int, int], None]
+
+
+def calibrate(
+    wish: Wish,
+    scripts: Scripts,
+    release: str,
+    python: str,
+    visible: Mapping[str, str],
+    *,
+    again: bool = False,
+    told: Told = lambda name, state, number, count: None,
+    progress: Callable[[StepProgress], None] = lambda progress: None,
+    quiet_seconds: float = 3600.0,
+) -> QuantFile:
+    """Calibrate, or go on where an earlier run stopped; the QUANT_CONFIG that ``-d fp8`` finds from then on.
+
+    ``visible`` are the variables that name the cards. Raises LaunchError: ENGINE for a phase that fails, hangs or
+    leaves nothing; FAILED when another process calibrates the same, or the disk refuses.
+    """
+    places = Places(calibrated_folder(wish.name, wish.generation, wish.cards), wish.generation)
+    rules = rules_for(wish.name, release)
+    todo = phases(wish, scripts, rules, places, python)
+    with hold(places.out, "calibrate"):
+        facts = about(wish, scripts, release)
+        done = Done(facts) if again else read_done(places.out, facts)
+        final = places.out / quant_name(wish.generation)
+        if done.whole and final.is_file():
+            return read_quant_file(final, wish.cards, "calibrated")
+        if not done.phases:
+            _begin_anew(places, final)
+        _write(places.config("measure"), rules.measure_config(places.stem))
+        _write(places.config("quant"), rules.quant_config(places.stem))
+        for number, phase in enumerate(todo, 1):
+            if phase.name in done.phases:
+                told(phase.name, "skip", number, len(todo))
+            else:
+                told(phase.name, "begin", number, len(todo))
+                _run(phase, places, wish, visible, progress, quiet_seconds)
+                done = replace(done, phases=(*done.phases, phase.name))
+                write_done(places.out, done)
+                told(phase.name, "done", number, len(todo))
+            if phase.name == "postprocess" and _PLACED not in done.phases:
+                _place(places)
+                done = replace(done, phases=(*done.phases, _PLACED))
+                write_done(places.out, done)
+        for kind in ("measure", "quant"):
+            places.config(kind).replace(places.out / places.config(kind).name)
+        write_done(places.out, replace(done, whole=True))
+        shutil.rmtree(places.work, ignore_errors=True)
+        return read_quant_file(final, wish.cards, "calibrated")
+
+
+def _begin_anew(places: Places, final: Path) -> None:
+    # first what -d fp8 believes, then the rest
+    final.unlink(missing_ok=True)
+    for folder in (places.work, places.measurements):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(
+    phase: Phase,
+    places: Places,
+    wish: Wish,
+    visible: Mapping[str, str],
+    progress: Callable[[StepProgress], None],
+    quiet_seconds: float,
+) -> None:
+    if phase.name == "measure":
+        # half of an earlier attempt is not half of this one
+        shutil.rmtree(places.measurements, ignore_errors=True)
+    for folder in (places.work, places.measurements):
+        folder.mkdir(parents=True, exist_ok=True)
+    log = places.out / "logs" / f"{phase.name}.log"
+    try:
+        status = run_step(phase.argv, {**phase.env, **visible}, places.work, log, progress, quiet_seconds)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("calibrate.not_started", ExitCode.ENGINE, python=phase.argv[0], why=why) from None
+    last = "\n".join(last_lines(log))
+    if status is None:
+        raise LaunchError(
+            "calibrate.stuck",
+            ExitCode.ENGINE,
+            phase=phase.name,
+            seconds=round(quiet_seconds),
+            log=str(log),
+            detail=last,
+        )
+    if status != 0:
+        raise LaunchError(
+            "calibrate.failed", ExitCode.ENGINE, phase=phase.name, status=status, log=str(log), detail=last
+        )
+    if missing := _missing(phase, places, wish):
+        raise LaunchError(
+            "calibrate.no_output", ExitCode.ENGINE, phase=phase.name, path=missing, log=str(log), detail=last
+        )
+
+
+def _missing(phase: Phase, places: Places, wish: Wish) -> str:
+    """A file that a phase should have left and did not."""
+    if phase.name == "dataset":
+        made = places.work / f"{wish.name.lower()}-calibration-dataset.pkl"
+        return "" if made.is_file() else str(made)
+    if phase.name == "postprocess":
+        return "" if places.fixed.is_dir() else str(places.fixed)
+    return next(iter(read_quant_file(places.config("quant"), wish.cards, "calibrated").missing), "")
+
+
+def _place(places: Places) -> None:
+    """The post-processed files over the measured ones; may be repeated."""
+    for path in sorted(places.fixed.iterdir()):
+        new = places.measurements / f"{path.name}.new"
+        shutil.copyfile(path, new)
+        new.replace(places.measurements / path.name)
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        json.dump(document, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())

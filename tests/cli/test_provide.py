@@ -1,0 +1,261 @@
+"""One command from nothing to a ready engine: weights from a hub on this machine, converted, measured, served."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from gaudi_launch import paths
+from gaudi_launch.models.fp8 import conversion_table
+from tests.cli.test_convert import read_shard
+from tests.cli.test_serve import Gaudi, free_port, machine, pids, ready_lines, trivial_python
+from tests.models.local_hub import Hub
+
+__all__ = ["free_port", "machine", "pids", "trivial_python"]
+
+R1, MEASURED = "deepseek-ai/DeepSeek-R1-0528", "Yi30/ds-r1-0528-default-pile-g2-0529"
+# what decides a profile and the code path; the weights are tiny
+CONFIG = {
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "model_type": "deepseek_v3",
+    "auto_map": {"AutoConfig": "configuration_deepseek.DeepseekV3Config"},
+    "num_hidden_layers": 61,
+    "hidden_size": 7168,
+    "num_attention_heads": 128,
+    "num_key_value_heads": 128,
+    "kv_lora_rank": 512,
+    "qk_rope_head_dim": 64,
+    "n_routed_experts": 256,
+    "max_position_embeddings": 163840,
+    "vocab_size": 129280,
+    "torch_dtype": "bfloat16",
+    "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]},
+}
+WEIGHT = "model.layers.0.mlp.up_proj.weight"
+
+
+def shard(scale: float) -> bytes:
+    tensors = [
+        (WEIGHT, "F8_E4M3", [16, 16], bytes(range(256))),
+        (f"{WEIGHT}_scale_inv", "F32", [1, 1], np.float32(scale).tobytes()),
+    ]
+    header, at = {}, 0
+    for name, dtype, shape, data in tensors:
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + b"".join(data for *_, data in tensors)
+
+
+SHARDS = {f"model-0000{n}-of-00002.safetensors": shard(n / 10) for n in (1, 2)}
+INDEX = {"weight_map": {f"t{n}": name for n, name in enumerate(SHARDS)}}
+FILES = {
+    "config.json": json.dumps(CONFIG).encode(),
+    "configuration_deepseek.py": b"class DeepseekV3Config: ...\n",
+    "tokenizer.json": b"{}",
+    "model.safetensors.index.json": json.dumps(
+        {"weight_map": {f"t{n}": name for n, name in enumerate(SHARDS)}}
+    ).encode(),
+    **SHARDS,
+}
+MEASUREMENTS = {
+    f"inc_measure_output_hooks_maxabs_{rank}_8{end}": b"numbers"
+    for rank in range(8)
+    for end in (".json", ".npz", "_mod_list.json")
+}
+
+
+class User(Gaudi):
+    """A user whose hub is on this machine and whose engine is deepseek_r1."""
+
+    def use(self, hub: Hub, kind: str = "deepseek_r1") -> None:
+        self.environment |= {**hub.environment(), "TRIVIAL_KIND": kind}
+
+    def call(self, command: str, *words: str) -> tuple[int, str, str]:
+        argv = [sys.executable, "-m", "gaudi_launch", command, "--python", str(self.python), *words]
+        done = subprocess.run(argv, env=self.environment, capture_output=True, text=True, timeout=90, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def user(tmp_path: Path, machine: Path, trivial_python: Path, pids: Path) -> Iterator[User]:
+    for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "http_proxy", "https_proxy"):
+        os.environ.pop(name, None)
+    one = User(tmp_path, machine, trivial_python, pids)
+    one.environment |= {
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "HF_HOME": str(tmp_path / "hf"),
+        "MODELSCOPE_CACHE": str(tmp_path / "ms"),
+    }
+    yield one
+    for process in one.running:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def small_profile(tmp_path: Path) -> None:
+    """The user's own profile in place of the shipped one: this test's disk has no 1.5 TB."""
+    document = yaml.safe_load((paths.profiles_dir() / "models" / "deepseek-r1.yaml").read_text())
+    document["architecture"]["parameters"] = 1000
+    document["serving"]["disk_gb"] = 1
+    folder = tmp_path / "config" / "gaudi-launch" / "profiles"
+    folder.mkdir(parents=True)
+    (folder / "deepseek-r1.yaml").write_text(yaml.safe_dump(document))
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with Hub({}, repo="no/body", others={R1: FILES, MEASURED: MEASUREMENTS}) as running:
+        yield running
+
+
+WORDS = ("-w", R1, "-n", "8", "-q", "--trust-remote-code")
+
+
+def plan_of(user: User, *words: str) -> dict[str, Any]:
+    code, out, err = user.call("plan", *words, "--json")
+    assert code == 0, out + err
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def states(plan: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(step["name"], step["state"]) for step in plan["steps"]]
+
+
+@pytest.mark.usefixtures("small_profile")
+def test_deepseek_r1_in_one_command(user: User, hub: Hub, free_port: int, tmp_path: Path) -> None:
+    user.use(hub)
+    data = tmp_path / "data" / "gaudi-launch"
+    planned = plan_of(user, *WORDS, "-p", str(free_port))
+    to_do = [("pull", "to_do"), ("convert", "to_do"), ("measurements", "to_do"), ("engine", "done")]
+    assert states(planned) == to_do
+    assert (hub.asked, data.exists()) == ([], False)  # plan only looks
+
+    process = user.start(*WORDS, "-p", str(free_port), "--name", "r1")
+    assert ready_lines(process)[0].startswith("Ready after ")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    for number, word in enumerate(("fetch", "convert", "fetch the measurements"), 1):
+        assert f"Step {number}/3: {word}" in err
+
+    weights, converted = data / "models" / R1, data / "models" / f"{R1}-G2"
+    assert {name: (weights / name).read_bytes() for name in SHARDS} == SHARDS
+    for number, name in enumerate(SHARDS, 1):
+        assert read_shard(converted / name) == {
+            WEIGHT: ("F8_E4M3", conversion_table().tobytes()),
+            f"{WEIGHT}_scale_inv": ("F32", (np.float32(number / 10) * np.float32(448) / np.float32(240)).tobytes()),
+        }
+    assert (converted / "configuration_deepseek.py").is_file()
+    quant = data / "measurements" / MEASURED / "maxabs_quant_g2.json"
+    assert json.loads(quant.read_text())["dump_stats_path"] == str(quant.parent / "inc_measure_output")
+    sent = json.loads((user.state / "gaudi-launch" / "services" / "r1" / "plan.json").read_text())
+    assert sent["argv"][sent["argv"].index("--model") + 1] == str(converted)
+    assert sent["argv"][sent["argv"].index("--served-model-name") + 1] == R1
+    assert sent["env"]["QUANT_CONFIG"] == str(quant)
+    # plan said the same before anything was there
+    assert (planned["env"]["QUANT_CONFIG"], planned["argv"]) == (str(quant), sent["argv"])
+
+    hub.asked.clear()
+    assert {state for _, state in states(plan_of(user, *WORDS))} == {"done"}
+    # the source may go once it is converted
+    shutil.rmtree(weights)
+    stale = quant.with_name("inc_measure_output_hooks_maxabs_ACT_MAXABS_HW_WEIGHTS_PCS_MAXABS_POW2_0_8.npz")
+    stale.write_bytes(b"of another setting")
+    process = user.start(*WORDS, "-p", str(free_port), "--name", "r1")
+    assert ready_lines(process)[0].startswith("Ready after ")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert "Step" not in err
+    assert (hub.asked, stale.exists(), weights.exists()) == ([], False, False)
+
+
+def test_the_disk_is_asked_before_anything_is_fetched(user: User, hub: Hub, tmp_path: Path) -> None:
+    user.use(hub)
+    free = shutil.disk_usage(tmp_path).free
+    if free > 1.5e12:
+        pytest.skip("this disk has the room")
+    code, _, err = user.run(*WORDS)
+    assert (code, hub.asked) == (3, [])
+    assert "needs 1500.0 GB" in err and "Nothing was fetched" in err
+    assert not (tmp_path / "data" / "gaudi-launch" / "models").exists()
+
+
+@pytest.mark.usefixtures("small_profile")
+@pytest.mark.parametrize(
+    ("kind", "words", "code", "says"),
+    [
+        ("deepseek_r1", ("-w", R1, "-n", "8", "-q"), 5, "--trust-remote-code"),
+        ("1.21", WORDS, 2, "-q"),
+        ("deepseek_r1", ("-w", R1, "-n", "4", "-q", "--trust-remote-code"), 2, "8"),
+        ("1.21", ("-w", "Qwen/Qwen3-8B", "-n", "1", "-d", "fp8"), 5, "gaudi-launch calibrate Qwen/Qwen3-8B -n 1"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_fetched(
+    kind: str, words: tuple[str, ...], code: int, says: str, user: User, hub: Hub, tmp_path: Path
+) -> None:
+    user.use(hub, kind)
+    found, _, err = user.run(*words)
+    assert (found, hub.asked) == (code, []), err
+    assert says in err and "Traceback" not in err
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_folder_of_the_user_is_converted_beside_it(user: User, hub: Hub, tmp_path: Path) -> None:
+    user.use(hub)
+    folder = tmp_path / "DeepSeek-R1"
+    folder.mkdir()
+    for name, content in FILES.items():
+        (folder / name).write_bytes(content)
+    plan = plan_of(user, "-w", str(folder), "--trust-remote-code")
+    assert states(plan) == [("convert", "to_do"), ("engine", "done")]
+    assert plan["argv"][plan["argv"].index("--model") + 1] == f"{folder}-G2"
+    assert plan["model"]["layers"] == 61
+    gaudi3 = ("--machine", "simulated:gaudi3-oam")
+    code, out, _ = user.call("plan", "-w", str(folder), "--trust-remote-code", "--json", *gaudi3)
+    assert code == 3 and json.loads(out)["error"]["id"] == "plan.deepseek_platform"
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("DeepSeek")) == ["DeepSeek-R1"]
+
+
+def test_fp8_finds_what_was_calibrated_here(user: User, hub: Hub, tmp_path: Path) -> None:
+    user.use(hub, "1.21")
+    missing = plan_of(user, "-w", "Qwen/Qwen3-8B", "-n", "1", "-d", "fp8")
+    assert "quant.none" in [warning["id"] for warning in missing["warnings"]]
+    assert "QUANT_CONFIG" not in missing["env"]
+    folder = tmp_path / "data" / "gaudi-launch" / "measurements" / "calibrated" / "qwen3-8b" / "g2-n1"
+    (folder / "g2").mkdir(parents=True)
+    document = {
+        "mode": "QUANTIZE",
+        "dump_stats_path": str(folder / "g2" / "inc_output"),
+        "blocklist": {"types": ["VLLMKVCache"]},
+    }
+    (folder / "maxabs_quant_g2.json").write_text(json.dumps(document))
+    (folder / "g2" / "inc_output_hooks_maxabs_0_1.npz").write_bytes(b"x")
+    found = plan_of(user, "-w", "Qwen/Qwen3-8B", "-n", "1", "-d", "fp8")
+    assert found["env"]["QUANT_CONFIG"] == str(folder / "maxabs_quant_g2.json")
+    assert found["argv"][found["argv"].index("--kv-cache-dtype") + 1] == "auto"
+    assert "quant.none" not in [warning["id"] for warning in found["warnings"]]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_file_that_is_not_there_is_a_sentence(user: User, hub: Hub, language: str) -> None:
+    user.use(hub, "1.21")
+    words = ("-w", "Qwen/Qwen3-8B", "-d", "fp8", "--quant-config", "/no/q.json", "--lang", language)
+    code, out, err = user.call("plan", *words)
+    assert (code, out) == (2, "")
+    assert "/no/q.json" in err and "quant." not in err

@@ -1,0 +1,176 @@
+"""The phases of a calibration as words, against the options that the real scripts have, and each model's rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.models.calibrate import Places, Scripts, Wish, phases, read_scripts
+from gaudi_launch.models.calibrate_rules import RELEASES, rules_for
+
+# the options of HabanaAI/vllm-hpu-extension@8afd253 and @f5f9ecb:calibration/step-*.py
+_STEP_1 = (
+    "--dataset",
+    "--model",
+    "--output_name",
+    "--max-model-length",
+    "--max-dataset-samples",
+    "--chat-template",
+)
+_STEP_2 = (
+    *("--dataset", "--model", "--batch-size", "--tensor-parallel-size", "--max-dataset-samples"),
+    *("--max-num-prefill-seqs", "--max-model-len", "--verbose", "--distributed-executor-backend"),
+)
+_STEP_3 = ("--measurements", "--out", "--deepseek")
+_STEP_4 = ("--model", "--tensor-parallel-size", "--distributed-executor-backend")
+OPTIONS = {
+    "1.21": {1: _STEP_1, 2: _STEP_2, 3: _STEP_3, 4: _STEP_4},
+    "1.22": {
+        1: _STEP_1,
+        2: (
+            *_STEP_2,
+            *("--expert-parallel", "--auto-process-dataset", "--enforce-eager", "--max-tokens", "--sample-len"),
+        ),
+        3: _STEP_3,
+        4: (*_STEP_4, "--enforce-eager", "--expert-parallel", "--max-num-prefill-seqs"),
+    },
+}
+POSTPROCESS = {"1.21": "step-3-postprocess_measure.py", "1.22": "step-3-postprocess-measure.py"}
+PLACES = Places(Path("/out"), "g2")
+WISH = Wish("/m/Qwen3-32B", "Qwen3-32B", 2, "g2", "/d/set.pkl")
+
+
+def write_scripts(folder: Path, release: str) -> Path:
+    """Files of the real names that mention the real options."""
+    folder.mkdir(parents=True)
+    names = {
+        1: "step-1-prepare-calibration-dataset.py",
+        2: "step-2-measure-scales.py",
+        3: POSTPROCESS[release],
+        4: "step-4-quantize-scales.py",
+    }
+    for step, name in names.items():
+        (folder / name).write_text("".join(f'parser.add_argument("{one}")\n' for one in OPTIONS[release][step]))
+    return folder
+
+
+def scripts(release: str) -> Scripts:
+    return Scripts("/s", POSTPROCESS[release], OPTIONS[release])
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_what_is_read_of_the_scripts(release: str, tmp_path: Path) -> None:
+    found = read_scripts(write_scripts(tmp_path / "s", release))
+    assert found.postprocess == POSTPROCESS[release]
+    assert {step: set(names) for step, names in found.options.items()} == {
+        step: set(names) for step, names in OPTIONS[release].items()
+    }
+    assert found.reads_any_dataset == (release == "1.22")
+    (tmp_path / "s" / found.postprocess).unlink()
+    with pytest.raises(LaunchError) as refused:
+        read_scripts(tmp_path / "s")
+    assert refused.value.id == "calibrate.no_scripts" and "step-3-postprocess" in str(refused.value)
+
+
+def test_the_words_of_1_22() -> None:
+    made = phases(
+        replace(WISH, experts=True, eager=True, samples=99), scripts("1.22"), rules_for("x", "1.22"), PLACES, "py"
+    )
+    switches = ("--expert-parallel", "--max-num-prefill-seqs", "1", "--enforce-eager")
+    assert [phase.argv for phase in made] == [
+        (
+            *("py", "/s/step-1-prepare-calibration-dataset.py", "-m", "/m/Qwen3-32B", "-d", "/d/set.pkl"),
+            *("-o", "qwen3-32b", "--max-dataset-samples", "99"),
+        ),
+        (
+            *("py", "/s/step-2-measure-scales.py", "-m", "/m/Qwen3-32B", "--tensor-parallel-size", "2"),
+            *("-d", "qwen3-32b-calibration-dataset.pkl", "--batch-size", "32", *switches),
+        ),
+        ("py", "/s/step-3-postprocess-measure.py", "-m", "/out/g2/", "-o", "/out/work/fixed/"),
+        (
+            *("py", "/s/step-4-quantize-scales.py", "--model", "/m/Qwen3-32B", "--tensor-parallel-size", "2"),
+            *switches,
+        ),
+    ]
+    assert [Path(phase.env["QUANT_CONFIG"]).name for phase in made] == [
+        *("maxabs_measure_g2.json",) * 3,
+        "maxabs_quant_g2.json",
+    ]
+    assert {phase.env["PT_HPU_ENABLE_LAZY_COLLECTIVES"] for phase in made} == {"true"}
+
+
+def test_another_data_set_needs_no_first_step() -> None:
+    wish = replace(WISH, dataset="/d/pile-10k", cards=1, name="DeepSeek-R1-Distill-Llama-8B")
+    made = phases(wish, scripts("1.22"), rules_for("x", "1.22"), PLACES, "py")
+    assert [phase.name for phase in made] == ["measure", "postprocess", "quantise"]
+    assert made[0].argv[7:] == (
+        *("/d/pile-10k", "--batch-size", "32", "--max-dataset-samples", "512", "--batch-size", "1"),
+        *("--max-tokens", "32", "--auto-process-dataset", "--sample-len", "1024", "--max-model-len", "2048"),
+        *("--max-num-prefill-seqs", "1"),
+    )
+    assert made[1].argv[-1] == "--deepseek"
+    assert "PT_HPU_ENABLE_LAZY_COLLECTIVES" not in made[0].env
+    with pytest.raises(LaunchError) as refused:
+        phases(wish, scripts("1.21"), rules_for("x", "1.21"), PLACES, "py")
+    assert refused.value.id == "calibrate.dataset_pkl"
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("dataset", ["/d/set.pkl", "/d/pile"])
+def test_only_options_that_a_release_has(release: str, dataset: str) -> None:
+    if release == "1.21" and not dataset.endswith(".pkl"):
+        return
+    wish = replace(WISH, dataset=dataset, experts=True, eager=True, samples=5)
+    for phase in phases(wish, scripts(release), rules_for("deepseek-x", release), PLACES, "py"):
+        step = int(Path(phase.argv[1]).name.split("-")[1])
+        said = {word for word in phase.argv if word.startswith("--")}
+        assert said <= set(OPTIONS[release][step])
+
+
+GATE = r"mlp\.gate\b"
+BF16 = ("VLLMKVCache", "Matmul", "Softmax")
+
+
+@pytest.mark.parametrize(
+    ("release", "name", "types", "names", "method", "scales", "env"),
+    [
+        ("1.22", "Llama-3.1-8B", ("Softmax",), ("lm_head", GATE), "maxabs_hw", "scalar", {}),
+        ("1.22", "Qwen3-32B", ("Softmax",), ("lm_head", GATE), "maxabs_hw", "scalar", {}),
+        (
+            *("1.22", "Qwen3-30B-A3B", BF16, ("lm_head", GATE, "fused_scaled_dot_product_attention"), "maxabs_hw"),
+            *("const", {"VLLM_DISABLE_MARK_SCALES_AS_CONST": "true"}),
+        ),
+        (
+            *("1.22", "Qwen2-7B-Instruct", BF16, ("lm_head", GATE, "fused_scaled_dot_product_attention")),
+            *("unit_scale", "scalar", {"VLLM_FP32_SOFTMAX": "true"}),
+        ),
+        (
+            *("1.22", "GLM-4.5", BF16, ("lm_head", GATE), "maxabs_hw", "const"),
+            {"VLLM_DISABLE_MARK_SCALES_AS_CONST": "true"},
+        ),
+        (
+            *("1.21", "Mixtral-8x7B-v0.1", ("Softmax",), ("self_attn", "lm_head"), "maxabs_hw", "scalar"),
+            {"PT_HPU_LAZY_MODE": "1", "VLLM_DISABLE_MARK_SCALES_AS_CONST": "true"},
+        ),
+        (
+            *("1.21", "QwQ-32B", ("Softmax",), ("lm_head", GATE), "maxabs_hw", "scalar"),
+            {"PT_HPU_LAZY_MODE": "1", "VLLM_DISABLE_MARK_SCALES_AS_CONST": "true", "VLLM_FP32_SOFTMAX": "false"},
+        ),
+    ],
+)
+def test_the_rules_of_a_model(
+    release: str, name: str, types: tuple[str], names: tuple[str], method: str, scales: str, env: dict[str, str]
+) -> None:
+    rules = rules_for(name, release)
+    config = rules.quant_config("/stem")
+    assert (config["blocklist"], config["scale_method"], config["scale_format"], dict(rules.env)) == (
+        {"types": list(types), "names": list(names)},
+        method,
+        scales,
+        env,
+    )
+    assert (config["mode"], config["dump_stats_path"], config["fp8_config"]) == ("QUANTIZE", "/stem", "E4M3")
+    assert rules.measure_config("/stem")["mode"] == "MEASURE"

@@ -1,0 +1,87 @@
+"""The steps before a start, from facts alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.models.prepare import SPARE_BYTES, Facts, needed_bytes, steps
+
+MODEL, G2 = Path("/data/R1"), Path("/data/R1-G2")
+BARE = Facts(
+    model="me/R1",
+    repo="me/R1",
+    target=MODEL,
+    weight_bytes=700 * 10**9,
+    converts=True,
+    converted_target=G2,
+    measurements="you/measured",
+    measurements_target=Path("/data/m"),
+    engine="deepseek_r1",
+    disk_bytes=1500 * 10**9,
+)
+
+
+def states(facts: Facts) -> list[tuple[str, bool]]:
+    return [(step.name, step.done) for step in steps(facts)]
+
+
+@pytest.mark.parametrize(
+    ("change", "done", "final"),
+    [
+        ({}, (False, False, False, True), G2),
+        ({"folder": MODEL}, (True, False, False, True), G2),
+        ({"folder": MODEL, "converted": True}, (True, True, False, True), G2),
+        # the source may be removed once it is converted
+        ({"converted": True, "measured": True}, (True, True, True, True), G2),
+        ({"installed": False}, (False, False, False, False), G2),
+    ],
+)
+def test_each_step_is_skipped_when_done(change: dict[str, object], done: tuple[bool, ...], final: Path) -> None:
+    facts = replace(BARE, **change)  # type: ignore[arg-type]
+    assert states(facts) == list(zip(("pull", "convert", "measurements", "engine"), done, strict=True))
+    assert facts.final == final
+
+
+def test_only_the_steps_that_apply() -> None:
+    gaudi3 = replace(BARE, converts=False, measurements="")
+    assert states(gaudi3) == [("pull", False), ("engine", True)]
+    assert gaudi3.final == MODEL
+    own = Facts(model="/own/R1", target=Path("/own/R1"), engine="deepseek_r1")
+    assert (steps(own), own.final) == ((), None)
+    assert states(replace(own, converts=True, converted_target=Path("/own/R1-G2"))) == [
+        ("convert", False),
+        ("engine", True),
+    ]
+
+
+def test_the_commands_of_the_steps() -> None:
+    assert [step.command for step in steps(BARE)] == [
+        ("gaudi-launch", "pull", "me/R1", "--to", "/data/R1"),
+        ("gaudi-launch", "convert", "/data/R1", "/data/R1-G2"),
+        ("gaudi-launch", "pull", "you/measured", "--to", "/data/m"),
+        (),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "needed"),
+    [
+        # the guide's 1.5 TB, larger than twice the weights
+        ({}, {MODEL: 700 * 10**9 + SPARE_BYTES, G2: 800 * 10**9 - SPARE_BYTES}),
+        ({"disk_bytes": None}, {MODEL: 700 * 10**9 + SPARE_BYTES, G2: 700 * 10**9 + SPARE_BYTES}),
+        (
+            {"there": ((MODEL, 600 * 10**9), (G2, 0))},
+            {MODEL: 100 * 10**9 + SPARE_BYTES, G2: 700 * 10**9 + SPARE_BYTES},
+        ),
+        ({"folder": MODEL, "there": ((MODEL, 700 * 10**9),)}, {G2: 700 * 10**9 + SPARE_BYTES}),
+        ({"folder": MODEL, "there": ((G2, 900 * 10**9),)}, {G2: SPARE_BYTES}),
+        ({"converted": True}, {}),
+        ({"weight_bytes": None}, {}),
+        ({"converts": False}, {MODEL: 700 * 10**9 + SPARE_BYTES}),
+    ],
+)
+def test_the_disk_that_is_still_needed(change: dict[str, object], needed: dict[Path, int]) -> None:
+    assert needed_bytes(replace(BARE, **change)) == needed  # type: ignore[arg-type]
