@@ -73,9 +73,11 @@ def phase(service: Service) -> str:
     """The phase of a service in words, with how far it is."""
     from gaudi_launch.messages import text
 
+    if service.phase == "ready":
+        return text("services.phase_ready")
     words = text(f"serve.phase_{service.phase}")
     done, total = service.state.get("done"), service.state.get("total")
-    return f"{words} {done}/{total}" if service.alive and total and service.phase != "ready" else words
+    return f"{words} {done}/{total}" if service.alive and total else words
 
 
 def _progress(state: Any) -> Any:
