@@ -232,6 +232,8 @@ class RayServe:
             unset=plan.command.unset if modules else (*plan.command.unset, VISIBLE),
             cpus=placement.cpus,
             memory_node=placement.memory_node,
+            # the inner engine's, written before the head starts: replicas of this machine find them
+            files=plan.command.files,
         )
         return replace(
             plan,

@@ -81,6 +81,10 @@ class Tgi:
         return True
 
     @property
+    def can(self) -> tuple[str, ...]:
+        return ("chat", "vision", "fp8", "awq")
+
+    @property
     def lacks(self) -> tuple[str, ...]:
         return (*self._without.values(), "--served-name")
 

@@ -218,6 +218,14 @@ def test_contiguous_attention_leaves_the_strategy_to_the_engine() -> None:
     assert "gaudi.reduce_left" in warnings(plan(extra=("--no-enable-prefix-caching",), reduce=(8, 4000)))
 
 
+def test_inside_ray_serve_the_file_goes_with_the_head() -> None:
+    request = Request(
+        model=LLAMA.path, max_model_len=8192, engine="ray-serve:vllm-gaudi", files_dir="/cache/buckets"
+    )
+    made = make_plan(request, HLS2, LLAMA, find("ray-serve:vllm-gaudi"))
+    assert list(made.command.files) == [made.command.env["VLLM_BUCKETING_FROM_FILE"]]
+
+
 def test_where_no_file_can_go_along_the_best_of_the_engines_own_is_taken() -> None:
     request = Request(model=LLAMA.path, max_model_len=8192, max_num_seqs=32)
     made = make_plan(request, HLS2, LLAMA, find("vllm-gaudi"))
