@@ -32,6 +32,7 @@ _IMAGES = 8
 # vision towers that ship without shapes to warm up (extension/bucketing/vision.py)
 _NO_SHAPES = ("qwen3_5", "kimi_k25", "gemma4")
 _LONG = 32768
+_SPECULATION = ("--speculative-config", "-sc", "--spec-method", "--spec-model", "--spec-tokens")
 
 
 def is_true(text: str) -> bool:
@@ -126,6 +127,14 @@ def mode(context: Context, decisions: Decisions) -> None:
             reason = message("gaudi.lazy_collectives")
             decisions.env("PT_HPU_ENABLE_LAZY_COLLECTIVES", "true", reason, origin=_PLATFORM)
         return
+    # docs/features/supported_features.md: each "not fully supported with the torch.compile execution mode"
+    request = context.request
+    if request.quant_config or request.environment.get("QUANT_CONFIG"):
+        decisions.warn("gaudi.compile_fp8")
+    if "vision" in context.model.multimodal:
+        decisions.warn("gaudi.compile_vision")
+    if has_word(request.extra, *_SPECULATION):
+        decisions.warn("gaudi.compile_speculation")
     decisions.env("PT_ENABLE_INT64_SUPPORT", "0", message("gaudi.bridge"), origin=_LAUNCHER)
     decisions.env("PT_HPU_ENABLE_EAGER_CACHE", "true", message("gaudi.bridge"), origin=_LAUNCHER)
 
@@ -239,10 +248,9 @@ def task(context: Context, decisions: Decisions, task: str) -> None:
     """Chat models schedule the next step while the last one runs; pooling models are told that they pool."""
     extra = context.request.extra
     if task == CHAT:
-        against = ("--speculative-config", "-sc", "--spec-method", "--spec-model", "--spec-tokens")
         pipeline = ("--pipeline-parallel-size", "-pp", "--no-async-scheduling", "--async-scheduling")
         ray = word_of(extra, "--distributed-executor-backend") == "ray"
-        if not ray and not has_word(extra, *against, *pipeline):
+        if not ray and not has_word(extra, *_SPECULATION, *pipeline):
             decisions.option("--async-scheduling", None, message("gaudi.async"), origin=_LAUNCHER)
         return
     if by_name_only(context.model) and not has_word(extra, "--runner", "--convert"):

@@ -381,6 +381,19 @@ def test_fp8_by_a_calibration() -> None:
         assert made.memory["weights"] == 7.48
 
 
+def test_what_torch_compile_does_only_partly_is_said_where_it_is_on() -> None:
+    speculation = ("--speculative-config", '{"method":"ngram","num_speculative_tokens":3}')
+    lazy = {"PT_HPU_LAZY_MODE": "1"}
+    for model, wishes, id in (
+        (LLAMA, {"quant_config": "/q.json"}, "gaudi.compile_fp8"),
+        (VISION, {}, "gaudi.compile_vision"),
+        (LLAMA, {"extra": speculation}, "gaudi.compile_speculation"),
+    ):
+        assert id in warnings(plan(model, **wishes))
+        assert id not in warnings(plan(model, lazy, **wishes))
+    assert warnings(plan()) == []
+
+
 @pytest.mark.parametrize("kind", ["awq", "gptq"])
 def test_quantised_checkpoints_by_the_plugins_kernels(kind: str) -> None:
     made = plan(replace(LLAMA, quantization=kind))
