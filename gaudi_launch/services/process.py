@@ -54,16 +54,18 @@ def adopt_orphans() -> None:
 
 
 def _put(path: Path, text: str) -> None:
-    """Write a file whole or not at all. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """Write a file whole or not at all. Raises OSError that names it."""
+    part = ""
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
         Path(part).replace(path)
-    except OSError:
-        Path(part).unlink(missing_ok=True)
-        raise
+    except OSError as error:
+        if part:
+            Path(part).unlink(missing_ok=True)
+        raise OSError(error.errno, f"{path}: {error.strerror or error}") from None
 
 
 @dataclass
