@@ -127,6 +127,7 @@ def command(image: str, settings: Sequence[Setting], context: Context) -> Comman
         indices=card_indices(context.host, placement.modules),
         cpus="" if reference else format_cpus(placement.cpus),
         name=container_name("tgi", request.model, port),
+        url=f"http://127.0.0.1:{PORT}",
     )
     return Command(
         argv=docker_run(container, container.name),

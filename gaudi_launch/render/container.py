@@ -115,12 +115,7 @@ def no_container(plan: Plan, target: str) -> None:
 
 def _as_planned(plan: Plan, container: Container, image: str | None) -> Container:
     """An engine that comes in a container: it has its own network and its port is published already."""
-    return replace(
-        container,
-        image=image or container.image,
-        start_seconds=start_seconds(plan),
-        url=f"http://127.0.0.1:{container.ports[0][1]}",
-    )
+    return replace(container, image=image or container.image, start_seconds=start_seconds(plan))
 
 
 def secrets_of(plan: Plan, environment: Mapping[str, str]) -> tuple[str, ...]:
