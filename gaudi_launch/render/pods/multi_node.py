@@ -3,8 +3,8 @@
     multi_node.py worker ADDRESS CARDS              waits for the head, then is a node of its cluster for good
     multi_node.py head NODES CARDS ENGINE WORDS...  starts the cluster, waits for all nodes, then becomes the engine
 
-ADDRESS is the head's name. VLLM_HOST_IP, the names of the interfaces and RAY_AUTH_TOKEN (what Ray 2.60 and newer ask
-of each other) come from the environment; Ray's processes and through them the engine's workers inherit it.
+ADDRESS is the head's name. VLLM_HOST_IP, the names of the interfaces and RAY_AUTH_TOKEN (which Ray 2.60 and newer
+ask for) come from the environment; Ray's processes and through them the engine's workers inherit it.
 """
 
 from __future__ import annotations
