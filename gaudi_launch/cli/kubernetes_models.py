@@ -159,7 +159,8 @@ def _over_nodes(prepared: Prepared, wished: dict[str, Any]) -> Plan:
     plan = make_plan(whole, prepared.host, stage_of(model, layout.pipeline), engine, placement)
     own = frozenset(s.name for s in plan.settings if s.source in ("flag", "environment"))
     own -= {"--tensor-parallel-size", "--pipeline-parallel-size", "--distributed-executor-backend"}
-    changed = changes(layout, plan, own=own, ray_port_of=None)
+    # the head's address is known in its pod only (pods/multi_node.py)
+    changed = changes(layout, plan, own=own | {"RAY_ADDRESS"}, ray_address="", source=None)
     return replace(
         plan,
         model={**plan.model, "parameters": model.parameters},

@@ -137,6 +137,8 @@ def notes(models: Sequence[Served], cluster: Cluster, release: Name) -> tuple[Me
         found.append(message("kubernetes.adapter"))
     if cluster.kind == "leaderworkerset":
         found.append(message("kubernetes.experimental", interface=cluster.interface))
+        if "RAY_AUTH_TOKEN" not in cluster.secret_names:
+            found.append(message("kubernetes.ray_token"))
     if cluster.kind == "rayservice":
         found.append(message("kubernetes.ray_update"))
     if models[0].serve and models[0].example_image:

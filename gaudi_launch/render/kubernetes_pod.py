@@ -89,8 +89,8 @@ def env_of(served: Served, cluster: Cluster) -> list[Any]:
     values = {name: literal(value) for name, value in served.container.env.items() if name not in served.env_from}
     if values.get(RECIPE_VARIABLE):
         values[RECIPE_VARIABLE] = RECIPES + "," + values[RECIPE_VARIABLE].partition(",")[2]
-    if uses_hub(served):
-        values.setdefault("HF_HOME", HUB_HOME)
+    if any(mount.source == HUB_HOME for mount in engine_mounts(served)):
+        values["HF_HOME"] = HUB_HOME
     known = [
         {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in served.env_from.items()
     ]
@@ -107,11 +107,12 @@ def uses_hub(served: Served) -> bool:
 
 
 def engine_mounts(served: Served) -> list[Mount]:
-    """What the engine reads from the weights' claim. The recipe cache has a place of its own."""
+    """What the engine reads from the weights' claim, and for a model from a hub where it is kept, if the engine has
+    no place for that. The recipe cache has a place of its own."""
     recipe = served.container.env.get(RECIPE_VARIABLE, "").split(",")[0]
     ours = {f"{PLAN_FILES}/{name}" for name in served.files}
     mounts = [mount for mount in served.container.mounts if mount.source != recipe and mount.source not in ours]
-    if uses_hub(served) and "HF_HOME" not in served.container.env:
+    if not any(not mount.read_only for mount in mounts) and uses_hub(served):
         mounts.append(Mount(HUB_HOME, HUB_HOME))
     return mounts
 

@@ -46,6 +46,8 @@ CASES = {
                                "--tolerate", "example.com/ai"),
     "three-models-gaudi2": (*QWEN, *WITH, "--name", "stack"),
     "leaderworkerset-gaudi2": (*R1, "--kind", "leaderworkerset", "--nodes", "2"),
+    "deployment-gaudi2-tgi": ("-w", "meta-llama/Llama-3.1-8B-Instruct", "-n", "1", "--engine", "tgi",
+                              "--accelerator", "gaudi2", "--secret", "hub"),
     "rayservice-gaudi3": (*CHAT, "--kind", "rayservice", "--image", "registry/ray-vllm:1", "--replicas", "1..4"),
     "rayservice-inf2.48xlarge": ("-w", "NousResearch/Llama-2-13b-chat-hf", "--accelerator", "inf2.48xlarge",
                                  "--name", "llama2", "--namespace", "llama2", "--webui", "--ingress-host",

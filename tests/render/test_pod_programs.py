@@ -145,7 +145,7 @@ def stand_in(tmp_path: Path) -> tuple[Path, dict[str, str]]:
     bin_.mkdir()
     for name in ("ray", "engine"):
         script = bin_ / name
-        script.write_text(f'#!/bin/sh\nprintf "%s\\n" "{name} $*" >> {log}\n')
+        script.write_text(f'#!/bin/sh\nprintf "%s\\n" "{name} $* to $RAY_ADDRESS" >> {log}\n')
         script.chmod(0o755)
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/ray.py").write_text(
@@ -186,8 +186,9 @@ def test_the_head_waits_for_every_node(stand_in: tuple[Path, dict[str, str]], tm
     assert (head.returncode, err) == (0, "")
     assert "2 nodes, starting the engine" in out
     assert log.read_text().splitlines() == [
-        'ray start --head --port=6379 --dashboard-host=127.0.0.1 --node-ip-address=10.0.0.7 --resources={"HPU": 8}',
-        "engine --model a b",
+        "ray start --head --port=6379 --include-dashboard=false --disable-usage-stats"
+        ' --node-ip-address=10.0.0.7 --resources={"HPU": 8} to ',
+        "engine --model a b to 10.0.0.7:6379",
     ]
 
 
@@ -201,7 +202,8 @@ def test_the_worker_waits_for_the_head(stand_in: tuple[Path, dict[str, str]]) ->
         assert worker.poll() is None and not log.exists()
         listening.listen()
         worker.communicate(timeout=30)
-    words = f'ray start --block --address=127.0.0.1:{port} --node-ip-address=10.0.0.7 --resources={{"HPU": 8}}'
+    words = f"ray start --block --address=127.0.0.1:{port} --disable-usage-stats"
+    words += ' --node-ip-address=10.0.0.7 --resources={"HPU": 8} to '
     assert log.read_text().splitlines() == [words]
 
 

@@ -3,8 +3,8 @@
     multi_node.py worker ADDRESS CARDS              waits for the head, then is a node of its cluster for good
     multi_node.py head NODES CARDS ENGINE WORDS...  starts the cluster, waits for all nodes, then becomes the engine
 
-ADDRESS is the head's name. LWS_LEADER_ADDRESS, VLLM_HOST_IP and the names of the interfaces come from the
-environment; Ray's processes and through them the engine's workers inherit it.
+ADDRESS is the head's name. VLLM_HOST_IP, the names of the interfaces and RAY_AUTH_TOKEN (which Ray 2.60 and newer
+ask for) come from the environment; Ray's processes and through them the engine's workers inherit it.
 """
 
 from __future__ import annotations
@@ -67,19 +67,24 @@ def alive() -> int:
 
 def worker(address: str, cards: str) -> None:
     wait_until(lambda: reachable(address), f"{address}:{PORT} did not answer")
-    words = ["ray", "start", "--block", f"--address={address}:{PORT}", *node_address(), resources(cards)]
-    os.execvp(words[0], words)
+    words = ["ray", "start", "--block", f"--address={address}:{PORT}", "--disable-usage-stats"]
+    os.execvp(words[0], [*words, *node_address(), resources(cards)])
 
 
 def head(nodes: str, cards: str, engine: list[str]) -> None:
-    words = ["ray", "start", "--head", f"--port={PORT}", "--dashboard-host=127.0.0.1"]
+    words = ["ray", "start", "--head", f"--port={PORT}", "--include-dashboard=false", "--disable-usage-stats"]
     subprocess.run([*words, *node_address(), resources(cards)], check=True)
+    # said only now: ray start itself takes the variable for a cluster to join
+    own = os.environ.get("VLLM_HOST_IP") or "127.0.0.1"
+    os.environ["RAY_ADDRESS"] = f"[{own}]:{PORT}" if ":" in own else f"{own}:{PORT}"
     wait_until(lambda: alive() >= int(nodes), f"fewer than {nodes} nodes came")
     print(f"multi_node: {nodes} nodes, starting the engine", flush=True)
     os.execvp(engine[0], engine)
 
 
 def main(words: list[str]) -> None:
+    if os.environ.get("RAY_AUTH_TOKEN"):
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
     if len(words) == 3 and words[0] == "worker":
         worker(words[1], words[2])
     elif len(words) > 3 and words[0] == "head":
