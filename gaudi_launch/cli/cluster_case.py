@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _OWN_MACHINE = ("HABANA_VISIBLE_MODULES", "HABANA_VISIBLE_DEVICES", "HLS_MODULE_ID")
 _LAYOUT_OPTIONS = ("--tensor-parallel-size", "--pipeline-parallel-size", "--host", "--port")
 _QUANTISATION = ("QUANT_CONFIG", "INC_MEASUREMENT_DUMP_PATH_PREFIX")
-# engines with an executor on Ray; vLLM's CPU build falls back to processes of one machine
+# engines that ask Ray for HPUs. vLLM's CPU platform asks for nothing: "does not support ray" (ray_utils.py)
 _RAY_ENGINES = ("vllm-fork", "vllm-gaudi")
 _ENGINES = (*_RAY_ENGINES, "cpu")
 DEFAULT_NAME = "cluster"
@@ -172,7 +172,7 @@ def _cluster(
     engine = _engine(request, model, seen)
     _check_engine(engine, request)
     layout = choose(model, engine.identity.version, len(seen), _cards(request, seen, engine), Asked(**sizes))
-    if layout.ray and engine.identity.name not in _RAY_ENGINES:
+    if layout.ray and engine.identity.name not in _RAY_ENGINES and not request.force:
         raise LaunchError("cluster.no_ray", ExitCode.USAGE, engine=engine.identity.name, hosts=layout.hosts)
     # beside nobody's home: which folders the hosts have is not known here
     request = replace(request, files_dir=f"/tmp/gaudi-launch-{name}")
