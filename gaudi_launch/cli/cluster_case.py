@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _OWN_MACHINE = ("HABANA_VISIBLE_MODULES", "HABANA_VISIBLE_DEVICES", "HLS_MODULE_ID")
 _LAYOUT_OPTIONS = ("--tensor-parallel-size", "--pipeline-parallel-size", "--host", "--port")
 _QUANTISATION = ("QUANT_CONFIG", "INC_MEASUREMENT_DUMP_PATH_PREFIX")
+# engines that ask Ray for HPUs. vLLM's CPU platform asks for nothing: "does not support ray" (ray_utils.py)
+_RAY_ENGINES = ("vllm-fork", "vllm-gaudi")
+_ENGINES = (*_RAY_ENGINES, "cpu")
 DEFAULT_NAME = "cluster"
 
 
@@ -167,7 +170,12 @@ def _cluster(
     # the hosts have the folder, this machine need not: then the name and its profile must do
     model = known_model(request.model, False)
     engine = _engine(request, model, seen)
+    _check_engine(engine, request)
     layout = choose(model, engine.identity.version, len(seen), _cards(request, seen, engine), Asked(**sizes))
+    if layout.ray and engine.identity.name not in _RAY_ENGINES and not request.force:
+        raise LaunchError("cluster.no_ray", ExitCode.USAGE, engine=engine.identity.name, hosts=layout.hosts)
+    # beside nobody's home: which folders the hosts have is not known here
+    request = replace(request, files_dir=f"/tmp/gaudi-launch-{name}")
     plan, port = _plan(request, model, engine, layout, seen)
     own = frozenset(s.name for s in plan.settings if s.source in ("flag", "environment")) - {*_LAYOUT_OPTIONS}
     if request.quant_config is None:
@@ -220,6 +228,16 @@ def _engine(request: Request, model: Model, seen: Sequence[Seen]) -> Engine:
     if word == "auto" and installed is None and model.mla_rank:
         word = "deepseek_r1"
     return registry.find(word, installed, request.python or seen[0].member.python)
+
+
+def _check_engine(engine: Engine, request: Request) -> None:
+    """Raises LaunchError (USAGE) for an engine that cannot, or was never seen to, run over several hosts."""
+    name = engine.identity.name
+    if name not in _ENGINES:
+        raise LaunchError("cluster.no_engine", ExitCode.USAGE, engine=name, known=", ".join(_ENGINES))
+    # vllm-project/vllm-gaudi@091bbadd:docs/configuration/env_variables.md
+    if name == "vllm-gaudi" and not request.force:
+        raise LaunchError("cluster.unvalidated", ExitCode.USAGE, engine=name)
 
 
 def _cards(request: Request, seen: Sequence[Seen], engine: Engine) -> int:

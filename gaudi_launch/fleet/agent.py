@@ -93,6 +93,17 @@ def probe(request: Document) -> Document:
     }
 
 
+def write(path: Path, text: str) -> None:
+    """A file in a folder that is ours alone: a name that others can guess may lie there already, as a trap."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    owner = path.parent.lstat()
+    if path.parent.is_symlink() or owner.st_uid != os.geteuid() or owner.st_mode & 0o022:
+        raise PermissionError(f"{path.parent} belongs to somebody else")
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
 def start(request: Document) -> Document:
     """Start a command in a session of its own, its output in a log, and write its process down."""
     folder, name = home(request["folder"]), request["name"]
@@ -100,6 +111,8 @@ def start(request: Document) -> Document:
     alive = kept(folder, name)
     if alive is not None:
         return {"running": alive}
+    for path, text in request["files"].items():
+        write(Path(path), text)
     log = os.open(folder / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         child = subprocess.Popen(

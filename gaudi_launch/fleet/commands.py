@@ -25,8 +25,8 @@ SSH = ("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--")
 
 @dataclass(frozen=True)
 class Step:
-    """One command on one host. With ``log`` it goes on in the background as ``name``; ``secrets`` are names of
-    variables that it also gets."""
+    """One command on one host; with a ``name`` it goes on in the background. ``secrets`` are names of variables
+    that it also gets, ``files`` are texts by path that must lie there before it starts."""
 
     member: Member
     argv: tuple[str, ...]
@@ -34,6 +34,7 @@ class Step:
     env: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
     secrets: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def background(self) -> bool:
@@ -64,14 +65,24 @@ def ray_steps(cluster: Cluster, engine: Engine, heads: bool) -> list[Step]:
         # RAY_ADDRESS is for those who use a Ray that runs, not for those who start it
         env = {name: value for name, value in node.env.items() if name != "RAY_ADDRESS"}
         id = "cluster.step_head" if heads else "cluster.step_worker"
-        steps.append(Step(node.member, argv, message(id, host=node.member.name), env, "ray"))
+        steps.append(
+            Step(node.member, argv, message(id, host=node.member.name), env, "ray", (), engine.command.files)
+        )
     return steps
 
 
 def service_step(engine: Engine, secrets: Sequence[str] = ()) -> Step:
     """The engine's own command on its head."""
     why = message("cluster.step_service", host=engine.head.member.name)
-    return Step(engine.head.member, engine.command.argv, why, engine.command.env, "service", tuple(secrets))
+    return Step(
+        engine.head.member,
+        engine.command.argv,
+        why,
+        engine.command.env,
+        "service",
+        tuple(secrets),
+        engine.command.files,
+    )
 
 
 def start_steps(cluster: Cluster, secrets: Sequence[str] = ()) -> list[Step]:
@@ -155,11 +166,17 @@ def render(step: Step, cluster_name: str) -> str:
     words = shlex.join([*(["env", *assignments] if assignments else []), *step.argv])
     if step.background:
         folder = f"{STATE}/{cluster_name}/{step.member.name}"
+        written = "".join(_write_words(path, text) for path, text in step.files.items())
         words = (
-            f'mkdir -p "{folder}" && cd / && {{ nohup setsid {words} >> "{folder}/{step.name}.log" 2>&1 '
+            f'{written}mkdir -p "{folder}" && cd / && {{ nohup setsid {words} >> "{folder}/{step.name}.log" 2>&1 '
             f'< /dev/null & echo $! > "{folder}/{step.name}.pid"; }}'
         )
     return _on(step.member, words)
+
+
+def _write_words(path: str, text: str) -> str:
+    folder = path.rpartition("/")[0]
+    return f"mkdir -p {shlex.quote(folder)} && printf %s {shlex.quote(text)} > {shlex.quote(path)} && "
 
 
 def render_stop(members: Sequence[Member], cluster_name: str) -> list[str]:

@@ -154,6 +154,7 @@ def begin(step: Step, folder: str, secrets: Mapping[str, str], settle: float = 2
         "name": step.name,
         "argv": list(step.argv),
         "env": dict(step.env),
+        "files": dict(step.files),
         "secrets": given,
         "settle": settle,
     }

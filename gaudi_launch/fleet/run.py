@@ -11,7 +11,7 @@ from typing import Any
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.fleet import remote
 from gaudi_launch.fleet.cluster import Cluster, Engine
-from gaudi_launch.fleet.commands import Copy, ray_steps, service_step
+from gaudi_launch.fleet.commands import Copy, Step, ray_steps, service_step
 from gaudi_launch.fleet.differences import Seen
 from gaudi_launch.fleet.inventory import Member
 from gaudi_launch.fleet.remote import RemoteError
@@ -118,7 +118,7 @@ def _folder(name: str, member: Member) -> str:
     return f"{name}/{member.name}"
 
 
-def _begin(cluster: Cluster, step: Any, secrets: Mapping[str, str], tell: Tell) -> None:
+def _begin(cluster: Cluster, step: Step, secrets: Mapping[str, str], tell: Tell) -> None:
     tell(step.why)
     try:
         answer = remote.begin(step, _folder(cluster.name, step.member), secrets)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +15,8 @@ import psutil
 import pytest
 
 from gaudi_launch.engines import embedded
+from gaudi_launch.paths import cache_dir
+from tests.e2e.two_hosts import Wire
 
 
 @pytest.fixture(scope="session")
@@ -83,3 +86,30 @@ def serving(tmp_path: Path) -> Iterator[list[Serve]]:
     for process in left:
         process.kill()
     assert left == []
+
+
+@pytest.fixture(scope="session")
+def ray_python() -> Path:
+    """An interpreter that has Ray: the one that GAUDI_LAUNCH_RAY_PYTHON names, else one made once and kept."""
+    given = os.environ.get("GAUDI_LAUNCH_RAY_PYTHON")
+    if given:
+        return Path(given)
+    python = cache_dir() / "tests" / "ray" / "bin" / "python"
+    if not (python.with_name("ray")).exists():
+        subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "ray"], check=True)
+    return python
+
+
+@pytest.fixture
+def wire(tmp_path: Path, ray_python: Path) -> Iterator[Wire]:
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root and ip")
+    made = Wire(tmp_path, ray_python)
+    try:
+        made.make()
+    except subprocess.CalledProcessError as error:
+        made.clear()
+        pytest.skip(f"no network namespaces here: {error.stderr!r}")
+    yield made
+    made.clear()

@@ -241,6 +241,9 @@ def test_pages_in_both_languages(inventory: str, capsys: pytest.CaptureFixture[s
         (("--hosts", "a=simulated:hls2", "--interface", "ib9"), 2, "cluster.no_interface"),
         (("--hosts", "a=simulated:hls2", "--name", "../x"), 2, "serve.bad_name"),
         (("--hosts", "a=simulated:hls2", "--", "--port", "many"), 2, "plan.number"),
+        (("--hosts", "a=simulated:hls2", "--engine", "tgi"), 2, "cluster.no_engine"),
+        (("--hosts", "a=simulated:hls2", "--engine", "vllm-gaudi"), 2, "cluster.unvalidated"),
+        (("--hosts", "a=simulated:hls2,b=simulated:hls2", "--engine", "cpu"), 2, "cluster.no_ray"),
     ],
 )
 def test_wrong_input_is_a_sentence(
@@ -258,6 +261,17 @@ def test_no_such_cluster(inventory: str, capsys: pytest.CaptureFixture[str]) -> 
         assert json.loads(capsys.readouterr().out)["error"]["id"] == "cluster.unknown"
     assert run(["cluster", "down", "--hosts", "a,b", "--dry-run"]) == 0
     assert capsys.readouterr().out.count("kill -TERM") == 4
+
+
+def test_files_of_the_engine_lie_on_every_host(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("-w", "Qwen/Qwen2-72B-Instruct", "--engine", "vllm-gaudi", "--force", "--inventory", inventory)
+    assert run(["cluster", "plan", *words, "--json"]) == 0
+    commands = json.loads(capsys.readouterr().out)["commands"]
+    assert len(commands) == 3
+    for command in commands:
+        text = shlex.split(command)[-1]
+        path = text.partition("VLLM_BUCKETING_FROM_FILE=")[2].split()[0]
+        assert path.startswith("/tmp/gaudi-launch-cluster/") and f"> {path} && " in text
 
 
 def test_quantisation_files_are_found_in_the_checkout() -> None:

@@ -122,6 +122,20 @@ def test_started_once_seen_and_ended_with_all_it_started(tmp_path: Path) -> None
     assert (living("a"), run.down([member("a")], "c", QUICK)) == (None, [])
 
 
+def test_files_lie_there_before_it_starts(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "buckets.txt"
+    log = tmp_path / "a" / "gaudi-launch" / "cluster" / "c" / "a" / "service.log"
+    assert remote.begin(step("a", "cat", str(path), files={str(path): "it's $HOME\n"}), "c/a", {})["exit"] == 0
+    assert (log.read_text(), path.parent.stat().st_mode & 0o777) == ("it's $HOME\n", 0o700)
+    # a folder that others may write into is no place for what an engine reads
+    path.parent.chmod(0o777)
+    (tmp_path / "link").symlink_to(tmp_path)
+    for trap in (path, tmp_path / "link" / "x"):
+        with pytest.raises(RemoteError) as error:
+            remote.begin(step("a", "true", files={str(trap): "x"}), "c/a", {})
+        assert "belongs to somebody else" in error.value.why.render()
+
+
 def _session(pid: int) -> int | None:
     try:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
