@@ -9,6 +9,6 @@ if [ ! -x .venv/bin/python ]; then
     "$python" -m venv .venv
 fi
 echo "== Installing gaudi-launch and what its tests need"
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,webui]'
 echo "== Running the tests (real engines on the CPU are among them; -m 'not e2e' leaves them out)"
 exec .venv/bin/python -m pytest "$@"

@@ -114,9 +114,18 @@ def _headline(run: Run) -> str:
         model=facts.get("model"),
         url=facts.get("url"),
         tool=facts.get("tool"),
-        source=workload["source"],
+        source=_source(str(workload.get("source"))),
         arrivals=arrivals,
     )
+
+
+def _source(source: str) -> str:
+    from gaudi_launch.measure.workload import MADE_UP
+
+    words = source.removeprefix(MADE_UP).split(":")
+    if not source.startswith(MADE_UP) or len(words) != 3:
+        return source
+    return text("measure.source_made_up", input=words[0], output=words[1], seed=words[2])
 
 
 def _figures(run: Run) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 from gaudi_launch.measure.client import Client, ServerError
 from gaudi_launch.measure.talk import FORMS, Form, ask_one, first_model, refused, whole
@@ -17,6 +18,8 @@ then them would like so these her long make thing see him two has look more day 
 over
 """
 WORDS = tuple(_LIST.split())
+# so many words of a text are drawn for its seed alone
+_HEAD = 12
 
 
 @dataclass(frozen=True)
@@ -120,8 +123,22 @@ async def measure_ruler(client: Client, served: Served, form: Form) -> Ruler:
 
 
 def text(words: int, seed: int) -> str:
-    """So many words, other ones for every seed, so that no cache of prefixes knows them."""
-    return " ".join(random.Random(seed).choices(WORDS, k=words))
+    """So many words, other ones for every seed from the first on, so that no cache of prefixes knows them. A longer
+    text of a seed begins with its shorter one."""
+    chance = random.Random(seed)
+    head = chance.choices(WORDS, k=min(words, _HEAD))
+    # drawing each word would hold a client back that sends thousands of long prompts at their times
+    pool = _pool()
+    start, rest = chance.randrange(len(pool)), words - len(head)
+    tail = pool[start : start + rest]
+    while len(tail) < rest:
+        tail += pool[: rest - len(tail)]
+    return " ".join(head + tail)
+
+
+@cache
+def _pool() -> list[str]:
+    return random.Random(0).choices(WORDS, k=1 << 16)
 
 
 async def exactly(

@@ -10,6 +10,9 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.measure.records import Wanted, Workload
 from gaudi_launch.warmup.workload import read_workload
 
+# the source of a workload that is no file: input, output and seed behind it
+MADE_UP = "made-up:"
+
 
 def from_trace(
     source: str, *, rate: float | None, requests: int | None, seconds: float | None, concurrency: int | None
@@ -47,8 +50,8 @@ def made_up(
     for _ in range(requests):
         rows.append(Wanted(at, chance.randint(*input), chance.randint(*output)))
         at += chance.expovariate(rate) if rate is not None else 0.0
-    words = f"{_range(input)} in, {_range(output)} out, seed {seed}"
-    return Workload(tuple(rows), "rate" if rate is not None else "closed", concurrency, words, rate=rate)
+    source = f"{MADE_UP}{_range(input)}:{_range(output)}:{seed}"
+    return Workload(tuple(rows), "rate" if rate is not None else "closed", concurrency, source, rate=rate)
 
 
 def _range(ends: tuple[int, int]) -> str:

@@ -127,6 +127,7 @@ def test_a_named_service_and_its_default_file(
     assert KEY not in out + err + saved
     assert (json.loads(saved)["engine"], json.loads(saved)["modules"]) == ("vllm-fork@1.21", [0, 1])
     assert "5 of 5 requests" in out and "完成 5 个请求中的 5 个" in out
+    assert "20 tokens in, 3 out (seed 0)" in out and "输入 20 个词元，输出 3 个" in out
     assert run(["bench", "compare", *map(str, files)]) == 0
     out = capsys.readouterr().out
     assert "first token (TTFT) p99" in out and "workloads differ" not in out

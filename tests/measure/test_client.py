@@ -269,4 +269,10 @@ def test_texts_have_the_wished_length() -> None:
 def test_texts_differ_from_their_first_words_on() -> None:
     texts = [server.text(50, seed) for seed in range(200)]
     assert len({tuple(text.split()[:6]) for text in texts}) > 190
-    assert server.text(60, 3).startswith(server.text(50, 3))
+    assert (
+        server.text(60, 3).startswith(server.text(50, 3))
+        and server.text(5, 3) == server.text(50, 3)[: len(server.text(5, 3))]
+    )
+    for words in (1, 12, 13, 70_000, 200_000):
+        assert len(server.text(words, 9).split()) == words
+    assert server.text(140_000, 9).startswith(server.text(70_000, 9))
