@@ -22,7 +22,6 @@ _MOST_BYTES = 1 << 20
 FACTS = (
     "architecture", "model_type", "parameters", "dtype", "quantization", "moe", "experts", "layers", "hidden_size",
     "intermediate_size", "heads", "kv_heads", "head_dim", "mla_rank", "vocab_size", "max_position_embeddings",
-    "remote_code",
 )  # fmt: skip
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
 

@@ -32,7 +32,8 @@ def _unknown() -> Model:
 
 @dataclass(frozen=True)
 class Provision:
-    """What was found: the steps, the QUANT_CONFIG, and why there is none although one is needed."""
+    """What was found: the steps, the QUANT_CONFIG, why there is none although one is needed (``lacks``), and that
+    the model's own code was not agreed to (``code``)."""
 
     facts: Facts
     steps: tuple[Step, ...] = ()
@@ -40,6 +41,7 @@ class Provision:
     published: Published | None = None
     generation: str = "g2"
     lacks: LaunchError | None = None
+    code: LaunchError | None = None
     known: Model = field(default_factory=_unknown, repr=False)
 
     def planned(self, request: Request) -> Model:
@@ -60,7 +62,7 @@ class Provision:
     @property
     def notes(self) -> tuple[Message, ...]:
         """What a plan says about it."""
-        return (self.lacks.text,) if self.lacks is not None else ()
+        return tuple(error.text for error in (self.lacks, self.code) if error is not None)
 
 
 def look(request: Request, host: Host, engine: Engine, installed: Installed | None) -> Provision:
@@ -107,7 +109,19 @@ def look(request: Request, host: Host, engine: Engine, installed: Installed | No
         there=tuple((path, _size(path)) for path in (target, converted_target) if path != Path()),
         disk_bytes=profile.disk_gb * 10**9 if profile and profile.disk_gb else None,
     )
-    return Provision(facts, steps(facts), quant, published, generation, lacks, known)
+    return Provision(
+        facts, steps(facts), quant, published, generation, lacks, _code(request, known, profile), known
+    )
+
+
+def _code(request: Request, known: Model, profile: Profile | None) -> LaunchError | None:
+    """What config.json will say once it is here, by the profile: code of the model's own that nobody agreed to."""
+    from gaudi_launch.errors import ExitCode, LaunchError
+
+    brings = known.remote_code is None and profile is not None and profile.facts.get("remote_code")
+    if not brings or request.trust_remote_code:
+        return None
+    return LaunchError("plan.remote_code", ExitCode.MODEL, model=known.name)
 
 
 def _is_installed(engine: Engine, installed: Installed | None) -> bool:
@@ -249,6 +263,8 @@ def refuse_early(
     # of a model that no profile knows, the fetched config.json may still say that it is fp8 already
     if provision.lacks is not None and provision.known.layers is not None:
         raise provision.lacks
+    if provision.code is not None:
+        raise provision.code
     check_disk(provision.facts)
     make_plan(provision.request_for(request), host, provision.known, engine)
 

@@ -145,6 +145,11 @@ def test_deepseek_r1_in_one_command(user: User, hub: Hub, free_port: int, tmp_pa
     to_do = [("pull", "to_do"), ("convert", "to_do"), ("measurements", "to_do"), ("engine", "done")]
     assert states(planned) == to_do
     assert (hub.asked, data.exists()) == ([], False)  # plan only looks
+    # and says, before anything is fetched, what serve will ask for
+    bare = plan_of(user, *WORDS[:-1])
+    assert states(bare) == to_do
+    assert "plan.remote_code" in [warning["id"] for warning in bare["warnings"]]
+    assert "plan.remote_code" not in [warning["id"] for warning in planned["warnings"]]
 
     process = user.start(*WORDS, "-p", str(free_port), "--name", "r1")
     assert ready_lines(process)[0].startswith("Ready after ")
