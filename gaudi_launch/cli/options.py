@@ -255,10 +255,11 @@ class Prepared:
         return quick(self.host, load_config(self.machine), wants, engine)
 
 
-def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
+def prepare(asked: dict[str, Any], *, must_exist: bool, in_image: bool = False) -> Prepared:
     """Read the machine, the engine's interpreter and the model for these options.
 
-    ``must_exist``: serve needs the model's folder and the engine; plan is content with names.
+    ``must_exist``: serve needs the model's folder and the engine; plan is content with names. ``in_image``: the
+    engine is in an image, and no interpreter of this machine is asked for it.
     """
     from dataclasses import replace
 
@@ -276,7 +277,7 @@ def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
     if request.model == "demo":
         request = _demo(request, make=must_exist)
     request = _local(request, fetch=must_exist)
-    installed = _installed(request, must_exist, here=asked.get("machine") is None)
+    installed = None if in_image else _installed(request, must_exist, here=asked.get("machine") is None)
     engine = registry.find(request.engine, installed, request.python)
     if not engine.needs_cards and request.python is None:
         request = replace(request, python=engine.identity.python)
