@@ -264,10 +264,11 @@ class Prepared:
         return quick(self.host, load_config(self.machine), wants, engine)
 
 
-def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
+def prepare(asked: dict[str, Any], *, must_exist: bool, in_image: bool = False) -> Prepared:
     """Read the machine, the engine's interpreter and the model for these options.
 
-    ``must_exist``: serve needs the model's folder and the engine; plan is content with names.
+    ``must_exist``: serve needs the model's folder and the engine; plan is content with names. ``in_image``: the
+    engine is in an image, and no interpreter of this machine is asked for it.
     """
     from dataclasses import replace
 
@@ -285,7 +286,7 @@ def prepare(asked: dict[str, Any], *, must_exist: bool) -> Prepared:
         request = with_secret_moved(request)
     if request.model == "demo":
         request = _demo(request, make=must_exist)
-    installed = _installed(request, must_exist, here=asked.get("machine") is None)
+    installed = None if in_image else _installed(request, must_exist, here=asked.get("machine") is None)
     engine = registry.find(_engine_name(request, installed), installed, request.python)
     if not engine.needs_cards and request.python is None:
         request = replace(request, python=engine.identity.python)

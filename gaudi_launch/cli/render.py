@@ -92,7 +92,7 @@ def make(asked: dict[str, Any], name: str | None, output: str | None, *, carries
 
     from gaudi_launch.cli.options import prepare
     from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.render.text import with_files
+    from gaudi_launch.render.text import with_exported, with_files
     from gaudi_launch.services import state
     from gaudi_launch.services.launch import address
 
@@ -109,7 +109,7 @@ def make(asked: dict[str, Any], name: str | None, output: str | None, *, carries
     if plan.command.files and output is None and not carries_files:
         raise LaunchError("render.needs_folder", ExitCode.USAGE, count=len(plan.command.files))
     program = elsewhere or (shutil.which(plan.command.argv[0]) if live else None)
-    plan = _with_program(plan, program)
+    plan = with_exported(_with_program(plan, program), prepared.request.environment)
     files: Mapping[str, str] = {}
     if not carries_files:
         plan, files = with_files(plan, Path(output or ".").expanduser())

@@ -36,6 +36,8 @@ class How:
     restart: str = "no"
     detach: bool = False
     once: bool = False
+    place: str | None = None
+    image: str | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,12 @@ def serve(
         help="Longest time without progress in any phase.",
         rich_help_panel=_SERVICE,
     ),
+    place: str | None = typer.Option(
+        None, "--in", metavar="docker", help="Start the engine in a container.", rich_help_panel=_SERVICE
+    ),
+    image: str | None = typer.Option(
+        None, "--image", help="With --in docker: another image.", rich_help_panel=_SERVICE
+    ),
 ) -> None:
     """Start a model and stay with it: cards, plan, engine, warm-up, answer.
 
@@ -86,7 +94,7 @@ def serve(
 
     if no_wait and not detach:
         raise LaunchError("services.no_wait", ExitCode.USAGE)
-    started = start(asked, How(name, no_doctor, quiet, patience, restart, detach))
+    started = start(asked, How(name, no_doctor, quiet, patience, restart, detach, place=place, image=image))
     if started.outcome is not None:
         _finish(started.outcome, started.log)
     elif no_wait:
@@ -109,8 +117,10 @@ def start(asked: dict[str, Any], how: How) -> Started:
     if how.name is not None:
         state.check_name(how.name)
     check_restart(how.restart)
-    prepared = prepare(asked, must_exist=True)
-    launch.check_engine(prepared.engine, prepared.installed)
+    _check_place(asked, how)
+    prepared = prepare(asked, must_exist=True, in_image=how.place is not None)
+    if how.place is None:
+        launch.check_engine(prepared.engine, prepared.installed)
     launch.check_model(prepared.model, prepared.request)
     if not prepared.engine.needs_cards:
         return _run(prepared, prepared.plan(), how, limits, ())
@@ -121,10 +131,11 @@ def start(asked: dict[str, Any], how: How) -> Started:
 
     request, engine = prepared.request, prepared.engine
     # refuse what cannot be before waiting for anybody's cards, and fetch an image before holding them
-    first = prepared.plan()
+    first = _housed(prepared, prepared.plan(), how)
     if first.container is not None:
         from gaudi_launch.services.containers import make_ready
 
+        _check_built(first)
         make_ready(first.container, _say)
     _tell_orphans()
     with claim(lambda: load(asked["machine"]), lambda host: place(request, host, engine), machine_root()) as (
@@ -132,6 +143,42 @@ def start(asked: dict[str, Any], how: How) -> Started:
         held,
     ):
         return _run(prepared, prepared.plan(chosen), how, limits, held)
+
+
+def _check_place(asked: dict[str, Any], how: How) -> None:
+    """Raises LaunchError (USAGE) for words of --in and --image that cannot be together, or with the others."""
+    from gaudi_launch.errors import ExitCode, LaunchError
+
+    if how.place not in (None, "docker"):
+        raise LaunchError("render.place", ExitCode.USAGE, found=how.place)
+    if how.image is not None and how.place is None:
+        raise LaunchError("render.image_alone", ExitCode.USAGE)
+    if how.place is not None and asked["python"]:
+        raise LaunchError("render.python_inside", ExitCode.USAGE)
+    if how.place is not None and (asked["model"] == "demo" or asked["engine"] in ("cpu", "vllm-cpu")):
+        raise LaunchError("render.cpu_inside", ExitCode.USAGE)
+
+
+def _housed(prepared: Prepared, plan: Plan, how: How) -> Plan:
+    """The plan in the home that was asked for."""
+    if how.place is None:
+        return plan
+    from gaudi_launch.render.home import in_docker
+
+    return in_docker(plan, prepared.host, prepared.request.environment, how.image)
+
+
+def _check_built(plan: Plan) -> None:
+    """An image that nobody publishes must be built before. Raises LaunchError (MACHINE) with the command."""
+    from gaudi_launch.engines.releases import label, release_of
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.services.containers import check_docker, has_image
+
+    check_docker(needs_cards=bool(plan.placement.modules))
+    release = release_of(label(plan.engine), plan.engine.version)
+    image = plan.container.image if plan.container is not None else ""
+    if release is not None and image == release.built_image and not has_image(image):
+        raise LaunchError("render.not_built", ExitCode.MACHINE, image=image, engine=release.engine)
 
 
 def _run(prepared: Prepared, plan: Plan, how: How, limits: Mapping[str, float], cards: tuple[int, ...]) -> Started:
@@ -145,10 +192,10 @@ def _run(prepared: Prepared, plan: Plan, how: How, limits: Mapping[str, float], 
     if not how.no_doctor:
         from gaudi_launch.doctor import stop_on_failures
 
-        stop_on_failures(prepared.findings(plan))
+        stop_on_failures(prepared.findings(_housed(prepared, plan, how)))
     plan = prepared.trusted(plan)
     cached = prepared.cached(plan)
-    plan = cached.plan if cached is not None else plan
+    plan = _housed(prepared, cached.plan if cached is not None else plan, how)
     job = job_of(
         plan,
         prepared.request,

@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from gaudi_launch.engines.docker import GAUDI_WORDS, VISIBLE
+from gaudi_launch.engines.docker import GAUDI_WORDS
 from gaudi_launch.planning.container import Container
-from gaudi_launch.render.container import about_cards, required
+from gaudi_launch.render.container import about_cards, required, visible
 from gaudi_launch.render.docker import HEALTH_RETRIES, HEALTH_SECONDS, STOP_SECONDS, ULIMITS, health_words
 from gaudi_launch.render.records import Rendered
 from gaudi_launch.render.text import comments
@@ -35,7 +35,7 @@ def render(container: Container, name: str, head: Sequence[str], dockerfile: str
     if container.cpus:
         service["cpuset"] = container.cpus
     service["ulimits"] = {limit: {"soft": soft, "hard": hard} for limit, (soft, hard) in ULIMITS.items()}
-    cards = {VISIBLE: ",".join(map(str, container.indices))} if container.indices else {}
+    cards = visible(container)
     values: dict[str, str | None] = {**cards, **{k: _plain(v) for k, v in sorted(container.env.items())}}
     service["environment"] = values | {secret: _secret(secret) for secret in container.secrets}
     service["volumes"] = [
@@ -45,7 +45,7 @@ def render(container: Container, name: str, head: Sequence[str], dockerfile: str
             "target": _plain(mount.target),
             **({"read_only": True} if mount.read_only else {}),
             # a model that is not there must not become an empty folder
-            "bind": {"create_host_path": not mount.read_only},
+            "bind": {"create_host_path": mount.fill},
         }
         for mount in container.mounts
     ]

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from gaudi_launch.engines.docker import card_indices
+from gaudi_launch.engines.docker import VISIBLE, card_indices
 from gaudi_launch.engines.releases import label, release_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.container import Container, Mount
+from gaudi_launch.planning.exported import SECRETS, engine_variables
 from gaudi_launch.planning.plan import Plan
 
 # the container runtime sets these itself from HABANA_VISIBLE_DEVICES (HabanaAI/gaudi-container-runtime@408d1e7:
@@ -26,7 +27,6 @@ _HOSTS_NETWORK = ("GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"
 _ALWAYS = {"OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 # what `vllm` runs, for `python -m`
 _VLLM_MODULE = "vllm.entrypoints.cli.main"
-SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MODELSCOPE_API_TOKEN", "VLLM_API_KEY")
 # without its key a server would be open to all; the others only fetch models
 _REQUIRED_SECRETS = ("VLLM_API_KEY",)
 _SECRET_OPTIONS = ("--api-key", "--hf-token")
@@ -69,7 +69,8 @@ def container_of(
 ) -> Container:
     """The container that this plan is.
 
-    ``environment`` is what the user exported: of the names in `SECRETS` those that are in it are passed by name.
+    ``environment`` is what the user exported: variables for the engine go in, and of the names in `SECRETS` those
+    that are in it are passed by name.
     ``image`` overrides the engine's own (`engines.releases`). ``own_network``: the engine listens on every address
     of the container's network and its port is published; else it shares the host's network, as the vendor's docs
     show it. Raises LaunchError: no image is known (USAGE), a secret among the engine's words (USAGE), cards whose
@@ -80,7 +81,8 @@ def container_of(
     words = list(plan.command.argv)
     refuse_secrets(words)
     entrypoint, arguments = _program(words[0]), words[1:]
-    env = {name: value for name, value in plan.command.env.items() if name not in (*_RUNTIMES_OWN, *SECRETS)}
+    everything = {**engine_variables(environment or {}), **plan.command.env}
+    env = {name: value for name, value in everything.items() if name not in (*_RUNTIMES_OWN, *SECRETS)}
     ports: tuple[tuple[int, int], ...] = ()
     url = plan.url
     if own_network:
@@ -120,6 +122,8 @@ def _as_planned(plan: Plan, container: Container, image: str | None) -> Containe
 
 def secrets_of(plan: Plan, environment: Mapping[str, str]) -> tuple[str, ...]:
     """The secrets that the plan counts on, by name: those the user had exported."""
+    if plan.container is not None:
+        return plan.container.secrets
     return tuple(name for name in SECRETS if environment.get(name) or name in plan.command.env)
 
 
@@ -131,6 +135,11 @@ def required(secrets: Sequence[str]) -> tuple[str, ...]:
 def container_name(service: str) -> str:
     """A service's name as docker and podman take it: two characters at least."""
     return service if len(service) > 1 else f"service-{service}"
+
+
+def visible(container: Container) -> dict[str, str]:
+    """The variable that gives a container its cards; the runtime sorts its values."""
+    return {VISIBLE: ",".join(map(str, sorted(container.indices)))} if container.indices else {}
 
 
 def about_cards(container: Container) -> tuple[Message, ...]:
@@ -170,7 +179,7 @@ def mounts_of(env: Mapping[str, str], words: Sequence[str]) -> tuple[Mount, ...]
         if name in _PATH_OPTIONS:
             want(value if equals else following, _PATH_OPTIONS[name])
     want(positional_model(words) or "", False)
-    mounts = [Mount(path, path, not writes) for path, writes in sorted(wanted.items())]
+    mounts = [Mount(path, path, not writes, fill=writes) for path, writes in sorted(wanted.items())]
     return tuple(mount for mount in mounts if not any(_covers(other, mount) for other in mounts))
 
 

@@ -61,7 +61,7 @@ def render(
             "DOCKERFILE",
             "fi",
         ]
-    folders = [shlex.quote(mount.source) for mount in container.mounts if not mount.read_only]
+    folders = [shlex.quote(mount.source) for mount in container.mounts if mount.fill]
     if folders:
         # docker would make them itself, as root
         lines.append(f"mkdir -p -- {' '.join(folders)}")

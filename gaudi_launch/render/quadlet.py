@@ -11,11 +11,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from gaudi_launch.engines.docker import VISIBLE
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
 from gaudi_launch.planning.container import Container, Mount
-from gaudi_launch.render.container import about_cards
+from gaudi_launch.render.container import about_cards, visible
 from gaudi_launch.render.docker import HEALTH_RETRIES, HEALTH_SECONDS, STOP_SECONDS, ULIMITS, health_words
 from gaudi_launch.render.records import Rendered
 from gaudi_launch.render.text import comments
@@ -47,7 +46,7 @@ def render(container: Container, name: str, head: Sequence[str], dockerfile: str
     else:
         lines.append("Network=host")
     lines.append("RunInit=true")
-    cards = {VISIBLE: ",".join(map(str, container.indices))} if container.indices else {}
+    cards = visible(container)
     # Quadlet copies these into its own ExecStart=, where systemd would replace variables
     lines += [line.replace("$", "$$") for line in environment({**cards, **container.env})]
     lines += [f"Secret={secret},type=env,target={secret}" for secret in container.secrets]
@@ -72,7 +71,7 @@ def render(container: Container, name: str, head: Sequence[str], dockerfile: str
         lines.append(f"Exec={command(container.argv)}")
     if health:
         lines.append("Notify=healthy")
-    folders = [mount.source for mount in container.mounts if not mount.read_only]
+    folders = [mount.source for mount in container.mounts if mount.fill]
     lines += ["", "[Service]"]
     if folders:
         lines.append(f"ExecStartPre={command(('/bin/mkdir', '-p', '--', *folders))}")

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from gaudi_launch.engines.releases import label
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
+from gaudi_launch.planning.exported import engine_variables
 from gaudi_launch.planning.plan import Plan
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -46,6 +47,14 @@ def on_one_line(words: str) -> str:
 
 def comments(lines: Iterable[str]) -> list[str]:
     return [f"# {line}" for line in lines]
+
+
+def with_exported(plan: Plan, environment: Mapping[str, str]) -> Plan:
+    """The plan with what the user exported for the engine, which an engine that we start inherits."""
+    if plan.container is not None:
+        return plan
+    env = {**engine_variables(environment), **plan.command.env}
+    return replace(plan, command=replace(plan.command, env=env))
 
 
 def with_files(plan: Plan, folder: Path) -> tuple[Plan, Mapping[str, str]]:

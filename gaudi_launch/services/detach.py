@@ -18,9 +18,10 @@ from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
+from gaudi_launch.planning.exported import SECRETS
 from gaudi_launch.services import reservation, state
 from gaudi_launch.services.follow import Progress
-from gaudi_launch.services.job import SECRETS, ServiceJob
+from gaudi_launch.services.job import ServiceJob
 from gaudi_launch.services.ready import Readiness
 from gaudi_launch.services.recorder import first_state
 from gaudi_launch.services.service import LOG as ENGINE_LOG

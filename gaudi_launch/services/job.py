@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.planning.exported import SECRETS, engine_variables
 from gaudi_launch.planning.plan import Command, Plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.recipe_cache.use import Cached, CacheJob
 
 RESTARTS = ("no", "on-failure")
-# what the user exported for the engine and the libraries below it; the rest of an environment is not ours to keep
-_KEPT = re.compile(r"^(VLLM|HABANA|PT|HCCL|HF|HUGGINGFACE|MODELSCOPE|RAY|OMP|GLOO|ENABLE|INC|QUANT|TRANSFORMERS)_")
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-# variables whose values the engine needs and that are never written down
-SECRETS = ("VLLM_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MODELSCOPE_API_TOKEN")
 
 
 @dataclass(frozen=True)
@@ -143,11 +138,7 @@ def job_of(
         limits=limits,
         bind=bind,
         restart=restart,
-        environment={
-            name: value
-            for name, value in request.environment.items()
-            if _KEPT.match(name) and not _SECRET.search(name)
-        },
+        environment=engine_variables(request.environment),
         secrets=tuple(name for name in SECRETS if request.environment.get(name)),
         cache=cached.job if cached is not None else None,
     )

@@ -75,8 +75,8 @@ def _lives(
             url=job.url,
             log=log,
             environment=whole,
-            # an engine in a container was not given the key
-            api_key=whole.get("VLLM_API_KEY") if not job.container else None,
+            # TGI was not given the key
+            api_key=whole.get("VLLM_API_KEY") if not job.engine.startswith("tgi@") else None,
             bind=job.bind,
             limits=job.limits,
             after=remover(job.container) if job.container else lambda status: None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from gaudi_launch.cli.app import run
 from gaudi_launch.messages import set_language
+from gaudi_launch.planning.exported import SECRETS, engine_variables
 from tests.cli.test_devices import golden
 
 DATA = Path(__file__).parents[1] / "data"
@@ -28,7 +30,7 @@ def _english(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
     for kind in ("STATE", "CACHE"):
         monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind.lower()))
-    for name in ("HABANA_VISIBLE_MODULES", "HF_TOKEN", "VLLM_API_KEY"):
+    for name in (*engine_variables(os.environ), *SECRETS):
         monkeypatch.delenv(name, raising=False)
     yield
     set_language(None)
@@ -137,6 +139,19 @@ def test_paths_mean_the_same_in_any_folder(capsys: pytest.CaptureFixture[str], t
     text = json.loads(out)["files"][0]["text"]
     assert f"source: {tmp_path / 'my model'}\n" in text
     assert re.search(f"source: {re.escape(str(tmp_path))}/warm/[0-9a-f]+\n", text)
+
+
+def test_what_the_user_exported_for_the_engine_goes_along(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_LOGGING_LEVEL", "DEBUG")
+    monkeypatch.setenv("HF_ENDPOINT", "https://hf-mirror.com")
+    monkeypatch.setenv("SHELLS_OWN", "x")
+    for target in TARGETS:
+        code, out, _ = output(capsys, target, *GUIDE, *more(target), "--json")
+        text = "".join(file["text"] for file in json.loads(out)["files"])
+        assert code == 0 and "VLLM_LOGGING_LEVEL" in text and "hf-mirror.com" in text, target
+        assert "SHELLS_OWN" not in text
 
 
 def test_in_chinese(capsys: pytest.CaptureFixture[str]) -> None:

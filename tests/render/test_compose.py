@@ -59,7 +59,7 @@ def test_compose_accepts_and_keeps_the_plan(engine: str, tmp_path: Path) -> None
     assert service["ulimits"] == {"memlock": {"soft": -1, "hard": -1}, "nofile": {"soft": 65535, "hard": 65535}}
     assert service["command"] == list(container.argv) and service["entrypoint"] == ["python3"]
     assert service["build"]["dockerfile_inline"] == text
-    cards = {"HABANA_VISIBLE_DEVICES": ",".join(map(str, container.indices))}
+    cards = {"HABANA_VISIBLE_DEVICES": ",".join(map(str, sorted(container.indices)))}
     assert service["environment"] == {**container.env, **cards, "HF_TOKEN": None}
     assert service["healthcheck"]["start_period"] in ("30m0s", "2h0m0s")
     assert service["cpuset"] == container.cpus

@@ -31,7 +31,7 @@ def test_the_guides_case() -> None:
     assert (made.modules, made.indices) == ((0, 1, 2, 3), (6, 4, 2, 0))
     assert made.cpus == "0-39,80-119"
     assert made.mounts == (
-        Mount("/data/warm/key", "/data/warm/key"),
+        Mount("/data/warm/key", "/data/warm/key", fill=True),
         Mount("/models/Qwen2-72B-Instruct", "/models/Qwen2-72B-Instruct", read_only=True),
     )
     own = {"HABANA_VISIBLE_MODULES": "0,1,2,3"}
@@ -85,7 +85,7 @@ def test_secrets_are_never_written(words: tuple[str, ...]) -> None:
 def test_secrets_by_name() -> None:
     plan = odd(("python3", "-m", "x"), {"VLLM_API_KEY": "s3cret"})
     made = container_of(plan, make("hls2"), environment={"HF_TOKEN": "hf_x", "OTHER": "y"})
-    assert made.secrets == ("HF_TOKEN", "VLLM_API_KEY")
+    assert made.secrets == ("VLLM_API_KEY", "HF_TOKEN")
     words = run_words(made, "n")
     assert {"HF_TOKEN", "VLLM_API_KEY"} <= set(words)
     assert not any("s3cret" in word or "hf_x" in word for word in words)
@@ -96,15 +96,15 @@ def test_mounts() -> None:
     words = ("--model", snapshot, "--chat_template=/t/chat.jinja", "--host", "127.0.0.1", "--download-dir", "/h")
     env = {"QUANT_CONFIG": "/q/c.json", "HF_HOME": "relative", "PT_HPU_RECIPE_CACHE_CONFIG": "/w,false,1"}
     assert mounts_of(env, words) == (
-        Mount("/h", "/h"),
+        Mount("/h", "/h", fill=True),
         Mount("/q/c.json", "/q/c.json", True),
         Mount("/t/chat.jinja", "/t/chat.jinja", True),
-        Mount("/w", "/w"),
+        Mount("/w", "/w", fill=True),
     )
     # a folder that is written to inside one that is only read needs a mount of its own
     assert mounts_of({"PT_HPU_RECIPE_CACHE_CONFIG": "/m/w,false,1"}, ("--model", "/m")) == (
         Mount("/m", "/m", True),
-        Mount("/m/w", "/m/w"),
+        Mount("/m/w", "/m/w", fill=True),
     )
     assert mounts_of({}, ("--model", snapshot)) == (
         Mount("/h/hub/models--Qwen--Q", "/h/hub/models--Qwen--Q", True),

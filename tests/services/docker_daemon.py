@@ -32,6 +32,10 @@ WITH_VALUE = {
     "--ipc",
     "--cpuset-cpus",
     "--network",
+    "--entrypoint",
+    "--ulimit",
+    "--stop-timeout",
+    *(f"--health-{word}" for word in ("cmd", "start-period", "retries", "interval", "timeout")),
 }
 
 
@@ -154,12 +158,18 @@ class Daemon:
             tell(err=f'docker: Conflict. The container name "/{run.name}" is in use.\n', status=125)
             return
         self.runs.append(run)
-        port = run.options["-p"][0].split(":")[-2]
+        # an image whose program is named is vLLM's, on the host's network; the other is TGI's
+        vllm = "--entrypoint" in run.options
+        engine = ENGINE.with_name("trivial_engine.py") if vllm else ENGINE
+        port = "" if vllm else run.options["-p"][0].split(":")[-2]
         # the image's entry point is a shell that is deaf to SIGTERM as process 1
         deaf = self.do == "deaf" or "--init" not in run.options
         environment = {"PATH": os.environ["PATH"], "TRIVIAL_DO": self.do, "TRIVIAL_PORT": port, **run.environment}
+        inside = self.folder / f"{run.name}.pids"
+        inside.unlink(missing_ok=True)
+        environment["TRIVIAL_PIDS"] = str(inside)
         process = subprocess.Popen(
-            [sys.executable, str(ENGINE), *run.argv],
+            [sys.executable, str(engine), *run.argv],
             env={**environment, **({"TRIVIAL_DEAF": "1"} if deaf else {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -174,7 +184,16 @@ class Daemon:
                 if number and process.poll() is None:
                     process.send_signal(signal.Signals(number))
 
+        def empty() -> None:
+            # all of a container ends with its first process
+            process.wait()
+            for pid in inside.read_text(encoding="utf-8").split() if inside.exists() else ():
+                for end in (os.killpg, os.kill):
+                    with contextlib.suppress(ProcessLookupError):
+                        end(int(pid), signal.SIGKILL)
+
         threading.Thread(target=signals, daemon=True).start()
+        threading.Thread(target=empty, daemon=True).start()
         assert process.stdout is not None
         for line in process.stdout:
             tell(out=line)

@@ -29,7 +29,7 @@ words=(
     --network=host
     -v /data/warmup/518dbd8b53481984:/data/warmup/518dbd8b53481984
     -v /models/Qwen2-72B-Instruct:/models/Qwen2-72B-Instruct:ro
-    -e 'HABANA_VISIBLE_DEVICES=6,4,2,0'
+    -e 'HABANA_VISIBLE_DEVICES=0,2,4,6'
     -e OMPI_MCA_btl_vader_single_copy_mechanism=none
     -e PT_HPU_WEIGHT_SHARING=0
     -e PT_HPU_LAZY_MODE=1

@@ -1,0 +1,32 @@
+"""A plan that is started in a container instead of by an interpreter of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gaudi_launch.engines.docker import container_name
+from gaudi_launch.host.records import Host
+from gaudi_launch.planning.plan import Command, Plan
+from gaudi_launch.render.container import container_of
+from gaudi_launch.render.docker import run_words
+
+
+def in_docker(plan: Plan, host: Host, environment: Mapping[str, str], image: str | None) -> Plan:
+    """The plan with docker's words for its command; one whose engine is a container anyway stays as it is.
+
+    Raises LaunchError as `container_of` does.
+    """
+    if plan.container is not None and image is None:
+        return plan
+    container = container_of(plan, host, environment=environment, image=image)
+    port = int(plan.url.rpartition(":")[2])
+    name = container.name or container_name(plan.engine.name, str(plan.model.get("path", "")), port)
+    command = Command(
+        argv=run_words(container, name),
+        env={},
+        cpus=plan.command.cpus,
+        files=plan.command.files,
+        container=replace(container, name=name),
+    )
+    return replace(plan, command=command)

@@ -1,0 +1,175 @@
+"""``serve --in docker`` with a stand-in docker: vLLM in a container, real processes, ports and signals."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_serve import ready_lines
+from tests.cli.test_serve_tgi import User as TgiUser
+from tests.cli.test_serve_tgi import wait
+from tests.services.conftest import free_port
+
+__all__ = ["free_port"]
+IMAGE = "gaudi-launch/vllm-fork:1.21-277a33cd9"
+ENGINE = ("--engine", "vllm-fork@1.21", "--in", "docker")
+
+
+class User(TgiUser):
+    """The same user with vLLM's image, and no engine in any interpreter."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.daemon.images.add(IMAGE)
+        (self.model / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        asked = [str(self.model) if word == "MODEL" else word for word in words]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gaudi_launch", "serve", "--no-doctor", *asked],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.running.append(process)
+        return process
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Iterator[User]:
+    made = User(tmp_path)
+    yield made
+    made.close()
+
+
+def test_it_answers_and_ctrl_c_ends_the_container(user: User, free_port: int) -> None:
+    user.environment |= {"VLLM_API_KEY": "s3cret", "VLLM_LOGGING_LEVEL": "DEBUG"}
+    process = user.start("-w", "MODEL", "-n", "2", "-p", str(free_port), "--name", "small", *ENGINE)
+    lines = ready_lines(process)
+    assert lines[0].startswith("Ready after ") and lines[0].endswith(f"http://127.0.0.1:{free_port}\n")
+    (run,) = user.daemon.runs
+    assert run.image == IMAGE
+    assert run.options["--runtime"] == ["habana"] and run.options["--network"] == ["host"]
+    assert run.options["--entrypoint"] == ["python3"]
+    assert run.argv[:2] == ["-m", "vllm.entrypoints.openai.api_server"]
+    assert f"{user.model}:{user.model}:ro" in run.options["-v"]
+    assert run.environment["HABANA_VISIBLE_DEVICES"] == "4,6"
+    assert (run.environment["VLLM_API_KEY"], run.environment["VLLM_LOGGING_LEVEL"]) == ("s3cret", "DEBUG")
+    # the key is on no command line and in no file of ours
+    assert not any("s3cret" in word for words in user.daemon.asked for word in words)
+    folder = user.state / "gaudi-launch/services/small"
+    assert not any("s3cret" in path.read_text() for path in folder.rglob("*") if path.is_file())
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, user.daemon.living) == (130, [])
+    assert err.splitlines()[-1] == "Stopped; nothing is left behind."
+    state = json.loads((folder / "state.json").read_text())
+    assert (state["engine"], state["phase"]) == ("vllm-fork@1.21", "stopped")
+
+
+def test_the_recipe_cache_is_filled_by_the_container_and_warm_the_next_time(user: User, free_port: int) -> None:
+    words = ("-w", "MODEL", "-n", "2", "-p", str(free_port), "--name", "small", *ENGINE)
+    for cold in (True, False):
+        process = user.start(*words)
+        ready_lines(process)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 130, err
+        assert ("Nothing was compiled for this model and machine before." in err) is cold
+    recipes = sorted(path.name for path in Path(user.environment["XDG_CACHE_HOME"]).rglob("*.recipe"))
+    assert recipes == [f"graph_{number}.recipe" for number in range(1, 5)]
+
+
+def test_sigterm_ends_the_container(user: User, free_port: int) -> None:
+    process = user.start("-w", "MODEL", "-p", str(free_port), *ENGINE)
+    ready_lines(process)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert (process.returncode, user.daemon.living) == (130, [])
+
+
+def test_a_deaf_container_is_removed(user: User, free_port: int) -> None:
+    user.daemon.do = "deaf"
+    process = user.start("-w", "MODEL", "-p", str(free_port), *ENGINE)
+    ready_lines(process)
+    process.send_signal(signal.SIGTERM)
+    assert wait(lambda: not user.daemon.living or process.poll() is not None, 1.0) is False
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=40)
+    assert (process.returncode, user.daemon.living) == (130, [])
+    assert user.daemon.asked[-1] == ["rm", "--force", user.daemon.runs[0].name]
+
+
+def test_a_killed_launcher_leaves_no_container(user: User, free_port: int) -> None:
+    process = user.start("-w", "MODEL", "-p", str(free_port), *ENGINE)
+    ready_lines(process)
+    process.kill()
+    process.communicate()
+    assert wait(lambda: user.daemon.living == [])
+
+
+def test_an_engine_that_dies_in_its_container_is_explained(user: User, free_port: int) -> None:
+    user.daemon.do = "oom"
+    code, out, err = user.run("-w", "MODEL", "-p", str(free_port), *ENGINE)
+    assert (code, out) == (4, "")
+    assert "PT_DEVMEM Allocation failed" in err and "Traceback" not in err
+    assert user.daemon.living == []
+
+
+def test_detached_it_is_found_and_stopped(user: User, free_port: int) -> None:
+    code, _, err = user.run("-w", "MODEL", "-p", str(free_port), "--name", "kept", "--detach", *ENGINE)
+    assert code == 0, err
+    assert len(user.daemon.living) == 1
+    done = subprocess.run(
+        [sys.executable, "-m", "gaudi_launch", "stop", "kept"],
+        env=user.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert user.daemon.living == []
+
+
+@pytest.mark.parametrize(
+    ("lacks", "says"),
+    [
+        ("daemon", "docker"),
+        ("runtime", "habana"),
+        ("image", "gaudi-launch setup vllm-fork@1.21 --in docker"),
+    ],
+)
+def test_a_machine_that_cannot(lacks: str, says: str, user: User, free_port: int) -> None:
+    if lacks == "daemon":
+        user.environment["STUB_DOCKER"] = "/nowhere.sock"
+    elif lacks == "runtime":
+        user.daemon.runtimes = ("runc",)
+    else:
+        user.daemon.images.clear()
+    code, out, err = user.run("-w", "MODEL", "-p", str(free_port), *ENGINE)
+    assert (code, out, user.daemon.runs) == (3, "", [])
+    assert says in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("-w", "MODEL", "--in", "cloud"), "cloud"),
+        (("-w", "MODEL", "--image", "x"), "--in docker"),
+        (("-w", "MODEL", "--in", "docker", "--python", "python3"), "--python"),
+        (("-w", "demo", "--in", "docker"), "CPU"),
+        (("-w", "MODEL", *ENGINE, "--", "--hf-token", "hf_x"), "HF_TOKEN"),
+    ],
+)
+def test_wrong_input_asks_docker_nothing(words: tuple[str, ...], says: str, user: User) -> None:
+    code, out, err = user.run(*words)
+    assert (code, out, user.daemon.asked) == (2, "", [])
+    assert says in err and "hf_x" not in err
