@@ -12,7 +12,7 @@ from gaudi_launch.errors import LaunchError
 from gaudi_launch.messages import text
 from gaudi_launch.planning.plan import Command
 from gaudi_launch.recipe_cache.use import Keeper, kept, without_cache
-from gaudi_launch.services import state
+from gaudi_launch.services import kernel_log, state
 from gaudi_launch.services.containers import remover
 from gaudi_launch.services.diagnose import diagnose
 from gaudi_launch.services.failure import read_log
@@ -86,6 +86,7 @@ def _lives(
         if outcome.kind == "stopped":
             recorder.ended(outcome)
             return outcome
+        kernel_log.note(log, began)
         found = diagnose(read_log(log), exit_status=outcome.status)
         cause = found.causes[0].title.render() if found.causes else ""
         recorder.ended(outcome, cause, found.permanent)

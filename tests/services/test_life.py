@@ -18,7 +18,8 @@ from gaudi_launch.errors import LaunchError
 from gaudi_launch.planning.plan import Command
 from gaudi_launch.recipe_cache.key import KeyParts
 from gaudi_launch.recipe_cache.use import CacheJob
-from gaudi_launch.services import identity, registry, rotate, state, stop
+from gaudi_launch.services import identity, kernel_log, registry, rotate, state, stop
+from gaudi_launch.services.diagnose import diagnose
 from gaudi_launch.services.identity import Identity
 from gaudi_launch.services.job import ServiceJob
 from gaudi_launch.services.metrics import Load, read_load
@@ -119,6 +120,23 @@ def test_on_a_full_disk_old_lines_are_given_up(tmp_path: Path, monkeypatch: pyte
     assert rotate.rotate(log, 100)
     assert log.read_bytes() == b""
     assert [path.name for path in tmp_path.iterdir()] == ["engine.log"]
+
+
+def test_the_kernels_word_on_a_killed_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
+    log = tmp_path / "engine.log"
+    log.write_text("INFO loading\n")
+    kernel_log.note(log, 0.0)
+    assert log.read_text() == "INFO loading\n"
+    kill = "Out of memory: Killed process 4242 ({}) total-vm:1kB, anon-rss:1kB"
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/kmsg").write_text(
+        f"3,1,1000000,-;{kill.format('python3')} long ago\n SUBSYSTEM=memory\nnonsense;\n3,x;{kill}\n"
+        f"3,2,9000000,-;{kill.format('postgres')}\n3,3,9000001,-;{kill.format('VLLM::EngineCor')}\n"
+    )
+    kernel_log.note(log, 5.0)
+    assert log.read_text() == f"INFO loading\nkernel: {kill.format('VLLM::EngineCor')}\n"
+    assert [cause.id for cause in diagnose(log.read_text(), exit_status=-9).causes] == ["oom_killer"]
 
 
 def test_a_job_is_written_down_whole(tmp_path: Path) -> None:

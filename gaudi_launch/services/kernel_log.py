@@ -1,0 +1,66 @@
+"""What the kernel said of a process that it killed: the engine's own log ends without a word then."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+
+from gaudi_launch.paths import machine_root
+
+# mm/oom_kill.c: "Out of memory: Killed process 4242 (python3) ...", or the same behind "Memory cgroup"
+_KILLED = re.compile(
+    r"(?:Out of memory|Memory cgroup out of memory): Killed process \d{1,10} \((?P<name>[^)]{0,64})\)"
+)
+_OURS = re.compile(r"python|vllm|engine|ray|text-generation|worker", re.IGNORECASE)
+_MOST_RECORDS = 20_000
+_RECORD_BYTES = 8192
+
+
+def killed_since(begin: float) -> list[str]:
+    """The kernel's lines about processes like an engine's that it killed for memory since ``begin`` (seconds of
+    `time.monotonic`, the clock of the kernel's stamps). Empty where the kernel's log may not be read."""
+    found = []
+    for record in _records(machine_root() / "dev/kmsg"):
+        # Documentation/ABI/testing/dev-kmsg: priority,number,microseconds,flags;text
+        head, _, text = record.partition(";")
+        fields = head.split(",")
+        killed = _KILLED.search(text)
+        if killed is None or len(fields) < 3 or not fields[2].isdigit():
+            continue
+        if int(fields[2]) / 1e6 >= begin and _OURS.search(killed["name"]):
+            found.append(text.splitlines()[0][:300])
+    return found
+
+
+def _records(path: Path) -> list[str]:
+    """Every record that is there now; reading the device gives one at a time."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return []
+    records: list[str] = []
+    try:
+        for _ in range(_MOST_RECORDS):
+            try:
+                piece = os.read(handle, _RECORD_BYTES)
+            except BrokenPipeError:
+                # it was overwritten while we read: the next one is there
+                continue
+            except OSError:
+                break
+            if not piece:
+                break
+            records += piece.decode("utf-8", errors="replace").split("\n")
+    finally:
+        os.close(handle)
+    return [record for record in records if ";" in record]
+
+
+def note(log: Path, begin: float) -> None:
+    """Write such lines behind the engine's own, where `why` finds them later, too."""
+    lines = killed_since(begin)
+    if lines:
+        with contextlib.suppress(OSError), log.open("a", encoding="utf-8") as file:
+            file.writelines(f"kernel: {line}\n" for line in lines)
