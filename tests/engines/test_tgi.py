@@ -99,9 +99,21 @@ def test_one_line_of_ours_makes_the_guides_command(case: Mapping[str, Any]) -> N
 def test_our_own_tuning_of_the_guides_command(case: Mapping[str, Any]) -> None:
     set_language("en")
     made = plan(case["ours"], f"tgi@{case['version']}", **case.get("exported", {}))
-    document = made.to_json()
-    for bulky in ("settings", "cpus", "numa_nodes", "model"):
-        del document[bulky]
+    whole = made.to_json()
+    kept = (
+        "engine",
+        "modules",
+        "dtype",
+        "env",
+        "argv",
+        "url",
+        "buckets",
+        "memory",
+        "estimate",
+        "cache",
+        "warnings",
+    )
+    document = {name: whole[name] for name in (*kept, "container")}
     document["buckets"] = {**document["buckets"], "prompt": len(document["buckets"]["prompt"])}
     document["buckets"]["decode"] = len(document["buckets"]["decode"])
     golden(f"tgi-{case['name']}.json", json.dumps(document, indent=1, ensure_ascii=False) + "\n")
