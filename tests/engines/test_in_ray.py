@@ -296,3 +296,24 @@ def test_a_job_is_read_in_the_loop_while_a_thread_generates(monkeypatch: pytest.
     answers = asyncio.run(asyncio.wait_for(all_of_them(), 20))
     assert answers == [f"{n}a{n}b" if n != 1 else "one that fails" for n in range(12)]
     assert all(job.gone.is_set() for job in jobs)
+
+
+@pytest.mark.parametrize("stops", [[], [15]])
+def test_a_ray_that_does_not_answer_is_a_failed_start_or_none_where_it_was_stopped(
+    tmp_path: Path, stops: list[int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import socket
+
+    import gaudi_ray_head
+
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        dashboard = gaudi_ray_head.Dashboard(url, "sesame")
+        life = gaudi_ray_head.Life({"applications": [{"args": {"sets": [{}]}}]}, dashboard, tmp_path)
+        monkeypatch.setattr(
+            dashboard, "deploy", lambda config, stops: type(dashboard).deploy(dashboard, config, stops, 0.1)
+        )
+        assert life.run(stops) == (0 if stops else 1)
+    said = capsys.readouterr().out
+    assert said.startswith("gaudi-launch ray: FAILED: ") == (not stops) and "sesame" not in said

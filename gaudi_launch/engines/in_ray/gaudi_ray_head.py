@@ -28,6 +28,9 @@ from gaudi_ray_slots import FOLDER, end_leftovers, log_of
 
 _PREFIX = "gaudi-ray-"
 _APPLICATIONS = "/api/serve/applications/"
+# loopback, so that nothing of Ray is reached from outside; not .1, which releases such as 2.40 replace by the
+# host's own address and then wait for without end (ray 2.40.0: _private/services.py resolve_ip_for_localhost)
+_NODE = "127.0.0.2"
 _TURN_SECONDS = 0.2
 _STATUS_EVERY_SECONDS = 1.0
 _OBJECT_STORE_BYTES = 200_000_000
@@ -86,9 +89,10 @@ class Dashboard:
             raise ConnectionError(str(error.reason)) from None
         return json.loads(content) if content else None
 
-    def deploy(self, config: dict[str, Any], patience: float = 120.0) -> None:
+    def deploy(self, config: dict[str, Any], stops: list[int], patience: float = 120.0) -> None:
+        """Hand the config over, unless a signal comes first. Raises as `ask` does."""
         deadline = time.monotonic() + patience
-        while True:
+        while not stops:
             try:
                 self.ask(_APPLICATIONS, config, "PUT")
                 return
@@ -181,7 +185,7 @@ def run(config: dict[str, Any], hpus: int, folder: Path) -> int:
         object_store_memory=_OBJECT_STORE_BYTES,
         log_to_driver=True,
         _temp_dir=str(folder / "ray"),
-        _node_ip_address="127.0.0.1",
+        _node_ip_address=_NODE,
     )
     try:
         # who registers a handler last has it
@@ -214,7 +218,11 @@ class Life:
 
     def run(self, stops: list[int]) -> int:
         """Deploy and stay until a signal comes (0), or until the first deployment has failed (1)."""
-        self._dashboard.deploy(self._config)
+        try:
+            self._dashboard.deploy(self._config, stops)
+        except (OSError, RuntimeError) as error:
+            say(f"FAILED: Ray did not take the deployment: {error}")
+            return 1
         next_status = 0.0
         while not stops:
             self._tails.read()
