@@ -82,7 +82,7 @@ WORDS = st.lists(TEXT.filter(lambda word: word not in ("", ";")), max_size=10)
 @PROPERTY
 @given(words=WORDS, env=st.dictionaries(NAMES, TEXT, max_size=4), folder=TEXT)
 def test_every_line_of_words_is_quoted_as_systemd_reads_it(
-    words: list[str], env: dict[str, str], folder: str, tmp_path: Path
+    words: list[str], env: dict[str, str], folder: str
 ) -> None:
     container = odd_container(words, env, folder)
     found = lines(render(container, "odd", ["head"], None).files["odd.container"])
@@ -90,7 +90,7 @@ def test_every_line_of_words_is_quoted_as_systemd_reads_it(
     # Quadlet copies Environment= into its ExecStart=, so variables are doubled there as well
     variables = " ".join(value for _, key, value in found if key == "Environment")
     unit = f"[Service]\nType=oneshot\nExecStart=/bin/podman {run}\nExecStart=/bin/env {variables}\n"
-    podman, environment = loaded(tmp_path / "units", unit).commands["ExecStart"]
+    podman, environment = loaded(unit).commands["ExecStart"]
     assert environment[1:] == [f"{name}={value}" for name, value in sorted(env.items())]
     assert podman[len(podman) - len(words) :] == words
     mounts = [mounted(word) for word in podman if word.startswith("--mount=")]
@@ -104,7 +104,7 @@ def test_podmans_generator_reads_back_every_word(
 ) -> None:
     container = odd_container(words, env, folder)
     service = generated(tmp_path / "in", render(container, "odd", ["head"], None).files)
-    (podman,) = loaded(tmp_path / "units", service).commands["ExecStart"]
+    (podman,) = loaded(service).commands["ExecStart"]
     assert podman[len(podman) - len(words) - 1 :] == ["docker.io/i:1", *words]
     given = [podman[at + 1] for at, word in enumerate(podman) if word == "--env"]
     assert sorted(given) == sorted(f"{name}={value}" for name, value in env.items())
@@ -116,7 +116,7 @@ def test_podmans_generator_accepts_the_whole(tmp_path: Path) -> None:
     container = made()
     text = dockerfile(needed_release("vllm-fork@1.21"), Wishes())
     service = generated(tmp_path / "in", render(container, "small", ["head"], text).files)
-    (podman,) = loaded(tmp_path / "units", service).commands["ExecStart"]
+    (podman,) = loaded(service).commands["ExecStart"]
     assert podman[:3] == ["/usr/bin/podman", f"--runtime={RUNTIME}", "run"]
     assert podman[len(podman) - len(container.argv) :] == list(container.argv)
     assert {"--init", "--sdnotify=healthy", "--ipc=host", "--entrypoint=python3"} <= set(podman)

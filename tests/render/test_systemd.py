@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -63,23 +63,23 @@ def test_systemd_accepts_a_users_unit(tmp_path: Path) -> None:
     verify(tmp_path, rendered, "--user")
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None)
 @given(
     words=st.lists(ODD.filter(no_control), max_size=12),
     env=st.dictionaries(NAMES, ODD.filter(no_control), max_size=5),
 )
-def test_systemd_reads_back_every_word(words: list[str], env: dict[str, str], tmp_path: Path) -> None:
+def test_systemd_reads_back_every_word(words: list[str], env: dict[str, str]) -> None:
     plan = odd(("/usr/bin/env", *words), env)
     unit = render(plan, "odd", {}).files["odd.service"]
-    read = loaded(tmp_path / "units", unit)
+    read = loaded(unit)
     assert read.commands["ExecStart"] == [["/usr/bin/env", *words]]
     assert read.environment == env
 
 
-def test_odd_folders_are_made(tmp_path: Path) -> None:
+def test_odd_folders_are_made() -> None:
     folder = '/w $HOME %h "q" \\ 中'
     plan = odd(("/usr/bin/env",), {"PT_HPU_RECIPE_CACHE_CONFIG": f"{folder},false,1"})
-    read = loaded(tmp_path / "units", render(plan, "odd", {}).files["odd.service"])
+    read = loaded(render(plan, "odd", {}).files["odd.service"])
     assert read.commands["ExecStartPre"] == [["/bin/mkdir", "-p", "--", folder]]
 
 

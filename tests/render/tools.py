@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -98,52 +99,50 @@ class Loaded:
     environment: Mapping[str, str]
 
 
-def loaded(folder: Path, unit: str) -> Loaded:
+def loaded(unit: str) -> Loaded:
     """Let systemd itself read a unit (its test mode starts nothing). Skips where its test mode does not run."""
-    if not _runs(str(folder)):
+    if not _runs():
         pytest.skip("systemd's test mode does not run on this machine")
-    return _load(folder, unit)
+    return _load(unit)
 
 
 @cache
-def _runs(folder: str) -> bool:
+def _runs() -> bool:
     if not _SYSTEMD.exists():
         return False
     try:
-        return bool(_load(Path(folder), "[Service]\nExecStart=/bin/true\n").commands)
+        return bool(_load("[Service]\nExecStart=/bin/true\n").commands)
     except AssertionError:
         return False
 
 
-def _load(folder: Path, unit: str) -> Loaded:
-    folder.mkdir(parents=True, exist_ok=True)
+def _load(unit: str) -> Loaded:
     marked = unit.replace("[Service]\n", "[Service]\nEnvironment=AAA_FIRST=1\n", 1)
     marked = re.sub(r"(\[Service\]\n.*?)(\n\[|\Z)", r"\1\nEnvironment=ZZZ_LAST=1\n\2", marked, count=1, flags=re.S)
-    (folder / "odd.service").write_text(marked, encoding="utf-8")
-    runtime = folder / "run"
-    runtime.mkdir(exist_ok=True)
     root = os.getuid() == 0
-    if root:
-        # its test mode refuses root
-        os.chown(runtime, _NOBODY, _NOBODY)
-        for place in (folder, *folder.parents):
-            if place.owner() == "root" and place != Path("/") and not place.stat().st_mode & 0o001:
-                place.chmod(place.stat().st_mode | 0o011)
-    done = subprocess.run(
-        [str(_SYSTEMD), "--test", "--user", "--unit=odd.service"],
-        env={
-            "HOME": str(folder),
-            "XDG_RUNTIME_DIR": str(runtime),
-            "SYSTEMD_UNIT_PATH": f"{folder}:/usr/lib/systemd/user",
-            "LC_ALL": "C.UTF-8",
-        },
-        capture_output=True,
-        user=_NOBODY if root else None,
-        group=_NOBODY if root else None,
-        extra_groups=[] if root else None,
-        timeout=30,
-        check=False,
-    )
+    # its test mode refuses root, and pytest's own folders are for their user only
+    with tempfile.TemporaryDirectory() as name:
+        folder, runtime = Path(name), Path(name) / "run"
+        folder.chmod(0o755)
+        (folder / "odd.service").write_text(marked, encoding="utf-8")
+        runtime.mkdir()
+        if root:
+            os.chown(runtime, _NOBODY, _NOBODY)
+        done = subprocess.run(
+            [str(_SYSTEMD), "--test", "--user", "--unit=odd.service"],
+            env={
+                "HOME": name,
+                "XDG_RUNTIME_DIR": str(runtime),
+                "SYSTEMD_UNIT_PATH": f"{name}:/usr/lib/systemd/user",
+                "LC_ALL": "C.UTF-8",
+            },
+            capture_output=True,
+            user=_NOBODY if root else None,
+            group=_NOBODY if root else None,
+            extra_groups=[] if root else None,
+            timeout=30,
+            check=False,
+        )
     text = done.stdout.decode("utf-8", errors="surrogateescape")
     assert "-> Unit odd.service:" in text, (done.stderr, marked)
     assert b"odd.service:" not in done.stderr.replace(b"odd.service: Cannot add dependency", b""), done.stderr
