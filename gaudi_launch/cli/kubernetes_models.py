@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # product -> the simulated machine that stands for a node of it
 NODES = {"gaudi2": "hls2", "gaudi2e": "gaudi2e-8", "gaudi3": "gaudi3-oam", "gaudi3-pcie": "gaudi3-pcie"}
+# what a converted model's folder is called behind the model's own name (cli/provide.py)
+_CONVERTED = "-G2"
 _more = typer.Typer()
 
 
@@ -116,7 +118,7 @@ def planned(asked: dict[str, Any], wished: dict[str, Any]) -> Planned:
     prepared = prepare(asked, must_exist=False)
     plan = prepared.plan() if nodes_of(wished) == 1 else _over_nodes(prepared, wished)
     cached = with_cache(plan, prepared.request, prepared.host, cache_dir(), look=False)
-    plan = _by_name(cached.plan if cached is not None else plan, prepared.request.model, asked["model"])
+    plan = _in_cluster(cached.plan if cached is not None else plan, prepared, asked["model"])
     plan, files = with_files(plan, Path(PLAN_FILES))
     check_words(plan)
     if nodes_of(wished) > 1:
@@ -166,20 +168,30 @@ def _over_nodes(prepared: Prepared, wished: dict[str, Any]) -> Plan:
         model={**plan.model, "parameters": model.parameters},
         settings=merged(plan.settings, changed),
         command=changed_command(plan.command, changed),
-        warnings=(*plan.warnings, *layout.warnings),
+        warnings=(*plan.warnings, *layout.warnings, *(prepared.provision.notes if prepared.provision else ())),
     )
 
 
-def _by_name(plan: Plan, folder: str, asked: str) -> Plan:
-    """A hub id that has a copy on this machine is a hub id still: the copy is not on the nodes."""
+def _in_cluster(plan: Plan, prepared: Prepared, asked: str) -> Plan:
+    """The plan with the model as the nodes have it: a hub id even where this machine has a copy, and a model that
+    has to be converted by the folder of what comes out."""
     from dataclasses import replace
 
-    from gaudi_launch.models.config import looks_like_hub_id
+    from gaudi_launch.messages import message
+    from gaudi_launch.models.config import looks_like_hub_id, name_of
 
-    if not looks_like_hub_id(asked) or folder == asked:
+    converts = prepared.provision is not None and prepared.provision.facts.converts
+    named, warnings = asked, plan.warnings
+    if converts and not asked.endswith(_CONVERTED):
+        named = f"/models/{name_of(asked)}" if looks_like_hub_id(asked) else asked
+        named += _CONVERTED
+        warnings = (*warnings, message("kubernetes.convert", model=asked, path=named))
+    elif not converts and not looks_like_hub_id(asked):
         return plan
-    argv = tuple(asked if word == folder else word for word in plan.command.argv)
-    return replace(plan, command=replace(plan.command, argv=argv), model={**plan.model, "path": asked})
+    folder = prepared.request.model
+    argv = tuple(named if word == folder else word for word in plan.command.argv)
+    command = replace(plan.command, argv=argv)
+    return replace(plan, command=command, model={**plan.model, "path": named}, warnings=warnings)
 
 
 def serve_all(

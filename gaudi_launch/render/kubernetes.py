@@ -135,6 +135,8 @@ def notes(models: Sequence[Served], cluster: Cluster, release: Name) -> tuple[Me
         found.append(message("kubernetes.secret", secret=cluster.secret, names=names))
     if cluster.autoscale == "hpa":
         found.append(message("kubernetes.adapter"))
+    if cluster.autoscale == "keda" and not cluster.monitor:
+        found.append(message("kubernetes.scrape"))
     if cluster.kind == "leaderworkerset":
         found.append(message("kubernetes.experimental", interface=cluster.interface))
         if "RAY_AUTH_TOKEN" not in cluster.secret_names:

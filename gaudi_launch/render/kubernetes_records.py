@@ -32,6 +32,7 @@ class Served:
     metrics: tuple[str, str] = ("", "")
     env_from: Mapping[str, str] = field(default_factory=dict)
     selector: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)  # of its pods
     files: Mapping[str, str] = field(default_factory=dict)  # of the plan itself, by name
     # of a RayService: Serve's config (empty: ours around the engine), what Ray calls the cards and how many a pod
     # has, and what only the head's pod has

@@ -81,6 +81,8 @@ def neuron_served(
         ray_amount=instance.cores,
         head_env=_LIBRARIES,
         head_selector={"kubernetes.io/arch": "amd64"},
+        # docs: Karpenter, Well-Known Annotations: a node is not given up while a model is compiled on it
+        annotations={"karpenter.sh/do-not-disrupt": "true"},
         selector={"node.kubernetes.io/instance-type": instance.id},
     )
 

@@ -23,7 +23,6 @@ from gaudi_launch.render.kubernetes_pod import (
     labels,
     pod_spec,
     recipe_containers,
-    rollout_seconds,
 )
 from gaudi_launch.render.kubernetes_records import PORT, Cluster, Served
 from gaudi_launch.render.yaml_text import dump
@@ -95,12 +94,8 @@ def ray_service(served: Served, cluster: Cluster, release: Name, places: Mapping
     return {
         "apiVersion": "ray.io/v1",
         "kind": "RayService",
-        "metadata": {
-            "name": served.name,
-            "labels": labels(served, release),
-            # how long a first start may take; the thresholds of older examples are no longer read
-            "annotations": {"ray.io/initializing-timeout": f"{rollout_seconds(served)}s"},
-        },
+        # no ray.io/initializing-timeout: it would end a service for good that only waits for cards
+        "metadata": {"name": served.name, "labels": labels(served, release)},
         "spec": {
             # without it every change starts a second cluster beside the first, for which no cards are free
             "upgradeStrategy": {"type": "None"},
@@ -141,7 +136,10 @@ def _worker(served: Served, cluster: Cluster, release: Name, places: Mapping[str
     container = {"name": "ray-worker", **{name: container[name] for name in kept}, "lifecycle": _stop()}
     spec = pod_spec(served, cluster, release, [_with_application(container, served), *beside], first)
     spec["volumes"] += _volumes(served, release)
-    return {"metadata": {"labels": labels(served, release)}, "spec": spec}
+    metadata: dict[str, Any] = {"labels": labels(served, release)}
+    if served.annotations:
+        metadata["annotations"] = dict(served.annotations)
+    return {"metadata": metadata, "spec": spec}
 
 
 def _head(served: Served, cluster: Cluster, release: Name) -> dict[str, Any]:

@@ -25,7 +25,17 @@ from tests.cli.test_devices import golden
 
 QWEN = ("-w", "/models/Qwen2-72B-Instruct", "-n", "4", "--engine", "vllm-fork@1.22", "--accelerator", "gaudi2")
 CHAT = ("-w", "Qwen/Qwen3-8B", "-n", "1", "--engine", "vllm-fork@1.22", "--accelerator", "gaudi3")
-R1 = ("-w", "/models/DeepSeek-R1-G2", "-n", "8", "--engine", "deepseek_r1", "--accelerator", "gaudi2")
+R1 = (
+    "-w",
+    "/models/DeepSeek-R1-G2",
+    "-n",
+    "8",
+    "--engine",
+    "deepseek_r1",
+    "--accelerator",
+    "gaudi2",
+    "--trust-remote-code",
+)
 LLAMA = ("-w", "NousResearch/Llama-2-13b-chat-hf", "--accelerator", "inf2.48xlarge")
 WITH = (
     "--with", "-w BAAI/bge-m3 -n 1 --engine vllm-fork@1.22 -- --task embed",
@@ -228,6 +238,22 @@ def test_secrets_are_only_referred_to(capsys: pytest.CaptureFixture[str], monkey
     assert "hf_never_written" not in text
     env = {entry["name"]: entry for entry in main_of(text)["spec"]["template"]["spec"]["containers"][0]["env"]}
     assert env["HF_TOKEN"]["valueFrom"] == {"secretKeyRef": {"name": "qwen3-8b-secrets", "key": "HF_TOKEN"}}
+
+
+@pytest.mark.parametrize("model", ["/models/DeepSeek-R1", "deepseek-ai/DeepSeek-R1", "/models/DeepSeek-R1-G2"])
+def test_gaudi2_gets_converted_weights(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("-w", model, *R1[2:])
+    pod = main_of(rendered(capsys, *words))["spec"]["template"]["spec"]
+    assert following(pod["containers"][0]["args"], "--model") == "/models/DeepSeek-R1-G2"
+    mount = {
+        "name": "weights",
+        "mountPath": "/models/DeepSeek-R1-G2",
+        "subPath": "DeepSeek-R1-G2",
+        "readOnly": True,
+    }
+    assert mount in pod["containers"][0]["volumeMounts"]
+    run(["render", "kubernetes", *words])
+    assert ("gaudi-launch convert" in capsys.readouterr().err) == (not model.endswith("-G2"))
 
 
 def test_two_nodes_of_deepseek(capsys: pytest.CaptureFixture[str]) -> None:
