@@ -161,8 +161,7 @@ def _over_nodes(prepared: Prepared, wished: dict[str, Any]) -> Plan:
     plan = make_plan(whole, prepared.host, stage_of(model, layout.pipeline), engine, placement)
     own = frozenset(s.name for s in plan.settings if s.source in ("flag", "environment"))
     own -= {"--tensor-parallel-size", "--pipeline-parallel-size", "--distributed-executor-backend"}
-    # the head's address is known in its pod only (pods/multi_node.py)
-    changed = changes(layout, plan, own=own | {"RAY_ADDRESS"}, ray_address="", source=None)
+    changed = changes(layout, plan, own=own)
     return replace(
         plan,
         model={**plan.model, "parameters": model.parameters},

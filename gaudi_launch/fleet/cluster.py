@@ -121,10 +121,10 @@ def _addresses(interface: Interface) -> list[str]:
 
 
 def changes(
-    layout: Layout, plan: Plan, *, own: frozenset[str], ray_address: str, source: str | None
+    layout: Layout, plan: Plan, *, own: frozenset[str], ray_address: str | None = None, source: str | None = None
 ) -> tuple[Setting, ...]:
     """What several hosts change in a plan's settings. ``own`` are names that the user decided; they stay.
-    ``source`` is the engine's checkout on the hosts, where that is known."""
+    ``ray_address`` and ``source`` (the engine's checkout on the hosts) where they are known."""
     version = plan.engine.version
     proposed: list[Setting] = []
 
@@ -149,7 +149,8 @@ def changes(
         (s.name for s in plan.settings if s.name.replace("_", "-") == "--distributed-executor-backend"), None
     )
     add("option", backend or "--distributed-executor-backend", "ray", "cluster.why_ray", layout.origin)
-    add("env", "RAY_ADDRESS", ray_address, "cluster.why_ray_address", "docs: ray.init, RAY_ADDRESS")
+    if ray_address is not None:
+        add("env", "RAY_ADDRESS", ray_address, "cluster.why_ray_address", "docs: ray.init, RAY_ADDRESS")
     if version == "deepseek_r1":
         for kind, name, value in (
             ("env", "VLLM_GRAPH_RESERVED_MEM", "0.2"),
