@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from gaudi_launch.cli.talking import MODEL, PATIENCE, SERVER, SYSTEM, TEMPERATURE, TOKENS, read
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
@@ -20,40 +21,24 @@ _MOST_QUESTION = 4 << 20
 
 @app.command()
 def chat(
-    server: str = typer.Argument(..., metavar="URL|NAME", help="A server's address, or a service's name."),
-    system: str = typer.Option("", "--system", metavar="TEXT", help="What the model is told before everything."),
-    model: str | None = typer.Option(None, "--model", help="The model's name in requests."),
-    tokens: str | None = typer.Option(None, "--max-tokens", metavar="N", help="Longest answer."),
-    temperature: str | None = typer.Option(
-        None, "--temperature", metavar="T", help="0 to 2; default: the server's."
-    ),
-    patience: str = typer.Option("120", "--patience", metavar="SECONDS", help="Longest silence of the server."),
+    server: str = SERVER,
+    system: str = SYSTEM,
+    model: str | None = MODEL,
+    tokens: str | None = TOKENS,
+    temperature: str | None = TEMPERATURE,
+    patience: str = PATIENCE,
 ) -> None:
     """Talk with a server. Ctrl-C ends an answer, Ctrl-D the talk; /reset forgets what was said.
 
     From a pipe, everything read is one question, and only the answer is written. The key, if it wants one, comes
     from VLLM_API_KEY.
     """
-    import asyncio
-
-    from gaudi_launch.measure.client import Client, ServerError
-    from gaudi_launch.measure.conversation import begin
-    from gaudi_launch.measure.run import problem
-    from gaudi_launch.planning.asked import fraction, number
-    from gaudi_launch.services.target import api_key, target
-
-    found = target(server)
-    longest = number("--max-tokens", tokens) if tokens is not None else None
-    warm = float(fraction("--temperature", temperature, 0.0, 2.0)) if temperature is not None else None
-    client = Client(found.url, api_key=api_key(), patience=number("--patience", patience))
-    try:
-        talking = asyncio.run(begin(client, model or found.model, system, longest, warm))
-    except ServerError as error:
-        raise problem(error, found.url) from None
+    asked = read(server, model, system, tokens, temperature, patience)
+    talking = asked.begin()
     if sys.stdin.isatty():
-        _talk(talking, found)
+        _talk(talking, asked.target)
     else:
-        _once(talking, found)
+        _once(talking, asked.target)
 
 
 def _once(talking: Conversation, found: Target) -> None:

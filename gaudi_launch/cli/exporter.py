@@ -49,8 +49,8 @@ def exporter(
 
     try:
         server, _ = start_http_server(number, host, metrics.registry(machine))
-    except OSError as error:
-        why = error.strerror or str(error)
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
         raise LaunchError("measure.listen", ExitCode.MACHINE, host=host, port=number, why=why) from None
     try:
         shown = f"[{host}]" if ":" in host else host

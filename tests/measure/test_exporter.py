@@ -168,6 +168,8 @@ def test_state_files_of_any_content(
         (["--json"], 2, "--once"),
         (["--machine", "simulated:nothing"], 2, "nothing"),
         (["-u", "203.0.113.1"], 3, "cannot be listened on"),
+        (["-u", "no such host"], 3, "cannot be listened on"),
+        (["-u", "a..b"], 3, "cannot be listened on"),
     ],
 )
 def test_bad_words(capsys: pytest.CaptureFixture[str], words: list[str], code: int, says: str) -> None:

@@ -232,6 +232,7 @@ def test_without_gradio(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
         (["URL", "--temperature", "hot"], 2, "--temperature"),
         (["nobody"], 2, "nobody"),
         (["URL", "-u", "203.0.113.1"], 3, "cannot be listened on"),
+        (["URL", "-u", "no such host"], 3, "cannot be listened on"),
     ],
 )
 def test_bad_words(capsys: pytest.CaptureFixture[str], words: list[str], code: int, says: str) -> None:

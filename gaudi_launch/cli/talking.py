@@ -1,0 +1,65 @@
+"""What chat and webui share: their options in words, and a server that answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from gaudi_launch.measure.conversation import Conversation
+    from gaudi_launch.services.target import Target
+
+SERVER = typer.Argument(..., metavar="URL|NAME", help="A server's address, or a service's name.")
+SYSTEM = typer.Option("", "--system", metavar="TEXT", help="What the model is told before everything.")
+MODEL = typer.Option(None, "--model", help="The model's name in requests.")
+TOKENS = typer.Option(None, "--max-tokens", metavar="N", help="Longest answer.")
+TEMPERATURE = typer.Option(None, "--temperature", metavar="T", help="0 to 2; default: the server's.")
+PATIENCE = typer.Option("120", "--patience", metavar="SECONDS", help="Longest silence of the server.")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options, read; nothing has been asked of the server yet."""
+
+    target: Target
+    model: str | None
+    system: str
+    tokens: int | None
+    temperature: float | None
+    patience: int
+
+    def begin(self) -> Conversation:
+        """A conversation with the server. Raises LaunchError when it does not answer."""
+        import asyncio
+
+        from gaudi_launch.measure.client import Client, ServerError
+        from gaudi_launch.measure.conversation import begin
+        from gaudi_launch.measure.run import problem
+        from gaudi_launch.services.target import api_key
+
+        client = Client(self.target.url, api_key=api_key(), patience=self.patience)
+        try:
+            return asyncio.run(
+                begin(client, self.model or self.target.model, self.system, self.tokens, self.temperature)
+            )
+        except ServerError as error:
+            raise problem(error, self.target.url) from None
+
+
+def read(
+    server: str, model: str | None, system: str, tokens: str | None, temperature: str | None, patience: str
+) -> Asked:
+    """The options of a talk. Raises LaunchError for a server or a number that cannot be."""
+    from gaudi_launch.planning.asked import fraction, number
+    from gaudi_launch.services.target import target
+
+    return Asked(
+        target(server),
+        model,
+        system,
+        number("--max-tokens", tokens) if tokens is not None else None,
+        float(fraction("--temperature", temperature, 0.0, 2.0)) if temperature is not None else None,
+        number("--patience", patience),
+    )
