@@ -87,9 +87,10 @@ def look(request: Request, host: Host, engine: Engine, installed: Installed | No
     generation = generation_of(host)
     quant, published, lacks = _quant(request, known, profile, generation, engine, installed)
     converts = (inside.name, inside.version, generation) == ("vllm-fork", "deepseek_r1", "g2")
-    converts = (
-        converts and known.quantization == "fp8" and (_wants_conversion(folder) if folder and there else True)
-    )
+    # a folder that is not here (a plan for another machine) is taken as it is
+    converts = converts and known.quantization == "fp8" and bool(repo or there)
+    if converts and folder is not None:
+        converts = _wants_conversion(folder)
     target = folder_for(repo) if repo else Path()
     converted_target = folder_for(f"{repo}-G2") if repo else Path(f"{folder}-G2")
     facts = Facts(

@@ -231,6 +231,8 @@ def test_a_folder_of_the_user_is_converted_beside_it(user: User, hub: Hub, tmp_p
     assert states(plan) == [("convert", "to_do"), ("engine", "done")]
     assert plan["argv"][plan["argv"].index("--model") + 1] == f"{folder}-G2"
     assert plan["model"]["layers"] == 61
+    elsewhere = plan_of(user, "-w", "/not/here/DeepSeek-R1", "--trust-remote-code")
+    assert (elsewhere["steps"], "/not/here/DeepSeek-R1" in elsewhere["argv"]) == ([], True)
     gaudi3 = ("--machine", "simulated:gaudi3-oam")
     code, out, _ = user.call("plan", "-w", str(folder), "--trust-remote-code", "--json", *gaudi3)
     assert code == 3 and json.loads(out)["error"]["id"] == "plan.deepseek_platform"
