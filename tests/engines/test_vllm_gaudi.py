@@ -490,7 +490,8 @@ GUIDES: dict[str, dict[str, Any]] = {
         "reduce": (8, 24000),
         "cache_dir": "/data/warmup_cache",
     },
-    # -q, its neural compressor switch, is a QUANT_CONFIG here; the converted checkpoint needs none
+    # -q, its neural compressor switch, is a QUANT_CONFIG here; the converted checkpoint needs none. Its own code is
+    # agreed to, which the start script does unasked
     "3.1 DeepSeek-R1-0528-G2 on eight cards": {
         "model": "/data/hf_models/DeepSeek-R1-0528-G2",
         "cards": 8,
@@ -498,6 +499,7 @@ GUIDES: dict[str, dict[str, Any]] = {
         "port": 8688,
         "max_num_seqs": 128,
         "max_model_len": 16384,
+        "trust_remote_code": True,
         "cache_dir": "/data/warmup_cache",
     },
     "3.2 DeepSeek-R1-Distill-Llama-70B on four cards": {
