@@ -18,7 +18,7 @@ from gaudi_launch.render.knobs import Name
 from gaudi_launch.render.kubernetes_needs import Needs
 from gaudi_launch.render.kubernetes_records import Cluster, Served
 from tests.cli.test_devices import golden
-from tests.render.test_kubernetes import CASES, HOSTILE, _plain, objects, rendered
+from tests.render.test_kubernetes import CASES, HOSTILE, _plain, objects, rendered, steady
 
 __all__ = ["_plain"]
 helm = pytest.importorskip("helm_python", reason="pip install '.[dev]'")
@@ -50,7 +50,7 @@ def test_defaults_are_the_plain_objects(case: str, capsys: pytest.CaptureFixture
 def test_golden_chart(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     rendered(capsys, *CASES["three-models-gaudi2"], "--webui", "--helm", str(tmp_path / "chart"))
     for name in ("values.yaml", "templates/deployment-bge-m3.yaml", "Chart.yaml"):
-        golden(f"kubernetes/chart/{name}", (tmp_path / "chart" / name).read_text(encoding="utf-8"))
+        golden(f"kubernetes/chart/{name}", steady((tmp_path / "chart" / name).read_text(encoding="utf-8")))
 
 
 @pytest.fixture
