@@ -14,11 +14,11 @@ from gaudi_launch.fleet.layout import Asked, Layout, choose, stage_of
 from gaudi_launch.host.records import Host, Interface
 from gaudi_launch.host.simulated import make
 from gaudi_launch.messages import message
-from gaudi_launch.models.config import read_model
 from gaudi_launch.models.records import Model
+from gaudi_launch.profiles import known_model
 from tests.fleet.helpers import refused
 
-DEEPSEEK = read_model("deepseek-ai/DeepSeek-R1", False)
+DEEPSEEK = known_model("deepseek-ai/DeepSeek-R1", False)
 LLAMA_405B = Model("m", "m", heads=128, kv_heads=8, layers=126, moe=False)
 QWEN = Model("m", "m", heads=28, kv_heads=4, layers=28, moe=False)
 
