@@ -66,6 +66,7 @@ class Case:
         found = [one.trouble for one in self.seen if one.trouble is not None]
         found += [finding.message for one in self.seen for finding in one.findings if finding.status == "fail"]
         found += [difference.message for difference in self.differences if difference.level == "fail"]
+        found += [warning for warning in self.cluster.warnings if warning.id == "cluster.no_quant"]
         return [*found, *self.missing]
 
 

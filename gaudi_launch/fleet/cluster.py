@@ -23,7 +23,9 @@ from gaudi_launch.planning.plan import Command, Plan, Setting
 
 PER_HOST = ("VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "HABANA_VISIBLE_MODULES")
 RAY_PORT = 8850
-_BF16_CACHE = "inc_quant_per_channel_bf16kv.json"
+_BF16_CACHE = "scripts/quant_configs/inc_quant_per_channel_bf16kv.json"
+# what -q sets whatever file there is (scripts/quickstart/set_head_node.sh)
+_INC = "VLLM_REQUANT_FP8_INC"
 # names of interfaces that lead nowhere outside the host (assumed: docker, libvirt, Kubernetes network plug-ins)
 _INSIDE = ("docker", "br-", "veth", "virbr", "cni", "flannel", "cali", "cilium", "kube")
 
@@ -155,17 +157,18 @@ def changes(
         for kind, name, value in (
             ("env", "VLLM_GRAPH_RESERVED_MEM", "0.2"),
             ("option", "--gpu_memory_utilization", "0.9"),
-            ("option", "--kv-cache-dtype", "auto"),
             ("option", "--num-scheduler-steps", "1"),
         ):
             add(kind, name, value, "cluster.why_two_nodes", DEEPSEEK)
         config = _value(plan.settings, "QUANT_CONFIG")
-        if config is not None:
-            # both lie in the checkout; a process on another host has no folder that "scripts" could be found in
-            folder = f"{source}/scripts/quant_configs" if source else config.rpartition("/")[0]
-            add("env", "QUANT_CONFIG", f"{folder}/{_BF16_CACHE}", "cluster.why_two_nodes", DEEPSEEK)
-            if source:
-                add("env", "INC_MEASUREMENT_DUMP_PATH_PREFIX", source, "cluster.why_two_nodes", DEEPSEEK)
+        theirs = config if config is not None and "QUANT_CONFIG" in own else ""
+        # the guide: bf16kv goes with auto, fp8kv with fp8_inc, which the single-node script sets
+        if "fp8kv" not in theirs:
+            add("option", "--kv-cache-dtype", "auto", "cluster.why_two_nodes", DEEPSEEK)
+        if source and _value(plan.settings, _INC) == "1":
+            # both lie in the checkout on each host
+            add("env", "QUANT_CONFIG", f"{source}/{_BF16_CACHE}", "cluster.why_two_nodes", DEEPSEEK)
+            add("env", "INC_MEASUREMENT_DUMP_PATH_PREFIX", source, "cluster.why_two_nodes", DEEPSEEK)
     return tuple(proposed)
 
 
@@ -241,6 +244,7 @@ def assemble(
             *layout.warnings,
             *((message("cluster.open_ray"),) if layout.ray else ()),
             *(message("cluster.relative", name=s.name, path=s.value) for s in settings if _relative(s)),
+            *((message("cluster.no_quant"),) if _unquantised(settings) else ()),
         ),
     )
 
@@ -256,6 +260,11 @@ def _relative(setting: Setting) -> bool:
     """A path that depends on the folder one stands in: on another host nobody stands anywhere."""
     paths = ("QUANT_CONFIG", "INC_MEASUREMENT_DUMP_PATH_PREFIX", "VLLM_BUCKETING_FROM_FILE")
     return setting.name in paths and bool(setting.value) and not str(setting.value).startswith("/")
+
+
+def _unquantised(settings: Sequence[Setting]) -> bool:
+    """Is fp8 by INC wanted, and no file named that says how?"""
+    return _value(settings, _INC) == "1" and _value(settings, "QUANT_CONFIG") is None
 
 
 def _node(one: Seen, layout: Layout, interface: str | None) -> Node:

@@ -149,8 +149,8 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(path)
 
 
-SMALL = ("-w", "/models/DeepSeek-R1-G2", "--engine", "deepseek_r1", "-l", "4096", "-b", "32")
-DEEPSEEK = (*SMALL[:4], "-l", "32768", "-b", "512")
+MODEL = ("-w", "/models/DeepSeek-R1-G2", "--engine", "deepseek_r1", "--trust-remote-code")
+SMALL, DEEPSEEK = (*MODEL, "-l", "4096", "-b", "32"), (*MODEL, "-l", "32768", "-b", "512")
 
 
 def test_deepseek_r1_on_two_nodes(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,8 +182,8 @@ def test_what_the_guides_scripts_set(inventory: str, capsys: pytest.CaptureFixtu
         "INC_FORCE_NAIVE_SCALING": "1",
     }  # fmt: skip
     # where the checkout is, snapshots do not say
-    assert head["env"]["QUANT_CONFIG"] == "scripts/quant_configs/inc_quant_per_channel_bf16kv.json"
-    assert [w["id"] for w in shown["warnings"]].count("cluster.relative") == 2
+    assert "QUANT_CONFIG" not in head["env"]
+    assert [blocker["id"] for blocker in shown["blockers"]] == ["cluster.no_quant"]
     own = {"VLLM_HOST_IP": "192.168.1.106"}
     assert worker["env"] == {**head["env"], **own}
     argv = shown["engines"][0]["argv"]
@@ -197,7 +197,18 @@ def test_what_the_guides_scripts_set(inventory: str, capsys: pytest.CaptureFixtu
         "--num-scheduler-steps": "1", "--max-model-len": "32768", "--gpu_memory_utilization": "0.9",
         "--distributed_executor_backend": "ray", "--block-size": "128", "--max-num-seqs": "512",
     }  # fmt: skip
-    assert (shown["layout"]["tensor"], shown["layout"]["expert"], shown["blockers"]) == (16, 16, [])
+    assert (shown["layout"]["tensor"], shown["layout"]["expert"]) == (16, 16)
+
+
+def test_a_quantisation_file_of_the_user(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, dtype in (("x_bf16kv.json", "auto"), ("x_with_fp8kv_config.json", "fp8_inc")):
+        words = ("-q", "--quant-config", f"/data/{name}", "--inventory", inventory, "--json")
+        assert run(["cluster", "plan", *SMALL, *words]) == 0
+        shown = json.loads(capsys.readouterr().out)
+        engine = shown["engines"][0]
+        assert engine["nodes"][1]["env"]["QUANT_CONFIG"] == f"/data/{name}"
+        assert engine["argv"][engine["argv"].index("--kv-cache-dtype") + 1] == dtype
+        assert shown["blockers"] == []
 
 
 def test_what_the_user_decided_stays(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -279,7 +290,7 @@ def test_quantisation_files_are_found_in_the_checkout() -> None:
     made = cluster(*AB)
     settings = tuple(
         Setting(name, value, "env", "flag", WHY)
-        for name, value in (("QUANT_CONFIG", "scripts/x.json"), ("INC_MEASUREMENT_DUMP_PATH_PREFIX", "."))
+        for name, value in (("VLLM_REQUANT_FP8_INC", "1"), ("QUANT_CONFIG", "scripts/x.json"))
     )
     plan = replace(made.plan, engine=EngineIdentity("vllm-fork", "deepseek_r1"), settings=settings)
     host = Host(interfaces=(Interface("ens1", True, ("10.0.0.1",)),))
@@ -294,4 +305,6 @@ def test_quantisation_files_are_found_in_the_checkout() -> None:
     assert [warning.id for warning in found.warnings] == ["cluster.open_ray"]
     other = replace(seen[1], installed=replace(installed, facts={"source": "/elsewhere"}))
     differing = assemble("c", made.layout, plan, [seen[0], other], own=frozenset(), port=1, listen=None)
-    assert [warning.id for warning in differing.warnings].count("cluster.relative") == 2
+    assert [warning.id for warning in differing.warnings].count("cluster.relative") == 1
+    mine = assemble("c", made.layout, plan, seen, own=frozenset({"QUANT_CONFIG"}), port=1, listen=None)
+    assert "QUANT_CONFIG" not in mine.engines[0].nodes[1].env
