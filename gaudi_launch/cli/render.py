@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
+    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Write the plan that serve would run as a script, a container or a unit; nothing is started.",
 )

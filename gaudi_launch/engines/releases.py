@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gaudi_launch import paths
@@ -103,8 +103,15 @@ def release_of(engine: str, version: str = "") -> Release | None:
 
 
 def needed_release(engine: str) -> Release:
-    """As `release_of`. Raises LaunchError (USAGE) for an engine without a profile."""
-    found = release_of(engine)
+    """As `release_of`, also for ``tgi@3.3.7``: an engine that is an image knows its own. Raises LaunchError (USAGE)
+    for an engine without a profile."""
+    name, _, version = engine.partition("@")
+    found = release_of(engine) or (release_of(name, version) if version else None)
+    if found is not None and found.engine != engine:
+        from gaudi_launch.engines.registry import find
+
+        image = getattr(find(engine), "image", None)
+        found = replace(found, engine=engine, version=version, images=(image,)) if image else None
     if found is None:
         raise LaunchError("serve.setup_unknown", ExitCode.USAGE, found=engine, known=", ".join(("cpu", *known())))
     return found

@@ -150,10 +150,12 @@ def test_an_image_with_the_engine_inside(user: User) -> None:
     assert (document["schema"], document["image"], document["python"], document["steps_run"]) == (1, image, None, 2)
 
 
-def test_tgi_is_its_makers_image(user: User) -> None:
-    code, out, _ = user.run("tgi")
-    assert code == 0 and "3.3.5-gaudi is ready" in out
-    assert user.calls == [["docker", "pull", "ghcr.io/huggingface/text-generation-inference:3.3.5-gaudi"]]
+@pytest.mark.parametrize(("engine", "version"), [("tgi", "3.3.5"), ("tgi@3.2.3", "3.2.3"), ("tgi@3.3.7", "3.3.7")])
+def test_tgi_is_its_makers_image(engine: str, version: str, user: User) -> None:
+    code, out, err = user.run(engine)
+    assert code == 0, err
+    assert f"{version}-gaudi is ready" in out
+    assert user.calls == [["docker", "pull", f"ghcr.io/huggingface/text-generation-inference:{version}-gaudi"]]
 
 
 @pytest.mark.parametrize("engine", known())
@@ -199,6 +201,8 @@ def test_scale_out_builds_libfabric_then_the_wrapper() -> None:
     ("words", "code", "says"),
     [
         (("nope",), 2, "nope"),
+        (("vllm-fork@9",), 2, "vllm-fork@9"),
+        (("tgi@1.0",), 2, "1.0"),
         (("tgi", "--in", "venv"), 2, "--in docker"),
         (("tgi", "--vision"), 2, "--vision"),
         (("tgi", "--index-url", "https://m/simple"), 2, "--index-url"),
