@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.measure import server, talk
@@ -179,6 +179,7 @@ def test_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert asyncio.run(run()) == 200
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(st.characters(blacklist_characters="\r\n", codec="utf-8"), min_size=1)), st.data())
 def test_events_survive_any_cut(texts: list[str], data: st.DataObject) -> None:
     ends = [data.draw(st.sampled_from(["\n", "\r\n", "\r"])) for _ in texts]
@@ -196,6 +197,7 @@ def test_events_join_lines_and_pass_over_comments() -> None:
         events.feed(b"data: " + b"x" * (5 << 20))
 
 
+@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

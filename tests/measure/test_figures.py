@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch import drawing
@@ -58,6 +58,7 @@ def test_tokens_over_time_lie_where_they_came() -> None:
     assert rates == pytest.approx([0, 0, 0, 0, 0, 10, 5])
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.floats(0, 100), st.floats(0.001, 10), st.lists(st.floats(0, 1), max_size=5), st.booleans()),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.cli.app import run
@@ -65,6 +65,7 @@ def test_the_report_of_guidellm() -> None:
     assert found["seconds"] == pytest.approx(3.156, abs=0.001)
 
 
+@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.integers() | st.text(max_size=4),
