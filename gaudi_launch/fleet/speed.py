@@ -66,6 +66,8 @@ def step_time(model: Model, cards: int, dtype: str, accelerator: Accelerator, kv
     arithmetic = new.token / old.token * peak
     cost = replace(
         base,
+        # no step is quicker than one reading of the weights, which in a mixture are all the experts
+        prefill_fixed=max(base.prefill_fixed, read_now),
         prefill_token=base.prefill_token * arithmetic,
         prefill_attention=base.prefill_attention * new.width / old.width * peak,
         decode_fixed=base.decode_fixed - read_then + read_now,

@@ -43,6 +43,14 @@ def test_what_bounds_a_step_scales_it() -> None:
     assert gaudi3.decode_block == pytest.approx(base.decode_block * 2450 / 3670)
 
 
+def test_no_step_is_quicker_than_reading_the_weights() -> None:
+    deepseek = known_model("deepseek-ai/DeepSeek-R1", False)
+    found = step_time(deepseek, 8, "fp8", GAUDI2, "fp8_inc").cost
+    # 671 GB over eight cards at 2450 GB/s each
+    assert found.prefill_fixed == pytest.approx(671 / 8 / 2450 * 1000, rel=0.01)
+    assert found.decode_fixed > found.prefill_fixed
+
+
 def test_a_card_without_figures_says_whose_it_takes() -> None:
     llama = known_model("meta-llama/Llama-3.1-8B-Instruct", False)
     found = step_time(llama, 1, "bfloat16", accelerators()["gaudi2e"])
