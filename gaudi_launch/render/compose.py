@@ -73,7 +73,12 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, words: str) -> yaml.ScalarNode:
-    style = "|" if words.endswith("\n") and words.isprintable() is False and words.count("\n") > 1 else None
+    style = None
+    if words.endswith("\n") and words.count("\n") > 1 and words.replace("\n", "").isprintable():
+        style = "|"
+    elif not words.isprintable() or re.match(r"[+-]?[.0-9]", words):
+        # Compose reads YAML 1.2, where 0E0 is a number, and ends lines at other characters
+        style = '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", words, style=style)
 
 

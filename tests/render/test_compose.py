@@ -90,6 +90,15 @@ def test_compose_reads_back_every_word(words: list[str], env: dict[str, str], fo
     ]
 
 
+def test_numbers_of_another_yaml_stay_text(tmp_path: Path) -> None:
+    words = ["0E0", "1e3", "0x1F", "0o17", ".5", "-.inf", "+1", "\x85", "a\u2028b", "1_000", "12:30"]
+    container = Container("i", tuple(words), {"ODD": "0E0"})
+    code, read, errors = config(tmp_path, render(container, "nn", ["head"], None).files["compose.yaml"])
+    assert code == 0, errors
+    service = read["services"]["nn"]
+    assert (service["command"], service["environment"]) == (words, {"ODD": "0E0"})
+
+
 def test_compose_stops_without_the_servers_key(tmp_path: Path) -> None:
     text = render(Container("i", ("x",), secrets=("VLLM_API_KEY",)), "nn", ["head"], None).files["compose.yaml"]
     code, _, errors = config(tmp_path, text)
