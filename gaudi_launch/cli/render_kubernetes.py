@@ -36,7 +36,7 @@ def kubernetes(
 
     Everything is checked against the API's own schemas before a file is written.
     """
-    from gaudi_launch.cli.render import hand_over
+    from gaudi_launch.cli.render_case import hand_over
     from gaudi_launch.errors import ExitCode, LaunchError
 
     if helm and (out or kustomize):
