@@ -113,7 +113,8 @@ def needed_release(engine: str) -> Release:
         image = getattr(find(engine), "image", None)
         found = replace(found, engine=engine, version=version, images=(image,)) if image else None
     if found is None:
-        raise LaunchError("serve.setup_unknown", ExitCode.USAGE, found=engine, known=", ".join(("cpu", "ray", *known())))
+        all_known = ", ".join(("cpu", "ray", *known()))
+        raise LaunchError("serve.setup_unknown", ExitCode.USAGE, found=engine, known=all_known)
     return found
 
 
