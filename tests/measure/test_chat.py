@@ -94,7 +94,8 @@ def test_a_talk_with_history_interruption_and_reset() -> None:
         talk.type("four\n")
         talk.until("Paris w1\n[^>]*> ")
         assert [m["content"] for m in manner.questions[-1]["messages"]] == ["be brief", "four"]
-        # at the prompt Ctrl-C ends nothing either
+        # at the prompt Ctrl-C ends nothing either; one pressed between prompt and reading waits for the next key
+        time.sleep(1)
         talk.type("\x03")
         talk.until("Ctrl-D ends the talk[^>]*> ")
         talk.type("/nonsense\n")
