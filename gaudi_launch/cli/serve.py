@@ -260,11 +260,13 @@ def _wait(started: Started) -> None:
     import time
 
     from gaudi_launch.cli.screen import say_ready
-    from gaudi_launch.cli.waiting import until_ready
     from gaudi_launch.errors import ExitCode
 
     begin = time.monotonic()
     try:
+        # loading it takes a moment too, in which Ctrl-C may come
+        from gaudi_launch.cli.waiting import until_ready
+
         ready = until_ready(started.name)
     except KeyboardInterrupt:
         _say(text("services.goes_on", name=started.name))
