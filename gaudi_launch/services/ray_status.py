@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.request import ProxyHandler, Request, build_opener
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.services import state
+from gaudi_launch.services.ready import ask
 
 _PATH = "/api/serve/applications/"
 _MOST_BYTES = 8 << 20
@@ -83,17 +81,15 @@ def read(service: Running) -> RayStatus:
     """Ask Ray. Raises LaunchError (FAILED) when it does not answer as it should."""
     try:
         token = service.token.read_text(encoding="utf-8").strip()
-        request = Request(service.dashboard + _PATH, headers={"Authorization": f"Bearer {token}"})
-        with build_opener(ProxyHandler({})).open(request, timeout=20) as response:
-            document = json.loads(response.read(_MOST_BYTES))
-        (application, facts), *_ = document["applications"].items()
+    except (OSError, ValueError) as error:
+        raise _failed(service, str(error)) from None
+    answer = ask(service.dashboard + _PATH, 20.0, token, most_bytes=_MOST_BYTES)
+    if isinstance(answer, str) or answer.status != 200:
+        raise _failed(service, answer if isinstance(answer, str) else f"HTTP {answer.status}")
+    try:
+        (application, facts), *_ = answer.document["applications"].items()
         deployments = tuple(_deployment(*pair) for pair in sorted(facts["deployments"].items()))
         status = str(facts["status"])
-    except HTTPError as error:
-        with error:
-            raise _failed(service, f"HTTP {error.code}") from None
-    except (URLError, OSError) as error:
-        raise _failed(service, str(getattr(error, "reason", None) or error)) from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise _failed(service, "no application") from None
     message = str(facts.get("message") or "")

@@ -108,8 +108,16 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 def ask(
-    url: str, timeout: float, api_key: str | None = None, question: dict[str, Any] | None = None
+    url: str,
+    timeout: float,
+    api_key: str | None = None,
+    question: dict[str, Any] | None = None,
+    most_bytes: int = _MOST_BYTES,
 ) -> Answer | str:
+    """One request, a POST where there is a ``question``: the answer of any status, or why there is none.
+
+    Proxies are passed by and redirects not followed; ``timeout`` in seconds, ``most_bytes`` of the body are read.
+    """
     headers = {"Content-Type": "application/json"} if question is not None else {}
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"
@@ -117,7 +125,7 @@ def ask(
     try:
         request = Request(url, data=body, headers=headers)
         with _opener(url).open(request, timeout=timeout) as response:
-            return Answer(response.status, _body(response, time.monotonic() + timeout))
+            return Answer(response.status, _body(response, time.monotonic() + timeout, most_bytes))
     except HTTPError as error:
         with error:
             return Answer(error.code, error.read(_MOST_BYTES))
@@ -140,11 +148,11 @@ def _opener(url: str) -> OpenerDirector:
     return opener
 
 
-def _body(response: Any, deadline: float) -> bytes:
+def _body(response: Any, deadline: float, most_bytes: int) -> bytes:
     """What it answers, until the time is over: a server that sends a byte now and then is not waited for."""
     parts: list[bytes] = []
     size = 0
-    while size < _MOST_BYTES and (piece := response.read1(1 << 16)):
+    while size < most_bytes and (piece := response.read1(1 << 16)):
         parts.append(piece)
         size += len(piece)
         if time.monotonic() > deadline:
