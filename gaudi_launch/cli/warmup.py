@@ -134,7 +134,7 @@ def _show(case: Case, result: Result, listing: bool, plot: Path | None) -> None:
     columns = [text(f"warmup.column_{name}") for name in view.COLUMNS]
     rows = [view.row(judged, judged is chosen, result) for judged in delivered.comparison]
     out.print(table(text("warmup.table"), columns, rows, right=range(1, len(columns))))
-    say("warmup.basis", basis=result.per_graph.basis.render(), floor=delivered.planned.floor)
+    say("warmup.basis", basis=result.per_graph.basis.render(), floor=delivered.aim.floor)
     if chosen.buckets is not None:
         for name, part, time, axis in (
             ("prompt", result.shapes.prompt, case.cost.prefill, 1),

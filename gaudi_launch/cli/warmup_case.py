@@ -240,7 +240,7 @@ def solve(case: Case, *, log: Path | None, ask: bool) -> Result:
     reference = case.request.tuning == "reference" and len(delivered.comparison) > 1
     chosen = delivered.comparison[1 if reference else 0]
     notes: list[Message] = []
-    expected = delivered.planned.expectation
+    expected = delivered.aim.expectation
     if case.workload is not None:
         notes.append(message("warmup.workload", requests=len(case.workload)))
         if expected.distance is not None:

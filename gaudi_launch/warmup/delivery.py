@@ -11,21 +11,22 @@ from gaudi_launch.warmup.expect import TRACE_SHARE, Requests
 from gaudi_launch.warmup.limits import EngineLimits
 from gaudi_launch.warmup.optimise import corners
 from gaudi_launch.warmup.parameters import search
-from gaudi_launch.warmup.planner import Ask, Planned, plan
+from gaudi_launch.warmup.planner import Aim, Ask, aim_for, solve
 from gaudi_launch.warmup.strategies import Judged, arguments_of, judge, judged, strategies
 
 
 @dataclass(frozen=True)
 class Delivered:
     """A plan for one engine: the variables to set (``file`` is the text of the bucket file, where it takes one),
-    --max-prefill-seqs chosen with them, the buckets they give, and all strategies side by side (the chosen
-    first)."""
+    --max-prefill-seqs chosen with them, the buckets they give, all strategies side by side (the chosen first), what
+    it was made for, and the share of step time that a graph had to save."""
 
     settings: dict[str, str]
     max_prefill_seqs: int
     buckets: Buckets
     comparison: list[Judged]
-    planned: Planned
+    aim: Aim
+    price: float
     file: str | None = None
 
 
@@ -52,24 +53,28 @@ def plan_for_engine(
     ask = ask or Ask()
     if choose_prefill_seqs:
         limits = replace(limits, max_num_prefill_seqs=1)
-    planned = plan(limits, workload, ask, cost=cost, trace_share=trace_share)
-    shapes = planned.expectation.shapes
+    aim = aim_for(limits, workload, ask, cost=cost, trace_share=trace_share)
+    shapes = aim.expectation.shapes
     file = None
     if engine == PLUGIN:
+        planned = solve(limits, aim, ask, cost)
+        price = planned.price
         file = bucket_file(with_context(planned.buckets, limits) if context else planned.buckets, limits)
         settings = {"VLLM_CONTIGUOUS_PA": "true"} if limits.contiguous_pa else {}
         arguments = {**arguments_of(limits), "bucket_file": file}
         found = engine_buckets(engine, "file", settings, arguments)
     else:
         algorithm = "linear-limit" if with_limit and engine != FORK_1_21 else "linear"
-        traced = planned.expectation.distance is not None
-        settings, found = search(engine, algorithm, limits, planned.aimed, cost, ask, from_trace=traced)
+        # a list free of ladders says what can be had at best; nothing else here needs it
+        bound = ask.graphs is not None or ask.overhead is not None
+        price = solve(limits, aim, ask, cost).price if bound else aim.price(ask)
+        settings, found = search(engine, algorithm, limits, aim.shapes, cost, ask, price)
     mine = judged(name, found, limits, shapes, cost)
     others = [
         judge(label, engine, algorithm, env, limits, shapes, cost)
         for label, algorithm, env in strategies(engine, limits, ask.reduce)
     ]
-    return Delivered(settings, limits.max_num_prefill_seqs, found, [mine, *others], planned, file)
+    return Delivered(settings, limits.max_num_prefill_seqs, found, [mine, *others], aim, price, file)
 
 
 def with_context(buckets: Buckets, limits: EngineLimits) -> Buckets:

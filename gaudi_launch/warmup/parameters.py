@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.warmup import ladders
@@ -20,9 +20,15 @@ from gaudi_launch.warmup.coverage import uncovered
 from gaudi_launch.warmup.engine_buckets import FORK_1_22, engine_buckets
 from gaudi_launch.warmup.limits import EngineLimits
 from gaudi_launch.warmup.optimise import corners
-from gaudi_launch.warmup.planner import PRICE_RANGES, PRICE_TRACE, Ask
+from gaudi_launch.warmup.planner import Ask
 from gaudi_launch.warmup.simulate import Shapes, Weighted, weighted
 from gaudi_launch.warmup.strategies import arguments_of, variables
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
 
 Range = tuple[float, ...]
 _LIMITS = (0.0, 0.1, 0.15, 0.25, 0.4)
@@ -44,20 +50,19 @@ def search(
     shapes: Shapes,
     cost: StepTime,
     ask: Ask,
-    *,
-    from_trace: bool,
+    price: float,
 ) -> tuple[dict[str, str], Buckets]:
     """The variables and the buckets the engine makes of them.
 
-    ``algorithm`` is ``linear`` or ``linear-limit``. Raises LaunchError (USAGE) when no setting gives what is
+    ``algorithm`` is ``linear`` or ``linear-limit``; ``price`` is the share of step time that a graph must save,
+    where the ask bounds neither graphs nor overhead. Raises LaunchError (USAGE) when no setting gives what is
     asked, or none covers every shape.
     """
     limited = algorithm == "linear-limit"
     prompts = _prompts(limits, shapes.prompt, cost, limited)
     decodes = _decodes(limits, shapes.decode, cost, limited)
     exact = shapes.milliseconds(cost)
-    default = PRICE_TRACE if from_trace else PRICE_RANGES
-    for prompt, decode in _best(prompts, decodes, exact, ask, default):
+    for prompt, decode in _best(prompts, decodes, exact, ask, price):
         env = variables({**prompt.ranges, **decode.ranges})
         if engine == FORK_1_22:
             env["VLLM_EXPONENTIAL_BUCKETING"] = "false"
@@ -68,7 +73,7 @@ def search(
 
 
 def _best(
-    prompts: list[Choice], decodes: list[Choice], exact: float, ask: Ask, default: float
+    prompts: list[Choice], decodes: list[Choice], exact: float, ask: Ask, price: float
 ) -> list[tuple[Choice, Choice]]:
     """Pairs in order of preference."""
     pairs = list(product(_front(prompts), _front(decodes)))
@@ -80,8 +85,7 @@ def _best(
         pairs = [pair for pair in pairs if pair[0].time + pair[1].time <= most]
         pairs.sort(key=lambda pair: pair[0].graphs + pair[1].graphs)
     else:
-        price = (ask.price or default) * exact
-        pairs.sort(key=lambda p: p[0].time + p[1].time + price * (p[0].graphs + p[1].graphs))
+        pairs.sort(key=lambda p: p[0].time + p[1].time + price * exact * (p[0].graphs + p[1].graphs))
     return pairs
 
 
@@ -152,6 +156,8 @@ def _holds_corners(rows: list[int], grid: list[list[int]], limits: EngineLimits)
 def _decodes(limits: EngineLimits, shapes: Weighted, cost: StepTime, limited: bool) -> list[Choice]:
     """Menu of decode settings. The block ladder reaches past any KV cache that the model's lengths can fill: the
     engine cuts it at its real number of blocks, which nobody knows before it starts."""
+    import numpy as np
+
     seqs = limits.max_num_seqs
     reach = max(limits.num_blocks, seqs * limits.blocks_per_sequence)
     coarse = _coarser(shapes, 8)
@@ -160,22 +166,36 @@ def _decodes(limits: EngineLimits, shapes: Weighted, cost: StepTime, limited: bo
         high = -(-seqs // batch_step) * batch_step
         if limited:
             batches: Range = (batch_low, batch_step, high, 0.0)
-            batch_ladder = ladders.limited(batch_low, batch_step, high, 0.0)
+            rows = ladders.limited(batch_low, batch_step, high, 0.0)
         else:
             batches = (batch_low, batch_step, high)
-            batch_ladder = ladders.linear(batch_low, batch_step, high)
+            rows = ladders.linear(batch_low, batch_step, high)
+        sequences, held = _by_blocks(rows, limits.num_blocks, coarse, cost)
         for minimum, step in product((32, 64, 128, 512, 2048), _steps(128, reach)):
             if (limited and step > 256) or minimum > reach:
                 continue
             for blocks, ladder in _ladders(minimum, step, reach, limited):
                 sizes = [size for size in ladder if size < limits.num_blocks] + [limits.num_blocks]
-                if not _reachable(batch_ladder, sizes):
+                if not _reachable(rows, sizes):
                     continue
-                grid = [[size for size in sizes if size >= row] for row in batch_ladder]
-                graphs = sum(len(row) for row in grid)
-                time = _time(batch_ladder, grid, coarse, cost.decode)
+                table = np.asarray(sizes)
+                # a row has no bucket of fewer blocks than sequences
+                graphs = len(rows) * len(sizes) - int(np.searchsorted(table, rows).sum())
+                time = sequences + cost.decode_block * float(np.diff(held[table], prepend=0.0) @ table)
                 found.append(Choice({"DECODE_BS": batches, "DECODE_BLOCK": blocks}, graphs, time))
     return found
+
+
+def _by_blocks(rows: list[int], most: int, shapes: Weighted, cost: StepTime) -> tuple[float, Floats]:
+    """Of decode shapes padded to these batch rows: their time without that of blocks, and for each number of blocks
+    to ``most`` the weight that a bucket of so many holds. What no bucket holds is padded to the largest."""
+    import numpy as np
+
+    row = np.asarray(rows)[np.searchsorted(rows, shapes.batch)]
+    blocks = np.maximum(shapes.size, row)
+    row = np.where(blocks > most, rows[-1], row)
+    weight = np.bincount(np.minimum(blocks, most), weights=shapes.weight, minlength=most + 1)
+    return float(shapes.weight @ cost.decode(row, 0)), weight.cumsum()
 
 
 def _reachable(rows: list[int], sizes: list[int]) -> bool:

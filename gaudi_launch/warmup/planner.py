@@ -44,19 +44,34 @@ class Ask:
 
 
 @dataclass(frozen=True, eq=False)
-class Planned:
-    """A plan with what it was made for. ``floor`` is the least graphs any list without holes can have.
+class Aim:
+    """What a plan is made for. ``floor`` is the least graphs any list without holes can have.
 
-    ``expectation`` is the whole workload, ``aimed`` the shapes as weighed for the plan (less outside the hot
-    part), and ``score`` is on these.
+    ``expectation`` is the whole workload, ``shapes`` those as weighed for the plan (less outside the hot part).
     """
+
+    expectation: Expectation
+    shapes: Shapes
+    floor: int
+
+    @property
+    def traced(self) -> bool:
+        """Is there more to go by than ranges?"""
+        return self.expectation.distance is not None
+
+    def price(self, ask: Ask) -> float:
+        """The share of step time that a graph must save, where neither graphs nor overhead are asked for."""
+        return ask.price or (PRICE_TRACE if self.traced else PRICE_RANGES)
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """A plan with what it was made for; ``score`` is on the aim's shapes."""
 
     buckets: Buckets
     price: float
     score: Score
-    floor: int
-    expectation: Expectation
-    aimed: Shapes
+    aim: Aim
 
 
 def plan_buckets(
@@ -78,6 +93,24 @@ def plan_buckets(
     return plan(as_limits(limits), workload, Ask(price=price), cost=cost, trace_share=trace_share).buckets
 
 
+def aim_for(
+    limits: EngineLimits,
+    workload: Requests | None,
+    ask: Ask,
+    *,
+    cost: StepTime = ONE_CARD_8B,
+    trace_share: float = TRACE_SHARE,
+) -> Aim:
+    """What a plan for this workload and ask is to be good at. Raises LaunchError (USAGE) for a senseless ask."""
+    if ask.price is not None and not ask.price > 0:
+        raise LaunchError("warmup.bad_price", ExitCode.USAGE, found=ask.price)
+    if workload is not None:
+        workload = sorted((float(time), int(tokens), int(output)) for time, tokens, output in workload)
+    expected = _expect(workload, limits, cost, trace_share)
+    shapes = _heat(expected.shapes, limits, ask.reduce) if ask.reduce else expected.shapes
+    return Aim(expected, shapes, len(corners(limits)) + 1)
+
+
 def plan(
     limits: EngineLimits,
     workload: Requests | None,
@@ -88,43 +121,38 @@ def plan(
 ) -> Planned:
     """A plan as asked for, with its score on the expected workload."""
     ask = ask or Ask()
-    if workload is not None:
-        workload = sorted((float(time), int(tokens), int(output)) for time, tokens, output in workload)
-    expected = _expect(workload, limits, cost, trace_share)
-    aimed = _heat(expected.shapes, limits, ask.reduce) if ask.reduce else expected.shapes
-    solver = _Solver(limits, aimed, cost)
+    return solve(limits, aim_for(limits, workload, ask, cost=cost, trace_share=trace_share), ask, cost)
+
+
+def solve(limits: EngineLimits, aim: Aim, ask: Ask, cost: StepTime) -> Planned:
+    """The plan for what was aimed at."""
+    solver = _Solver(limits, aim, cost)
     if ask.graphs is not None:
         price = solver.for_graphs(ask.graphs)
     elif ask.overhead is not None:
         price = solver.for_overhead(ask.overhead)
-    elif ask.price is not None:
-        if not ask.price > 0:
-            raise LaunchError("warmup.bad_price", ExitCode.USAGE, found=ask.price)
-        price = ask.price
-    elif expected.distance is None:
-        price = PRICE_RANGES
-    elif limits.prefill_rows == 1:
-        price = PRICE_TRACE
+    elif ask.price is None and aim.traced and limits.prefill_rows > 1:
+        price = solver.for_graphs(max(aim.floor, int(GRID_SHARE * script_grid(limits))), finest=1e-5)
     else:
-        price = solver.for_graphs(max(solver.floor, int(GRID_SHARE * script_grid(limits))), finest=1e-5)
+        price = aim.price(ask)
     # a price that was searched for has its plan already, and a better one could have other graphs than asked
     found = solver.made.get(price) or solver.at(price, thorough=True)
     prove(found, limits)
-    return Planned(found, price, score(found, aimed, cost), solver.floor, expected, aimed)
+    return Planned(found, price, score(found, aim.shapes, cost), aim)
 
 
 class _Solver:
     """Plans of one workload at different prices, each made once."""
 
-    def __init__(self, limits: EngineLimits, shapes: Shapes, cost: StepTime) -> None:
+    def __init__(self, limits: EngineLimits, aim: Aim, cost: StepTime) -> None:
         self.limits = limits
-        self.shapes = shapes
+        self.shapes = aim.shapes
+        self.floor = aim.floor
         self.cost = cost
-        self.total = max(shapes.milliseconds(cost), 1e-9)
+        self.total = max(aim.shapes.milliseconds(cost), 1e-9)
         rows = corners(limits)
         self.prompt = Phase(limits.prefill_rows, limits.query_top, rows, limits.block_size, cost.prefill)
         self.decode = Phase(limits.max_num_seqs, self._decode_top, (limits.max_num_seqs,), 1, cost.decode)
-        self.floor = len(rows) + 1
         self.made: dict[float, Buckets] = {}
 
     def _decode_top(self, batch: int) -> int:

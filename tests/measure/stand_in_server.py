@@ -24,7 +24,7 @@ class Manner:
 
     form: str = "vllm"  # or tgi (with chat), old-tgi (its own pages only), base (no chat template)
     first: float = 0.0  # seconds before the first piece
-    gap: float = 0.0  # seconds between pieces
+    gap: float = 0.001  # seconds between pieces: a server without any looks as if it gathered them
     at_once: int = 0  # how many may be answered at a time; 0: all
     pieces: int = 0  # as many as asked for; else so many
     fail_from: int = 0  # from this generation on, status 500

@@ -71,7 +71,7 @@ def test_a_model_without_chat_template(capsys: pytest.CaptureFixture[str]) -> No
         ({"bad": "empty"}, 4, ["chat"], "empty"),
         ({"bad": "json"}, 4, ["stream", "long", "speed"], "not what such a server answers"),
         ({"bad": "cut"}, 4, ["stream", "long", "speed"], "ended in the middle"),
-        ({"streams": False}, 4, ["stream"], "at once"),
+        ({"streams": False, "first": 0.5}, 4, ["stream"], "at once"),
         ({"key": True}, 1, ["models"], "VLLM_API_KEY"),
         ({"bad": "not-http"}, 4, ["health"], "not what such a server answers"),
         # dies after the form was found and the first chat was answered
@@ -87,6 +87,15 @@ def test_servers_that_are_not_well(
     assert (got, found["ok"], [row["name"] for row in rows]) == (code, False, failed)
     assert words in rows[0]["message"]
     assert sorted(verdicts(found)) == sorted(NAMES)
+
+
+def test_an_answer_in_no_time_tells_nothing_of_streaming(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gaudi_launch.measure.check._NO_TIME", 60)
+    with serving(streams=False) as (url, _):
+        code, found = ask(capsys, url, "--long", "100")
+    assert (code, verdicts(found)["stream"]) == (0, "ok")
 
 
 def test_a_silent_server_is_given_up(capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,7 +93,7 @@ def test_the_scripts_short_cut_leaves_holes() -> None:
         input_max=38912,
         output_min=4,
     )
-    shapes, cost = plan(bounds, None).expectation.shapes, ONE_CARD_8B
+    shapes, cost = plan(bounds, None).aim.expectation.shapes, ONE_CARD_8B
     full = judge("full", FORK_1_21, "linear", script_ranges(FORK_1_21, bounds), bounds, shapes, cost)
     short = judge("-r", FORK_1_21, "linear", script_ranges(FORK_1_21, bounds, (8, 24000)), bounds, shapes, cost)
     assert (full.prompt_graphs, full.decode_graphs) == (1184, 793)

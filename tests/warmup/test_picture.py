@@ -15,7 +15,7 @@ from tests.warmup.helpers import limits
 def test_heat_counts_everything() -> None:
     made = plan(limits(), None)
     pairs = [(b[0], b[2]) for b in made.buckets.decode]
-    grid = heat(pairs, made.expectation.shapes.decode, ONE_CARD_8B.decode, 10, 40)
+    grid = heat(pairs, made.aim.expectation.shapes.decode, ONE_CARD_8B.decode, 10, 40)
     assert sum(map(sum, grid.buckets)) == len(pairs)
     assert abs(sum(map(sum, grid.share)) - 1) < 1e-9
     assert (grid.batches[-1], grid.sizes[-1]) == (64, 2000)
@@ -23,7 +23,7 @@ def test_heat_counts_everything() -> None:
 
 def test_svg_and_png() -> None:
     made = plan(limits(), None)
-    shapes = made.expectation.shapes
+    shapes = made.aim.expectation.shapes
     drawing = ElementTree.fromstring(svg(made.buckets, shapes, ONE_CARD_8B, ("a < b", "c")))
     words = [element.text for element in drawing if element.tag.endswith("text")]
     assert words == ["a < b", "c"]

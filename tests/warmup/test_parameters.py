@@ -1,0 +1,38 @@
+"""The search over (min, step, max): its quick sums against the slow way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gaudi_launch.warmup import ladders
+from gaudi_launch.warmup.cost import ONE_CARD_8B as COST
+from gaudi_launch.warmup.parameters import _decodes, _time
+from gaudi_launch.warmup.simulate import weighted
+from tests.warmup.helpers import limits
+
+SHAPES = st.lists(st.tuples(st.integers(1, 24), st.integers(1, 1000), st.floats(0.1, 9)), min_size=1, max_size=30)
+
+
+@given(SHAPES, st.booleans(), st.sampled_from([24, 100, 700]))
+@settings(max_examples=25, deadline=None)
+def test_decode_menu_has_the_graphs_and_the_time_of_its_grid(
+    drawn: list[tuple[int, int, float]], limited: bool, blocks: int
+) -> None:
+    bounds = limits(max_num_seqs=24, num_blocks=blocks, max_model_len=4096, input_max=2048)
+    batch, size, weight = (np.asarray(column) for column in zip(*drawn, strict=True))
+    # whole eights, which the search does not round again
+    shapes = weighted(batch, -(-np.maximum(batch, size) // 8) * 8, weight)
+    menu = _decodes(bounds, shapes, COST, limited)
+    assert menu
+    ladder: Callable[..., list[int]] = ladders.limited if limited else ladders.linear
+    for choice in menu:
+        rows = ladder(*choice.ranges["DECODE_BS"])
+        sizes = [size for size in ladder(*choice.ranges["DECODE_BLOCK"]) if size < blocks] + [blocks]
+        grid = [[size for size in sizes if size >= row] for row in rows]
+        assert choice.graphs == sum(map(len, grid))
+        assert choice.time == pytest.approx(_time(rows, grid, shapes, COST.decode))
