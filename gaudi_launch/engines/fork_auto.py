@@ -6,12 +6,13 @@ Each difference from the scripts is one function below, and each says why in the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gaudi_launch import profiles
+from gaudi_launch.engines.upstream_tasks import has_word
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
@@ -111,9 +112,7 @@ def adjust(context: Context, decisions: Decisions, version: str, facts: dict[str
     decisions.drop("option", "--use-v2-block-manager")
     _spelling(decisions)
     _limit(decisions, request.padding_limit, version, facts)
-    # first the attention: how it numbers blocks decides which decode shapes there are
     _attention(context, decisions)
-    _buckets(context, decisions, version, facts)
 
 
 def _experts(decisions: Decisions, model: Model, version: str) -> None:
@@ -187,16 +186,27 @@ def knows_limit(facts: Mapping[str, str]) -> bool:
     return facts.get("bucket_limit") == "true"
 
 
-def _buckets(context: Context, decisions: Decisions, version: str, facts: Mapping[str, str]) -> None:
+def plan_buckets(
+    context: Context,
+    decisions: Decisions,
+    version: str,
+    facts: Mapping[str, str],
+    num_blocks: int | None,
+    count: Callable[[], int],
+) -> None:
     """Bucket ranges and prefill batch of the warm-up planner: every shape covered, with few graphs.
 
-    Variables that the user exported stand as they are; the script's arithmetic then fills in the rest, because
+    ``num_blocks`` is what the cache will hold (None: not known), for which buckets are the best; shapes of a larger
+    cache are covered as well. ``count`` says how many graphs the settings decided so far come to. Variables that
+    the user exported, or a profile has, stand as they are; the script's arithmetic then fills in the rest, because
     half of one plan and half of another covers nothing for sure.
     """
     request, limits = context.request, context.limits
-    exported = sorted(name for name, value in request.environment.items() if value and _BUCKET_VARIABLE.match(name))
-    if exported:
-        decisions.warn("plan.own_buckets", names=", ".join(exported))
+    own = {name for name, value in request.environment.items() if value}
+    own |= {setting.name for setting in decisions.settings() if setting.source == "profile"}
+    own = {name for name in own if _BUCKET_VARIABLE.match(name)}
+    if own:
+        decisions.warn("plan.own_buckets", names=", ".join(sorted(own)))
         return
     from gaudi_launch.warmup.cost import step_time_for
     from gaudi_launch.warmup.limits import as_limits
@@ -204,28 +214,34 @@ def _buckets(context: Context, decisions: Decisions, version: str, facts: Mappin
 
     label = version if version == "deepseek_r1" else f"vllm-fork@{version}"
     contiguous = decisions.get("env", "VLLM_CONTIGUOUS_PA") != "false"
+    asked = as_limits({**asdict(limits), "contiguous_pa": contiguous})
+    # sequences that share a prefix count its blocks each, so then the cache's size bounds nothing
+    if num_blocks is not None and not has_word(request.extra, "--enable-prefix-caching"):
+        asked = replace(asked, num_blocks=max(min(num_blocks, asked.num_blocks), limits.max_num_seqs))
     found = _planned(
         label,
-        as_limits({**asdict(limits), "contiguous_pa": contiguous}),
+        asked,
         Ask(reduce=request.reduce),
         request.max_prefill_seqs is None,
         knows_limit(facts) and request.padding_limit is None,
         step_time_for(context.model.parameters, len(context.placement.modules)),
     )
-    script = next(iter(found.comparison[1:]), None)
-    theirs = script.prompt_graphs + script.decode_graphs if script is not None else 0
-    if request.reduce is not None:
-        batch, length = request.reduce
-        reason = message("plan.buckets_reduce", graphs=found.buckets.graphs, batch=batch, length=length)
-    else:
-        reason = message("plan.buckets_planned", graphs=found.buckets.graphs, theirs=theirs)
-    for name, value in found.settings.items():
-        if name.endswith("_LIMIT") and request.padding_limit is not None:
-            continue
-        decisions.env(name, value, reason, origin="assumed step times")
     if request.max_prefill_seqs is None:
         prefill = message("plan.prefill_planned", count=found.max_prefill_seqs)
         decisions.option("--max-num-prefill-seqs", str(found.max_prefill_seqs), prefill)
+    script = next(iter(found.comparison[1:]), None)
+    theirs = script.prompt_graphs + script.decode_graphs if script is not None else 0
+    graphs = found.buckets.graphs
+    # twice, as what the settings come to is known when they are set
+    for _ in range(2):
+        reason = message("plan.buckets_planned", graphs=graphs, theirs=theirs)
+        if request.reduce is not None:
+            batch, length = request.reduce
+            reason = message("plan.buckets_reduce", graphs=graphs, batch=batch, length=length)
+        for name, value in found.settings.items():
+            if not (name.endswith("_LIMIT") and request.padding_limit is not None):
+                decisions.env(name, value, reason, origin="assumed step times")
+        graphs = count()
 
 
 @lru_cache(maxsize=32)

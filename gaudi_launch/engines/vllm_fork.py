@@ -13,6 +13,7 @@ from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context, Limits, Proposal
 from gaudi_launch.planning.lengths import BLOCK, ceil_div, round_down, round_up
+from gaudi_launch.planning.memory import memory_in
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
@@ -216,10 +217,23 @@ class VllmFork:
             fork_auto.follow_profile(context, decisions, self.version)
             fork_fp8.quantise(context, decisions, self.version)
             self._more_options(context, decisions)
+            self._plan_buckets(context, decisions)
         if request.served_name:
             reason = message("plan.flag", flag="--served-name")
             decisions.option("--served-model-name", request.served_name, reason, source="flag")
         return Proposal(decisions.settings(), tuple(decisions.warnings))
+
+    def _plan_buckets(self, context: Context, decisions: Decisions) -> None:
+        """Last of all, as everything before decides how many blocks the cache has, and how they are numbered."""
+
+        def blocks() -> int | None:
+            return memory_in(context, decisions.settings(), self.identity).num_blocks
+
+        def graphs() -> int:
+            engine, algorithm, env, arguments = self.bucket_question(decisions.settings(), context, blocks())
+            return engine_buckets(engine, algorithm, env, arguments).graphs
+
+        fork_auto.plan_buckets(context, decisions, self.version, dict(self.facts), blocks(), graphs)
 
     def _more_options(self, context: Context, decisions: Decisions) -> None:
         """Long options that another version's script has and this version's engine understands as well."""

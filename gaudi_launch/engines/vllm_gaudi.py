@@ -19,7 +19,7 @@ from gaudi_launch.models.records import Model
 from gaudi_launch.planning.asked import number
 from gaudi_launch.planning.engine import Context, Limits, Proposal
 from gaudi_launch.planning.lengths import BLOCK, round_down, round_up
-from gaudi_launch.planning.memory import MemoryPlan, memory_for
+from gaudi_launch.planning.memory import MemoryPlan, memory_in
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
@@ -193,10 +193,7 @@ class VllmGaudi:
 
     def _memory(self, settings: Sequence[Setting], context: Context) -> MemoryPlan:
         """A card's memory as these settings divide it."""
-        product = next((card.product or card.device_type for card in context.host.cards if card.product), None)
-        name, version, extra = NAME, self.identity.version, context.request.extra
-        cards = len(context.placement.modules)
-        return memory_for(context.model, context.limits, cards, product, settings, name, version, extra)
+        return memory_in(context, settings, self.identity)
 
     def _choice(self, settings: Sequence[Setting], context: Context) -> gaudi_buckets.Choice:
         """The bucket strategy that these settings call for; it depends on the number of KV blocks they leave."""

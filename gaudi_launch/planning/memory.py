@@ -11,8 +11,9 @@ from gaudi_launch.messages import Message, message
 from gaudi_launch.models import fit, sizing
 from gaudi_launch.models.records import Model
 from gaudi_launch.models.sizing import GIB
-from gaudi_launch.planning.engine import Limits
-from gaudi_launch.planning.plan import Setting
+from gaudi_launch.planning.engine import Context, Limits
+from gaudi_launch.planning.plan import EngineIdentity, Setting
+from gaudi_launch.planning.precision import runs_fp8
 
 _OFF = ("", "0", "false", "False")
 
@@ -90,6 +91,23 @@ def memory_for(
         message=reason,
         tight=fit.too_tight(found, ask) if fits else None,
         remedies=() if fits else _remedies(model, cards, dtype, found, ask, rules, accelerator.cards),
+    )
+
+
+def memory_in(context: Context, settings: Sequence[Setting], identity: EngineIdentity) -> MemoryPlan:
+    """A card's memory as these settings of ``identity`` divide it."""
+    request, model = context.request, context.model
+    names = (card.product or card.device_type for card in context.host.cards)
+    return memory_for(
+        model,
+        context.limits,
+        len(context.placement.modules),
+        next((name for name in names if name), None),
+        settings,
+        identity.name,
+        identity.version,
+        request.extra,
+        fp8=runs_fp8(request, model),
     )
 
 

@@ -11,10 +11,10 @@ from gaudi_launch.host.records import Host
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context, Engine
-from gaudi_launch.planning.memory import MemoryPlan, memory_for
+from gaudi_launch.planning.memory import MemoryPlan, memory_in
 from gaudi_launch.planning.placement import choose, parse_visible
 from gaudi_launch.planning.plan import Command, Estimate, Placement, Plan, Setting
-from gaudi_launch.planning.precision import runs_fp8, weight_type
+from gaudi_launch.planning.precision import weight_type
 from gaudi_launch.planning.request import Request
 from gaudi_launch.warmup.buckets import BucketError, Buckets
 from gaudi_launch.warmup.estimate import Measured, per_graph, times
@@ -96,20 +96,7 @@ def place(request: Request, host: Host, engine: Engine) -> Placement:
 def _memory(engine: Engine, settings: Sequence[Setting], context: Context, warnings: list[Message]) -> MemoryPlan:
     """A card's memory; auto tuning refuses what cannot start, and says what would."""
     request, cards = context.request, len(context.placement.modules)
-    names = (card.product or card.device_type for card in context.host.cards)
-    product = next((name for name in names if name), None)
-    identity, model = engine.identity, context.model
-    found = memory_for(
-        model,
-        context.limits,
-        cards,
-        product,
-        settings,
-        identity.name,
-        identity.version,
-        request.extra,
-        fp8=runs_fp8(request, model),
-    )
+    found = memory_in(context, settings, engine.identity)
     if found.fits is False and found.message is not None:
         would = _list(found.remedies)
         if request.tuning == "auto" and not request.force:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,9 @@ from gaudi_launch.models.records import Model
 from gaudi_launch.planning.plan import Plan, Setting
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
+from gaudi_launch.profiles import known_model, own_dir, read_document, shipped_dir
+from gaudi_launch.warmup.coverage import uncovered
+from gaudi_launch.warmup.limits import as_limits
 
 HLS2 = simulated.make("hls2")
 DENSE = Model("/m/Qwen2-7B", "Qwen2-7B", "config.json", moe=False, heads=28, kv_heads=4, remote_code=False)
@@ -116,6 +121,41 @@ def test_limits_only_where_the_extension_knows_them() -> None:
 def test_conflicts_are_refused_before_a_start(environment: dict[str, str], extra: tuple[str, ...], id: str) -> None:
     error = refused(environment=environment, extra=extra)
     assert (error.id, error.exit_code) == (id, ExitCode.USAGE)
+
+
+@pytest.mark.parametrize(
+    ("engine", "wishes"),
+    [
+        ("vllm-fork@1.21", {}),
+        ("vllm-fork@1.21", {"reduce": (8, 4000)}),
+        ("vllm-fork@1.22", {"input_range": (1000, 3000), "output_range": (100, 500)}),
+        ("vllm-fork@1.22", {"dtype": "fp8", "extra": ("--enable-prefix-caching",)}),
+    ],
+)
+def test_buckets_are_planned_for_the_blocks_that_the_memory_leaves(engine: str, wishes: dict[str, Any]) -> None:
+    made = plan(known_model("Qwen/Qwen3-32B", False), engine, {"bucket_limit": "true"}, cards=2, **wishes)
+    limits = find(engine).limits(Request(model="m", **wishes), HLS2, known_model("Qwen/Qwen3-32B", False))
+    assert made.buckets is not None and made.num_blocks is not None
+    assert made.num_blocks < limits.max_num_seqs * limits.max_model_len / 128
+    bounds = as_limits({**asdict(limits), "max_num_prefill_seqs": 1, "num_blocks": made.num_blocks})
+    assert uncovered(made.buckets, bounds).shapes == 0
+    top = setting(made, "VLLM_DECODE_BLOCK_BUCKET_MAX")
+    assert top is not None and top.reason.values["graphs"] == made.buckets.graphs
+    # a larger cache than thought has its buckets too
+    assert int(top.value or 0) >= bounds.max_num_seqs * bounds.blocks_per_sequence
+
+
+def test_buckets_of_the_users_own_profile_stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    document = read_document(shipped_dir() / "qwen3-32b.yaml")
+    step = {"kind": "env", "name": "VLLM_PROMPT_SEQ_BUCKET_STEP", "value": "1024", "engines": ["1.21"]}
+    own_dir().mkdir(parents=True)
+    (own_dir() / "mine.yaml").write_text(
+        json.dumps({**document, "settings": [{**step, "source": "tried here"}]}), encoding="utf-8"
+    )
+    made = plan(known_model("Qwen/Qwen3-32B", False), cards=2)
+    assert made.command.env["VLLM_PROMPT_SEQ_BUCKET_STEP"] == "1024"
+    assert "plan.own_buckets" in [warning.id for warning in made.warnings]
 
 
 def test_prefix_caching_turns_contiguous_attention_off() -> None:
