@@ -142,6 +142,13 @@ def _pod(pod: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:
             for name, amount in kind.items():
                 if not _QUANTITY.fullmatch(str(amount)):
                     yield here, f"{name}: {amount!r} is no quantity"
+        # kubernetes pkg/apis/core/validation: a request for huge pages is whole pages
+        pages = str(limits.get("hugepages-2Mi", "0Mi"))
+        if not pages.endswith("Mi") or int(pages[:-2]) % 2:
+            yield here, f"hugepages-2Mi: {pages!r} is no whole number of pages"
+        variables = [entry["name"] for entry in container.get("env", ())]
+        for name in sorted({name for name in variables if variables.count(name) > 1}):
+            yield here, f"two values for the variable {name}"
         # docs: Kubernetes, Manage HugePages; Schedule extended resources: both are never overcommitted
         for name in {*requests, *limits}:
             if ("/" in name or name.startswith("hugepages-")) and requests.get(name) != limits.get(name):

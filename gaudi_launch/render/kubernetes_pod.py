@@ -86,10 +86,11 @@ def engine_container(served: Served, cluster: Cluster, places: Mapping[str, str]
 
 def env_of(served: Served, cluster: Cluster) -> list[Any]:
     """The variables: those that only the pod knows first, so that others may use them; secrets by reference."""
-    values = {name: literal(value) for name, value in served.container.env.items() if name not in served.env_from}
+    elsewhere = (*served.env_from, *cluster.secret_names)
+    values = {name: literal(value) for name, value in served.container.env.items() if name not in elsewhere}
     if values.get(RECIPE_VARIABLE):
         values[RECIPE_VARIABLE] = RECIPES + "," + values[RECIPE_VARIABLE].partition(",")[2]
-    if any(mount.source == HUB_HOME for mount in engine_mounts(served)):
+    if any(mount.source == HUB_HOME for mount in engine_mounts(served)) and "HF_HOME" not in elsewhere:
         values["HF_HOME"] = HUB_HOME
     known = [
         {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in served.env_from.items()
