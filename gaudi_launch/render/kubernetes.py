@@ -104,11 +104,12 @@ def _in(namespace: str, found: Mapping[str, Any]) -> dict[str, Any]:
 def header(models: Sequence[Served], cluster: Cluster, how: str = "kubectl apply -f FILE") -> list[str]:
     """Comment lines of a file: what it is and ``how`` to use it. English, as all of such a file is."""
     lines = [f"Made by gaudi-launch render kubernetes. Apply with: {how}"]
+    waits = "the other pods, " if cluster.nodes > 1 else ""
     for served in models:
         needs = served.needs
         lines.append(
             f"{served.model}: a pod has {needs.cards} x {needs.resource}, {needs.cpus} CPUs and"
-            f" {needs.memory_mib // 1024} GiB; its start may take {needs.start_seconds} s (weights, then warm-up)."
+            f" {needs.memory_mib // 1024} GiB; its start may take {needs.start_seconds} s ({waits}weights, then warm-up)."
         )
     if cluster.kind == "rayservice":
         lines.append("One replica a pod, scaled by Ray: needs the KubeRay operator (v1.1 or newer).")

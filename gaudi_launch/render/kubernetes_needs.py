@@ -22,11 +22,15 @@ _SLOWEST_READ = 0.25e9
 _SLOWEST_FETCH = 0.1e9
 # until an image of some 20 GB is there (assumed)
 PULL_SECONDS = 900
+# how long the first pod of a group waits for the others, whose nodes may still have to fetch the image
+# (pods/multi_node.py); the engine starts only then
+JOIN_SECONDS = 1800
 
 
 @dataclass(frozen=True)
 class Needs:
-    """For one pod. Sizes in MiB, times in seconds; ``start_seconds`` is weights and warm-up."""
+    """For one pod. Sizes in MiB, times in seconds; ``start_seconds`` is weights and warm-up, and in a group of pods
+    the wait for the others before."""
 
     cards: int
     cpus: int
@@ -78,8 +82,10 @@ def needs_of(
     if host.memory_total_mib and wanted > (room := int(host.memory_total_mib * share * _SHARE)):
         notes.append(message("kubernetes.memory", wanted=wanted // 1024, room=room // 1024))
     loading = math.ceil((weights or 0) * (1 / _SLOWEST_READ + (1 / _SLOWEST_FETCH if fetched else 0)))
+    joining = JOIN_SECONDS if nodes > 1 else 0
     disk = math.ceil(1.2 * (weights or 0) / (1 << 30) / 10) * 10 + 20
-    return Needs(cards, cpus, wanted, pages * cards, shm, start_seconds + loading, disk, notes=tuple(notes))
+    start = start_seconds + loading + joining
+    return Needs(cards, cpus, wanted, pages * cards, shm, start, disk, notes=tuple(notes))
 
 
 def shm_mib(cards: int) -> int:
