@@ -16,7 +16,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import Instance
 from gaudi_launch.models.records import Model
 from gaudi_launch.models.sizing import units
-from gaudi_launch.planning.container import Container
+from gaudi_launch.planning.container import Container, Mount
 from gaudi_launch.render.knobs import Name
 from gaudi_launch.render.kubernetes_needs import Needs
 from gaudi_launch.render.kubernetes_records import Served
@@ -57,6 +57,8 @@ def neuron_served(
             name=instance.id,
         )
     cpus = max(1, int(instance.cpus * _CPU_SHARE))
+    # a folder is the same path in the pods, as in every other shape
+    folder = (Mount(model.path, model.path, read_only=True),) if model.path.startswith("/") else ()
     weights = model.weight_bytes or 2 * (model.parameters or 0)
     needs = Needs(
         cards=instance.chips,
@@ -72,7 +74,7 @@ def neuron_served(
         key="model",
         name=Name(release, "", LONGEST_RAY),
         model=model.path,
-        container=Container(image or IMAGE, (), dict(_LIBRARIES), ports=((8000, 8000),)),
+        container=Container(image or IMAGE, (), dict(_LIBRARIES), mounts=folder, ports=((8000, 8000),)),
         needs=needs,
         requests=1,
         serve=_application(model.path, used, cpus, replicas),
