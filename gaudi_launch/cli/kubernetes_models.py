@@ -82,7 +82,6 @@ def at_home(asked: dict[str, Any], machine: str | None, accelerator: str) -> dic
     """The options as they are meant inside a cluster: its nodes, port 8000, and a folder by its whole path."""
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.host.accelerators import instances
-    from gaudi_launch.models.config import looks_like_hub_id
 
     asked = dict(asked)
     if accelerator:
@@ -96,10 +95,17 @@ def at_home(asked: dict[str, Any], machine: str | None, accelerator: str) -> dic
         asked["machine"] = f"simulated:{NODES[accelerator]}"
     asked["machine"] = asked["machine"] or machine
     asked["port"] = asked["port"] or "8000"
-    model = asked["model"]
-    if model and not looks_like_hub_id(model) and model != "demo":
-        asked["model"] = str(Path(model).absolute())
+    asked["model"] = _in_pods(asked["model"])
     return asked
+
+
+def _in_pods(model: str | None) -> str | None:
+    """The model's name as every pod knows it: of a folder the whole path."""
+    from gaudi_launch.models.config import looks_like_hub_id
+
+    if not model or model == "demo" or looks_like_hub_id(model):
+        return model
+    return str(Path(model).absolute())
 
 
 def planned(asked: dict[str, Any], wished: dict[str, Any]) -> Planned:
@@ -116,6 +122,7 @@ def planned(asked: dict[str, Any], wished: dict[str, Any]) -> Planned:
     from gaudi_launch.render.text import check_words, with_files
 
     prepared = prepare(asked, must_exist=False)
+    _refuse_engine(prepared, wished["kind"])
     plan = prepared.plan() if nodes_of(wished) == 1 else _over_nodes(prepared, wished)
     cached = with_cache(plan, prepared.request, prepared.host, cache_dir(), look=False)
     plan = _in_cluster(cached.plan if cached is not None else plan, prepared, asked["model"])
@@ -133,6 +140,23 @@ def planned(asked: dict[str, Any], wished: dict[str, Any]) -> Planned:
         own_network=True,
     )
     return Planned(plan, container, prepared.host, load_config(asked["machine"]), prepared.model, dict(files))
+
+
+def _refuse_engine(prepared: Prepared, kind: str) -> None:
+    """Engines that cannot be of this kind: Ray in Ray, and one whose program only its image knows.
+
+    Raises LaunchError (USAGE).
+    """
+    from gaudi_launch.engines.registry import in_container
+    from gaudi_launch.errors import ExitCode, LaunchError
+
+    engine = prepared.engine.identity
+    if engine.name == "ray-serve":
+        raise LaunchError("kubernetes.ray_inside", ExitCode.USAGE, inner=engine.facts["inner"])
+    if in_container(engine.name) and kind in ("leaderworkerset", "rayservice"):
+        raise LaunchError(
+            "kubernetes.not_with", ExitCode.USAGE, one=f"--engine {engine.name}", other=f"--kind {kind}"
+        )
 
 
 def _over_nodes(prepared: Prepared, wished: dict[str, Any]) -> Plan:
@@ -284,7 +308,9 @@ def neuron(asked: dict[str, Any], wished: dict[str, Any], release: str, cluster:
 
     known = ("model", "cards", "force")
     given = [option.names[0] for option in OPTIONS if asked.get(option.field) and option.field not in known]
-    given += [name for name, there in (("--with", wished["others"]), ("--", asked["extra"])) if there]
+    others = {"--with": "others", "--hugepages": "hugepages", "--no-recipes": "no_recipes"}
+    given += [name for name, field in others.items() if wished[field]]
+    given += ["--"] if asked["extra"] else []
     if given:
         raise LaunchError(
             "kubernetes.not_with",
@@ -293,7 +319,7 @@ def neuron(asked: dict[str, Any], wished: dict[str, Any], release: str, cluster:
             other=f"--accelerator {wished['accelerator']}",
         )
     return neuron_served(
-        known_model(asked["model"], must_exist=False),
+        known_model(_in_pods(asked["model"]) or "", must_exist=False),
         instances()[wished["accelerator"]],
         release,
         number("-n", asked["cards"], 1, 64) if asked["cards"] else None,

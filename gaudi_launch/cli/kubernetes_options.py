@@ -72,6 +72,17 @@ _KEY = re.compile(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]
 _VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?|")
 _DNS = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_URL = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
+_RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[A-Za-z0-9.+-]*")
+# Linux: IFNAMSIZ, with the closing zero
+_INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}")
+# distribution/reference@v0.6.0:reference.go: an optional registry, lower-case path parts, a tag, a digest
+_IMAGE = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?/)?"
+    r"[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*)*"
+    r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
+)
 
 
 def of_the_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,15 +145,19 @@ def to_cluster(wished: dict[str, Any], release: str, containers: list[Container]
         raise _usage("kubernetes.needs", one="--autoscale keda", other="--prometheus")
     if autoscale and scales_itself:
         raise _usage("kubernetes.not_with", one="--autoscale", other="--kind rayservice")
-    several = kind == "leaderworkerset"
-    if wished["nodes"] and not several:
-        raise _usage("kubernetes.needs", one="--nodes", other="--kind leaderworkerset")
-    if wished["requests"] and not (autoscale or (scales_itself and most > replicas)):
-        raise _usage("kubernetes.needs", one="--ongoing", other="--replicas MIN..MAX")
+    if wished["requests"] and most == replicas:
+        raise _usage("kubernetes.only_with", one="--ongoing", other="--replicas MIN..MAX")
+    _refuse_alone(wished, kind, autoscale)
     layout_of(wished, 1)
     secret, names = _secret(wished["secret"], release, containers)
-    for name in ("ingress_host", "runtime_class", "storage_class", "weights_claim", "namespace"):
+    for name in ("runtime_class", "storage_class", "weights_claim", "ingress_class"):
         _dns("--" + name.replace("_", "-"), wished[name])
+    _dns("--ingress-host", wished["ingress_host"].removeprefix("*."))
+    _matching("--namespace", wished["namespace"], _NAMESPACE, "kubernetes.namespace")
+    _matching("--prometheus", wished["prometheus"], _URL, "kubernetes.url")
+    _matching("--ray-version", wished["ray_version"], _RELEASE, "kubernetes.release")
+    for name in ("image", "webui_image"):
+        _matching("--" + name.replace("_", "-"), wished[name], _IMAGE, "kubernetes.image")
     return Cluster(
         release=release,
         kind=kind,
@@ -160,15 +175,30 @@ def to_cluster(wished: dict[str, Any], release: str, containers: list[Container]
         secret_names=names,
         monitor=wished["monitor"],
         ingress_host=wished["ingress_host"],
-        ingress_class=_dns("--ingress-class", wished["ingress_class"]),
+        ingress_class=wished["ingress_class"],
         webui=wished["webui"],
         webui_image=wished["webui_image"],
         node_selector=dict(_label(word) for word in wished["node_selector"]),
         tolerate=tuple(_key("--tolerate", word) for word in wished["tolerate"]),
         nodes=nodes_of(wished),
         ray_version=wished["ray_version"] or (RAY_VERSION if on_neuron else RAY),
-        interface=_label_value("--interface", wished["interface"] or "eth0"),
+        interface=_matching("--interface", wished["interface"], _INTERFACE, "kubernetes.interface") or "eth0",
     )
+
+
+def _refuse_alone(wished: dict[str, Any], kind: str, autoscale: str) -> None:
+    """Options that would be read and then not used. Raises LaunchError (USAGE)."""
+    needed = (
+        ("nodes", "--kind leaderworkerset", kind == "leaderworkerset"),
+        ("interface", "--kind leaderworkerset", kind == "leaderworkerset"),
+        ("ray_version", "--kind rayservice", kind == "rayservice"),
+        ("prometheus", "--autoscale keda", autoscale == "keda"),
+        ("webui_image", "--webui", wished["webui"]),
+        ("ingress_class", "--ingress-host", wished["ingress_host"]),
+    )
+    for field, other, there in needed:
+        if wished[field] and not there:
+            raise _usage("kubernetes.only_with", one="--" + field.replace("_", "-"), other=other)
 
 
 def nodes_of(wished: dict[str, Any]) -> int:
@@ -182,7 +212,7 @@ def layout_of(wished: dict[str, Any], cards: int) -> dict[str, int | None]:
     """Tensor and pipeline sizes that the user asked for by ``--layout``; none: ours to choose."""
     nodes, layout = nodes_of(wished), wished["layout"] or "auto"
     if layout != "auto" and nodes == 1:
-        raise _usage("kubernetes.needs", one="--layout", other="--kind leaderworkerset")
+        raise _usage("kubernetes.only_with", one="--layout", other="--kind leaderworkerset")
     sizes = {"tp": (cards * nodes, 1), "pp": (cards, nodes), "auto": (None, None)}
     tensor, pipeline = sizes[_one_of("--layout", layout, tuple(sizes))]
     return {"tensor": tensor, "pipeline": pipeline}
@@ -209,9 +239,16 @@ def _one_of(option: str, found: str, known: tuple[str, ...]) -> str:
     return found
 
 
-def _dns(option: str, found: str) -> str:
-    if found and (not _DNS.fullmatch(found) or len(found) > 253):
+def _dns(option: str, found: str) -> None:
+    if len(found) > 253:
         raise _usage("kubernetes.dns", option=option, found=found)
+    _matching(option, found, _DNS, "kubernetes.dns")
+
+
+def _matching(option: str, found: str, pattern: re.Pattern[str], id: str) -> str:
+    """The user's word, which is of this form if there is one. Raises LaunchError (USAGE) with the sentence ``id``."""
+    if found and not pattern.fullmatch(found):
+        raise _usage(id, option=option, found=found)
     return found
 
 
@@ -240,4 +277,5 @@ def _secret(text: str, release: str, containers: list[Container]) -> tuple[str, 
     for variable in names:
         if not _VARIABLE.fullmatch(variable):
             raise _usage("kubernetes.secret_name", found=variable)
-    return _dns("--secret", name) or f"{release}-secrets", names
+    _dns("--secret", name)
+    return name or f"{release}-secrets", names

@@ -55,13 +55,12 @@ def rendering(
     from gaudi_launch.cli.kubernetes_options import to_cluster
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.host.accelerators import instances
-    from gaudi_launch.planning.asked import number
     from gaudi_launch.render.kubernetes_served import release_name
 
     # words of a plan for Ray on one machine; here they are the cluster's
     wished = {**wished, "replicas": asked.get("replicas"), "requests": asked.get("target_ongoing")}
     asked = {**asked, "replicas": None, "target_ongoing": None}
-    pages = number("--hugepages", wished["hugepages"], 0, 1 << 20) if wished["hugepages"] else None
+    pages = _pages(wished["hugepages"])
     if wished["accelerator"] in instances():
         release = release_name(wished["name"], asked["model"] or "")
         if not asked["model"]:
@@ -78,6 +77,20 @@ def rendering(
         planned, [each["model"] for each in every], release, cluster, pages, not wished["no_recipes"]
     )
     return _rendered(served, cluster, kustomize=kustomize, helm=helm), release
+
+
+def _pages(text: str) -> int | None:
+    """MiB a card of ``--hugepages``, None without it. Raises LaunchError (USAGE): not whole pages."""
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.planning.asked import number
+
+    if not text:
+        return None
+    found = number("--hugepages", text, 0, 1 << 20)
+    if found % 2:
+        below, above = found - 1, found + 1
+        raise LaunchError("kubernetes.hugepages_odd", ExitCode.USAGE, found=found, below=below, above=above)
+    return found
 
 
 def _rendered(served: list[Served], cluster: Cluster, *, kustomize: bool, helm: bool) -> Rendered:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import resource
+import runpy
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from gaudi_launch.engines.ray_serve import IN_RAY
 from gaudi_launch.messages import set_language
 from gaudi_launch.render import pods
 from gaudi_launch.render.kubernetes_check import problems, schemas
+from gaudi_launch.render.kubernetes_needs import JOIN_SECONDS
 from tests.cli.test_devices import golden
 
 PODS = Path(pods.__file__).parent
@@ -45,6 +47,7 @@ WITH = (
     "--with", "-w BAAI/bge-m3 -n 1 --engine vllm-fork@1.22 -- --task embed",
     "--with", "-w BAAI/bge-reranker-v2-m3 -n 1 --engine vllm-fork@1.22 -- --task score",
 )  # fmt: skip
+TGI = ("-w", "meta-llama/Llama-3.1-8B-Instruct", "--engine", "tgi", "--accelerator", "gaudi2")
 CASES = {
     "deployment-gaudi2": QWEN,
     "deployment-gaudi2e": ("-w", "/models/QwQ-32B", "-n", "8", "--engine", "vllm-fork@1.21",
@@ -60,8 +63,7 @@ CASES = {
                                "--tolerate", "example.com/ai"),
     "three-models-gaudi2": (*QWEN, *WITH, "--name", "stack"),
     "leaderworkerset-gaudi2": (*R1, "--kind", "leaderworkerset", "--nodes", "2"),
-    "deployment-gaudi2-tgi": ("-w", "meta-llama/Llama-3.1-8B-Instruct", "-n", "1", "--engine", "tgi",
-                              "--accelerator", "gaudi2", "--secret", "hub"),
+    "deployment-gaudi2-tgi": (*TGI, "-n", "1", "--secret", "hub"),
     "rayservice-gaudi3": (*CHAT, "--kind", "rayservice", "--image", "registry/ray-vllm:1", "--replicas", "1..4"),
     "rayservice-inf2.48xlarge": ("-w", "NousResearch/Llama-2-13b-chat-hf", "--accelerator", "inf2.48xlarge",
                                  "--name", "llama2", "--namespace", "llama2", "--webui", "--ingress-host",
@@ -242,7 +244,13 @@ def test_a_long_warm_up_is_never_killed(capsys: pytest.CaptureFixture[str]) -> N
         "leaderTemplate"
     ]
     probe = leader["spec"]["containers"][0]["startupProbe"]
-    assert probe["failureThreshold"] * probe["periodSeconds"] >= 7200
+    # the first pod waits for the others before it starts the engine
+    assert probe["failureThreshold"] * probe["periodSeconds"] >= 7200 + JOIN_SECONDS
+
+
+def test_a_group_waits_as_long_as_its_probe_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MULTI_NODE_TIMEOUT", raising=False)
+    assert runpy.run_path(str(PODS / "multi_node.py"), run_name="pod")["SECONDS"] == JOIN_SECONDS
 
 
 def test_nothing_of_the_host_comes_along(capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,6 +266,20 @@ def test_secrets_are_only_referred_to(capsys: pytest.CaptureFixture[str], monkey
     assert "hf_never_written" not in text
     env = {entry["name"]: entry for entry in main_of(text)["spec"]["template"]["spec"]["containers"][0]["env"]}
     assert env["HF_TOKEN"]["valueFrom"] == {"secretKeyRef": {"name": "qwen3-8b-secrets", "key": "HF_TOKEN"}}
+
+
+def test_a_secret_of_the_user_beats_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    """A variable has one value: two of a name would be refused by a server-side apply."""
+    text = rendered(capsys, *CHAT, "--secret", "mine:HF_HOME,PT_HPU_LAZY_MODE")
+    env = main_of(text)["spec"]["template"]["spec"]["containers"][0]["env"]
+    names = [entry["name"] for entry in env]
+    assert sorted(names) == sorted(set(names))
+    assert [
+        e["valueFrom"]["secretKeyRef"]["name"] for e in env if e["name"] in ("HF_HOME", "PT_HPU_LAZY_MODE")
+    ] == [
+        "mine",
+        "mine",
+    ]
 
 
 @pytest.mark.parametrize("model", ["deepseek-ai/DeepSeek-R1", "/models/DeepSeek-R1-G2"])
@@ -307,6 +329,18 @@ def test_the_inferentia_example_without_its_mistakes(capsys: pytest.CaptureFixtu
     for wrong in ("schedulerName", "target_num_ongoing", "UnhealthySecondThreshold", "$LD_LIBRARY_PATH", "jupyter"):
         assert wrong not in text
     assert group["template"]["spec"]["nodeSelector"] == {"node.kubernetes.io/instance-type": "inf2.48xlarge"}
+
+
+def test_an_inferentia_model_in_a_folder_is_mounted(capsys: pytest.CaptureFixture[str]) -> None:
+    """The pods find it by the path that their application is told."""
+    text = rendered(capsys, "-w", "llama", *LLAMA[2:], "--weights-claim", "weights")
+    service = main_of(text)["spec"]
+    config = yaml.safe_load(service["serveConfigV2"])
+    told = config["applications"][0]["runtime_env"]["env_vars"]["MODEL_ID"]
+    pod = service["rayClusterConfig"]["workerGroupSpecs"][0]["template"]["spec"]
+    mount = {"name": "weights", "mountPath": told, "subPath": "llama", "readOnly": True}
+    assert Path(told).is_absolute() and mount in pod["containers"][0]["volumeMounts"]
+    assert {"name": "weights", "persistentVolumeClaim": {"claimName": "weights"}} in pod["volumes"]
 
 
 @pytest.mark.parametrize("most", [1, 3])
@@ -362,6 +396,23 @@ def test_thousand_replicas_in_two_seconds() -> None:
         ((*CHAT, "--node-selector", "a b=c"), 2, "a b"),
         ((*CHAT, "--tolerate", "-"), 2, "--tolerate"),
         ((*CHAT, "--namespace", "A"), 2, "--namespace"),
+        ((*CHAT, "--namespace", "a.b"), 2, "--namespace"),
+        ((*CHAT, "--hugepages", "9801"), 2, "9800 or 9802"),
+        ((*CHAT, "--image", "my image"), 2, "--image"),
+        ((*CHAT, "--image", "registry/Name:1"), 2, "registry/Name:1"),
+        ((*CHAT, "--webui", "--webui-image", "x:"), 2, "--webui-image"),
+        ((*CHAT, "--webui-image", "x"), 2, "--webui"),
+        ((*CHAT, "--ingress-class", "nginx"), 2, "--ingress-host"),
+        ((*CHAT, "--ingress-host", "*.*"), 2, "--ingress-host"),
+        ((*CHAT, "--prometheus", "http://p"), 2, "--autoscale keda"),
+        ((*CHAT, "--autoscale", "keda", "--replicas", "1..2", "--prometheus", "p:9090"), 2, "http://"),
+        ((*CHAT, "--interface", "net1"), 2, "--kind leaderworkerset"),
+        ((*CHAT, "--ray-version", "2.60.0"), 2, "--kind rayservice"),
+        ((*CHAT, "--kind", "rayservice", "--image", "i", "--ray-version", "new"), 2, "2.60.0"),
+        ((*R1, "--kind", "leaderworkerset", "--interface", "i" * 16), 2, "15"),
+        ((*TGI, "-n", "8", "--kind", "leaderworkerset"), 2, "--engine tgi"),
+        ((*TGI, "--kind", "rayservice", "--image", "i"), 2, "--engine tgi"),
+        ((*CHAT[:-4], "--engine", "ray-serve", *CHAT[-2:], "--image", "i"), 2, "--kind rayservice"),
         ((*CHAT, "--secret", "hub:a b"), 2, "a b"),
         ((*CHAT, "--with", "-w 'open"), 2, "--with"),
         ((*CHAT, "--with", "-w BAAI/bge-m3 --bad"), 2, "--bad"),
@@ -385,6 +436,7 @@ def test_thousand_replicas_in_two_seconds() -> None:
         ),
         ((*LLAMA, "--kind", "deployment"), 2, "--kind deployment"),
         ((*LLAMA, "-l", "4096", "-b", "8"), 2, "-l"),
+        ((*LLAMA, "--hugepages", "8", "--no-recipes"), 2, "--hugepages, --no-recipes"),
         ((*LLAMA, "-n", "1"), 3, "needs 2"),
         ((*LLAMA, "-n", "25"), 3, "there are 24"),
         (("-w", "Qwen/Qwen3-8B", "--accelerator", "inf2.48xlarge"), 5, "Qwen3ForCausalLM"),
