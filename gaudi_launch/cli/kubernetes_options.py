@@ -246,7 +246,7 @@ def _dns(option: str, found: str) -> None:
 
 
 def _matching(option: str, found: str, pattern: re.Pattern[str], id: str) -> str:
-    """The user's word, which is of this form if there is one. Raises LaunchError (USAGE) with the sentence ``id``."""
+    """The user's word, of this form if there is one. Raises LaunchError (USAGE) with the sentence ``id``."""
     if found and not pattern.fullmatch(found):
         raise _usage(id, option=option, found=found)
     return found

@@ -94,6 +94,7 @@ class _Marks:
             number += 1
         self._start = start
         self._found: list[Knob | Name] = []
+        self._alone: set[Knob] = set()  # pairs that are a whole list
 
     def into(self, part: Any) -> Any:
         if isinstance(part, (Knob, Name)):
@@ -104,6 +105,7 @@ class _Marks:
         if isinstance(part, Mapping):
             return {key: self.into(value) for key, value in part.items()}
         if isinstance(part, (list, tuple)):
+            self._alone |= {item for item in part if isinstance(item, Knob) and len(part) == 1}
             return [self.into(item) for item in part]
         return part
 
@@ -116,7 +118,7 @@ class _Marks:
         if whole and isinstance(found, Knob):
             indent, item, name = whole.group(1), whole.group(2) or "", whole.group(3) or ""
             if found.form == "pairs":
-                return _pairs(found, indent)
+                return _pairs(found, indent, found in self._alone)
             if found.form == "block":
                 deep = len(indent) + len(item) + 2
                 return f"{indent}{item}{name}{{{{- toYaml {_value(found.path)} | nindent {deep} }}}}\n"
@@ -136,10 +138,12 @@ def _value(path: Sequence[str]) -> str:
     return "(index .Values " + " ".join(json.dumps(name) for name in path) + ")"
 
 
-def _pairs(knob: Knob, indent: str) -> str:
+def _pairs(knob: Knob, indent: str, alone: bool) -> str:
+    """The items of a list; where there are none and nothing else is in it, an empty list: `env:` would be null."""
+    none = f"{indent}{{{{- else }}}}\n{indent}  []\n" if alone else ""
     return (
         f"{indent}{{{{- range $name, $value := {_value(knob.path)} }}}}\n"
-        f"{indent}- name: {{{{ $name }}}}\n{indent}  value: {{{{ $value | quote }}}}\n"
+        f"{indent}- name: {{{{ $name }}}}\n{indent}  value: {{{{ $value | quote }}}}\n{none}"
         f"{indent}{{{{- end }}}}\n"
     )
 

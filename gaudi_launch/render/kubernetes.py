@@ -109,7 +109,8 @@ def header(models: Sequence[Served], cluster: Cluster, how: str = "kubectl apply
         needs = served.needs
         lines.append(
             f"{served.model}: a pod has {needs.cards} x {needs.resource}, {needs.cpus} CPUs and"
-            f" {needs.memory_mib // 1024} GiB; its start may take {needs.start_seconds} s ({waits}weights, then warm-up)."
+            f" {needs.memory_mib // 1024} GiB; its start may take {needs.start_seconds} s"
+            f" ({waits}weights, then warm-up)."
         )
     if cluster.kind == "rayservice":
         lines.append("One replica a pod, scaled by Ray: needs the KubeRay operator (v1.1 or newer).")

@@ -18,7 +18,7 @@ from gaudi_launch.render.knobs import Name
 from gaudi_launch.render.kubernetes_needs import Needs
 from gaudi_launch.render.kubernetes_records import Cluster, Served
 from tests.cli.test_devices import golden
-from tests.render.test_kubernetes import CASES, HOSTILE, _plain, objects, rendered, steady
+from tests.render.test_kubernetes import CASES, HOSTILE, TGI, _plain, objects, rendered, steady
 
 __all__ = ["_plain"]
 helm = pytest.importorskip("helm_python", reason="pip install '.[dev]'")
@@ -122,6 +122,18 @@ def test_no_text_is_a_template(value: str, tmp_path_factory: pytest.TempPathFact
     assert engine["command"] == [value or "x"]
     assert engine["args"] == [escaped]
     assert {e["name"]: e["value"] for e in engine["env"]}["TEXT"] == escaped
+
+
+def test_an_engine_without_variables(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A list that a chart leaves empty is an empty list, not null, and its user may still fill it."""
+    words = ("-w", "/models/Llama-3.1-8B-Instruct", *TGI[2:], "-n", "1")
+    plain = objects(rendered(capsys, *words))
+    rendered(capsys, *words, "--helm", str(tmp_path / "chart"))
+    assert by_name(templated(tmp_path / "chart", "llama-3-1-8b-instruct")) == by_name(plain)
+    values = {"models": {"llama-3-1-8b-instruct": {"env": {"LOG_LEVEL": "debug"}}}}
+    (made,) = [o for o in templated(tmp_path / "chart", "other", values) if o["kind"] == "Deployment"]
+    engine = made["spec"]["template"]["spec"]["containers"][0]
+    assert engine["env"] == [{"name": "LOG_LEVEL", "value": "debug"}]
 
 
 def test_values_are_yaml_of_the_plan(three: Path) -> None:
