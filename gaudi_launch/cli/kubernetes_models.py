@@ -170,6 +170,7 @@ def _over_nodes(prepared: Prepared, wished: dict[str, Any]) -> Plan:
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.fleet.cluster import changed_command, changes, merged
     from gaudi_launch.fleet.layout import Asked, choose, stage_of
+    from gaudi_launch.models.sizing import divides
     from gaudi_launch.planning.plan import Placement
     from gaudi_launch.planning.planner import make_plan
 
@@ -179,7 +180,13 @@ def _over_nodes(prepared: Prepared, wished: dict[str, Any]) -> Plan:
     if cards != there:
         raise LaunchError("kubernetes.whole_nodes", ExitCode.USAGE, found=cards, there=there)
     sizes = Asked(**layout_of(wished, cards))
-    layout = choose(model, engine.identity.version, nodes_of(wished), cards, sizes)
+    try:
+        layout = choose(model, engine.identity.version, nodes_of(wished), cards, sizes)
+    except LaunchError as error:
+        if error.id != "cluster.heads":
+            raise
+        id = "kubernetes.heads" if divides(model, cards) else "kubernetes.heads_node"
+        raise LaunchError(id, ExitCode.MODEL, **error.text.values, cards=cards) from None
     whole = replace(request, cards=None, modules=None)
     placement = Placement(tuple(range(layout.tensor)))
     plan = make_plan(whole, prepared.host, stage_of(model, layout.pipeline), engine, placement)

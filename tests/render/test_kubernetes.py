@@ -426,6 +426,8 @@ def test_thousand_replicas_in_two_seconds() -> None:
         ((*CHAT, "--helm", "a", "--to", "b"), 2, "--helm"),
         ((*R1, "--kind", "leaderworkerset", "--nodes", "3"), 5, "24"),
         ((*R1, "--kind", "leaderworkerset", "--layout", "dp"), 2, "dp"),
+        (("-w", "/models/QwQ-32B", *R1[2:], "--kind", "leaderworkerset"), 5, "use --layout pp"),
+        (("-w", "Qwen/Qwen2-7B-Instruct", *QWEN[4:], "--kind", "leaderworkerset"), 5, "--kind deployment"),
         ((*CHAT, "--layout", "pp"), 2, "--layout"),
         ((*CHAT, "--kind", "rayservice"), 2, "ray[serve]"),
         ((*CHAT, "--kind", "rayservice", "--image", "i", "--monitor"), 2, "--monitor"),
