@@ -41,7 +41,7 @@ def parts_of(models: Sequence[Served], cluster: Cluster, release: Name) -> list[
         main, pods = _main(served, cluster, release, places, together)
         target = {name: main[name] for name in ("apiVersion", "kind")}
         # a RayService makes its own Services, and moves its pods itself
-        extra = [service(served, release, pods), budget(served, release, pods)] if pods else []
+        extra = [service(served, release, pods), budget(served, cluster, release, pods)] if pods else []
         if cluster.scaled:
             extra.append(scaler(served, cluster, release, target))
         if cluster.monitor:

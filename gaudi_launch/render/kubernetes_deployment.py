@@ -34,7 +34,10 @@ def deployment(
             **count,
             "revisionHistoryLimit": 3,
             "progressDeadlineSeconds": rollout_seconds(served),
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+            "strategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxSurge": 0, "maxUnavailable": cluster.at_once},
+            },
             "selector": {"matchLabels": selector(served)},
             "template": {
                 "metadata": {"labels": labels(served, release)},

@@ -79,6 +79,11 @@ class Cluster:
         return bool(self.autoscale)
 
     @property
+    def at_once(self) -> int:
+        """Replicas that may be away at a time: a thousand, one after the other, take weeks (a tenth: assumed)."""
+        return max(1, self.replicas // 10)
+
+    @property
     def many(self) -> bool:
         """May pods on several nodes use one claim?"""
         return max(self.replicas, self.max_replicas) > 1 or self.nodes > 1

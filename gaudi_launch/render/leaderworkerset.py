@@ -71,7 +71,7 @@ def leader_worker_set(served: Served, cluster: Cluster, release: Name, places: M
             "startupPolicy": "LeaderCreated",
             "rolloutStrategy": {
                 "type": "RollingUpdate",
-                "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0},
+                "rollingUpdateConfiguration": {"maxUnavailable": cluster.at_once, "maxSurge": 0},
             },
             "leaderWorkerTemplate": {
                 "size": Knob(("models", served.key, "nodes"), cluster.nodes, "number"),
