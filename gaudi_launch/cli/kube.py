@@ -134,13 +134,25 @@ def _selector(name: str) -> str:
 
 
 def _known(kubectl: Kubectl, name: str) -> list[tuple[Status, list[dict[str, Any]]]]:
-    """Deployments with their objects. Raises LaunchError (FAILED) when there is none of this name."""
+    """Deployments with their objects. Raises LaunchError (FAILED) when there is none of this name.
+
+    Kinds of added controllers may be closed to a user who may see all the rest: that is said, and no failure.
+    """
+    import sys
+
     from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.messages import text
     from gaudi_launch.services.kube_status import CORE, OPTIONAL, instance_of, statuses
 
     items: list[dict[str, Any]] = []
     for kinds in (",".join(CORE), *OPTIONAL):
-        document = kubectl.document("get", kinds, f"--selector={_selector(name)}")
+        try:
+            document = kubectl.document("get", kinds, f"--selector={_selector(name)}")
+        except LaunchError as error:
+            if kinds not in OPTIONAL or error.id != "kube.forbidden":
+                raise
+            print(text("kube.not_seen", kind=kinds), file=sys.stderr)
+            continue
         listed = (document or {}).get("items")
         items += [item for item in (listed if isinstance(listed, list) else []) if instance_of(item)]
     found = statuses(items)

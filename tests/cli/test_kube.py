@@ -308,6 +308,20 @@ def test_what_kubectl_says_is_understood(
     assert (found, json.loads(out)["error"]["id"]) == (code, id)
 
 
+def test_a_kind_that_is_closed_to_the_user_is_no_failure(cluster: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The role `view` of a cluster sees deployments, and not what controllers have added."""
+    answer(cluster, DEPLOYMENT, READY, *OTHERS)
+    said = 'error from server (Forbidden): scaledobjects.keda.sh is forbidden: User "me" cannot list resource'
+    (cluster / "get-scaledobjects").write_text(said)
+    assert run(["kube", "status", "--json"]) == 0
+    out, err = capfd.readouterr()
+    assert json.loads(out)["deployments"][0]["name"] == "chat"
+    assert "scaledobjects.keda.sh" in err
+    (cluster / "delete").write_text("deleted")
+    assert run(["kube", "delete", "chat", "--yes"]) == 0
+    assert "scaledobjects.keda.sh" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("text", ["", "null", "[]", "not json"])
 def test_an_answer_that_is_none(text: str, cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (cluster / "get-deployments").write_text(text)
