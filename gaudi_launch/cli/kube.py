@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from gaudi_launch.services.kube_status import Status
     from gaudi_launch.services.kubectl import Kubectl
 
-app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
 
 _NAMESPACE = typer.Option("", "-N", "--namespace", metavar="NAME", help="Namespace (default: kubectl's own).")
 _KUBECONFIG = typer.Option("", "--kubeconfig", metavar="FILE", help="kubectl's configuration.")
@@ -155,7 +157,7 @@ def _known(kubectl: Kubectl, name: str) -> list[tuple[Status, list[dict[str, Any
             continue
         listed = (document or {}).get("items")
         items += [item for item in (listed if isinstance(listed, list) else []) if instance_of(item)]
-    found = statuses(items)
+    found = [one for one in statuses(items) if name in ("", one.name)]
     if not found:
         raise LaunchError("kube.nothing", ExitCode.FAILED, name=name or "-")
     return [(one, [item for item in items if instance_of(item) == one.name]) for one in found]

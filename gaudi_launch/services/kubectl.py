@@ -86,7 +86,7 @@ class Kubectl:
         except OSError as error:
             raise LaunchError("kube.no_kubectl", ExitCode.MACHINE, why=error.strerror or "") from None
         if done.returncode:
-            said = done.stderr.decode(errors="replace")
+            said = _words_of(done.stderr, done.returncode)
             if _NO_KIND.search(said):
                 return None
             raise failure(said)
@@ -113,7 +113,12 @@ class Kubectl:
             raise LaunchError("kube.no_kubectl", ExitCode.MACHINE, why=error.strerror or "") from None
         # a reader that has gone (| head) is no failure
         if process.returncode and process.returncode != -signal.SIGPIPE and b"broken pipe" not in said:
-            raise failure(said.decode(errors="replace"))
+            raise failure(_words_of(said, process.returncode))
+
+
+def _words_of(said: bytes, code: int) -> str:
+    """What kubectl said, or how it ended where it said nothing (killed, say)."""
+    return said.decode(errors="replace").strip() or f"exit status {code}"
 
 
 def failure(said: str) -> LaunchError:

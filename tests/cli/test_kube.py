@@ -328,6 +328,27 @@ def test_an_answer_that_is_none(text: str, cluster: Path, capsys: pytest.Capture
     assert kube(capsys, "status")[0] == 1
 
 
+@pytest.mark.parametrize("words", [["logs", "chat"], ["delete", "chat", "--yes"], ["status", "chat", "--json"]])
+def test_objects_of_others_are_left_alone(
+    words: list[str], cluster: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Should a cluster answer with more than was asked for."""
+    other = labelled("Service", "other")
+    other["metadata"]["labels"] = {**other["metadata"]["labels"], "app.kubernetes.io/instance": "other"}
+    answer(cluster, DEPLOYMENT, READY, other)
+    for verb in ("logs", "delete"):
+        (cluster / verb).write_text("done")
+    assert run(["kube", *words]) == 0
+    out, _ = capfd.readouterr()
+    assert "other" not in out and "service/other" not in asked(cluster)[-1]
+
+
+def test_a_kubectl_that_was_killed_says_so(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (cluster / "kubectl").write_text("#!/bin/sh\nkill -9 $$\n")
+    code, _, err = kube(capsys, "status")
+    assert code == 1 and "-9" in err
+
+
 def test_nothing_of_that_name(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answer(cluster)
     code, _, err = kube(capsys, "status", "other")
