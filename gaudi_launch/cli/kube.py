@@ -136,7 +136,7 @@ def _selector(name: str) -> str:
 
 
 def _known(kubectl: Kubectl, name: str) -> list[tuple[Status, list[dict[str, Any]]]]:
-    """Deployments with their objects. Raises LaunchError (FAILED) when there is none of this name.
+    """Deployments with their objects, of all names without one. Raises LaunchError (FAILED): none of this name.
 
     Kinds of added controllers may be closed to a user who may see all the rest: that is said, and no failure.
     """
@@ -158,8 +158,8 @@ def _known(kubectl: Kubectl, name: str) -> list[tuple[Status, list[dict[str, Any
         listed = (document or {}).get("items")
         items += [item for item in (listed if isinstance(listed, list) else []) if instance_of(item)]
     found = [one for one in statuses(items) if name in ("", one.name)]
-    if not found:
-        raise LaunchError("kube.nothing", ExitCode.FAILED, name=name or "-")
+    if name and not found:
+        raise LaunchError("kube.nothing", ExitCode.FAILED, name=name)
     return [(one, [item for item in items if instance_of(item) == one.name]) for one in found]
 
 
@@ -168,6 +168,8 @@ def _show(found: list[Status]) -> None:
     from gaudi_launch.messages import text
 
     out = console()
+    if not found:
+        out.print(text("kube.none"), markup=False)
     for each in found:
         counts = ", ".join(f"{w.kind} {w.name} {w.ready}/{w.wanted}" for w in each.workloads)
         out.print(f"{each.name}: {counts or '-'}", markup=False)

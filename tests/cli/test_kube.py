@@ -349,6 +349,14 @@ def test_a_kubectl_that_was_killed_says_so(cluster: Path, capsys: pytest.Capture
     assert code == 1 and "-9" in err
 
 
+def test_an_empty_namespace_is_no_failure(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer(cluster)
+    code, out, _ = kube(capsys, "status")
+    assert code == 0 and "--namespace" in out
+    code, out, _ = kube(capsys, "status", "--json")
+    assert (code, json.loads(out)) == (0, {"schema": 1, "deployments": []})
+
+
 def test_nothing_of_that_name(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answer(cluster)
     code, _, err = kube(capsys, "status", "other")
