@@ -34,6 +34,9 @@ _HEAD = {"cpu": "4", "memory": "20Gi"}
 # a start takes minutes: more replicas after one minute of need, fewer after half an hour without (assumed, as in
 # engines/ray_serve.py)
 _UP_SECONDS, _DOWN_SECONDS = 60, 1800
+# Ray keeps what its processes print in files inside the pod, where `kubectl logs` does not look (docs: Ray,
+# Configuring Logging; seen with 2.60); its own notes are left out
+_TO_THE_POD = {"RAY_LOG_TO_STDERR": "1", "RAY_BACKEND_LOG_LEVEL": "warning"}
 _PORTS = ((6379, "gcs-server"), (8265, "dashboard"), (10001, "client"), (PORT, "serve"))
 
 
@@ -134,6 +137,7 @@ def _worker(served: Served, cluster: Cluster, release: Name, places: Mapping[str
     container = engine_container(served, cluster, places)
     kept = ("image", "env", "resources", "volumeMounts", *(() if served.serve else ("securityContext",)))
     container = {"name": "ray-worker", **{name: container[name] for name in kept}, "lifecycle": _stop()}
+    container["env"] = [*({"name": name, "value": value} for name, value in _TO_THE_POD.items()), *container["env"]]
     spec = pod_spec(served, cluster, release, [_with_application(container, served), *beside], first)
     spec["volumes"] += _volumes(served, release)
     metadata: dict[str, Any] = {"labels": labels(served, release)}

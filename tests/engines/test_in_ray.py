@@ -157,6 +157,22 @@ def test_an_engine_that_ends_before_it_answers_is_a_failure_written_down(tmp_pat
     assert taken.log.read_text() == "no such model\n"
 
 
+def test_in_a_pod_the_engine_speaks_where_ray_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """So that the logs of the pod are the engine's."""
+    from gaudi_ray_engine import EngineChild
+
+    monkeypatch.setenv("RAY_LOG_TO_STDERR", "1")
+    taken = slot(tmp_path)
+    child = EngineChild([sys.executable, "-c", "print('no such model'); raise SystemExit(7)"], taken)
+    with pytest.raises(RuntimeError, match="ended with 7"):
+        child.wait_ready()
+    taken.say("its replica is replaced")
+    assert capfd.readouterr().out == "no such model\ngaudi-launch ray: its replica is replaced\n"
+    assert not taken.log.exists()
+
+
 def test_an_engine_is_ended_with_what_it_started(tmp_path: Path) -> None:
     from gaudi_ray_engine import EngineChild
     from gaudi_ray_slots import members

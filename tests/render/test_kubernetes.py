@@ -329,6 +329,13 @@ def test_the_inferentia_example_without_its_mistakes(capsys: pytest.CaptureFixtu
     assert group["template"]["spec"]["nodeSelector"] == {"node.kubernetes.io/instance-type": "inf2.48xlarge"}
 
 
+@pytest.mark.parametrize("case", ["rayservice-gaudi3", "rayservice-inf2.48xlarge"])
+def test_what_ray_runs_speaks_in_the_logs_of_its_pod(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (group,) = main_of(rendered(capsys, *CASES[case]))["spec"]["rayClusterConfig"]["workerGroupSpecs"]
+    env = group["template"]["spec"]["containers"][0]["env"]
+    assert {"name": "RAY_LOG_TO_STDERR", "value": "1"} in env
+
+
 def test_an_inferentia_model_in_a_folder_is_mounted(capsys: pytest.CaptureFixture[str]) -> None:
     """The pods find it by the path that their application is told."""
     text = rendered(capsys, "-w", "llama", *LLAMA[2:], "--weights-claim", "weights")

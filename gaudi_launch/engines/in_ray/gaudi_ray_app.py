@@ -54,8 +54,7 @@ class Engine:
 
     def _lost(self, status: int) -> None:
         """The engine is gone: so is this replica, and Serve starts another."""
-        with self._child.slot.log.open("a", encoding="utf-8") as log:
-            log.write(f"gaudi-launch ray: the engine ended with {status}; its replica is replaced\n")
+        self._child.slot.say(f"the engine ended with {status}; its replica is replaced")
         self._child.end(0.0)
         os._exit(1)
 

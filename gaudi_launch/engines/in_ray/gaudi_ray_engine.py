@@ -66,7 +66,7 @@ class EngineChild:
         self.ending = False
         self._key = os.environ.get("VLLM_API_KEY", "")
         words = [str(self.port) if word == PORT else word for word in argv]
-        with slot.log.open("ab") as log:
+        with slot.output() as log:
             self.process = subprocess.Popen(
                 [*bind_words(slot), *words],
                 stdin=subprocess.DEVNULL,

@@ -39,6 +39,17 @@ class Slot:
     def log(self) -> Path:
         return log_of(self.folder, self.number)
 
+    def output(self) -> Any:
+        """Where words of the engine go, to be opened by ``with``: this set's log; None is the node's own output,
+        where Ray's goes there, too, as it does in a pod."""
+        to_node = os.environ.get("RAY_LOG_TO_STDERR") == "1"
+        return contextlib.nullcontext() if to_node else self.log.open("ab")
+
+    def say(self, text: str) -> None:
+        """A line of ours among the engine's."""
+        with self.output() as log:
+            os.write(1 if log is None else log.fileno(), f"gaudi-launch ray: {text}\n".encode())
+
     def sign(self, session: int) -> None:
         """Write down the engine's session, for whoever takes this set next."""
         content = json.dumps({"session": session, "started": start_time(session)}).encode()
