@@ -10,6 +10,7 @@ from gaudi_launch.render.knobs import Name, Words, plain
 from gaudi_launch.render.kubernetes_check import check
 from gaudi_launch.render.kubernetes_deployment import deployment, service
 from gaudi_launch.render.kubernetes_extras import (
+    access_mode,
     adapter_values,
     budget,
     config_map,
@@ -132,6 +133,11 @@ def notes(models: Sequence[Served], cluster: Cluster, release: Name) -> tuple[Me
         found += [
             message("kubernetes.weights", claim=claim, path=m.source, place=places[m.source]) for m in folders
         ]
+    claims = [each for each in storage(cluster, models, release) if each["kind"] == "PersistentVolumeClaim"]
+    if claims and not cluster.storage_class and access_mode(cluster, models) == "ReadWriteMany":
+        found.append(message("kubernetes.many_nodes"))
+    if cluster.monitor:
+        found.append(message("kubernetes.monitor", names=" ".join(served.name.plain() for served in models)))
     if cluster.secret_names:
         names = ", ".join(cluster.secret_names)
         found.append(message("kubernetes.secret", secret=cluster.secret, names=names))

@@ -103,6 +103,24 @@ def test_stdout_is_the_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Note: " in err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--replicas", "2"), "kubernetes.many_nodes"),
+        (("--monitor",), "kubernetes.monitor"),
+    ],
+)
+def test_what_a_cluster_must_have_is_said(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ids(*more: str) -> list[str]:
+        assert run(["render", "kubernetes", "--json", *CHAT, *more]) == 0
+        return [note["id"] for note in json.loads(capsys.readouterr().out)["notes"]]
+
+    assert said in ids(*words)
+    assert said not in ids("--replicas", "2", "--storage-class", "nfs")
+
+
 def test_several_files_want_a_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run(["render", "kubernetes", *CASES["deployment-gaudi3-hpa"]]) == 2
     assert "--to" in capsys.readouterr().err
