@@ -42,8 +42,8 @@ R1 = (
 )
 LLAMA = ("-w", "NousResearch/Llama-2-13b-chat-hf", "--accelerator", "inf2.48xlarge")
 WITH = (
-    "--with", "-w BAAI/bge-m3 -n 1 --engine vllm-fork@1.22 -- --task embed",
-    "--with", "-w BAAI/bge-reranker-v2-m3 -n 1 --engine vllm-fork@1.22 -- --task score",
+    "--with", "-w BAAI/bge-m3 -n 1 --engine vllm-gaudi -l 8192",
+    "--with", "-w BAAI/bge-reranker-v2-m3 -n 1 --engine vllm-gaudi -l 8192",
 )  # fmt: skip
 TGI = ("-w", "meta-llama/Llama-3.1-8B-Instruct", "--engine", "tgi", "--accelerator", "gaudi2")
 CASES = {
