@@ -86,7 +86,8 @@ def render(models: Sequence[Served], cluster: Cluster, *, kustomize: bool = Fals
     if cluster.namespace:
         objects = [_in(cluster.namespace, each) for each in objects]
     file = f"{release.plain()}.yaml"
-    files = {file: documents((dump(each) for each in objects), header(models, cluster))}
+    how = "kubectl apply " + ("-k FOLDER" if kustomize else "-f FILE")
+    files = {file: documents((dump(each) for each in objects), header(models, cluster, how))}
     if kustomize:
         entry: dict[str, Any] = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
         if cluster.namespace:
@@ -102,7 +103,7 @@ def _in(namespace: str, found: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, "metadata": {"name": metadata["name"], "namespace": namespace, **metadata}}
 
 
-def header(models: Sequence[Served], cluster: Cluster, how: str = "kubectl apply -f FILE") -> list[str]:
+def header(models: Sequence[Served], cluster: Cluster, how: str) -> list[str]:
     """Comment lines of a file: what it is and ``how`` to use it. English, as all of such a file is."""
     lines = [f"Made by gaudi-launch render kubernetes. Apply with: {how}"]
     waits = "the other pods, " if cluster.nodes > 1 else ""

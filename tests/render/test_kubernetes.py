@@ -121,6 +121,14 @@ def test_what_a_cluster_must_have_is_said(
     assert said not in ids("--replicas", "2", "--storage-class", "nfs")
 
 
+@pytest.mark.parametrize(("words", "how"), [((), "-f FILE"), (("--kustomize",), "-k FOLDER")])
+def test_the_first_line_says_how_to_apply(
+    words: tuple[str, ...], how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`kubectl apply -f` of a folder with a kustomization fails."""
+    assert rendered(capsys, *LLAMA, *words).splitlines()[0].endswith(f"kubectl apply {how}")
+
+
 def test_several_files_want_a_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run(["render", "kubernetes", *CASES["deployment-gaudi3-hpa"]]) == 2
     assert "--to" in capsys.readouterr().err
