@@ -105,7 +105,8 @@ def _in_pods(model: str | None) -> str | None:
 
     if not model or model == "demo" or looks_like_hub_id(model):
         return model
-    return str(Path(model).absolute())
+    # no shell has expanded the words of --with
+    return str(Path(model).expanduser().absolute())
 
 
 def planned(asked: dict[str, Any], wished: dict[str, Any]) -> Planned:

@@ -322,6 +322,15 @@ def test_gaudi2_gets_converted_weights(model: str, capsys: pytest.CaptureFixture
     assert ("gaudi-launch convert" in capsys.readouterr().err) == (not model.endswith("-G2"))
 
 
+def test_a_home_folder_behind_with_is_the_users(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No shell expands what stands in quotes."""
+    monkeypatch.setenv("HOME", "/home/me")
+    text = rendered(capsys, *CHAT, "--with", "-w ~/bge-m3 -n 1 --engine vllm-gaudi")
+    assert "/home/me/bge-m3" in text and "~" not in text
+
+
 def test_two_nodes_of_deepseek(capsys: pytest.CaptureFixture[str]) -> None:
     """TP 16 and EP 16 on 2 x 8, as the branch's own scripts have it; PP 2 keeps TP 8 inside a node."""
     group = main_of(rendered(capsys, *CASES["leaderworkerset-gaudi2"]))["spec"]["leaderWorkerTemplate"]
