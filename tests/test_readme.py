@@ -19,6 +19,7 @@ from gaudi_launch.host.simulated import write_tree
 from tests.cli.test_serve import write_model
 from tests.measure.stand_in_server import serving
 from tests.services.conftest import TRIVIAL
+from tests.waiting import GENEROUS
 
 TOP = Path(__file__).parents[1]
 FENCE = re.compile(r"```bash\n(.*?)```", re.DOTALL)
@@ -138,7 +139,7 @@ def call(environment: dict[str, str], folder: Path, *words: str) -> subprocess.C
         env={**environment, "PYTHONPATH": str(TOP)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=GENEROUS,
         input="What is the capital of France?",
         check=False,
     )

@@ -16,6 +16,7 @@ from tests.cli.test_serve import ready_lines
 from tests.cli.test_serve_tgi import IMAGE, User, wait
 from tests.services.conftest import free_port
 from tests.services.docker_api import Api
+from tests.waiting import GENEROUS
 
 __all__ = ["free_port"]
 
@@ -58,7 +59,7 @@ def test_it_reads_our_words_and_stops_on_ctrl_c(real: Real, free_port: int) -> N
     assert (host["Runtime"], host["IpcMode"], host["CapAdd"]) == ("habana", "host", ["CAP_SYS_NICE"])
     assert (host["Init"], host["AutoRemove"]) == (True, True) and host["CpusetCpus"]
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=GENEROUS)
     assert (process.returncode, real.api.living) == (130, [])
     assert f"POST /containers/{name}/kill TERM" in real.api.asked and "Traceback" not in err
 
@@ -69,7 +70,7 @@ def test_a_token_reaches_the_container_and_nothing_else(real: Real, free_port: i
     ((_, made),) = real.api.created.items()
     assert "HF_TOKEN=hf_s3cret" in made["Env"]
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=GENEROUS)
     written = [path.read_text(errors="replace") for path in real.user.state.rglob("*") if path.is_file()]
     assert not any("hf_s3cret" in text for text in (out, err, *written))
 
@@ -81,7 +82,7 @@ def test_a_deaf_container_is_removed(real: Real, free_port: int) -> None:
     process.send_signal(signal.SIGTERM)
     time.sleep(0.5)
     process.send_signal(signal.SIGTERM)  # the second hurries
-    process.communicate(timeout=30)
+    process.communicate(timeout=GENEROUS)
     assert (process.returncode, real.api.living) == (130, [])
     assert real.api.asked[-1].startswith("DELETE /containers/")
 

@@ -17,6 +17,7 @@ import pytest
 
 from tests.cli.test_serve import Gaudi, machine, model
 from tests.services.conftest import free_port, living, pids, trivial_python
+from tests.waiting import GENEROUS
 
 __all__ = ["free_port", "machine", "model", "pids", "trivial_python"]
 
@@ -30,7 +31,7 @@ class Keeper(Gaudi):
             env={**self.environment, "TRIVIAL_DO": do, **environment},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=GENEROUS,
             stdin=subprocess.DEVNULL,
             check=False,
         )
@@ -190,7 +191,7 @@ def test_ctrl_c_while_waiting_leaves_the_service(user: Keeper, model: Path, free
     process = user.start(*words, do="hang")
     until(lambda: [s["phase"] for s in user.services()] == ["warmup_prompt"])
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=GENEROUS)
     assert process.returncode == 130 and "goes on starting" in err
     assert [s["done"] for s in user.services()] == [2]
     code, _, err = user.call("wait", "a", "--timeout", "0.5")
@@ -229,11 +230,11 @@ def test_a_log_is_followed_to_the_end(user: Keeper, model: Path, free_port: int)
         assert "vLLM API server version" in lines[0]
         assert user.call("stop", "a")[0] == 0
         rest = reader.stdout.read()
-        assert reader.wait(20) == 0 and "Application startup complete" in rest
+        assert reader.wait(GENEROUS) == 0 and "Application startup complete" in rest
     with subprocess.Popen([*argv[:-2], "a"], env=user.environment, stdout=subprocess.PIPE) as cut:
         assert cut.stdout is not None
         cut.stdout.close()
-        assert cut.wait(20) in (0, 1)
+        assert cut.wait(GENEROUS) in (0, 1)
 
 
 def test_a_file_that_is_no_job(user: Keeper, model: Path, free_port: int) -> None:

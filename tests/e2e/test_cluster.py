@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.two_hosts import TOP, Wire
+from tests.waiting import GENEROUS
 
 pytestmark = pytest.mark.e2e
 
@@ -138,7 +139,7 @@ def test_ctrl_c_takes_all_down(wire: Wire, model: Path) -> None:
         # as a terminal does it: to everything in the foreground
         os.killpg(started.pid, signal.SIGINT)
         rest = started.stderr.read()
-        assert started.wait(60) == 130
+        assert started.wait(GENEROUS) == 130
     assert "Ending what was started" in rest
     assert (wire.pids("a"), wire.pids("b")) == ([], [])
 
@@ -154,7 +155,7 @@ def test_the_printed_commands_do_the_same(wire: Wire, model: Path) -> None:
     for home in "ab":  # the printed lines name the usual state folder
         (wire.folder / home / ".local").mkdir(exist_ok=True)
     for line in starts:
-        subprocess.run(["sh", "-c", line], env=env, check=True, timeout=60)
+        subprocess.run(["sh", "-c", line], env=env, check=True, timeout=GENEROUS)
         wire.wait_for_ray()
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
@@ -166,7 +167,7 @@ def test_the_printed_commands_do_the_same(wire: Wire, model: Path) -> None:
     else:
         pytest.fail((wire.folder / "a/.local/state/gaudi-launch/cluster/cluster/host-a/service.log").read_text())
     for line in stops:
-        subprocess.run(["sh", "-c", line], env=env, check=True, timeout=60)
+        subprocess.run(["sh", "-c", line], env=env, check=True, timeout=GENEROUS)
     deadline = time.monotonic() + 30
     while (wire.pids("a") or wire.pids("b")) and time.monotonic() < deadline:
         time.sleep(0.5)

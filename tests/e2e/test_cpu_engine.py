@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.e2e.conftest import Serve
+from tests.waiting import GENEROUS
 
 pytestmark = pytest.mark.e2e
 
@@ -26,7 +27,7 @@ def ask(port: int, **body: Any) -> bytes:
         json.dumps({"messages": QUESTION, "temperature": 0, **body}).encode(),
         {"Content-Type": "application/json"},
     )
-    with build_opener(ProxyHandler({})).open(request, timeout=120) as response:
+    with build_opener(ProxyHandler({})).open(request, timeout=GENEROUS) as response:
         content: bytes = response.read()
     return content
 

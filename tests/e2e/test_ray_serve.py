@@ -21,6 +21,7 @@ from gaudi_launch.engines.ray_serve import IN_RAY
 from gaudi_launch.services import ray_status
 from tests.e2e.conftest import Serve
 from tests.e2e.test_cpu_engine import ask
+from tests.waiting import GENEROUS
 
 pytestmark = pytest.mark.e2e
 
@@ -56,7 +57,7 @@ def answer(port: int) -> str:
 
 def metric(port: int, name: str, label: str = "") -> float:
     """A figure of the engine's own page, which is passed on like everything else."""
-    with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/metrics", timeout=60) as response:
+    with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/metrics", timeout=GENEROUS) as response:
         lines = response.read().decode().splitlines()
     return float(next(line.split()[-1] for line in lines if line.startswith(name) and label in line))
 
@@ -64,7 +65,7 @@ def metric(port: int, name: str, label: str = "") -> float:
 def hang_up(port: int) -> None:
     """Ask for a long streamed answer and go away after its first piece."""
     body = {"model": "demo", "prompt": "Once", "max_tokens": 1500, "stream": True, "ignore_eos": True}
-    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = HTTPConnection("127.0.0.1", port, timeout=GENEROUS)
     connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
     response = connection.getresponse()
     assert response.readline().startswith(b"data: ")

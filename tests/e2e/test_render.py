@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from gaudi_launch.services.ready import probe
+from tests.waiting import GENEROUS
 
 
 @pytest.mark.e2e
@@ -46,11 +47,11 @@ def test_the_real_engine_answers(target: str, engine: Path, tiny_model: Path, po
             time.sleep(0.5)
         family = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
-        gone, alive = psutil.wait_procs(family, timeout=10)
+        process.wait(GENEROUS)
+        gone, alive = psutil.wait_procs(family, timeout=GENEROUS)
         assert alive == [] and len(gone) == len(family)
     finally:
         for left in (*family, psutil.Process(process.pid) if process.poll() is None else None):
             if left is not None and left.is_running():
                 left.kill()
-        process.wait(10)
+        process.wait(GENEROUS)

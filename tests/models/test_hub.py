@@ -25,6 +25,7 @@ from gaudi_launch.models.hub_child import classify
 from gaudi_launch.models.hub_files import RECORD, RemoteFile, choose, read_record, safe
 from gaudi_launch.models.local import find_local, folder_for
 from tests.models.local_hub import REVISION, Hub
+from tests.waiting import GENEROUS
 
 WEIGHTS = random.Random(1).randbytes(3_000_000)
 FILES = {
@@ -230,9 +231,9 @@ def test_one_pull_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         deadline = time.monotonic() + 40
         while time.monotonic() < deadline and _bytes_below(folder) < 1_000_000:
             time.sleep(0.01)
-        second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        second = subprocess.run(command, capture_output=True, text=True, timeout=GENEROUS, check=False)
         assert second.returncode == 1 and f"pull, PID {first.pid}" in second.stderr
-        assert first.wait(60) == 0
+        assert first.wait(GENEROUS) == 0
     assert content(folder) == {name: files[name] for name in NEEDED}
 
 
@@ -247,9 +248,9 @@ def test_a_killed_launcher_takes_its_child_with_it(tmp_path: Path, monkeypatch: 
             time.sleep(0.01)
         family = psutil.Process(process.pid).children(recursive=True)
         process.kill()
-        process.wait(10)
+        process.wait(GENEROUS)
         assert family
-        _, left = psutil.wait_procs(family, timeout=5)
+        _, left = psutil.wait_procs(family, timeout=GENEROUS)
         for orphan in left:
             orphan.kill()
         assert left == []
@@ -280,7 +281,7 @@ def test_killed_in_the_middle_it_goes_on_where_it_stopped(
             time.sleep(0.01)
         family = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(number)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=GENEROUS)
         if number == signal.SIGINT:
             assert process.returncode == 130 and "Traceback" not in err
             assert [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE] == []
@@ -290,7 +291,7 @@ def test_killed_in_the_middle_it_goes_on_where_it_stopped(
         assert not (folder / "model.safetensors").exists()
         running.asked.clear()
         running.trouble = ""
-        done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=GENEROUS, check=False)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["folder"] == str(folder)
         assert content(folder) == {name: files[name] for name in NEEDED}

@@ -31,6 +31,7 @@ from gaudi_launch.render.container import container_of
 from tests.render.plans import odd, planned
 from tests.render.tools import NAMES, ODD, shellcheck
 from tests.services.conftest import free_port, living, pids, trivial_python
+from tests.waiting import GENEROUS
 
 __all__ = ["free_port", "pids", "trivial_python"]
 
@@ -202,7 +203,7 @@ def test_the_script_starts_the_engine_and_hands_it_signals(
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
         engine.send_signal(signal.SIGTERM)
-        assert engine.wait(10) == 0
+        assert engine.wait(GENEROUS) == 0
     finally:
         engine.kill()
         engine.wait()

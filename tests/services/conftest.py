@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import stat
 import sys
 from collections.abc import Iterator
@@ -10,14 +9,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.waiting import unused_port
+
 TRIVIAL = Path(__file__).with_name("trivial_engine.py")
 
 
 @pytest.fixture
 def free_port() -> int:
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        return int(trial.getsockname()[1])
+    return unused_port()
 
 
 @pytest.fixture

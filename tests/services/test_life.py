@@ -24,6 +24,7 @@ from gaudi_launch.services.identity import Identity
 from gaudi_launch.services.job import ServiceJob
 from gaudi_launch.services.metrics import Load, read_load
 from gaudi_launch.warmup.buckets import Buckets
+from tests.waiting import GENEROUS
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +47,7 @@ def test_a_process_is_known_by_more_than_its_pid(sleeper: subprocess.Popen[bytes
         assert not other.alive and not other.send(15)
     assert sleeper.poll() is None
     assert mine.send(15)
-    sleeper.wait(10)
+    sleeper.wait(GENEROUS)
     assert not mine.alive and not mine.send(15)
 
 

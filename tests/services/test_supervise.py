@@ -18,6 +18,7 @@ from gaudi_launch.services.process import Patience, bind_words, usable_cpus
 from gaudi_launch.services.ready import Readiness
 from gaudi_launch.services.supervise import LIMITS, Job, Outcome, Supervisor
 from tests.services.conftest import TRIVIAL, living
+from tests.waiting import GENEROUS
 
 
 class Recorder:
@@ -157,5 +158,5 @@ def test_signals_are_left_alone_off_the_main_thread(tmp_path: Path, free_port: i
         target=lambda: results.append(Supervisor(job(tmp_path, free_port, pids, "die"), Recorder()).run())
     )
     thread.start()
-    thread.join(30)
+    thread.join(GENEROUS)
     assert [outcome.kind for outcome in results] == ["died"]
