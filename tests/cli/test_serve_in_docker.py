@@ -13,9 +13,9 @@ import pytest
 
 from tests.cli.test_serve import ready_lines
 from tests.cli.test_serve_tgi import User as TgiUser
-from tests.cli.test_serve_tgi import wait
+from tests.cli.test_serve_tgi import hurry
 from tests.services.conftest import free_port
-from tests.waiting import GENEROUS
+from tests.waiting import GENEROUS, until
 
 __all__ = ["free_port"]
 IMAGE = "gaudi-launch/vllm-fork:1.21-277a33cd9"
@@ -98,13 +98,10 @@ def test_sigterm_ends_the_container(user: User, free_port: int) -> None:
 
 def test_a_deaf_container_is_removed(user: User, free_port: int) -> None:
     user.daemon.do = "deaf"
-    process = user.start("-w", "MODEL", "-p", str(free_port), *ENGINE)
+    process = user.start("-w", "MODEL", "-p", str(free_port), "--name", "deaf", *ENGINE)
     ready_lines(process)
-    process.send_signal(signal.SIGTERM)
-    assert wait(lambda: not user.daemon.living or process.poll() is not None, 1.0) is False
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=GENEROUS)
-    assert (process.returncode, user.daemon.living) == (130, [])
+    hurry(user, process, "deaf")
+    assert user.daemon.living == []
     assert user.daemon.asked[-1] == ["rm", "--force", user.daemon.runs[0].name]
 
 
@@ -113,7 +110,7 @@ def test_a_killed_launcher_leaves_no_container(user: User, free_port: int) -> No
     ready_lines(process)
     process.kill()
     process.communicate()
-    assert wait(lambda: user.daemon.living == [])
+    until(lambda: user.daemon.living == [], "the container's end")
 
 
 def test_an_engine_that_dies_in_its_container_is_explained(user: User, free_port: int) -> None:

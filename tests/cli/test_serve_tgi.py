@@ -10,7 +10,6 @@ import stat
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from tests.cli.test_serve import CONFIG, ready_lines
 from tests.models.local_hub import Hub
 from tests.services.conftest import free_port
 from tests.services.docker_daemon import Daemon
-from tests.waiting import GENEROUS
+from tests.waiting import GENEROUS, until
 
 __all__ = ["free_port"]
 STUB = Path(__file__).parent.parent / "services" / "docker_stub.py"
@@ -88,11 +87,15 @@ def user(tmp_path: Path) -> Iterator[User]:
     made.close()
 
 
-def wait(true: Callable[[], bool], seconds: float = 15.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return true()
+def hurry(user: User, process: subprocess.Popen[str], name: str) -> None:
+    """End a service whose engine is deaf, by a second signal once the first has its effect."""
+    state = user.state / "gaudi-launch/services" / name / "state.json"
+    process.send_signal(signal.SIGTERM)
+    until(lambda: json.loads(state.read_text())["phase"] == "stopping", "the first signal's effect")
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=GENEROUS)
+    assert process.returncode == 130
 
 
 @pytest.mark.parametrize("words", [(), ("--", "--json-output")])
@@ -125,13 +128,10 @@ def test_it_says_when_it_answers_and_ctrl_c_stops_the_container(
 
 def test_a_container_deaf_to_sigterm_is_removed(user: User, free_port: int) -> None:
     user.daemon.do = "deaf"
-    process = user.start("-w", "MODEL", "-p", str(free_port))
+    process = user.start("-w", "MODEL", "-p", str(free_port), "--name", "deaf")
     ready_lines(process)
-    process.send_signal(signal.SIGTERM)
-    time.sleep(0.5)
-    process.send_signal(signal.SIGTERM)  # the second hurries
-    process.communicate(timeout=GENEROUS)
-    assert (process.returncode, user.daemon.living) == (130, [])
+    hurry(user, process, "deaf")
+    assert user.daemon.living == []
     assert user.daemon.asked[-1] == ["rm", "--force", user.daemon.runs[0].name]
 
 
@@ -140,7 +140,7 @@ def test_a_killed_launcher_stops_its_container(user: User, free_port: int) -> No
     ready_lines(process)
     process.kill()
     process.communicate()
-    assert wait(lambda: user.daemon.living == [])
+    until(lambda: user.daemon.living == [], "the container's end")
 
 
 def test_a_killed_client_is_a_failure_and_leaves_no_container(user: User, free_port: int) -> None:

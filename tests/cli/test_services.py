@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pytest
 
 from tests.cli.test_serve import Gaudi, machine, model
 from tests.services.conftest import free_port, living, pids, trivial_python
-from tests.waiting import GENEROUS
+from tests.waiting import GENEROUS, until
 
 __all__ = ["free_port", "machine", "model", "pids", "trivial_python"]
 
@@ -58,13 +57,6 @@ def user(tmp_path: Path, machine: Path, trivial_python: Path, pids: Path) -> Ite
     yield keeper
     keeper.call("stop", "--all", "--drain", "0")
     keeper.call("stop", "--orphans", "--yes")
-
-
-def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def test_a_life_from_start_to_forgotten(user: Keeper, model: Path, free_port: int, pids: Path) -> None:
@@ -153,7 +145,7 @@ def test_an_engine_that_is_killed_comes_back(user: Keeper, model: Path, free_por
     killed = user.services()[0]["pid"]
     os.kill(killed, signal.SIGKILL)
     until(lambda: user.services()[0]["restarts"] == 1)
-    code, _, err = user.call("wait", "a", "--timeout", "30")
+    code, _, err = user.call("wait", "a", "--timeout", str(GENEROUS))
     assert code == 0, err
     (listed,) = user.services()
     assert listed["phase"] == "ready" and listed["pid"] != killed

@@ -43,11 +43,12 @@ def living(file: Path) -> list[int]:
     """The pids of the file that are alive."""
     if not file.exists():
         return []
-    alive = []
-    for pid in {int(line) for line in file.read_text(encoding="utf-8").split()}:
-        try:
-            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-                alive.append(pid)
-        except psutil.Error:
-            continue
-    return alive
+    return [pid for pid in {int(line) for line in file.read_text(encoding="utf-8").split()} if is_alive(pid)]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process is there and not only waited for."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False

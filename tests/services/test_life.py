@@ -193,8 +193,11 @@ def test_any_page_of_metrics(text: str) -> None:
 
 
 def test_the_folder_of_a_service_is_its_users_own() -> None:
-    os.umask(0)
-    with registry.hold("a"):
-        folder = state.service_dir("a")
-        assert folder.stat().st_mode & 0o777 == 0o700
-        assert (folder / "lock").stat().st_mode & 0o777 == 0o600
+    former = os.umask(0)
+    try:
+        with registry.hold("a"):
+            folder = state.service_dir("a")
+            assert folder.stat().st_mode & 0o777 == 0o700
+            assert (folder / "lock").stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(former)
