@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import json
 import os
@@ -83,9 +84,17 @@ def asked_for(chromium: Any) -> list[str]:
 
 
 def say(chromium: Any, words: str) -> None:
-    box = chromium.find_element("css selector", "textarea")
-    box.send_keys(words)
-    box.send_keys("\ue007")
+    from selenium.common.exceptions import ElementNotInteractableException, StaleElementReferenceException
+
+    def typed() -> bool:
+        """Whether the box took them: while the page is drawn anew, there is none that does."""
+        with contextlib.suppress(ElementNotInteractableException, StaleElementReferenceException):
+            chromium.find_element("css selector", "textarea").send_keys(words)
+            return True
+        return False
+
+    until(typed, "the box")
+    chromium.find_element("css selector", "textarea").send_keys("\ue007")
 
 
 def shown(chromium: Any) -> str:
