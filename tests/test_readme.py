@@ -113,7 +113,6 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
     with measured(folder):
         yield folder, environment
     call(environment, folder, "stop", "--all", "--drain", "0")
-    call(environment, folder, "stop", "--orphans", "--yes")
 
 
 MEASURING = ("check", "chat", "bench", "webui", "exporter")
@@ -146,7 +145,9 @@ def call(environment: dict[str, str], folder: Path, *words: str) -> subprocess.C
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c not in BY_OTHERS])
-def test_each_command(command: str, workplace: tuple[Path, dict[str, str]]) -> None:
+def test_each_command(command: str, workplace: tuple[Path, dict[str, str]], request: pytest.FixtureRequest) -> None:
+    if "--orphans" in command:
+        request.getfixturevalue("only_orphans")
     folder, environment = workplace
     words = shlex.split(command)
     assert words[0] == "gaudi-launch"

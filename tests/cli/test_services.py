@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from gaudi_launch.services import orphans, registry
 from tests.cli.test_serve import Gaudi, machine, model
 from tests.services.conftest import free_port, living, pids, trivial_python
 from tests.waiting import GENEROUS, until
@@ -55,8 +56,11 @@ class Keeper(Gaudi):
 def user(tmp_path: Path, machine: Path, trivial_python: Path, pids: Path) -> Iterator[Keeper]:
     keeper = Keeper(tmp_path, machine, trivial_python, pids)
     yield keeper
-    keeper.call("stop", "--all", "--drain", "0")
-    keeper.call("stop", "--orphans", "--yes")
+    for folder in keeper.folder("").iterdir() if keeper.folder("").is_dir() else ():
+        if registry.is_held(folder):
+            keeper.call("stop", folder.name, "--drain", "0")
+        # its own only: others may be testing theirs
+        orphans.end(orphans.orphans(folder))
 
 
 def test_a_life_from_start_to_forgotten(user: Keeper, model: Path, free_port: int, pids: Path) -> None:
@@ -113,9 +117,14 @@ def test_a_failed_start_is_exit_4_and_remembered(user: Keeper, model: Path, free
     assert code == 4 and "The card ran out of memory." in err
 
 
+@pytest.mark.usefixtures("only_orphans")
 def test_the_orphans_of_a_killed_launcher_are_found_and_only_they_are_ended(
     user: Keeper, model: Path, free_port: int, pids: Path
 ) -> None:
+    def ours(rows: list[dict[str, Any]]) -> set[int]:
+        """Of all orphans on this machine those of this user's services."""
+        return {row["pid"] for row in rows if row["folder"].startswith(str(user.state))}
+
     assert user.detach(model, free_port, "--name", "a")[0] == 0
     orphaned = living(pids)
     os.kill(user.services()[0]["launcher_pid"], signal.SIGKILL)
@@ -130,12 +139,12 @@ def test_the_orphans_of_a_killed_launcher_are_found_and_only_they_are_ended(
     others = set(living(pids)) - set(left)
     _, out, _ = user.call("devices", "--json")
     # the third is a worker of the core, which writes no pid
-    shown = {o["pid"] for o in json.loads(out)["orphans"]}
+    shown = ours(json.loads(out)["orphans"])
     assert set(left) < shown and len(shown) == 3 and not shown & others
     code, _, err = user.call("stop", "--orphans")
     assert code == 2 and "--yes" in err and sorted(left) == sorted(set(living(pids)) - others)
     code, out, _ = user.call("stop", "--orphans", "--yes", "--json")
-    assert code == 0 and {o["pid"] for o in json.loads(out)["ended"]} == shown
+    assert code == 0 and ours(json.loads(out)["ended"]) == shown
     assert set(living(pids)) == others
     assert [s["name"] for s in user.services()] == ["b"]
 

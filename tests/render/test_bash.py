@@ -77,7 +77,9 @@ def test_shellcheck_accepts_every_script(engine: str, tmp_path: Path) -> None:
     shellcheck(*files)
 
 
-PROPERTY = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+PROPERTY = settings(
+    max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 WORDS = st.lists(ODD, max_size=12)
 ENV = st.dictionaries(NAMES, ODD, max_size=5)
 
