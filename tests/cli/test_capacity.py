@@ -139,7 +139,7 @@ def test_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         ((LLAMA, *RANGES, "--rate", "5", "--arrivals", "trace"), 2, "capacity.arrivals"),
         ((LLAMA, *RANGES, "--rate", "5", "--constant", "speed=1"), 2, "warmup.bad_constant"),
         ((LLAMA, *RANGES, "--rate", "5", "--plot", "load.gif"), 2, "warmup.plot_ending"),
-        ((LLAMA, *RANGES, "--rate", "5", "-n", "1", "--plot", "/nowhere/load.png"), 2, "warmup.not_written"),
+        ((LLAMA, *RANGES, "--rate", "5", "-n", "1", "--plot", "/dev/null/load.png"), 2, "warmup.not_written"),
         ((LLAMA, *RANGES, "--rate", "5", "-n", "0"), 2, "plan.number"),
         ((LLAMA, *RANGES, "--rate", "5", "--nodes", "x"), 2, "plan.number"),
         ((LLAMA, *RANGES, "--rate", "5", "-d", "int3"), 2, "fit.dtype"),
