@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -148,7 +149,9 @@ class Hub:
                     hub._troubled += 1
                     self.wfile.write(body[: len(body) // 2])
                     self.wfile.flush()
-                    self.connection.close()
+                    # closed alone it stays open for our own files of it, and the client waits out its minute
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    self.close_connection = True
                     return
                 if hub.trouble == "stay" and len(body) > 1 << 17:
                     self.wfile.write(body[: len(body) * 3 // 4])
