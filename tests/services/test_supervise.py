@@ -23,13 +23,16 @@ from tests.waiting import GENEROUS
 
 
 class Recorder:
-    """A watcher that writes down what it was told, and acts once it is ready."""
+    """A watcher that writes down what it was told, and acts once it is ready and when it is to end."""
 
-    def __init__(self, when_ready: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, when_ready: Callable[[], None] = lambda: None, when_ending: Callable[[], None] = lambda: None
+    ) -> None:
         self.said: list[str] = []
         self.pid = 0
         self.text = ""
         self._when_ready = when_ready
+        self._when_ending = when_ending
 
     def started(self, pid: int) -> None:
         self.pid = pid
@@ -48,6 +51,7 @@ class Recorder:
 
     def ending(self, signal_number: int | None) -> None:
         self.said.append("ending")
+        self._when_ending()
 
 
 def job(tmp_path: Path, port: int, pids: Path, do: str = "", **limits: float) -> Job:
@@ -85,14 +89,13 @@ def test_an_engine_deaf_to_term_is_killed(tmp_path: Path, free_port: int, pids: 
 
 
 def test_a_second_signal_ends_the_waiting_for_a_deaf_engine(tmp_path: Path, free_port: int, pids: Path) -> None:
-    recorder = Recorder(send_self(signal.SIGTERM))
     begin: list[float] = []
 
-    def ending(number: int | None) -> None:
+    def again() -> None:
         begin.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGTERM)
 
-    recorder.ending = ending  # type: ignore[method-assign]
+    recorder = Recorder(send_self(signal.SIGTERM), again)
     outcome = Supervisor(job(tmp_path, free_port, pids, "deaf"), recorder).run()
     assert (outcome.kind, outcome.status) == ("stopped", -signal.SIGKILL)
     # the patience would have been twice as long
