@@ -1,8 +1,8 @@
 """A stand-in for a serving engine: a real HTTP server on a real port that answers as vLLM or TGI do, well or badly.
 
-It counts tokens as words: a prompt is its words and FIXED more. An answer is ``pieces`` words, one event each, and
-the next event is sent when the client has read the one before: however busy the machine is, a stream is never read
-at once.
+It counts tokens as words: a prompt is its words and FIXED more. An answer is ``pieces`` words, one event each. The
+second to fourth event are sent when the client has read the one before: however busy the machine is, a stream is
+never read at once.
 """
 
 from __future__ import annotations
@@ -198,7 +198,9 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(manner.first)
             for number, piece in enumerate(pieces):
                 if number:
-                    self.pause()
+                    time.sleep(manner.gap)
+                if 0 < number < 4:
+                    self.until_read()
                 if manner.bad == "silent" and number == 3:
                     # until the client gives up
                     select.select([self.connection], [], [], GENEROUS)
@@ -214,12 +216,11 @@ class _Handler(BaseHTTPRequestHandler):
             manner.left += 1
             self.close_connection = True
 
-    def pause(self) -> None:
-        """Between two events: the gap at least, and until the client has read, or has stopped reading."""
+    def until_read(self) -> None:
+        """Until the client has read all that was sent, or has stopped reading."""
         patience = time.monotonic() + 5
-        time.sleep(self.manner.gap)
         while not is_read(self.connection) and time.monotonic() < patience:
-            time.sleep(0.005)
+            time.sleep(0.01)
 
 
 class _Server(ThreadingHTTPServer):
