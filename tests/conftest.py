@@ -1,13 +1,29 @@
-"""How the tests share the workers of one run: those with real engines go last, one at a time."""
+"""How the tests share the workers of one run: those with real engines go last, two at a time at most; and what
+hypothesis may hold against a test."""
 
 from __future__ import annotations
 
 import fcntl
+import os
 import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import IO
 
+import psutil
 import pytest
+from hypothesis import HealthCheck, settings
+
+# a busy machine makes any example slow, and that is no fault of the test
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
+# the commands that the tests start need not read our sources anew each time
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# what an engine with its workers may need
+_ENGINE_BYTES = 8 << 30
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -16,11 +32,38 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def one_real_engine_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Two engines would share two cores, and the environment that the first of them makes."""
+def few_real_engines_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A real engine has one of its processes at work for most of its start: two, where they have room, start in
+    little more time than one."""
     if request.node.get_closest_marker("e2e") is None:
         yield
         return
-    with (Path(tempfile.gettempdir()) / "gaudi-launch-e2e.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    roomy = (os.cpu_count() or 1) > 1 and psutil.virtual_memory().available > _ENGINE_BYTES
+    with alone("e2e", 2 if roomy else 1):
+        yield
+
+
+@contextmanager
+def alone(what: str, places: int = 1) -> Iterator[None]:
+    """Nobody else on this machine, or no more than have places, does such a thing at the same time."""
+    folder = Path(tempfile.gettempdir())
+    with ExitStack() as files:
+        locks = [files.enter_context((folder / f"gaudi-launch-{what}-{n}.lock").open("w")) for n in range(places)]
+        while not any(_take(lock) for lock in locks):
+            time.sleep(0.1)
+        yield
+
+
+def _take(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@pytest.fixture
+def only_orphans() -> Iterator[None]:
+    """``stop --orphans --yes`` ends all of this machine: whoever runs it, or has some to look at, asks for this."""
+    with alone("orphans"):
         yield

@@ -8,17 +8,17 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from gaudi_launch.host.simulated import write_tree
 from tests.models.local_hub import Hub
 from tests.models.test_calibrate import write_scripts
 from tests.services import trivial_calibration
+from tests.services.conftest import is_alive
+from tests.waiting import GENEROUS, until
 
 CONFIG = {"model_type": "qwen3", "num_hidden_layers": 2, "num_attention_heads": 8, "hidden_size": 256}
 
@@ -57,7 +57,7 @@ class User:
 
     def run(self, *words: str, do: str = "") -> tuple[int, str, str]:
         environment = {**self.environment, "TRIVIAL_DO": do}
-        done = subprocess.run(self.argv(*words), env=environment, capture_output=True, text=True, timeout=90)
+        done = subprocess.run(self.argv(*words), env=environment, capture_output=True, text=True, timeout=GENEROUS)
         assert "Traceback" not in done.stderr
         return done.returncode, done.stdout, done.stderr
 
@@ -115,7 +115,7 @@ def test_the_whole_way_to_fp8(user: User) -> None:
         env=user.environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GENEROUS,
     )
     assert json.loads(planned.stdout)["env"]["QUANT_CONFIG"] == str(quant)
     # a second run has nothing to do; --force has all of it
@@ -146,17 +146,12 @@ def test_a_phase_that_leaves_nothing_is_no_success(user: User) -> None:
 def test_killed_in_the_middle_nothing_lives_on(user: User, number: int) -> None:
     environment = {**user.environment, "TRIVIAL_DO": "hang:2"}
     process = subprocess.Popen(user.argv(), env=environment, stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + 40
-    while len(user.steps()) < 2 and time.monotonic() < until:
-        time.sleep(0.05)
-    assert user.steps() == ["1", "2"]
+    until(lambda: len(user.steps()) == 2, "the second step")
     process.send_signal(number)
-    process.communicate(timeout=40)
+    process.communicate(timeout=GENEROUS)
     assert process.returncode == (130 if number == signal.SIGINT else -9)
     step = user.called()[-1]["pid"]
-    while psutil.pid_exists(step) and psutil.Process(step).status() != "zombie" and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not psutil.pid_exists(step) or psutil.Process(step).status() == "zombie"
+    until(lambda: not is_alive(step), "the step's end")
     assert user.run()[0] == 0
     assert user.steps() == ["1", "2", "2", "3", "4"]
     assert files(user.out / "g2") == EXPECTED
@@ -165,15 +160,13 @@ def test_killed_in_the_middle_nothing_lives_on(user: User, number: int) -> None:
 def test_two_at_once_is_a_sentence(user: User) -> None:
     environment = {**user.environment, "TRIVIAL_DO": "hang:1"}
     process = subprocess.Popen(user.argv(), env=environment, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 40
-    while not user.steps() and time.monotonic() < until:
-        time.sleep(0.05)
+    until(user.steps, "the first step")
     try:
         code, _, err = user.run("-m", "4,5")
         assert code == 1 and f"PID {process.pid}" in err and len(user.steps()) == 1
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(30)
+        process.wait(GENEROUS)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +216,11 @@ def test_model_and_data_set_from_a_hub(user: User) -> None:
         user.environment |= {**hub.environment(), "HF_HOME": str(user.home / "hf")}
         argv = [sys.executable, "-m", "gaudi_launch", "calibrate", "Qwen/Qwen3-8B", "-n", "2"]
         done = subprocess.run(
-            [*argv, "--python", str(user.python)], env=user.environment, capture_output=True, text=True, timeout=90
+            [*argv, "--python", str(user.python)],
+            env=user.environment,
+            capture_output=True,
+            text=True,
+            timeout=GENEROUS,
         )
     assert done.returncode == 0, done.stderr
     where = user.home / "data" / "gaudi-launch"

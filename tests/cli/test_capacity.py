@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from gaudi_launch.cli.app import run
 from gaudi_launch.messages import set_language
+from tests.speed import within
 from tests.warmup.helpers import made_up
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
@@ -58,16 +58,14 @@ def test_json_has_the_promised_shape(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_ten_thousand_nodes_take_seconds(capsys: pytest.CaptureFixture[str], trace: str) -> None:
-    started = time.monotonic()
-    code, shown = document(
-        capsys, LLAMA, "--trace", trace, "--rate", "200000/s", "--accelerator", "gaudi2", "--nodes", "1,10000"
-    )
+    words = ("--trace", trace, "--rate", "200000/s", "--accelerator", "gaudi2", "--nodes", "1,10000")
+    with within(20):
+        code, shown = document(capsys, LLAMA, *words)
     assert code == 0
     assert shown["chosen"]["nodes"] > 1000
     one, all_ = shown["carried"]
     assert (all_["nodes"], all_["replicas"]) == (10_000, 10_000 * one["replicas"])
     assert all_["rate"] == pytest.approx(10_000 * one["rate"], rel=1e-3)
-    assert time.monotonic() - started < 30
 
 
 def test_the_rate_is_the_traces_own(capsys: pytest.CaptureFixture[str], trace: str) -> None:
@@ -141,7 +139,7 @@ def test_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         ((LLAMA, *RANGES, "--rate", "5", "--arrivals", "trace"), 2, "capacity.arrivals"),
         ((LLAMA, *RANGES, "--rate", "5", "--constant", "speed=1"), 2, "warmup.bad_constant"),
         ((LLAMA, *RANGES, "--rate", "5", "--plot", "load.gif"), 2, "warmup.plot_ending"),
-        ((LLAMA, *RANGES, "--rate", "5", "-n", "1", "--plot", "/nowhere/load.png"), 2, "warmup.not_written"),
+        ((LLAMA, *RANGES, "--rate", "5", "-n", "1", "--plot", "/dev/null/load.png"), 2, "warmup.not_written"),
         ((LLAMA, *RANGES, "--rate", "5", "-n", "0"), 2, "plan.number"),
         ((LLAMA, *RANGES, "--rate", "5", "--nodes", "x"), 2, "plan.number"),
         ((LLAMA, *RANGES, "--rate", "5", "-d", "int3"), 2, "fit.dtype"),

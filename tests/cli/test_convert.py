@@ -21,6 +21,7 @@ from gaudi_launch.models import convert
 from gaudi_launch.models.convert_check import checksum, first_wrong
 from gaudi_launch.models.folder_lock import hold
 from gaudi_launch.models.fp8 import conversion_table
+from tests.waiting import GENEROUS
 
 NAME = "model.layers.0.mlp.up_proj.weight"
 COMMAND = [sys.executable, "-m", "gaudi_launch", "convert"]
@@ -52,7 +53,7 @@ def read_shard(path: Path) -> dict[str, tuple[str, bytes]]:
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *map(str, words), "--json"], capture_output=True, text=True, timeout=60)
+    return subprocess.run([*COMMAND, *map(str, words), "--json"], capture_output=True, text=True, timeout=GENEROUS)
 
 
 def test_values_record_and_refusal_of_the_result(tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ def test_killed_with_several_workers_none_lives_on(tmp_path: Path) -> None:
     process.kill()
     process.wait()
     assert len(workers) >= 2
-    _, left = psutil.wait_procs(workers, timeout=10)
+    _, left = psutil.wait_procs(workers, timeout=GENEROUS)
     for orphan in left:
         orphan.kill()
     assert left == []
@@ -138,9 +139,9 @@ def test_ctrl_c_ends_the_workers_without_their_words(tmp_path: Path) -> None:
         time.sleep(0.002)
     workers = psutil.Process(process.pid).children(recursive=True)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=GENEROUS)
     assert process.returncode == 130 and "Traceback" not in err
-    assert psutil.wait_procs(workers, timeout=5)[1] == []
+    assert psutil.wait_procs(workers, timeout=GENEROUS)[1] == []
 
 
 def test_a_finished_shard_that_rotted_is_converted_again(tmp_path: Path) -> None:

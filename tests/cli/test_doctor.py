@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.host import simulated
+from tests.waiting import GENEROUS
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def run(home: dict[str, str], *words: str, **more: str) -> subprocess.CompletedP
     command = [sys.executable, "-m", "gaudi_launch", "doctor", *words]
     environment = {**home, **more}
     return subprocess.run(
-        command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60
+        command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=GENEROUS
     )
 
 

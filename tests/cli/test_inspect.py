@@ -17,6 +17,7 @@ import pytest
 from gaudi_launch.cli.app import run
 from gaudi_launch.messages import set_language
 from tests.models.test_weights import index, shard
+from tests.waiting import GENEROUS
 
 CONFIG = {
     "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "torch_dtype": "bfloat16",
@@ -168,7 +169,7 @@ def asked(endpoint: str, tmp_path: Path, model: str) -> tuple[int, dict[str, Any
     }
     environment.pop("HF_HUB_OFFLINE", None)
     words = [sys.executable, "-m", "gaudi_launch", "inspect", model, "--json"]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=GENEROUS, check=False)
     shown: dict[str, Any] = json.loads(done.stdout)
     return done.returncode, shown
 

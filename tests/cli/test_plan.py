@@ -128,7 +128,7 @@ def test_wrong_input(words: tuple[str, ...], code: int, id: str | None, capsys: 
 LETTERS = ["-n", "-m", "-p", "-d", "-i", "-o", "-t", "-l", "-b", "-e", "-r", "--padding-limit", "--max-capture-len"]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(given_=st.dictionaries(st.sampled_from(LETTERS), st.text(max_size=12), max_size=4))
 def test_any_text_is_answered_with_a_sentence(capsys: pytest.CaptureFixture[str], given_: dict[str, str]) -> None:
     words = [f"{flag}={text}" if flag.startswith("--") else flag + text for flag, text in given_.items()]

@@ -22,6 +22,7 @@ from gaudi_launch.models.fp8 import conversion_table
 from tests.cli.test_convert import read_shard
 from tests.cli.test_serve import Gaudi, free_port, machine, pids, ready_lines, trivial_python
 from tests.models.local_hub import Hub
+from tests.waiting import GENEROUS
 
 __all__ = ["free_port", "machine", "pids", "trivial_python"]
 
@@ -85,7 +86,9 @@ class User(Gaudi):
 
     def call(self, command: str, *words: str) -> tuple[int, str, str]:
         argv = [sys.executable, "-m", "gaudi_launch", command, "--python", str(self.python), *words]
-        done = subprocess.run(argv, env=self.environment, capture_output=True, text=True, timeout=90, check=False)
+        done = subprocess.run(
+            argv, env=self.environment, capture_output=True, text=True, timeout=GENEROUS, check=False
+        )
         return done.returncode, done.stdout, done.stderr
 
 
@@ -154,7 +157,7 @@ def test_deepseek_r1_in_one_command(user: User, hub: Hub, free_port: int, tmp_pa
     process = user.start(*WORDS, "-p", str(free_port), "--name", "r1")
     assert ready_lines(process)[0].startswith("Ready after ")
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=GENEROUS)
     assert process.returncode == 130, err
     for number, word in enumerate(("fetch", "convert", "fetch the measurements"), 1):
         assert f"Step {number}/3: {word}" in err
@@ -185,7 +188,7 @@ def test_deepseek_r1_in_one_command(user: User, hub: Hub, free_port: int, tmp_pa
     process = user.start(*WORDS, "-p", str(free_port), "--name", "r1")
     assert ready_lines(process)[0].startswith("Ready after ")
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=GENEROUS)
     assert "Step" not in err
     assert (hub.asked, stale.exists(), weights.exists()) == ([], False, False)
 

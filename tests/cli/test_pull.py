@@ -13,6 +13,7 @@ import pytest
 from gaudi_launch.cli.pull import _Shown
 from gaudi_launch.models.hub import Progress
 from tests.models.local_hub import REVISION, Hub
+from tests.waiting import GENEROUS
 
 FILES = {"config.json": b"{}", "model.safetensors": bytes(2 << 20), "README.md": b"# no"}
 
@@ -32,7 +33,9 @@ class User:
 
     def run(self, *words: str) -> tuple[int, str, str]:
         argv = [sys.executable, "-m", "gaudi_launch", *words]
-        done = subprocess.run(argv, env=self.environment, capture_output=True, text=True, timeout=90, check=False)
+        done = subprocess.run(
+            argv, env=self.environment, capture_output=True, text=True, timeout=GENEROUS, check=False
+        )
         assert "Traceback" not in done.stderr
         return done.returncode, done.stdout, done.stderr
 

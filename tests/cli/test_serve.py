@@ -11,7 +11,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
@@ -22,6 +21,7 @@ import pytest
 from gaudi_launch.host.simulated import write_tree
 from tests.models.local_hub import Hub
 from tests.services.conftest import free_port, living, pids, trivial_python
+from tests.waiting import GENEROUS, until, unused_port
 
 __all__ = ["free_port", "pids", "trivial_python"]
 
@@ -91,7 +91,7 @@ class Gaudi:
 
     def run(self, *words: str, do: str = "") -> tuple[int, str, str]:
         process = self.start(*words, do=do)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=GENEROUS)
         return process.returncode, out, err
 
 
@@ -124,7 +124,7 @@ def test_serve_says_when_it_answers_and_ends_on_ctrl_c(
     assert (state["phase"], state["modules"]) == ("ready", [0, 1, 2, 3])
     assert json.loads((folder / "plan.json").read_text())["modules"] == [0, 1, 2, 3]
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=GENEROUS)
     assert process.returncode == 130
     assert "curl --noproxy" in lines[1] and str(folder / "engine.log") in lines[2]
     assert err.splitlines()[-1] == "Stopped; nothing is left behind."
@@ -140,15 +140,12 @@ def test_a_killed_launcher_takes_its_engine_with_it(gaudi: Gaudi, model: Path, f
     family = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     process.communicate()
-    deadline = time.monotonic() + 10
-    while first in living(pids) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert first not in living(pids)
+    until(lambda: first not in living(pids), "the engine's end")
     # the trivial engine forgets its children when it is asked to end; a real one ends its workers
     for other in family:
         with contextlib.suppress(psutil.Error):
             other.kill()
-    psutil.wait_procs(family, timeout=10)
+    psutil.wait_procs(family, timeout=GENEROUS)
 
 
 def test_an_engine_that_dies_is_exit_4_with_its_cause(gaudi: Gaudi, model: Path, free_port: int) -> None:
@@ -224,7 +221,7 @@ def test_a_machine_that_cannot_is_refused_by_the_doctor(
         env=gaudi.environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GENEROUS,
         check=False,
     )
     assert (process.returncode, process.stdout) == (3, "") and not pids.exists()
@@ -242,7 +239,7 @@ def test_a_hub_id_is_fetched_once_and_served_by_its_name(
             process = gaudi.start("-w", "me/small", "-p", str(free_port))
             assert "me/small answers at" in ready_lines(process)[0]
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=30)
+            process.communicate(timeout=GENEROUS)
         assert [name for name, _ in running.asked].count("model.safetensors") == 1
 
 
@@ -252,7 +249,7 @@ def test_an_api_key_never_reaches_a_command_line_or_a_file(gaudi: Gaudi, model: 
     state = json.loads((gaudi.state / "gaudi-launch/services/k/state.json").read_text())
     assert b"s3cret" not in Path(f"/proc/{state['pid']}/cmdline").read_bytes()
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=GENEROUS)
     written = [path.read_text(errors="replace") for path in gaudi.state.rglob("*") if path.is_file()]
     assert not any("s3cret" in text for text in [*lines, out, err, *written])
 
@@ -260,15 +257,8 @@ def test_an_api_key_never_reaches_a_command_line_or_a_file(gaudi: Gaudi, model: 
 def test_two_launches_race_for_the_last_four_cards(gaudi: Gaudi, model: Path, machine: Path, pids: Path) -> None:
     shutil.rmtree(machine)
     write_tree("hls2+busy=4,5,6,7", machine)
-    ports = []
-    for _ in range(2):
-        with socket.socket() as trial:
-            trial.bind(("127.0.0.1", 0))
-            ports.append(str(trial.getsockname()[1]))
-    both = [gaudi.start("-w", str(model), "-n", "4", "-p", port) for port in ports]
-    deadline = time.monotonic() + 30
-    while all(process.poll() is None for process in both) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    both = [gaudi.start("-w", str(model), "-n", "4", "-p", str(unused_port())) for _ in range(2)]
+    until(lambda: any(process.poll() is not None for process in both), "the end of the second")
     losers = [process for process in both if process.poll() is not None]
     assert len(losers) == 1
     _, err = losers[0].communicate()
@@ -276,5 +266,5 @@ def test_two_launches_race_for_the_last_four_cards(gaudi: Gaudi, model: Path, ma
     winner = next(process for process in both if process is not losers[0])
     assert ready_lines(winner)[0].startswith("Ready after ")
     winner.send_signal(signal.SIGINT)
-    winner.communicate(timeout=30)
+    winner.communicate(timeout=GENEROUS)
     assert winner.returncode == 130 and living(pids) == []

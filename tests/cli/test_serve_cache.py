@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,14 @@ import pytest
 
 from gaudi_launch.host.simulated import write_tree
 from tests.cli.test_serve import Gaudi, gaudi, machine, model, ready_lines
-from tests.services.conftest import pids, trivial_python
+from tests.services.conftest import living, pids, trivial_python
+from tests.waiting import GENEROUS, until, unused_port
 
 __all__ = ["gaudi", "machine", "model", "pids", "trivial_python"]
 
 
 def free_port() -> str:
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        return str(trial.getsockname()[1])
+    return str(unused_port())
 
 
 def serve_once(user: Gaudi, *words: str) -> str:
@@ -32,7 +31,7 @@ def serve_once(user: Gaudi, *words: str) -> str:
     process = user.start(*words, "-p", free_port())
     ready_lines(process)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=GENEROUS)
     assert process.returncode == 130, err
     return err
 
@@ -43,7 +42,7 @@ def command(user: Gaudi, *words: str) -> dict[str, Any]:
         env=user.environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GENEROUS,
         check=False,
     )
     document: dict[str, Any] = json.loads(done.stdout)
@@ -89,7 +88,7 @@ def test_two_services_use_one_key_at_once(gaudi: Gaudi, model: Path, tmp_path: P
     assert pruned["removed"] == []
     for process in both:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=GENEROUS)
 
 
 def test_a_launch_killed_in_its_warm_up_claims_nothing(
@@ -97,14 +96,12 @@ def test_a_launch_killed_in_its_warm_up_claims_nothing(
 ) -> None:
     words = ("-w", str(model), "-n", "2", "-c", str(tmp_path / "recipes"))
     process = gaudi.start(*words, "-p", free_port(), do="hang")
-    deadline = time.monotonic() + 30
-    while not list((tmp_path / "recipes").glob("*/graph_2.recipe")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    family = json.loads(json.dumps([int(line) for line in pids.read_text().split()]))
+    until(lambda: list((tmp_path / "recipes").glob("*/graph_2.recipe")), "the second recipe")
     process.kill()
     process.communicate()
-    for pid in family:
-        subprocess.run(["kill", "-9", str(pid)], check=False, capture_output=True)
+    for pid in living(pids):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     found = planned(gaudi, *words)["cache"]
     assert found["state"] == "partial" and "interrupted" in found["because"]
     assert "read graph_1.recipe" in serve_once(gaudi, *words)
@@ -178,7 +175,7 @@ def test_warmup_run_fills_the_cache_and_the_estimate_learns(gaudi: Gaudi, model:
         env=gaudi.environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GENEROUS,
         check=False,
     )
     assert done.returncode == 0, done.stderr

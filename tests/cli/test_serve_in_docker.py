@@ -13,8 +13,9 @@ import pytest
 
 from tests.cli.test_serve import ready_lines
 from tests.cli.test_serve_tgi import User as TgiUser
-from tests.cli.test_serve_tgi import wait
+from tests.cli.test_serve_tgi import hurry
 from tests.services.conftest import free_port
+from tests.waiting import GENEROUS, until
 
 __all__ = ["free_port"]
 IMAGE = "gaudi-launch/vllm-fork:1.21-277a33cd9"
@@ -67,7 +68,7 @@ def test_it_answers_and_ctrl_c_ends_the_container(user: User, free_port: int) ->
     folder = user.state / "gaudi-launch/services/small"
     assert not any("s3cret" in path.read_text() for path in folder.rglob("*") if path.is_file())
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=GENEROUS)
     assert (process.returncode, user.daemon.living) == (130, [])
     assert err.splitlines()[-1] == "Stopped; nothing is left behind."
     state = json.loads((folder / "state.json").read_text())
@@ -80,7 +81,7 @@ def test_the_recipe_cache_is_filled_by_the_container_and_warm_the_next_time(user
         process = user.start(*words)
         ready_lines(process)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=GENEROUS)
         assert process.returncode == 130, err
         assert ("Nothing was compiled for this model and machine before." in err) is cold
     recipes = sorted(path.name for path in Path(user.environment["XDG_CACHE_HOME"]).rglob("*.recipe"))
@@ -91,19 +92,16 @@ def test_sigterm_ends_the_container(user: User, free_port: int) -> None:
     process = user.start("-w", "MODEL", "-p", str(free_port), *ENGINE)
     ready_lines(process)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=GENEROUS)
     assert (process.returncode, user.daemon.living) == (130, [])
 
 
 def test_a_deaf_container_is_removed(user: User, free_port: int) -> None:
     user.daemon.do = "deaf"
-    process = user.start("-w", "MODEL", "-p", str(free_port), *ENGINE)
+    process = user.start("-w", "MODEL", "-p", str(free_port), "--name", "deaf", *ENGINE)
     ready_lines(process)
-    process.send_signal(signal.SIGTERM)
-    assert wait(lambda: not user.daemon.living or process.poll() is not None, 1.0) is False
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=40)
-    assert (process.returncode, user.daemon.living) == (130, [])
+    hurry(user, process, "deaf")
+    assert user.daemon.living == []
     assert user.daemon.asked[-1] == ["rm", "--force", user.daemon.runs[0].name]
 
 
@@ -112,7 +110,7 @@ def test_a_killed_launcher_leaves_no_container(user: User, free_port: int) -> No
     ready_lines(process)
     process.kill()
     process.communicate()
-    assert wait(lambda: user.daemon.living == [])
+    until(lambda: user.daemon.living == [], "the container's end")
 
 
 def test_an_engine_that_dies_in_its_container_is_explained(user: User, free_port: int) -> None:
@@ -133,7 +131,7 @@ def test_detached_it_is_found_and_stopped(user: User, free_port: int) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=GENEROUS,
     )
     assert done.returncode == 0, done.stderr
     assert user.daemon.living == []

@@ -10,7 +10,6 @@ import stat
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from tests.cli.test_serve import CONFIG, ready_lines
 from tests.models.local_hub import Hub
 from tests.services.conftest import free_port
 from tests.services.docker_daemon import Daemon
+from tests.waiting import GENEROUS, until
 
 __all__ = ["free_port"]
 STUB = Path(__file__).parent.parent / "services" / "docker_stub.py"
@@ -69,7 +69,7 @@ class User:
 
     def run(self, *words: str) -> tuple[int, str, str]:
         process = self.start(*words)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=GENEROUS)
         return process.returncode, out, err
 
     def close(self) -> None:
@@ -87,11 +87,15 @@ def user(tmp_path: Path) -> Iterator[User]:
     made.close()
 
 
-def wait(true: Callable[[], bool], seconds: float = 15.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return true()
+def hurry(user: User, process: subprocess.Popen[str], name: str) -> None:
+    """End a service whose engine is deaf, by a second signal once the first has its effect."""
+    state = user.state / "gaudi-launch/services" / name / "state.json"
+    process.send_signal(signal.SIGTERM)
+    until(lambda: json.loads(state.read_text())["phase"] == "stopping", "the first signal's effect")
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=GENEROUS)
+    assert process.returncode == 130
 
 
 @pytest.mark.parametrize("words", [(), ("--", "--json-output")])
@@ -110,7 +114,7 @@ def test_it_says_when_it_answers_and_ctrl_c_stops_the_container(
     assert run.options["--runtime"] == ["habana"]
     assert run.environment.keys() == {"HABANA_VISIBLE_DEVICES"}
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=GENEROUS)
     assert (process.returncode, user.daemon.living) == (130, [])
     assert err.splitlines()[-1] == "Stopped; nothing is left behind." and "Traceback" not in err
     state = json.loads((user.state / "gaudi-launch/services/small/state.json").read_text())
@@ -124,13 +128,10 @@ def test_it_says_when_it_answers_and_ctrl_c_stops_the_container(
 
 def test_a_container_deaf_to_sigterm_is_removed(user: User, free_port: int) -> None:
     user.daemon.do = "deaf"
-    process = user.start("-w", "MODEL", "-p", str(free_port))
+    process = user.start("-w", "MODEL", "-p", str(free_port), "--name", "deaf")
     ready_lines(process)
-    process.send_signal(signal.SIGTERM)
-    time.sleep(0.5)
-    process.send_signal(signal.SIGTERM)  # the second hurries
-    process.communicate(timeout=30)
-    assert (process.returncode, user.daemon.living) == (130, [])
+    hurry(user, process, "deaf")
+    assert user.daemon.living == []
     assert user.daemon.asked[-1] == ["rm", "--force", user.daemon.runs[0].name]
 
 
@@ -139,7 +140,7 @@ def test_a_killed_launcher_stops_its_container(user: User, free_port: int) -> No
     ready_lines(process)
     process.kill()
     process.communicate()
-    assert wait(lambda: user.daemon.living == [])
+    until(lambda: user.daemon.living == [], "the container's end")
 
 
 def test_a_killed_client_is_a_failure_and_leaves_no_container(user: User, free_port: int) -> None:
@@ -147,7 +148,7 @@ def test_a_killed_client_is_a_failure_and_leaves_no_container(user: User, free_p
     ready_lines(process)
     state = json.loads((user.state / "gaudi-launch/services/k/state.json").read_text())
     os.kill(state["pid"], signal.SIGKILL)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=GENEROUS)
     assert (process.returncode, user.daemon.living) == (4, []) and "signal 9" in err
 
 
@@ -177,7 +178,7 @@ def test_a_missing_image_is_fetched_and_a_token_goes_by_name(user: User, free_po
     state = json.loads((user.state / "gaudi-launch/services/t/state.json").read_text())
     assert b"hf_s3cret" not in Path(f"/proc/{state['pid']}/cmdline").read_bytes()
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=GENEROUS)
     assert "Fetching the image" in err
     written = [path.read_text(errors="replace") for path in user.state.rglob("*") if path.is_file()]
     assert not any("hf_s3cret" in text for text in [*lines, out, err, *written])
@@ -193,7 +194,7 @@ def test_a_hub_id_is_fetched_here_and_given_as_a_folder(user: User, free_port: i
     folder = run.options["-v"][0].removesuffix(":/models/small:ro")
     assert (Path(folder) / "model.safetensors").read_bytes() == files["model.safetensors"]
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=GENEROUS)
     assert process.returncode == 130
 
 
@@ -212,7 +213,7 @@ def test_the_folder_of_the_neural_compressor(user: User, free_port: int, tmp_pat
     (run,) = user.daemon.runs
     assert run.environment["QUANT_CONFIG"] == "./quantization_config/maxabs_quant.json"
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=GENEROUS)
 
 
 def test_a_folder_of_links_is_told(user: User, tmp_path: Path) -> None:
@@ -248,7 +249,7 @@ def run(user: User, *words: str) -> subprocess.CompletedProcess[str]:
         env=user.environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GENEROUS,
         check=False,
     )
 
@@ -338,7 +339,7 @@ def test_a_container_of_another_launch_is_left_alone(user: User, free_port: int,
     )
     assert answer.returncode == 125 and user.daemon.living == [name]
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=GENEROUS)
     assert user.daemon.living == []
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -13,9 +12,10 @@ from typing import NamedTuple
 import pytest
 
 from tests.cli.test_serve import ready_lines
-from tests.cli.test_serve_tgi import IMAGE, User, wait
+from tests.cli.test_serve_tgi import IMAGE, User, hurry
 from tests.services.conftest import free_port
 from tests.services.docker_api import Api
+from tests.waiting import GENEROUS, until
 
 __all__ = ["free_port"]
 
@@ -58,7 +58,7 @@ def test_it_reads_our_words_and_stops_on_ctrl_c(real: Real, free_port: int) -> N
     assert (host["Runtime"], host["IpcMode"], host["CapAdd"]) == ("habana", "host", ["CAP_SYS_NICE"])
     assert (host["Init"], host["AutoRemove"]) == (True, True) and host["CpusetCpus"]
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=GENEROUS)
     assert (process.returncode, real.api.living) == (130, [])
     assert f"POST /containers/{name}/kill TERM" in real.api.asked and "Traceback" not in err
 
@@ -69,20 +69,17 @@ def test_a_token_reaches_the_container_and_nothing_else(real: Real, free_port: i
     ((_, made),) = real.api.created.items()
     assert "HF_TOKEN=hf_s3cret" in made["Env"]
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=GENEROUS)
     written = [path.read_text(errors="replace") for path in real.user.state.rglob("*") if path.is_file()]
     assert not any("hf_s3cret" in text for text in (out, err, *written))
 
 
 def test_a_deaf_container_is_removed(real: Real, free_port: int) -> None:
     real.api.deaf = True
-    process = real.user.start("-w", "MODEL", "-p", str(free_port))
+    process = real.user.start("-w", "MODEL", "-p", str(free_port), "--name", "deaf")
     ready_lines(process)
-    process.send_signal(signal.SIGTERM)
-    time.sleep(0.5)
-    process.send_signal(signal.SIGTERM)  # the second hurries
-    process.communicate(timeout=30)
-    assert (process.returncode, real.api.living) == (130, [])
+    hurry(real.user, process, "deaf")
+    assert real.api.living == []
     assert real.api.asked[-1].startswith("DELETE /containers/")
 
 
@@ -91,4 +88,4 @@ def test_a_killed_launcher_stops_its_container(real: Real, free_port: int) -> No
     ready_lines(process)
     process.kill()
     process.communicate()
-    assert wait(lambda: real.api.living == [])
+    until(lambda: real.api.living == [], "the container's end")

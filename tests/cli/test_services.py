@@ -7,16 +7,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from gaudi_launch.services import orphans, registry
 from tests.cli.test_serve import Gaudi, machine, model
 from tests.services.conftest import free_port, living, pids, trivial_python
+from tests.waiting import GENEROUS, until
 
 __all__ = ["free_port", "machine", "model", "pids", "trivial_python"]
 
@@ -30,7 +31,7 @@ class Keeper(Gaudi):
             env={**self.environment, "TRIVIAL_DO": do, **environment},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=GENEROUS,
             stdin=subprocess.DEVNULL,
             check=False,
         )
@@ -55,15 +56,11 @@ class Keeper(Gaudi):
 def user(tmp_path: Path, machine: Path, trivial_python: Path, pids: Path) -> Iterator[Keeper]:
     keeper = Keeper(tmp_path, machine, trivial_python, pids)
     yield keeper
-    keeper.call("stop", "--all", "--drain", "0")
-    keeper.call("stop", "--orphans", "--yes")
-
-
-def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
+    for folder in keeper.folder("").iterdir() if keeper.folder("").is_dir() else ():
+        if registry.is_held(folder):
+            keeper.call("stop", folder.name, "--drain", "0")
+        # its own only: others may be testing theirs
+        orphans.end(orphans.orphans(folder))
 
 
 def test_a_life_from_start_to_forgotten(user: Keeper, model: Path, free_port: int, pids: Path) -> None:
@@ -120,9 +117,14 @@ def test_a_failed_start_is_exit_4_and_remembered(user: Keeper, model: Path, free
     assert code == 4 and "The card ran out of memory." in err
 
 
+@pytest.mark.usefixtures("only_orphans")
 def test_the_orphans_of_a_killed_launcher_are_found_and_only_they_are_ended(
     user: Keeper, model: Path, free_port: int, pids: Path
 ) -> None:
+    def ours(rows: list[dict[str, Any]]) -> set[int]:
+        """Of all orphans on this machine those of this user's services."""
+        return {row["pid"] for row in rows if row["folder"].startswith(str(user.state))}
+
     assert user.detach(model, free_port, "--name", "a")[0] == 0
     orphaned = living(pids)
     os.kill(user.services()[0]["launcher_pid"], signal.SIGKILL)
@@ -137,12 +139,12 @@ def test_the_orphans_of_a_killed_launcher_are_found_and_only_they_are_ended(
     others = set(living(pids)) - set(left)
     _, out, _ = user.call("devices", "--json")
     # the third is a worker of the core, which writes no pid
-    shown = {o["pid"] for o in json.loads(out)["orphans"]}
+    shown = ours(json.loads(out)["orphans"])
     assert set(left) < shown and len(shown) == 3 and not shown & others
     code, _, err = user.call("stop", "--orphans")
     assert code == 2 and "--yes" in err and sorted(left) == sorted(set(living(pids)) - others)
     code, out, _ = user.call("stop", "--orphans", "--yes", "--json")
-    assert code == 0 and {o["pid"] for o in json.loads(out)["ended"]} == shown
+    assert code == 0 and ours(json.loads(out)["ended"]) == shown
     assert set(living(pids)) == others
     assert [s["name"] for s in user.services()] == ["b"]
 
@@ -152,7 +154,7 @@ def test_an_engine_that_is_killed_comes_back(user: Keeper, model: Path, free_por
     killed = user.services()[0]["pid"]
     os.kill(killed, signal.SIGKILL)
     until(lambda: user.services()[0]["restarts"] == 1)
-    code, _, err = user.call("wait", "a", "--timeout", "30")
+    code, _, err = user.call("wait", "a", "--timeout", str(GENEROUS))
     assert code == 0, err
     (listed,) = user.services()
     assert listed["phase"] == "ready" and listed["pid"] != killed
@@ -190,7 +192,7 @@ def test_ctrl_c_while_waiting_leaves_the_service(user: Keeper, model: Path, free
     process = user.start(*words, do="hang")
     until(lambda: [s["phase"] for s in user.services()] == ["warmup_prompt"])
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=GENEROUS)
     assert process.returncode == 130 and "goes on starting" in err
     assert [s["done"] for s in user.services()] == [2]
     code, _, err = user.call("wait", "a", "--timeout", "0.5")
@@ -229,11 +231,11 @@ def test_a_log_is_followed_to_the_end(user: Keeper, model: Path, free_port: int)
         assert "vLLM API server version" in lines[0]
         assert user.call("stop", "a")[0] == 0
         rest = reader.stdout.read()
-        assert reader.wait(20) == 0 and "Application startup complete" in rest
+        assert reader.wait(GENEROUS) == 0 and "Application startup complete" in rest
     with subprocess.Popen([*argv[:-2], "a"], env=user.environment, stdout=subprocess.PIPE) as cut:
         assert cut.stdout is not None
         cut.stdout.close()
-        assert cut.wait(20) in (0, 1)
+        assert cut.wait(GENEROUS) in (0, 1)
 
 
 def test_a_file_that_is_no_job(user: Keeper, model: Path, free_port: int) -> None:

@@ -126,7 +126,7 @@ def test_watch_reads_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ("--constant speed=1", "warmup.bad_constant", 2),
         ("--constant decode_fixed=nan", "warmup.bad_constant", 2),
         ("--plot grid.gif", "warmup.plot_ending", 2),
-        ("--plot /nowhere/grid.png", "warmup.not_written", 2),
+        ("--plot /dev/null/grid.png", "warmup.not_written", 2),
         ("--engine cpu", "warmup.unknown_engine", 2),
         ("--log /nowhere/log", "warmup.trace_unreadable", 2),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -24,6 +24,8 @@ from gaudi_launch.host.read import assemble
 from gaudi_launch.host.records import Holder, Host, NumaNode
 from gaudi_launch.messages import LANGUAGES
 from tests.doctor import machines as m
+from tests.speed import within
+from tests.waiting import GENEROUS
 
 BY_ID = {check.id: check for check in CHECKS}
 NO_FILES = {"command_line": None, "modules": None}
@@ -296,16 +298,17 @@ def test_a_probe_that_breaks_or_hangs_is_unknown() -> None:
         raise KeyError("x")
 
     def hangs(facts: Facts) -> object:
-        time.sleep(5)
+        given_up.wait(GENEROUS)
         return ok("")
+
+    given_up = threading.Event()
 
     broken = judge(Check("cpu.governor", breaks, "test"), m.facts())  # type: ignore[arg-type]
     assert (broken.status, broken.message.id) == ("unknown", "doctor.broken")
     slow = Check("cards.links", hangs, "test", (), "slow", 0.1)  # type: ignore[arg-type]
-    started = time.monotonic()
     (hung,) = runner.run([slow], m.facts())
-    assert (hung.status, hung.message.id) == ("unknown", "doctor.timeout")
-    assert time.monotonic() - started < 2
+    assert (hung.status, hung.message.id, given_up.is_set()) == ("unknown", "doctor.timeout", False)
+    given_up.set()
 
 
 def test_quick_takes_under_a_second_and_two_hl_smi_calls_on_a_large_machine() -> None:
@@ -316,10 +319,9 @@ def test_quick_takes_under_a_second_and_two_hl_smi_calls_on_a_large_machine() ->
         calls.append(arguments)
         return machine.ask(arguments)
 
-    started = time.monotonic()
-    host = assemble(machine.view, ask, has_numactl=True)
-    findings = quick(host, host_config.read_config(machine.view))
-    assert time.monotonic() - started < 1
+    with within(1):
+        host = assemble(machine.view, ask, has_numactl=True)
+        findings = quick(host, host_config.read_config(machine.view))
     assert len(host.cpu_siblings) == 224
     assert len(host.cards) == 8
     assert len(calls) <= 2

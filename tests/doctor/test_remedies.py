@@ -20,6 +20,7 @@ from gaudi_launch.errors import LaunchError
 from gaudi_launch.host import simulated
 from gaudi_launch.host.config import read_live
 from gaudi_launch.host.read import read_host
+from tests.waiting import GENEROUS
 
 DROP_INS = {
     "etc/tmpfiles.d/gaudi-launch-governor.conf",
@@ -133,7 +134,7 @@ else:
 def killed(root: Path, step: int, action: str) -> None:
     """A real process that is killed at this step: odd ones are between journal and write, even ones after it."""
     here = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", KILLED, str(root), str(step), action], cwd=here, timeout=60)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(root), str(step), action], cwd=here, timeout=GENEROUS)
     assert done.returncode == -signal.SIGKILL
 
 

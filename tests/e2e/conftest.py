@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +15,9 @@ import pytest
 
 from gaudi_launch.engines import embedded
 from gaudi_launch.paths import cache_dir
+from tests.conftest import alone
 from tests.e2e.two_hosts import Wire
+from tests.waiting import unused_port
 
 
 @pytest.fixture(scope="session")
@@ -35,9 +36,7 @@ def tiny_model(engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        return int(trial.getsockname()[1])
+    return unused_port()
 
 
 class Serve:
@@ -66,7 +65,7 @@ class Serve:
         return self.wait()
 
     def wait(self) -> tuple[int, str]:
-        _, err = self.process.communicate(timeout=180)
+        _, err = self.process.communicate(timeout=600)
         return self.process.returncode, err
 
     def alive(self) -> list[psutil.Process]:
@@ -95,9 +94,10 @@ def ray_python() -> Path:
     if given:
         return Path(given)
     python = cache_dir() / "tests" / "ray" / "bin" / "python"
-    if not (python.with_name("ray")).exists():
-        subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "ray"], check=True)
+    with alone("ray"):
+        if not (python.with_name("ray")).exists():
+            subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
+            subprocess.run([python, "-m", "pip", "install", "--quiet", "ray"], check=True)
     return python
 
 

@@ -1,4 +1,7 @@
-"""The main job on a real engine: it answers, streams, stops; it is killed, it cannot start; nothing is left."""
+"""The main job on a real engine: it is killed, it cannot start, nothing is left.
+
+That it answers, streams and stops is seen in test_measure.py, on the engine that is measured there.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ import psutil
 import pytest
 
 from tests.e2e.conftest import Serve
+from tests.waiting import GENEROUS
 
 pytestmark = pytest.mark.e2e
 
@@ -26,28 +30,9 @@ def ask(port: int, **body: Any) -> bytes:
         json.dumps({"messages": QUESTION, "temperature": 0, **body}).encode(),
         {"Content-Type": "application/json"},
     )
-    with build_opener(ProxyHandler({})).open(request, timeout=120) as response:
+    with build_opener(ProxyHandler({})).open(request, timeout=GENEROUS) as response:
         content: bytes = response.read()
     return content
-
-
-def test_the_demo_answers_streams_and_stops(engine: Path, port: int, tmp_path: Path, serving: list[Serve]) -> None:
-    serve = Serve(tmp_path, "-w", "demo", "-p", str(port), "--name", "demo")
-    serving.append(serve)
-    lines = serve.ready()
-    assert lines[0].endswith(f"demo answers at http://127.0.0.1:{port}\n")
-    answer = json.loads(ask(port, model="demo"))
-    assert answer["choices"][0]["message"]["content"] == "The capital of France is Paris."
-    events = ask(port, model="demo", stream=True).decode().strip().split("\n\n")
-    pieces = [json.loads(e.removeprefix("data: "))["choices"][0]["delta"].get("content") or "" for e in events[:-1]]
-    assert "".join(pieces) == "The capital of France is Paris." and events[-1] == "data: [DONE]"
-    # API server, engine core and worker: more than one process, and all of them end
-    assert len(serve.family) >= 2
-    code, err = serve.end()
-    assert code == 130 and err.splitlines()[-1] == "Stopped; nothing is left behind."
-    assert serve.alive() == []
-    state = json.loads((tmp_path / "gaudi-launch/services/demo/state.json").read_text())
-    assert (state["phase"], state["outcome"]) == ("stopped", "stopped")
 
 
 def test_a_killed_api_process_is_exit_4_and_leaves_no_core(

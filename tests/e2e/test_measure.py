@@ -1,4 +1,4 @@
-"""Asking and measuring a real engine: one served demo, and every way of asking it."""
+"""The main job on a real engine, and asking and measuring it: one served demo, every way of asking it, its end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Serve
+from tests.e2e.test_cpu_engine import ask
 
 pytestmark = pytest.mark.e2e
 
@@ -40,12 +41,14 @@ class User:
         return found
 
 
-def test_a_served_model_is_checked_talked_to_measured_and_exported(
+def test_the_demo_answers_streams_is_measured_and_stops(
     engine: Path, port: int, tmp_path: Path, serving: list[Serve]
 ) -> None:
     serve = Serve(tmp_path, "-w", "demo", "-p", str(port), "--name", "demo")
     serving.append(serve)
-    serve.ready()
+    lines = serve.ready()
+    assert lines[0].endswith(f"demo answers at http://127.0.0.1:{port}\n")
+    _answers(port)
     user = User(tmp_path)
     _check(user)
     said = user.run("chat", "demo", "--temperature", "0", question="What is the capital of France?")
@@ -54,10 +57,23 @@ def test_a_served_model_is_checked_talked_to_measured_and_exported(
     scraped = user.json("exporter", "--once")["metrics"]
     phases = [row["labels"] for row in scraped if row["name"] == "gaudi_launch_service_phase"]
     assert phases == [{"service": "demo", "phase": "ready"}]
-    code, _ = serve.end()
-    assert code == 130
+    # API server, engine core and worker: more than one process, and all of them end
+    assert len(serve.family) >= 2
+    code, err = serve.end()
+    assert code == 130 and err.splitlines()[-1] == "Stopped; nothing is left behind."
+    assert serve.alive() == []
+    state = json.loads((tmp_path / "gaudi-launch/services/demo/state.json").read_text())
+    assert (state["phase"], state["outcome"]) == ("stopped", "stopped")
     gone = user.run("check", "demo")
     assert gone.returncode == 1 and "phase 'stopped'" in gone.stderr
+
+
+def _answers(port: int) -> None:
+    answer = json.loads(ask(port, model="demo"))
+    assert answer["choices"][0]["message"]["content"] == "The capital of France is Paris."
+    events = ask(port, model="demo", stream=True).decode().strip().split("\n\n")
+    pieces = [json.loads(e.removeprefix("data: "))["choices"][0]["delta"].get("content") or "" for e in events[:-1]]
+    assert "".join(pieces) == "The capital of France is Paris." and events[-1] == "data: [DONE]"
 
 
 def _check(user: User) -> None:

@@ -6,11 +6,9 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
 import psutil
@@ -21,6 +19,7 @@ from gaudi_launch.engines.ray_serve import IN_RAY
 from gaudi_launch.services import ray_status
 from tests.e2e.conftest import Serve
 from tests.e2e.test_cpu_engine import ask
+from tests.waiting import GENEROUS, until
 
 pytestmark = pytest.mark.e2e
 
@@ -56,7 +55,7 @@ def answer(port: int) -> str:
 
 def metric(port: int, name: str, label: str = "") -> float:
     """A figure of the engine's own page, which is passed on like everything else."""
-    with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/metrics", timeout=60) as response:
+    with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/metrics", timeout=GENEROUS) as response:
         lines = response.read().decode().splitlines()
     return float(next(line.split()[-1] for line in lines if line.startswith(name) and label in line))
 
@@ -64,7 +63,7 @@ def metric(port: int, name: str, label: str = "") -> float:
 def hang_up(port: int) -> None:
     """Ask for a long streamed answer and go away after its first piece."""
     body = {"model": "demo", "prompt": "Once", "max_tokens": 1500, "stream": True, "ignore_eos": True}
-    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = HTTPConnection("127.0.0.1", port, timeout=GENEROUS)
     connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
     response = connection.getresponse()
     assert response.readline().startswith(b"data: ")
@@ -72,16 +71,9 @@ def hang_up(port: int) -> None:
     finished = metric(port, "vllm:request_success_total", "length")
     response.close()
     connection.close()
-    wait_for(lambda: metric(port, "vllm:num_requests_running") == 0, 10)
+    until(lambda: metric(port, "vllm:num_requests_running") == 0)
     # it was ended, it did not get to its end
     assert metric(port, "vllm:request_success_total", "length") == finished
-
-
-def wait_for(what: Any, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.5)
 
 
 def replicas(name: str) -> tuple[int, int]:
@@ -99,7 +91,7 @@ def test_the_cpu_engine_in_a_replica_answers_streams_and_stops(
     text, pieces = streamed(port)
     assert text == PARIS and pieces >= 3
     hang_up(port)
-    wait_for(lambda: replicas("one") == (1, 1), 30)
+    until(lambda: replicas("one") == (1, 1))
     shown = subprocess.run(
         [sys.executable, "-m", "gaudi_launch", "ray", "status"], capture_output=True, text=True, check=True
     )
@@ -121,7 +113,7 @@ def plain(ray: Path, port: int, tmp_path: Path, serving: list[Serve]) -> Iterato
     serve = Serve(tmp_path, *words, "-p", str(port), "--name", "two")
     serving.append(serve)
     serve.ready()
-    wait_for(lambda: replicas("two") == (2, 2), 60)
+    until(lambda: replicas("two") == (2, 2))
     yield serve, port
 
 
@@ -140,7 +132,7 @@ def test_two_replicas_of_plain_generation_and_one_of_them_killed(plain: tuple[Se
     before[0].send_signal(signal.SIGKILL)
     # the other one goes on answering while a new one comes
     assert answer(port) == PARIS
-    wait_for(lambda: len({p.pid for p in ours()} - {before[0].pid}) == 2 and replicas("two") == (2, 2), 60)
+    until(lambda: len({p.pid for p in ours()} - {before[0].pid}) == 2 and replicas("two") == (2, 2))
     assert before[1].is_running() and answer(port) == PARIS
     # the first process is killed: Ray, its daemons and the replicas go with it
     serve.family = psutil.Process(serve.process.pid).children(recursive=True)

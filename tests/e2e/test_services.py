@@ -8,12 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -62,9 +63,7 @@ def test_a_real_engine_is_kept(tiny_model: Path, engine: Path, port: int, tmp_pa
         assert launcher.memory_info().rss < 50 << 20
         family = launcher.children(recursive=True)
         os.kill(service["pid"], signal.SIGKILL)
-        deadline = time.monotonic() + 60
-        while user.only()["restarts"] != 1 and time.monotonic() < deadline:
-            time.sleep(0.5)
+        until(lambda: user.only()["restarts"] == 1, "the new start")
         code, _, err = user.call("wait", "demo", "--timeout", "240")
         assert code == 0, err
         assert living(family) == []

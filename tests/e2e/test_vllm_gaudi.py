@@ -17,6 +17,7 @@ from tests.e2e import gaudi_stand_in
 from tests.e2e.conftest import Serve
 from tests.e2e.test_cpu_engine import ask
 from tests.engines.options_table import UPSTREAM, parse
+from tests.waiting import GENEROUS
 
 pytestmark = pytest.mark.e2e
 
@@ -84,7 +85,7 @@ def test_an_embedding_model_embeds(
     assert f"http://127.0.0.1:{port}" in lines[0], serve.end()[1]
     body = json.dumps({"model": str(model), "input": ["one", "two words"]}).encode()
     request = Request(f"http://127.0.0.1:{port}/v1/embeddings", body, {"Content-Type": "application/json"})
-    with build_opener(ProxyHandler({})).open(request, timeout=120) as response:
+    with build_opener(ProxyHandler({})).open(request, timeout=GENEROUS) as response:
         data = json.load(response)["data"]
     sizes = {len(each["embedding"]) for each in data}
     assert len(data) == 2 and sizes == {json.loads((model / "config.json").read_text())["hidden_size"]}

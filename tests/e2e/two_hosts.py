@@ -10,9 +10,10 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
+
+from tests.waiting import until
 
 ENGINE = Path(__file__).parent / "cluster_engine"
 TOP = Path(__file__).parents[2]
@@ -123,7 +124,7 @@ class Wire:
         path.write_text(json.dumps({"schema": 1, "hosts": [*hosts, *({"ssh": name} for name in more)]}))
         return path
 
-    def launch(self, *words: str, seconds: float = 110, **environment: str) -> subprocess.CompletedProcess[str]:
+    def launch(self, *words: str, seconds: float = 300, **environment: str) -> subprocess.CompletedProcess[str]:
         env = {
             **os.environ,
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
@@ -140,13 +141,16 @@ class Wire:
 
     def wait_for_ray(self) -> None:
         script = f"import socket; socket.create_connection(('{self.net}.1', 8850), 1)"
-        for _ in range(60):
-            if not subprocess.run(
-                ["ip", "netns", "exec", self.names["a"], sys.executable, "-c", script],
-                capture_output=True, check=False,
-            ).returncode:  # fmt: skip
-                return
-            time.sleep(0.3)
+        words = ["ip", "netns", "exec", self.names["a"], sys.executable, "-c", script]
+        until(lambda: subprocess.run(words, capture_output=True, check=False).returncode == 0, "Ray's start")
+
+    def answers(self, path: str) -> bool:
+        """Whether the service has this page by now, or still."""
+        try:
+            self.get(path)
+        except subprocess.CalledProcessError:
+            return False
+        return True
 
     def get(self, path: str, question: dict[str, Any] | None = None) -> Any:
         """A page of the service, or its answer to a question, asked from within host a."""

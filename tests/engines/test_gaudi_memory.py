@@ -6,6 +6,7 @@ The answers were made by executing its rules; the data files name their sources.
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,12 @@ def model_of(row: dict[str, Any]) -> Model:
 
 
 def plan_of(case: dict[str, Any], *extra: str) -> Plan:
+    return _plan(CASES.index(case), extra)
+
+
+@cache
+def _plan(number: int, extra: tuple[str, ...]) -> Plan:
+    case = CASES[number]
     row, model = case["row"], model_of(case["row"])
     request = Request(
         model=model.path,

@@ -167,7 +167,7 @@ def _answers(programs: Path) -> dict[str, str]:
 
 
 def test_a_stub_that_hangs_costs_one_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hl_smi, "SECONDS", 1.0)
+    monkeypatch.setattr(hl_smi, "SECONDS", 4.0)
     programs = make_recorded(recorded_hosts()["hls2-idle"], tmp_path)
     # the sleeping child keeps the pipe open after its parent is gone
     hang = "import os\nif os.fork():\n    os.wait()\ntime.sleep(60)"
@@ -175,9 +175,10 @@ def test_a_stub_that_hangs_costs_one_time_limit(tmp_path: Path, monkeypatch: pyt
     use(monkeypatch, tmp_path, programs)
     started = time.monotonic()
     host = load()
-    assert time.monotonic() - started < 4
+    # each question of its own would be one more
+    assert time.monotonic() - started < 8
     assert host.modules == tuple(range(8))
-    assert "no answer within 1 s" in host.notes["hl-smi table"]
+    assert "no answer within 4 s" in host.notes["hl-smi table"]
 
 
 def test_endless_output_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

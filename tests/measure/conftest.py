@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.services import registry, state
-from gaudi_launch.services.ready import port_free
 
 
 @pytest.fixture(autouse=True)
@@ -19,14 +17,6 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VLLM_API_KEY", raising=False)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
-
-
-def unused_port() -> int:
-    """A port that nobody has, from below those that the kernel hands out: it is still free seconds later."""
-    while True:
-        port = random.randrange(15_000, 32_000)
-        if port_free("127.0.0.1", port):
-            return port
 
 
 @contextmanager

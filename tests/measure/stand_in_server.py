@@ -1,18 +1,25 @@
 """A stand-in for a serving engine: a real HTTP server on a real port that answers as vLLM or TGI do, well or badly.
 
-It counts tokens as words: a prompt is its words and FIXED more. An answer is ``pieces`` words, one event each.
+It counts tokens as words: a prompt is its words and FIXED more. An answer is ``pieces`` words, one event each. The
+second to fourth event are sent when the client has read the one before: however busy the machine is, a stream is
+never read at once.
 """
 
 from __future__ import annotations
 
 import json
+import select
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
+
+from tests.waiting import GENEROUS, until
 
 FIXED = 5
 KEY = "s3cret"
@@ -26,6 +33,7 @@ class Manner:
     first: float = 0.0  # seconds before the first piece
     gap: float = 0.001  # seconds between pieces: a server without any looks as if it gathered them
     at_once: int = 0  # how many may be answered at a time; 0: all
+    hold: int = 0  # nobody gets the first piece before so many streams were asked for
     pieces: int = 0  # as many as asked for; else so many
     fail_from: int = 0  # from this generation on, status 500
     status: int = 0  # every generation has this status
@@ -37,15 +45,31 @@ class Manner:
     says: str = "Paris"  # the first word of every answer
     longest: int | None = 4096
     left: int = 0  # clients that went away in mid-answer
+    streamed: int = 0  # streams that came to their end
     questions: list[dict[str, Any]] = field(default_factory=list)
     heads: list[dict[str, str]] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
+    sent: list[float] = field(default_factory=list)  # when each event of a stream was, by time.perf_counter()
+
+    @property
+    def streams_asked(self) -> int:
+        return sum(bool(body.get("stream")) for body in self.questions)
 
 
 def count(body: dict[str, Any]) -> int:
     if "messages" in body:
         return sum(len(message["content"].split()) for message in body["messages"]) + FIXED
     return len(str(body.get("prompt", body.get("inputs", ""))).split()) + FIXED
+
+
+def is_read(connection: socket.socket) -> bool:
+    """Whether the client at the other end, on this machine, has read all that was sent."""
+    (_, ours), (_, theirs) = connection.getsockname(), connection.getpeername()
+    for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
+        _, local, remote, _, queues, *_ = line.split()
+        if (local[-4:], remote[-4:]) == (f"{theirs:04X}", f"{ours:04X}"):
+            return queues.endswith(":00000000")
+    return True  # it is gone
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -170,21 +194,33 @@ class _Handler(BaseHTTPRequestHandler):
         if not manner.streams:
             pieces = [b"".join(pieces)]
         try:
+            until(lambda: manner.streams_asked >= manner.hold, f"{manner.hold} streams at once")
             time.sleep(manner.first)
             for number, piece in enumerate(pieces):
                 if number:
                     time.sleep(manner.gap)
+                if 0 < number < 4:
+                    self.until_read()
                 if manner.bad == "silent" and number == 3:
-                    time.sleep(3)
+                    # until the client gives up
+                    select.select([self.connection], [], [], GENEROUS)
+                manner.sent.append(time.perf_counter())
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
                 self.wfile.flush()
             if manner.bad == "cut":
                 self.close_connection = True
                 return
             self.wfile.write(b"0\r\n\r\n")
+            manner.streamed += 1
         except OSError:
             manner.left += 1
             self.close_connection = True
+
+    def until_read(self) -> None:
+        """Until the client has read all that was sent, or has stopped reading."""
+        patience = time.monotonic() + 5
+        while not is_read(self.connection) and time.monotonic() < patience:
+            time.sleep(0.01)
 
 
 class _Server(ThreadingHTTPServer):

@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 
 from gaudi_launch.measure.conversation import clean
 from tests.measure.stand_in_server import KEY, serving
+from tests.waiting import GENEROUS, until
 
 TOP = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "gaudi_launch", "chat"]
@@ -32,7 +34,7 @@ class Terminal:
         if self.pid == 0:
             os.execve(COMMAND[0], [*COMMAND, *words], environment)
 
-    def until(self, pattern: str, seconds: float = 40) -> str:
+    def until(self, pattern: str, seconds: float = GENEROUS) -> str:
         """Everything up to the end of the pattern, which must come."""
         deadline = time.monotonic() + seconds
         while (found := re.search(pattern, self.seen)) is None:
@@ -45,6 +47,10 @@ class Terminal:
             self.seen += piece.decode().replace("\r\n", "\n")
         taken, self.seen = self.seen[: found.end()], self.seen[found.end() :]
         return taken
+
+    def until_it_reads(self) -> None:
+        """Until it waits for keys: line editing takes them one by one then."""
+        until(lambda: not termios.tcgetattr(self.handle)[3] & termios.ICANON, "the reading of a line")
 
     def type(self, words: str) -> None:
         os.write(self.handle, words.encode())
@@ -74,7 +80,7 @@ def test_a_talk_with_history_interruption_and_reset() -> None:
         talk.type("two\n")
         talk.until("w2")
         talk.type("\x03")
-        assert "(ended by you)" in talk.until("> ", 10)
+        assert "(ended by you)" in talk.until("> ")
         manner.pieces, manner.gap = 2, 0.0
         talk.type("three\n")
         talk.until("Paris w1\n[^>]*> ")
@@ -95,7 +101,7 @@ def test_a_talk_with_history_interruption_and_reset() -> None:
         talk.until("Paris w1\n[^>]*> ")
         assert [m["content"] for m in manner.questions[-1]["messages"]] == ["be brief", "four"]
         # at the prompt Ctrl-C ends nothing either; one pressed between prompt and reading waits for the next key
-        time.sleep(1)
+        talk.until_it_reads()
         talk.type("\x03")
         talk.until("Ctrl-D ends the talk[^>]*> ")
         talk.type("/nonsense\n")
@@ -141,7 +147,7 @@ def pipe(url: str, question: str, *words: str, **environment: str) -> subprocess
         input=question,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GENEROUS,
         env={**os.environ, **environment},
         check=False,
     )
@@ -188,7 +194,7 @@ def test_control_c_in_a_pipe_is_130() -> None:
         process.stdin.close()
         assert process.stdout.read(5) == "Paris"
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(GENEROUS) == 130
         process.stdout.close()
 
 

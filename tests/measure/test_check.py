@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from typing import Any
 
 import pytest
@@ -28,15 +29,17 @@ def verdicts(found: dict[str, Any]) -> dict[str, str]:
 
 
 def test_a_good_server(capsys: pytest.CaptureFixture[str]) -> None:
+    begin = time.perf_counter()
     with serving(gap=0.005) as (url, manner):
         code, found = ask(capsys, url, "--long", "300")
+    took = time.perf_counter() - begin
     assert (code, found["ok"], found["url"], found["service"]) == (0, True, url, None)
     assert verdicts(found) == {**dict.fromkeys(NAMES, "ok"), "generate": "skip"}
     values = {row["name"]: row["values"] for row in found["checks"]}
     assert values["models"] == {"models": ["stand-in"], "longest": 4096, "tgi": False}
     assert values["long"]["input"] == 300
-    # 64 words at 5 ms each, and what a busy machine adds
-    assert values["speed"]["output"] == 64 and 20 < values["speed"]["tokens_per_second"] < 200
+    # 64 words at 5 ms each or, on a busy machine, as many as all of it took
+    assert values["speed"]["output"] == 64 and 64 / took < values["speed"]["tokens_per_second"] < 205
     assert manner.questions[-1]["ignore_eos"] is True
 
 
@@ -100,8 +103,8 @@ def test_an_answer_in_no_time_tells_nothing_of_streaming(
 
 def test_a_silent_server_is_given_up(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(bad="silent") as (url, _):
-        code, found = ask(capsys, url, "--long", "100", "--patience", "1")
-    assert code == 4 and "No answer within 1 s" in found["checks"][3]["message"]
+        code, found = ask(capsys, url, "--long", "100", "--patience", "2")
+    assert code == 4 and "No answer within 2 s" in found["checks"][3]["message"]
 
 
 def test_nobody_there_is_our_way_not_the_engine(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,28 +18,37 @@ from hypothesis import strategies as st
 from gaudi_launch.measure import server, talk
 from gaudi_launch.measure.client import Client, ServerError
 from gaudi_launch.measure.events import Events, TooLong
-from tests.measure.stand_in_server import FIXED, KEY, serving
+from tests.measure.stand_in_server import FIXED, KEY, Manner, serving
+from tests.waiting import GENEROUS
 
 
-def stream(url: str, form: talk.Form = "chat", tokens: int = 6, patience: float = 5.0) -> talk.Answer:
+def stream(url: str, form: talk.Form = "chat", tokens: int = 6, patience: float = GENEROUS) -> talk.Answer:
     client = Client(url, patience=patience)
     return asyncio.run(talk.stream(client, form, talk.ask_one("two words", tokens), "stand-in"))
 
 
 def whole(url: str, form: talk.Form) -> talk.Answer:
-    return asyncio.run(talk.whole(Client(url, patience=5), form, talk.ask_one("two words", 3), "stand-in"))
+    return asyncio.run(talk.whole(Client(url, patience=GENEROUS), form, talk.ask_one("two words", 3), "stand-in"))
 
 
 @pytest.mark.parametrize(("manner", "form"), [("vllm", "chat"), ("vllm", "completions"), ("old-tgi", "generate")])
 def test_each_form_streams_and_answers_whole(manner: str, form: talk.Form) -> None:
-    with serving(form=manner, gap=0.01) as (url, _):
+    with serving(form=manner, gap=0.01) as (url, server):
         answer = stream(url, form)
         assert (answer.text, answer.tokens, answer.input) == ("Paris w1 w2 w3 w4 w5", 6, 2 + FIXED)
         assert (answer.counted, answer.ended, len(answer.pieces)) == (True, "length", 6)
         assert list(answer.pieces) == sorted(answer.pieces)
-        assert answer.pieces[-1] - answer.pieces[0] >= 0.05 and answer.seconds >= answer.pieces[-1]
+        assert answer.seconds >= answer.pieces[-1]
+        sent = sent_after(server, form)
+        assert sent[-1] >= 0.05 and all(a >= b for a, b in zip(answer.pieces, sent, strict=True))
         found = whole(url, form)
         assert (found.text, found.tokens, found.input, found.pieces) == ("Paris w1 w2", 3, 2 + FIXED, ())
+
+
+def sent_after(manner: Manner, form: talk.Form) -> list[float]:
+    """How long after the question each piece of a six word answer was sent: none can have come earlier."""
+    first = 1 if form == "chat" else 0  # before it goes the role
+    return [when - manner.times[-1] for when in manner.sent[first : first + 6]]
 
 
 def test_without_usage_pieces_are_counted() -> None:
@@ -49,11 +58,19 @@ def test_without_usage_pieces_are_counted() -> None:
 
 
 def test_pieces_have_the_times_at_which_they_came() -> None:
-    with serving(first=0.2, gap=0.05) as (url, _):
-        answer = stream(url, tokens=4)
-    assert answer.first is not None and 0.2 <= answer.first < 0.45
-    gaps = [later - earlier for earlier, later in zip(answer.pieces, answer.pieces[1:], strict=False)]
-    assert all(0.03 < gap < 0.2 for gap in gaps)
+    """Never before they were sent; and soon after it, for which the best of some tries counts: a busy machine may
+    keep the client from reading."""
+    late = []
+    for _ in range(8):
+        with serving(first=0.1, gap=0.05) as (url, manner):
+            answer = stream(url)
+        sent = sent_after(manner, "chat")
+        assert answer.first == answer.pieces[0] and sent[0] >= 0.1 and sent[-1] >= 0.35
+        late.append([came - when for came, when in zip(answer.pieces, sent, strict=True)])
+        assert min(late[-1]) >= 0
+        if max(late[-1]) < 0.05:
+            break
+    assert min(map(max, late)) < 0.05, late
 
 
 @pytest.mark.parametrize(
@@ -69,8 +86,9 @@ def test_pieces_have_the_times_at_which_they_came() -> None:
     ],
 )
 def test_bad_answers_are_named(manner: dict[str, Any], kind: str, words: str) -> None:
+    patience = 0.5 if kind == "timeout" else GENEROUS
     with serving(**manner) as (url, _), pytest.raises(ServerError) as caught:
-        stream(url, patience=0.5)
+        stream(url, patience=patience)
     assert caught.value.kind == kind and words in caught.value.detail
 
 
@@ -97,12 +115,15 @@ class Raw:
 
     def _serve(self) -> None:
         connection, _ = self._socket.accept()
-        connection.recv(65536)
+        asked = b""
+        # all of it: what is left unread when a connection is closed makes the kernel cut it off
+        while not asked.endswith(b"}"):
+            asked += connection.recv(65536)
         connection.sendall(self._content)
         connection.close()
 
     def __exit__(self, *_: object) -> None:
-        self._thread.join(5)
+        self._thread.join(GENEROUS)
         self._socket.close()
 
 

@@ -17,7 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gaudi_launch.cli.app import run
 from gaudi_launch.services import state
-from tests.measure.conftest import service, unused_port
+from tests.measure.conftest import service
+from tests.waiting import GENEROUS, unused_port
 
 LINE = "WARNING 11-21 03:03:01 [hpu_model_runner.py:1] Configuration: (prompt, 1, 384) was not warmed-up!\n"
 OTHER_RANK = "(RayWorkerWrapper pid=7) " + LINE
@@ -61,7 +62,7 @@ def of(values: Values, name: str, **labels: str) -> float | None:
 
 
 def scrape(port: int) -> Values:
-    with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+    with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/metrics", timeout=GENEROUS) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain")
         return parse(answer.read().decode())
 
@@ -112,7 +113,7 @@ def test_a_scrape_tells_services_and_cards(free_port: int) -> None:
     values = scrape(free_port)
     assert of(values, "service_up", **mine) == 0 and of(values, "service_card", **mine, module="3") is None
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=GENEROUS)
     assert process.returncode == 130 and "Traceback" not in err
     with socket.socket() as again:
         again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import json
 import os
@@ -10,8 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from urllib.request import ProxyHandler, build_opener
 import pytest
 
 from gaudi_launch.cli.app import run
-from tests.measure.conftest import unused_port
 from tests.measure.stand_in_server import KEY, Manner, serving
+from tests.waiting import GENEROUS, until, unused_port
 
 gradio = pytest.mark.skipif(importlib.util.find_spec("gradio") is None, reason="gradio is not installed")
 
@@ -77,13 +77,6 @@ def browser(profile: Path) -> Iterator[Any]:
         chromium.quit()
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-
-
 def asked_for(chromium: Any) -> list[str]:
     """Every address that the page asked for, blocked or not."""
     events = (json.loads(entry["message"])["message"] for entry in chromium.get_log("performance"))
@@ -91,9 +84,17 @@ def asked_for(chromium: Any) -> list[str]:
 
 
 def say(chromium: Any, words: str) -> None:
-    box = chromium.find_element("css selector", "textarea")
-    box.send_keys(words)
-    box.send_keys("\ue007")
+    from selenium.common.exceptions import ElementNotInteractableException, StaleElementReferenceException
+
+    def typed() -> bool:
+        """Whether the box took them: while the page is drawn anew, there is none that does."""
+        with contextlib.suppress(ElementNotInteractableException, StaleElementReferenceException):
+            chromium.find_element("css selector", "textarea").send_keys(words)
+            return True
+        return False
+
+    until(typed, "the box")
+    chromium.find_element("css selector", "textarea").send_keys("\ue007")
 
 
 def shown(chromium: Any) -> str:
@@ -125,7 +126,7 @@ def test_a_talk_in_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         _says_failures(chromium, manner)
         assert KEY not in chromium.page_source
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(GENEROUS) == 130
 
 
 def _picture(chromium: Any, folder: Path) -> None:
@@ -174,7 +175,7 @@ def _says_failures(chromium: Any, manner: Manner) -> None:
 @gradio
 def test_the_page_names_no_other_place_and_its_policy_forbids_them() -> None:
     with serving(key=True) as (url, _), page(url) as (address, _process):
-        with build_opener(ProxyHandler({})).open(address, timeout=30) as answer:
+        with build_opener(ProxyHandler({})).open(address, timeout=GENEROUS) as answer:
             html, policy = answer.read().decode(), answer.headers["Content-Security-Policy"]
         assert policy.startswith("default-src 'self';") and "http" not in policy
         assert 'src="https://' not in html and 'href="https://' not in html and len(html) > 1000

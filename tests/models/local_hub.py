@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 import threading
-import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from urllib.parse import parse_qs, unquote, urlparse
+
+from tests.waiting import GENEROUS
 
 REVISION = "a" * 40
 
@@ -17,7 +19,8 @@ REVISION = "a" * 40
 @dataclass
 class Hub:
     """Serves ``files`` as the repository ``repo``, ``others`` and ``datasets`` by their names. ``trouble`` is one
-    of "", busy, always_busy, cut, lie, lie_once, hang, gated, slow; ``asked`` keeps downloads as (path, Range)."""
+    of "", busy, always_busy, cut, lie, lie_once, hang, gated, stay (a large file comes to three quarters, the rest
+    when ``go`` is set); ``asked`` keeps downloads as (path, Range)."""
 
     files: dict[str, bytes]
     repo: str = "me/small"
@@ -25,6 +28,7 @@ class Hub:
     asked: list[tuple[str, str]] = field(default_factory=list)
     others: dict[str, dict[str, bytes]] = field(default_factory=dict)
     datasets: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    go: threading.Event = field(default_factory=threading.Event)
     _troubled: int = 0
 
     def __enter__(self) -> Hub:
@@ -36,6 +40,7 @@ class Hub:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.go.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -121,7 +126,7 @@ class Hub:
                         hub._troubled += 1
                         return self.give({"error": "wait"}, 429, {"Retry-After": "1"})
                     if hub.trouble == "hang":
-                        time.sleep(30)
+                        hub.go.wait(GENEROUS)
                     if hub.trouble == "lie" or (hub.trouble == "lie_once" and not hub._troubled):
                         hub._troubled += 1
                         content = bytes(len(content))
@@ -144,12 +149,15 @@ class Hub:
                     hub._troubled += 1
                     self.wfile.write(body[: len(body) // 2])
                     self.wfile.flush()
-                    self.connection.close()
+                    # closed alone it stays open for our own files of it, and the client waits out its minute
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    self.close_connection = True
                     return
-                for at in range(0, len(body), 1 << 16):
-                    if hub.trouble == "slow" and len(body) > 1 << 17:
-                        time.sleep(0.01)
-                    self.wfile.write(body[at : at + (1 << 16)])
+                if hub.trouble == "stay" and len(body) > 1 << 17:
+                    self.wfile.write(body[: len(body) * 3 // 4])
+                    hub.go.wait(GENEROUS)
+                    body = body[len(body) * 3 // 4 :]
+                self.wfile.write(body)
 
             def give(self, document: object, status: int = 200, headers: dict[str, str] | None = None) -> None:
                 body = json.dumps(document).encode()

@@ -111,7 +111,7 @@ ENTRY = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.binary(max_size=40) | st.dictionaries(st.text(max_size=3), ENTRY, max_size=3).map(json.dumps))
 def test_any_file_is_read_or_named(tmp_path: Path, content: bytes | str) -> None:
     raw = content if isinstance(content, bytes) else struct.pack("<Q", len(content.encode())) + content.encode()

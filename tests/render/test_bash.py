@@ -31,6 +31,7 @@ from gaudi_launch.render.container import container_of
 from tests.render.plans import odd, planned
 from tests.render.tools import NAMES, ODD, shellcheck
 from tests.services.conftest import free_port, living, pids, trivial_python
+from tests.waiting import GENEROUS
 
 __all__ = ["free_port", "pids", "trivial_python"]
 
@@ -76,7 +77,9 @@ def test_shellcheck_accepts_every_script(engine: str, tmp_path: Path) -> None:
     shellcheck(*files)
 
 
-PROPERTY = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+PROPERTY = settings(
+    max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 WORDS = st.lists(ODD, max_size=12)
 ENV = st.dictionaries(NAMES, ODD, max_size=5)
 
@@ -202,7 +205,7 @@ def test_the_script_starts_the_engine_and_hands_it_signals(
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
         engine.send_signal(signal.SIGTERM)
-        assert engine.wait(10) == 0
+        assert engine.wait(GENEROUS) == 0
     finally:
         engine.kill()
         engine.wait()

@@ -65,7 +65,7 @@ def test_compose_accepts_and_keeps_the_plan(engine: str, tmp_path: Path) -> None
     assert service["cpuset"] == container.cpus
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     words=st.lists(ODD, max_size=12),
     env=st.dictionaries(NAMES, ODD, max_size=5),

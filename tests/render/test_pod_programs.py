@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.render.pods import chat_page, keep_recipes, multi_node
+from tests.waiting import GENEROUS
 
 PODS = Path(keep_recipes.__file__).parent
 
@@ -65,7 +66,7 @@ def test_bring_copies_what_is_kept(tmp_path: Path) -> None:
     (kept / ".b.recipe.7.node.part").write_text("half")
     (kept / "empty.recipe").write_text("")
     words = [sys.executable, str(PODS / "keep_recipes.py"), "bring", str(kept), str(local)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=GENEROUS, check=True)
     assert tree(local) == {"0/a.recipe": "graph"}
     assert "1 new files" in done.stdout
 
@@ -73,7 +74,7 @@ def test_bring_copies_what_is_kept(tmp_path: Path) -> None:
 def test_bring_from_nothing_is_no_failure(tmp_path: Path) -> None:
     """The first start of all: the volume is empty, and the engine must start all the same."""
     words = [sys.executable, str(PODS / "keep_recipes.py"), "bring", str(tmp_path / "no"), str(tmp_path / "local")]
-    assert subprocess.run(words, capture_output=True, timeout=30, check=False).returncode == 0
+    assert subprocess.run(words, capture_output=True, timeout=GENEROUS, check=False).returncode == 0
 
 
 def test_a_changed_size_is_copied_and_the_rest_left(tmp_path: Path) -> None:
@@ -104,7 +105,7 @@ def test_keep_waits_for_the_engine_and_copies_at_the_end(tmp_path: Path) -> None
             until(lambda: (kept / "a").exists())
             (local / "late").write_text("graph")
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0
+            assert process.wait(GENEROUS) == 0
         finally:
             process.kill()
             process.wait()
@@ -182,7 +183,7 @@ def test_the_head_waits_for_every_node(stand_in: tuple[Path, dict[str, str]], tm
     time.sleep(0.5)
     assert head.poll() is None
     (tmp_path / "nodes").write_text("2")
-    out, err = head.communicate(timeout=30)
+    out, err = head.communicate(timeout=GENEROUS)
     assert (head.returncode, err) == (0, "")
     assert "2 nodes, starting the engine" in out
     assert log.read_text().splitlines() == [
@@ -201,7 +202,7 @@ def test_the_worker_waits_for_the_head(stand_in: tuple[Path, dict[str, str]]) ->
         time.sleep(0.5)
         assert worker.poll() is None and not log.exists()
         listening.listen()
-        worker.communicate(timeout=30)
+        worker.communicate(timeout=GENEROUS)
     words = f"ray start --block --address=127.0.0.1:{port} --disable-usage-stats"
     words += ' --node-ip-address=10.0.0.7 --resources={"HPU": 8} to '
     assert log.read_text().splitlines() == [words]
@@ -210,7 +211,7 @@ def test_the_worker_waits_for_the_head(stand_in: tuple[Path, dict[str, str]]) ->
 def test_nodes_that_never_come_are_said(stand_in: tuple[Path, dict[str, str]]) -> None:
     _, environment = stand_in
     head = node(["head", "2", "8", "engine"], environment, "1")
-    _, err = head.communicate(timeout=60)
+    _, err = head.communicate(timeout=GENEROUS)
     assert head.returncode == 1
     assert "fewer than 2 nodes came within 1 s" in err
 

@@ -74,7 +74,9 @@ def mounted(word: str) -> list[str]:
     return fields
 
 
-PROPERTY = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+PROPERTY = settings(
+    max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 TEXT = ODD.filter(no_control)
 WORDS = st.lists(TEXT.filter(lambda word: word not in ("", ";")), max_size=10)
 

@@ -19,6 +19,7 @@ from gaudi_launch.render.systemd import _WAIT, TUNING, render
 from tests.render.plans import odd, planned
 from tests.render.tools import NAMES, ODD, loaded, no_control, tool
 from tests.services.conftest import free_port
+from tests.waiting import GENEROUS
 
 __all__ = ["free_port"]
 
@@ -123,9 +124,9 @@ def test_the_unit_waits_for_the_engine(free_port: int) -> None:
     engine = subprocess.Popen([sys.executable, "-c", server, str(free_port)], stderr=subprocess.DEVNULL)
     try:
         environment = {**os.environ, "MAINPID": str(engine.pid), "http_proxy": "http://127.0.0.1:9"}
-        assert subprocess.run(words, env=environment, check=False, timeout=20).returncode == 0
+        assert subprocess.run(words, env=environment, check=False, timeout=GENEROUS).returncode == 0
     finally:
         engine.kill()
         engine.wait()
-    done = subprocess.run(words, env=environment, check=False, timeout=20, capture_output=True, text=True)
+    done = subprocess.run(words, env=environment, check=False, timeout=GENEROUS, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "the engine has ended\n")

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
+from tests.waiting import GENEROUS
+
 _SYSTEMD = Path("/lib/systemd/systemd")
 _NOBODY = 65534
 # anything but what no program can be given (NUL), and what is no text (surrogates)
@@ -140,7 +142,7 @@ def _load(unit: str) -> Loaded:
             user=_NOBODY if root else None,
             group=_NOBODY if root else None,
             extra_groups=[] if root else None,
-            timeout=30,
+            timeout=GENEROUS,
             check=False,
         )
     text = done.stdout.decode("utf-8", errors="surrogateescape")

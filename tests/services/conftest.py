@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import stat
 import sys
 from collections.abc import Iterator
@@ -10,14 +9,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.waiting import unused_port
+
 TRIVIAL = Path(__file__).with_name("trivial_engine.py")
 
 
 @pytest.fixture
 def free_port() -> int:
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        return int(trial.getsockname()[1])
+    return unused_port()
 
 
 @pytest.fixture
@@ -44,11 +43,12 @@ def living(file: Path) -> list[int]:
     """The pids of the file that are alive."""
     if not file.exists():
         return []
-    alive = []
-    for pid in {int(line) for line in file.read_text(encoding="utf-8").split()}:
-        try:
-            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-                alive.append(pid)
-        except psutil.Error:
-            continue
-    return alive
+    return [pid for pid in {int(line) for line in file.read_text(encoding="utf-8").split()} if is_alive(pid)]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process is there and not only waited for."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False

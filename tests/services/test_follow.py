@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 from gaudi_launch.services.diagnose import diagnose
 from gaudi_launch.services.follow import Follower, Progress
+from tests.speed import within
 
 DATA = Path(__file__).parents[1] / "data"
 LOGS = sorted((DATA / "logs").glob("*.txt.gz"))
@@ -314,6 +314,5 @@ def test_an_endless_line_is_cut() -> None:
     ids=["bar", "spaces", "shards", "escapes"],
 )
 def test_a_hostile_line_does_not_hold_the_launcher(line: str) -> None:
-    begin = time.process_time()
-    Follower().feed(line + "\n", 0.0)
-    assert time.process_time() - begin < 2
+    with within(2):
+        Follower().feed(line + "\n", 0.0)

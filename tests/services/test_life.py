@@ -24,6 +24,7 @@ from gaudi_launch.services.identity import Identity
 from gaudi_launch.services.job import ServiceJob
 from gaudi_launch.services.metrics import Load, read_load
 from gaudi_launch.warmup.buckets import Buckets
+from tests.waiting import GENEROUS
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +47,7 @@ def test_a_process_is_known_by_more_than_its_pid(sleeper: subprocess.Popen[bytes
         assert not other.alive and not other.send(15)
     assert sleeper.poll() is None
     assert mine.send(15)
-    sleeper.wait(10)
+    sleeper.wait(GENEROUS)
     assert not mine.alive and not mine.send(15)
 
 
@@ -192,8 +193,11 @@ def test_any_page_of_metrics(text: str) -> None:
 
 
 def test_the_folder_of_a_service_is_its_users_own() -> None:
-    os.umask(0)
-    with registry.hold("a"):
-        folder = state.service_dir("a")
-        assert folder.stat().st_mode & 0o777 == 0o700
-        assert (folder / "lock").stat().st_mode & 0o777 == 0o600
+    former = os.umask(0)
+    try:
+        with registry.hold("a"):
+            folder = state.service_dir("a")
+            assert folder.stat().st_mode & 0o777 == 0o700
+            assert (folder / "lock").stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(former)

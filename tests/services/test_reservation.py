@@ -19,6 +19,7 @@ from gaudi_launch.host.machine import load
 from gaudi_launch.planning.placement import choose
 from gaudi_launch.services.reservation import claim, reserve
 from tests.host.machines import use
+from tests.waiting import GENEROUS
 
 
 @contextlib.contextmanager
@@ -153,20 +154,20 @@ def test_launches_that_race_get_different_cards(tmp_path: Path, monkeypatch: pyt
     refused: list[str] = []
 
     def race() -> None:
-        start.wait(30)
+        start.wait(GENEROUS)
         try:
             with claim(load, lambda host: choose(host, 2), tmp_path) as (placement, _):
                 got.append(placement.modules)
-                end.wait(30)
+                end.wait(GENEROUS)
         except LaunchError as error:
             refused.append(error.id)
-            end.wait(30)
+            end.wait(GENEROUS)
 
     racers = [threading.Thread(target=race) for _ in range(5)]
     for racer in racers:
         racer.start()
     for racer in racers:
-        racer.join(60)
+        racer.join(GENEROUS)
     assert sorted(got) == [(0, 1), (2, 3), (4, 5), (6, 7)]
     assert refused == ["placement.too_few"]
 

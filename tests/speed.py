@@ -1,0 +1,33 @@
+"""Promises of speed, in CPU seconds of a normal machine: others may use this one, and it may be a slow one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# what `_work` takes on a normal machine; measured: 0.042 s on an AMD EPYC, also when it was busy
+_NORMAL = 0.05
+
+
+def _work() -> float:
+    begin = time.process_time()
+    total = 0
+    for number in range(1_000_000):
+        total += number * number % 7
+    return time.process_time() - begin
+
+
+def slowness() -> float:
+    """How many times longer than on a normal machine the same work takes here and now; 1 at least."""
+    return max(1.0, min(_work() for _ in range(3)) / _NORMAL)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """The CPU time of what is done here, in this process, is at most so much on a normal machine."""
+    begin = time.process_time()
+    yield
+    took = time.process_time() - begin
+    allowed = seconds * slowness()
+    assert took <= allowed, f"{took:.2f} CPU seconds of {allowed:.2f}"
