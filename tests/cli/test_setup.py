@@ -21,6 +21,8 @@ home = pathlib.Path({home!r})
 name = pathlib.Path(sys.argv[0]).name
 if sys.argv[1:2] == ["-c"]:
     sys.exit((home / "no-torch").exists())
+if sys.argv[1:3] == ["image", "inspect"]:
+    sys.exit((home / "no-image").exists())
 with (home / "calls").open("a") as calls:
     calls.write(json.dumps([name, *sys.argv[1:]]) + "\\n")
 count = len((home / "calls").read_text().splitlines())
@@ -133,6 +135,20 @@ def test_an_environment_that_was_removed_is_made_anew(user: User) -> None:
     shutil.rmtree(user.engines / "vllm-fork-1.21/venv")
     assert user.run(*VENV)[0] == 0
     assert len(user.calls) == 14
+
+
+def test_an_image_that_was_removed_is_made_anew(user: User) -> None:
+    words = ("vllm-fork@1.21", "--in", "docker")
+    assert user.run(*words)[0] == 0
+    made = user.calls
+    code, out, _ = user.run(*words)
+    assert (code, user.calls) == (0, made) and out.startswith("All of it is there already.\n")
+    # an environment of the same engine is another matter
+    assert user.run(*VENV)[0] == 0
+    assert user.run(*words)[1].startswith("All of it is there already.\n")
+    (user.home / "no-image").touch()
+    code, out, _ = user.run(*words)
+    assert (code, user.calls[-2:]) == (0, made) and not out.startswith("All of it is there already.\n")
 
 
 def test_an_image_with_the_engine_inside(user: User) -> None:
