@@ -42,6 +42,27 @@ def test_every_command_in_the_table_has_help() -> None:
         assert done.returncode == 0 and "Usage:" in done.stdout, name
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("words", [["engines"], ["engines", "--json"], ["--lang", "zh", "engines", "--json"]])
+def test_a_full_disk_under_the_output_is_said_in_a_sentence(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "gaudi_launch", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1 and "No space left on device" in done.stderr
+
+
+def test_a_closed_output_is_no_bug() -> None:
+    words = f"{sys.executable} -m gaudi_launch engines --json"
+    done = subprocess.run(["sh", "-c", f"{words} >&-"], stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def bench() -> ModuleType:
     path = Path(__file__).parents[2] / "scripts" / "bench_help.py"
     spec = importlib.util.spec_from_file_location("bench_help", path)
