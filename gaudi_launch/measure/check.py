@@ -193,7 +193,8 @@ def edge(target: Target, served: server.Served) -> tuple[int, Message]:
         tokens = min(top, most) if most is not None else top
         return tokens, message("measure.edge_bucket", bucket=top)
     if most is not None and (target.plan or most <= _LONG_UNKNOWN):
-        return most, message("measure.edge_limit", limit=limit or most)
+        by_input = served.longest_input is not None and most == served.longest_input
+        return most, message("measure.edge_limit", limit=most if by_input else limit)
     return _LONG_UNKNOWN, message("measure.edge_unknown", tokens=_LONG_UNKNOWN)
 
 

@@ -197,3 +197,8 @@ def test_the_edge() -> None:
     assert edge(Target("http://a:1", plan={"argv": ["--max-model-len", "600"]}), Served("m", ("m",)))[0] == 592
     assert edge(Target("http://a:1"), Served("m", ("m",), longest=131072))[0] == 4096
     assert edge(Target("http://a:1", plan={"buckets": "junk", "argv": 3}), served)[0] == 992
+    # the limit that is named is the one that holds
+    tokens, why = edge(Target("http://a:1"), Served("m", ("m",), longest=2048, longest_input=1024))
+    assert (tokens, why.values["limit"]) == (1024, 1024)
+    tokens, why = edge(Target("http://a:1"), Served("m", ("m",), longest=2048))
+    assert (tokens, why.values["limit"]) == (2040, 2048)
