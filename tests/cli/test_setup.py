@@ -183,6 +183,20 @@ def test_a_dry_run_prints_every_word_and_touches_nothing(engine: str, user: User
     assert user.calls == [] and not user.engines.exists()
 
 
+@pytest.mark.parametrize("engine", ["cpu", "ray"])
+def test_the_embedded_engine_comes_from_a_mirror(engine: str, user: User) -> None:
+    mirror = "https://mirror.example/simple"
+    _, out, _ = user.run(engine, "--dry-run", "--json")
+    _, mirrored, _ = user.run(engine, "--dry-run", "--json", "--index-url", mirror)
+    plain, asked = ([step["argv"] for step in json.loads(text)["steps"]] for text in (out, mirrored))
+    asking = [words for words in plain if {"install", "download"} & set(words) and "--no-index" not in words]
+    assert len(asking) == (4 if engine == "cpu" else 5)
+    for before, after in zip(plain, asked, strict=True):
+        at = after.index("--index-url") if before in asking else len(after)
+        assert after[:at] + after[at + 2 :] == before and after[at : at + 2] in ([], ["--index-url", mirror])
+    assert user.calls == [] and not user.engines.exists()
+
+
 def test_the_plugin_stands_on_upstream_without_its_torch() -> None:
     steps = code_steps(needed_release("vllm-gaudi"), "py", "/s", Wishes())
     assert [" ".join(step.argv) for step in steps] == [
@@ -223,6 +237,7 @@ def test_scale_out_builds_libfabric_then_the_wrapper() -> None:
         (("tgi", "--vision"), 2, "--vision"),
         (("tgi", "--index-url", "https://m/simple"), 2, "--index-url"),
         (("cpu", "--vision"), 2, "--vision"),
+        (("cpu", "--index-url", "https://me:s3cret@mirror/simple"), 2, "--index-url"),
         (("vllm-fork@1.21", "--in", "cloud"), 2, "cloud"),
         (("vllm-fork@1.21", "--in", "docker", "--python", "base-python"), 2, "--python"),
         ((*VENV, "--index-url", "https://me:s3cret@mirror/simple"), 2, "--index-url"),
