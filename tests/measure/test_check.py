@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 
 from gaudi_launch.cli.app import run
+from gaudi_launch.measure import check, talk
 from gaudi_launch.measure.check import NAMES, edge
+from gaudi_launch.measure.client import Client
 from gaudi_launch.measure.server import Served
 from gaudi_launch.services.target import Target, target
 from tests.measure.conftest import service
@@ -35,8 +38,8 @@ def test_a_good_server(capsys: pytest.CaptureFixture[str]) -> None:
     values = {row["name"]: row["values"] for row in found["checks"]}
     assert values["models"] == {"models": ["stand-in"], "longest": 4096, "tgi": False}
     assert values["long"]["input"] == 300
-    # 64 words at 5 ms each, and what a busy machine adds
-    assert values["speed"]["output"] == 64 and 20 < values["speed"]["tokens_per_second"] < 200
+    # 64 words at 5 ms each; a busy machine may be late for the last, or read the first of them late
+    assert values["speed"]["output"] == 64 and 2 < values["speed"]["tokens_per_second"] < 5000
     assert manner.questions[-1]["ignore_eos"] is True
 
 
@@ -96,6 +99,27 @@ def test_an_answer_in_no_time_tells_nothing_of_streaming(
     with serving(streams=False) as (url, _):
         code, found = ask(capsys, url, "--long", "100")
     assert (code, verdicts(found)["stream"]) == (0, "ok")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "tokens", "verdict", "rate"),
+    [
+        ((0.5, 1.0, 1.5), 3, "ok", 2.0),
+        # read at once, by a busy machine or behind what gathers: no slower than this
+        ((0.5, 0.5, 0.5), 3, "ok", 6.0),
+        ((0.5,), 1, "skip", None),
+        ((), 0, "skip", None),
+    ],
+)
+def test_the_speed(
+    pieces: tuple[float, ...], tokens: int, verdict: str, rate: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stream(*_: object) -> talk.Answer:
+        return talk.Answer("x", 1, tokens, True, "length", pieces, 2.0)
+
+    monkeypatch.setattr(talk, "stream", stream)
+    row = asyncio.run(check._speed(Client("http://a:1"), Served("m", ("m",)), check._Facts()))
+    assert (row.verdict, row.values.get("tokens_per_second")) == (verdict, rate)
 
 
 def test_a_silent_server_is_given_up(capsys: pytest.CaptureFixture[str]) -> None:
