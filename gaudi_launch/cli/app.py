@@ -12,6 +12,8 @@ import typer
 import typer.core
 import typer.main
 
+# what the system says of a path that is not for us, wherever it is looked at first
+_NO_WAY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP)
 # name -> (module, short help). `--help` reads this table only, so it stays quick.
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("serve", "Start a model: cards, plan, engine, warm-up, answer."),
@@ -159,6 +161,8 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return _full(error)
+        if isinstance(error, OSError) and error.errno in _NO_WAY and error.filename is not None and not debug:
+            return _no_way(error, as_json)
         return _unexpected(error, as_json, debug)
     return result if isinstance(result, int) else int(ExitCode.DONE)
 
@@ -175,6 +179,16 @@ def _full(error: OSError) -> int:
 
     _drop_output()
     return _report(_error("common.full", text("common.full", why=error.strerror), ExitCode.FAILED), None, False)
+
+
+def _no_way(error: OSError, as_json: bool) -> int:
+    """A path that the system lets nobody, or this user not, use: whoever named it can name another."""
+    from gaudi_launch.errors import ExitCode
+    from gaudi_launch.messages import text
+
+    path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else str(error.filename)
+    sentence = text("common.no_way", path=path, why=error.strerror)
+    return _report(_error("common.no_way", sentence, ExitCode.FAILED), None, as_json)
 
 
 def _report(error: dict[str, Any], detail: str | None, as_json: bool) -> int:

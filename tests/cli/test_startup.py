@@ -10,6 +10,8 @@ from types import ModuleType
 
 import pytest
 
+from gaudi_launch.cli.app import run
+
 FORBIDDEN = (
     *("huggingface_hub", "modelscope", "requests", "psutil", "yaml", "numpy", "zstandard", "torch", "vllm"),
     *(
@@ -55,6 +57,20 @@ def test_a_full_disk_under_the_output_is_said_in_a_sentence(words: list[str]) ->
         )
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1 and "No space left on device" in done.stderr
+
+
+def test_a_path_that_is_not_for_us_is_said_in_a_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
+    name = "x" * 300
+    for words in (
+        ["bench", "http://127.0.0.1:1", "--save", name],
+        ["plan", "-w", f"/{name}", "--machine", "simulated:hls2"],
+    ):
+        assert run(words) == 1
+        err = capsys.readouterr().err
+        assert f"{name} cannot be used" in err and "bug" not in err
 
 
 def test_a_closed_output_is_no_bug() -> None:
