@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 Color = tuple[int, int, int]
+# a line of words: x, y of its bottom left, and the words
+Words = tuple[float, float, str]
 WHITE: Color = (255, 255, 255)
 INK: Color = (60, 60, 60)
 
@@ -40,7 +42,7 @@ def png(width: int, height: int, boxes: Iterable[Box]) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
-def svg(width: int, height: int, boxes: Iterable[Box], texts: Iterable[tuple[float, float, str]]) -> str:
+def svg(width: int, height: int, boxes: Iterable[Box], texts: Iterable[Words]) -> str:
     """The boxes, and texts whose bottom left is at (x, y), as SVG."""
     from xml.sax.saxutils import escape
 
@@ -79,6 +81,11 @@ def words(text: str, x: float, y: float, scale: int = 2, color: Color = INK) -> 
                     left = x + (place * LETTER_WIDTH + column) * scale
                     boxes.append(Box(left, y + row * scale, scale, scale, color))
     return boxes
+
+
+def written(lines: Iterable[Words]) -> list[Box]:
+    """Lines of words for a PNG, where `svg` would write them."""
+    return [dot for x, bottom, text in lines for dot in words(text, x, bottom - 10)]
 
 
 def steps(points: Sequence[tuple[float, float]], color: Color, thick: float = 2.0) -> list[Box]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -11,6 +12,8 @@ import typer
 import typer.core
 import typer.main
 
+# what the system says of a path that is not for us, wherever it is looked at first
+_NO_WAY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP)
 # name -> (module, short help). `--help` reads this table only, so it stays quick.
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("serve", "Start a model: cards, plan, engine, warm-up, answer."),
@@ -127,6 +130,10 @@ def _take_global_options(arguments: list[str]) -> tuple[list[str], str | None, b
 def main(argv: list[str] | None = None) -> None:
     """Run the program and exit with DESIGN's codes. Every way out of the program passes here."""
     arguments = sys.argv[1:] if argv is None else argv
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # closed by the caller (`>&-`): nobody reads it
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     sys.exit(run(arguments))
 
 
@@ -142,17 +149,46 @@ def run(arguments: list[str]) -> int:
         if lang is not None and lang not in LANGUAGES:
             raise LaunchError("common.language", ExitCode.USAGE, found=lang, known=", ".join(LANGUAGES))
         result = typer.main.get_command(app)(args=arguments, prog_name="gaudi-launch", standalone_mode=False)
+        sys.stdout.flush()
     except LaunchError as error:
         return _report(error.to_json(), error.detail, as_json)
     except KeyboardInterrupt:
         return _interrupted(as_json)
     except BrokenPipeError:
-        # the reader went away (`| head`): not an error, but Python must not complain at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # the reader went away (`| head`): not an error
+        _drop_output()
         return int(ExitCode.FAILED)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return _full(error)
+        if isinstance(error, OSError) and error.errno in _NO_WAY and error.filename is not None and not debug:
+            return _no_way(error, as_json)
         return _unexpected(error, as_json, debug)
     return result if isinstance(result, int) else int(ExitCode.DONE)
+
+
+def _drop_output() -> None:
+    """What could not be written to stdout is given up: Python must not complain at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _full(error: OSError) -> int:
+    """A disk without room, most likely below our own output, so the error goes to stderr only."""
+    from gaudi_launch.errors import ExitCode
+    from gaudi_launch.messages import text
+
+    _drop_output()
+    return _report(_error("common.full", text("common.full", why=error.strerror), ExitCode.FAILED), None, False)
+
+
+def _no_way(error: OSError, as_json: bool) -> int:
+    """A path that the system lets nobody, or this user not, use: whoever named it can name another."""
+    from gaudi_launch.errors import ExitCode
+    from gaudi_launch.messages import text
+
+    path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else str(error.filename)
+    sentence = text("common.no_way", path=path, why=error.strerror)
+    return _report(_error("common.no_way", sentence, ExitCode.FAILED), None, as_json)
 
 
 def _report(error: dict[str, Any], detail: str | None, as_json: bool) -> int:

@@ -128,12 +128,10 @@ def systemd(
     as_json: bool = JSON,
 ) -> None:
     """A service for systemd that is active when the engine answers."""
-    import getpass
-
     from gaudi_launch.render.systemd import render
 
     made = make(asked, name, output)
-    owner = run_as or getpass.getuser()
+    owner = run_as or _you()
     rendered = render(
         made.plan,
         made.name,
@@ -143,6 +141,17 @@ def systemd(
         launcher=_launcher() if with_tuning else None,
     )
     finish(made, "systemd", rendered, output, asked["force"], as_json)
+
+
+def _you() -> str:
+    """The user's name, or number where it has no name (in a container)."""
+    import os
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def _launcher() -> str:

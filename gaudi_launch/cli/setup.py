@@ -37,13 +37,15 @@ def setup(
 
     engine = "ray-serve" if engine == "ray" else ALIASES.get(engine, engine)
     wishes = Wishes(index_url, vision, scale_out)
+    if index_url and "@" in index_url:
+        raise LaunchError("setup.index_secret", ExitCode.USAGE)
     if engine in ("cpu", "ray-serve"):
-        given: dict[str, object] = {"--in": place, "--python": python, "--index-url": index_url}
+        given: dict[str, object] = {"--in": place, "--python": python}
         given |= {"--vision": vision or None, "--scale-out": scale_out or None}
         for flag, value in given.items():
             if value is not None:
                 raise LaunchError("setup.not_for", ExitCode.USAGE, flag=flag, engine=engine)
-        return _embedded(engine, dry_run, no_demo, as_json)
+        return _embedded(engine, index_url, dry_run, no_demo, as_json)
     return _gaudi(engine, place, python, wishes, dry_run, as_json)
 
 
@@ -62,8 +64,6 @@ def _gaudi(engine: str, place: str | None, python: str | None, wishes: Any, dry_
     place = place or ("venv" if release.bare_image is not None else "docker")
     if place not in environment.PLACES:
         raise LaunchError("setup.place", ExitCode.USAGE, found=place, known=", ".join(environment.PLACES))
-    if wishes.index_url and "@" in wishes.index_url:
-        raise LaunchError("setup.index_secret", ExitCode.USAGE)
     if python is not None and place == "docker":
         raise LaunchError("setup.not_in", ExitCode.USAGE, flag="--python", place=place)
     base = python or shutil.which("python3") or "python3"
@@ -93,7 +93,7 @@ def _gaudi(engine: str, place: str | None, python: str | None, wishes: Any, dry_
     return None
 
 
-def _embedded(engine: str, dry_run: bool, no_demo: bool, as_json: bool) -> None:
+def _embedded(engine: str, index_url: str | None, dry_run: bool, no_demo: bool, as_json: bool) -> None:
     """The embedded engine and its demo model, with Ray Serve beside it where that is asked for."""
     import time
 
@@ -104,10 +104,10 @@ def _embedded(engine: str, dry_run: bool, no_demo: bool, as_json: bool) -> None:
     if dry_run:
         steps = embedded.engine_steps() + ([] if no_demo else embedded.demo_steps())
         steps += ray_environment.steps() if engine == "ray-serve" else []
-        return _show([(step.id, step.argv) for step in steps], {}, as_json)
+        return _show([(step.id, step.argv) for step in embedded.mirrored(steps, index_url)], {}, as_json)
     begin = time.monotonic()
     place = ray_environment if engine == "ray-serve" else embedded
-    place.setup(_say, demo=not no_demo)
+    place.setup(_say, demo=not no_demo, index_url=index_url)
     seconds = time.monotonic() - begin
     python = str(place.python_path())
     if as_json:

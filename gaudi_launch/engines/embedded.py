@@ -15,7 +15,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.parser import HeaderParser
 from pathlib import Path
 
@@ -134,8 +134,20 @@ def demo_steps() -> list[Step]:
     ]
 
 
-def setup(say: Say, *, demo: bool = True) -> None:
-    """Make what is missing: environment, then demo model. ``say`` gets a sentence a step.
+def mirrored(steps: list[Step], index_url: str | None) -> list[Step]:
+    """The steps with pip asking this index instead of its own."""
+    return [replace(step, argv=_asking(step.argv, index_url)) if index_url else step for step in steps]
+
+
+def _asking(argv: tuple[str, ...], index_url: str) -> tuple[str, ...]:
+    at = next((at for at, word in enumerate(argv) if word in ("install", "download")), None)
+    if at is None or "--no-index" in argv:
+        return argv
+    return (*argv[: at + 1], "--index-url", index_url, *argv[at + 1 :])
+
+
+def setup(say: Say, *, demo: bool = True, index_url: str | None = None) -> None:
+    """Make what is missing: environment, then demo model. ``say`` gets a sentence a step, pip asks ``index_url``.
 
     Raises LaunchError with the step that failed and its last lines; run again, it starts that part anew.
     """
@@ -145,14 +157,14 @@ def setup(say: Say, *, demo: bool = True) -> None:
         if engine_is_ready():
             say(text("serve.setup_have_engine", path=environment_dir()))
         else:
-            run_steps(engine_steps(), say)
+            run_steps(mirrored(engine_steps(), index_url), say)
             mark(environment_dir(), {"vllm": VLLM})
         if not demo:
             return
         if demo_is_ready():
             say(text("serve.setup_have_demo", path=demo_dir()))
         else:
-            run_steps(demo_steps(), say)
+            run_steps(mirrored(demo_steps(), index_url), say)
 
 
 def make_tiny(target: Path) -> None:

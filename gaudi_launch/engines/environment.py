@@ -19,7 +19,6 @@ from gaudi_launch.messages import text
 
 PLACES = ("venv", "docker")
 LOG = "setup.log"
-_STATE = "setup.json"
 _LAST_LINES = 15
 # asks an interpreter without importing anything of Gaudi's
 _HAS_TORCH = "import importlib.util as u, sys; sys.exit(u.find_spec('habana_frameworks') is None)"
@@ -38,6 +37,11 @@ class Recipe:
     files: dict[Path, str]
     python: str | None = None
     image: str | None = None
+
+    @property
+    def record(self) -> Path:
+        """Where it is written down what is done; an environment and an image of one engine may both be made."""
+        return self.folder / ("setup.json" if self.image is None else "setup-image.json")
 
 
 def folder_of(release: Release) -> Path:
@@ -128,9 +132,10 @@ def make(recipe: Recipe, say: Say) -> int:
 
 
 def remembered(recipe: Recipe) -> int:
-    """How many of the recipe's first steps are done; a step that changed, and all behind it, are not."""
+    """How many of the recipe's first steps are done; a step that changed, and all behind it, are not, and none is
+    when what they made was removed."""
     try:
-        entries = json.loads((recipe.folder / _STATE).read_text(encoding="utf-8"))["done"]
+        entries = json.loads(recipe.record.read_text(encoding="utf-8"))["done"]
         before = [tuple(str(word) for word in entry) for entry in entries]
     except (OSError, ValueError, KeyError, TypeError):
         return 0
@@ -141,15 +146,25 @@ def remembered(recipe: Recipe) -> int:
         if key != entry:
             break
         count += 1
-    return count
+    return 0 if count == len(recipe.steps) and recipe.image and not _has_image(recipe.image) else count
+
+
+def _has_image(image: str) -> bool:
+    """Is the image still here? A docker that is not, or does not answer, says so at the first step."""
+    try:
+        return not subprocess.run(
+            ["docker", "image", "inspect", image], capture_output=True, check=False
+        ).returncode
+    except OSError:
+        return False
 
 
 def _remember(recipe: Recipe, count: int) -> None:
     """Write down that the first steps are done, whole or not at all."""
-    new = recipe.folder / f".{_STATE}.new"
+    new = recipe.record.with_suffix(".new")
     document = {"schema": 1, "engine": recipe.engine, "done": _keys(recipe)[:count]}
     new.write_text(json.dumps(document, indent=1), encoding="utf-8")
-    new.replace(recipe.folder / _STATE)
+    new.replace(recipe.record)
 
 
 def _keys(recipe: Recipe) -> list[tuple[str, ...]]:

@@ -51,16 +51,16 @@ def steps() -> list[embedded.Step]:
     ]
 
 
-def setup(say: Callable[[str], None], *, demo: bool = True) -> None:
+def setup(say: Callable[[str], None], *, demo: bool = True, index_url: str | None = None) -> None:
     """Make what is missing: the embedded engine (and demo model), then Ray beside it. Raises LaunchError."""
     from gaudi_launch.messages import text
 
-    embedded.setup(say, demo=demo)
+    embedded.setup(say, demo=demo, index_url=index_url)
     with embedded.alone():
         if is_ready():
             say(text("serve.setup_have_engine", path=environment_dir()))
             return
-        embedded.run_steps(steps(), say)
+        embedded.run_steps(embedded.mirrored(steps(), index_url), say)
         marker = {"ray": RAY, "vllm": embedded.VLLM, "beside": str(embedded.environment_dir())}
         embedded.mark(environment_dir(), marker)
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gaudi_launch import drawing
-from gaudi_launch.drawing import INK, WHITE, Box
+from gaudi_launch.drawing import INK, WHITE, Box, Words
 from gaudi_launch.fleet.capacity import Curve, latency_at
 
 _LINE, _TARGET, _CHOSEN = (20, 80, 200), (214, 40, 40), (30, 140, 60)
@@ -69,9 +69,9 @@ def number(value: float) -> str:
 
 def _scene(
     curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None
-) -> tuple[int, int, list[Box], list[tuple[float, float, str]]]:
+) -> tuple[int, int, list[Box], list[Words]]:
     boxes: list[Box] = []
-    words: list[tuple[float, float, str]] = []
+    words: list[Words] = []
     top = _TOP
     for panel in panels(curve, ttft, tpot, _WIDTH):
         boxes += [Box(_LEFT - 1, top - 1, _WIDTH + 2, _HEIGHT + 2, INK), Box(_LEFT, top, _WIDTH, _HEIGHT, WHITE)]
@@ -106,6 +106,4 @@ def svg(curve: Curve, ttft: float | None, tpot: float | None, chosen: float | No
 def png(curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None) -> bytes:
     """The picture as PNG (8-bit RGB)."""
     width, height, boxes, words = _scene(curve, ttft, tpot, chosen)
-    # a letter is 5 dots high, and the words stand on their y
-    letters = [dot for x, bottom, text in words for dot in drawing.words(text, x, bottom - 10)]
-    return drawing.png(width, height, boxes + letters)
+    return drawing.png(width, height, boxes + drawing.written(words))

@@ -193,7 +193,8 @@ def edge(target: Target, served: server.Served) -> tuple[int, Message]:
         tokens = min(top, most) if most is not None else top
         return tokens, message("measure.edge_bucket", bucket=top)
     if most is not None and (target.plan or most <= _LONG_UNKNOWN):
-        return most, message("measure.edge_limit", limit=limit or most)
+        by_input = served.longest_input is not None and most == served.longest_input
+        return most, message("measure.edge_limit", limit=most if by_input else limit)
     return _LONG_UNKNOWN, message("measure.edge_unknown", tokens=_LONG_UNKNOWN)
 
 
@@ -227,14 +228,16 @@ async def _speed(client: Client, served: server.Served, facts: _Facts) -> Row:
     room = served.longest - 48 if served.longest is not None else _SPEED
     asked = talk.ask_one("Count from one to a hundred in words.", max(2, min(_SPEED, room)), ignore_eos=served.vllm)
     answer = await talk.stream(client, facts.form, asked, served.model)
-    span = answer.pieces[-1] - answer.pieces[0] if answer.pieces else 0.0
-    if answer.tokens < 2 or span <= 0:
+    if answer.tokens < 2 or not answer.pieces:
         sentence = message("measure.check_too_short", tokens=answer.tokens)
         return Row("speed", "skip", sentence, answer.seconds, {"output": answer.tokens})
-    rate = (answer.tokens - 1) / span
-    first = answer.first or 0.0
-    values = {"tokens_per_second": round(rate, 3), "first": first, "output": answer.tokens}
+    first, span = answer.pieces[0], answer.pieces[-1] - answer.pieces[0]
     id = "measure.check_speed" if answer.counted else "measure.check_speed_pieces"
+    rate = (answer.tokens - 1) / span if span > 0 else answer.tokens / first
+    if span <= 0:
+        # a quick answer, or a gathered one: its pieces cannot be told apart
+        id = "measure.check_speed_at_once"
+    values = {"tokens_per_second": round(rate, 3), "first": first, "output": answer.tokens}
     sentence = message(id, rate=f"{rate:.1f}", tokens=answer.tokens, first=round(1000 * first))
     return Row("speed", "ok", sentence, answer.seconds, values)
 

@@ -58,7 +58,9 @@ def _level(share: float, levels: int) -> int:
 
 
 def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:.0f} ms" if seconds < 10 else f"{seconds:.1f} s"
+    if seconds < 0.9995:
+        return f"{1000 * seconds:.3g} ms"
+    return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:.0f} s"
 
 
 def png(runs: Sequence[tuple[str, Sequence[Sample]]]) -> bytes:
@@ -112,6 +114,9 @@ def _spread(left: int, sets: list[list[float]]) -> list[Box]:
         boxes += _mark_y(left, _MARGIN + _HEIGHT * (1 - percent / 100), f"{percent}%")
     ticks = [m * 10.0**e for e in range(math.floor(low), math.ceil(high) + 1) for m in (1, 2, 5)]
     shown = [tick for tick in ticks if low <= math.log10(tick) <= high]
+    if len(shown) < 3:
+        # between two round numbers: its own ends and middle
+        shown = [10 ** (low + (high - low) * part) for part in (0.1, 0.5, 0.9)]
     for tick in shown[:: max(1, len(shown) // 7)]:
         boxes += _mark_x(x(tick), _ms(tick).replace(" ", ""))
     for number, numbers in enumerate(sets):

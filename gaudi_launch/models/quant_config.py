@@ -51,6 +51,16 @@ def read_quant_file(path: Path, cards: int, origin: Origin, prefix: str = "") ->
     return QuantFile(str(path), origin, kv_cache_dtype(config), _missing(config, cards, prefix))
 
 
+def measured_folder(path: Path, prefix: str = "") -> Path | None:
+    """The folder in which a file's measurements lie (and the scales that the engine writes beside them); None where
+    the file is not here or names none."""
+    try:
+        stem = _read(path, ExitCode.USAGE).get("dump_stats_path")
+    except LaunchError:
+        return None
+    return (Path(prefix) / stem).parent if isinstance(stem, str) and stem else None
+
+
 def _read(path: Path, code: ExitCode) -> Mapping[str, Any]:
     try:
         if path.stat().st_size > _MOST_BYTES:

@@ -1,4 +1,5 @@
-"""A plan as one container: what docker, compose, Quadlet and Kubernetes have in common. Pure."""
+"""A plan as one container: what docker, compose, Quadlet and Kubernetes have in common. Of this machine only the
+file of QUANT_CONFIG is read, which names a folder that the engine needs too."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from gaudi_launch.engines.docker import VISIBLE, card_indices
 from gaudi_launch.engines.releases import label, release_of
@@ -14,6 +15,9 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import Message, message
+from gaudi_launch.models.config import looks_like_hub_id
+from gaudi_launch.models.measurements import PREFIX
+from gaudi_launch.models.quant_config import measured_folder
 from gaudi_launch.planning.container import Container, Mount
 from gaudi_launch.planning.exported import SECRETS, engine_variables
 from gaudi_launch.planning.plan import Plan
@@ -30,13 +34,12 @@ _VLLM_MODULE = "vllm.entrypoints.cli.main"
 # without its key a server would be open to all; the others only fetch models
 _REQUIRED_SECRETS = ("VLLM_API_KEY",)
 _SECRET_OPTIONS = ("--api-key", "--hf-token")
+_HUB_FOLDERS = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")
 # variables that name files and folders of the host; True: the engine writes there
 _PATHS = {
     "PT_HPU_RECIPE_CACHE_CONFIG": True,
     "VLLM_TORCH_PROFILER_DIR": True,
-    "HF_HOME": True,
-    "HF_HUB_CACHE": True,
-    "HUGGINGFACE_HUB_CACHE": True,
+    **dict.fromkeys(_HUB_FOLDERS, True),
     "MODELSCOPE_CACHE": True,
     "VLLM_CACHE_ROOT": True,
     "QUANT_CONFIG": False,
@@ -91,6 +94,8 @@ def container_of(
         env = {name: value for name, value in env.items() if name not in _HOSTS_NETWORK}
         arguments = _listen_everywhere(arguments)
         ports = ((port, port),)
+    else:
+        env |= _hub_home(plan, env, environment or {})
     modules = plan.placement.modules
     return Container(
         image=image or image_for(plan),
@@ -173,14 +178,30 @@ def mounts_of(env: Mapping[str, str], words: Sequence[str]) -> tuple[Mount, ...]
         value = env.get(name, "")
         # "path,delete,size": the path may not have a comma, as the bridge splits at commas
         want(value.split(",")[0] if name == "PT_HPU_RECIPE_CACHE_CONFIG" else value, writes)
+    measured = measured_folder(Path(env.get("QUANT_CONFIG", "")), env.get(PREFIX, ""))
+    want(str(measured or ""), True)
     for word, following in zip(words, [*words[1:], ""], strict=False):
         name, equals, value = word.partition("=")
         name = name.replace("_", "-")
         if name in _PATH_OPTIONS:
             want(value if equals else following, _PATH_OPTIONS[name])
     want(positional_model(words) or "", False)
-    mounts = [Mount(path, path, not writes, fill=writes) for path, writes in sorted(wanted.items())]
+    mounts = [
+        # of measurements that are not there nothing good would come
+        Mount(path, path, not writes, fill=writes and path != str(measured))
+        for path, writes in sorted(wanted.items())
+    ]
     return tuple(mount for mount in mounts if not any(_covers(other, mount) for other in mounts))
+
+
+def _hub_home(plan: Plan, env: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """HF_HOME for a model that the engine fetches by its name: the user's own cache, since what a container fetched
+    into itself goes with it."""
+    home = environment.get("HOME", "")
+    named = looks_like_hub_id(str(plan.model.get("path", "")))
+    if not named or not home.startswith("/") or any(name in env for name in _HUB_FOLDERS):
+        return {}
+    return {"HF_HOME": str(PurePosixPath(home, ".cache/huggingface"))}
 
 
 def positional_model(words: Sequence[str]) -> str | None:

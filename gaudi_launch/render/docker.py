@@ -9,7 +9,7 @@ from gaudi_launch.engines.docker import docker_run
 from gaudi_launch.planning.container import Container
 from gaudi_launch.render.container import about_cards, required
 from gaudi_launch.render.records import Rendered
-from gaudi_launch.render.script import START, STRICT, array, asked, written
+from gaudi_launch.render.script import START, STRICT, array, as_they_stand, asked, written
 from gaudi_launch.render.text import comments
 
 # open files: what vLLM raises its own limit to ("Found ulimit of %s and failed to automatically increase"); locked
@@ -50,7 +50,8 @@ def render(
 ) -> Rendered:
     """One command as a script. ``head`` are comments, ``dockerfile`` makes an unpublished image; ``files``
     are texts by path that the script writes for the engine."""
-    lines = [*START, *comments(head), *STRICT]
+    program, *words = run_words(container, name)
+    lines = [*START, *as_they_stand((*words, *files, *files.values())), *comments(head), *STRICT]
     lines += asked(required(container.secrets))
     if dockerfile is not None:
         image = shlex.quote(container.image)
@@ -66,6 +67,5 @@ def render(
         # docker would make them itself, as root
         lines.append(f"mkdir -p -- {' '.join(folders)}")
     lines += written(files)
-    program, *words = run_words(container, name)
     lines += ["", *array("words", words), f'exec {program} "${{words[@]}}" "$@"']
     return Rendered({"docker.sh": "\n".join(lines) + "\n"}, frozenset({"docker.sh"}), notes=about_cards(container))

@@ -10,7 +10,7 @@ import yaml
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.render.container import no_container, positional_model, refuse_secrets, required, secrets_of
 from gaudi_launch.render.records import Rendered
-from gaudi_launch.render.script import asked, exports
+from gaudi_launch.render.script import as_they_stand, asked, exports, plan_words
 from gaudi_launch.render.text import check_words, comments, heading
 
 # engines that are vLLM: HabanaAI/vllm-fork@277a33cd9, @17a7946f4 and @016b6bd20 have it in vllm/utils.py
@@ -25,7 +25,7 @@ def render(plan: Plan, environment: Mapping[str, str]) -> Rendered:
     no_container(plan, "env")
     check_words(plan)
     refuse_secrets(plan.command.argv)
-    lines = ["# shellcheck shell=bash", *comments(heading(plan))]
+    lines = ["# shellcheck shell=bash", *as_they_stand(plan_words(plan)), *comments(heading(plan))]
     files: dict[str, str] = {}
     if plan.engine.name in _READS_CONFIG:
         model, options, rest = as_config(plan.command.argv)

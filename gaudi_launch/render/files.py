@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -21,12 +22,12 @@ def places(rendered: Rendered, output: str) -> dict[Path, str]:
 def write(rendered: Rendered, output: str, *, force: bool) -> list[Path]:
     """Write the files; their paths. Raises LaunchError: one is there already (USAGE), or the disk says no (FAILED).
     Nothing is written then."""
-    wanted = places(rendered, output)
-    there = [str(path) for path in wanted if path.exists() or path.is_symlink()]
-    if there and not force:
-        raise LaunchError("render.exists", ExitCode.USAGE, files=", ".join(there))
     parts: list[tuple[Path, Path]] = []
     try:
+        wanted = places(rendered, output)
+        there = [str(path) for path in wanted if path.exists() or path.is_symlink()]
+        if there and not force:
+            raise LaunchError("render.exists", ExitCode.USAGE, files=", ".join(there))
         for path, name in wanted.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -40,5 +41,6 @@ def write(rendered: Rendered, output: str, *, force: bool) -> list[Path]:
         raise LaunchError("render.cannot_write", ExitCode.FAILED, path=output, why=why) from None
     finally:
         for part, _ in parts:
-            part.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
     return list(wanted)

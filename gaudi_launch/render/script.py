@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from gaudi_launch.host.cpus import format_cpus
@@ -15,6 +15,8 @@ from gaudi_launch.render.records import Rendered
 from gaudi_launch.render.text import check_words, comments, heading
 
 START = ["#!/usr/bin/env bash"]
+# what shellcheck asks about a word in single quotes: whether \, curly quotes, $ and ~ are meant as they stand
+_ASKS = "SC1003,SC1112,SC2016,SC2088"
 STRICT = ["set -euo pipefail", ""]
 
 
@@ -22,7 +24,7 @@ def render(plan: Plan, environment: Mapping[str, str]) -> Rendered:
     """The script; ``environment`` is what the user exported (secrets stay there and are asked for by name)."""
     check_words(plan)
     refuse_secrets(plan.command.argv)
-    lines = [*START, *comments(heading(plan)), *STRICT]
+    lines = [*START, *as_they_stand(plan_words(plan)), *comments(heading(plan)), *STRICT]
     lines += exports(plan.command.env)
     lines += [f"unset {name}" for name in plan.command.unset]
     lines += asked(required(secrets_of(plan, environment)))
@@ -36,9 +38,22 @@ def render(plan: Plan, environment: Mapping[str, str]) -> Rendered:
     return Rendered({"serve.sh": "\n".join(lines) + "\n"}, frozenset({"serve.sh"}))
 
 
+def plan_words(plan: Plan) -> list[str]:
+    """Every word of the plan that a script quotes."""
+    command = plan.command
+    written = (*command.files, *command.files.values(), command.working_dir or "")
+    return [*command.argv, *command.env.values(), *written]
+
+
+def as_they_stand(words: Iterable[str]) -> list[str]:
+    """The line that tells shellcheck so, where it would ask about one of these words."""
+    asks = any(mark in word for word in words for mark in "\\\u2018\u2019$`~")
+    return [f"# shellcheck disable={_ASKS}"] if asks else []
+
+
 def exports(env: Mapping[str, str]) -> list[str]:
     """``export`` lines, sorted by name."""
-    return [f"export {name}={shlex.quote(value)}" for name, value in sorted(env.items()) if name not in SECRETS]
+    return [f"export {name}={_quoted(value)}" for name, value in sorted(env.items()) if name not in SECRETS]
 
 
 def asked(secrets: Sequence[str]) -> list[str]:
@@ -76,9 +91,16 @@ def array(name: str, words: Sequence[str]) -> list[str]:
 
 
 def _element(word: str) -> str:
-    """A quoted word; one with a comma in quotes, lest it looks like a separator (shellcheck SC2054)."""
+    """A quoted word of an array; one with a comma always in quotes, lest it looks like a separator (shellcheck
+    SC2054)."""
+    return f"'{word}'" if "," in word and shlex.quote(word) == word else _quoted(word)
+
+
+def _quoted(word: str) -> str:
+    """A quoted word; one with a = in front always, as it looks like an index or a comparison (shellcheck SC2191,
+    SC1097)."""
     words = shlex.quote(word)
-    return f"'{word}'" if words == word and "," in word else words
+    return f"'{word}'" if words == word and word.startswith(("=", "+=")) else words
 
 
 def _bound(plan: Plan) -> list[str]:

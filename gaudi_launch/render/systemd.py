@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
@@ -16,6 +17,9 @@ from gaudi_launch.render.script import folders_of
 from gaudi_launch.render.text import check_words, comments, heading
 from gaudi_launch.render.units import command, description, environment
 
+# a user's name or number: dots and @ are in those of directories, which systemd takes with a word of warning (docs:
+# systemd.io, "User/Group Name Syntax")
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
 TUNING = "gaudi-launch-tuning.service"
 # the ordered end of the engine, then what it left behind is killed
 _STOP_SECONDS = 60
@@ -46,8 +50,11 @@ def render(
     """NAME.service. ``given`` is what the user exported, ``user`` makes a unit for ``systemctl --user``, ``run_as``
     is the system unit's user, ``launcher`` is our own program: with it the unit is preceded by one that tunes.
 
-    Raises LaunchError (USAGE): words that systemd cannot say, an interpreter that is not a path.
+    Raises LaunchError (USAGE): words that systemd cannot say, an interpreter that is not a path, a ``run_as`` that
+    is no user.
     """
+    if run_as is not None and not _USER.fullmatch(run_as):
+        raise LaunchError("render.run_as", ExitCode.USAGE, found=run_as)
     no_container(plan, "systemd")
     check_words(plan, for_systemd=True)
     refuse_secrets(plan.command.argv)

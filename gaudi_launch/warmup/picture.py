@@ -1,6 +1,6 @@
 """The grid as a picture: where the step time of a workload lies, and which shapes have buckets. SVG and PNG.
 
-Both axes are logarithmic.
+Both axes are logarithmic; the ends of each stand beside it.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ import math
 from dataclasses import dataclass
 
 from gaudi_launch import drawing
-from gaudi_launch.drawing import INK, WHITE, Box
+from gaudi_launch.drawing import INK, WHITE, Box, Words
 from gaudi_launch.warmup.buckets import Buckets
 from gaudi_launch.warmup.cost import StepTime
 from gaudi_launch.warmup.simulate import Shapes, Weighted
 
 _HOT, _BUCKET = (214, 40, 40), (20, 80, 200)
+# the letters of a PNG are English capitals
+_TITLES = ("prompt: batch (up) by tokens (right)", "decode: batch (up) by blocks (right)")
+_LETTER = 8
 _MARGIN, _PANEL_WIDTH, _PANEL_HEIGHT = 50, 480, 300
 
 
@@ -60,7 +63,9 @@ def _cell(ends: tuple[int, ...], value: int) -> int:
     return min(range(len(ends)), key=lambda at: (ends[at] < value, ends[at]))
 
 
-def _panel(pairs: list[tuple[int, int]], part: Weighted, time: object, left: int) -> list[Box]:
+def _panel(
+    pairs: list[tuple[int, int]], part: Weighted, time: object, left: int, title: str
+) -> tuple[list[Box], list[Words]]:
     grid = heat(pairs, part, time, 24, 48)
     width, height = _PANEL_WIDTH / len(grid.sizes), _PANEL_HEIGHT / len(grid.batches)
     most = max((value for row in grid.share for value in row), default=0.0) or 1.0
@@ -81,27 +86,34 @@ def _panel(pairs: list[tuple[int, int]], part: Weighted, time: object, left: int
             if grid.buckets[r][c]:
                 side = min(width, height, 6.0)
                 boxes.append(Box(x + (width - side) / 2, top + (height - side) / 2, side, side, _BUCKET))
-    return boxes
+    bottom = _MARGIN + _PANEL_HEIGHT
+    first, last, largest = str(grid.batches[0]), str(grid.batches[-1]), str(grid.sizes[-1])
+    words: list[Words] = [
+        (left, _MARGIN - 12, title),
+        (left - 5 - _LETTER * len(last), _MARGIN + 12, last),
+        (left - 5 - _LETTER * len(first), bottom, first),
+        (left, bottom + 18, str(grid.sizes[0])),
+        (left + _PANEL_WIDTH - _LETTER * len(largest), bottom + 18, largest),
+    ]
+    return boxes, words
 
 
-def _scene(buckets: Buckets, shapes: Shapes, cost: StepTime) -> tuple[int, int, list[Box]]:
+def _scene(
+    buckets: Buckets, shapes: Shapes, cost: StepTime, titles: tuple[str, str]
+) -> tuple[int, int, list[Box], list[Words]]:
     prompt = [(batch, query) for batch, query, context in buckets.prompt if context == 0]
     decode = [(batch, blocks) for batch, _, blocks in buckets.decode]
-    boxes = _panel(prompt, shapes.prompt, cost.prefill, _MARGIN)
-    boxes += _panel(decode, shapes.decode, cost.decode, 2 * _MARGIN + _PANEL_WIDTH)
-    return 3 * _MARGIN + 2 * _PANEL_WIDTH, 2 * _MARGIN + _PANEL_HEIGHT, boxes
+    boxes, words = _panel(prompt, shapes.prompt, cost.prefill, _MARGIN, titles[0])
+    right = _panel(decode, shapes.decode, cost.decode, 2 * _MARGIN + _PANEL_WIDTH, titles[1])
+    return 3 * _MARGIN + 2 * _PANEL_WIDTH, 2 * _MARGIN + _PANEL_HEIGHT, boxes + right[0], words + right[1]
 
 
 def svg(buckets: Buckets, shapes: Shapes, cost: StepTime, titles: tuple[str, str]) -> str:
     """The picture as SVG text; ``titles`` of the prompt and the decode panel."""
-    width, height, boxes = _scene(buckets, shapes, cost)
-    words = [
-        (left, _MARGIN - 12, title)
-        for left, title in zip((_MARGIN, 2 * _MARGIN + _PANEL_WIDTH), titles, strict=True)
-    ]
-    return drawing.svg(width, height, boxes, words)
+    return drawing.svg(*_scene(buckets, shapes, cost, titles))
 
 
 def png(buckets: Buckets, shapes: Shapes, cost: StepTime) -> bytes:
-    """The picture as PNG (8-bit RGB), without words."""
-    return drawing.png(*_scene(buckets, shapes, cost))
+    """The picture as PNG (8-bit RGB); its words are English."""
+    width, height, boxes, words = _scene(buckets, shapes, cost, _TITLES)
+    return drawing.png(width, height, boxes + drawing.written(words))

@@ -98,6 +98,9 @@ def test_a_place_that_cannot_be_written(capsys: pytest.CaptureFixture[str], tmp_
     (tmp_path / "file").write_text("x")
     code, _, err = output(capsys, "script", *GUIDE, "--to", "file/below")
     assert code == 1 and "file/below" in err
+    # nor even looked at
+    code, _, err = output(capsys, "script", *GUIDE, "--to", "x" * 300)
+    assert code == 1 and "cannot be written" in err and "bug" not in err
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 

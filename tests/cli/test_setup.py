@@ -21,6 +21,8 @@ home = pathlib.Path({home!r})
 name = pathlib.Path(sys.argv[0]).name
 if sys.argv[1:2] == ["-c"]:
     sys.exit((home / "no-torch").exists())
+if sys.argv[1:3] == ["image", "inspect"]:
+    sys.exit((home / "no-image").exists())
 with (home / "calls").open("a") as calls:
     calls.write(json.dumps([name, *sys.argv[1:]]) + "\\n")
 count = len((home / "calls").read_text().splitlines())
@@ -135,6 +137,20 @@ def test_an_environment_that_was_removed_is_made_anew(user: User) -> None:
     assert len(user.calls) == 14
 
 
+def test_an_image_that_was_removed_is_made_anew(user: User) -> None:
+    words = ("vllm-fork@1.21", "--in", "docker")
+    assert user.run(*words)[0] == 0
+    made = user.calls
+    code, out, _ = user.run(*words)
+    assert (code, user.calls) == (0, made) and out.startswith("All of it is there already.\n")
+    # an environment of the same engine is another matter
+    assert user.run(*VENV)[0] == 0
+    assert user.run(*words)[1].startswith("All of it is there already.\n")
+    (user.home / "no-image").touch()
+    code, out, _ = user.run(*words)
+    assert (code, user.calls[-2:]) == (0, made) and not out.startswith("All of it is there already.\n")
+
+
 def test_an_image_with_the_engine_inside(user: User) -> None:
     code, out, err = user.run("vllm-fork@1.22", "--in", "docker", "--vision", "--json")
     assert code == 0, err
@@ -164,6 +180,20 @@ def test_a_dry_run_prints_every_word_and_touches_nothing(engine: str, user: User
     assert code == 0
     document = json.loads(out)
     assert document["schema"] == 1 and all(step["argv"] for step in document["steps"])
+    assert user.calls == [] and not user.engines.exists()
+
+
+@pytest.mark.parametrize("engine", ["cpu", "ray"])
+def test_the_embedded_engine_comes_from_a_mirror(engine: str, user: User) -> None:
+    mirror = "https://mirror.example/simple"
+    _, out, _ = user.run(engine, "--dry-run", "--json")
+    _, mirrored, _ = user.run(engine, "--dry-run", "--json", "--index-url", mirror)
+    plain, asked = ([step["argv"] for step in json.loads(text)["steps"]] for text in (out, mirrored))
+    asking = [words for words in plain if {"install", "download"} & set(words) and "--no-index" not in words]
+    assert len(asking) == (4 if engine == "cpu" else 5)
+    for before, after in zip(plain, asked, strict=True):
+        at = after.index("--index-url") if before in asking else len(after)
+        assert after[:at] + after[at + 2 :] == before and after[at : at + 2] in ([], ["--index-url", mirror])
     assert user.calls == [] and not user.engines.exists()
 
 
@@ -207,6 +237,7 @@ def test_scale_out_builds_libfabric_then_the_wrapper() -> None:
         (("tgi", "--vision"), 2, "--vision"),
         (("tgi", "--index-url", "https://m/simple"), 2, "--index-url"),
         (("cpu", "--vision"), 2, "--vision"),
+        (("cpu", "--index-url", "https://me:s3cret@mirror/simple"), 2, "--index-url"),
         (("vllm-fork@1.21", "--in", "cloud"), 2, "cloud"),
         (("vllm-fork@1.21", "--in", "docker", "--python", "base-python"), 2, "--python"),
         ((*VENV, "--index-url", "https://me:s3cret@mirror/simple"), 2, "--index-url"),

@@ -10,6 +10,8 @@ from types import ModuleType
 
 import pytest
 
+from gaudi_launch.cli.app import run
+
 FORBIDDEN = (
     *("huggingface_hub", "modelscope", "requests", "psutil", "yaml", "numpy", "zstandard", "torch", "vllm"),
     *(
@@ -37,6 +39,41 @@ def test_every_command_in_the_table_has_help(capsys: pytest.CaptureFixture[str])
 
     for name in COMMANDS:
         assert run([name, "--help"]) == 0 and "Usage:" in capsys.readouterr().out, name
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("words", [["engines"], ["engines", "--json"], ["--lang", "zh", "engines", "--json"]])
+def test_a_full_disk_under_the_output_is_said_in_a_sentence(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "gaudi_launch", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1 and "No space left on device" in done.stderr
+
+
+def test_a_path_that_is_not_for_us_is_said_in_a_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
+    name = "x" * 300
+    for words in (
+        ["bench", "http://127.0.0.1:1", "--save", name],
+        ["plan", "-w", f"/{name}", "--machine", "simulated:hls2"],
+    ):
+        assert run(words) == 1
+        err = capsys.readouterr().err
+        assert f"{name} cannot be used" in err and "bug" not in err
+
+
+def test_a_closed_output_is_no_bug() -> None:
+    words = f"{sys.executable} -m gaudi_launch engines --json"
+    done = subprocess.run(["sh", "-c", f"{words} >&-"], stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def bench() -> ModuleType:

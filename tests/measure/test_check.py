@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import time
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 
 from gaudi_launch.cli.app import run
+from gaudi_launch.measure import check, talk
 from gaudi_launch.measure.check import NAMES, edge
+from gaudi_launch.measure.client import Client
 from gaudi_launch.measure.server import Served
 from gaudi_launch.services.target import Target, target
 from tests.measure.conftest import service
@@ -99,6 +102,27 @@ def test_an_answer_in_no_time_tells_nothing_of_streaming(
     with serving(streams=False) as (url, _):
         code, found = ask(capsys, url, "--long", "100")
     assert (code, verdicts(found)["stream"]) == (0, "ok")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "tokens", "verdict", "rate"),
+    [
+        ((0.5, 1.0, 1.5), 3, "ok", 2.0),
+        # read at once, by a busy machine or behind what gathers: no slower than this
+        ((0.5, 0.5, 0.5), 3, "ok", 6.0),
+        ((0.5,), 1, "skip", None),
+        ((), 0, "skip", None),
+    ],
+)
+def test_the_speed(
+    pieces: tuple[float, ...], tokens: int, verdict: str, rate: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stream(*_: object) -> talk.Answer:
+        return talk.Answer("x", 1, tokens, True, "length", pieces, 2.0)
+
+    monkeypatch.setattr(talk, "stream", stream)
+    row = asyncio.run(check._speed(Client("http://a:1"), Served("m", ("m",)), check._Facts()))
+    assert (row.verdict, row.values.get("tokens_per_second")) == (verdict, rate)
 
 
 def test_a_silent_server_is_given_up(capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,3 +224,8 @@ def test_the_edge() -> None:
     assert edge(Target("http://a:1", plan={"argv": ["--max-model-len", "600"]}), Served("m", ("m",)))[0] == 592
     assert edge(Target("http://a:1"), Served("m", ("m",), longest=131072))[0] == 4096
     assert edge(Target("http://a:1", plan={"buckets": "junk", "argv": 3}), served)[0] == 992
+    # the limit that is named is the one that holds
+    tokens, why = edge(Target("http://a:1"), Served("m", ("m",), longest=2048, longest_input=1024))
+    assert (tokens, why.values["limit"]) == (1024, 1024)
+    tokens, why = edge(Target("http://a:1"), Served("m", ("m",), longest=2048))
+    assert (tokens, why.values["limit"]) == (2040, 2048)

@@ -221,6 +221,12 @@ def test_letters_are_drawn_where_they_are_said() -> None:
 
 def test_the_terminal_plot() -> None:
     lines = plot.terminal(SAMPLES, ("spread", "course"), width=40, ascii=True)
-    assert lines[0] == "spread" and lines[1] == " 1000 ms - 1000 ms |@@@@@@@@@@@@@@@@@@@@ 2"
+    assert lines[0] == "spread" and lines[1] == "     1 s -     1 s |@@@@@@@@@@@@@@@@@@@@ 2"
     assert "course" in lines and lines[-1].endswith("2 s")
     assert all(len(line) < 60 for line in lines)
+    # cells of a narrow spread have different names
+    close = plot.terminal(
+        [Sample(0.0, 0.0, 1, 1, first=0.062 + at / 1e4, last=0.1) for at in range(20)], ("a", "b")
+    )
+    names = [line.partition("|")[0] for line in close[1:9]]
+    assert len(set(names)) == 8 and names[0].split() == ["62", "ms", "-", "62.2", "ms"]

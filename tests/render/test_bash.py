@@ -77,6 +77,35 @@ def test_shellcheck_accepts_every_script(engine: str, tmp_path: Path) -> None:
     shellcheck(*files)
 
 
+# words that shellcheck would ask about, or take for something else
+ASKED = (
+    "it's $HOME `id`",
+    "$(id)",
+    "a\\",
+    "it’s ‘x’",
+    "“x”",
+    "~/x",
+    "=x",
+    "+=x",
+    "[a]=b",
+    "a,b",
+    "{a,b}",
+    "",
+    "a\nb",
+)
+
+
+def test_shellcheck_accepts_awkward_words_as_they_stand(tmp_path: Path) -> None:
+    container = Container("i", ASKED, {"A": "$HOME"}, mounts=(Mount("/a $x", "/m", True),), url="http://h:1")
+    texts = [docker.render(container, "n", ["head"], None, {"/d $x/f": "$y"}).files["docker.sh"]]
+    for word in ASKED:
+        plan = odd(("x", word), {"A": word})
+        texts += [script.render(plan, {}).files["serve.sh"], env.render(plan, {}).files["env.sh"]]
+    for number, content in enumerate(texts):
+        (tmp_path / f"{number}.sh").write_text(content, encoding="utf-8")
+    shellcheck(*tmp_path.glob("*.sh"))
+
+
 PROPERTY = settings(
     max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +41,34 @@ def test_the_guides_case() -> None:
     expected["PT_HPU_RECIPE_CACHE_CONFIG"] = "/data/warm/key,false,8192"
     assert made.env == {**expected, "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
     assert (made.ports, made.secrets, made.url) == ((), (), "http://127.0.0.1:30001")
+
+
+def test_measurements_come_with_the_file_that_names_them(tmp_path: Path) -> None:
+    config, measured = tmp_path / "maxabs.json", tmp_path / "measured"
+    config.write_text(json.dumps({"mode": "QUANTIZE", "dump_stats_path": str(measured / "inc_output")}))
+    both = (Mount(str(config), str(config), True), Mount(str(measured), str(measured)))
+    assert mounts_of({"QUANT_CONFIG": str(config)}, ()) == both
+    # a relative one is below the prefix; without one it is in the image
+    config.write_text(json.dumps({"dump_stats_path": "measured/inc_output"}))
+    prefix = {"INC_MEASUREMENT_DUMP_PATH_PREFIX": str(tmp_path)}
+    assert mounts_of({"QUANT_CONFIG": str(config), **prefix}, ()) == both
+    for content in ('{"dump_stats_path": "measured/inc_output"}', "{}", "[]", "no JSON"):
+        config.write_text(content)
+        assert mounts_of({"QUANT_CONFIG": str(config)}, ()) == both[:1]
+    config.unlink()
+    assert mounts_of({"QUANT_CONFIG": str(config)}, ()) == both[:1]
+
+
+def test_weights_from_a_hub_are_fetched_once() -> None:
+    plan, host = planned(model="Qwen/Qwen2-72B-Instruct")
+    made = container_of(plan, host, environment={"HOME": "/home/u"})
+    assert made.env["HF_HOME"] == "/home/u/.cache/huggingface"
+    assert Mount(made.env["HF_HOME"], made.env["HF_HOME"], fill=True) in made.mounts
+    # the user's own word, a cluster, nobody's home
+    own = container_of(plan, host, environment={"HOME": "/home/u", "HF_HUB_CACHE": "/data/hub"})
+    assert ("HF_HOME" in own.env, own.mounts) == (False, (Mount("/data/hub", "/data/hub", fill=True),))
+    assert "HF_HOME" not in container_of(plan, host, environment={"HOME": "/home/u"}, own_network=True).env
+    assert container_of(plan, host).mounts == ()
 
 
 def test_a_network_of_its_own() -> None:

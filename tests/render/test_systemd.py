@@ -130,3 +130,17 @@ def test_the_unit_waits_for_the_engine(free_port: int) -> None:
         engine.wait()
     done = subprocess.run(words, env=environment, check=False, timeout=GENEROUS, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "the engine has ended\n")
+
+
+@pytest.mark.parametrize("user", ["", "a b", "x\nExecStartPre=/bin/false", "%i", "-x", "中"])
+def test_what_is_no_user_is_no_line_of_a_unit(user: str) -> None:
+    plan, _ = planned(python="/opt/v/bin/python3")
+    with pytest.raises(LaunchError) as error:
+        render(plan, "small", {}, run_as=user)
+    assert (error.value.id, error.value.exit_code) == ("render.run_as", ExitCode.USAGE)
+
+
+@pytest.mark.parametrize("user", ["gaudi", "_x-1", "1000", "jo.do@corp"])
+def test_a_unit_runs_as_a_user_by_name_or_number(user: str) -> None:
+    plan, _ = planned(python="/opt/v/bin/python3")
+    assert f"\nUser={user}\n" in render(plan, "small", {}, run_as=user).files["small.service"]

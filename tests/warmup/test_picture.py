@@ -6,6 +6,7 @@ import struct
 import zlib
 from xml.etree import ElementTree
 
+from gaudi_launch.drawing import INK
 from gaudi_launch.warmup.cost import ONE_CARD_8B
 from gaudi_launch.warmup.picture import heat, png, svg
 from gaudi_launch.warmup.planner import plan
@@ -26,7 +27,9 @@ def test_svg_and_png() -> None:
     shapes = made.aim.expectation.shapes
     drawing = ElementTree.fromstring(svg(made.buckets, shapes, ONE_CARD_8B, ("a < b", "c")))
     words = [element.text for element in drawing if element.tag.endswith("text")]
-    assert words == ["a < b", "c"]
+    # each panel's title, then the ends of its axes: requests at once, tokens or blocks
+    assert words[0] == "a < b" and words[5] == "c"
+    assert words[6:] == ["64", "1", "1", "2000"]
     data = png(made.buckets, shapes, ONE_CARD_8B)
     assert data.startswith(b"\x89PNG\r\n\x1a\n")
     width, height = struct.unpack(">II", data[16:24])
@@ -35,3 +38,7 @@ def test_svg_and_png() -> None:
     rows = zlib.decompress(data[start + 4 : start + 4 + length])
     assert len(rows) == height * (3 * width + 1)
     assert len(set(rows)) > 10
+    # letters stand in the margins, where nothing else is drawn
+    lines = [rows[start : start + 3 * width + 1] for start in range(0, len(rows), 3 * width + 1)]
+    inked = [at for at, line in enumerate(lines) if bytes(INK) in line]
+    assert inked[0] < 40 and inked[-1] > height - 45
