@@ -222,7 +222,7 @@ def opened(
     """Hold the directory of these parts while an engine runs on it.
 
     It is shared with other services. What is no hit is a fill, which only one launch does at a time, until its
-    ``finish``; zero-length files of an interrupted fill are removed first. Until ``finish`` the ledger says that the
+    ``finish``; zero-length files of an interrupted fill are removed first. Until then the ledger says that the
     fill is not complete, so being killed at any point leaves nothing that claims more than it holds.
     Raises LaunchError when the root cannot be written or another launch is filling the key.
     """

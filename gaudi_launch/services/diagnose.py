@@ -11,7 +11,7 @@ from typing import Any
 
 from gaudi_launch.messages import Message, message
 from gaudi_launch.services.follow import Follower, bare
-from gaudi_launch.services.signatures import KILLED, TERMINATED, Signature, signatures
+from gaudi_launch.services.signatures import KILLED, QUIT, STUCK, TERMINATED, Signature, signatures
 
 _MOST_EVIDENCE = 3
 _MOST_LINE = 2000
@@ -21,6 +21,9 @@ _HARMLESS = re.compile(
     r"^(?:INFO\b(?!.*\bGenerated 0 )|DEBUG\b)|Found ulimit of|failed to automatically increase|args: Namespace|"
     r"non-default args|UserWarning|FutureWarning|DeprecationWarning"
 )
+
+
+_WARNING = re.compile(r"^(?:WARN(?:ING)?\b|\S{0,100}Warning: )")
 
 
 @dataclass(frozen=True)
@@ -49,29 +52,36 @@ class Cause:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Causes, the likeliest first. ``phase`` is the one in which it failed, ``failed`` False for a healthy log."""
+    """Causes, the likeliest first. ``phase`` is the one in which it failed, ``failed`` False for a healthy log.
+
+    ``came_up``: it had started before it failed.
+    """
 
     causes: tuple[Cause, ...]
     phase: str
     failed: bool
+    came_up: bool = False
 
     @property
     def permanent(self) -> bool:
-        """Would starting again without a change fail again?"""
-        return bool(self.causes) and self.causes[0].permanent
+        """Would starting again without a change fail again? What failed under load did start."""
+        return bool(self.causes) and self.causes[0].permanent and not self.came_up
 
 
 @cache
 def _compiled() -> tuple[tuple[Signature, re.Pattern[str]], ...]:
-    return tuple((signature, re.compile("|".join(signature.patterns))) for signature in signatures())
+    known = (*signatures(), KILLED)
+    return tuple((signature, re.compile("|".join(signature.patterns))) for signature in known)
 
 
-def diagnose(text: str, *, exit_status: int | None = None, phase: str = "") -> Diagnosis:
-    """Judge a log. ``exit_status`` is the engine's (negative: a signal), ``phase`` where it was, if known."""
+def diagnose(text: str, *, exit_status: int | None = None, outcome: str = "", phase: str = "") -> Diagnosis:
+    """Judge a log. ``exit_status`` is the engine's (negative: a signal), ``outcome`` what its supervisor says
+    (`supervise.Outcome.kind`, "" when there was none), ``phase`` where it was, if known."""
     follower = Follower()
     progress = follower.feed(text + "\n", 0.0)
-    signal = _signal(exit_status)
-    bad_end = exit_status not in (None, 0)
+    bad_end = outcome in ("died", "stuck") or (not outcome and exit_status not in (None, 0))
+    # a signal that its own supervisor sent says nothing
+    signal = _signal(exit_status) if outcome in ("", "died") else None
     hits, came_up = _hits(text)
     found = {} if came_up else hits["starting"]
     if came_up and (bad_end or any(id in _DEADLY for id in hits["up"])):
@@ -80,14 +90,13 @@ def diagnose(text: str, *, exit_status: int | None = None, phase: str = "") -> D
     if bad_end and not found:
         # what an ordered stop prints is its own noise, unless nothing else explains a bad end
         found = hits["stopping"] or hits["starting"]
-    if signal in _ASKED and set(found) <= {_BLUNT}:
-        found = {TERMINATED.id: []}
-    elif signal == SIGKILL and not any(_known()[id].rank > KILLED.rank for id in found):
-        found = {**found, KILLED.id: []}
-    order = sorted(found, key=lambda id: (-_known()[id].rank, found[id][0][0] if found[id] else 0))
+    if not bad_end and progress.phase != "failed" and all(map(_warned, found.values())):
+        found = {}
+    found = _with_end(found, outcome, signal, exit_status)
+    order = sorted(found, key=lambda id: (_warned(found[id]), -_known()[id].rank, [n for n, _ in found[id]]))
     causes = tuple(_cause(_known()[id], found[id]) for id in order)
     failed = bool(causes) or progress.phase == "failed" or bad_end
-    return Diagnosis(causes, phase or _last_working(follower), failed)
+    return Diagnosis(causes, phase or _last_working(follower), failed, came_up)
 
 
 _Hits = dict[str, list[tuple[int, str]]]
@@ -95,12 +104,30 @@ _ASKED = (SIGHUP, SIGINT, SIGTERM)
 # says that the engine is gone, not why
 _BLUNT = "core_failed"
 # of these no running engine is left
-_DEADLY = (_BLUNT, "crashed", "oom_killer", "device_oom")
+_DEADLY = (_BLUNT, "crashed", "oom_killer", "device_oom", "bucket_hang", KILLED.id)
 
 
 @cache
 def _known() -> dict[str, Signature]:
-    return {signature.id: signature for signature in (*signatures(), KILLED, TERMINATED)}
+    return {signature.id: signature for signature in (*signatures(), KILLED, TERMINATED, STUCK, QUIT)}
+
+
+def _with_end(found: _Hits, outcome: str, signal: int | None, exit_status: int | None) -> _Hits:
+    """The causes with what the end itself tells."""
+    if signal in _ASKED and set(found) <= {_BLUNT}:
+        return {TERMINATED.id: []}
+    if signal == SIGKILL and not any(_known()[id].rank > KILLED.rank for id in found):
+        return {KILLED.id: [], **found}
+    if outcome == "stuck":
+        return {STUCK.id: [], **found}
+    if outcome == "died" and exit_status == 0 and not found:
+        return {QUIT.id: []}
+    return found
+
+
+def _warned(lines: list[tuple[int, str]]) -> bool:
+    """Only warnings say so: a start survives them, so anything else is likelier."""
+    return bool(lines) and all(_WARNING.search(line) for _, line in lines)
 
 
 def _signal(exit_status: int | None) -> int | None:

@@ -19,7 +19,7 @@ def failure(outcome: Outcome, log: Path) -> LaunchError:
     if outcome.kind == "not_started":
         return LaunchError("serve.not_started", ExitCode.ENGINE, why=outcome.detail)
     lines = last_lines(log)
-    found = diagnose(read_log(log), exit_status=outcome.status)
+    found = diagnose(read_log(log), exit_status=outcome.status, outcome=outcome.kind)
     detail = "\n".join([*_causes(found), "", *lines])
     phase = text(f"serve.phase_{found.phase}")
     if outcome.kind == "stuck":

@@ -87,7 +87,7 @@ def _lives(
             recorder.ended(outcome)
             return outcome
         kernel_log.note(log, began)
-        found = diagnose(read_log(log), exit_status=outcome.status)
+        found = diagnose(read_log(log), exit_status=outcome.status, outcome=outcome.kind)
         cause = found.causes[0].title.render() if found.causes else ""
         recorder.ended(outcome, cause, found.permanent)
         if once or job.restart != "on-failure" or outcome.kind == "not_started":

@@ -6,7 +6,8 @@ import pytest
 
 from gaudi_launch.messages import catalogue
 from gaudi_launch.services.diagnose import diagnose
-from gaudi_launch.services.signatures import KILLED, signatures
+from gaudi_launch.services.follow import bare
+from gaudi_launch.services.signatures import KILLED, QUIT, STUCK, TERMINATED, signatures
 
 # the public texts of the failures, one a cause at least
 TEXTS = [
@@ -101,6 +102,26 @@ TEXTS = [
     ),
     ("docker_cpus", "docker: Error response from daemon: Requested CPUs are not available - requested 0-9."),
     ("shard_failed", "Error: ShardCannotStart"),
+    ("device_busy", "RuntimeError: synStatus=22 [Device is busy] Device acquire failed."),
+    ("device_not_found", "RuntimeError: synStatus=24 [Unavailable] Device acquire failed."),
+    ("device_reset", "RuntimeError: synLaunch failed. synStatus=7 [Command submission failure]."),
+    ("device_reset", "RuntimeError: synStatus=17 [Device reset]."),
+    ("device_oom", "RuntimeError: HPU out of memory occurred when warming up pooler (num_reqs=8)"),
+    ("memory_share", "ValueError: Free memory on device is less than desired GPU memory utilization (0.9)"),
+    ("node_create", "RuntimeError: synNodeCreate failed. synStatus=25 [Invalid tensor dimensions]"),
+    ("bucket_hang", "(Pdb) "),
+    ("bucket_hang", "bdb.BdbQuit"),
+    ("version_mismatch", "ImportError: /x/libhabana_pytorch_plugin.so: undefined symbol: _ZN3c10"),
+    ("no_module", "ImportError: libSynapse.so: cannot open shared object file: No such file or directory"),
+    ("permission", "PermissionError: [Errno 13] Permission denied: '/models/m/config.json'"),
+    ("permission", "./start_vllm.sh: line 12: /dev/accel/accel0: Permission denied"),
+    ("hccl", "[rank3]: RuntimeError: Collective call returned error"),
+    ("worker_timeout", "TimeoutError: RPC call to execute_model timed out."),
+    ("ray_resources", "ValueError: Cannot provide a placement group of placement_group_specs=[{'HPU': 1.0}]"),
+    ("synapse", "FATAL ERROR :: MODULE:PT_BRIDGE Exception in Launch thread..."),
+    ("synapse", "RuntimeError: synStatus=26 [Generic failure] Stream synchronise failed."),
+    ("core_failed", "CRITICAL [launcher.py:116] MQLLMEngine is already dead, terminating server process"),
+    ("core_failed", "(EngineCore_DP0 pid=7) ERROR 09-03 03:02:37 [core.py:515] EngineCore failed to start."),
     ("core_failed", "RuntimeError: Engine process failed to start. See stack trace for the root cause."),
 ]
 
@@ -109,7 +130,7 @@ TEXTS = [
 def test_each_known_text(cause: str, text: str) -> None:
     found = diagnose(f"INFO 11-21 03:02:41 starting\n{text}\n")
     assert found.failed and found.causes[0].id == cause
-    assert found.causes[0].evidence[0] == (2, text)
+    assert found.causes[0].evidence[0] == (2, bare(text))
 
 
 def test_every_signature_has_a_text() -> None:
@@ -120,7 +141,7 @@ def test_every_signature_has_a_text() -> None:
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_signature_has_its_words(language: str) -> None:
     known = catalogue(language)
-    for signature in (*signatures(), KILLED):
+    for signature in (*signatures(), KILLED, TERMINATED, STUCK, QUIT):
         assert known[f"diagnose.{signature.id}"] and known[f"diagnose.{signature.id}_fix"]
 
 
@@ -223,3 +244,55 @@ def test_that_the_core_is_gone_does_not_explain_an_ordered_end() -> None:
 )
 def test_other_texts_of_a_cause(cause: str, line: str) -> None:
     assert cause in [c.id for c in diagnose(line, exit_status=1).causes]
+
+
+PROMPT = (
+    "INFO 11-21 03:03:01 [hpu_model_runner.py:2587] [Warmup][Prompt][2/4] batch_size:1 seq_len:256 free_mem:0 B\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "causes"),
+    [
+        # the signal that ended it was ours
+        ("stuck", -15, ["stuck"]),
+        ("stuck", 0, ["stuck"]),
+        ("stuck", -9, ["stuck"]),
+        ("stopped", -15, []),
+        ("stopped", 143, []),
+        ("died", -15, ["terminated"]),
+        ("died", -9, ["killed"]),
+        ("died", 0, ["quit"]),
+        ("died", 1, []),
+        ("", 0, []),
+    ],
+)
+def test_how_it_ended_is_told_by_its_supervisor(outcome: str, status: int, causes: list[str]) -> None:
+    found = diagnose(PROMPT, exit_status=status, outcome=outcome)
+    assert [cause.id for cause in found.causes] == causes
+    assert found.failed == (outcome in ("stuck", "died"))
+    assert found.phase == "warmup_prompt"
+
+
+def test_a_debugger_that_waits_is_found_in_an_engine_that_is_up() -> None:
+    text = UP + "> /x/bucketing/exponential.py(207)find_bucket()\n-> return bucket\n(Pdb) \n"
+    found = diagnose(text)
+    assert [cause.id for cause in found.causes] == ["bucket_hang"] and len(found.causes[0].evidence) == 2
+
+
+def test_what_failed_under_load_may_start_again() -> None:
+    assert diagnose(OOM, exit_status=1).permanent
+    assert not diagnose(UP + OOM, exit_status=1).permanent
+
+
+def test_a_warning_is_no_likelier_than_an_error() -> None:
+    warned = "WARNING 11-21 03:03:01 [usage_lib.py:1] Max retries exceeded with url: /stats\n"
+    assert not diagnose(warned).failed
+    failed = "RuntimeError: Graph compile failed. synStatus=synStatus 26 [Generic failure].\n"
+    assert [c.id for c in diagnose(warned + failed, exit_status=1).causes] == ["compile_failed", "offline"]
+
+
+def test_the_shells_word_for_a_killed_engine() -> None:
+    for line in ("Killed", "./start_gaudi_vllm_server.sh: line 96: 4242 Killed                  python3 -m vllm"):
+        assert [c.id for c in diagnose(f"{PROMPT}{line}\n").causes] == ["killed"]
+        assert [c.id for c in diagnose(f"{UP}{line}\n", exit_status=137).causes] == ["killed"]
