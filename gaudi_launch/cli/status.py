@@ -57,6 +57,7 @@ def _cards(service: Service) -> list[dict[str, Any]]:
         return []
     from gaudi_launch.host.machine import load
 
+    cards = [card for card in load(None).cards if card.module in service.modules]
     return [
         {
             "module": card.module,
@@ -66,8 +67,7 @@ def _cards(service: Service) -> list[dict[str, Any]]:
             "temperature_c": card.temperature_c,
             "utilization_percent": card.utilization_percent,
         }
-        for card in load(None).cards
-        if card.module in service.modules
+        for card in sorted(cards, key=lambda card: card.module or 0)
     ]
 
 
@@ -109,7 +109,7 @@ def _show(service: Service, document: dict[str, Any]) -> None:
         rows = [
             (
                 text(f"serve.phase_{p['name']}"),
-                clock(p["end"] - p["begin"]) if p["end"] is not None else "...",
+                _time(p, service.alive),
                 str(p["items"] or ""),
             )
             for p in document["phases"]
@@ -127,6 +127,15 @@ def _show(service: Service, document: dict[str, Any]) -> None:
         ]
         out.print(table("", text("services.card_columns").split("|"), cards, right=(0, 1, 2, 3)))
     say("log", document["log"])
+
+
+def _time(phase: dict[str, Any], alive: bool) -> str:
+    """How long a phase took, or has taken so far (its times are those of this boot's clock)."""
+    from gaudi_launch.cli.ps import clock
+
+    if phase["end"] is not None:
+        return clock(phase["end"] - phase["begin"])
+    return f"{clock(time.monotonic() - phase['begin'])} ..." if alive else "..."
 
 
 def _known(value: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from gaudi_launch.paths import state_dir
@@ -57,7 +58,7 @@ class Recorder(Passing):
                 total=progress.total,
                 bucket=progress.bucket,
                 left_seconds=progress.left_seconds,
-                facts=facts,
+                **self._seen(),
             )
         super().progress(progress)
 
@@ -80,7 +81,9 @@ class Recorder(Passing):
 
     def ended(self, outcome: Outcome, error: str = "", permanent: bool = False) -> None:
         """One life of the engine is over; ``error`` is its likeliest cause in words."""
-        self._progress = outcome.progress
+        # the phase that it ended in is over, too
+        phases = tuple(replace(p, end=p.end or time.monotonic()) for p in outcome.progress.phases)
+        self._progress = replace(outcome.progress, phases=phases)
         self.put(
             phase="stopped" if outcome.kind == "stopped" else "failed",
             outcome=outcome.kind,
