@@ -92,12 +92,26 @@ def diagnose(text: str, *, exit_status: int | None = None, outcome: str = "", ph
         found = hits["stopping"] or hits["starting"]
     if not bad_end and progress.phase != "failed" and all(map(_warned, found.values())):
         found = {}
+    # what is told after the failure, an ordered end, is not where it failed
+    where = phase or _last_working(follower, ends=not found or found is hits["stopping"])
     found = _with_end(found, outcome, signal, exit_status)
     order = sorted(found, key=lambda id: (_warned(found[id]), -_known()[id].rank, [n for n, _ in found[id]]))
-    causes = tuple(_cause(_known()[id], found[id]) for id in order)
+    causes = tuple(_cause(_known()[id], found[id], where) for id in order)
     failed = bool(causes) or progress.phase == "failed" or bad_end
-    return Diagnosis(causes, phase or _last_working(follower), failed, came_up)
+    return Diagnosis(causes, where, failed, came_up)
 
+
+# what takes the card's memory in a phase decides the remedy
+_FILLS = {
+    "load": "device_oom_weights",
+    "profile": "device_oom_profile",
+    "kv_cache": "device_oom_kv",
+    **dict.fromkeys(
+        ("warmup_prompt", "warmup_decode", "graph_prompt", "graph_decode", "multimodal", "sampler"),
+        "device_oom_graphs",
+    ),
+    "ready": "device_oom_requests",
+}
 
 _Hits = dict[str, list[tuple[int, str]]]
 _ASKED = (SIGHUP, SIGINT, SIGTERM)
@@ -167,11 +181,14 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
             yield number, bare(part[:_MOST_LINE])
 
 
-def _cause(signature: Signature, evidence: list[tuple[int, str]]) -> Cause:
+def _cause(signature: Signature, evidence: list[tuple[int, str]], phase: str) -> Cause:
+    words = signature.id
+    if words == "device_oom" and phase in _FILLS:
+        words = _FILLS[phase]
     return Cause(
         id=signature.id,
-        title=message(f"diagnose.{signature.id}"),
-        remedy=message(f"diagnose.{signature.id}_fix"),
+        title=message(f"diagnose.{words}"),
+        remedy=message(f"diagnose.{words}_fix"),
         commands=signature.commands,
         evidence=tuple(evidence[:_MOST_EVIDENCE]),
         permanent=signature.permanent,
@@ -179,7 +196,8 @@ def _cause(signature: Signature, evidence: list[tuple[int, str]]) -> Cause:
     )
 
 
-def _last_working(follower: Follower) -> str:
-    """The phase in which it failed: the last one that is no failure."""
-    names = [phase.name for phase in follower.progress.phases if phase.name != "failed"]
+def _last_working(follower: Follower, *, ends: bool) -> str:
+    """The phase in which it failed: the last one that is no failure, and no end unless ``ends``."""
+    passed = {"failed"} if ends else {"failed", "stopping"}
+    names = [phase.name for phase in follower.progress.phases if phase.name not in passed]
     return names[-1] if names else "start"

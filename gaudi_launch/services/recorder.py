@@ -17,8 +17,6 @@ from gaudi_launch.services.supervise import Outcome, Watcher
 from gaudi_launch.services.watchers import Passing
 from gaudi_launch.warmup.estimate import FILE_NAME, Measured, record
 
-_EVERY_SECONDS = 1.0
-
 
 class Recorder(Passing):
     """Keeps ``state.json`` of one service: what `ps` and `status` show."""
@@ -28,7 +26,6 @@ class Recorder(Passing):
         self._folder = folder
         self._job = job
         self._progress = Progress()
-        self._next = 0.0
         launcher = identity.of(os.getpid())
         self._state = first_state(job, log)
         self.put(launcher=launcher.to_json() if launcher else None, launcher_pid=os.getpid())
@@ -46,20 +43,16 @@ class Recorder(Passing):
         super().started(pid)
 
     def progress(self, progress: Progress) -> None:
+        # at most once a turn of the supervisor: an item left out would be missed while the next one lasts
         self._progress = progress
-        phase = self._phase(progress.phase)
-        facts = dict(progress.facts)
-        now = time.monotonic()
-        if phase != self._state["phase"] or facts != self._state.get("facts") or now >= self._next:
-            self._next = now + _EVERY_SECONDS
-            self.put(
-                phase=phase,
-                done=progress.done,
-                total=progress.total,
-                bucket=progress.bucket,
-                left_seconds=progress.left_seconds,
-                **self._seen(),
-            )
+        self.put(
+            phase=self._phase(progress.phase),
+            done=progress.done,
+            total=progress.total,
+            bucket=progress.bucket,
+            left_seconds=progress.left_seconds,
+            **self._seen(),
+        )
         super().progress(progress)
 
     def _phase(self, said: str) -> str:

@@ -118,6 +118,15 @@ TEXTS = [
     ("hccl", "[rank3]: RuntimeError: Collective call returned error"),
     ("worker_timeout", "TimeoutError: RPC call to execute_model timed out."),
     ("ray_resources", "ValueError: Cannot provide a placement group of placement_group_specs=[{'HPU': 1.0}]"),
+    ("crashed", "Internal Error: Received signal - Aborted"),
+    ("not_supported", "ValueError: fp8 quantization is currently not supported in hpu."),
+    (
+        "not_supported",
+        "ValueError: The quantization method compressed-tensors is not supported for the current GPU.",
+    ),
+    ("host_oom", "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory."),
+    ("wrong_path", "huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error."),
+    ("core_failed", "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task."),
     ("synapse", "FATAL ERROR :: MODULE:PT_BRIDGE Exception in Launch thread..."),
     ("synapse", "RuntimeError: synStatus=26 [Generic failure] Stream synchronise failed."),
     ("core_failed", "CRITICAL [launcher.py:116] MQLLMEngine is already dead, terminating server process"),
@@ -296,3 +305,29 @@ def test_the_shells_word_for_a_killed_engine() -> None:
     for line in ("Killed", "./start_gaudi_vllm_server.sh: line 96: 4242 Killed                  python3 -m vllm"):
         assert [c.id for c in diagnose(f"{PROMPT}{line}\n").causes] == ["killed"]
         assert [c.id for c in diagnose(f"{UP}{line}\n", exit_status=137).causes] == ["killed"]
+
+
+ORDER = [
+    ("device_oom", ""),
+    ("device_oom_weights", "Loading safetensors checkpoint shards:  50% Completed | 15/30 [00:00<?, ?it/s]"),
+    ("device_oom_profile", "INFO 11-21 03:04:42 [r.py:2403] profiling run with max_batch_size=1, max_seq_len=8192"),
+    ("device_oom_kv", "INFO 11-21 03:05:02 [executor_base.py:112] # hpu blocks: 2222, # CPU blocks: 0"),
+    ("device_oom_graphs", PROMPT),
+    ("device_oom_requests", UP),
+]
+
+
+@pytest.mark.parametrize(("words", "line"), ORDER)
+def test_the_phase_says_what_filled_the_card(words: str, line: str) -> None:
+    cause = diagnose(f"INFO starting\n{line}\nRuntimeError: {OOM}INFO:     Shutting down\n", exit_status=1).causes[
+        0
+    ]
+    assert (cause.id, cause.title.id, cause.remedy.id) == (
+        "device_oom",
+        f"diagnose.{words}",
+        f"diagnose.{words}_fix",
+    )
+
+
+def test_what_failed_under_load_failed_when_it_was_up() -> None:
+    assert diagnose(f"{PROMPT}{UP}{OOM}INFO:     Shutting down\n").phase == "ready"
