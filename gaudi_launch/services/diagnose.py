@@ -23,7 +23,8 @@ _HARMLESS = re.compile(
 )
 
 
-_WARNING = re.compile(r"^(?:WARN(?:ING)?\b|\S{0,100}Warning: )")
+# that a process of it is gone is only warned of, too
+_WARNING = re.compile(r"^(?:WARN(?:ING)?\b(?!.*unexpectedly)|\S{0,100}Warning: )")
 
 
 @dataclass(frozen=True)

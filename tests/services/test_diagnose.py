@@ -127,6 +127,12 @@ TEXTS = [
     ("host_oom", "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory."),
     ("wrong_path", "huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error."),
     ("core_failed", "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task."),
+    ("process_gone", "(APIServer pid=1) ERROR 11-21 [x.py:1] Worker proc VllmWorker-3 died unexpectedly, shutting"),
+    ("process_gone", 'ERROR 11-21 [client.py:305] RuntimeError("Engine process (pid 9) died.")'),
+    (
+        "process_gone",
+        "ERROR 11-21 [multiproc_worker_utils.py:124] Worker VllmWorkerProcess pid 9 died, exit code: -9",
+    ),
     ("synapse", "FATAL ERROR :: MODULE:PT_BRIDGE Exception in Launch thread..."),
     ("synapse", "RuntimeError: synStatus=26 [Generic failure] Stream synchronise failed."),
     ("core_failed", "CRITICAL [launcher.py:116] MQLLMEngine is already dead, terminating server process"),
@@ -331,3 +337,13 @@ def test_the_phase_says_what_filled_the_card(words: str, line: str) -> None:
 
 def test_what_failed_under_load_failed_when_it_was_up() -> None:
     assert diagnose(f"{PROMPT}{UP}{OOM}INFO:     Shutting down\n").phase == "ready"
+
+
+def test_a_core_that_was_killed_under_the_server() -> None:
+    text = (
+        f"{UP}(APIServer pid=1) WARNING 11-21 12:00:42 [c.py:817] [shutdown] MPClient: engine core exited "
+        "unexpectedly; starting cleanup\n(APIServer pid=1) ERROR 11-21 12:00:42 [a.py:906] "
+        "EngineDeadError: EngineCore encountered an issue.\nINFO:     Shutting down\n"
+    )
+    found = diagnose(text, exit_status=0, outcome="died")
+    assert ([cause.id for cause in found.causes], found.phase) == (["process_gone", "core_failed"], "ready")

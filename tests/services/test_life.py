@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -27,7 +28,7 @@ from gaudi_launch.services.follow import Follower
 from gaudi_launch.services.identity import Identity
 from gaudi_launch.services.job import ServiceJob
 from gaudi_launch.services.metrics import Load, read_load
-from gaudi_launch.services.orphans import Orphan
+from gaudi_launch.services.orphans import MARK, Orphan, end, orphans
 from gaudi_launch.services.recorder import Recorder
 from gaudi_launch.services.supervise import Outcome
 from gaudi_launch.warmup.buckets import Buckets
@@ -256,6 +257,33 @@ def test_the_phases_of_a_start_are_written_as_it_goes(tmp_path: Path) -> None:
         recorder.ended(Outcome("died", 1, follower.progress), "why")
     told = registry.find("a")
     assert (told.phase, told.state["error"], told.state["phases"][1]["end"] >= now) == ("failed", "why", True)
+
+
+def test_an_orphan_without_its_environment_is_known_by_its_log(tmp_path: Path) -> None:
+    napping = [sys.executable, "-c", "import time; time.sleep(600)"]
+    clean = {name: value for name, value in os.environ.items() if name != MARK}
+    (tmp_path / "engine.log").touch()
+    with registry.hold("a"):
+        folder = state.service_dir("a")
+        state.write(folder, "state.json", {"name": "a", "phase": "ready"})
+    with contextlib.ExitStack() as napped:
+        pids = []
+        for log in (folder / "engine.log", tmp_path / "engine.log"):
+            with log.open("ab") as output:
+                child = subprocess.Popen(napping, stdout=output, stderr=subprocess.DEVNULL, env=clean)
+            napped.callback(child.wait, 10)
+            napped.callback(child.kill)
+            pids.append(child.pid)
+        # the second writes to a log that is none of ours
+        assert [orphan.process.pid for orphan in orphans(folder)] == pids[:1]
+        assert {orphan.process.pid for orphan in orphans()} & set(pids) == set(pids[:1])
+        # a log that was put aside is written to all the same
+        (folder / "engine.log").replace(folder / "engine.log.1")
+        assert [orphan.service for orphan in orphans(folder)] == [str(folder)]
+        with registry.hold("a"):
+            assert orphans(folder) == []
+        assert end(orphans(folder)) == []
+        assert orphans(folder) == []
 
 
 def test_the_folder_of_a_service_is_its_users_own() -> None:
