@@ -1,7 +1,7 @@
 """Engine processes whose launcher is gone.
 
 They are known by the mark in their environment (proc_pid_environ(5)), or by the service's log that they write to:
-vLLM's core and workers, which hold the cards, give themselves a title, and that overwrites their environment as /proc
+vLLM's core and workers, which hold the cards, give themselves a title, which overwrites their environment as /proc
 shows it (py-setproctitle; seen with vLLM's CPU build).
 """
 
