@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.cli.app import run
-from gaudi_launch.services import excerpt
+from gaudi_launch.services import excerpt, registry, state
 
 OOM = "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::12 (1)MB\n"
 
@@ -153,3 +153,29 @@ def test_a_folder_named_like_a_service(
     (tmp_path / "a").mkdir()
     monkeypatch.chdir(tmp_path)
     assert document(capsys, "a")["causes"][0]["id"] == "device_oom"
+
+
+def test_an_engine_that_is_still_to_start(capsys: pytest.CaptureFixture[str]) -> None:
+    with registry.hold("a"):
+        state.write(state.service_dir("a"), "state.json", {"name": "a", "phase": "start"})
+        shown = document(capsys, "a")
+        assert not shown["failed"] and "written nothing yet" in shown["note"]
+        assert run(["why", "a"]) == 0 and "written nothing yet" in capsys.readouterr().out
+        assert run(["logs", "a"]) == 0 and "written nothing yet" in capsys.readouterr().err
+        # once it is no longer held, nobody waits for its log
+        follower = threading.Thread(target=lambda: run(["logs", "-f", "a"]))
+        follower.start()
+    follower.join(30)
+    assert not follower.is_alive()
+
+
+def test_one_that_was_started_again_tells_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with registry.hold("a"):
+        folder = state.service_dir("a")
+        state.write(
+            folder, "state.json", {"name": "a", "phase": "load", "restarts": 2, "error": "The disk was full."}
+        )
+        (folder / "engine.log").write_text(LOADING)
+        shown = document(capsys, "a")
+        assert (shown["failed"], shown["phase"]) == (False, "load")
+        assert shown["note"].endswith("2 times, the last time because: The disk was full.")
