@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
 from typing import Any
 
@@ -167,12 +167,17 @@ def _hits(text: str) -> tuple[dict[str, _Hits], bool]:
             stage, came_up = "up", True
         elif "Shutting down" in line or "Shutdown initiated" in line:
             stage = "stopping"
-        if _HARMLESS.search(line):
-            continue
-        for signature, expression in _compiled():
-            if expression.search(line):
-                stages[stage].setdefault(signature.id, []).append((number, line[:300]))
+        for id in _signs(line):
+            stages[stage].setdefault(id, []).append((number, line[:300]))
     return stages, came_up
+
+
+@lru_cache(maxsize=4096)
+def _signs(line: str) -> tuple[str, ...]:
+    """The signatures that a line shows. What a log repeats is looked at once."""
+    if _HARMLESS.search(line):
+        return ()
+    return tuple(signature.id for signature, expression in _compiled() if expression.search(line))
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
