@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
 from typing import Any
@@ -38,6 +39,10 @@ class Cause:
     evidence: tuple[tuple[int, str], ...]
     permanent: bool
     source: str
+
+    def for_model(self, model: str) -> Cause:
+        """With the commands for this model's folder or name."""
+        return replace(self, commands=tuple(each.replace("MODEL", shlex.quote(model)) for each in self.commands))
 
     def to_json(self) -> dict[str, Any]:
         return {

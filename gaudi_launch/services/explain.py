@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.services import service as life
-from gaudi_launch.services.diagnose import Cause, Diagnosis, diagnose
+from gaudi_launch.services.diagnose import Diagnosis, diagnose
 from gaudi_launch.services.excerpt import Excerpt, read_excerpt
 from gaudi_launch.services.registry import Service
 
@@ -47,8 +46,7 @@ def explain_service(service: Service, exit_status: int | None = None) -> Explana
     known = status if isinstance(status, int) and not service.alive else exit_status
     content = read_excerpt(path)
     found = diagnose(content.text, exit_status=known, outcome=outcome)
-    model = shlex.quote(str(state.get("model") or "MODEL"))
-    causes = tuple(_for_model(cause, model) for cause in found.causes)
+    causes = tuple(cause.for_model(str(state.get("model") or "MODEL")) for cause in found.causes)
     failed = found.failed or service.phase == "lost"
     return Explanation(
         service.name, replace(found, causes=causes, failed=failed), content, _note(service, found.failed)
@@ -81,8 +79,3 @@ def _without_log(service: Service, outcome: str) -> Explanation:
     status = state.get("status")
     found = diagnose("", exit_status=status if isinstance(status, int) else None, outcome=outcome)
     return Explanation(name, replace(found, phase="start", failed=failed), _NOTHING, note)
-
-
-def _for_model(cause: Cause, model: str) -> Cause:
-    """The remedy's commands for this model."""
-    return replace(cause, commands=tuple(command.replace("MODEL", model) for command in cause.commands))
