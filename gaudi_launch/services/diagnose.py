@@ -103,7 +103,7 @@ def diagnose(text: str, *, exit_status: int | None = None, outcome: str = "", ph
     found = _with_end(found, outcome, signal, exit_status)
     order = sorted(found, key=lambda id: (_warned(found[id]), -_known()[id].rank, [n for n, _ in found[id]]))
     causes = tuple(_cause(_known()[id], found[id], where) for id in order)
-    failed = bool(causes) or progress.phase == "failed" or bad_end
+    failed = bool(causes) or bad_end or (progress.phase == "failed" and outcome != "stopped")
     return Diagnosis(causes, where, failed, came_up)
 
 
@@ -121,10 +121,10 @@ _FILLS = {
 
 _Hits = dict[str, list[tuple[int, str]]]
 _ASKED = (SIGHUP, SIGINT, SIGTERM)
-# says that the engine is gone, not why
-_BLUNT = "core_failed"
+# say that the engine is gone, not why: an ordered end prints them, too
+_BLUNT = {"core_failed", "process_gone"}
 # of these no running engine is left
-_DEADLY = (_BLUNT, "crashed", "oom_killer", "device_oom", "bucket_hang", KILLED.id)
+_DEADLY = (*_BLUNT, "crashed", "oom_killer", "device_oom", "bucket_hang", KILLED.id)
 
 
 @cache
@@ -134,7 +134,9 @@ def _known() -> dict[str, Signature]:
 
 def _with_end(found: _Hits, outcome: str, signal: int | None, exit_status: int | None) -> _Hits:
     """The causes with what the end itself tells."""
-    if signal in _ASKED and set(found) <= {_BLUNT}:
+    if outcome == "stopped" and set(found) <= _BLUNT:
+        return {}
+    if signal in _ASKED and set(found) <= _BLUNT:
         return {TERMINATED.id: []}
     if signal == SIGKILL and not any(_known()[id].rank > KILLED.rank for id in found):
         return {KILLED.id: [], **found}

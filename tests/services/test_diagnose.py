@@ -347,3 +347,10 @@ def test_a_core_that_was_killed_under_the_server() -> None:
     )
     found = diagnose(text, exit_status=0, outcome="died")
     assert ([cause.id for cause in found.causes], found.phase) == (["process_gone", "core_failed"], "ready")
+
+
+def test_what_an_ordered_end_prints_while_it_starts_is_no_failure() -> None:
+    text = f"{PROMPT}RuntimeError: Engine core initialization failed. See root cause above.\n"
+    found = diagnose(text, exit_status=1, outcome="stopped")
+    assert (found.failed, found.causes) == (False, ())
+    assert diagnose(f"{OOM}{text}", exit_status=1, outcome="stopped").failed
