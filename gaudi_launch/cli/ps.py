@@ -69,7 +69,7 @@ def last_error(service: Service) -> str | None:
 
     if service.phase == "lost":
         return text("services.lost")
-    return str(service.state.get("error") or service.state.get("detail") or "") or None
+    return service.error or None
 
 
 def _show(shown: list[Service], load: dict[str, Load], now: float, everything: bool) -> None:

@@ -148,7 +148,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _end(folder: Path, phase: str, error: str) -> None:
     """An end before or beside the engine's own."""
     known = state.read(folder, "state.json") or {"name": folder.name, "began": time.time()}
-    news = {"phase": phase, "outcome": phase, "error": error, "ended": time.time()}
+    news = {"phase": phase, "outcome": phase, "error": error, "error_id": "", "ended": time.time()}
     state.write(folder, "state.json", {**known, **news})
 
 

@@ -60,15 +60,14 @@ def _note(service: Service, failed: bool) -> Message | None:
     if service.phase == "stopped" and not failed:
         return message("diagnose.was_stopped", name=name)
     if service.alive and state.get("restarts"):
-        why = str(state.get("error") or "-")
-        return message("diagnose.started_again", name=name, count=state["restarts"], why=why)
+        return message("diagnose.started_again", name=name, count=state["restarts"], why=service.error or "-")
     return None
 
 
 def _without_log(service: Service, outcome: str) -> Explanation:
     """A service whose engine did not come so far as to write."""
     name, state = service.name, service.state
-    why = str(state.get("error") or state.get("detail") or "")
+    why = service.error
     note = _note(service, bool(why))
     if service.alive:
         note = message("diagnose.not_begun", name=name)

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from gaudi_launch.messages import Message
 from gaudi_launch.paths import state_dir
 from gaudi_launch.services import identity, state
 from gaudi_launch.services.follow import Progress
@@ -72,8 +73,8 @@ class Recorder(Passing):
         self.put(phase="stopping")
         super().ending(signal_number)
 
-    def ended(self, outcome: Outcome, error: str = "", permanent: bool = False) -> None:
-        """One life of the engine is over; ``error`` is its likeliest cause in words."""
+    def ended(self, outcome: Outcome, error: Message | None = None, permanent: bool = False) -> None:
+        """One life of the engine is over; ``error`` is its likeliest cause."""
         # the phase that it ended in is over, too
         phases = tuple(replace(p, end=p.end or time.monotonic()) for p in outcome.progress.phases)
         self._progress = replace(outcome.progress, phases=phases)
@@ -82,7 +83,9 @@ class Recorder(Passing):
             outcome=outcome.kind,
             status=outcome.status,
             detail=outcome.detail,
-            error=error,
+            error=error.render() if error else "",
+            # its reader may speak another language
+            error_id=error.id if error else "",
             permanent=permanent,
             ended=time.time(),
             **self._seen(),

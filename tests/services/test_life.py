@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from gaudi_launch.cli.app import run
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import catalogue, message, set_language
 from gaudi_launch.planning.plan import Command
 from gaudi_launch.recipe_cache.key import KeyParts
 from gaudi_launch.recipe_cache.use import CacheJob
@@ -254,9 +255,12 @@ def test_the_phases_of_a_start_are_written_as_it_goes(tmp_path: Path) -> None:
             ("start", now),
             ("load", None),
         ]
-        recorder.ended(Outcome("died", 1, follower.progress), "why")
+        recorder.ended(Outcome("died", 1, follower.progress), message("diagnose.disk_full"))
     told = registry.find("a")
-    assert (told.phase, told.state["error"], told.state["phases"][1]["end"] >= now) == ("failed", "why", True)
+    assert (told.phase, told.error, told.state["phases"][1]["end"] >= now) == ("failed", "A disk is full.", True)
+    set_language("zh")
+    assert told.error == catalogue("zh")["diagnose.disk_full"]
+    set_language(None)
 
 
 def test_an_orphan_without_its_environment_is_known_by_its_log(tmp_path: Path) -> None:
