@@ -29,6 +29,7 @@ def logs(
     import sys
 
     from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.messages import text
     from gaudi_launch.services import detach, service
     from gaudi_launch.services.registry import find
 
@@ -37,6 +38,12 @@ def logs(
     found = find(name)
     path = found.folder / (detach.LOG if launcher else service.LOG)
     try:
+        if found.alive and not path.exists():
+            # the engine is not started yet: its cards or its cache are waited for
+            if not follow:
+                print(text("diagnose.not_begun", name=name), file=sys.stderr)
+                return
+            _await(path, found)
         with path.open("rb") as file:
             if lines is not None:
                 file.seek(_start_of_last(file, lines))
@@ -48,6 +55,16 @@ def logs(
             raise
         why = error.strerror or str(error)
         raise LaunchError("services.no_log", ExitCode.FAILED, path=str(path), why=why) from None
+
+
+def _await(path: Path, service: Service) -> None:
+    """Until the log is there, or the service ended without one."""
+    import time
+
+    from gaudi_launch.services.registry import is_held
+
+    while not path.exists() and is_held(service.folder):
+        time.sleep(_POLL_SECONDS)
 
 
 def _copy(source: BinaryIO, target: BinaryIO) -> None:

@@ -58,9 +58,18 @@ def to_json(service: Service, load: Load | None, now: float) -> dict[str, Any]:
         "uptime_seconds": round(now - ready_at, 1) if ready_at and service.alive else None,
         "restarts": state.get("restarts", 0),
         "requests": {"running": load.running, "waiting": load.waiting} if load else None,
-        "error": state.get("error") or None,
+        "error": last_error(service),
         "log": state.get("log"),
     }
+
+
+def last_error(service: Service) -> str | None:
+    """What ended its last life that failed, in words; None when nothing did."""
+    from gaudi_launch.messages import text
+
+    if service.phase == "lost":
+        return text("services.lost")
+    return service.error or None
 
 
 def _show(shown: list[Service], load: dict[str, Load], now: float, everything: bool) -> None:
@@ -88,7 +97,7 @@ def _show(shown: list[Service], load: dict[str, Load], now: float, everything: b
                 phase(service),
                 clock(now - ready_at) if ready_at and service.alive else "-",
                 f"{requests.running}+{requests.waiting}" if requests else "-",
-                str(state.get("error") or "") if not service.alive else _restarted(state),
+                (last_error(service) or "") if not service.alive else _restarted(state),
             )
         )
     console().print(table("", text("services.columns").split("|"), rows))

@@ -96,7 +96,7 @@ def serve(
         raise LaunchError("services.no_wait", ExitCode.USAGE)
     started = start(asked, How(name, no_doctor, quiet, patience, restart, detach, place=place, image=image))
     if started.outcome is not None:
-        _finish(started.outcome, started.log)
+        _finish(started.outcome, started)
     elif no_wait:
         print(text("services.starting", name=started.name), file=sys.stderr)
     else:
@@ -276,11 +276,11 @@ def _wait(started: Started) -> None:
     print(text("services.stop_hint", name=started.name), flush=True)
 
 
-def _finish(outcome: Outcome, log: Path) -> None:
+def _finish(outcome: Outcome, started: Started) -> None:
     from gaudi_launch.errors import ExitCode
     from gaudi_launch.services.failure import failure
 
     if outcome.kind != "stopped":
-        raise failure(outcome, log)
+        raise failure(outcome, started.log, str(started.plan.model.get("path") or "MODEL"))
     print(text("serve.stopped"), file=sys.stderr)
     raise typer.Exit(int(ExitCode.INTERRUPTED))

@@ -36,7 +36,7 @@ def status(
         "run_time_compiles": service.state.get("run_time_compiles", 0),
         "warmup": _warmup(service, plan),
         "cards": _cards(service) if service.alive else [],
-        "plan": {key: plan.get(key) for key in ("argv", "env", "cpus", "numa_nodes", "memory", "cache")},
+        "plan": {key: plan.get(key) for key in ("dtype", "argv", "env", "cpus", "numa_nodes", "memory", "cache")},
         "folder": str(service.folder),
     }
     if as_json:
@@ -57,6 +57,7 @@ def _cards(service: Service) -> list[dict[str, Any]]:
         return []
     from gaudi_launch.host.machine import load
 
+    cards = [card for card in load(None).cards if card.module in service.modules]
     return [
         {
             "module": card.module,
@@ -66,8 +67,7 @@ def _cards(service: Service) -> list[dict[str, Any]]:
             "temperature_c": card.temperature_c,
             "utilization_percent": card.utilization_percent,
         }
-        for card in load(None).cards
-        if card.module in service.modules
+        for card in sorted(cards, key=lambda card: card.module or 0)
     ]
 
 
@@ -91,6 +91,8 @@ def _show(service: Service, document: dict[str, Any]) -> None:
     say("url", document["url"])
     say("cards", ",".join(map(str, service.modules)))
     say("cpus", document["plan"]["cpus"])
+    say("plan", _plan(document["plan"]))
+    say("memory", "  ".join(f"{name} {gib:.1f}" for name, gib in (document["plan"]["memory"] or {}).items()))
     if document["uptime_seconds"] is not None:
         say("up", clock(document["uptime_seconds"]))
     if document["requests"]:
@@ -109,7 +111,7 @@ def _show(service: Service, document: dict[str, Any]) -> None:
         rows = [
             (
                 text(f"serve.phase_{p['name']}"),
-                clock(p["end"] - p["begin"]) if p["end"] is not None else "...",
+                _time(p, service.alive),
                 str(p["items"] or ""),
             )
             for p in document["phases"]
@@ -127,6 +129,28 @@ def _show(service: Service, document: dict[str, Any]) -> None:
         ]
         out.print(table("", text("services.card_columns").split("|"), cards, right=(0, 1, 2, 3)))
     say("log", document["log"])
+
+
+def _plan(plan: dict[str, Any]) -> str:
+    """The plan in a line: data type, longest request, requests at once, in vLLM's or TGI's options."""
+    from gaudi_launch.messages import text
+    from gaudi_launch.services.target import option
+
+    length = option(plan, "--max-model-len") or option(plan, "--max-total-tokens")
+    requests = option(plan, "--max-num-seqs") or option(plan, "--max-batch-size")
+    parts = [str(plan["dtype"] or "")]
+    parts += [text("services.plan_length", count=length)] if length else []
+    parts += [text("services.plan_requests", count=requests)] if requests else []
+    return ", ".join(part for part in parts if part)
+
+
+def _time(phase: dict[str, Any], alive: bool) -> str:
+    """How long a phase took, or has taken so far (its times are those of this boot's clock)."""
+    from gaudi_launch.cli.ps import clock
+
+    if phase["end"] is not None:
+        return clock(phase["end"] - phase["begin"])
+    return f"{clock(time.monotonic() - phase['begin'])} ..." if alive else "..."
 
 
 def _known(value: object) -> str:

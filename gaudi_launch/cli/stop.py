@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gaudi_launch.services.orphans import Orphan
     from gaudi_launch.services.stop import Stopped
 
@@ -37,7 +39,18 @@ def stop(
         return _orphans(yes, as_json)
     # every name is known before the first is ended
     chosen = [service for service in services() if service.alive] if everything else [find(name) for name in names]
-    document = [_one(service, drain, forget) for service in chosen]
+    document, failed = [], []
+    for service in chosen:
+        try:
+            document.append(_one(service, drain, forget))
+        except LaunchError as error:
+            # one that cannot be ended leaves the others to be ended
+            failed.append(error)
+    if failed:
+        *others, last = failed
+        for other in others:
+            print(str(other), file=sys.stderr)
+        raise last
     if as_json:
         emit_json({"schema": 1, "stopped": document})
     elif not chosen:
@@ -62,6 +75,8 @@ def _one(service: Any, drain: float, forget: bool) -> dict[str, Any]:
             )
 
     done: Stopped = end(service, drain, say)
+    if done.deaf:
+        raise _left(done.deaf)
     busy = _still_busy(service.modules)
     if forget:
         import shutil
@@ -70,7 +85,7 @@ def _one(service: Any, drain: float, forget: bool) -> dict[str, Any]:
     if not done.was_alive and not done.orphans:
         print(text("services.was_not_alive", name=service.name), file=sys.stderr)
     else:
-        print(text("services.stopped", name=service.name), file=sys.stderr)
+        print(text("services.ended" if busy else "services.stopped", name=service.name), file=sys.stderr)
     if done.left:
         print(text("services.cut", count=done.left), file=sys.stderr)
     if busy:
@@ -128,8 +143,14 @@ def _orphans(yes: bool, as_json: bool) -> None:
     elif found:
         print(text("services.orphans_ended", count=len(found) - len(left)), file=sys.stderr)
     if left:
-        pids = ", ".join(str(orphan.process.pid) for orphan in left)
-        raise LaunchError("services.orphans_left", ExitCode.FAILED, pids=pids)
+        raise _left(left)
+
+
+def _left(orphans: Sequence[Orphan]) -> Exception:
+    from gaudi_launch.errors import ExitCode, LaunchError
+
+    pids = ", ".join(str(orphan.process.pid) for orphan in orphans)
+    return LaunchError("services.orphans_left", ExitCode.FAILED, pids=pids)
 
 
 def _show(found: list[Orphan]) -> None:

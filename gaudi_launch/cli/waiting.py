@@ -60,7 +60,7 @@ def ended(service: Service) -> Exception:
         )
         progress = Progress(phase="failed", phases=phases)
         outcome = Outcome(kind, state.get("status"), progress, detail=str(state.get("detail", "")))
-        return failure(outcome, service.folder / LOG)
+        return failure(outcome, service.folder / LOG, str(state.get("model") or "MODEL"))
     log = service.folder / detach.LOG
     detail = "\n".join(last_lines(log))
     if kind == "failed":

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gaudi_launch.services.diagnose import Diagnosis
-    from gaudi_launch.services.excerpt import Excerpt
+    from gaudi_launch.services.explain import Explanation
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
@@ -27,69 +24,69 @@ def why(
 ) -> None:
     """Say what failed, in which phase, on which evidence, and what to do."""
     from gaudi_launch.cli.output import emit_json
-    from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.services.diagnose import diagnose
-    from gaudi_launch.services.excerpt import read_excerpt
 
-    name, path, status = _source(log)
-    content = read_excerpt(path)
-    if not content.text.strip():
-        raise LaunchError("diagnose.empty", ExitCode.FAILED, path=name)
-    found = diagnose(content.text, exit_status=status if exit_status is None else exit_status)
-    if as_json:
-        causes = [cause.to_json() for cause in found.causes]
-        for cause in causes:
-            for evidence in cause["evidence"]:
-                evidence["line"] = content.line_in_file(evidence["line"])
-        return emit_json(
-            {
-                "schema": 1,
-                "log": name,
-                "failed": found.failed,
-                "phase": found.phase,
-                "permanent": found.permanent,
-                "causes": causes,
-            }
-        )
-    return _show(found, content)
+    told = _explanation(log, exit_status)
+    if not as_json:
+        return _show(told)
+    found = told.found
+    causes = [cause.to_json() for cause in found.causes]
+    for cause in causes:
+        for evidence in cause["evidence"]:
+            evidence["line"] = told.content.line_in_file(evidence["line"])
+    return emit_json(
+        {
+            "schema": 1,
+            "log": told.log,
+            "failed": found.failed,
+            "phase": found.phase,
+            "permanent": found.permanent,
+            "note": told.note.render() if told.note else None,
+            "causes": causes,
+        }
+    )
 
 
-def _source(log: str | None) -> tuple[str, Path | None, int | None]:
-    """What to call it, the file (None: stdin), and how its engine ended where a service tells."""
+def _explanation(log: str | None, exit_status: int | None) -> Explanation:
+    """Of a log's path, of a service, or of the service that failed last."""
     from pathlib import Path
 
     from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.services import registry, service
+    from gaudi_launch.services import explain, registry
 
     if log == "-":
-        return "-", None, None
+        return explain.explain_log(None, exit_status)
     if log is None:
         failed = [each for each in registry.services() if each.phase in ("failed", "lost")]
         if not failed:
             raise LaunchError("diagnose.nothing_failed", ExitCode.USAGE)
-        chosen = max(failed, key=lambda each: float(each.state.get("ended") or each.state.get("began") or 0))
-        log = chosen.name
+        last = max(failed, key=lambda each: float(each.state.get("ended") or each.state.get("began") or 0))
+        return explain.explain_service(last, exit_status)
     path = Path(log)
-    known = None if path.exists() or "/" in log else registry.read(log)
-    if known is None:
-        return log, path, None
-    status = known.state.get("status")
-    return known.name, known.folder / service.LOG, status if isinstance(status, int) else None
+    # a folder is no log, so it may be called like a service
+    service = registry.read(log) if path.is_dir() or not path.exists() else None
+    return (
+        explain.explain_log(path, exit_status) if service is None else explain.explain_service(service, exit_status)
+    )
 
 
-def _show(found: Diagnosis, content: Excerpt) -> None:
+def _show(told: Explanation) -> None:
     from gaudi_launch.cli.output import console
     from gaudi_launch.messages import text
 
     out = console()
+    found, content = told.found, told.content
 
     def say(line: str) -> None:
         out.print(line, markup=False, soft_wrap=True)
 
+    if told.note is not None:
+        say(told.note.render())
     phase = text(f"serve.phase_{found.phase}")
     if not found.failed:
-        return say(text("diagnose.healthy", phase=phase))
-    say(text("diagnose.failed", phase=phase))
+        # a note on one that runs or was stopped says it all
+        return None if told.note is not None else say(text("diagnose.healthy", phase=phase))
+    if content.text:
+        say(text("diagnose.failed", phase=phase))
     for number, cause in enumerate(found.causes, start=1):
         say(f"\n{text('diagnose.word_cause')} {number}: {cause.title.render()}")
         for line, words in cause.evidence:
@@ -100,7 +97,7 @@ def _show(found: Diagnosis, content: Excerpt) -> None:
         say(f"  {text('diagnose.word_source')}: {cause.source}")
     if found.permanent:
         say("\n" + text("diagnose.permanent"))
-    if not found.causes:
+    if not found.causes and content.text:
         say(text("diagnose.none"))
         for last in content.text.splitlines()[-30:]:
             say(f"  {last}")

@@ -1,4 +1,9 @@
-"""Who may touch a cache directory: many users at once, or one that fills it. The kernel forgets dead holders."""
+"""Who may touch a cache directory: many that use it, of those one that fills it, or one that changes or removes it.
+
+Two locks a key: everybody who uses the directory shares the first for as long as the engine lives; who fills it
+holds the second as well, until it is warm. So another start waits for a fill, never for a service that answers.
+The kernel forgets dead holders.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +20,18 @@ from gaudi_launch.errors import ExitCode, LaunchError
 _POLL_SECONDS = 0.2
 
 
-def lock_path(root: Path, key: str) -> Path:
-    return root / f"{key}.lock"
+def lock_path(root: Path, key: str, *, fill: bool = False) -> Path:
+    return root / (f"{key}.lock-fill" if fill else f"{key}.lock")
 
 
 @contextlib.contextmanager
-def held(root: Path, key: str, *, exclusive: bool, wait_seconds: float = 0.0) -> Iterator[None]:
-    """Hold a key's lock: shared to use it, exclusive to fill, repair or remove it.
+def held(root: Path, key: str, *, exclusive: bool, wait_seconds: float = 0.0, fill: bool = False) -> Iterator[None]:
+    """Hold a key's lock: shared to use it, exclusive to repair or remove it; ``fill``: the one for filling it.
 
     Raises LaunchError ``cache.in_use`` when somebody else holds it for longer than ``wait_seconds``.
     """
     try:
-        handle = os.open(lock_path(root, key), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        handle = os.open(lock_path(root, key, fill=fill), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise LaunchError("cache.no_lock", ExitCode.FAILED, path=str(root), why=error.strerror or "") from None
     try:
@@ -36,10 +41,10 @@ def held(root: Path, key: str, *, exclusive: bool, wait_seconds: float = 0.0) ->
         os.close(handle)
 
 
-def in_use(root: Path, key: str) -> bool:
-    """Does anybody use or fill this key now?"""
+def in_use(root: Path, key: str, *, fill: bool = False) -> bool:
+    """Does anybody use this key now? ``fill``: does anybody fill it?"""
     try:
-        handle = os.open(lock_path(root, key), os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(lock_path(root, key, fill=fill), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:

@@ -6,7 +6,7 @@ import contextlib
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -16,7 +16,7 @@ from gaudi_launch.messages import Message, message
 from gaudi_launch.recipe_cache.files import Findings, files_path, read_list, size_of, verify, walk, write_list
 from gaudi_launch.recipe_cache.key import Difference, KeyParts
 from gaudi_launch.recipe_cache.ledger import Ledger, LedgerError, ledger_path, read_ledger, touched, write_ledger
-from gaudi_launch.recipe_cache.locks import held, in_use
+from gaudi_launch.recipe_cache.locks import held, in_use, lock_path
 from gaudi_launch.warmup.buckets import Bucket, Buckets
 
 _OURS = re.compile(r"^\.?[0-9a-f]{16}(\.(json|files|lock|import|gone).*)?$")
@@ -162,35 +162,44 @@ def _nearest(root: Path, parts: KeyParts, wanted: Buckets) -> Use:
 
 @dataclass
 class Session:
-    """A cache directory while one engine runs on it; made by `opened`."""
+    """A cache directory while one engine runs on it; made by `opened`. ``filled`` lets others fill it."""
 
     root: Path
     ledger: Ledger
     filling: bool
     repaired: tuple[str, ...] = ()
+    filled: Callable[[], None] = lambda: None
 
     @property
     def folder(self) -> Path:
         return folder_of(self.root, self.ledger, self.ledger.key)
 
     def finish(self, seconds: float, warmed: Buckets, num_blocks: int | None) -> None:
-        """The warm-up ended: list the files and write down what is warm now."""
+        """The warm-up ended: list the files and write down what is warm now; who waits for this fill goes on."""
+        try:
+            self._finish(seconds, warmed, num_blocks)
+        finally:
+            self.filled()
+
+    def _finish(self, seconds: float, warmed: Buckets, num_blocks: int | None) -> None:
         skip = is_ours if self.folder == self.root else None
         files, total = write_list(self.root, self.ledger.key, self.folder, skip)
+        # beside one that only uses it, another may be filling, or have filled it in the meantime
+        known = self.ledger if self.filling else self._written()
         merged = Buckets(
-            self.ledger.buckets.prompt + _missing(warmed.prompt, self.ledger.buckets.prompt),
-            self.ledger.buckets.decode + _missing(warmed.decode, self.ledger.buckets.decode),
+            known.buckets.prompt + _missing(warmed.prompt, known.buckets.prompt),
+            known.buckets.decode + _missing(warmed.decode, known.buckets.decode),
         )
         # a changed number of KV blocks made the older graphs useless
-        stale = self.ledger.num_blocks not in (None, num_blocks)
-        ledger = touched(self.ledger, time.time())
+        stale = known.num_blocks not in (None, num_blocks)
+        ledger = touched(known, time.time())
         if self.filling:
             ledger = replace(ledger, filled_seconds=(*ledger.filled_seconds, seconds))
         else:
             ledger = replace(ledger, used_seconds=(*ledger.used_seconds[-_KEEP_TIMES:], seconds))
         self.ledger = replace(
             ledger,
-            complete=True,
+            complete=self.filling or known.complete,
             buckets=warmed if stale else merged,
             num_blocks=num_blocks,
             files=files,
@@ -198,15 +207,22 @@ class Session:
         )
         write_ledger(self.root, self.ledger)
 
+    def _written(self) -> Ledger:
+        """The ledger as it stands now."""
+        try:
+            return read_ledger(self.root, self.ledger.key) or self.ledger
+        except LedgerError:
+            return self.ledger
+
 
 @contextlib.contextmanager
 def opened(
     root: Path, parts: KeyParts, wanted: Buckets, num_blocks: int | None = None, wait_seconds: float = 0.0
 ) -> Iterator[Session]:
-    """Hold the directory of these parts while an engine starts on it.
+    """Hold the directory of these parts while an engine runs on it.
 
-    A hit is shared with other services. Anything else is a fill, which only one launch does at a time;
-    zero-length files of an interrupted fill are removed first. Until ``finish`` the ledger says that the
+    It is shared with other services. What is no hit is a fill, which only one launch does at a time, until its
+    ``finish``; zero-length files of an interrupted fill are removed first. Until then the ledger says that the
     fill is not complete, so being killed at any point leaves nothing that claims more than it holds.
     Raises LaunchError when the root cannot be written or another launch is filling the key.
     """
@@ -216,21 +232,24 @@ def opened(
     except OSError as error:
         why = error.strerror or str(error)
         raise LaunchError("cache.not_writable", ExitCode.FAILED, path=str(root), why=why) from None
-    use = look_up(root, parts, wanted, num_blocks)
-    filling = use.state != "hit"
-    with held(root, key, exclusive=filling, wait_seconds=wait_seconds):
-        if filling:
+    with held(root, key, exclusive=False, wait_seconds=wait_seconds), contextlib.ExitStack() as fill:
+        use = look_up(root, parts, wanted, num_blocks)
+        if use.state != "hit":
+            fill.enter_context(held(root, key, exclusive=True, wait_seconds=wait_seconds, fill=True))
             # the launch we waited for may have filled it
             use = look_up(root, parts, wanted, num_blocks)
+            if use.state == "hit":
+                fill.close()
         try:
-            yield _begin(root, parts, use, filling)
+            yield _begin(root, parts, use, fill.close)
         except OSError as error:
             why = error.strerror or str(error)
             raise LaunchError("cache.not_writable", ExitCode.FAILED, path=str(root), why=why) from None
 
 
-def _begin(root: Path, parts: KeyParts, use: Use, filling: bool) -> Session:
+def _begin(root: Path, parts: KeyParts, use: Use, filled: Callable[[], None]) -> Session:
     now = time.time()
+    filling = use.state != "hit"
     ledger = use.ledger or Ledger(parts, "." if use.folder == root else parts.key, created=now)
     repaired: tuple[str, ...] = ()
     if filling:
@@ -239,7 +258,7 @@ def _begin(root: Path, parts: KeyParts, use: Use, filling: bool) -> Session:
         ledger = replace(ledger, complete=False)
     ledger = touched(ledger, now)
     write_ledger(root, ledger)
-    return Session(root, ledger, filling, repaired)
+    return Session(root, ledger, filling, repaired, filled)
 
 
 def _drop_empty(folder: Path, root: Path) -> tuple[str, ...]:
@@ -282,8 +301,9 @@ def repair(root: Path, entry: Entry, findings: Findings) -> tuple[str, ...]:
 
 def remove(root: Path, entry: Entry) -> None:
     """Remove one key whole; of a flat folder only the files on its list. Raises LaunchError when in use."""
-    # the lock file stays: somebody may be waiting on it
+    # the lock file stays: somebody may be waiting on it; on the other nobody can, who has not this one
     with held(root, entry.key, exclusive=True):
+        lock_path(root, entry.key, fill=True).unlink(missing_ok=True)
         listed = read_list(root, entry.key)
         if entry.folder == root:
             for name in listed:

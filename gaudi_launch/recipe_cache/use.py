@@ -234,7 +234,7 @@ def kept(job: CacheJob, say: Say, wait_seconds: float = 3600.0) -> Iterator[Keep
     root cannot be used.
     """
     if job.because:
-        waiting = in_use(job.root, job.parts.key)
+        waiting = in_use(job.root, job.parts.key, fill=True)
         say(message("cache.waiting", key=job.parts.key).render() if waiting else job.because)
     with store.opened(job.root, job.parts, job.buckets, wait_seconds=wait_seconds) as session:
         if session.repaired:

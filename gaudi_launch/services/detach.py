@@ -7,6 +7,7 @@ that there is no instant in which nobody holds them. It is started by `spawn` an
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,6 +72,9 @@ def spawn(
             os.close(handle)
     except OSError as error:
         why = error.strerror or str(error)
+        if state.read(folder, "state.json") is None:
+            # the full disk that stopped it keeps no remains of it
+            shutil.rmtree(folder, ignore_errors=True)
         raise LaunchError("services.not_spawned", ExitCode.FAILED, path=str(folder), why=why) from None
     return child.pid
 
@@ -144,7 +148,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _end(folder: Path, phase: str, error: str) -> None:
     """An end before or beside the engine's own."""
     known = state.read(folder, "state.json") or {"name": folder.name, "began": time.time()}
-    news = {"phase": phase, "outcome": phase, "error": error, "ended": time.time()}
+    news = {"phase": phase, "outcome": phase, "error": error, "error_id": "", "ended": time.time()}
     state.write(folder, "state.json", {**known, **news})
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
 from typing import Any
 
 from gaudi_launch.messages import Message, message
 from gaudi_launch.services.follow import Follower, bare
-from gaudi_launch.services.signatures import KILLED, TERMINATED, Signature, signatures
+from gaudi_launch.services.signatures import KILLED, QUIT, STUCK, TERMINATED, Signature, signatures
 
 _MOST_EVIDENCE = 3
 _MOST_LINE = 2000
@@ -21,6 +22,10 @@ _HARMLESS = re.compile(
     r"^(?:INFO\b(?!.*\bGenerated 0 )|DEBUG\b)|Found ulimit of|failed to automatically increase|args: Namespace|"
     r"non-default args|UserWarning|FutureWarning|DeprecationWarning"
 )
+
+
+# that a process of it is gone is only warned of, too
+_WARNING = re.compile(r"^(?:WARN(?:ING)?\b(?!.*unexpectedly)|\S{0,100}Warning: )")
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,10 @@ class Cause:
     evidence: tuple[tuple[int, str], ...]
     permanent: bool
     source: str
+
+    def for_model(self, model: str) -> Cause:
+        """With the commands for this model's folder or name."""
+        return replace(self, commands=tuple(each.replace("MODEL", shlex.quote(model)) for each in self.commands))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -49,29 +58,36 @@ class Cause:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Causes, the likeliest first. ``phase`` is the one in which it failed, ``failed`` False for a healthy log."""
+    """Causes, the likeliest first. ``phase`` is the one in which it failed, ``failed`` False for a healthy log.
+
+    ``came_up``: it had started before it failed.
+    """
 
     causes: tuple[Cause, ...]
     phase: str
     failed: bool
+    came_up: bool = False
 
     @property
     def permanent(self) -> bool:
-        """Would starting again without a change fail again?"""
-        return bool(self.causes) and self.causes[0].permanent
+        """Would starting again without a change fail again? What failed under load did start."""
+        return bool(self.causes) and self.causes[0].permanent and not self.came_up
 
 
 @cache
 def _compiled() -> tuple[tuple[Signature, re.Pattern[str]], ...]:
-    return tuple((signature, re.compile("|".join(signature.patterns))) for signature in signatures())
+    known = (*signatures(), KILLED)
+    return tuple((signature, re.compile("|".join(signature.patterns))) for signature in known)
 
 
-def diagnose(text: str, *, exit_status: int | None = None, phase: str = "") -> Diagnosis:
-    """Judge a log. ``exit_status`` is the engine's (negative: a signal), ``phase`` where it was, if known."""
+def diagnose(text: str, *, exit_status: int | None = None, outcome: str = "", phase: str = "") -> Diagnosis:
+    """Judge a log. ``exit_status`` is the engine's (negative: a signal), ``outcome`` what its supervisor says
+    (`supervise.Outcome.kind`, "" when there was none), ``phase`` where it was, if known."""
     follower = Follower()
     progress = follower.feed(text + "\n", 0.0)
-    signal = _signal(exit_status)
-    bad_end = exit_status not in (None, 0)
+    bad_end = outcome in ("died", "stuck") or (not outcome and exit_status not in (None, 0))
+    # a signal that its own supervisor sent says nothing
+    signal = _signal(exit_status) if outcome in ("", "died") else None
     hits, came_up = _hits(text)
     found = {} if came_up else hits["starting"]
     if came_up and (bad_end or any(id in _DEADLY for id in hits["up"])):
@@ -80,27 +96,60 @@ def diagnose(text: str, *, exit_status: int | None = None, phase: str = "") -> D
     if bad_end and not found:
         # what an ordered stop prints is its own noise, unless nothing else explains a bad end
         found = hits["stopping"] or hits["starting"]
-    if signal in _ASKED and set(found) <= {_BLUNT}:
-        found = {TERMINATED.id: []}
-    elif signal == SIGKILL and not any(_known()[id].rank > KILLED.rank for id in found):
-        found = {**found, KILLED.id: []}
-    order = sorted(found, key=lambda id: (-_known()[id].rank, found[id][0][0] if found[id] else 0))
-    causes = tuple(_cause(_known()[id], found[id]) for id in order)
-    failed = bool(causes) or progress.phase == "failed" or bad_end
-    return Diagnosis(causes, phase or _last_working(follower), failed)
+    if not bad_end and progress.phase != "failed" and all(map(_warned, found.values())):
+        found = {}
+    # what is told after the failure, an ordered end, is not where it failed
+    where = phase or _last_working(follower, ends=not found or found is hits["stopping"])
+    found = _with_end(found, outcome, signal, exit_status)
+    order = sorted(found, key=lambda id: (_warned(found[id]), -_known()[id].rank, [n for n, _ in found[id]]))
+    causes = tuple(_cause(_known()[id], found[id], where) for id in order)
+    failed = bool(causes) or bad_end or (progress.phase == "failed" and outcome != "stopped")
+    return Diagnosis(causes, where, failed, came_up)
 
+
+# what takes the card's memory in a phase decides the remedy
+_FILLS = {
+    "load": "device_oom_weights",
+    "profile": "device_oom_profile",
+    "kv_cache": "device_oom_kv",
+    **dict.fromkeys(
+        ("warmup_prompt", "warmup_decode", "graph_prompt", "graph_decode", "multimodal", "sampler"),
+        "device_oom_graphs",
+    ),
+    "ready": "device_oom_requests",
+}
 
 _Hits = dict[str, list[tuple[int, str]]]
 _ASKED = (SIGHUP, SIGINT, SIGTERM)
-# says that the engine is gone, not why
-_BLUNT = "core_failed"
+# say that the engine is gone, not why: an ordered end prints them, too
+_BLUNT = {"core_failed", "process_gone"}
 # of these no running engine is left
-_DEADLY = (_BLUNT, "crashed", "oom_killer", "device_oom")
+_DEADLY = (*_BLUNT, "crashed", "oom_killer", "device_oom", "bucket_hang", KILLED.id)
 
 
 @cache
 def _known() -> dict[str, Signature]:
-    return {signature.id: signature for signature in (*signatures(), KILLED, TERMINATED)}
+    return {signature.id: signature for signature in (*signatures(), KILLED, TERMINATED, STUCK, QUIT)}
+
+
+def _with_end(found: _Hits, outcome: str, signal: int | None, exit_status: int | None) -> _Hits:
+    """The causes with what the end itself tells."""
+    if outcome == "stopped" and set(found) <= _BLUNT:
+        return {}
+    if signal in _ASKED and set(found) <= _BLUNT:
+        return {TERMINATED.id: []}
+    if signal == SIGKILL and not any(_known()[id].rank > KILLED.rank for id in found):
+        return {KILLED.id: [], **found}
+    if outcome == "stuck":
+        return {STUCK.id: [], **found}
+    if outcome == "died" and exit_status == 0 and not found:
+        return {QUIT.id: []}
+    return found
+
+
+def _warned(lines: list[tuple[int, str]]) -> bool:
+    """Only warnings say so: a start survives them, so anything else is likelier."""
+    return bool(lines) and all(_WARNING.search(line) for _, line in lines)
 
 
 def _signal(exit_status: int | None) -> int | None:
@@ -125,12 +174,17 @@ def _hits(text: str) -> tuple[dict[str, _Hits], bool]:
             stage, came_up = "up", True
         elif "Shutting down" in line or "Shutdown initiated" in line:
             stage = "stopping"
-        if _HARMLESS.search(line):
-            continue
-        for signature, expression in _compiled():
-            if expression.search(line):
-                stages[stage].setdefault(signature.id, []).append((number, line[:300]))
+        for id in _signs(line):
+            stages[stage].setdefault(id, []).append((number, line[:300]))
     return stages, came_up
+
+
+@lru_cache(maxsize=4096)
+def _signs(line: str) -> tuple[str, ...]:
+    """The signatures that a line shows. What a log repeats is looked at once."""
+    if _HARMLESS.search(line):
+        return ()
+    return tuple(signature.id for signature, expression in _compiled() if expression.search(line))
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -140,11 +194,14 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
             yield number, bare(part[:_MOST_LINE])
 
 
-def _cause(signature: Signature, evidence: list[tuple[int, str]]) -> Cause:
+def _cause(signature: Signature, evidence: list[tuple[int, str]], phase: str) -> Cause:
+    words = signature.id
+    if words == "device_oom" and phase in _FILLS:
+        words = _FILLS[phase]
     return Cause(
         id=signature.id,
-        title=message(f"diagnose.{signature.id}"),
-        remedy=message(f"diagnose.{signature.id}_fix"),
+        title=message(f"diagnose.{words}"),
+        remedy=message(f"diagnose.{words}_fix"),
         commands=signature.commands,
         evidence=tuple(evidence[:_MOST_EVIDENCE]),
         permanent=signature.permanent,
@@ -152,7 +209,8 @@ def _cause(signature: Signature, evidence: list[tuple[int, str]]) -> Cause:
     )
 
 
-def _last_working(follower: Follower) -> str:
-    """The phase in which it failed: the last one that is no failure."""
-    names = [phase.name for phase in follower.progress.phases if phase.name != "failed"]
+def _last_working(follower: Follower, *, ends: bool) -> str:
+    """The phase in which it failed: the last one that is no failure, and no end unless ``ends``."""
+    passed = {"failed"} if ends else {"failed", "stopping"}
+    names = [phase.name for phase in follower.progress.phases if phase.name not in passed]
     return names[-1] if names else "start"

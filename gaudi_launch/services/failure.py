@@ -14,13 +14,16 @@ _LAST_LINES = 30
 _MOST_LOG_BYTES = 4 << 20
 
 
-def failure(outcome: Outcome, log: Path) -> LaunchError:
-    """The error of an engine that died, got stuck or never started: the cause, its last lines, the log's path."""
+def failure(outcome: Outcome, log: Path, model: str = "MODEL") -> LaunchError:
+    """The error of an engine that died, got stuck or never started: the cause, its last lines, the log's path.
+
+    ``model`` is its folder or name, for the commands that may help.
+    """
     if outcome.kind == "not_started":
         return LaunchError("serve.not_started", ExitCode.ENGINE, why=outcome.detail)
     lines = last_lines(log)
-    found = diagnose(read_log(log), exit_status=outcome.status)
-    detail = "\n".join([*_causes(found), "", *lines])
+    found = diagnose(read_log(log), exit_status=outcome.status, outcome=outcome.kind)
+    detail = "\n".join([*_causes(found, model), "", *lines])
     phase = text(f"serve.phase_{found.phase}")
     if outcome.kind == "stuck":
         return LaunchError(
@@ -41,12 +44,12 @@ def failure(outcome: Outcome, log: Path) -> LaunchError:
     )
 
 
-def _causes(found: Diagnosis) -> list[str]:
+def _causes(found: Diagnosis, model: str) -> list[str]:
     lines = []
     for cause in found.causes[:3]:
         lines.append(f"{text('serve.word_cause')}: {cause.title.render()}")
         lines.append(f"  {cause.remedy.render()}")
-        lines += [f"  $ {command}" for command in cause.commands]
+        lines += [f"  $ {command}" for command in cause.for_model(model).commands]
     return lines or [text("serve.no_cause")]
 
 

@@ -16,7 +16,8 @@ _MOST_LINE = 65_536
 _MOST_WARNINGS = 200
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\^\[\[[0-9;]*m|\x1b\][^\x07\x1b]{0,512}\x07")
 # every repetition is bounded: one hostile line of 64 KiB must not hold the launcher
-_PREFIX = re.compile(r"^\((?P<who>[A-Za-z][\w:]*)(?:[ ,]+(?:pid|ip)=[^)]*)?\)\s?")
+# vLLM's and Ray's "(name pid=1)", torch's "[rank0]:"; "(Pdb)" is a debugger that waits
+_PREFIX = re.compile(r"^(?:\((?!Pdb\))(?P<who>[A-Za-z][\w:]*)(?:[ ,]+(?:pid|ip)=[^)]*)?\)|\[rank\d{1,5}\]:)\s?")
 # lines of other ranks repeat rank 0's; V0's rank 0 has no prefix, V1's is Worker_TP0 (or plain Worker)
 _COUNTED = re.compile(r"^(APIServer\w*|EngineCore(_(DP)?0)?|Worker(_DP0)?(_PP0)?(_TP0)?(_EP0)?)$")
 _RANK = re.compile(r"^(?:EngineCore|\w{0,40}Worker)")
@@ -97,7 +98,7 @@ class Follower:
         rules = _RULES
         if prefix is not None:
             line = line[prefix.end() :]
-            if not _COUNTED.match(prefix["who"]):
+            if prefix["who"] and not _COUNTED.match(prefix["who"]):
                 # another rank's progress is rank 0's again, but it may be the only one that fails; a replica
                 # of Ray Serve is replaced when it fails
                 rules = _FAILURES if _RANK.match(prefix["who"]) else ()

@@ -1,4 +1,9 @@
-"""Engine processes whose launcher is gone, known by the mark in their environment (proc_pid_environ(5))."""
+"""Engine processes whose launcher is gone.
+
+They are known by the mark in their environment (proc_pid_environ(5)), or by the service's log that they write to:
+vLLM's core and workers, which hold the cards, give themselves a title, which overwrites their environment as /proc
+shows it (py-setproctitle; seen with vLLM's CPU build).
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,7 @@ from pathlib import Path
 from gaudi_launch.services import identity
 from gaudi_launch.services.identity import Identity
 from gaudi_launch.services.registry import is_held
+from gaudi_launch.services.state import is_name
 
 # the folder of a service, in the environment of everything that its engine starts
 MARK = "GAUDI_LAUNCH_SERVICE"
@@ -45,8 +51,9 @@ def orphans(folder: Path | None = None) -> list[Orphan]:
     """
     alive: dict[str, bool] = {}
     found = []
+    wanted = None if folder is None else folder.resolve()
     for pid, service in _marked():
-        if folder is not None and service != str(folder):
+        if wanted is not None and Path(service).resolve() != wanted:
             continue
         if service not in alive:
             alive[service] = is_held(Path(service))
@@ -57,21 +64,39 @@ def orphans(folder: Path | None = None) -> list[Orphan]:
 
 
 def _marked() -> Iterator[tuple[int, str]]:
-    mark = f"{MARK}=".encode()
+    """Processes of services, with the service's folder."""
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
+        service = _by_environment(entry.path) or _by_log(entry.path)
+        if service is not None:
+            yield int(entry.name), service
+
+
+def _by_environment(process: str) -> str | None:
+    mark = f"{MARK}=".encode()
+    try:
+        with Path(process, "environ").open("rb") as file:
+            content = file.read(_MOST_ENVIRON)
+    except OSError:
+        return None
+    words = content.split(b"\0") if mark in content else []
+    return next((os.fsdecode(word[len(mark) :]) for word in words if word.startswith(mark)), None)
+
+
+def _by_log(process: str) -> str | None:
+    """The service whose log its output or its errors go to."""
+    for number in (1, 2):
         try:
-            with Path(f"/proc/{entry.name}/environ").open("rb") as file:
-                content = file.read(_MOST_ENVIRON)
+            target = Path(f"{process}/fd/{number}").readlink()
         except OSError:
             continue
-        if mark not in content:
-            continue
-        for word in content.split(b"\0"):
-            if word.startswith(mark):
-                yield int(entry.name), os.fsdecode(word[len(mark) :])
-                break
+        # a log that was put aside for a later life is .1
+        if target.name.removesuffix(".1") == "engine.log" and is_name(target.parent.name):
+            folder = target.parent
+            if folder.parent.name == "services" and (folder / "state.json").is_file():
+                return str(folder)
+    return None
 
 
 def _command(pid: int) -> str:

@@ -3,11 +3,13 @@ models are asked for, then one tiny completion. Proxies are passed by: they woul
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import socket
-import time
+import threading
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import (
@@ -116,19 +118,34 @@ def ask(
 ) -> Answer | str:
     """One request, a POST where there is a ``question``: the answer of any status, or why there is none.
 
-    Proxies are passed by and redirects not followed; ``timeout`` in seconds, ``most_bytes`` of the body are read.
+    Proxies are passed by and redirects not followed; it takes ``timeout`` seconds at most, however slowly the
+    server drips; ``most_bytes`` of the body are read.
     """
     headers = {"Content-Type": "application/json"} if question is not None else {}
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"
     body = json.dumps(question).encode() if question is not None else None
+    limit = _Limit()
+    timer = threading.Timer(timeout, limit.cut)
+    timer.daemon = True
+    timer.start()
     try:
-        request = Request(url, data=body, headers=headers)
-        with _opener(url).open(request, timeout=timeout) as response:
-            return Answer(response.status, _body(response, time.monotonic() + timeout, most_bytes))
+        answer = _exchange(_opener(url, limit), url, body, headers, timeout, most_bytes)
+    finally:
+        timer.cancel()
+    # what was cut off may look like a whole answer
+    return "timed out" if limit.over else answer
+
+
+def _exchange(
+    opener: OpenerDirector, url: str, body: bytes | None, headers: dict[str, str], timeout: float, most_bytes: int
+) -> Answer | str:
+    try:
+        with opener.open(Request(url, data=body, headers=headers), timeout=timeout) as response:
+            return Answer(response.status, response.read(most_bytes))
     except HTTPError as error:
         with error:
-            return Answer(error.code, error.read(_MOST_BYTES))
+            return Answer(error.code, error.read(most_bytes))
     except URLError as error:
         return str(error.reason)
     except (OSError, ValueError) as error:
@@ -138,26 +155,58 @@ def ask(
         return type(error).__name__
 
 
-def _opener(url: str) -> OpenerDirector:
+class _Limit:
+    """Ends a request when its time is over: a socket's own timeout begins anew with every byte."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+
+    def watch(self, connected: socket.socket) -> None:
+        with self._lock:
+            self._socket = connected
+            if self.over:
+                self._shut()
+
+    def cut(self) -> None:
+        with self._lock:
+            self.over = True
+            self._shut()
+
+    def _shut(self) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+
+def _opener(url: str, limit: _Limit) -> OpenerDirector:
     """No proxy, no redirect; certificates are read for https only, which takes longer than a local answer."""
+
+    class Connection(HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            limit.watch(self.sock)
+
+    class SecureConnection(HTTPSConnection):
+        def connect(self) -> None:
+            super().connect()
+            limit.watch(self.sock)
+
+    class Handler(HTTPHandler):
+        def http_open(self, request: Request) -> HTTPResponse:
+            return self.do_open(Connection, request)
+
+    class SecureHandler(HTTPSHandler):
+        def https_open(self, request: Request) -> HTTPResponse:
+            return self.do_open(SecureConnection, request)
+
     opener = OpenerDirector()
-    for handler in (HTTPHandler, HTTPDefaultErrorHandler, HTTPErrorProcessor, UnknownHandler, _NoRedirect):
+    for handler in (Handler, HTTPDefaultErrorHandler, HTTPErrorProcessor, UnknownHandler, _NoRedirect):
         opener.add_handler(handler())
     if url.lower().startswith("https:"):
-        opener.add_handler(HTTPSHandler())
+        opener.add_handler(SecureHandler())
     return opener
-
-
-def _body(response: Any, deadline: float, most_bytes: int) -> bytes:
-    """What it answers, until the time is over: a server that sends a byte now and then is not waited for."""
-    parts: list[bytes] = []
-    size = 0
-    while size < most_bytes and (piece := response.read1(1 << 16)):
-        parts.append(piece)
-        size += len(piece)
-        if time.monotonic() > deadline:
-            raise TimeoutError("timed out")
-    return b"".join(parts)
 
 
 def _first_model(document: Any) -> str | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
+from gaudi_launch.messages import Message
 from gaudi_launch.paths import state_dir
 from gaudi_launch.services import identity, state
 from gaudi_launch.services.follow import Progress
@@ -15,8 +17,6 @@ from gaudi_launch.services.ready import Readiness
 from gaudi_launch.services.supervise import Outcome, Watcher
 from gaudi_launch.services.watchers import Passing
 from gaudi_launch.warmup.estimate import FILE_NAME, Measured, record
-
-_EVERY_SECONDS = 1.0
 
 
 class Recorder(Passing):
@@ -27,7 +27,6 @@ class Recorder(Passing):
         self._folder = folder
         self._job = job
         self._progress = Progress()
-        self._next = 0.0
         launcher = identity.of(os.getpid())
         self._state = first_state(job, log)
         self.put(launcher=launcher.to_json() if launcher else None, launcher_pid=os.getpid())
@@ -45,20 +44,16 @@ class Recorder(Passing):
         super().started(pid)
 
     def progress(self, progress: Progress) -> None:
+        # at most once a turn of the supervisor: an item left out would be missed while the next one lasts
         self._progress = progress
-        phase = self._phase(progress.phase)
-        facts = dict(progress.facts)
-        now = time.monotonic()
-        if phase != self._state["phase"] or facts != self._state.get("facts") or now >= self._next:
-            self._next = now + _EVERY_SECONDS
-            self.put(
-                phase=phase,
-                done=progress.done,
-                total=progress.total,
-                bucket=progress.bucket,
-                left_seconds=progress.left_seconds,
-                facts=facts,
-            )
+        self.put(
+            phase=self._phase(progress.phase),
+            done=progress.done,
+            total=progress.total,
+            bucket=progress.bucket,
+            left_seconds=progress.left_seconds,
+            **self._seen(),
+        )
         super().progress(progress)
 
     def _phase(self, said: str) -> str:
@@ -78,15 +73,19 @@ class Recorder(Passing):
         self.put(phase="stopping")
         super().ending(signal_number)
 
-    def ended(self, outcome: Outcome, error: str = "", permanent: bool = False) -> None:
-        """One life of the engine is over; ``error`` is its likeliest cause in words."""
-        self._progress = outcome.progress
+    def ended(self, outcome: Outcome, error: Message | None = None, permanent: bool = False) -> None:
+        """One life of the engine is over; ``error`` is its likeliest cause."""
+        # the phase that it ended in is over, too
+        phases = tuple(replace(p, end=p.end or time.monotonic()) for p in outcome.progress.phases)
+        self._progress = replace(outcome.progress, phases=phases)
         self.put(
             phase="stopped" if outcome.kind == "stopped" else "failed",
             outcome=outcome.kind,
             status=outcome.status,
             detail=outcome.detail,
-            error=error,
+            error=error.render() if error else "",
+            # its reader may speak another language
+            error_id=error.id if error else "",
             permanent=permanent,
             ended=time.time(),
             **self._seen(),

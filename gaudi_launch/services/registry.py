@@ -11,6 +11,7 @@ from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import locks
+from gaudi_launch.messages import catalogue, language, text
 from gaudi_launch.services import state
 from gaudi_launch.services.identity import Identity
 
@@ -38,6 +39,14 @@ class Service:
     @property
     def launcher(self) -> Identity | None:
         return Identity.from_json(self.state.get("launcher"))
+
+    @property
+    def error(self) -> str:
+        """Why its last life failed, in the reader's language; "" when nothing did."""
+        known = str(self.state.get("error_id") or "")
+        if known in catalogue(language()):
+            return text(known)
+        return str(self.state.get("error") or self.state.get("detail") or "")
 
     @property
     def url(self) -> str:

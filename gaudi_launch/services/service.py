@@ -87,9 +87,10 @@ def _lives(
             recorder.ended(outcome)
             return outcome
         kernel_log.note(log, began)
-        found = diagnose(read_log(log), exit_status=outcome.status)
-        cause = found.causes[0].title.render() if found.causes else ""
-        recorder.ended(outcome, cause, found.permanent)
+        found = diagnose(read_log(log), exit_status=outcome.status, outcome=outcome.kind)
+        title = found.causes[0].title if found.causes else None
+        cause = title.render() if title else ""
+        recorder.ended(outcome, title, found.permanent)
         if once or job.restart != "on-failure" or outcome.kind == "not_started":
             return outcome
         row = 1 if outcome.was_ready and time.monotonic() - began > GOOD_SECONDS else row + 1
@@ -107,7 +108,7 @@ def _lives(
         signals.wait(pause)
         if signals:
             stopped = replace(outcome, kind="stopped", signal=signals.take())
-            recorder.ended(stopped, cause)
+            recorder.ended(stopped, title)
             return stopped
 
 

@@ -20,9 +20,14 @@ class Signature:
     commands: tuple[str, ...] = ()
 
 
-# these have no line of their own: told by the exit status
-KILLED = Signature("killed", (), 30, False, "signal(7)", ("dmesg | tail",))
+# told by the exit status, or by the word of the shell that waited for it
+KILLED = Signature(
+    "killed", (r"^(?:\S+: line \d+: +\d+ )?Killed\b",), 30, False, "signal(7); bash(1)", ("dmesg | tail",)
+)
 TERMINATED = Signature("terminated", (), 20, False, "signal(7)")
+# told by the supervisor
+STUCK = Signature("stuck", (), 25, False, "assumed: no line of its log for the phase's time limit", ("top",))
+QUIT = Signature("quit", (), 10, False, "exit status 0 of an engine that nobody stopped")
 
 
 @cache

@@ -22,12 +22,14 @@ _SIGN_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Stopped:
-    """``left`` requests were still running when the drain's time was over; ``orphans`` were ended by us."""
+    """``left`` requests were still running when the drain's time was over; ``orphans`` are processes that its
+    launcher had not ended, of which ``deaf`` still live."""
 
     service: Service
     was_alive: bool
     left: int
     orphans: tuple[Orphan, ...]
+    deaf: tuple[Orphan, ...] = ()
 
 
 def stop(service: Service, drain_seconds: float, say: Callable[[str, float], None]) -> Stopped:
@@ -41,12 +43,12 @@ def stop(service: Service, drain_seconds: float, say: Callable[[str, float], Non
         _end_launcher(service, say)
     # a launcher that was killed earlier, or had to be now, may have left processes
     found = tuple(orphans(service.folder))
-    end(found)
+    deaf = tuple(end(found))
     container = str((state.read(service.folder, "job.json") or {}).get("container", ""))
     if found and container:
         # a docker client that had to be killed leaves its container running
         remover(container)(None)
-    return Stopped(service, service.alive, left, found)
+    return Stopped(service, service.alive, left, found, deaf)
 
 
 def _drain(service: Service, seconds: float, say: Callable[[str, float], None]) -> int:

@@ -151,7 +151,8 @@ def test_a_killed_launcher_takes_its_engine_with_it(gaudi: Gaudi, model: Path, f
 def test_an_engine_that_dies_is_exit_4_with_its_cause(gaudi: Gaudi, model: Path, free_port: int) -> None:
     code, out, err = gaudi.run("-w", str(model), "-p", str(free_port), "--quiet", do="oom")
     assert (code, out) == (4, "")
-    assert "likely cause: The card ran out of memory." in err
+    assert "likely cause: The card ran out of memory while graphs were warmed up" in err
+    assert f"  $ gaudi-launch fit {model}" in err.splitlines()
     assert "PT_DEVMEM Allocation failed" in err.splitlines()[-1]
     assert "engine.log" in err
 

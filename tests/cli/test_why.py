@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.cli.app import run
-from gaudi_launch.services import excerpt
+from gaudi_launch.services import excerpt, registry, state
 
 OOM = "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::12 (1)MB\n"
 
@@ -102,3 +102,83 @@ def test_without_a_name_what_failed_last(tmp_path: Path, capsys: pytest.CaptureF
         (folder / "state.json").write_text(json.dumps(state))
     assert document(capsys)["log"] == "new"
     assert document(capsys, "old")["causes"][0]["id"] == "disk_full"
+
+
+def service(tmp_path: Path, name: str, log: str | None, **state: object) -> None:
+    folder = tmp_path / "state/gaudi-launch/services" / name
+    folder.mkdir(parents=True)
+    if log is not None:
+        (folder / "engine.log").write_text(log)
+    (folder / "state.json").write_text(json.dumps({"schema": 1, "name": name, "began": 1.0, **state}))
+
+
+LOADING = "INFO 11-21 03:02:41 [loader.py:1] Starting to load model m...\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "state", "failed", "causes", "sentence"),
+    [
+        (LOADING, {"phase": "failed", "outcome": "stuck", "status": 0}, True, ["stuck"], "made no progress"),
+        (LOADING, {"phase": "failed", "outcome": "died", "status": 0}, True, ["quit"], "ended by itself"),
+        (LOADING, {"phase": "stopped", "outcome": "stopped", "status": -15}, False, [], "stopped by its user"),
+        (LOADING, {"phase": "load"}, True, [], "ended without a word"),
+        (None, {"phase": "failed", "outcome": "not_started", "detail": "No such file"}, True, [], "never ran: No"),
+        ("", {"phase": "failed", "outcome": "failed", "error": "The cache broke"}, True, [], "never ran: The c"),
+        (None, {"phase": "stopped", "outcome": "stopped"}, False, [], "stopped by its user"),
+        (None, {"phase": "failed", "outcome": "died", "status": -9}, True, ["killed"], "killed from outside"),
+    ],
+)
+def test_how_a_service_ended(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    log: str | None,
+    state: dict[str, object],
+    failed: bool,
+    causes: list[str],
+    sentence: str,
+) -> None:
+    service(tmp_path, "a", log, **state)
+    shown = document(capsys, "a")
+    assert (shown["failed"], [cause["id"] for cause in shown["causes"]]) == (failed, causes)
+    assert run(["why", "a"]) == 0
+    assert sentence in capsys.readouterr().out
+
+
+def test_the_remedies_of_a_service_name_its_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    service(tmp_path, "a", OOM, phase="failed", outcome="died", status=1, model="/models/My Model")
+    assert document(capsys, "a")["causes"][0]["commands"] == ["gaudi-launch fit '/models/My Model'"]
+
+
+def test_a_folder_named_like_a_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service(tmp_path, "a", OOM, phase="failed", outcome="died", status=1)
+    (tmp_path / "a").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert document(capsys, "a")["causes"][0]["id"] == "device_oom"
+
+
+def test_an_engine_that_is_still_to_start(capsys: pytest.CaptureFixture[str]) -> None:
+    with registry.hold("a"):
+        state.write(state.service_dir("a"), "state.json", {"name": "a", "phase": "start"})
+        shown = document(capsys, "a")
+        assert not shown["failed"] and "written nothing yet" in shown["note"]
+        assert run(["why", "a"]) == 0 and "written nothing yet" in capsys.readouterr().out
+        assert run(["logs", "a"]) == 0 and "written nothing yet" in capsys.readouterr().err
+        # once it is no longer held, nobody waits for its log
+        follower = threading.Thread(target=lambda: run(["logs", "-f", "a"]))
+        follower.start()
+    follower.join(30)
+    assert not follower.is_alive()
+
+
+def test_one_that_was_started_again_tells_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with registry.hold("a"):
+        folder = state.service_dir("a")
+        state.write(
+            folder, "state.json", {"name": "a", "phase": "load", "restarts": 2, "error": "The disk was full."}
+        )
+        (folder / "engine.log").write_text(LOADING)
+        shown = document(capsys, "a")
+        assert (shown["failed"], shown["phase"]) == (False, "load")
+        assert shown["note"].endswith("2 times, the last time because: The disk was full.")

@@ -158,7 +158,10 @@ def test_a_launch_waits_for_the_fill_and_then_hits(root: Path) -> None:
     )
     assert child.stdout is not None and child.stdout.readline() == "filling\n"
     with store.opened(root, PARTS, BUCKETS, wait_seconds=20) as session:
-        assert session.ledger.complete or session.ledger.buckets == BUCKETS
+        assert not session.filling and session.ledger.buckets == BUCKETS
+        # what it waited with is not kept
+        with store.opened(root, PARTS, MORE) as other:
+            assert other.filling
     child.communicate()
 
 
@@ -166,6 +169,25 @@ def test_hits_share_one_key(root: Path) -> None:
     fill(root)
     with store.opened(root, PARTS, BUCKETS, 900) as one, store.opened(root, PARTS, BUCKETS, 900) as two:
         assert (one.filling, two.filling, one.folder) == (False, False, two.folder)
+
+
+def test_a_service_that_is_warm_keeps_nobody_waiting(root: Path) -> None:
+    with store.opened(root, PARTS, BUCKETS) as first:
+        (first.folder / "a.recipe").write_bytes(b"whole")
+        first.finish(1.0, BUCKETS, None)
+        with store.opened(root, PARTS, BUCKETS) as second, store.opened(root, PARTS, MORE) as third:
+            assert (second.filling, third.filling) == (False, True)
+            with pytest.raises(LaunchError), store.opened(root, PARTS, MORE):
+                pass
+            # one that only uses it does not say that another's fill is whole
+            second.finish(1.0, BUCKETS, None)
+            assert state(root) == ("partial", "cache.interrupted")
+            third.finish(1.0, MORE, None)
+            second.finish(1.0, BUCKETS, None)
+            assert store.look_up(root, PARTS, MORE).state == "hit"
+            with pytest.raises(LaunchError) as refused:
+                store.remove(root, store.find(root, PARTS.key))
+            assert refused.value.id == "cache.in_use"
 
 
 def test_a_read_only_root_is_a_sentence(root: Path, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from gaudi_launch.messages import catalogue
 from gaudi_launch.services.diagnose import diagnose
-from gaudi_launch.services.signatures import KILLED, signatures
+from gaudi_launch.services.follow import bare
+from gaudi_launch.services.signatures import KILLED, QUIT, STUCK, TERMINATED, signatures
 
 # the public texts of the failures, one a cause at least
 TEXTS = [
@@ -101,6 +102,41 @@ TEXTS = [
     ),
     ("docker_cpus", "docker: Error response from daemon: Requested CPUs are not available - requested 0-9."),
     ("shard_failed", "Error: ShardCannotStart"),
+    ("device_busy", "RuntimeError: synStatus=22 [Device is busy] Device acquire failed."),
+    ("device_not_found", "RuntimeError: synStatus=24 [Unavailable] Device acquire failed."),
+    ("device_reset", "RuntimeError: synLaunch failed. synStatus=7 [Command submission failure]."),
+    ("device_reset", "RuntimeError: synStatus=17 [Device reset]."),
+    ("device_oom", "RuntimeError: HPU out of memory occurred when warming up pooler (num_reqs=8)"),
+    ("memory_share", "ValueError: Free memory on device is less than desired GPU memory utilization (0.9)"),
+    ("node_create", "RuntimeError: synNodeCreate failed. synStatus=25 [Invalid tensor dimensions]"),
+    ("bucket_hang", "(Pdb) "),
+    ("bucket_hang", "bdb.BdbQuit"),
+    ("version_mismatch", "ImportError: /x/libhabana_pytorch_plugin.so: undefined symbol: _ZN3c10"),
+    ("no_module", "ImportError: libSynapse.so: cannot open shared object file: No such file or directory"),
+    ("permission", "PermissionError: [Errno 13] Permission denied: '/models/m/config.json'"),
+    ("permission", "./start_vllm.sh: line 12: /dev/accel/accel0: Permission denied"),
+    ("hccl", "[rank3]: RuntimeError: Collective call returned error"),
+    ("worker_timeout", "TimeoutError: RPC call to execute_model timed out."),
+    ("ray_resources", "ValueError: Cannot provide a placement group of placement_group_specs=[{'HPU': 1.0}]"),
+    ("crashed", "Internal Error: Received signal - Aborted"),
+    ("not_supported", "ValueError: fp8 quantization is currently not supported in hpu."),
+    (
+        "not_supported",
+        "ValueError: The quantization method compressed-tensors is not supported for the current GPU.",
+    ),
+    ("host_oom", "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory."),
+    ("wrong_path", "huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error."),
+    ("core_failed", "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task."),
+    ("process_gone", "(APIServer pid=1) ERROR 11-21 [x.py:1] Worker proc VllmWorker-3 died unexpectedly, shutting"),
+    ("process_gone", 'ERROR 11-21 [client.py:305] RuntimeError("Engine process (pid 9) died.")'),
+    (
+        "process_gone",
+        "ERROR 11-21 [multiproc_worker_utils.py:124] Worker VllmWorkerProcess pid 9 died, exit code: -9",
+    ),
+    ("synapse", "FATAL ERROR :: MODULE:PT_BRIDGE Exception in Launch thread..."),
+    ("synapse", "RuntimeError: synStatus=26 [Generic failure] Stream synchronise failed."),
+    ("core_failed", "CRITICAL [launcher.py:116] MQLLMEngine is already dead, terminating server process"),
+    ("core_failed", "(EngineCore_DP0 pid=7) ERROR 09-03 03:02:37 [core.py:515] EngineCore failed to start."),
     ("core_failed", "RuntimeError: Engine process failed to start. See stack trace for the root cause."),
 ]
 
@@ -109,7 +145,7 @@ TEXTS = [
 def test_each_known_text(cause: str, text: str) -> None:
     found = diagnose(f"INFO 11-21 03:02:41 starting\n{text}\n")
     assert found.failed and found.causes[0].id == cause
-    assert found.causes[0].evidence[0] == (2, text)
+    assert found.causes[0].evidence[0] == (2, bare(text))
 
 
 def test_every_signature_has_a_text() -> None:
@@ -120,7 +156,7 @@ def test_every_signature_has_a_text() -> None:
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_signature_has_its_words(language: str) -> None:
     known = catalogue(language)
-    for signature in (*signatures(), KILLED):
+    for signature in (*signatures(), KILLED, TERMINATED, STUCK, QUIT):
         assert known[f"diagnose.{signature.id}"] and known[f"diagnose.{signature.id}_fix"]
 
 
@@ -223,3 +259,98 @@ def test_that_the_core_is_gone_does_not_explain_an_ordered_end() -> None:
 )
 def test_other_texts_of_a_cause(cause: str, line: str) -> None:
     assert cause in [c.id for c in diagnose(line, exit_status=1).causes]
+
+
+PROMPT = (
+    "INFO 11-21 03:03:01 [hpu_model_runner.py:2587] [Warmup][Prompt][2/4] batch_size:1 seq_len:256 free_mem:0 B\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "causes"),
+    [
+        # the signal that ended it was ours
+        ("stuck", -15, ["stuck"]),
+        ("stuck", 0, ["stuck"]),
+        ("stuck", -9, ["stuck"]),
+        ("stopped", -15, []),
+        ("stopped", 143, []),
+        ("died", -15, ["terminated"]),
+        ("died", -9, ["killed"]),
+        ("died", 0, ["quit"]),
+        ("died", 1, []),
+        ("", 0, []),
+    ],
+)
+def test_how_it_ended_is_told_by_its_supervisor(outcome: str, status: int, causes: list[str]) -> None:
+    found = diagnose(PROMPT, exit_status=status, outcome=outcome)
+    assert [cause.id for cause in found.causes] == causes
+    assert found.failed == (outcome in ("stuck", "died"))
+    assert found.phase == "warmup_prompt"
+
+
+def test_a_debugger_that_waits_is_found_in_an_engine_that_is_up() -> None:
+    text = UP + "> /x/bucketing/exponential.py(207)find_bucket()\n-> return bucket\n(Pdb) \n"
+    found = diagnose(text)
+    assert [cause.id for cause in found.causes] == ["bucket_hang"] and len(found.causes[0].evidence) == 2
+
+
+def test_what_failed_under_load_may_start_again() -> None:
+    assert diagnose(OOM, exit_status=1).permanent
+    assert not diagnose(UP + OOM, exit_status=1).permanent
+
+
+def test_a_warning_is_no_likelier_than_an_error() -> None:
+    warned = "WARNING 11-21 03:03:01 [usage_lib.py:1] Max retries exceeded with url: /stats\n"
+    assert not diagnose(warned).failed
+    failed = "RuntimeError: Graph compile failed. synStatus=synStatus 26 [Generic failure].\n"
+    assert [c.id for c in diagnose(warned + failed, exit_status=1).causes] == ["compile_failed", "offline"]
+
+
+def test_the_shells_word_for_a_killed_engine() -> None:
+    for line in ("Killed", "./start_gaudi_vllm_server.sh: line 96: 4242 Killed                  python3 -m vllm"):
+        assert [c.id for c in diagnose(f"{PROMPT}{line}\n").causes] == ["killed"]
+        assert [c.id for c in diagnose(f"{UP}{line}\n", exit_status=137).causes] == ["killed"]
+
+
+ORDER = [
+    ("device_oom", ""),
+    ("device_oom_weights", "Loading safetensors checkpoint shards:  50% Completed | 15/30 [00:00<?, ?it/s]"),
+    ("device_oom_profile", "INFO 11-21 03:04:42 [r.py:2403] profiling run with max_batch_size=1, max_seq_len=8192"),
+    ("device_oom_kv", "INFO 11-21 03:05:02 [executor_base.py:112] # hpu blocks: 2222, # CPU blocks: 0"),
+    ("device_oom_graphs", PROMPT),
+    ("device_oom_requests", UP),
+]
+
+
+@pytest.mark.parametrize(("words", "line"), ORDER)
+def test_the_phase_says_what_filled_the_card(words: str, line: str) -> None:
+    cause = diagnose(f"INFO starting\n{line}\nRuntimeError: {OOM}INFO:     Shutting down\n", exit_status=1).causes[
+        0
+    ]
+    assert (cause.id, cause.title.id, cause.remedy.id) == (
+        "device_oom",
+        f"diagnose.{words}",
+        f"diagnose.{words}_fix",
+    )
+
+
+def test_what_failed_under_load_failed_when_it_was_up() -> None:
+    assert diagnose(f"{PROMPT}{UP}{OOM}INFO:     Shutting down\n").phase == "ready"
+
+
+def test_a_core_that_was_killed_under_the_server() -> None:
+    text = (
+        f"{UP}(APIServer pid=1) WARNING 11-21 12:00:42 [c.py:817] [shutdown] MPClient: engine core exited "
+        "unexpectedly; starting cleanup\n(APIServer pid=1) ERROR 11-21 12:00:42 [a.py:906] "
+        "EngineDeadError: EngineCore encountered an issue.\nINFO:     Shutting down\n"
+    )
+    found = diagnose(text, exit_status=0, outcome="died")
+    assert ([cause.id for cause in found.causes], found.phase) == (["process_gone", "core_failed"], "ready")
+
+
+def test_what_an_ordered_end_prints_while_it_starts_is_no_failure() -> None:
+    text = f"{PROMPT}RuntimeError: Engine core initialization failed. See root cause above.\n"
+    found = diagnose(text, exit_status=1, outcome="stopped")
+    assert (found.failed, found.causes) == (False, ())
+    assert diagnose(f"{OOM}{text}", exit_status=1, outcome="stopped").failed

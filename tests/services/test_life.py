@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.cli.app import run
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import catalogue, message, set_language
 from gaudi_launch.planning.plan import Command
 from gaudi_launch.recipe_cache.key import KeyParts
 from gaudi_launch.recipe_cache.use import CacheJob
-from gaudi_launch.services import identity, kernel_log, registry, rotate, state, stop
+from gaudi_launch.services import detach, identity, kernel_log, registry, rotate, state, stop
 from gaudi_launch.services.diagnose import diagnose
+from gaudi_launch.services.follow import Follower
 from gaudi_launch.services.identity import Identity
 from gaudi_launch.services.job import ServiceJob
 from gaudi_launch.services.metrics import Load, read_load
+from gaudi_launch.services.orphans import MARK, Orphan, end, orphans
+from gaudi_launch.services.recorder import Recorder
+from gaudi_launch.services.supervise import Outcome
 from gaudi_launch.warmup.buckets import Buckets
 from tests.waiting import GENEROUS
 
@@ -190,6 +199,96 @@ def test_the_load_of_each_engine() -> None:
 def test_any_page_of_metrics(text: str) -> None:
     read_load(text)
     read_load(f"tgi_queue_size {text}")
+
+
+def test_a_full_disk_leaves_nothing_of_a_service_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tempfile.mkstemp", full)
+    job = ServiceJob("a", "m", "/m", "vllm-cpu@1", "http://127.0.0.1:1", Command((sys.executable,), {}))
+    with registry.hold("a") as handle, pytest.raises(LaunchError) as caught:
+        detach.spawn(job, None, {}, (handle,))
+    assert caught.value.id == "services.not_spawned"
+    assert list(state.services_dir().iterdir()) == []
+
+
+def test_all_are_ended_although_one_cannot_be(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def end(service: registry.Service, *_: object) -> stop.Stopped:
+        asked.append(service.name)
+        if service.name == "a":
+            raise LaunchError("services.not_ours", ExitCode.FAILED, name="a", pid=1)
+        return stop.Stopped(service, True, 0, ())
+
+    monkeypatch.setattr(stop, "stop", end)
+    for name in ("a", "b"):
+        with registry.hold(name):
+            state.write(state.service_dir(name), "state.json", {"name": name, "phase": "ready"})
+    assert run(["stop", "a", "b"]) == 1
+    assert asked == ["a", "b"] and "belongs to another user" in capsys.readouterr().err
+
+
+def test_what_could_not_be_ended_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deaf = Orphan(Identity(7, 1, ""), "python", "a")
+    monkeypatch.setattr(stop, "stop", lambda service, *_: stop.Stopped(service, True, 0, (deaf,), (deaf,)))
+    with registry.hold("a"):
+        state.write(state.service_dir("a"), "state.json", {"name": "a", "phase": "ready"})
+    assert run(["stop", "a"]) == 1
+    shown = capsys.readouterr().err
+    assert "could not be ended: 7" in shown and "nothing is left" not in shown
+
+
+def test_the_phases_of_a_start_are_written_as_it_goes(tmp_path: Path) -> None:
+    job = ServiceJob("a", "m", "/m", "vllm-cpu@1", "http://127.0.0.1:1", Command(("py",), {}))
+    with registry.hold("a"):
+        folder = state.service_dir("a")
+        recorder = Recorder(Mock(), folder, job, folder / "engine.log")
+        follower = Follower()
+        now = time.monotonic()
+        recorder.progress(follower.feed("INFO Starting to load model m...\n", now))
+        assert [(p["name"], p["end"]) for p in registry.find("a").state["phases"]] == [
+            ("start", now),
+            ("load", None),
+        ]
+        recorder.ended(Outcome("died", 1, follower.progress), message("diagnose.disk_full"))
+    told = registry.find("a")
+    assert (told.phase, told.error, told.state["phases"][1]["end"] >= now) == ("failed", "A disk is full.", True)
+    set_language("zh")
+    assert told.error == catalogue("zh")["diagnose.disk_full"]
+    set_language(None)
+
+
+def test_an_orphan_without_its_environment_is_known_by_its_log(tmp_path: Path) -> None:
+    napping = [sys.executable, "-c", "import time; time.sleep(600)"]
+    clean = {name: value for name, value in os.environ.items() if name != MARK}
+    (tmp_path / "engine.log").touch()
+    with registry.hold("a"):
+        folder = state.service_dir("a")
+        state.write(folder, "state.json", {"name": "a", "phase": "ready"})
+    with contextlib.ExitStack() as napped:
+        pids = []
+        for log in (folder / "engine.log", tmp_path / "engine.log"):
+            with log.open("ab") as output:
+                child = subprocess.Popen(napping, stdout=output, stderr=subprocess.DEVNULL, env=clean)
+            napped.callback(child.wait, 10)
+            napped.callback(child.kill)
+            pids.append(child.pid)
+        # the second writes to a log that is none of ours
+        assert [orphan.process.pid for orphan in orphans(folder)] == pids[:1]
+        assert {orphan.process.pid for orphan in orphans()} & set(pids) == set(pids[:1])
+        # a log that was put aside is written to all the same
+        (folder / "engine.log").replace(folder / "engine.log.1")
+        assert [orphan.service for orphan in orphans(folder)] == [str(folder)]
+        with registry.hold("a"):
+            assert orphans(folder) == []
+        assert end(orphans(folder)) == []
+        assert orphans(folder) == []
 
 
 def test_the_folder_of_a_service_is_its_users_own() -> None:

@@ -190,7 +190,12 @@ def test_where_no_server_can_listen(host: str, port: int) -> None:
         port_free(host, port)
 
 
-def test_a_server_that_drips_holds_no_probe() -> None:
+@pytest.mark.parametrize(
+    "beginning",
+    [b"", b"HTTP/1.1 200 OK\r\nX-Slow: ", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"],
+    ids=["status", "headers", "body"],
+)
+def test_a_server_that_drips_holds_no_probe(beginning: bytes) -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
@@ -199,7 +204,7 @@ def test_a_server_that_drips_holds_no_probe() -> None:
             connection, _ = listening.accept()
             with connection:
                 connection.recv(4096)
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+                connection.sendall(beginning)
                 with contextlib.suppress(OSError):
                     while True:
                         connection.sendall(b"x")

@@ -1,0 +1,80 @@
+"""Why a service, or the engine of a log, failed: its log judged with what its launcher wrote down. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message
+from gaudi_launch.services import service as life
+from gaudi_launch.services.diagnose import Diagnosis, diagnose
+from gaudi_launch.services.excerpt import Excerpt, read_excerpt
+from gaudi_launch.services.registry import Service
+
+_NOTHING = Excerpt("", 0)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """``note`` is what the service's own record says, for a service; ``content`` the log that was judged."""
+
+    log: str
+    found: Diagnosis
+    content: Excerpt
+    note: Message | None = None
+
+
+def explain_log(path: Path | None, exit_status: int | None) -> Explanation:
+    """Judge a log, None is stdin. Raises LaunchError for what cannot be read or is empty."""
+    name = str(path) if path is not None else "-"
+    content = read_excerpt(path)
+    if not content.text.strip():
+        raise LaunchError("diagnose.empty", ExitCode.FAILED, path=name)
+    return Explanation(name, diagnose(content.text, exit_status=exit_status), content)
+
+
+def explain_service(service: Service, exit_status: int | None = None) -> Explanation:
+    """Judge a service's log with how its launcher saw it end. Raises LaunchError for a log that cannot be read."""
+    state = service.state
+    outcome = str(state.get("outcome", "")) if not service.alive else ""
+    path = service.folder / life.LOG
+    written = path.is_file() and path.stat().st_size > 0
+    if not written or outcome in ("not_started", "failed"):
+        return _without_log(service, outcome)
+    status = state.get("status") if exit_status is None else exit_status
+    known = status if isinstance(status, int) and not service.alive else exit_status
+    content = read_excerpt(path)
+    found = diagnose(content.text, exit_status=known, outcome=outcome)
+    causes = tuple(cause.for_model(str(state.get("model") or "MODEL")) for cause in found.causes)
+    failed = found.failed or service.phase == "lost"
+    return Explanation(
+        service.name, replace(found, causes=causes, failed=failed), content, _note(service, found.failed)
+    )
+
+
+def _note(service: Service, failed: bool) -> Message | None:
+    name, state = service.name, service.state
+    if service.phase == "lost":
+        return message("diagnose.lost", name=name)
+    if service.phase == "stopped" and not failed:
+        return message("diagnose.was_stopped", name=name)
+    if service.alive and state.get("restarts"):
+        return message("diagnose.started_again", name=name, count=state["restarts"], why=service.error or "-")
+    return None
+
+
+def _without_log(service: Service, outcome: str) -> Explanation:
+    """A service whose engine did not come so far as to write."""
+    name, state = service.name, service.state
+    why = service.error
+    note = _note(service, bool(why))
+    if service.alive:
+        note = message("diagnose.not_begun", name=name)
+    elif why:
+        note = message("diagnose.no_engine", name=name, why=why)
+    failed = not service.alive and service.phase != "stopped"
+    # of an engine that wrote nothing and ended, the end itself still tells
+    status = state.get("status")
+    found = diagnose("", exit_status=status if isinstance(status, int) else None, outcome=outcome)
+    return Explanation(name, replace(found, phase="start", failed=failed), _NOTHING, note)
