@@ -106,7 +106,8 @@ def up(
     from gaudi_launch.cli.cluster_view import dry, show, to_json
     from gaudi_launch.cli.output import console, emit_json
     from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.fleet import run, running
+    from gaudi_launch.fleet import run
+    from gaudi_launch.fleet.waiting import Waits
     from gaudi_launch.planning.asked import number, with_secret_moved
 
     words = cases.Words(hosts, inventory, name, tensor, pipeline, data, ray_port, interface, enter, not no_copy)
@@ -129,10 +130,7 @@ def up(
 
     exported = with_secret_moved(to_request(asked, dict(os.environ))).environment
     folder = cases.folder_of(case.cluster.name)
-    log = folder / "service.log"
-    log.write_bytes(b"")
-    running.remember(folder, running.running_of(case.cluster))
-    run.up(case.cluster, case.copies, cases.secrets_of(dict(exported)), log, tell, run.Waits(ready=limit))
+    run.up(case.cluster, case.copies, cases.secrets_of(dict(exported)), folder, tell, Waits(ready=limit))
     if as_json:
         emit_json(to_json(case))
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gaudi_launch.fleet.differences import Difference, Seen
     from gaudi_launch.fleet.inventory import Member
     from gaudi_launch.fleet.layout import Layout
-    from gaudi_launch.fleet.run import Waits
     from gaudi_launch.messages import Message
     from gaudi_launch.models.records import Model
     from gaudi_launch.planning.engine import Engine
@@ -89,11 +88,11 @@ def folder_of(name: str) -> Path:
     return state_dir() / "clusters" / check_name(name)
 
 
-def read(asked: dict[str, Any], words: Words, *, ask: bool, waits: Waits | None = None) -> Case:
+def read(asked: dict[str, Any], words: Words, *, ask: bool) -> Case:
     """The case; ``ask`` connects to the hosts, otherwise their snapshots must do."""
     from gaudi_launch.cli.options import to_request
     from gaudi_launch.fleet.differences import compare
-    from gaudi_launch.fleet.run import gather
+    from gaudi_launch.fleet.remote import gather
     from gaudi_launch.planning.asked import number, with_secret_moved
 
     for field, flag in (("modules", "-m"), ("machine", "--machine")):
@@ -119,7 +118,7 @@ def read(asked: dict[str, Any], words: Words, *, ask: bool, waits: Waits | None 
     if ask:
         _make(keep)
     folders = [path for path in (request.model, request.cache_dir) if path and path.startswith("/")]
-    found = gather(hosts, folders, keep, ask=ask, waits=waits)
+    found = gather(hosts, folders, keep, ask=ask)
     seen = [_judged(one, source, request, len(hosts)) for one, source in found]
     cluster = _cluster(request, seen, sizes, name, ray_port, words.interface or None)
     from gaudi_launch.fleet.commands import copies

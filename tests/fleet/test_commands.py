@@ -97,20 +97,21 @@ def seen(one: Member, model: Folder, recipes: Folder, *tools: str) -> Seen:
     return Seen(one, folders={"/models/M": model, "/cache": recipes}, tools=tools or ("rsync", "scp"))
 
 
-def test_copies_go_from_the_first_that_has_it() -> None:
+def test_copies_go_from_the_first_that_has_all_of_it() -> None:
     three = (*AB, member("c"))
     made = cluster(*three)
     found, missing = copies(
         made,
         [
-            seen(three[0], Folder(), Folder(2, 9)),
+            # a download that has only begun
+            seen(three[0], Folder(1, 2), Folder(2, 9)),
             seen(three[1], Folder(5, 100), Folder()),
             # a copy that was cut off
             seen(three[2], Folder(5, 70), Folder(7, 1)),
         ],
     )
     assert missing == []
-    rsync = ("rsync", "-a", "--partial", "--mkpath", "--")
+    rsync = ("rsync", "-a", "--copy-links", "--partial", "--mkpath", "-e", "ssh -o BatchMode=yes", "--")
     assert [(c.source, c.target, c.step.argv) for c in found] == [
         ("b", "admin@10.0.0.1", (*rsync, "/models/M/", "admin@10.0.0.1:/models/M/")),
         ("b", "admin@10.0.0.3", (*rsync, "/models/M/", "admin@10.0.0.3:/models/M/")),
