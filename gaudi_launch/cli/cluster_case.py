@@ -29,6 +29,8 @@ _QUANTISATION = ("QUANT_CONFIG", "INC_MEASUREMENT_DUMP_PATH_PREFIX")
 # engines that ask Ray for HPUs. vLLM's CPU platform asks for nothing: "does not support ray" (ray_utils.py)
 _RAY_ENGINES = ("vllm-fork", "vllm-gaudi")
 _ENGINES = (*_RAY_ENGINES, "cpu")
+# warnings with which nothing can come up
+_BLOCKING = ("cluster.no_quant", "cluster.made_up")
 DEFAULT_NAME = "cluster"
 
 
@@ -62,10 +64,17 @@ class Case:
     @property
     def blockers(self) -> list[Message]:
         """Why this cluster cannot be started as it is."""
+        from gaudi_launch.messages import message
+
         found = [one.trouble for one in self.seen if one.trouble is not None]
-        found += [finding.message for one in self.seen for finding in one.findings if finding.status == "fail"]
+        found += [
+            message("cluster.finding", host=one.member.name, check=finding.id, message=finding.message.render())
+            for one in self.seen
+            for finding in one.findings
+            if finding.status == "fail"
+        ]
         found += [difference.message for difference in self.differences if difference.level == "fail"]
-        found += [warning for warning in self.cluster.warnings if warning.id == "cluster.no_quant"]
+        found += [warning for warning in self.cluster.warnings if warning.id in _BLOCKING]
         return [*found, *self.missing]
 
 
@@ -119,7 +128,7 @@ def read(asked: dict[str, Any], words: Words, *, ask: bool) -> Case:
         _make(keep)
     folders = [path for path in (request.model, request.cache_dir) if path and path.startswith("/")]
     found = gather(hosts, folders, keep, ask=ask)
-    seen = [_judged(one, source, request, len(hosts)) for one, source in found]
+    seen = [_judged(one, source, request, at, len(hosts)) for at, (one, source) in enumerate(found)]
     cluster = _cluster(request, seen, sizes, name, ray_port, words.interface or None)
     from gaudi_launch.fleet.commands import copies
 
@@ -127,7 +136,7 @@ def read(asked: dict[str, Any], words: Words, *, ask: bool) -> Case:
         wanted, missing = copies(cluster, seen)
     else:
         wanted, missing = [], []
-    return Case(cluster, tuple(seen), compare(seen), tuple(wanted), tuple(missing), ask)
+    return Case(cluster, tuple(seen), compare(seen, request.cards), tuple(wanted), tuple(missing), ask)
 
 
 def _make(folder: Path) -> None:
@@ -139,12 +148,13 @@ def _make(folder: Path) -> None:
         raise LaunchError("serve.state_folder", ExitCode.FAILED, path=str(folder), why=why) from None
 
 
-def _judged(one: Seen, source: str | None, request: Request, hosts: int) -> Seen:
+def _judged(one: Seen, source: str | None, request: Request, number: int, hosts: int) -> Seen:
     """The host with its Host and the doctor's verdict, where a snapshot tells of it."""
     from gaudi_launch.cli.doctor import engine_facts
     from gaudi_launch.doctor import Wants, quick
+    from gaudi_launch.fleet.cluster import with_own_address
     from gaudi_launch.host.config import load_config
-    from gaudi_launch.host.machine import load
+    from gaudi_launch.host.machine import SIMULATED, load
 
     if source is None:
         return one
@@ -152,6 +162,8 @@ def _judged(one: Seen, source: str | None, request: Request, hosts: int) -> Seen
     engine = engine_facts(one.installed) if one.installed is not None else None
     needs_cards = request.engine not in ("cpu", "vllm-cpu")
     wants = Wants(cards=request.cards, nodes=hosts, gaudi=needs_cards)
+    if source.startswith(SIMULATED):
+        host = with_own_address(one.member, host, number)
     return replace(one, host=host, findings=tuple(quick(host, config, wants, engine)))
 
 

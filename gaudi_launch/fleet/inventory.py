@@ -43,6 +43,11 @@ class Member:
     def local(self) -> bool:
         return self.ssh == LOCAL
 
+    @property
+    def target(self) -> str:
+        """What ssh connects to, without the user."""
+        return self.ssh.rpartition("@")[2]
+
 
 def parse_hosts(text: str, python: str | None = None, enter: str = "") -> tuple[Member, ...]:
     """``h1,user@h2``; with ``=SNAPSHOT`` behind a host its facts come from there. Raises LaunchError (USAGE)."""
@@ -104,12 +109,12 @@ def _members(rows: Sequence[Mapping[str, Any]], where: str) -> tuple[Member, ...
 
 def _member(row: Mapping[str, Any], where: str) -> Member:
     words = {key: row.get(key) for key in _FIELDS}
-    target = words["ssh"] or words["name"]
+    target = words["ssh"] or words["name"] or ""
     if not isinstance(target, str) or not _TARGET.fullmatch(target):
-        raise LaunchError("cluster.bad_host", ExitCode.USAGE, found=str(target))
+        raise LaunchError("cluster.bad_host", ExitCode.USAGE, found=str(target)[:80])
     name = words["name"] or re.sub(r"[^A-Za-z0-9._-]", "-", target.rpartition("@")[2])
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise LaunchError("cluster.bad_host", ExitCode.USAGE, found=str(name))
+        raise LaunchError("cluster.bad_host", ExitCode.USAGE, found=str(name)[:80])
     for key in ("address", "interface", "snapshot", "python"):
         if words[key] is not None and (not isinstance(words[key], str) or not words[key]):
             raise _bad(where, f"{name}: {key}: {words[key]!r:.60}")

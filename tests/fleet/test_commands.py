@@ -234,6 +234,36 @@ def test_pages_in_both_languages(inventory: str, capsys: pytest.CaptureFixture[s
     assert "布局：张量 16" in capsys.readouterr().out
 
 
+def nodes_of(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[tuple[str, list[int]]], list[str]]:
+    """(address, modules) of each host, and the ids of what is in the way."""
+    base = ("cluster", "plan", "-w", "Qwen/Qwen2-72B-Instruct", "--engine", "vllm-fork@1.22", "--json")
+    assert run([*base, *words]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    nodes = shown["engines"][0]["nodes"]
+    return [(node["address"], node["modules"]) for node in nodes], [one["id"] for one in shown["blockers"]]
+
+
+def test_simulated_hosts_are_told_apart(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    four, eight = [0, 1, 2, 3], list(range(8))
+    # nothing can be started at a made-up address
+    found = nodes_of(capsys, "--hosts", "a=simulated:hls2,b=simulated:hls2")
+    assert found == ([("10.20.30.40", eight), ("10.20.30.41", eight)], ["cluster.made_up"])
+    # the address that ssh was given is the user's own word
+    found = nodes_of(capsys, "--hosts", "10.0.0.7=simulated:hls2,me@fd00::1=simulated:hls2")
+    assert found == ([("10.0.0.7", eight), ("fd00::1", eight)], [])
+    # free cards of one group, and hosts of different sizes where a number is asked for
+    hosts = "10.0.0.7=simulated:gaudi2e-8+busy=2,10.0.0.8=simulated:gaudi2e-4"
+    assert nodes_of(capsys, "--hosts", hosts, "-n", "4") == ([("10.0.0.7", [4, 5, 6, 7]), ("10.0.0.8", four)], [])
+
+
+def test_what_is_in_the_way_names_its_host(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    hosts = "10.0.0.7=simulated:hls2,10.0.0.8=simulated:hls2+failed=7"
+    base = ["cluster", "plan", "-w", "Qwen/Qwen2-72B-Instruct", "--engine", "vllm-fork@1.22", "-n", "4", "--json"]
+    assert run([*base, "--hosts", hosts]) == 0
+    blockers = json.loads(capsys.readouterr().out)["blockers"]
+    assert blockers and all(one["message"].startswith("10.0.0.8: ") for one in blockers)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "id"),
     [
@@ -243,7 +273,9 @@ def test_pages_in_both_languages(inventory: str, capsys: pytest.CaptureFixture[s
         (("--hosts", "-oProxyCommand=x"), 2, "cluster.bad_host"),
         (("--hosts", "a=/nowhere.json"), 2, "host.snapshot_file"),
         (("--hosts", "a=simulated:hls9"), 2, "host.unknown_machine"),
-        (("--hosts", "a=simulated:hls2,b=simulated:hls2"), 2, "cluster.twice"),
+        (("--hosts", "10.0.0.1=simulated:hls2,me@10.0.0.1=simulated:hls2"), 2, "cluster.twice"),
+        (("--hosts", "a=simulated:hls2,"), 2, "cluster.bad_host"),
+        (("--hosts", "a=simulated:hls2+busy=3,b=simulated:hls2"), 3, "cluster.no_place"),
         (("--hosts", "a=simulated:hls2", "-m", "0,1"), 2, "cluster.not_here"),
         (("--hosts", "a=simulated:hls2", "--machine", "simulated:hls2"), 2, "cluster.not_here"),
         (("--hosts", "a=simulated:hls2", "--tuning", "reference"), 2, "cluster.not_here"),

@@ -106,6 +106,12 @@ def test_what_must_not_differ() -> None:
     )
 
 
+def test_hosts_may_have_more_cards_than_are_asked_for() -> None:
+    hosts = [seen("a", "gaudi2e-8"), seen("b", "gaudi2e-4")]
+    assert ("fail", "cards") in [(d.level, d.what) for d in compare(hosts)]
+    assert ("note", "cards") in [(d.level, d.what) for d in compare(hosts, cards=4)]
+
+
 def test_what_is_not_known_is_no_difference() -> None:
     unknown = Seen(Member("b", "b"))
     assert compare([seen("a"), unknown]) == ()
@@ -135,6 +141,9 @@ def test_the_interface_between_hosts() -> None:
     assert reach(member, host(bridge, fast)) == ("192.168.7.1", "enp1s0")
     assert reach(member, host(fast, ens), "enp1s0") == ("192.168.7.1", "enp1s0")
     assert reach(member, host(six)) == ("fd00::2", "ib0")
+    # the address that ssh was given, if it is the host's
+    assert reach(replace(member, ssh="me@192.168.7.1"), host(fast, ens)) == ("192.168.7.1", "enp1s0")
+    assert reach(replace(member, ssh="203.0.113.9"), host(fast, ens)) == ("10.0.0.1", "ens8f0")
     # what the inventory says wins, and the other half is found by it
     assert reach(replace(member, address="192.168.7.1"), host(fast, ens)) == ("192.168.7.1", "enp1s0")
     assert reach(replace(member, interface="enp1s0"), host(fast, ens)) == ("192.168.7.1", "enp1s0")
