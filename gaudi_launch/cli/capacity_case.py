@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,11 +157,9 @@ def constants(words: tuple[str, ...]) -> dict[str, str]:
 
 def _rate(text: str) -> float:
     match = re.fullmatch(_NUMBER + r"(?:\s*/\s*([a-z]+))?", text.strip())
-    if not match or (match.group(2) or "s") not in _PER:
-        raise LaunchError("capacity.bad_rate", ExitCode.USAGE, found=text)
-    value = float(match.group(1)) / _PER[match.group(2) or "s"]
+    value = float(match.group(1)) / _PER.get(match.group(2) or "s", math.inf) if match else 0.0
     if not 0 < value <= _MOST_RATE:
-        raise LaunchError("capacity.bad_rate", ExitCode.USAGE, found=text)
+        raise LaunchError("capacity.bad_rate", ExitCode.USAGE, found=text, most=f"{_MOST_RATE:,.0f}")
     return value
 
 

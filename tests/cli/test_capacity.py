@@ -51,14 +51,14 @@ def test_json_has_the_promised_shape(capsys: pytest.CaptureFixture[str]) -> None
     assert chosen["ttft"] <= 1 and chosen["tpot"] <= 0.05
     assert chosen["cards"] == min(choice["fleet"]["cards"] for choice in shown["choices"])
     curve = shown["choices"][0]["curve"]
-    assert len(curve) == 20 and set(curve[0]) == {"rate", "share", "ttft", "tpot", "output_tokens", "inside"}
+    assert len(curve) == 19 and set(curve[0]) == {"rate", "share", "ttft", "tpot", "output_tokens", "inside"}
     assert {"capacity.assume_cost", "capacity.assume_split", "capacity.assume_ranges"} <= {
         said["id"] for said in shown["assumptions"]
     }
 
 
 def test_ten_thousand_nodes_take_seconds(capsys: pytest.CaptureFixture[str], trace: str) -> None:
-    words = ("--trace", trace, "--rate", "200000/s", "--accelerator", "gaudi2", "--nodes", "1,10000")
+    words = ("--trace", trace, "--rate", "200000/s", "--accelerator", "gaudi2", "-n", "1", "--nodes", "1,10000")
     with within(20):
         code, shown = document(capsys, LLAMA, *words)
     assert code == 0
