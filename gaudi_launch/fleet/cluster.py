@@ -118,9 +118,9 @@ def reach(member: Member, host: Host | None, interface: str | None = None) -> tu
 
 def with_own_address(member: Member, host: Host, number: int) -> Host:
     """A simulated machine as one of several: all of a kind have the same made-up address, so the ``number``-th has
-    one that lies so far behind it, or the one that ssh was given."""
+    the user's for it, else the one that ssh was given, else one that lies so far behind it."""
     try:
-        spoken = str(ipaddress.ip_address(member.target))
+        spoken = str(ipaddress.ip_address(member.address or member.target))
     except ValueError:
         spoken = None
 

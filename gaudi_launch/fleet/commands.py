@@ -201,4 +201,7 @@ def _on(member: Member, text: str) -> str:
     """A shell's words on a host, in its container if it has one."""
     if member.enter:
         text = f"{shlex.join(member.enter)} sh -c {shlex.quote(text)}"
-    return text if member.local else f"{shlex.join([*SSH, member.ssh])} {shlex.quote(text)}"
+    if member.local:
+        # at a prompt, job control would make setsid fork, and $! would name the wrong process
+        return f"sh -c {shlex.quote(text)}"
+    return f"{shlex.join([*SSH, member.ssh])} {shlex.quote(text)}"

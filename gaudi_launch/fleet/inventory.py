@@ -97,10 +97,11 @@ def parse_inventory(
 
 def _members(rows: Sequence[Mapping[str, Any]], where: str) -> tuple[Member, ...]:
     if not 1 <= len(rows) <= _MOST_HOSTS:
-        raise _bad(where, f"1 - {_MOST_HOSTS}")
+        raise _bad(where, f"{len(rows)} hosts; 1 - {_MOST_HOSTS}")
     members = tuple(_member(row, where) for row in rows)
-    for field in ("name", "ssh", "address"):
-        values = [getattr(member, field) for member in members if getattr(member, field)]
+    # as another user it is still the same host
+    for field, read in (("name", "name"), ("ssh", "target"), ("address", "address")):
+        values = [getattr(member, read) for member in members if getattr(member, read)]
         twice = sorted({value for value in values if values.count(value) > 1})
         if twice:
             raise LaunchError("cluster.twice", ExitCode.USAGE, field=field, found=twice[0])
@@ -118,8 +119,6 @@ def _member(row: Mapping[str, Any], where: str) -> Member:
     for key in ("address", "interface", "snapshot", "python"):
         if words[key] is not None and (not isinstance(words[key], str) or not words[key]):
             raise _bad(where, f"{name}: {key}: {words[key]!r:.60}")
-    if words["address"] is not None:
-        _check_address(words["address"])
     if words["interface"] is not None and not _INTERFACE.fullmatch(words["interface"]):
         raise LaunchError("cluster.bad_interface", ExitCode.USAGE, found=words["interface"])
     if str(words["python"] or "").startswith("-"):
@@ -127,7 +126,7 @@ def _member(row: Mapping[str, Any], where: str) -> Member:
     return Member(
         name=name,
         ssh=target,
-        address=words["address"],
+        address=_address(words["address"]) if words["address"] is not None else None,
         interface=words["interface"],
         snapshot=words["snapshot"],
         python=words["python"] or "python3",
@@ -149,13 +148,15 @@ def _words(value: object, where: str) -> tuple[str, ...]:
     raise _bad(where, f"{value!r:.60}")
 
 
-def _check_address(text: str) -> None:
+def _address(text: str) -> str:
+    """In the one spelling that the kernel uses: fd00:0::1 and fd00::1 are the same host."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
         raise LaunchError("cluster.bad_address", ExitCode.USAGE, found=text) from None
     if address.is_unspecified or address.is_multicast:
         raise LaunchError("cluster.bad_address", ExitCode.USAGE, found=text)
+    return str(address)
 
 
 def _bad(where: str, why: str) -> LaunchError:

@@ -103,10 +103,12 @@ def _take_down(running: Running, begun: Sequence[Member], folder: Path, tell: Te
     mine = [member for member in running.members if member in begun]
     if mine:
         tell(message("cluster.taking_down"))
-    troubles = [trouble for _, _, trouble in down(mine, running.name, waits) if trouble is not None]
-    for trouble in troubles:
+    troubles = {host: trouble for host, _, trouble in down(mine, running.name, waits) if trouble is not None}
+    for trouble in troubles.values():
         tell(trouble)
-    if not troubles:
+    if troubles:
+        tell(message("cluster.left", hosts=", ".join(troubles)))
+    else:
         (folder / FILE_NAME).unlink(missing_ok=True)
 
 

@@ -89,7 +89,7 @@ def test_printed_lines_are_shell_words() -> None:
     inside = shlex.split(shlex.split(render(boxed, "c"))[-1])
     assert inside[:6] == ["docker", "exec", "-i", "box", "sh", "-c"] and len(inside) == 7
     here = Step(Member("l", "local"), ("echo", "a b"), WHY)
-    assert render(here, "c") == "echo 'a b'"
+    assert shlex.split(render(here, "c")) == ["sh", "-c", "echo 'a b'"]
     assert [shlex.split(line)[7] for line in render_stop(AB, "c")] == ["admin@a", "admin@b", "admin@b", "admin@a"]
 
 
@@ -251,9 +251,13 @@ def test_simulated_hosts_are_told_apart(inventory: str, capsys: pytest.CaptureFi
     # the address that ssh was given is the user's own word
     found = nodes_of(capsys, "--hosts", "10.0.0.7=simulated:hls2,me@fd00::1=simulated:hls2")
     assert found == ([("10.0.0.7", eight), ("fd00::1", eight)], [])
+    path = Path(inventory).with_name("addresses.json")
+    hosts = [{"name": name, "address": f"fd00:0::{name}", "snapshot": "simulated:hls2"} for name in "ab"]
+    path.write_text(json.dumps({"schema": 1, "hosts": hosts}))
+    assert nodes_of(capsys, "--inventory", str(path)) == ([("fd00::a", eight), ("fd00::b", eight)], [])
     # free cards of one group, and hosts of different sizes where a number is asked for
-    hosts = "10.0.0.7=simulated:gaudi2e-8+busy=2,10.0.0.8=simulated:gaudi2e-4"
-    assert nodes_of(capsys, "--hosts", hosts, "-n", "4") == ([("10.0.0.7", [4, 5, 6, 7]), ("10.0.0.8", four)], [])
+    two = "10.0.0.7=simulated:gaudi2e-8+busy=2,10.0.0.8=simulated:gaudi2e-4"
+    assert nodes_of(capsys, "--hosts", two, "-n", "4") == ([("10.0.0.7", [4, 5, 6, 7]), ("10.0.0.8", four)], [])
 
 
 def test_what_is_in_the_way_names_its_host(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
