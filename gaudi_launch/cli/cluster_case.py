@@ -154,7 +154,7 @@ def _judged(one: Seen, source: str | None, request: Request, number: int, hosts:
     from gaudi_launch.doctor import Wants, quick
     from gaudi_launch.fleet.cluster import with_own_address
     from gaudi_launch.host.config import load_config
-    from gaudi_launch.host.machine import SIMULATED, load
+    from gaudi_launch.host.machine import SIMULATED, load, load_document
 
     if source is None:
         return one
@@ -162,8 +162,10 @@ def _judged(one: Seen, source: str | None, request: Request, number: int, hosts:
     engine = engine_facts(one.installed) if one.installed is not None else None
     needs_cards = request.engine not in ("cpu", "vllm-cpu")
     wants = Wants(cards=request.cards, nodes=hosts, gaudi=needs_cards)
-    if source.startswith(SIMULATED):
-        host = with_own_address(one.member, host, number)
+    # a snapshot of a simulated machine is one too
+    origin = source if source.startswith(SIMULATED) else str(load_document(source)["host"].get("origin", ""))
+    if origin.startswith(SIMULATED):
+        host = with_own_address(one.member, replace(host, origin=origin), number)
     return replace(one, host=host, findings=tuple(quick(host, config, wants, engine)))
 
 
@@ -176,14 +178,13 @@ def _cluster(
     interface: str | None,
 ) -> Cluster:
     from gaudi_launch.fleet.cluster import RAY_PORT, assemble
-    from gaudi_launch.fleet.layout import Asked, choose
     from gaudi_launch.profiles import known_model
 
     # the hosts have the folder, this machine need not: then the name and its profile must do
     model = known_model(request.model, False)
     engine = _engine(request, model, seen)
     _check_engine(engine, request)
-    layout = choose(model, engine.identity.version, len(seen), _cards(request, seen, engine), Asked(**sizes))
+    layout = _layout(request, model, engine, seen, sizes)
     if layout.ray and engine.identity.name not in _RAY_ENGINES and not request.force:
         raise LaunchError("cluster.no_ray", ExitCode.USAGE, engine=engine.identity.name, hosts=layout.hosts)
     # beside nobody's home: which folders the hosts have is not known here
@@ -206,6 +207,23 @@ def _cluster(
         interface=interface,
     )
     return _with_memory(cluster, request, model, engine, seen)
+
+
+def _layout(
+    request: Request, model: Model, engine: Engine, seen: Sequence[Seen], sizes: dict[str, int | None]
+) -> Layout:
+    """The layout, or why there is none: a host that lost a card is the reason, not the model's heads."""
+    from gaudi_launch.fleet.layout import Asked, choose
+
+    cards = _cards(request, seen, engine)
+    try:
+        return choose(model, engine.identity.version, len(seen), cards, Asked(**sizes))
+    except LaunchError as error:
+        counts = {one.member.name: len(one.host.modules) for one in seen if one.host is not None}
+        if error.id != "cluster.heads" or request.cards is not None or len(set(counts.values())) < 2:
+            raise
+        shown = "; ".join(f"{name}: {count}" for name, count in counts.items())
+        raise LaunchError("cluster.uneven", ExitCode.MACHINE, counts=shown, cards=cards) from None
 
 
 def _with_memory(cluster: Cluster, request: Request, model: Model, engine: Engine, seen: Sequence[Seen]) -> Cluster:

@@ -121,7 +121,8 @@ def copies(cluster: Cluster, seen: Sequence[Seen]) -> tuple[list[Copy], list[Mes
         # who has the most: an unfinished download must not be handed on
         first = max(nodes, key=lambda node: (held[node.member.name].bytes, held[node.member.name].files))
         if not held[first.member.name].files:
-            if whole:
+            # of hosts that could not be asked nothing is known
+            if whole and not any(one.trouble for one in seen):
                 missing.append(message("cluster.no_model", path=folder))
             continue
         wanted = held[first.member.name]

@@ -18,7 +18,9 @@ from gaudi_launch.fleet.commands import Step, copies, ray_steps, render, render_
 from gaudi_launch.fleet.differences import Folder, Seen
 from gaudi_launch.fleet.inventory import Member
 from gaudi_launch.fleet.layout import Layout
+from gaudi_launch.host import snapshot
 from gaudi_launch.host.records import Host, Interface
+from gaudi_launch.host.simulated import make
 from gaudi_launch.messages import message, set_language
 from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan, Setting
 
@@ -131,6 +133,9 @@ def test_without_rsync_scp_copies() -> None:
 def test_nobody_has_the_model() -> None:
     found, missing = copies(cluster(*AB), [seen(one, Folder(), Folder()) for one in AB])
     assert (found, missing) == ([], [message("cluster.no_model", path="/models/M")])
+    # whoever could not be asked may have it
+    lost = replace(seen(AB[1], Folder(), Folder()), trouble=WHY)
+    assert copies(cluster(*AB), [seen(AB[0], Folder(), Folder()), lost]) == ([], [])
     hub = replace(cluster(*AB), model="Qwen/Qwen3-8B", recipes=None)
     assert copies(hub, [seen(one, Folder(), Folder()) for one in AB]) == ([], [])
 
@@ -248,6 +253,9 @@ def test_simulated_hosts_are_told_apart(inventory: str, capsys: pytest.CaptureFi
     # nothing can be started at a made-up address
     found = nodes_of(capsys, "--hosts", "a=simulated:hls2,b=simulated:hls2")
     assert found == ([("10.20.30.40", eight), ("10.20.30.41", eight)], ["cluster.made_up"])
+    path = Path(inventory).with_name("a.json")
+    path.write_text(json.dumps(snapshot.to_json(make("hls2"))))
+    assert nodes_of(capsys, "--hosts", f"a={path},b={path}") == found
     # the address that ssh was given is the user's own word
     found = nodes_of(capsys, "--hosts", "10.0.0.7=simulated:hls2,me@fd00::1=simulated:hls2")
     assert found == ([("10.0.0.7", eight), ("fd00::1", eight)], [])
@@ -279,6 +287,7 @@ def test_what_is_in_the_way_names_its_host(inventory: str, capsys: pytest.Captur
         (("--hosts", "a=simulated:hls9"), 2, "host.unknown_machine"),
         (("--hosts", "10.0.0.1=simulated:hls2,me@10.0.0.1=simulated:hls2"), 2, "cluster.twice"),
         (("--hosts", "a=simulated:hls2,"), 2, "cluster.bad_host"),
+        (("--hosts", "a=simulated:hls2,b=seven.json"), 3, "cluster.uneven"),
         (("--hosts", "a=simulated:hls2+busy=3,b=simulated:hls2"), 3, "cluster.no_place"),
         (("--hosts", "a=simulated:hls2", "-m", "0,1"), 2, "cluster.not_here"),
         (("--hosts", "a=simulated:hls2", "--machine", "simulated:hls2"), 2, "cluster.not_here"),
@@ -295,8 +304,17 @@ def test_what_is_in_the_way_names_its_host(inventory: str, capsys: pytest.Captur
     ],
 )
 def test_wrong_input_is_a_sentence(
-    inventory: str, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, id: str
+    inventory: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    code: int,
+    id: str,
 ) -> None:
+    # a machine that lost a card; also a snapshot of a simulated machine
+    monkeypatch.chdir(Path(inventory).parent)
+    host = make("hls2")
+    Path("seven.json").write_text(json.dumps(snapshot.to_json(replace(host, cards=host.cards[:7]))))
     base = ["cluster", "plan", "-w", "Qwen/Qwen2-72B-Instruct", "--engine", "vllm-fork@1.22", "--json"]
     assert run([*base, *words]) == code
     error = json.loads(capsys.readouterr().out)["error"]
