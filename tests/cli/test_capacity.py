@@ -84,6 +84,16 @@ def test_the_rate_is_the_traces_own(capsys: pytest.CaptureFixture[str], trace: s
     assert "capacity.of_trace_own" in {said["id"] for said in burst["assumptions"]}
 
 
+def test_a_trace_without_times_has_no_rate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "lengths.jsonl"
+    path.write_text('{"prompt_tokens": 100, "completion_tokens": 20}\n' * 50)
+    words = (LLAMA, "--trace", str(path), "-n", "1", "--accelerator", "gaudi2")
+    for more, id in ((), "capacity.no_rate"), (("--rate", "5", "--arrivals", "trace"), "capacity.arrivals"):
+        code, shown = document(capsys, *words, *more)
+        assert (code, shown["error"]["id"]) == (2, id)
+    assert document(capsys, *words, "--rate", "5")[0] == 0
+
+
 def test_longer_requests_are_refused_and_said(capsys: pytest.CaptureFixture[str], trace: str) -> None:
     code, shown = document(
         capsys, LLAMA, "--trace", trace, "-n", "1", "--accelerator", "gaudi2", "-l", "1024", "--rate", "5"
