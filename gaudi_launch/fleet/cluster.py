@@ -309,7 +309,13 @@ def _unquantised(settings: Sequence[Setting]) -> bool:
 
 
 def _node(one: Seen, layout: Layout, interface: str | None, needs_cards: bool) -> Node:
-    address, name = reach(one.member, one.host, interface)
+    try:
+        address, name = reach(one.member, one.host, interface)
+    except LaunchError:
+        if one.trouble is None:
+            raise
+        # nothing is known of it because it could not be asked
+        raise LaunchError(one.trouble.id, ExitCode.MACHINE, **dict(one.trouble.values)) from None
     modules = tuple(range(layout.cards_per_host))
     if needs_cards and one.host is not None:
         try:

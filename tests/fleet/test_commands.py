@@ -287,6 +287,7 @@ def test_what_is_in_the_way_names_its_host(inventory: str, capsys: pytest.Captur
         (("--hosts", "a=simulated:hls9"), 2, "host.unknown_machine"),
         (("--hosts", "10.0.0.1=simulated:hls2,me@10.0.0.1=simulated:hls2"), 2, "cluster.twice"),
         (("--hosts", "a=simulated:hls2,"), 2, "cluster.bad_host"),
+        (("--hosts", "a=simulated:hls2,local", "--python", "/no/python"), 3, "cluster.no_ssh"),
         (("--hosts", "a=simulated:hls2,b=seven.json"), 3, "cluster.uneven"),
         (("--hosts", "a=simulated:hls2+busy=3,b=simulated:hls2"), 3, "cluster.no_place"),
         (("--hosts", "a=simulated:hls2", "-m", "0,1"), 2, "cluster.not_here"),
