@@ -114,7 +114,7 @@ def up(
     limit = float(number("--wait", ready_seconds)) if ready_seconds else None
     case = cases.read(asked, words, ask=True)
     if dry_run:
-        return dry(case)
+        return emit_json(to_json(case)) if as_json else dry(case)
     blockers = case.blockers
     if blockers and not asked["force"]:
         lines = "\n".join(f"  {message.render()}" for message in blockers)
@@ -179,7 +179,7 @@ def down(
     else:
         known = remembered(folder).members
     if dry_run:
-        return dry_down(known, folder.name)
+        return dry_down(known, folder.name, as_json)
     told = run.down(known, folder.name)
     show_down(told, known, as_json)
     if any(trouble is not None for _, _, trouble in told):

@@ -327,7 +327,10 @@ def test_no_such_cluster(inventory: str, capsys: pytest.CaptureFixture[str]) -> 
         assert run(["cluster", command, "--json"]) == 2
         assert json.loads(capsys.readouterr().out)["error"]["id"] == "cluster.unknown"
     assert run(["cluster", "down", "--hosts", "a,b", "--dry-run"]) == 0
-    assert capsys.readouterr().out.count("kill -TERM") == 4
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4 and all("kill -TERM" in line for line in lines)
+    assert run(["cluster", "down", "--hosts", "a,b", "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"schema": 1, "hosts": ["a", "b"], "commands": lines}
 
 
 def test_files_of_the_engine_lie_on_every_host(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
