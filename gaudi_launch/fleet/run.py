@@ -100,14 +100,21 @@ def _interrupt(_: int, __: FrameType | None) -> None:
 
 def _take_down(running: Running, begun: Sequence[Member], folder: Path, tell: Tell, waits: Waits) -> None:
     """End what this start began, and no more: another start may have come before it on a host."""
+
+    def say(what: Message) -> None:
+        # a terminal that was closed takes no words, and a broken pipe would end the program (rich's
+        # Console.on_broken_pipe); the hosts must be cleaned all the same
+        with contextlib.suppress(OSError, SystemExit):
+            tell(what)
+
     mine = [member for member in running.members if member in begun]
     if mine:
-        tell(message("cluster.taking_down"))
+        say(message("cluster.taking_down"))
     troubles = {host: trouble for host, _, trouble in down(mine, running.name, waits) if trouble is not None}
     for trouble in troubles.values():
-        tell(trouble)
+        say(trouble)
     if troubles:
-        tell(message("cluster.left", hosts=", ".join(troubles)))
+        say(message("cluster.left", hosts=", ".join(troubles)))
     else:
         (folder / FILE_NAME).unlink(missing_ok=True)
 

@@ -271,6 +271,9 @@ def test_a_start_that_is_asked_to_end_takes_all_down(tmp_path: Path, number: int
     def ask(message: Message) -> None:
         if message.id == "cluster.waiting":
             os.kill(os.getpid(), number)
+        if message.id == "cluster.taking_down":
+            # the terminal is gone
+            raise OSError(5, "Input/output error")
 
     (tmp_path / "known").mkdir()
     with pytest.raises(KeyboardInterrupt):
