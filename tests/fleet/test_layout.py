@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gaudi_launch.engines.detect import Installed
+from gaudi_launch.errors import LaunchError
 from gaudi_launch.fleet.cluster import reach
 from gaudi_launch.fleet.differences import Difference, Folder, Seen, compare
 from gaudi_launch.fleet.inventory import Member
@@ -37,8 +38,13 @@ def test_the_documented_layouts() -> None:
 
 def test_heads_that_do_not_divide_make_stages() -> None:
     assert sizes(choose(QWEN, "1.22", 2, 4, Asked())) == (4, 2, 1, 0, True)
-    with refused("cluster.heads"):
-        choose(QWEN, "1.22", 2, 8, Asked())
+    for model, version, hosts, would in ((QWEN, "1.22", 2, (4, 4)), (DEEPSEEK, "deepseek_r1", 3, (8, 3))):
+        with pytest.raises(LaunchError) as error:
+            choose(model, version, hosts, 8, Asked())
+        assert error.value.id == "cluster.heads"
+        assert "--tensor-parallel {} --pipeline-parallel {}".format(*would) in str(error.value)
+        # and so it can
+        assert sizes(choose(model, version, hosts, 8, Asked(*would)))[:2] == would
     with refused("cluster.heads"):
         choose(QWEN, "1.22", 2, 4, Asked(tensor=8))
     with refused("cluster.layers"):
