@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +97,7 @@ def read(model: str, words: Words, plot: Path | None) -> Case:
     from gaudi_launch.models import sizing
     from gaudi_launch.planning.asked import number
     from gaudi_launch.warmup.cost import ONE_CARD_8B
-    from gaudi_launch.warmup.workload import read_workload
+    from gaudi_launch.warmup.workload import read_timed
 
     if plot is not None and plot.suffix.lower() not in (".png", ".svg"):
         raise LaunchError("warmup.plot_ending", ExitCode.USAGE, path=str(plot))
@@ -125,10 +126,12 @@ def read(model: str, words: Words, plot: Path | None) -> Case:
     engine = words.engine or ("deepseek_r1" if facts.mla_rank else "vllm-fork@1.22")
     if not words.trace and not (words.inputs and words.outputs):
         raise LaunchError("capacity.no_traffic", ExitCode.USAGE)
-    past = read_workload(words.trace) if words.trace else None
+    past, timed = read_timed(words.trace) if words.trace else (None, False)
+    if words.arrivals == "trace" and not timed:
+        raise LaunchError("capacity.arrivals", ExitCode.USAGE, found=words.arrivals)
     notes: list[Message] = []
     if rate is None:
-        rate = _rate_of(past, notes)
+        rate = _rate_of(past if timed else None, notes)
     length = words.length or (_length(past, facts) if past and not (words.inputs or words.outputs) else "")
     ask = ask_for(facts, profiles.match(facts), engine, length, words.requests, words.inputs, words.outputs)
     return Case(
@@ -156,11 +159,9 @@ def constants(words: tuple[str, ...]) -> dict[str, str]:
 
 def _rate(text: str) -> float:
     match = re.fullmatch(_NUMBER + r"(?:\s*/\s*([a-z]+))?", text.strip())
-    if not match or (match.group(2) or "s") not in _PER:
-        raise LaunchError("capacity.bad_rate", ExitCode.USAGE, found=text)
-    value = float(match.group(1)) / _PER[match.group(2) or "s"]
+    value = float(match.group(1)) / _PER.get(match.group(2) or "s", math.inf) if match else 0.0
     if not 0 < value <= _MOST_RATE:
-        raise LaunchError("capacity.bad_rate", ExitCode.USAGE, found=text)
+        raise LaunchError("capacity.bad_rate", ExitCode.USAGE, found=text, most=f"{_MOST_RATE:,.0f}")
     return value
 
 

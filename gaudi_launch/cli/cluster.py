@@ -106,14 +106,15 @@ def up(
     from gaudi_launch.cli.cluster_view import dry, show, to_json
     from gaudi_launch.cli.output import console, emit_json
     from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.fleet import run, running
+    from gaudi_launch.fleet import run
+    from gaudi_launch.fleet.waiting import Waits
     from gaudi_launch.planning.asked import number, with_secret_moved
 
     words = cases.Words(hosts, inventory, name, tensor, pipeline, data, ray_port, interface, enter, not no_copy)
     limit = float(number("--wait", ready_seconds)) if ready_seconds else None
     case = cases.read(asked, words, ask=True)
     if dry_run:
-        return dry(case)
+        return emit_json(to_json(case)) if as_json else dry(case)
     blockers = case.blockers
     if blockers and not asked["force"]:
         lines = "\n".join(f"  {message.render()}" for message in blockers)
@@ -129,10 +130,7 @@ def up(
 
     exported = with_secret_moved(to_request(asked, dict(os.environ))).environment
     folder = cases.folder_of(case.cluster.name)
-    log = folder / "service.log"
-    log.write_bytes(b"")
-    running.remember(folder, running.running_of(case.cluster))
-    run.up(case.cluster, case.copies, cases.secrets_of(dict(exported)), log, tell, run.Waits(ready=limit))
+    run.up(case.cluster, case.copies, cases.secrets_of(dict(exported)), folder, tell, Waits(ready=limit))
     if as_json:
         emit_json(to_json(case))
 
@@ -181,7 +179,7 @@ def down(
     else:
         known = remembered(folder).members
     if dry_run:
-        return dry_down(known, folder.name)
+        return dry_down(known, folder.name, as_json)
     told = run.down(known, folder.name)
     show_down(told, known, as_json)
     if any(trouble is not None for _, _, trouble in told):

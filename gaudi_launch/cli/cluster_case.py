@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gaudi_launch.fleet.differences import Difference, Seen
     from gaudi_launch.fleet.inventory import Member
     from gaudi_launch.fleet.layout import Layout
-    from gaudi_launch.fleet.run import Waits
     from gaudi_launch.messages import Message
     from gaudi_launch.models.records import Model
     from gaudi_launch.planning.engine import Engine
@@ -30,6 +29,8 @@ _QUANTISATION = ("QUANT_CONFIG", "INC_MEASUREMENT_DUMP_PATH_PREFIX")
 # engines that ask Ray for HPUs. vLLM's CPU platform asks for nothing: "does not support ray" (ray_utils.py)
 _RAY_ENGINES = ("vllm-fork", "vllm-gaudi")
 _ENGINES = (*_RAY_ENGINES, "cpu")
+# warnings with which nothing can come up
+_BLOCKING = ("cluster.no_quant", "cluster.made_up")
 DEFAULT_NAME = "cluster"
 
 
@@ -63,10 +64,17 @@ class Case:
     @property
     def blockers(self) -> list[Message]:
         """Why this cluster cannot be started as it is."""
+        from gaudi_launch.messages import message
+
         found = [one.trouble for one in self.seen if one.trouble is not None]
-        found += [finding.message for one in self.seen for finding in one.findings if finding.status == "fail"]
+        found += [
+            message("cluster.finding", host=one.member.name, check=finding.id, message=finding.message.render())
+            for one in self.seen
+            for finding in one.findings
+            if finding.status == "fail"
+        ]
         found += [difference.message for difference in self.differences if difference.level == "fail"]
-        found += [warning for warning in self.cluster.warnings if warning.id == "cluster.no_quant"]
+        found += [warning for warning in self.cluster.warnings if warning.id in _BLOCKING]
         return [*found, *self.missing]
 
 
@@ -89,11 +97,11 @@ def folder_of(name: str) -> Path:
     return state_dir() / "clusters" / check_name(name)
 
 
-def read(asked: dict[str, Any], words: Words, *, ask: bool, waits: Waits | None = None) -> Case:
+def read(asked: dict[str, Any], words: Words, *, ask: bool) -> Case:
     """The case; ``ask`` connects to the hosts, otherwise their snapshots must do."""
     from gaudi_launch.cli.options import to_request
     from gaudi_launch.fleet.differences import compare
-    from gaudi_launch.fleet.run import gather
+    from gaudi_launch.fleet.remote import gather
     from gaudi_launch.planning.asked import number, with_secret_moved
 
     for field, flag in (("modules", "-m"), ("machine", "--machine")):
@@ -119,8 +127,8 @@ def read(asked: dict[str, Any], words: Words, *, ask: bool, waits: Waits | None 
     if ask:
         _make(keep)
     folders = [path for path in (request.model, request.cache_dir) if path and path.startswith("/")]
-    found = gather(hosts, folders, keep, ask=ask, waits=waits)
-    seen = [_judged(one, source, request, len(hosts)) for one, source in found]
+    found = gather(hosts, folders, keep, ask=ask)
+    seen = [_judged(one, source, request, at, len(hosts)) for at, (one, source) in enumerate(found)]
     cluster = _cluster(request, seen, sizes, name, ray_port, words.interface or None)
     from gaudi_launch.fleet.commands import copies
 
@@ -128,7 +136,7 @@ def read(asked: dict[str, Any], words: Words, *, ask: bool, waits: Waits | None 
         wanted, missing = copies(cluster, seen)
     else:
         wanted, missing = [], []
-    return Case(cluster, tuple(seen), compare(seen), tuple(wanted), tuple(missing), ask)
+    return Case(cluster, tuple(seen), compare(seen, request.cards), tuple(wanted), tuple(missing), ask)
 
 
 def _make(folder: Path) -> None:
@@ -140,12 +148,13 @@ def _make(folder: Path) -> None:
         raise LaunchError("serve.state_folder", ExitCode.FAILED, path=str(folder), why=why) from None
 
 
-def _judged(one: Seen, source: str | None, request: Request, hosts: int) -> Seen:
+def _judged(one: Seen, source: str | None, request: Request, number: int, hosts: int) -> Seen:
     """The host with its Host and the doctor's verdict, where a snapshot tells of it."""
     from gaudi_launch.cli.doctor import engine_facts
     from gaudi_launch.doctor import Wants, quick
+    from gaudi_launch.fleet.cluster import with_own_address
     from gaudi_launch.host.config import load_config
-    from gaudi_launch.host.machine import load
+    from gaudi_launch.host.machine import SIMULATED, load, load_document
 
     if source is None:
         return one
@@ -153,6 +162,10 @@ def _judged(one: Seen, source: str | None, request: Request, hosts: int) -> Seen
     engine = engine_facts(one.installed) if one.installed is not None else None
     needs_cards = request.engine not in ("cpu", "vllm-cpu")
     wants = Wants(cards=request.cards, nodes=hosts, gaudi=needs_cards)
+    # a snapshot of a simulated machine is one too
+    origin = source if source.startswith(SIMULATED) else str(load_document(source)["host"].get("origin", ""))
+    if origin.startswith(SIMULATED):
+        host = with_own_address(one.member, replace(host, origin=origin), number)
     return replace(one, host=host, findings=tuple(quick(host, config, wants, engine)))
 
 
@@ -165,14 +178,13 @@ def _cluster(
     interface: str | None,
 ) -> Cluster:
     from gaudi_launch.fleet.cluster import RAY_PORT, assemble
-    from gaudi_launch.fleet.layout import Asked, choose
     from gaudi_launch.profiles import known_model
 
     # the hosts have the folder, this machine need not: then the name and its profile must do
     model = known_model(request.model, False)
     engine = _engine(request, model, seen)
     _check_engine(engine, request)
-    layout = choose(model, engine.identity.version, len(seen), _cards(request, seen, engine), Asked(**sizes))
+    layout = _layout(request, model, engine, seen, sizes)
     if layout.ray and engine.identity.name not in _RAY_ENGINES and not request.force:
         raise LaunchError("cluster.no_ray", ExitCode.USAGE, engine=engine.identity.name, hosts=layout.hosts)
     # beside nobody's home: which folders the hosts have is not known here
@@ -195,6 +207,23 @@ def _cluster(
         interface=interface,
     )
     return _with_memory(cluster, request, model, engine, seen)
+
+
+def _layout(
+    request: Request, model: Model, engine: Engine, seen: Sequence[Seen], sizes: dict[str, int | None]
+) -> Layout:
+    """The layout, or why there is none: a host that lost a card is the reason, not the model's heads."""
+    from gaudi_launch.fleet.layout import Asked, choose
+
+    cards = _cards(request, seen, engine)
+    try:
+        return choose(model, engine.identity.version, len(seen), cards, Asked(**sizes))
+    except LaunchError as error:
+        counts = {one.member.name: len(one.host.modules) for one in seen if one.host is not None}
+        if error.id != "cluster.heads" or request.cards is not None or len(set(counts.values())) < 2:
+            raise
+        shown = "; ".join(f"{name}: {count}" for name, count in counts.items())
+        raise LaunchError("cluster.uneven", ExitCode.MACHINE, counts=shown, cards=cards) from None
 
 
 def _with_memory(cluster: Cluster, request: Request, model: Model, engine: Engine, seen: Sequence[Seen]) -> Cluster:

@@ -199,12 +199,16 @@ def dry(case: Case) -> None:
         print(line)
 
 
-def dry_down(members: Sequence[Member], name: str) -> None:
+def dry_down(members: Sequence[Member], name: str, as_json: bool) -> None:
     """The commands that end what --dry-run's commands started."""
+    from gaudi_launch.cli.output import emit_json
     from gaudi_launch.fleet.commands import render_stop
 
-    for line in render_stop(members, name):
-        print(line)
+    lines = render_stop(members, name)
+    if as_json:
+        return emit_json({"schema": 1, "hosts": [member.name for member in members], "commands": lines})
+    print("\n".join(lines))
+    return None
 
 
 def show_status(running: Running, state: State, as_json: bool) -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -104,6 +106,13 @@ def write(path: Path, text: str) -> None:
     part.replace(path)
 
 
+def deserted(request: Document) -> bool:
+    """Has the launcher gone away, and the connection with it? Then nobody will hear of what is done here."""
+    asked = select.poll()
+    asked.register(request["caller"], 0)
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in asked.poll(0))
+
+
 def start(request: Document) -> Document:
     """Start a command in a session of its own, its output in a log, and write its process down."""
     folder, name = home(request["folder"]), request["name"]
@@ -131,8 +140,10 @@ def start(request: Document) -> Document:
     (folder / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
     # what cannot even begin (no such module, a wrong option) is told at once
     deadline = time.time() + request["settle"]
-    while time.time() < deadline and child.poll() is None:
+    while time.time() < deadline and child.poll() is None and not deserted(request):
         time.sleep(0.05)
+    if deserted(request):
+        end(child.pid, 5.0)
     return {"pid": child.pid, "exit": child.poll()}
 
 
@@ -196,21 +207,29 @@ def end(pid: int, patience: float) -> str:
 
 
 def run(request: Document) -> Document:
-    """Run a command to its end; its status and its last words."""
-    try:
-        done = subprocess.run(
-            request["argv"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            timeout=request["seconds"],
-            check=False,
-        )
-    except OSError as error:
-        return {"code": 127, "output": error.strerror or str(error)}
-    except subprocess.TimeoutExpired:
-        return {"code": 124, "output": f"{request['seconds']:g} s"}
-    return {"code": done.returncode, "output": done.stdout.decode("utf-8", "replace")[-4000:]}
+    """Run a command to its end, or until the launcher goes away; its status and its last words."""
+    with tempfile.TemporaryFile() as output:
+        try:
+            child = subprocess.Popen(
+                request["argv"],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return {"code": 127, "output": error.strerror or str(error)}
+        deadline = time.time() + request["seconds"]
+        while child.poll() is None and time.time() < deadline and not deserted(request):
+            time.sleep(0.1)
+        late = child.poll() is None
+        if late:
+            end(child.pid, 5.0)
+        output.seek(max(0, output.seek(0, os.SEEK_END) - 4000))
+        said = output.read().decode("utf-8", "replace")
+    return (
+        {"code": 124, "output": f"{request['seconds']:g} s"} if late else {"code": child.returncode, "output": said}
+    )
 
 
 def listening(request: Document) -> Document:
@@ -275,7 +294,7 @@ def main(text: str) -> None:
     """Do one request and answer with one marked line."""
     request = json.loads(text)
     # whatever a library prints must not come between
-    answer_to = os.dup(1)
+    answer_to = request["caller"] = os.dup(1)
     os.dup2(2, 1)
     try:
         answer = DOES[request["do"]](request)

@@ -16,9 +16,9 @@ from gaudi_launch.warmup.cost import StepTime
 from gaudi_launch.warmup.limits import EngineLimits
 from gaudi_launch.warmup.simulate import Times, simulate_times
 
-# shares of what a replica can do at most. Close to all of it a queue has no end, and a run of some thousand
-# requests would not see that; the last share is therefore the ceiling
-SHARES = (0.02, *(step / 20 for step in range(1, 20)))
+# shares of what a replica can do at most. Close to all of it a queue has no end, which no run of some ten thousand
+# requests would see; the last share is therefore the ceiling
+SHARES = (0.02, *(step / 20 for step in range(1, 19)))
 CEILING = SHARES[-1]
 # the first tenth of the requests meet an empty engine
 _SETTLING = 0.1
@@ -74,9 +74,13 @@ def simulate_curve(traffic: Traffic, limits: EngineLimits, cost: StepTime, perce
     most = most_requests(traffic, limits, cost)
     if most is None:
         return None
-    loads = tuple(_load(traffic, limits, cost, percentile, share, most) for share in SHARES)
+    loads: list[Load] = []
+    for share in SHARES:
+        # no fewer are inside at a higher load
+        part = traffic.part(share, loads[-1].inside if loads else 0.0)
+        loads.append(_load(part, limits, cost, percentile, share, most))
     refused = sum(1 for _, tokens, _ in traffic.requests if not _taken(tokens, limits)) / len(traffic.requests)
-    return Curve(loads, most, refused)
+    return Curve(tuple(loads), most, refused)
 
 
 def _taken(tokens: int, limits: EngineLimits) -> bool:
@@ -88,7 +92,8 @@ def most_requests(traffic: Traffic, limits: EngineLimits, cost: StepTime) -> flo
     """Requests a second of an engine that always has more waiting, taken while it is full; None: it takes none."""
     import numpy as np
 
-    times = simulate_times(traffic.requests, limits, cost, concurrency=limits.max_num_seqs)
+    full = traffic.part(0.0, limits.max_num_seqs)
+    times = simulate_times(full.requests, limits, cost, concurrency=limits.max_num_seqs)
     done = np.sort(times.done[~np.isnan(times.done)])
     if not len(done):
         return None

@@ -17,8 +17,10 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.fleet.differences import Seen
 from gaudi_launch.fleet.inventory import Member
 from gaudi_launch.fleet.layout import DEEPSEEK, GAUDI_README, Layout
+from gaudi_launch.host.machine import SIMULATED
 from gaudi_launch.host.records import Host, Interface
 from gaudi_launch.messages import Message, message
+from gaudi_launch.planning.placement import choose
 from gaudi_launch.planning.plan import Command, Plan, Setting
 
 PER_HOST = ("VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "HABANA_VISIBLE_MODULES")
@@ -86,8 +88,10 @@ def join(address: str, port: int) -> str:
 
 
 def reach(member: Member, host: Host | None, interface: str | None = None) -> tuple[str, str]:
-    """(address, interface) by which the others reach a host: what the inventory says, else the interface with the
-    default route, else the only one that is up. Raises LaunchError (USAGE) when that cannot be told.
+    """(address, interface) by which the others reach a host: what the inventory says, else the address that ssh was
+    given if the host has it, else the interface with the default route, else the only one that is up.
+
+    Raises LaunchError (USAGE) when that cannot be told.
     """
     known = [
         i for i in (host.interfaces if host else ()) if i.up and _addresses(i) and not i.name.startswith(_INSIDE)
@@ -95,18 +99,41 @@ def reach(member: Member, host: Host | None, interface: str | None = None) -> tu
     wanted = member.interface or interface
     by_name = next((i for i in known if i.name == wanted), None)
     by_address = next((i for i in known if member.address in i.addresses), None)
+    by_ssh = next((i for i in known if member.target in i.addresses), None)
     default = next((i for i in known if i.default_route), known[0] if len(known) == 1 else None)
     if wanted is not None and host is not None and host.interfaces and by_name is None and member.address is None:
         shown = ", ".join(i.name for i in known) or "-"
         raise LaunchError("cluster.no_interface", ExitCode.USAGE, host=member.name, found=wanted, known=shown)
-    chosen = by_name or by_address or default
-    address = member.address or (_addresses(chosen)[0] if chosen is not None else None)
+    chosen = by_name or by_address or by_ssh or default
+    address = member.address
+    if address is None and chosen is not None:
+        address = member.target if member.target in chosen.addresses else _addresses(chosen)[0]
     name = wanted or (by_address.name if by_address is not None else None)
     name = name or (chosen.name if chosen is not None and member.address is None else None)
     if address is None or name is None:
         shown = ", ".join(i.name for i in known) or "-"
         raise LaunchError("cluster.unreached", ExitCode.USAGE, host=member.name, known=shown)
     return address, name
+
+
+def with_own_address(member: Member, host: Host, number: int) -> Host:
+    """A simulated machine as one of several: all of a kind have the same made-up address, so the ``number``-th has
+    the user's for it, else the one that ssh was given, else one that lies so far behind it."""
+    try:
+        spoken = str(ipaddress.ip_address(member.address or member.target))
+    except ValueError:
+        spoken = None
+
+    def moved(text: str) -> str:
+        return str(ipaddress.ip_address(text) + number)
+
+    interfaces = tuple(
+        replace(i, addresses=(spoken,) if spoken and i.default_route else tuple(map(moved, i.addresses)))
+        if _addresses(i)
+        else i
+        for i in host.interfaces
+    )
+    return replace(host, interfaces=interfaces)
 
 
 def _addresses(interface: Interface) -> list[str]:
@@ -212,7 +239,7 @@ def assemble(
     """Every host's part. Raises LaunchError (USAGE) when a host's address cannot be told or two have the same."""
     each = layout.hosts // layout.data
     parts: list[Engine] = []
-    nodes = [_node(one, layout, interface) for one in seen]
+    nodes = [_node(one, layout, interface, bool(plan.placement.modules)) for one in seen]
     addresses = [node.address for node in nodes]
     twice = next((address for address in addresses if addresses.count(address) > 1), None)
     if twice is not None:
@@ -242,11 +269,25 @@ def assemble(
         ray_port=ray_port,
         warnings=(
             *layout.warnings,
+            *_made_up(seen),
             *((message("cluster.open_ray"),) if layout.ray else ()),
             *(message("cluster.relative", name=s.name, path=s.value) for s in settings if _relative(s)),
             *((message("cluster.no_quant"),) if _unquantised(settings) else ()),
         ),
     )
+
+
+def _made_up(seen: Sequence[Seen]) -> tuple[Message, ...]:
+    """Whose address is a simulated machine's, which nobody can reach?"""
+    hosts = [
+        one.member.name
+        for one in seen
+        if one.member.address is None
+        and one.host is not None
+        and one.host.origin.startswith(SIMULATED)
+        and not any(one.member.target in i.addresses for i in one.host.interfaces)
+    ]
+    return (message("cluster.made_up", hosts=", ".join(hosts)),) if hosts else ()
 
 
 def _checkout(seen: Sequence[Seen]) -> str | None:
@@ -267,10 +308,21 @@ def _unquantised(settings: Sequence[Setting]) -> bool:
     return _value(settings, _INC) == "1" and _value(settings, "QUANT_CONFIG") is None
 
 
-def _node(one: Seen, layout: Layout, interface: str | None) -> Node:
-    address, name = reach(one.member, one.host, interface)
-    modules = (one.host.modules if one.host is not None else ())[: layout.cards_per_host]
-    modules = modules or tuple(range(layout.cards_per_host))
+def _node(one: Seen, layout: Layout, interface: str | None, needs_cards: bool) -> Node:
+    try:
+        address, name = reach(one.member, one.host, interface)
+    except LaunchError:
+        if one.trouble is None:
+            raise
+        # nothing is known of it because it could not be asked
+        raise LaunchError(one.trouble.id, ExitCode.MACHINE, **dict(one.trouble.values)) from None
+    modules = tuple(range(layout.cards_per_host))
+    if needs_cards and one.host is not None:
+        try:
+            modules = choose(one.host, layout.cards_per_host).modules
+        except LaunchError as error:
+            why = str(error)
+            raise LaunchError("cluster.no_place", ExitCode.MACHINE, host=one.member.name, why=why) from None
     env = {"VLLM_HOST_IP": address, "GLOO_SOCKET_IFNAME": name, "HCCL_SOCKET_IFNAME": name}
     visible = ",".join(str(module) for module in modules)
     return Node(one.member, address, name, modules, {**env, "HABANA_VISIBLE_MODULES": visible})

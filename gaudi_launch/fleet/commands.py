@@ -106,9 +106,9 @@ class Copy:
 
 
 def copies(cluster: Cluster, seen: Sequence[Seen]) -> tuple[list[Copy], list[Message]]:
-    """What has to be copied where, from the first host that has it; and what nobody has.
+    """What has to be copied where, from the first host that has all of it; and what nobody has.
 
-    A model must be the same everywhere, file for file and byte for byte; recipes are copied where there are none.
+    A model must be the same everywhere, in its number of files and bytes; recipes are copied where there are none.
     """
     by_name = {one.member.name: one for one in seen}
     nodes = cluster.nodes
@@ -118,9 +118,11 @@ def copies(cluster: Cluster, seen: Sequence[Seen]) -> tuple[list[Copy], list[Mes
         if folder is None or not folder.startswith("/"):
             continue
         held = {node.member.name: by_name[node.member.name].folders.get(folder, Folder()) for node in nodes}
-        first = next((node for node in nodes if held[node.member.name].files), None)
-        if first is None:
-            if whole:
+        # who has the most: an unfinished download must not be handed on
+        first = max(nodes, key=lambda node: (held[node.member.name].bytes, held[node.member.name].files))
+        if not held[first.member.name].files:
+            # of hosts that could not be asked nothing is known
+            if whole and not any(one.trouble for one in seen):
                 missing.append(message("cluster.no_model", path=folder))
             continue
         wanted = held[first.member.name]
@@ -140,7 +142,11 @@ def _copy(source: Node, target: Node, folder: str, seen: Mapping[str, Seen]) -> 
     plain = folder.rstrip("/")
     words: tuple[str, ...]
     if all("rsync" in one.tools for one in ends):
-        words = ("rsync", "-a", "--partial", "--mkpath", "--", f"{plain}/", f"{remote}:{plain}/")
+        # the files themselves: those of a hub's folder are links to a folder beside it
+        words = (
+            *("rsync", "-a", "--copy-links", "--partial", "--mkpath", "-e", "ssh -o BatchMode=yes"),
+            *("--", f"{plain}/", f"{remote}:{plain}/"),
+        )
     else:
         # scp makes no folders above the last one; the copy on the target is then told apart by its size
         words = (
@@ -196,4 +202,7 @@ def _on(member: Member, text: str) -> str:
     """A shell's words on a host, in its container if it has one."""
     if member.enter:
         text = f"{shlex.join(member.enter)} sh -c {shlex.quote(text)}"
-    return text if member.local else f"{shlex.join([*SSH, member.ssh])} {shlex.quote(text)}"
+    if member.local:
+        # at a prompt, job control would make setsid fork, and $! would name the wrong process
+        return f"sh -c {shlex.quote(text)}"
+    return f"{shlex.join([*SSH, member.ssh])} {shlex.quote(text)}"

@@ -58,14 +58,16 @@ class Difference:
     message: Message
 
 
-def compare(seen: Sequence[Seen]) -> tuple[Difference, ...]:
-    """Every difference between the hosts that answered, worst first."""
+def compare(seen: Sequence[Seen], cards: int | None = None) -> tuple[Difference, ...]:
+    """Every difference between the hosts that answered, worst first. ``cards``: so many of each host are asked for,
+    which lets hosts have different numbers of them."""
     known = [one for one in seen if one.trouble is None]
     found: list[Difference] = []
     for what, level, read in _READERS:
         values = {one.member.name: value for one in known if (value := read(one))}
         if len(set(values.values())) > 1:
-            found.append(Difference(level, what, values, message(f"cluster.differs_{what}")))
+            allowed = what == "cards" and cards is not None
+            found.append(Difference("note" if allowed else level, what, values, message(f"cluster.differs_{what}")))
     clocks = {one.member.name: one for one in known if one.clock is not None}
     if len(clocks) > 1:
         offsets = [(one.clock or 0.0, one.clock_within) for one in clocks.values()]

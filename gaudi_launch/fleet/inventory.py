@@ -43,6 +43,11 @@ class Member:
     def local(self) -> bool:
         return self.ssh == LOCAL
 
+    @property
+    def target(self) -> str:
+        """What ssh connects to, without the user."""
+        return self.ssh.rpartition("@")[2]
+
 
 def parse_hosts(text: str, python: str | None = None, enter: str = "") -> tuple[Member, ...]:
     """``h1,user@h2``; with ``=SNAPSHOT`` behind a host its facts come from there. Raises LaunchError (USAGE)."""
@@ -92,10 +97,11 @@ def parse_inventory(
 
 def _members(rows: Sequence[Mapping[str, Any]], where: str) -> tuple[Member, ...]:
     if not 1 <= len(rows) <= _MOST_HOSTS:
-        raise _bad(where, f"1 - {_MOST_HOSTS}")
+        raise _bad(where, f"{len(rows)} hosts; 1 - {_MOST_HOSTS}")
     members = tuple(_member(row, where) for row in rows)
-    for field in ("name", "ssh", "address"):
-        values = [getattr(member, field) for member in members if getattr(member, field)]
+    # as another user it is still the same host
+    for field, read in (("name", "name"), ("ssh", "target"), ("address", "address")):
+        values = [getattr(member, read) for member in members if getattr(member, read)]
         twice = sorted({value for value in values if values.count(value) > 1})
         if twice:
             raise LaunchError("cluster.twice", ExitCode.USAGE, field=field, found=twice[0])
@@ -104,17 +110,15 @@ def _members(rows: Sequence[Mapping[str, Any]], where: str) -> tuple[Member, ...
 
 def _member(row: Mapping[str, Any], where: str) -> Member:
     words = {key: row.get(key) for key in _FIELDS}
-    target = words["ssh"] or words["name"]
+    target = words["ssh"] or words["name"] or ""
     if not isinstance(target, str) or not _TARGET.fullmatch(target):
-        raise LaunchError("cluster.bad_host", ExitCode.USAGE, found=str(target))
+        raise LaunchError("cluster.bad_host", ExitCode.USAGE, found=str(target)[:80])
     name = words["name"] or re.sub(r"[^A-Za-z0-9._-]", "-", target.rpartition("@")[2])
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise LaunchError("cluster.bad_host", ExitCode.USAGE, found=str(name))
+        raise LaunchError("cluster.bad_host", ExitCode.USAGE, found=str(name)[:80])
     for key in ("address", "interface", "snapshot", "python"):
         if words[key] is not None and (not isinstance(words[key], str) or not words[key]):
             raise _bad(where, f"{name}: {key}: {words[key]!r:.60}")
-    if words["address"] is not None:
-        _check_address(words["address"])
     if words["interface"] is not None and not _INTERFACE.fullmatch(words["interface"]):
         raise LaunchError("cluster.bad_interface", ExitCode.USAGE, found=words["interface"])
     if str(words["python"] or "").startswith("-"):
@@ -122,7 +126,7 @@ def _member(row: Mapping[str, Any], where: str) -> Member:
     return Member(
         name=name,
         ssh=target,
-        address=words["address"],
+        address=_address(words["address"]) if words["address"] is not None else None,
         interface=words["interface"],
         snapshot=words["snapshot"],
         python=words["python"] or "python3",
@@ -144,13 +148,15 @@ def _words(value: object, where: str) -> tuple[str, ...]:
     raise _bad(where, f"{value!r:.60}")
 
 
-def _check_address(text: str) -> None:
+def _address(text: str) -> str:
+    """In the one spelling that the kernel uses: fd00:0::1 and fd00::1 are the same host."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
         raise LaunchError("cluster.bad_address", ExitCode.USAGE, found=text) from None
     if address.is_unspecified or address.is_multicast:
         raise LaunchError("cluster.bad_address", ExitCode.USAGE, found=text)
+    return str(address)
 
 
 def _bad(where: str, why: str) -> LaunchError:

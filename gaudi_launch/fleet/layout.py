@@ -67,7 +67,12 @@ def choose(model: Model, version: str, hosts: int, cards_per_host: int, asked: A
         raise LaunchError("cluster.sizes", ExitCode.USAGE, tensor=tensor, pipeline=pipeline, data=data, total=total)
     if not divides(model, tensor):
         raise LaunchError(
-            "cluster.heads", ExitCode.MODEL, heads=model.heads, kv_heads=model.kv_heads or "-", tensor=tensor
+            "cluster.heads",
+            ExitCode.MODEL,
+            heads=model.heads,
+            kv_heads=model.kv_heads or "-",
+            tensor=tensor,
+            would=_would(model, total),
         )
     if pipeline > 1 and model.layers and pipeline > model.layers:
         raise LaunchError("cluster.layers", ExitCode.MODEL, layers=model.layers, pipeline=pipeline)
@@ -95,6 +100,12 @@ def _sizes(model: Model, version: str, hosts: int, cards: int, asked: Asked) -> 
     if divides(model, total):
         return total, 1, message("cluster.all_tensor", total=total), GAUDI_README
     return cards, hosts, message("cluster.stages", total=total, cards=cards, hosts=hosts), GAUDI_README
+
+
+def _would(model: Model, total: int) -> str:
+    """The options that do divide the model over so many cards, with the fewest stages."""
+    stages = next((n for n in range(1, total + 1) if total % n == 0 and divides(model, total // n)), total)
+    return f"--tensor-parallel {total // stages} --pipeline-parallel {stages}"
 
 
 def stage_of(model: Model, pipeline: int) -> Model:

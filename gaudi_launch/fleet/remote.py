@@ -8,11 +8,12 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gaudi_launch.engines.detect import QUESTION, Installed, parse
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.fleet import agent
 from gaudi_launch.fleet.commands import Step, ssh_words
 from gaudi_launch.fleet.differences import Folder, Seen
@@ -32,6 +33,10 @@ class RemoteError(Exception):
     def __init__(self, why: Message) -> None:
         super().__init__(why.id)
         self.why = why
+
+    def failure(self) -> LaunchError:
+        """The same as what ends a command (MACHINE)."""
+        return LaunchError(self.why.id, ExitCode.MACHINE, **dict(self.why.values))
 
 
 def ask(member: Member, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -53,8 +58,6 @@ def ask(member: Member, request: Mapping[str, Any], seconds: float) -> dict[str,
 
 def words(member: Member, argv: Sequence[str], seconds: float) -> str:
     """Run a command on a host outside its container; its output. Raises RemoteError."""
-    from dataclasses import replace
-
     bare = replace(member, enter=())
     output, error, code = _run(bare, ssh_words(bare, argv), "", seconds)
     if code:
@@ -173,3 +176,32 @@ def do(step: Step, seconds: float) -> None:
     if answer.get("code") != 0:
         last = (str(answer.get("output", "")).strip().splitlines() or ["-"])[-1][:300]
         raise RemoteError(message("cluster.step_failed", host=step.member.name, program=step.argv[0], why=last))
+
+
+def gather(
+    members: Sequence[Member], folders: Sequence[str], keep: Path | None, *, ask: bool, seconds: float = 60.0
+) -> list[tuple[Seen, str | None]]:
+    """What is to be known of every host, with the file or word that its Host is loaded from (None: unknown).
+
+    ``ask`` False: nothing is connected to; hosts without a snapshot stay unknown. Snapshots that come over ssh
+    are kept in the folder ``keep``.
+    """
+
+    def one(member: Member) -> tuple[Seen, str | None]:
+        source = member.snapshot
+        seen = Seen(member)
+        if ask:
+            seen = look(member, folders, 2 * seconds)
+            if source is None and keep is not None:
+                document = snapshot(member, seconds)
+                path = keep / f"{member.name}.json"
+                path.write_text(json.dumps(document), encoding="utf-8")
+                source = str(path)
+        elif source is None:
+            seen = replace(seen, trouble=message("cluster.not_asked", host=member.name))
+        return seen, source
+
+    return [
+        (Seen(member, trouble=answer.why), member.snapshot) if isinstance(answer, RemoteError) else answer
+        for member, answer in zip(members, each(members, one), strict=True)
+    ]

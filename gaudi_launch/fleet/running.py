@@ -61,13 +61,23 @@ def running_of(cluster: Cluster) -> Running:
     return Running(cluster.name, cluster.layout.ray, cluster.ray_port, cluster.layout.world, parts)
 
 
-def remember(folder: Path, running: Running) -> None:
-    """Write it down. Raises LaunchError (FAILED)."""
+def kept_in(name: str, member: Member) -> str:
+    """Where a host keeps what was started on it: hosts that share a home directory must not share this."""
+    return f"{name}/{member.name}"
+
+
+def remember(folder: Path, running: Running) -> list[Path]:
+    """Write it down and begin each engine's log here; the logs. Raises LaunchError (FAILED)."""
+    logs = [folder / ("service.log" if len(running.parts) == 1 else f"service-{number}.log")
+            for number in range(len(running.parts))]  # fmt: skip
     try:
+        for log in logs:
+            log.write_bytes(b"")
         part = folder / f".{FILE_NAME}.part"
         document = {"schema": 1, "cluster": write_record(running)}
         part.write_text(json.dumps(document, ensure_ascii=False, indent=1), encoding="utf-8")
         part.replace(folder / FILE_NAME)
+        return logs
     except OSError as error:
         why = error.strerror or str(error)
         raise LaunchError("serve.state_folder", ExitCode.FAILED, path=str(folder), why=why) from None

@@ -11,13 +11,19 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 Request = tuple[float, int, int]
 """(arrival seconds, input tokens, output tokens)."""
 
-# token steps that a quiet replica may simulate, about a third of a second
+# token steps that a replica may simulate, about a third of a second
 _STEPS = 1_000_000
-_FEWEST, _MOST = 500, 3000
+_FEWEST, _MOST = 500, 40_000
+# of a replica that is not close to its most
+_USUAL = 3000
+# A queue forgets its past after about 1 / (1 - share)^2 services (the relaxation time of M/M/1, M/D/1): an average
+# over a run needs a hundred times that and more, and a shorter run from empty shows less waiting than there is
+_FORGETTING = 400
 _MINUTE = 60.0
 
 
@@ -27,22 +33,26 @@ class Traffic:
 
     requests: tuple[Request, ...]
 
-    @property
+    def part(self, share: float, inside: float) -> Traffic:
+        """The first of them: as many as a replica needs at this share of the most it can do, and as it simulates
+        in reasonable time with so many ``inside`` at once."""
+        needed = max(_USUAL, _FORGETTING / (1 - share) ** 2)
+        able = max(_FEWEST, _STEPS * max(inside, 1.0) / max(self.mean_output, 1.0))
+        count = int(min(len(self.requests), needed, able))
+        return self if count == len(self.requests) else Traffic(_paced(self.requests[:count]))
+
+    @cached_property
     def mean_output(self) -> float:
         return sum(output for _, _, output in self.requests) / len(self.requests)
 
 
 def from_trace(trace: Sequence[Request], own_arrivals: bool = False, seed: int = 0) -> Traffic:
     """Lengths (and, if asked for, arrivals) of past requests."""
-    chance = random.Random(seed)
-    lengths = [(tokens, output) for _, tokens, output in trace]
-    count = _count(sum(output for _, output in lengths) / len(lengths))
     if own_arrivals:
-        part = trace[:count]
-        span = part[-1][0] - part[0][0]
-        pace = len(part) / span if span > 0 else 1.0
-        return Traffic(tuple(((time - part[0][0]) * pace, tokens, output) for time, tokens, output in part))
-    return _poisson([lengths[chance.randrange(len(lengths))] for _ in range(count)], chance)
+        return Traffic(_paced(trace[:_MOST]))
+    chance = random.Random(seed)
+    drawn = (trace[chance.randrange(len(trace))] for _ in range(_MOST))
+    return _poisson([(tokens, output) for _, tokens, output in drawn], chance)
 
 
 def from_ranges(inputs: tuple[int, int], outputs: tuple[int, int], seed: int = 0) -> Traffic:
@@ -54,8 +64,7 @@ def from_ranges(inputs: tuple[int, int], outputs: tuple[int, int], seed: int = 0
             return min(high, max(low, round(math.exp(chance.uniform(math.log(low), math.log(high))))))
         return chance.randint(low, high)
 
-    drawn = [(draw(*inputs), draw(*outputs)) for _ in range(_MOST)]
-    return _poisson(drawn[: _count(sum(output for _, output in drawn) / len(drawn))], chance)
+    return _poisson([(draw(*inputs), draw(*outputs)) for _ in range(_MOST)], chance)
 
 
 def _poisson(lengths: Sequence[tuple[int, int]], chance: random.Random) -> Traffic:
@@ -63,13 +72,15 @@ def _poisson(lengths: Sequence[tuple[int, int]], chance: random.Random) -> Traff
     for tokens, output in lengths:
         now += chance.expovariate(1.0)
         requests.append((now, tokens, output))
-    # the draw's own mean is not quite one second; a rate must mean what it says
-    pace = len(requests) / now
-    return Traffic(tuple((time * pace, tokens, output) for time, tokens, output in requests))
+    return Traffic(_paced(requests))
 
 
-def _count(mean_output: float) -> int:
-    return int(min(_MOST, max(_FEWEST, _STEPS / max(mean_output, 1.0))))
+def _paced(requests: Sequence[Request]) -> tuple[Request, ...]:
+    """From time 0 on, one a second on average: a rate must mean what it says."""
+    start = requests[0][0]
+    span = requests[-1][0] - start
+    pace = (len(requests) - 1) / span if span > 0 else 1.0
+    return tuple(((time - start) * pace, tokens, output) for time, tokens, output in requests)
 
 
 def mean_rate(trace: Sequence[Request]) -> float | None:

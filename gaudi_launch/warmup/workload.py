@@ -58,11 +58,16 @@ def read_workload(source: str) -> list[Request]:
 
     Raises LaunchError: USAGE when nothing can be made of it, FAILED when the server does not answer.
     """
+    return read_timed(source)[0]
+
+
+def read_timed(source: str) -> tuple[list[Request], bool]:
+    """As `read_workload`, and whether the source tells when each request came."""
     text = fetch_metrics(source) if source.startswith(("http://", "https://")) else _text(Path(source))
-    found = parse_workload(text)
+    found, timed = _parse(text)
     if not found:
         raise LaunchError("warmup.trace_empty", ExitCode.USAGE, source=source)
-    return found
+    return found, timed
 
 
 def fetch_metrics(url: str) -> str:
@@ -97,24 +102,35 @@ def _text(path: Path) -> str:
 
 def parse_workload(text: str) -> list[Request]:
     """Requests from text of any of the forms; empty when it is none of them."""
+    return _parse(text)[0]
+
+
+def _parse(text: str) -> tuple[list[Request], bool]:
     if "vllm:request_prompt_tokens_bucket" in text:
-        return parse_metrics(text)
-    start = text.lstrip()[:1]
-    return parse_json_lines(text) if start in ("{", "[") else parse_csv(text)
+        return parse_metrics(text), False
+    return _requests(_json_rows(text)) if text.lstrip()[:1] in ("{", "[") else _of_csv(text)
 
 
 def parse_csv(text: str) -> list[Request]:
     """CSV with a header line that names the columns."""
+    return _of_csv(text)[0]
+
+
+def _of_csv(text: str) -> tuple[list[Request], bool]:
     try:
         return _requests(csv.DictReader(io.StringIO(text)))
     except csv.Error:
-        return []
+        return [], False
 
 
 def parse_json_lines(text: str) -> list[Request]:
     """One JSON object a line, or one array of them; also with the numbers in a ``usage`` object. Broken lines are
     left out.
     """
+    return _requests(_json_rows(text))[0]
+
+
+def _json_rows(text: str) -> list[Mapping[str, Any]]:
     rows: list[Mapping[str, Any]] = []
     try:
         whole = json.loads(text)
@@ -130,20 +146,23 @@ def parse_json_lines(text: str) -> list[Request]:
         if isinstance(line, dict):
             usage = line.get("usage")
             rows.append({**line, **usage} if isinstance(usage, dict) else line)
-    return _requests(rows)
+    return rows
 
 
-def _requests(rows: Iterable[Mapping[Any, Any]]) -> list[Request]:
+def _requests(rows: Iterable[Mapping[Any, Any]]) -> tuple[list[Request], bool]:
+    """The requests, and whether each row has a time."""
     found: list[Request] = []
+    timed = True
     for row in rows:
         values = {str(name).strip().lower(): value for name, value in row.items()}
         tokens, output = _count(values, _INPUT), _count(values, _OUTPUT)
         if tokens and output:
             time = _seconds(values)
+            timed = timed and time is not None
             # without times: one after the other, a request a second
             found.append((time if time is not None else float(len(found)), tokens, output))
     found.sort(key=lambda request: request[0])
-    return [(time - found[0][0], tokens, output) for time, tokens, output in found]
+    return [(time - found[0][0], tokens, output) for time, tokens, output in found], timed
 
 
 def _count(values: Mapping[str, Any], names: tuple[str, ...]) -> int:

@@ -51,14 +51,14 @@ def test_json_has_the_promised_shape(capsys: pytest.CaptureFixture[str]) -> None
     assert chosen["ttft"] <= 1 and chosen["tpot"] <= 0.05
     assert chosen["cards"] == min(choice["fleet"]["cards"] for choice in shown["choices"])
     curve = shown["choices"][0]["curve"]
-    assert len(curve) == 20 and set(curve[0]) == {"rate", "share", "ttft", "tpot", "output_tokens", "inside"}
+    assert len(curve) == 19 and set(curve[0]) == {"rate", "share", "ttft", "tpot", "output_tokens", "inside"}
     assert {"capacity.assume_cost", "capacity.assume_split", "capacity.assume_ranges"} <= {
         said["id"] for said in shown["assumptions"]
     }
 
 
 def test_ten_thousand_nodes_take_seconds(capsys: pytest.CaptureFixture[str], trace: str) -> None:
-    words = ("--trace", trace, "--rate", "200000/s", "--accelerator", "gaudi2", "--nodes", "1,10000")
+    words = ("--trace", trace, "--rate", "200000/s", "--accelerator", "gaudi2", "-n", "1", "--nodes", "1,10000")
     with within(20):
         code, shown = document(capsys, LLAMA, *words)
     assert code == 0
@@ -82,6 +82,16 @@ def test_the_rate_is_the_traces_own(capsys: pytest.CaptureFixture[str], trace: s
         capsys, LLAMA, "--trace", trace, "-n", "1", "--accelerator", "gaudi2", "--arrivals", "trace"
     )
     assert "capacity.of_trace_own" in {said["id"] for said in burst["assumptions"]}
+
+
+def test_a_trace_without_times_has_no_rate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "lengths.jsonl"
+    path.write_text('{"prompt_tokens": 100, "completion_tokens": 20}\n' * 50)
+    words = (LLAMA, "--trace", str(path), "-n", "1", "--accelerator", "gaudi2")
+    for more, id in ((), "capacity.no_rate"), (("--rate", "5", "--arrivals", "trace"), "capacity.arrivals"):
+        code, shown = document(capsys, *words, *more)
+        assert (code, shown["error"]["id"]) == (2, id)
+    assert document(capsys, *words, "--rate", "5")[0] == 0
 
 
 def test_longer_requests_are_refused_and_said(capsys: pytest.CaptureFixture[str], trace: str) -> None:

@@ -30,12 +30,12 @@ exec ip netns exec "$(cat "$FAKE_HOSTS/$host/namespace")" sh -c '
 """
 # rsync is not on every machine that runs these tests; this one knows which folder is whose disk
 RSYNC = """#!/bin/sh
-[ "$1 $2 $3 $4" = "-a --partial --mkpath --" ] || exit 2
-from="$5"; to="$6"; address="${to%%:*}"; address="${address##*@}"
+[ "$*" = "-a --copy-links --partial --mkpath -e ssh -o BatchMode=yes -- $8 $9" ] || exit 2
+from="$8"; to="$9"; address="${to%%:*}"; address="${address##*@}"
 for host in a b; do
     if grep -q "$address\\." "$FAKE_HOSTS/$host/address"; then
         target="$FAKE_HOSTS/$host/disk/${to##*/models/}"
-        mkdir -p "$target" && exec cp -a "$from." "$target"
+        mkdir -p "$target" && exec cp -aL "$from." "$target"
     fi
 done
 exit 10

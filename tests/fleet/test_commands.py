@@ -18,7 +18,9 @@ from gaudi_launch.fleet.commands import Step, copies, ray_steps, render, render_
 from gaudi_launch.fleet.differences import Folder, Seen
 from gaudi_launch.fleet.inventory import Member
 from gaudi_launch.fleet.layout import Layout
+from gaudi_launch.host import snapshot
 from gaudi_launch.host.records import Host, Interface
+from gaudi_launch.host.simulated import make
 from gaudi_launch.messages import message, set_language
 from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan, Setting
 
@@ -89,7 +91,7 @@ def test_printed_lines_are_shell_words() -> None:
     inside = shlex.split(shlex.split(render(boxed, "c"))[-1])
     assert inside[:6] == ["docker", "exec", "-i", "box", "sh", "-c"] and len(inside) == 7
     here = Step(Member("l", "local"), ("echo", "a b"), WHY)
-    assert render(here, "c") == "echo 'a b'"
+    assert shlex.split(render(here, "c")) == ["sh", "-c", "echo 'a b'"]
     assert [shlex.split(line)[7] for line in render_stop(AB, "c")] == ["admin@a", "admin@b", "admin@b", "admin@a"]
 
 
@@ -97,20 +99,21 @@ def seen(one: Member, model: Folder, recipes: Folder, *tools: str) -> Seen:
     return Seen(one, folders={"/models/M": model, "/cache": recipes}, tools=tools or ("rsync", "scp"))
 
 
-def test_copies_go_from_the_first_that_has_it() -> None:
+def test_copies_go_from_the_first_that_has_all_of_it() -> None:
     three = (*AB, member("c"))
     made = cluster(*three)
     found, missing = copies(
         made,
         [
-            seen(three[0], Folder(), Folder(2, 9)),
+            # a download that has only begun
+            seen(three[0], Folder(1, 2), Folder(2, 9)),
             seen(three[1], Folder(5, 100), Folder()),
             # a copy that was cut off
             seen(three[2], Folder(5, 70), Folder(7, 1)),
         ],
     )
     assert missing == []
-    rsync = ("rsync", "-a", "--partial", "--mkpath", "--")
+    rsync = ("rsync", "-a", "--copy-links", "--partial", "--mkpath", "-e", "ssh -o BatchMode=yes", "--")
     assert [(c.source, c.target, c.step.argv) for c in found] == [
         ("b", "admin@10.0.0.1", (*rsync, "/models/M/", "admin@10.0.0.1:/models/M/")),
         ("b", "admin@10.0.0.3", (*rsync, "/models/M/", "admin@10.0.0.3:/models/M/")),
@@ -130,6 +133,9 @@ def test_without_rsync_scp_copies() -> None:
 def test_nobody_has_the_model() -> None:
     found, missing = copies(cluster(*AB), [seen(one, Folder(), Folder()) for one in AB])
     assert (found, missing) == ([], [message("cluster.no_model", path="/models/M")])
+    # whoever could not be asked may have it
+    lost = replace(seen(AB[1], Folder(), Folder()), trouble=WHY)
+    assert copies(cluster(*AB), [seen(AB[0], Folder(), Folder()), lost]) == ([], [])
     hub = replace(cluster(*AB), model="Qwen/Qwen3-8B", recipes=None)
     assert copies(hub, [seen(one, Folder(), Folder()) for one in AB]) == ([], [])
 
@@ -233,6 +239,43 @@ def test_pages_in_both_languages(inventory: str, capsys: pytest.CaptureFixture[s
     assert "布局：张量 16" in capsys.readouterr().out
 
 
+def nodes_of(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[tuple[str, list[int]]], list[str]]:
+    """(address, modules) of each host, and the ids of what is in the way."""
+    base = ("cluster", "plan", "-w", "Qwen/Qwen2-72B-Instruct", "--engine", "vllm-fork@1.22", "--json")
+    assert run([*base, *words]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    nodes = shown["engines"][0]["nodes"]
+    return [(node["address"], node["modules"]) for node in nodes], [one["id"] for one in shown["blockers"]]
+
+
+def test_simulated_hosts_are_told_apart(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    four, eight = [0, 1, 2, 3], list(range(8))
+    # nothing can be started at a made-up address
+    found = nodes_of(capsys, "--hosts", "a=simulated:hls2,b=simulated:hls2")
+    assert found == ([("10.20.30.40", eight), ("10.20.30.41", eight)], ["cluster.made_up"])
+    path = Path(inventory).with_name("a.json")
+    path.write_text(json.dumps(snapshot.to_json(make("hls2"))))
+    assert nodes_of(capsys, "--hosts", f"a={path},b={path}") == found
+    # the address that ssh was given is the user's own word
+    found = nodes_of(capsys, "--hosts", "10.0.0.7=simulated:hls2,me@fd00::1=simulated:hls2")
+    assert found == ([("10.0.0.7", eight), ("fd00::1", eight)], [])
+    path = Path(inventory).with_name("addresses.json")
+    hosts = [{"name": name, "address": f"fd00:0::{name}", "snapshot": "simulated:hls2"} for name in "ab"]
+    path.write_text(json.dumps({"schema": 1, "hosts": hosts}))
+    assert nodes_of(capsys, "--inventory", str(path)) == ([("fd00::a", eight), ("fd00::b", eight)], [])
+    # free cards of one group, and hosts of different sizes where a number is asked for
+    two = "10.0.0.7=simulated:gaudi2e-8+busy=2,10.0.0.8=simulated:gaudi2e-4"
+    assert nodes_of(capsys, "--hosts", two, "-n", "4") == ([("10.0.0.7", [4, 5, 6, 7]), ("10.0.0.8", four)], [])
+
+
+def test_what_is_in_the_way_names_its_host(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    hosts = "10.0.0.7=simulated:hls2,10.0.0.8=simulated:hls2+failed=7"
+    base = ["cluster", "plan", "-w", "Qwen/Qwen2-72B-Instruct", "--engine", "vllm-fork@1.22", "-n", "4", "--json"]
+    assert run([*base, "--hosts", hosts]) == 0
+    blockers = json.loads(capsys.readouterr().out)["blockers"]
+    assert blockers and all(one["message"].startswith("10.0.0.8: ") for one in blockers)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "id"),
     [
@@ -242,7 +285,11 @@ def test_pages_in_both_languages(inventory: str, capsys: pytest.CaptureFixture[s
         (("--hosts", "-oProxyCommand=x"), 2, "cluster.bad_host"),
         (("--hosts", "a=/nowhere.json"), 2, "host.snapshot_file"),
         (("--hosts", "a=simulated:hls9"), 2, "host.unknown_machine"),
-        (("--hosts", "a=simulated:hls2,b=simulated:hls2"), 2, "cluster.twice"),
+        (("--hosts", "10.0.0.1=simulated:hls2,me@10.0.0.1=simulated:hls2"), 2, "cluster.twice"),
+        (("--hosts", "a=simulated:hls2,"), 2, "cluster.bad_host"),
+        (("--hosts", "a=simulated:hls2,local", "--python", "/no/python"), 3, "cluster.no_ssh"),
+        (("--hosts", "a=simulated:hls2,b=seven.json"), 3, "cluster.uneven"),
+        (("--hosts", "a=simulated:hls2+busy=3,b=simulated:hls2"), 3, "cluster.no_place"),
         (("--hosts", "a=simulated:hls2", "-m", "0,1"), 2, "cluster.not_here"),
         (("--hosts", "a=simulated:hls2", "--machine", "simulated:hls2"), 2, "cluster.not_here"),
         (("--hosts", "a=simulated:hls2", "--tuning", "reference"), 2, "cluster.not_here"),
@@ -258,8 +305,17 @@ def test_pages_in_both_languages(inventory: str, capsys: pytest.CaptureFixture[s
     ],
 )
 def test_wrong_input_is_a_sentence(
-    inventory: str, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, id: str
+    inventory: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    code: int,
+    id: str,
 ) -> None:
+    # a machine that lost a card; also a snapshot of a simulated machine
+    monkeypatch.chdir(Path(inventory).parent)
+    host = make("hls2")
+    Path("seven.json").write_text(json.dumps(snapshot.to_json(replace(host, cards=host.cards[:7]))))
     base = ["cluster", "plan", "-w", "Qwen/Qwen2-72B-Instruct", "--engine", "vllm-fork@1.22", "--json"]
     assert run([*base, *words]) == code
     error = json.loads(capsys.readouterr().out)["error"]
@@ -271,7 +327,10 @@ def test_no_such_cluster(inventory: str, capsys: pytest.CaptureFixture[str]) -> 
         assert run(["cluster", command, "--json"]) == 2
         assert json.loads(capsys.readouterr().out)["error"]["id"] == "cluster.unknown"
     assert run(["cluster", "down", "--hosts", "a,b", "--dry-run"]) == 0
-    assert capsys.readouterr().out.count("kill -TERM") == 4
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4 and all("kill -TERM" in line for line in lines)
+    assert run(["cluster", "down", "--hosts", "a,b", "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"schema": 1, "hosts": ["a", "b"], "commands": lines}
 
 
 def test_files_of_the_engine_lie_on_every_host(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gaudi_launch.engines.detect import Installed
+from gaudi_launch.errors import LaunchError
 from gaudi_launch.fleet.cluster import reach
 from gaudi_launch.fleet.differences import Difference, Folder, Seen, compare
 from gaudi_launch.fleet.inventory import Member
@@ -37,8 +38,13 @@ def test_the_documented_layouts() -> None:
 
 def test_heads_that_do_not_divide_make_stages() -> None:
     assert sizes(choose(QWEN, "1.22", 2, 4, Asked())) == (4, 2, 1, 0, True)
-    with refused("cluster.heads"):
-        choose(QWEN, "1.22", 2, 8, Asked())
+    for model, version, hosts, would in ((QWEN, "1.22", 2, (4, 4)), (DEEPSEEK, "deepseek_r1", 3, (8, 3))):
+        with pytest.raises(LaunchError) as error:
+            choose(model, version, hosts, 8, Asked())
+        assert error.value.id == "cluster.heads"
+        assert "--tensor-parallel {} --pipeline-parallel {}".format(*would) in str(error.value)
+        # and so it can
+        assert sizes(choose(model, version, hosts, 8, Asked(*would)))[:2] == would
     with refused("cluster.heads"):
         choose(QWEN, "1.22", 2, 4, Asked(tensor=8))
     with refused("cluster.layers"):
@@ -106,6 +112,12 @@ def test_what_must_not_differ() -> None:
     )
 
 
+def test_hosts_may_have_more_cards_than_are_asked_for() -> None:
+    hosts = [seen("a", "gaudi2e-8"), seen("b", "gaudi2e-4")]
+    assert ("fail", "cards") in [(d.level, d.what) for d in compare(hosts)]
+    assert ("note", "cards") in [(d.level, d.what) for d in compare(hosts, cards=4)]
+
+
 def test_what_is_not_known_is_no_difference() -> None:
     unknown = Seen(Member("b", "b"))
     assert compare([seen("a"), unknown]) == ()
@@ -135,6 +147,9 @@ def test_the_interface_between_hosts() -> None:
     assert reach(member, host(bridge, fast)) == ("192.168.7.1", "enp1s0")
     assert reach(member, host(fast, ens), "enp1s0") == ("192.168.7.1", "enp1s0")
     assert reach(member, host(six)) == ("fd00::2", "ib0")
+    # the address that ssh was given, if it is the host's
+    assert reach(replace(member, ssh="me@192.168.7.1"), host(fast, ens)) == ("192.168.7.1", "enp1s0")
+    assert reach(replace(member, ssh="203.0.113.9"), host(fast, ens)) == ("10.0.0.1", "ens8f0")
     # what the inventory says wins, and the other half is found by it
     assert reach(replace(member, address="192.168.7.1"), host(fast, ens)) == ("192.168.7.1", "enp1s0")
     assert reach(replace(member, interface="enp1s0"), host(fast, ens)) == ("192.168.7.1", "enp1s0")

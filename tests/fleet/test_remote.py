@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gaudi_launch.fleet import remote, run
-from gaudi_launch.fleet.commands import Step
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.fleet import agent, remote, run
+from gaudi_launch.fleet.cluster import Cluster, Engine, Node
+from gaudi_launch.fleet.commands import Step, ssh_words
 from gaudi_launch.fleet.differences import Folder
 from gaudi_launch.fleet.inventory import Member
+from gaudi_launch.fleet.layout import Layout
 from gaudi_launch.fleet.remote import RemoteError
-from gaudi_launch.fleet.run import Waits
-from gaudi_launch.fleet.running import Part, Place, Running, remember, remembered
-from gaudi_launch.messages import message
+from gaudi_launch.fleet.running import Part, Place, Running, remember, remembered, running_of
+from gaudi_launch.fleet.waiting import Waits, wait_ready
+from gaudi_launch.messages import Message, message
+from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan
 from tests.fleet.helpers import refused
 
 SSH = """#!/bin/sh
@@ -178,6 +185,113 @@ def test_commands_run_to_their_end() -> None:
         with pytest.raises(RemoteError) as error:
             remote.do(Step(member("a"), argv, WHY), 20)
         assert error.value.why.id == "cluster.step_failed" and words in error.value.why.render()
+
+
+def test_a_command_ends_with_the_launcher_that_asked_for_it(tmp_path: Path) -> None:
+    """As when ssh is killed by Ctrl-C in the middle of a copy, or of a start."""
+    marks = {"run": tmp_path / "copying", "start": tmp_path / "starting"}
+    for what, mark in marks.items():
+        argv = ["sh", "-c", f"echo $$ > {mark}; exec sleep 300"]
+        more = {"folder": "c/a", "name": "service", "env": {}, "files": {}, "settle": 60, "seconds": 60}
+        program = f"{Path(agent.__file__).read_text()}\nmain({json.dumps({'do': what, 'argv': argv, **more})!r})\n"
+        with subprocess.Popen(
+            ssh_words(member("a"), ["python3", "-"]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as asked:
+            assert asked.stdin is not None
+            asked.stdin.write(program)
+            asked.stdin.close()
+            wait_until(lambda: mark.exists() and mark.read_text().endswith("\n"))  # noqa: B023
+            asked.kill()
+        wait_until(lambda: _session(int(mark.read_text())) is None)  # noqa: B023
+    assert living("a") is None
+
+
+def wait_until(done: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def one_engine(*names: str) -> Cluster:
+    """A cluster of an engine on each host, whose engine only sleeps."""
+    engines = tuple(
+        Engine(
+            (Node(member(name), "127.0.0.1", "lo", (), {}),),
+            Command(("sleep", "300"), {}),
+            "http://127.0.0.1:9",
+        )
+        for name in names
+    )
+    layout = Layout(1, 1, len(names), 0, len(names), 1, WHY, "")
+    plan = Plan(EngineIdentity("cpu", "1"), {"path": "m"}, Placement(()), (), engines[0].command, "http://x:1")
+    return Cluster("c", layout, engines, (), plan, "m", None, 8850)
+
+
+def start_up(cluster: Cluster, folder: Path, waits: Waits, said: list[str] | None = None) -> None:
+    folder.mkdir(exist_ok=True)
+    told = said if said is not None else []
+    run.up(cluster, (), {}, folder, lambda message: told.append(message.id), waits)
+
+
+def test_another_start_does_not_forget_the_first(tmp_path: Path) -> None:
+    state = tmp_path / "known"
+    remote.begin(step("a", "sleep", "300"), "c/a", {}, settle=0.1)
+    state.mkdir()
+    first = running_of(one_engine("a"))
+    remember(state, first)
+    (state / "service.log").write_text("kept")
+    # elsewhere, with the same name: 'down' must still know of the first one
+    for hosts in (("b",), ("a", "b"), ("b", "gone")):
+        with pytest.raises(LaunchError) as error:
+            start_up(one_engine(*hosts), state, QUICK)
+        assert error.value.id == ("cluster.unreachable" if "gone" in hosts else "cluster.runs_already")
+    assert (remembered(state), (state / "service.log").read_text()) == (first, "kept")
+    assert (living("a") is not None, living("b")) == (True, None)
+    # one that nobody can ask may still run
+    remember(state, running_of(one_engine("gone")))
+    with refused("cluster.former"):
+        start_up(one_engine("b"), state, QUICK)
+
+
+def test_a_start_that_fails_ends_what_it_began_and_nothing_else(tmp_path: Path) -> None:
+    waits = Waits(stop=2.0, ask=20.0, ready=0.0, poll=0.1)
+    said: list[str] = []
+    with refused("cluster.not_ready"):
+        start_up(one_engine("a"), tmp_path / "known", waits, said)
+    assert living("a") is None
+    assert said.count("cluster.taking_down") == 1
+    # all of it is down: there is nothing to look at
+    with refused("cluster.unknown"):
+        remembered(tmp_path / "known")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_start_that_is_asked_to_end_takes_all_down(tmp_path: Path, number: int) -> None:
+    def ask(message: Message) -> None:
+        if message.id == "cluster.waiting":
+            os.kill(os.getpid(), number)
+        if message.id == "cluster.taking_down":
+            # the terminal is gone
+            raise OSError(5, "Input/output error")
+
+    (tmp_path / "known").mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        run.up(one_engine("a"), (), {}, tmp_path / "known", ask, QUICK)
+    assert living("a") is None
+    assert signal.getsignal(number) is signal.SIG_DFL
+
+
+def test_ray_that_ends_on_a_worker_is_told(tmp_path: Path) -> None:
+    places = (Place(member("a"), "127.0.0.1"), Place(member("b"), "127.0.0.2"))
+    running = Running("c", True, 8850, 2, (Part(places, "http://127.0.0.1:9"),))
+    for name in ("service", "ray"):
+        remote.begin(replace(step("a", "sleep", "300"), name=name), "c/a", {}, settle=0.1)
+    (tmp_path / "known").mkdir()
+    waits = Waits(ask=20.0, poll=0.1, workers=0.0)
+    with refused("cluster.ray_died"):
+        wait_ready(running, remember(tmp_path / "known", running), None, lambda _: None, waits)
+    run.down([member("a")], "c", QUICK)
 
 
 def test_status_of_what_is_half_there() -> None:

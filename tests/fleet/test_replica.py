@@ -69,6 +69,9 @@ def test_traffic_comes_once_a_second() -> None:
     for traffic in (from_trace(made_up(800)), from_ranges((5, 50), (1, 9)), from_trace(made_up(800), True)):
         assert traffic.requests[-1][0] == pytest.approx(len(traffic.requests), rel=0.01)
         assert list(traffic.requests) == sorted(traffic.requests)
+        # a part of it too, whatever its draws were
+        part = traffic.part(0.0, 1.0)
+        assert part.requests[-1][0] == pytest.approx(len(part.requests) - 1)
     own = from_trace(made_up(800), own_arrivals=True)
     assert [request[1:] for request in own.requests] == [request[1:] for request in made_up(800)]
     drawn = from_ranges((5, 50), (7, 7))
@@ -76,10 +79,11 @@ def test_traffic_comes_once_a_second() -> None:
     assert {5, 50} <= {tokens for _, tokens, _ in drawn.requests} <= set(range(5, 51))
 
 
-def test_long_answers_are_simulated_less_often() -> None:
-    assert len(from_ranges((5, 50), (8000, 8000)).requests) == 500
-    assert len(from_ranges((5, 50), (10, 10)).requests) == 3000
-    assert len(from_trace([(0.0, 5, 5)]).requests) == 3000
+def test_close_to_its_most_more_are_simulated_and_of_long_answers_fewer() -> None:
+    short, long = from_ranges((5, 50), (10, 10)), from_ranges((5, 50), (8000, 8000))
+    assert [len(short.part(share, 4.0).requests) for share in (0.02, 0.5, 0.8, 0.9)] == [3000, 3000, 10_000, 40_000]
+    assert [len(long.part(0.9, inside).requests) for inside in (0.1, 4.0, 40.0)] == [500, 500, 5000]
+    assert len(from_trace([(0.0, 5, 5)]).part(0.1, 1.0).requests) == 3000
 
 
 def test_rates_of_a_trace() -> None:
