@@ -12,12 +12,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gaudi_launch import profiles
-from gaudi_launch.engines.upstream_tasks import has_word
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.lengths import round_up
+from gaudi_launch.planning.own_words import has_word
 from gaudi_launch.planning.precision import runs_fp8
 from gaudi_launch.planning.settings import Decisions
 

@@ -11,11 +11,11 @@ from functools import lru_cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.engines.upstream_tasks import has_word, word_of
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.lengths import ceil_div
+from gaudi_launch.planning.own_words import has_word, word_of
 
 if TYPE_CHECKING:
     from gaudi_launch.warmup.cost import StepTime

@@ -12,6 +12,7 @@ from gaudi_launch.messages import Message, message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context, Engine
 from gaudi_launch.planning.memory import MemoryPlan, memory_in
+from gaudi_launch.planning.own_words import refuse_more_cards
 from gaudi_launch.planning.placement import choose, parse_visible
 from gaudi_launch.planning.plan import Command, Estimate, Placement, Plan, Setting
 from gaudi_launch.planning.precision import weight_type
@@ -50,6 +51,8 @@ def make_plan(
     context = Context(request, host, model, placement, limits)
     proposal = engine.propose(context)
     warnings: list[Message] = [*placement.warnings, *proposal.warnings]
+    if request.overruled:
+        warnings.append(message("plan.overruled", flags=", ".join(request.overruled)))
     memory = _memory(engine, proposal.settings, context, warnings)
     strategy, buckets = _buckets(engine, proposal.settings, context, warnings, memory.num_blocks)
     command = engine.command(proposal.settings, context)
@@ -78,6 +81,7 @@ def place(request: Request, host: Host, engine: Engine) -> Placement:
     """The cards of this request on this host. An engine without cards places nothing."""
     if not engine.needs_cards:
         return Placement(modules=())
+    refuse_more_cards(request.extra)
     own = getattr(engine, "place", None)
     if own is not None:
         chosen: Placement = own(request, host)
