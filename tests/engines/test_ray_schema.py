@@ -52,7 +52,6 @@ def test_a_good_one_has_nothing_wrong() -> None:
         (changed(("http_option",), {}), "ray.unknown_key", "http_option"),
         (changed(("http_options", "port"), 99999), "ray.out_of_range", "http_options.port"),
         (changed(("http_options", "port"), 0), "ray.out_of_range", "http_options.port"),
-        (changed((*D, "num_replicas"), -1), "ray.out_of_range", "applications[0].deployments[0].num_replicas"),
         (
             changed((*D, "max_ongoing_requests"), 0),
             "ray.out_of_range",
