@@ -142,15 +142,15 @@ def to_request(asked: dict[str, Any], environment: dict[str, str] | None = None)
         "padding_limit": lambda text: read.fraction("--padding-limit", text, 0.0, 0.5),
         "memory_utilization": lambda text: read.fraction("--memory-utilization", text, 0.01, 1.0),
     }
-    for name, flag in (
-        ("max_num_batched_tokens", "-t"),
-        ("max_model_len", "-l"),
-        ("max_num_seqs", "-b"),
-        ("scheduler_steps", "-e"),
-        ("max_prefill_seqs", "--max-prefill-seqs"),
-        ("max_capture_len", "--max-capture-len"),
+    for name, flag, most in (
+        ("max_num_batched_tokens", "-t", read.MOST_TOKENS),
+        ("max_model_len", "-l", read.MOST_TOKENS),
+        ("max_num_seqs", "-b", read.MOST_SEQS),
+        ("scheduler_steps", "-e", read.MOST_SEQS),
+        ("max_prefill_seqs", "--max-prefill-seqs", read.MOST_SEQS),
+        ("max_capture_len", "--max-capture-len", read.MOST_TOKENS),
     ):
-        readers[name] = lambda text, flag=flag: read.number(flag, text)  # type: ignore[misc]
+        readers[name] = lambda text, flag=flag, most=most: read.number(flag, text, 1, most)  # type: ignore[misc]
     values: dict[str, Any] = {}
     for option in OPTIONS:
         value = asked[option.field]
@@ -277,6 +277,7 @@ def prepare(asked: dict[str, Any], *, must_exist: bool, in_image: bool = False) 
     from gaudi_launch.host.machine import load
     from gaudi_launch.host.records import Host
     from gaudi_launch.planning.asked import with_secret_moved
+    from gaudi_launch.planning.own_words import with_own_words
     from gaudi_launch.profiles import known_model
 
     request = to_request(asked)
@@ -288,6 +289,8 @@ def prepare(asked: dict[str, Any], *, must_exist: bool, in_image: bool = False) 
         request = _demo(request, make=must_exist)
     installed = None if in_image else _installed(request, must_exist, here=asked.get("machine") is None)
     engine = registry.find(_engine_name(request, installed), installed, request.python)
+    if request.tuning == "auto" and not registry.in_container(request.engine):
+        request = with_own_words(request, engine.lacks)
     if not engine.needs_cards and request.python is None:
         request = replace(request, python=engine.identity.python)
     if engine.identity.name == "vllm-gaudi":

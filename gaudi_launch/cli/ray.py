@@ -21,6 +21,8 @@ def config(
     out: Path | None = typer.Option(None, "--out", metavar="FILE", help="Write it there instead of printing it."),
 ) -> None:
     """Print the planned deployment as a Serve config, for a Ray that runs already: serve deploy FILE."""
+    from dataclasses import replace
+
     from gaudi_launch.cli.options import prepare
     from gaudi_launch.engines.ray_config import as_yaml
     from gaudi_launch.engines.ray_serve import IN_RAY, config_of
@@ -31,7 +33,8 @@ def config(
     if engine.partition(":")[0] != "ray-serve":
         raise LaunchError("ray.only_config", ExitCode.USAGE, found=engine)
     prepared = prepare({**asked, "engine": engine}, must_exist=False)
-    plan = prepared.plan()
+    # whoever deploys this YAML has no bucket file of ours: the engine gets a strategy of its own
+    plan = replace(prepared, request=replace(prepared.request, files_dir="")).plan()
     yaml = as_yaml(config_of(plan), plan.command.env, str(IN_RAY))
     if out is None:
         typer.echo(yaml, nl=False)

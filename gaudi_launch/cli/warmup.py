@@ -116,16 +116,16 @@ def _show(case: Case, result: Result, listing: bool, plot: Path | None) -> None:
     def say(id: str, **values: Any) -> None:
         out.print(text(id, **values), markup=False, soft_wrap=True)
 
-    delivered, limits = result.delivered, case.limits
+    delivered, asked = result.delivered, case.asked
     chosen = result.chosen
     say(
         "warmup.title",
-        engine=case.engine,
+        engine=asked.name,
         model=case.model.name or text("warmup.no_model"),
-        cards=case.cards,
-        seqs=limits.max_num_seqs,
-        length=limits.max_model_len,
-        tokens=limits.max_num_batched_tokens,
+        cards=asked.cards,
+        seqs=asked.limits.max_num_seqs,
+        length=asked.limits.max_model_len,
+        tokens=asked.limits.max_num_batched_tokens,
     )
     for assumption in case.assumptions:
         say("warmup.assumed", what=assumption.render())
@@ -134,7 +134,8 @@ def _show(case: Case, result: Result, listing: bool, plot: Path | None) -> None:
     columns = [text(f"warmup.column_{name}") for name in view.COLUMNS]
     rows = [view.row(judged, judged is chosen, result) for judged in delivered.comparison]
     out.print(table(text("warmup.table"), columns, rows, right=range(1, len(columns))))
-    say("warmup.basis", basis=result.per_graph.basis.render(), floor=delivered.aim.floor)
+    id = "warmup.basis" if asked.own is None else "warmup.basis_own"
+    say(id, basis=result.per_graph.basis.render(), floor=delivered.aim.floor)
     if chosen.buckets is not None:
         for name, part, time, axis in (
             ("prompt", result.shapes.prompt, case.cost.prefill, 1),
@@ -143,7 +144,7 @@ def _show(case: Case, result: Result, listing: bool, plot: Path | None) -> None:
             pairs = [(b[0], b[axis]) for b in getattr(chosen.buckets, name) if axis == 2 or b[2] == 0]
             out.print(heatmap(text(f"warmup.map_{name}"), pairs, part, time))
         say("warmup.map_legend")
-    if chosen is delivered.comparison[0]:
+    if chosen is delivered.comparison[0] and asked.own is None:
         say("warmup.prefill_seqs", count=delivered.max_prefill_seqs)
         for name, value in delivered.settings.items():
             out.print(f"  {name}={value}", markup=False)

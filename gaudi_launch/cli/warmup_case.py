@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,11 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 
 if TYPE_CHECKING:
+    from gaudi_launch.cli.warmup_engine import AskedEngine
     from gaudi_launch.models.records import Model
-    from gaudi_launch.planning.request import Request
     from gaudi_launch.warmup.cost import StepTime
     from gaudi_launch.warmup.delivery import Delivered
     from gaudi_launch.warmup.estimate import Span
-    from gaudi_launch.warmup.limits import EngineLimits
     from gaudi_launch.warmup.planner import Ask
     from gaudi_launch.warmup.simulate import Shapes
     from gaudi_launch.warmup.strategies import Judged
@@ -41,17 +40,12 @@ class Wish:
 class Case:
     """What a plan is wanted for, with everything that had to be assumed."""
 
-    engine: str
-    request: Request
+    asked: AskedEngine
     model: Model
-    cards: int
-    limits: EngineLimits
     cost: StepTime
     workload: list[tuple[float, int, int]] | None
     trace_share: float
     wish: Wish
-    choose_prefill_seqs: bool
-    with_limit: bool
     assumptions: list[Message]
 
 
@@ -73,6 +67,7 @@ def read(
 ) -> Case:
     """The case of these options. Raises LaunchError for what cannot be."""
     from gaudi_launch.cli.options import to_request
+    from gaudi_launch.cli.warmup_engine import asked_engine
     from gaudi_launch.models.records import Model
     from gaudi_launch.profiles import known_model
     from gaudi_launch.warmup.cost import step_time_for
@@ -87,10 +82,12 @@ def read(
         assumptions.append(message("warmup.assume_name", model=model.path))
     if not 0 <= trace_share <= 1:
         raise LaunchError("warmup.bad_share", ExitCode.USAGE, found=trace_share)
-    name, limits, with_limit = _engine(request, model, blocks, assumptions)
-    cards = request.cards or len(request.modules or ()) or 1
+    engine = asked_engine(request, model, asked.get("machine"), blocks, assumptions)
+    if engine.own is not None and any((wish.graphs, wish.overhead, wish.budget, wish.price)):
+        raise LaunchError("warmup.own_list", ExitCode.USAGE, engine=engine.name)
+    limits = engine.limits
     parameters = model.parameters or _parameters_of(model.name)
-    cost = step_time_for(parameters, cards).with_constants(_constants(constants))
+    cost = step_time_for(parameters, engine.cards).with_constants(_constants(constants))
     constants_said = ", ".join(f"{key} {value:g}" for key, value in cost.constants().items())
     assumptions.append(message("warmup.assume_cost", basis=cost.basis, constants=constants_said))
     workload = read_workload(trace) if trace else None
@@ -99,72 +96,7 @@ def read(
         assumptions.append(
             message("warmup.assume_ranges", input=f"{ranges[0]}-{ranges[1]}", output=f"{ranges[2]}-{ranges[3]}")
         )
-    return Case(
-        name,
-        request,
-        model,
-        cards,
-        limits,
-        cost,
-        workload,
-        trace_share,
-        wish,
-        request.max_prefill_seqs is None,
-        with_limit,
-        assumptions,
-    )
-
-
-def _engine(
-    request: Request, model: Model, blocks: int, assumptions: list[Message]
-) -> tuple[str, EngineLimits, bool]:
-    """The engine's name, its limits, and whether its extension has the padding limit."""
-    from gaudi_launch.engines import registry
-    from gaudi_launch.engines.detect import detect
-    from gaudi_launch.host.records import Host
-    from gaudi_launch.warmup.limits import as_limits
-    from gaudi_launch.warmup.strategies import ENGINES
-
-    installed = detect(request.python) if request.python is not None or request.engine == "auto" else None
-    asked = request.engine
-    # vllm-gaudi names its releases, buckets are those of its main branch
-    if asked.partition("@")[0] == "vllm-gaudi":
-        name, facts = "vllm-gaudi", {}
-        given: Any = _plugin_limits(request, model)
-    else:
-        engine = registry.find(asked, installed, request.python)
-        name = f"{engine.identity.name}@{engine.identity.version}"
-        name = engine.identity.version if engine.identity.version in ENGINES else name
-        if name not in ENGINES:
-            raise LaunchError("warmup.unknown_engine", ExitCode.USAGE, found=name, known=", ".join(ENGINES))
-        facts = dict(engine.identity.facts)
-        given = engine.limits(request, Host(), model)
-        if asked == "auto" and installed is None:
-            assumptions.append(message("warmup.assume_engine", engine=name))
-    values = dict(given) if isinstance(given, dict) else asdict(given)
-    contiguous = request.environment.get("VLLM_CONTIGUOUS_PA", "" if name == "vllm-gaudi" else "true")
-    values["contiguous_pa"] = contiguous.lower() == "true" and "--enable-prefix-caching" not in request.extra
-    values["max_num_prefill_seqs"] = request.max_prefill_seqs or 1
-    if blocks > 0:
-        values["num_blocks"] = blocks
-    limits = as_limits(values)
-    if not blocks:
-        assumptions.append(message("warmup.assume_blocks", blocks=limits.num_blocks))
-    # as in a plan: what the extension is not known to understand is not sent
-    return name, limits, facts.get("bucket_limit") == "true"
-
-
-def _plugin_limits(request: Request, model: Model) -> dict[str, Any]:
-    """vllm-gaudi's lengths: upstream's defaults are small because the platform reports no memory."""
-    length = request.max_model_len or model.max_position_embeddings or 16384
-    values: dict[str, Any] = {
-        "max_num_seqs": request.max_num_seqs or 128,
-        "max_model_len": length,
-        "max_num_batched_tokens": request.max_num_batched_tokens or min(length, 2048),
-        "input_range": request.input_range or (1, length),
-        "output_range": request.output_range or (1, length),
-    }
-    return values
+    return Case(engine, model, cost, workload, trace_share, wish, assumptions)
 
 
 def _parameters_of(name: str) -> float | None:
@@ -203,7 +135,7 @@ def ask_of(case: Case, seconds_per_graph: float) -> Ask:
             raise LaunchError("warmup.bad_overhead", ExitCode.USAGE, found=wish.overhead)
     if wish.price and not 0 < wish.price < 1:
         raise LaunchError("warmup.bad_price", ExitCode.USAGE, found=wish.price)
-    return Ask(wish.price or None, graphs or None, overhead, case.request.reduce)
+    return Ask(wish.price or None, graphs or None, overhead, case.asked.request.reduce)
 
 
 def _duration(text: str) -> float:
@@ -217,45 +149,55 @@ def solve(case: Case, *, log: Path | None, ask: bool) -> Result:
     """Plan, compare and estimate."""
     from gaudi_launch.paths import state_dir
     from gaudi_launch.planning.precision import weight_type
-    from gaudi_launch.warmup.delivery import plan_for_engine
     from gaudi_launch.warmup.estimate import FILE_NAME, per_graph, read_measured
-    from gaudi_launch.warmup.strategies import engine_key
 
+    asked = case.asked
     measured = read_measured(state_dir() / FILE_NAME)
-    dtype = weight_type(case.request, case.model)
-    about: dict[str, Any] = {"engine": case.engine, "model": case.model.name, "cards": case.cards}
+    dtype = weight_type(asked.request, case.model)
+    about: dict[str, Any] = {"engine": asked.identity, "model": case.model.name, "cards": asked.cards}
     cold = per_graph(dtype, False, measured, **about)
     cached = per_graph(dtype, True, measured, **about)
     compiled = _compiled(log)
-    delivered = plan_for_engine(
-        engine_key(case.engine),
-        case.limits,
-        case.workload,
-        ask_of(case, cold.high),
-        choose_prefill_seqs=case.choose_prefill_seqs,
-        with_limit=case.with_limit,
-        cost=case.cost,
-        trace_share=case.trace_share,
-    )
-    reference = case.request.tuning == "reference" and len(delivered.comparison) > 1
+    delivered = _delivered(case, cold.high)
+    reference = asked.request.tuning == "reference" and len(delivered.comparison) > 1
     chosen = delivered.comparison[1 if reference else 0]
-    notes: list[Message] = []
+    notes: list[Message] = list(asked.notes)
     expected = delivered.aim.expectation
     if case.workload is not None:
         notes.append(message("warmup.workload", requests=len(case.workload)))
         if expected.distance is not None:
             notes.append(message("warmup.distance", percent=round(100 * expected.distance)))
-    if case.request.reduce is not None:
-        batch, length = case.request.reduce
+    if asked.request.reduce is not None:
+        batch, length = asked.request.reduce
         notes.append(message("warmup.reduce", batch=batch, length=length))
-    if case.limits.contiguous_pa:
+    if asked.limits.contiguous_pa:
         notes.append(message("warmup.contiguous"))
     notes += [message("warmup.compiled", phase=c.phase, shape=str(c.shape), times=c.times) for c in compiled[:20]]
     if log is not None and not compiled:
         notes.append(message("warmup.none_compiled", path=str(log)))
-    if ask:
+    if ask and asked.own is None:
         notes.append(_asked(case, delivered))
     return Result(delivered, chosen, expected.shapes, cold, cached, notes, compiled)
+
+
+def _delivered(case: Case, seconds_per_graph: float) -> Delivered:
+    """Our plan beside the engine's own strategies, or the only list of an engine that makes it itself."""
+    from gaudi_launch.warmup.delivery import own_list, plan_for_engine
+    from gaudi_launch.warmup.strategies import engine_key
+
+    asked = case.asked
+    shares: dict[str, Any] = {"cost": case.cost, "trace_share": case.trace_share}
+    if asked.own is not None:
+        return own_list(*asked.own, asked.limits, case.workload, **shares)
+    return plan_for_engine(
+        engine_key(asked.name),
+        asked.limits,
+        case.workload,
+        ask_of(case, seconds_per_graph),
+        choose_prefill_seqs=asked.request.max_prefill_seqs is None,
+        with_limit=asked.with_limit,
+        **shares,
+    )
 
 
 def _compiled(log: Path | None) -> list[Compiled]:
@@ -279,7 +221,7 @@ def _asked(case: Case, delivered: Delivered) -> Message:
     from gaudi_launch.warmup.ask import ask_engine
     from gaudi_launch.warmup.strategies import arguments_of, engine_key
 
-    arguments = arguments_of(case.limits) | {"max_num_prefill_seqs": delivered.max_prefill_seqs}
+    arguments = arguments_of(case.asked.limits) | {"max_num_prefill_seqs": delivered.max_prefill_seqs}
     with tempfile.TemporaryDirectory() as folder:
         env = dict(delivered.settings)
         if delivered.file is not None:
@@ -287,7 +229,7 @@ def _asked(case: Case, delivered: Delivered) -> Message:
             path.write_text(delivered.file, encoding="utf-8")
             env["VLLM_BUCKETING_FROM_FILE"] = str(path)
             arguments["bucket_file"] = delivered.file
-        answer = ask_engine(case.request.python or "python3", engine_key(case.engine), env, arguments)
+        answer = ask_engine(case.asked.request.python or "python3", engine_key(case.asked.name), env, arguments)
     if answer.buckets is None:
         return message("warmup.no_answer", why=answer.why.render() if answer.why else "-")
     same = answer.buckets == delivered.buckets

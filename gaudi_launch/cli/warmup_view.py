@@ -65,9 +65,9 @@ def to_json(case: Case, result: Result) -> dict[str, Any]:
     delivered = result.delivered
     return {
         "schema": 1,
-        "engine": case.engine,
+        "engine": case.asked.name,
         "model": case.model.path or None,
-        "limits": asdict(case.limits),
+        "limits": asdict(case.asked.limits),
         "max_prefill_seqs": delivered.max_prefill_seqs,
         "settings": delivered.settings,
         "bucket_file": delivered.file,

@@ -12,12 +12,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gaudi_launch import profiles
-from gaudi_launch.engines.upstream_tasks import has_word
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.lengths import round_up
+from gaudi_launch.planning.own_words import has_word
 from gaudi_launch.planning.precision import runs_fp8
 from gaudi_launch.planning.settings import Decisions
 
@@ -201,7 +201,7 @@ def plan_buckets(
     the user exported, or a profile has, stand as they are; the script's arithmetic then fills in the rest, because
     half of one plan and half of another covers nothing for sure.
     """
-    request, limits = context.request, context.limits
+    request = context.request
     own = {name for name, value in request.environment.items() if value}
     own |= {setting.name for setting in decisions.settings() if setting.source == "profile"}
     own = {name for name in own if _BUCKET_VARIABLE.match(name)}
@@ -209,18 +209,13 @@ def plan_buckets(
         decisions.warn("plan.own_buckets", names=", ".join(sorted(own)))
         return
     from gaudi_launch.warmup.cost import step_time_for
-    from gaudi_launch.warmup.limits import as_limits
     from gaudi_launch.warmup.planner import Ask
 
     label = version if version == "deepseek_r1" else f"vllm-fork@{version}"
     contiguous = decisions.get("env", "VLLM_CONTIGUOUS_PA") != "false"
-    asked = as_limits({**asdict(limits), "contiguous_pa": contiguous})
-    # sequences that share a prefix count its blocks each, so then the cache's size bounds nothing
-    if num_blocks is not None and not has_word(request.extra, "--enable-prefix-caching"):
-        asked = replace(asked, num_blocks=max(min(num_blocks, asked.num_blocks), limits.max_num_seqs))
     found = _planned(
         label,
-        asked,
+        planned_limits(context, contiguous, num_blocks),
         Ask(reduce=request.reduce),
         request.max_prefill_seqs is None,
         knows_limit(facts) and request.padding_limit is None,
@@ -242,6 +237,18 @@ def plan_buckets(
             if not (name.endswith("_LIMIT") and request.padding_limit is not None):
                 decisions.env(name, value, reason, origin="assumed step times")
         graphs = count()
+
+
+def planned_limits(context: Context, contiguous: bool, num_blocks: int | None) -> EngineLimits:
+    """The shapes that the warm-up planner must cover."""
+    from gaudi_launch.warmup.limits import as_limits
+
+    request, limits = context.request, context.limits
+    asked = as_limits({**asdict(limits), "contiguous_pa": contiguous})
+    # sequences that share a prefix count its blocks each, so then the cache's size bounds nothing
+    if num_blocks is not None and not has_word(request.extra, "--enable-prefix-caching"):
+        asked = replace(asked, num_blocks=max(min(num_blocks, asked.num_blocks), limits.max_num_seqs))
+    return asked
 
 
 @lru_cache(maxsize=32)

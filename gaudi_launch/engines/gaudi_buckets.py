@@ -11,11 +11,11 @@ from functools import lru_cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.engines.upstream_tasks import has_word, word_of
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.lengths import ceil_div
+from gaudi_launch.planning.own_words import has_word, word_of
 
 if TYPE_CHECKING:
     from gaudi_launch.warmup.cost import StepTime
@@ -106,17 +106,11 @@ def most_blocks(context: Context, contiguous: bool, physical: int | None) -> int
     return worst if full_references(context.model) else max(min(worst, 3 * physical), limits.max_num_seqs)
 
 
-def choose(context: Context, contiguous: bool, physical: int | None) -> Choice:
-    """The strategy for this deployment; ``physical`` is the number of KV blocks, None when not known."""
-    request, limits = context.request, context.limits
-    if request.padding_limit is not None:
-        return Choice("pad", message("plan.flag", flag="--padding-limit"))
-    if is_hybrid(context.model):
-        return Choice("exp", message("gaudi.hybrid_buckets"))
-    from gaudi_launch.warmup.cost import step_time_for
+def planned_limits(context: Context, contiguous: bool, physical: int | None) -> EngineLimits:
+    """The shapes that the warm-up planner must cover."""
     from gaudi_launch.warmup.limits import as_limits
-    from gaudi_launch.warmup.planner import Ask
 
+    limits = context.limits
     asked = {
         **asdict(limits),
         "contiguous_pa": contiguous,
@@ -125,8 +119,21 @@ def choose(context: Context, contiguous: bool, physical: int | None) -> Choice:
     if limits.input_max > limits.max_num_batched_tokens:
         # such prompts come in pieces, and the last piece may have any length
         asked["input_min"] = 1
+    return as_limits(asked)
+
+
+def choose(context: Context, contiguous: bool, physical: int | None) -> Choice:
+    """The strategy for this deployment; ``physical`` is the number of KV blocks, None when not known."""
+    request = context.request
+    if request.padding_limit is not None:
+        return Choice("pad", message("plan.flag", flag="--padding-limit"))
+    if is_hybrid(context.model):
+        return Choice("exp", message("gaudi.hybrid_buckets"))
+    from gaudi_launch.warmup.cost import step_time_for
+    from gaudi_launch.warmup.planner import Ask
+
     found = _planned(
-        as_limits(asked),
+        planned_limits(context, contiguous, physical),
         Ask(reduce=request.reduce),
         step_time_for(context.model.parameters, len(context.placement.modules)),
     )

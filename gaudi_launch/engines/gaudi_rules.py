@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gaudi_launch.engines import gaudi_memory
-from gaudi_launch.engines.upstream_tasks import CHAT, by_name_only, has_word, pooling_options, task_of, word_of
+from gaudi_launch.engines.upstream_tasks import CHAT, by_name_only, pooling_options, task_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import identify
 from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.memory import MemoryPlan
+from gaudi_launch.planning.own_words import has_word, word_of
 from gaudi_launch.planning.plan import Setting
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions

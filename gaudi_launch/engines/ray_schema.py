@@ -116,6 +116,16 @@ RENAMED = {
     "target_num_ongoing_requests_per_replica": "target_ongoing_requests",
     "max_concurrent_queries": "max_ongoing_requests",
 }
+# (object, key) -> least and most; pydantic's PositiveInt and the like in serve/schema.py, and what a TCP port is
+_MOST = 10**9
+_BOUNDS = {
+    ("http_options", "port"): (1, 65535),
+    ("grpc_options", "port"): (1, 65535),
+    (_APPLICATION, "port"): (1, 65535),
+    (_DEPLOYMENT, "num_replicas"): (1, _MOST),
+    (_DEPLOYMENT, "max_ongoing_requests"): (1, _MOST),
+    (_DEPLOYMENT, "max_queued_requests"): (-1, _MOST),
+}
 _IMPORT_PATH = re.compile(r"^[A-Za-z_][\w.]*[:.][A-Za-z_]\w*$", re.ASCII)
 
 
@@ -152,9 +162,17 @@ def _object(place: str, path: str, value: Any, found: list[Message]) -> bool:
         if not isinstance(inside, types) or (isinstance(inside, bool) and bool not in types):
             names = " or ".join(kind.__name__ for kind in types)
             found.append(message("ray.wrong_type", path=where, found=repr(inside)[:60], wanted=names))
+        elif isinstance(inside, int) and not _within(place, key, inside):
+            least, most = _BOUNDS[(place, key)]
+            found.append(message("ray.out_of_range", path=where, found=inside, least=least, most=most))
         elif (inner := f"{place}.{key}" if place else str(key)) in KEYS and isinstance(inside, dict):
             _object(inner, where, inside, found)
     return True
+
+
+def _within(place: str, key: Any, number: int) -> bool:
+    least, most = _BOUNDS.get((place, key), (number, number))
+    return least <= number <= most
 
 
 def _unknown(where: str, key: Any, place: str) -> Message:

@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.engines import ray_config
-from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.hugging_face import NAME as PLAIN
-from gaudi_launch.engines.hugging_face import HuggingFace
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.host.records import Host
@@ -43,29 +41,7 @@ _BACKEND = "--distributed-executor-backend"
 _HPU_ORIGIN = "ray 2.60.0: python/ray/_private/accelerators/hpu.py"
 
 
-def ray_serve(inner: str, installed: Installed | None, python: str | None = None) -> RayServe:
-    """Ray Serve around the engine ``inner`` ("": the installed one, else plain generation, else the default)."""
-    from gaudi_launch.engines import registry
-
-    has_ray = installed is not None and "ray" in installed.packages
-    facts = {"ray": installed.packages["ray"]} if installed is not None and has_ray else {}
-    where = python or (installed.python if installed is not None and has_ray else None)
-    packages = installed.packages if installed is not None else {}
-    facts_of_plain = {PLAIN: packages[PLAIN]} if PLAIN in packages else {}
-    plain = HuggingFace(where, facts_of_plain, on_cards=not packages or "habana-torch-plugin" in packages)
-    if inner == PLAIN or (not inner and has_ray and installed and not installed.engine and PLAIN in packages):
-        return RayServe(plain, where, facts)
-    if registry.in_container(inner):
-        raise LaunchError("ray.container", ExitCode.USAGE, engine=inner, known=", ".join(inners()))
-    if inner.partition(":")[0] == NAME:
-        raise LaunchError("engines.unknown", ExitCode.USAGE, found=f"{NAME}:{inner}", known=", ".join(inners()))
-    found = RayServe(registry.find(inner or "auto", installed, where), where, facts)
-    if not inner and has_ray and installed is not None and PLAIN in packages:
-        return replace(found, spare=plain, knows=_architectures(installed.facts))
-    return found
-
-
-def _architectures(facts: Mapping[str, str]) -> frozenset[str] | None:
+def architectures(facts: Mapping[str, str]) -> frozenset[str] | None:
     """The model classes of an installed vLLM, by its own table; None where that cannot be read.
 
     vllm/model_executor/models/registry.py in every release; the plugin's own in vllm_gaudi/models/__init__.py.
@@ -85,14 +61,6 @@ def config_of(plan: Plan) -> dict[str, Any]:
     argv = plan.command.argv
     document: dict[str, Any] = json.loads(argv[argv.index("--config") + 1])
     return document
-
-
-def inners() -> tuple[str, ...]:
-    """Every engine that can stand behind Ray Serve, as written behind ``ray-serve:``."""
-    from gaudi_launch.engines.registry import ENGINES, in_container
-
-    names = (name for name in ENGINES if name != NAME and not in_container(name))
-    return (*(f"{NAME}:{name}" for name in names), f"{NAME}:{PLAIN}")
 
 
 @dataclass(frozen=True)

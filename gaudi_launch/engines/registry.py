@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -43,9 +44,7 @@ def _tgi(version: str) -> Callable[[str | None, Mapping[str, str]], Engine]:
 
 
 def _ray(python: str | None, facts: Mapping[str, str]) -> Engine:
-    from gaudi_launch.engines.ray_serve import ray_serve
-
-    return ray_serve("", None, python)
+    return _around("", None, python)
 
 
 ENGINES: dict[str, Callable[[str | None, Mapping[str, str]], Engine]] = {
@@ -104,9 +103,7 @@ def find(name: str, installed: Installed | None = None, python: str | None = Non
     name = ALIASES.get(name, name)
     outer, _, inner = name.partition(":")
     if outer == "ray-serve":
-        from gaudi_launch.engines.ray_serve import ray_serve
-
-        return ray_serve(inner, installed, python)
+        return _around(inner, installed, python)
     make = _made(name)
     if make is None:
         raise LaunchError("engines.unknown", ExitCode.USAGE, found=name, known=", ".join(names()))
@@ -114,3 +111,29 @@ def find(name: str, installed: Installed | None = None, python: str | None = Non
     fitting = installed is not None and installed.engine == name
     facts = dict(installed.facts) if installed is not None and fitting else {}
     return make(python or (installed.python if installed is not None and fitting else None), facts)
+
+
+def _around(inner: str, installed: Installed | None, python: str | None) -> Engine:
+    """Ray Serve around the engine ``inner`` ("": the installed one, else plain generation, else the default)."""
+    from gaudi_launch.engines.hugging_face import NAME as PLAIN
+    from gaudi_launch.engines.hugging_face import HuggingFace
+    from gaudi_launch.engines.ray_serve import NAME, RayServe, architectures
+
+    names = (name for name in ENGINES if name != NAME and not in_container(name))
+    known = ", ".join((*(f"{NAME}:{name}" for name in names), f"{NAME}:{PLAIN}"))
+    packages = installed.packages if installed is not None else {}
+    has_ray = installed is not None and "ray" in packages
+    facts = {"ray": packages["ray"]} if has_ray else {}
+    where = python or (installed.python if installed is not None and has_ray else None)
+    facts_of_plain = {PLAIN: packages[PLAIN]} if PLAIN in packages else {}
+    plain = HuggingFace(where, facts_of_plain, on_cards=not packages or "habana-torch-plugin" in packages)
+    if inner == PLAIN or (not inner and has_ray and installed and not installed.engine and PLAIN in packages):
+        return RayServe(plain, where, facts)
+    if in_container(inner):
+        raise LaunchError("ray.container", ExitCode.USAGE, engine=inner, known=known)
+    if inner.partition(":")[0] == NAME:
+        raise LaunchError("engines.unknown", ExitCode.USAGE, found=f"{NAME}:{inner}", known=known)
+    found = RayServe(find(inner or "auto", installed, where), where, facts)
+    if not inner and has_ray and installed is not None and PLAIN in packages:
+        return replace(found, spare=plain, knows=architectures(installed.facts))
+    return found

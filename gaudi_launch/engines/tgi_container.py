@@ -116,9 +116,7 @@ def command(image: str, settings: Sequence[Setting], context: Context) -> Comman
         image=image,
         argv=tuple(argv),
         env={s.name: s.value or "" for s in settings if s.kind == "env" and s.sent},
-        secrets=()
-        if not from_hub(request.model)
-        else (*_HUB_SECRETS, *(n for n in _PROXIES if request.environment.get(n))),
+        secrets=_secrets(request),
         mounts=_mounts(request, named, quantised=any(s.name == "QUANT_CONFIG" for s in settings)),
         ports=((port, PORT),),
         # the guide publishes on every address

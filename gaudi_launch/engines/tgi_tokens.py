@@ -14,14 +14,12 @@ from gaudi_launch.engines.tgi_words import PADDED_VISION_TYPES, VISION_TYPES, pa
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.records import Model
+from gaudi_launch.planning.asked import MOST_SEQS, MOST_TOKENS
 from gaudi_launch.planning.request import Request
 
 # docs/source/backends/gaudi.mdx: a LLaVA-1.6 image is about 2000 tokens, one of 512 x 512 is 2800
 IMAGE_TOKENS = 2048
 _IMAGE_512 = 2800
-# more is no server but a slip of the pen, and its warm-up would not end
-MOST_BATCH = 4096
-MOST_TOKENS = 10_485_760
 _MOST_LENGTHS = 4096
 
 
@@ -93,7 +91,7 @@ def decide(request: Request, model: Model, cards: int, words: Mapping[str, str |
 
 def _check(tokens: Tokens, request: Request, model: Model) -> None:
     for option, number, most in (
-        ("--max-batch-size", tokens.batch, MOST_BATCH),
+        ("--max-batch-size", tokens.batch, MOST_SEQS),
         ("--max-input-tokens", tokens.input, MOST_TOKENS),
         ("--max-total-tokens", tokens.total, MOST_TOKENS),
     ):

@@ -196,7 +196,7 @@ def read_words(words: Sequence[str], version: str, force: bool = False) -> dict[
 
 def _check_name(name: str, version: str, force: bool) -> None:
     if name in _OURS:
-        raise LaunchError("tgi.own_option", ExitCode.USAGE, option=name, ours=_OURS[name])
+        raise LaunchError("plan.own_option", ExitCode.USAGE, option=name, ours=_OURS[name])
     if name == "--api-key":
         raise LaunchError("tgi.api_key", ExitCode.USAGE)
     if name.startswith("--ngrok"):

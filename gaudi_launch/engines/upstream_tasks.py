@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from gaudi_launch.models.records import Model
+from gaudi_launch.planning.own_words import word_of
 
 CHAT, EMBED, RERANK, POOL = "chat", "embed", "rerank", "pool"
 
@@ -83,18 +84,3 @@ def pooling_options(model: Model, task: str) -> list[tuple[str, str]]:
         overrides = json.dumps(_QWEN3_RERANKER, separators=(",", ":"))
         options.append(("--hf-overrides", overrides) if qwen3 else ("--convert", "classify"))
     return options
-
-
-def word_of(extra: Sequence[str], option: str) -> str | None:
-    """The last value of an option among the user's own words; "" for a bare one, None when it is not there."""
-    found: str | None = None
-    for word, following in zip(extra, [*extra[1:], ""], strict=False):
-        name, equals, value = word.partition("=")
-        if name.replace("_", "-") == option:
-            found = value if equals else "" if following.startswith("--") else following
-    return found
-
-
-def has_word(extra: Sequence[str], *options: str) -> bool:
-    """Is one of these options among the user's own words?"""
-    return any(word.partition("=")[0].replace("_", "-") in options for word in extra)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gaudi_launch.engines import fork_auto, gaudi_buckets, gaudi_rules
-from gaudi_launch.engines.upstream_tasks import CHAT, has_word, task_of
+from gaudi_launch.engines.upstream_tasks import CHAT, task_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import message, text
@@ -20,6 +20,7 @@ from gaudi_launch.planning.asked import number
 from gaudi_launch.planning.engine import Context, Limits, Proposal
 from gaudi_launch.planning.lengths import BLOCK, round_down, round_up
 from gaudi_launch.planning.memory import MemoryPlan, memory_in
+from gaudi_launch.planning.own_words import has_word
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions

@@ -10,6 +10,9 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.request import Request
 
 _MOST = 10**9
+# more is no server but a slip of the pen, and neither its plan nor its warm-up would end
+MOST_SEQS = 4096
+MOST_TOKENS = 10_485_760
 
 
 def number(flag: str, text: str, least: int = 1, most: int = _MOST) -> int:
@@ -26,7 +29,7 @@ def pair(flag: str, text: str) -> tuple[int, int]:
     words = text.split(",")
     if len(words) > 2:
         raise LaunchError("plan.range", ExitCode.USAGE, flag=flag, found=text)
-    least, most = number(flag, words[0]), number(flag, words[-1])
+    least, most = number(flag, words[0], 1, MOST_TOKENS), number(flag, words[-1], 1, MOST_TOKENS)
     if least > most:
         raise LaunchError("plan.range", ExitCode.USAGE, flag=flag, found=text)
     return least, most
@@ -51,7 +54,7 @@ def reduce(text: str, one_is_both: bool = False) -> tuple[int, int]:
         words *= 2
     if len(words) != 2:
         raise LaunchError("plan.reduce_words", ExitCode.USAGE, found=text)
-    return number("-r", words[0]), number("-r", words[1])
+    return number("-r", words[0], 1, MOST_SEQS), number("-r", words[1], 1, MOST_TOKENS)
 
 
 def fraction(flag: str, text: str, least: float, most: float, strict: bool = False) -> str:

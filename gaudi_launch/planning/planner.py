@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -12,6 +12,7 @@ from gaudi_launch.messages import Message, message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context, Engine
 from gaudi_launch.planning.memory import MemoryPlan, memory_in
+from gaudi_launch.planning.own_words import refuse_more_cards
 from gaudi_launch.planning.placement import choose, parse_visible
 from gaudi_launch.planning.plan import Command, Estimate, Placement, Plan, Setting
 from gaudi_launch.planning.precision import weight_type
@@ -45,14 +46,11 @@ def make_plan(
         inside = make_plan(one, host, model, engine.inner, share, measured=measured)  # type: ignore[attr-defined]
         whole: Plan = around(inside, request, placement, host, model)
         return whole
-    limits = engine.limits(request, host, model)
-    placement = placement or place(request, host, engine)
-    context = Context(request, host, model, placement, limits)
-    proposal = engine.propose(context)
-    warnings: list[Message] = [*placement.warnings, *proposal.warnings]
-    memory = _memory(engine, proposal.settings, context, warnings)
-    strategy, buckets = _buckets(engine, proposal.settings, context, warnings, memory.num_blocks)
-    command = engine.command(proposal.settings, context)
+    drawn = draft(request, host, model, engine, placement or place(request, host, engine))
+    context, settings, memory = drawn.context, drawn.settings, drawn.memory
+    placement, warnings = context.placement, list(drawn.warnings)
+    strategy, buckets = _buckets(engine, settings, context, warnings, memory.num_blocks)
+    command = engine.command(settings, context)
     if request.tuning == "reference" and command.container is None:
         # the scripts leave the CPUs alone unless the cards were named and share a NUMA node
         cpus = placement.cpus if request.modules is not None and len(placement.numa_nodes) == 1 else ()
@@ -61,7 +59,7 @@ def make_plan(
         engine=engine.identity,
         model=model_json(model),
         placement=replace(placement, cpus=command.cpus),
-        settings=tuple(proposal.settings),
+        settings=settings,
         command=command,
         url=_url(command),
         buckets=buckets,
@@ -74,10 +72,32 @@ def make_plan(
     )
 
 
+@dataclass(frozen=True)
+class Draft:
+    """What is decided before there is a command: settings and what they do to a card's memory."""
+
+    context: Context
+    settings: tuple[Setting, ...]
+    memory: MemoryPlan
+    warnings: tuple[Message, ...]
+
+
+def draft(request: Request, host: Host, model: Model, engine: Engine, placement: Placement) -> Draft:
+    """The settings of one engine (not one around another) on these cards. Raises LaunchError for what cannot be."""
+    context = Context(request, host, model, placement, engine.limits(request, host, model))
+    proposal = engine.propose(context)
+    warnings: list[Message] = [*placement.warnings, *proposal.warnings]
+    if request.overruled:
+        warnings.append(message("plan.overruled", flags=", ".join(request.overruled)))
+    memory = _memory(engine, proposal.settings, context, warnings)
+    return Draft(context, tuple(proposal.settings), memory, tuple(warnings))
+
+
 def place(request: Request, host: Host, engine: Engine) -> Placement:
     """The cards of this request on this host. An engine without cards places nothing."""
     if not engine.needs_cards:
         return Placement(modules=())
+    refuse_more_cards(request.extra)
     own = getattr(engine, "place", None)
     if own is not None:
         chosen: Placement = own(request, host)

@@ -57,3 +57,4 @@ class Request:
     bucket_file: str | None = None  # the text behind VLLM_BUCKETING_FROM_FILE
     environment: Mapping[str, str] = field(default_factory=dict)
     extra: tuple[str, ...] = ()
+    overruled: tuple[str, ...] = ()  # our flags whose value a word of ``extra`` replaced (planning.own_words)

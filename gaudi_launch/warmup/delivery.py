@@ -77,6 +77,25 @@ def plan_for_engine(
     return Delivered(settings, limits.max_num_prefill_seqs, found, [mine, *others], aim, price, file)
 
 
+def own_list(
+    strategy: str,
+    found: Buckets,
+    limits: EngineLimits,
+    workload: Requests | None = None,
+    *,
+    cost: StepTime = ONE_CARD_8B,
+    trace_share: float = TRACE_SHARE,
+) -> Delivered:
+    """The list of an engine that makes it itself and takes none (TGI): counted and scored, nothing to set.
+
+    The router puts together as many prompts as ``limits`` say, none of them over ``input_max``.
+    """
+    aim = aim_for(limits, workload, Ask(), cost=cost, trace_share=trace_share)
+    promised = replace(limits, max_model_len=limits.input_max)
+    mine = judged(strategy, found, promised, aim.expectation.shapes, cost)
+    return Delivered({}, limits.max_num_prefill_seqs, found, [mine], aim, 0.0)
+
+
 def with_context(buckets: Buckets, limits: EngineLimits) -> Buckets:
     """The plan with coarse buckets for prompts whose beginning is already in the cache.
 

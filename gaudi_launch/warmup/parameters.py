@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 Range = tuple[float, ...]
 _LIMITS = (0.0, 0.1, 0.15, 0.25, 0.4)
+# a grid of more places warms up for hours at any price of a graph; it is not even made
+_MOST_PLACES = 60_000
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def _prompts(limits: EngineLimits, shapes: Weighted, cost: StepTime, limited: bo
         for minimum, step in product((block, 4 * block, 16 * block), _steps(block, top)):
             for lengths, ladder in _ladders(minimum, step, top, limited):
                 sizes = [size for size in ladder if size <= limits.max_num_batched_tokens]
-                if not sizes or sizes[-1] < top:
+                if not sizes or sizes[-1] < top or len(batch_ladder) * len(sizes) > _MOST_PLACES:
                     continue
                 grid = [[b for b in sizes if b * row <= limits.max_num_batched_tokens] for row in batch_ladder]
                 if not _holds_corners(batch_ladder, grid, limits):
@@ -176,7 +178,7 @@ def _decodes(limits: EngineLimits, shapes: Weighted, cost: StepTime, limited: bo
                 continue
             for blocks, ladder in _ladders(minimum, step, reach, limited):
                 sizes = [size for size in ladder if size < limits.num_blocks] + [limits.num_blocks]
-                if not _reachable(rows, sizes):
+                if len(rows) * len(sizes) > _MOST_PLACES or not _reachable(rows, sizes):
                     continue
                 table = np.asarray(sizes)
                 # a row has no bucket of fewer blocks than sequences

@@ -49,6 +49,14 @@ def test_what_we_write_passes_our_own_check(tmp_path: Path, capsys: pytest.Captu
     assert (code, out) == (0, f"{file}: nothing is wrong.\n")
 
 
+def test_a_config_names_no_file_that_only_serve_would_write(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("-w", "Qwen/QwQ-32B", "-n", "2", "--engine", "ray-serve:vllm-gaudi")
+    code, out, _ = output(capsys, "ray", "config", *words, *MACHINE)
+    variables = yaml.safe_load(out)["applications"][0]["runtime_env"]["env_vars"]
+    assert code == 0 and "VLLM_BUCKETING_FROM_FILE" not in variables
+    assert variables["VLLM_BUCKETING_STRATEGY"] in ("exp", "lin", "pad")
+
+
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_faulty_config_is_exit_1_with_every_fault(
     tmp_path: Path, language: str, capsys: pytest.CaptureFixture[str]

@@ -36,6 +36,7 @@ QWQ = [
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("STATE", "CACHE", "CONFIG", "DATA"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    (tmp_path / "machine").mkdir()
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path / "machine"))
     monkeypatch.setenv("PATH", str(tmp_path))
 
@@ -135,3 +136,80 @@ def test_refusals(words: str, id: str, code: int, capsys: pytest.CaptureFixture[
     assert run(["warmup", *words.split(), "--json"]) == code
     error = json.loads(capsys.readouterr().out)["error"]
     assert (error["id"], error["exit_code"]) == (id, code)
+
+
+# --- the same answer as a plan's
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--engine vllm-gaudi -w Qwen/QwQ-32B -n 2 -b 64 -l 32768 -t 8192",
+        "--engine vllm-gaudi -w Qwen/QwQ-32B -n 2 -- --max-model-len 8192",
+        "--engine vllm-fork@1.21 -w meta-llama/Llama-3.1-8B-Instruct",
+        "--engine vllm-fork@1.22 -w Qwen/QwQ-32B -n 4",
+        "--engine tgi -w meta-llama/Llama-3.1-8B-Instruct -n 2",
+        "--engine tgi@3.2.3 -w meta-llama/Llama-3.1-8B-Instruct -b 8",
+    ],
+)
+def test_on_a_known_machine_it_counts_what_the_plan_counts(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["--machine", "simulated:hls2", "--json", *words.split()]
+    assert run(["plan", *line]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert run(["warmup", *line]) == 0
+    found = json.loads(capsys.readouterr().out)
+    chosen = next(plan for plan in found["plans"] if plan["chosen"])
+    assert chosen["prompt_graphs"] + chosen["decode_graphs"] == planned["buckets"]["graphs"]
+    seconds = planned["estimate"]["warmup_seconds"]
+    assert chosen["seconds"] == pytest.approx(seconds)
+    told = [entry["message"] for entry in found["assumptions"] if entry["id"] == "warmup.machine_blocks"]
+    assert len(told) == 1 and "hls2" in told[0]
+
+
+def test_tgi_makes_its_list_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    # facts of the 3.3.5 examples: 8B on one card 21 + 30, 70B on eight 31 + 125
+    for words, prompt, decode in ((["-b", "32"], 21, 30), (["-n", "8"], 31, 125), (["--blocks", "400"], 21, 24)):
+        found = answer(capsys, "--engine", "tgi", *words)
+        (plan,) = found["plans"]
+        assert (plan["strategy"], plan["chosen"]) == ("exponential", True)
+        assert (plan["prompt_graphs"], plan["decode_graphs"]) == (prompt, decode)
+        assert (found["settings"], found["bucket_file"]) == ({}, None)
+    # three prompts of 640 tokens are padded to four, which the budget did not warm
+    assert answer(capsys, "--engine", "tgi")["plans"][0]["uncovered"] > 0
+    assert answer(capsys, "--engine", "tgi", "-t", "32768")["plans"][0]["uncovered"] == 0
+    assert run(["warmup", "--engine", "tgi"]) == 0
+    page = capsys.readouterr().out
+    assert "tgi@3.3.5" in page and "Settings" not in page and "three times" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "id", "code"),
+    [
+        ("--engine tgi --graphs 20", "warmup.own_list", 2),
+        ("--engine tgi --overhead 5%", "warmup.own_list", 2),
+        ("--engine tgi -r 8,1000", "tgi.option", 2),
+        ("--engine tgi -s", "warmup.list_unknown", 2),
+        ("--engine cpu", "warmup.unknown_engine", 2),
+        ("--machine simulated:nothing", "host.unknown_machine", 2),
+        (
+            "--engine vllm-gaudi -w meta-llama/Llama-3.1-70B-Instruct --machine simulated:hls2",
+            "fit.plan_refused",
+            3,
+        ),
+    ],
+)
+def test_what_cannot_be_counted(words: str, id: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["warmup", *words.split(), "--json"]) == code
+    assert json.loads(capsys.readouterr().out)["error"]["id"] == id
+
+
+def test_busy_cards_do_not_matter_where_nothing_is_started(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--engine", "vllm-gaudi", "-w", "meta-llama/Llama-3.1-8B-Instruct", "-b", "16"]
+    free = answer(capsys, *words, "--machine", "simulated:hls2")
+    busy = answer(capsys, *words, "--machine", "simulated:hls2+busy=0,1,2,3,4,5,6,7")
+    assert free["plans"] == busy["plans"]
+
+
+def test_a_model_that_is_not_warmed_up_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "--engine", "vllm-gaudi", "-w", "BAAI/bge-m3", "-l", "8192", "-b", "8")
+    assert "gaudi.pooling_cold" in {note["id"] for note in found["notes"]}

@@ -50,6 +50,13 @@ def test_a_good_one_has_nothing_wrong() -> None:
     ("document", "id", "path"),
     [
         (changed(("http_option",), {}), "ray.unknown_key", "http_option"),
+        (changed(("http_options", "port"), 99999), "ray.out_of_range", "http_options.port"),
+        (changed(("http_options", "port"), 0), "ray.out_of_range", "http_options.port"),
+        (
+            changed((*D, "max_ongoing_requests"), 0),
+            "ray.out_of_range",
+            "applications[0].deployments[0].max_ongoing_requests",
+        ),
         (changed(("http_options", "prot"), 1), "ray.unknown_key", "http_options.prot"),
         (changed(("applications", 0, "env"), {}), "ray.unknown_key", "applications[0].env"),
         (changed((*D, "num_replica"), 2), "ray.unknown_key", "applications[0].deployments[0].num_replica"),

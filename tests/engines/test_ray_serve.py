@@ -12,7 +12,7 @@ import pytest
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.ray_config import without_address
 from gaudi_launch.engines.ray_schema import check
-from gaudi_launch.engines.ray_serve import IN_RAY, config_of, ray_serve
+from gaudi_launch.engines.ray_serve import IN_RAY, config_of
 from gaudi_launch.engines.registry import find, has
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
@@ -294,4 +294,7 @@ def test_every_config_of_ours_is_sound() -> None:
     every: list[dict[str, Any]] = [{}, {"cards": 2, "replicas": (1, 4)}, {"cards": 1, "replicas": (8, 8)}]
     for wishes in every:
         assert check(config_of(plan(**wishes))) == []
-    assert ray_serve("", None).identity.name == "ray-serve"
+
+
+def test_without_a_name_behind_it_the_default_engine_is_inside() -> None:
+    assert find("ray-serve").identity.name == "ray-serve"

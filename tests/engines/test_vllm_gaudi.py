@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.registry import find
-from gaudi_launch.engines.upstream_tasks import task_of, word_of
+from gaudi_launch.engines.upstream_tasks import task_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
 from gaudi_launch.models.config import model_from_config
 from gaudi_launch.models.records import Model
+from gaudi_launch.planning.own_words import word_of
 from gaudi_launch.planning.plan import Plan, Setting
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request

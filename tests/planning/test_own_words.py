@@ -1,0 +1,114 @@
+"""vLLM options behind ``--`` that decide what a plan decides: the plan goes by them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gaudi_launch.cli.app import app
+from gaudi_launch.cli.options import OPTIONS, to_request
+from gaudi_launch.engines.registry import find
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host import simulated
+from gaudi_launch.planning.own_words import with_own_words
+from gaudi_launch.planning.planner import place
+from gaudi_launch.planning.request import Request
+
+
+def read(*words: str, lacks: tuple[str, ...] = (), **given: object) -> Request:
+    return with_own_words(Request("/m", extra=words, **given), lacks)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "value"),
+    [
+        (("--max-model-len", "32768"), "max_model_len", 32768),
+        (("--max_model_len=32k",), "max_model_len", 32000),
+        (("--max-model-len", "1.5K"), "max_model_len", 1536),
+        (("--max-model-len", "auto"), "max_model_len", None),
+        (("--max-num-batched-tokens", "2M"), "max_num_batched_tokens", 2 << 20),
+        (("--max-num-seqs", "7", "--seed", "1", "--max-num-seqs=9"), "max_num_seqs", 9),
+        (("-tp", "4"), "cards", 4),
+        (("--tensor_parallel_size=2",), "cards", 2),
+        (("--port", "9000"), "port", 9000),
+        (("--trust-remote-code",), "trust_remote_code", True),
+        (("--seed", "1"), "max_num_seqs", None),
+    ],
+)
+def test_a_word_is_read(words: tuple[str, ...], field: str, value: object) -> None:
+    found = read(*words)
+    assert (getattr(found, field), found.extra, found.overruled) == (value, words, ())
+
+
+@pytest.mark.parametrize(
+    ("words", "id"),
+    [
+        (("--max-model-len",), "plan.number"),
+        (("--max-model-len", "many"), "plan.number"),
+        (("--max-model-len", "99T"), "plan.number"),
+        (("--max-num-seqs", "0"), "plan.number"),
+        (("--max-num-seqs", "1K"), "plan.number"),
+        (("--port=70000",), "plan.number"),
+        (("--host", "--seed"), "plan.no_value"),
+        (("--model=other",), "plan.own_option"),
+    ],
+)
+def test_a_word_that_the_engine_would_stop_on(words: tuple[str, ...], id: str) -> None:
+    with pytest.raises(LaunchError) as caught:
+        read(*words)
+    assert (caught.value.id, caught.value.exit_code) == (id, ExitCode.USAGE)
+
+
+def test_the_last_word_counts_and_what_it_beat_is_told() -> None:
+    found = read("--max-num-seqs", "7", "--port", "1", max_num_seqs=8, port=1)
+    assert (found.max_num_seqs, found.overruled) == (7, ("-b",))
+
+
+def test_what_an_engine_has_no_flag_for_is_left_alone() -> None:
+    assert read("--max-num-batched-tokens", "2048", lacks=("-t",)).max_num_batched_tokens is None
+
+
+@pytest.mark.parametrize("word", ["--pipeline-parallel-size", "-pp", "--data-parallel-size", "-dp"])
+def test_stages_and_copies_need_cards_that_are_not_planned(word: str) -> None:
+    host, engine = simulated.make("hls2"), find("vllm-gaudi")
+    assert len(place(Request("/m", extra=(word, "1")), host, engine).modules) == 1
+    with pytest.raises(LaunchError) as caught:
+        place(Request("/m", extra=(word, "2")), host, engine)
+    assert caught.value.id == "plan.more_cards"
+    # on the CPU they take none
+    assert place(Request("/m", extra=(word, "2")), host, find("cpu")).modules == ()
+
+
+@pytest.mark.parametrize("engine", ["vllm-gaudi", "vllm-fork@1.22", "ray-serve:vllm-gaudi"])
+def test_a_plan_goes_by_the_words(engine: str) -> None:
+    line = ["plan", "-w", "Qwen/QwQ-32B", "--engine", engine, "--machine", "simulated:hls2", "--json"]
+    ours = CliRunner().invoke(app, [*line, "-l", "8192", "-n", "4", "-b", "16"])
+    words = CliRunner().invoke(
+        app, [*line, "-b", "3", "--", "-tp", "4", "--max-model-len=8192", "--max-num-seqs", "16"]
+    )
+    assert ours.exit_code == words.exit_code == 0, words.output
+    first, second = json.loads(ours.stdout), json.loads(words.stdout)
+    for part in ("modules", "buckets", "memory"):
+        assert first[part] == second[part]
+    told = [warning["message"] for warning in second["warnings"] if warning["id"] == "plan.overruled"]
+    assert len(told) == 1 and "-b" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("max_num_seqs", "65536"),
+        ("max_num_batched_tokens", "1000000000"),
+        ("max_model_len", "99999999"),
+        ("input_range", "1,99999999"),
+        ("reduce", "5000,1"),
+    ],
+)
+def test_a_slip_of_the_pen_is_refused_at_once(field: str, text: str) -> None:
+    asked: dict[str, Any] = {option.field: False if option.switch else None for option in OPTIONS}
+    with pytest.raises(LaunchError) as caught:
+        to_request({**asked, "model": "m", "extra": [], field: text}, {})
+    assert (caught.value.id, caught.value.exit_code) == ("plan.number", ExitCode.USAGE)
