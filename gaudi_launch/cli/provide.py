@@ -159,15 +159,18 @@ def _quant(
 ) -> tuple[QuantFile | None, Published | None, LaunchError | None]:
     """The QUANT_CONFIG, the published measurements it is made of, and the error of having none."""
     from gaudi_launch import profiles
-    from gaudi_launch.engines.fork_fp8 import needs_quant_file
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.models import measurements
 
-    inside, cards = getattr(engine, "inner", engine).identity, _cards(request, engine)
-    version = inside.version
-    if inside.name != "vllm-fork" or not needs_quant_file(request, known, version):
+    inside, cards = getattr(engine, "inner", engine), _cards(request, engine)
+    needs = getattr(inside, "needs_quant_file", None)
+    if needs is None or not needs(request, known):
         return None, None, None
-    published = profiles.published_for(profile, known.name, generation, cards)
+    fork = inside.identity.name == "vllm-fork"
+    # published measurements, and those in the engine's sources, are of the fork's own modules
+    published = profiles.published_for(profile, known.name, generation, cards) if fork else None
+    version = inside.identity.version if fork else inside.identity.name
+    family = "" if fork else inside.identity.name
     settings = profiles.profile_settings(profile, version, "fp8") if profile else []
     wanted = measurements.Wanted(
         model=known.name,
@@ -178,12 +181,13 @@ def _quant(
         prefix=request.environment.get(measurements.PREFIX, ""),
         profile_file=next((value for _, name, value, _, _ in settings if name == "QUANT_CONFIG"), None),
         published=published,
-        checkout=installed.facts.get("source") if installed is not None else None,
+        checkout=installed.facts.get("source") if installed is not None and fork else None,
+        family=family,
     )
     found = measurements.find(wanted)
     if found is None:
-        others = ", ".join(map(str, measurements.calibrated_for(known.name, generation))) or "-"
-        place = measurements.calibrated_folder(known.name, generation, cards)
+        others = ", ".join(map(str, measurements.calibrated_for(known.name, generation, family))) or "-"
+        place = measurements.calibrated_folder(known.name, generation, cards, family)
         lacks = LaunchError(
             "quant.none",
             ExitCode.MODEL,

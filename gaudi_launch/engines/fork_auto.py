@@ -286,7 +286,9 @@ def follow_profile(context: Context, decisions: Decisions, version: str) -> None
             decisions.env(name, value or "", reason, source="profile", origin=origin)
         else:
             decisions.option(name, value, reason, source="profile", origin=origin)
-    if decisions.get("option", "--kv-cache-dtype") is not None and version != "deepseek_r1":
+    # of a QUANT_CONFIG that was found, the file itself says which cache goes with it
+    cached = decisions.get("option", "--kv-cache-dtype") is not None and request.quant_file is None
+    if cached and version != "deepseek_r1":
         reason = message("profiles.setting", profile=profile.name)
         origin = profile.sources.get("fp8_kv_cache", profile.sources["serving"])
         decisions.option("--kv-cache-dtype", profile.fp8_kv, reason, source="profile", origin=origin)

@@ -204,6 +204,10 @@ class VllmFork:
     def label(self) -> str:
         return f"vllm-fork@{self.version}"
 
+    def needs_quant_file(self, request: Request, model: Model) -> bool:
+        """Does this deployment read a QUANT_CONFIG?"""
+        return fork_fp8.needs_quant_file(request, model, self.version)
+
     def propose(self, context: Context) -> Proposal:
         """Every variable and option: the scripts' rules, and in auto tuning our differences from them."""
         request = context.request

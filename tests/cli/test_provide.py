@@ -239,12 +239,20 @@ def test_a_folder_of_the_user_is_converted_beside_it(user: User, hub: Hub, tmp_p
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("DeepSeek")) == ["DeepSeek-R1"]
 
 
-def test_fp8_finds_what_was_calibrated_here(user: User, hub: Hub, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("engine", "place", "other"),
+    [("vllm-fork@1.21", "g2-n1", "g2-n1-vllm-gaudi"), ("vllm-gaudi", "g2-n1-vllm-gaudi", "g2-n1")],
+)
+def test_fp8_finds_what_was_calibrated_here(
+    user: User, hub: Hub, tmp_path: Path, engine: str, place: str, other: str
+) -> None:
     user.use(hub, "1.21")
-    missing = plan_of(user, "-w", "Qwen/Qwen3-8B", "-n", "1", "-d", "fp8")
+    words = ("-w", "Qwen/Qwen3-8B", "-n", "1", "-d", "fp8", "--engine", engine)
+    missing = plan_of(user, *words)
     assert "quant.none" in [warning["id"] for warning in missing["warnings"]]
     assert "QUANT_CONFIG" not in missing["env"]
-    folder = tmp_path / "data" / "gaudi-launch" / "measurements" / "calibrated" / "qwen3-8b" / "g2-n1"
+    root = tmp_path / "data" / "gaudi-launch" / "measurements" / "calibrated" / "qwen3-8b"
+    folder = root / other
     (folder / "g2").mkdir(parents=True)
     document = {
         "mode": "QUANTIZE",
@@ -253,7 +261,13 @@ def test_fp8_finds_what_was_calibrated_here(user: User, hub: Hub, tmp_path: Path
     }
     (folder / "maxabs_quant_g2.json").write_text(json.dumps(document))
     (folder / "g2" / "inc_output_hooks_maxabs_0_1.npz").write_bytes(b"x")
-    found = plan_of(user, "-w", "Qwen/Qwen3-8B", "-n", "1", "-d", "fp8")
+    # measured with another family of engines: its modules have other names
+    assert "QUANT_CONFIG" not in plan_of(user, *words)["env"]
+    folder = folder.rename(root / place)
+    (folder / "maxabs_quant_g2.json").write_text(
+        json.dumps({**document, "dump_stats_path": str(folder / "g2" / "inc_output")})
+    )
+    found = plan_of(user, *words)
     assert found["env"]["QUANT_CONFIG"] == str(folder / "maxabs_quant_g2.json")
     assert found["argv"][found["argv"].index("--kv-cache-dtype") + 1] == "auto"
     assert "quant.none" not in [warning["id"] for warning in found["warnings"]]
