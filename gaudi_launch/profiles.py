@@ -23,7 +23,8 @@ FACTS = (
     "architecture", "model_type", "parameters", "dtype", "quantization", "moe", "experts", "layers", "hidden_size",
     "intermediate_size", "heads", "kv_heads", "head_dim", "mla_rank", "vocab_size", "max_position_embeddings",
 )  # fmt: skip
-_NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
+# how hubs call copies of a model in other weights (assumed from the names in use; config.json says it for certain)
+_QUANTISED = re.compile(r"[-_.](awq|gptq(?!-int8)|fp8)(?![a-z0-9])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -255,6 +256,8 @@ def with_facts(model: Model) -> Model:
         # a folder without its weights: how many there are is known, the rest config.json says itself
         missing = {name: value for name, value in missing.items() if name == "parameters"}
     elif "layers" in missing:
+        if named := _QUANTISED.search(model.name):
+            missing["quantization"] = named[1].lower()
         missing.setdefault("moe", False)
         missing["attention_layers"] = profile.facts.get("attention_layers", missing["layers"])
     return replace(model, **missing)

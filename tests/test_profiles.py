@@ -160,6 +160,23 @@ def own_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, text
     return path
 
 
+@pytest.mark.parametrize(
+    ("name", "quantization"),
+    [
+        ("Qwen/Qwen2.5-72B-Instruct", None),
+        ("Qwen/Qwen2.5-72B-Instruct-AWQ", "awq"),
+        ("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4", "gptq"),
+        # 8 bits a weight, where gptq is counted with 4
+        ("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int8", None),
+        ("zai-org/GLM-4.5-FP8", "fp8"),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8", "fp8"),
+        ("deepseek-ai/DeepSeek-R1-0528", "fp8"),
+    ],
+)
+def test_a_copy_in_other_weights_is_known_by_its_name(name: str, quantization: str | None) -> None:
+    assert profiles.known_model(name, must_exist=False).quantization == quantization
+
+
 def test_own_profile_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text = (profiles.shipped_dir() / "qwq-32b.yaml").read_text(encoding="utf-8")
     path = own_profile(monkeypatch, tmp_path, "mine.yaml", text.replace("cards: 8", "cards: 2"))
