@@ -80,6 +80,39 @@ def test_a_whole_pull_and_a_second_one_that_asks_nothing(
         assert running.asked == []
 
 
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_file_under_way_is_told_with_its_bytes(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # the libraries write ten megabytes at a time
+    files = {"config.json": b"{}", "model.safetensors": WEIGHTS * 8}
+    with Hub(files, trouble="slow") as running:
+        use(running, monkeypatch)
+        seen: list[hub.Progress] = []
+        hub.pull(hub.list_files("me/small", source), tmp_path / "m", report=seen.append)
+    size = len(files["model.safetensors"])
+    half = [p for p in seen if p.current == "model.safetensors" and 0 < p.current_bytes < size]
+    assert half and {p.current_total for p in half} == {size}
+    assert all(p.done_bytes == p.current_bytes + 2 for p in half)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_another_tool_fetched_is_verified_not_fetched(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "model.safetensors").write_bytes(WEIGHTS)
+    (tmp_path / "m" / "tokenizer.json").write_bytes(b"[]")  # as large, and another file
+    with Hub(FILES) as running:
+        use(running, monkeypatch)
+        # room for what is missing, not for what lies there
+        usage = namedtuple("usage", "total used free")
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(1, 1, (1 << 30) + 2_900_000))
+        hub.pull(hub.list_files("me/small", source), tmp_path / "m")
+        assert content(tmp_path / "m") == {name: FILES[name] for name in NEEDED}
+        assert {name for name, _ in running.asked} == {"config.json", "tokenizer.json"}
+
+
 def test_all_and_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Hub(FILES) as running:
         use(running, monkeypatch)
