@@ -17,7 +17,8 @@ REVISION = "a" * 40
 @dataclass
 class Hub:
     """Serves ``files`` as the repository ``repo``, ``others`` and ``datasets`` by their names. ``trouble`` is one
-    of "", busy, always_busy, cut, lie, lie_once, hang, gated, slow; ``asked`` keeps downloads as (path, Range)."""
+    of "", busy, always_busy, cut, lie, lie_once, hang, gated, slow, held (half of a large file, the rest when ``go``
+    is set); ``asked`` keeps downloads as (path, Range)."""
 
     files: dict[str, bytes]
     repo: str = "me/small"
@@ -25,6 +26,7 @@ class Hub:
     asked: list[tuple[str, str]] = field(default_factory=list)
     others: dict[str, dict[str, bytes]] = field(default_factory=dict)
     datasets: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    go: threading.Event = field(default_factory=threading.Event)
     _troubled: int = 0
 
     def __enter__(self) -> Hub:
@@ -149,6 +151,8 @@ class Hub:
                 for at in range(0, len(body), 1 << 16):
                     if hub.trouble == "slow" and len(body) > 1 << 17:
                         time.sleep(0.01)
+                    if hub.trouble == "held" and len(body) > 1 << 17 and at >= len(body) // 2:
+                        hub.go.wait(120)
                     self.wfile.write(body[at : at + (1 << 16)])
 
             def give(self, document: object, status: int = 200, headers: dict[str, str] | None = None) -> None:
