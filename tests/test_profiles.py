@@ -186,6 +186,17 @@ def test_own_profile_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     assert len(profiles.profiles()) == len(SHIPPED)
 
 
+def test_an_own_profile_that_goes_by_the_name_alone_is_found_for_a_folder_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    document = yaml.safe_load((profiles.shipped_dir() / "qwq-32b.yaml").read_text(encoding="utf-8"))
+    document |= {"name": "mine", "match": {"names": ["our-chat*"]}}
+    own_profile(monkeypatch, tmp_path, "mine.yml", json.dumps(document))
+    config = {"model_type": "qwen2", "num_hidden_layers": 2}
+    assert name_of(profiles.match(Model("m", "our-chat-v2", config=config))) == "mine"
+    assert name_of(profiles.match(Model("m", "their-chat", config=config))) is None
+
+
 @pytest.mark.parametrize("text", ["", "[", "- a", "schema: 2", "a: &a [*a]", "\x00", "name: 5\nschema: 1"])
 def test_bad_own_profile_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
     path = own_profile(monkeypatch, tmp_path, "bad.yaml", text)

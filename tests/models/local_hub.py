@@ -17,8 +17,8 @@ REVISION = "a" * 40
 @dataclass
 class Hub:
     """Serves ``files`` as the repository ``repo``, ``others`` and ``datasets`` by their names. ``trouble`` is one
-    of "", busy, always_busy, cut, lie, lie_once, hang, gated, slow, held (half of a large file, the rest when ``go``
-    is set); ``asked`` keeps downloads as (path, Range)."""
+    of "", busy, always_busy, cut, lie, lie_once, hang, gated, slow, held (half of a large file, the rest when
+    ``go`` is set); ``asked`` keeps downloads as (path, Range)."""
 
     files: dict[str, bytes]
     repo: str = "me/small"
