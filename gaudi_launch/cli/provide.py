@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gaudi_launch.host.records import Host
     from gaudi_launch.messages import Message
     from gaudi_launch.models.measurements import Published
-    from gaudi_launch.models.prepare import Facts, Step
+    from gaudi_launch.models.prepare import Facts, Room, Step
     from gaudi_launch.models.quant_config import QuantFile
     from gaudi_launch.models.records import Model
     from gaudi_launch.planning.engine import Engine
@@ -110,6 +110,7 @@ def look(request: Request, host: Host, engine: Engine, installed: Installed | No
         there=tuple((path, _size(path)) for path in (target, converted_target) if path != Path()),
         disk_bytes=profile.disk_gb * 10**9 if profile and profile.disk_gb else None,
     )
+    facts = replace(facts, rooms=_rooms(facts, here=host.origin == "live"))
     return Provision(
         facts, steps(facts), quant, published, generation, lacks, _code(request, known, profile), known
     )
@@ -271,8 +272,8 @@ def bring(request: Request, provision: Provision) -> None:
     """Do the steps that are left. Raises LaunchError; what was done stays, and another run goes on from there."""
     from gaudi_launch.messages import text
 
-    left = [step for step in provision.steps if not step.done]
     check_disk(provision.facts)
+    left = [step for step in provision.steps if not step.done and step.name != "disk"]
     for number, step in enumerate(left, 1):
         _say(text("prepare.step", number=number, count=len(left), what=step.what.render()))
         if step.name == "pull":
@@ -297,28 +298,37 @@ def check(provision: Provision) -> None:
 
 def check_disk(facts: Facts) -> None:
     """Is there room for what the steps will write, file system by file system? Raises LaunchError (MACHINE)."""
-    import shutil
-
     from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.models.prepare import needed_bytes
 
-    disks: dict[int, tuple[Path, int]] = {}
-    for folder, count in needed_bytes(facts).items():
-        place = next((path for path in (folder, *folder.absolute().parents) if path.exists()), Path("/"))
-        device = place.stat().st_dev
-        _, before = disks.get(device, (place, 0))
-        disks[device] = (place, before + count)
-    for place, count in disks.values():
-        free = shutil.disk_usage(place).free
-        if free < count:
+    for room in _rooms(facts, here=True):
+        if not room.enough:
             raise LaunchError(
                 "prepare.disk",
                 ExitCode.MACHINE,
                 model=facts.model,
-                path=str(place),
-                free=round(free / 1e9, 1),
-                needed=round(count / 1e9, 1),
+                path=str(room.path),
+                free=round((room.free or 0) / 1e9, 1),
+                needed=round(room.needed / 1e9, 1),
             )
+
+
+def _rooms(facts: Facts, here: bool) -> tuple[Room, ...]:
+    """What the steps will write, file system by file system; of another machine's disks nothing is known."""
+    import shutil
+
+    from gaudi_launch.models.prepare import Room, needed_bytes
+
+    needed = needed_bytes(facts)
+    if not here:
+        total = sum(needed.values())
+        return (Room(next(iter(needed)), total),) if total else ()
+    disks: dict[int, tuple[Path, int]] = {}
+    for folder, count in needed.items():
+        place = next((path for path in (folder, *folder.absolute().parents) if path.exists()), Path("/"))
+        device = place.stat().st_dev
+        _, before = disks.get(device, (place, 0))
+        disks[device] = (place, before + count)
+    return tuple(Room(place, count, shutil.disk_usage(place).free) for place, count in disks.values())
 
 
 def _convert(facts: Facts) -> None:
