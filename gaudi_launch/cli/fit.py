@@ -80,7 +80,8 @@ def fit(
     if facts.source == "name" and profile is not None:
         assumed += [f"{profile.name}.{part}" for part in profile.assumed if part == "architecture"]
     if as_json:
-        _emit(facts, name, chosen, length_of(chosen, request, facts), table, assumed)
+        counted = None if name in instances() else chosen
+        _emit(facts, name, counted, length_of(chosen, request, facts), table, assumed)
     else:
         _show(facts, name, title, table, dtypes)
         if facts.source == "name" and profile is not None:
@@ -178,7 +179,9 @@ def request_for(model: Model, length: str, requests: str, inputs: str, outputs: 
     )
 
 
-def _emit(model: Model, accelerator: str, engine: Engine, length: int, table: FitTable, assumed: list[str]) -> None:
+def _emit(
+    model: Model, accelerator: str, engine: Engine | None, length: int, table: FitTable, assumed: list[str]
+) -> None:
     from gaudi_launch.cli.output import emit_json
     from gaudi_launch.engines.registry import label
 
@@ -203,7 +206,7 @@ def _emit(model: Model, accelerator: str, engine: Engine, length: int, table: Fi
             "schema": 1,
             "model": model.path,
             "accelerator": accelerator,
-            "engine": label(engine),
+            "engine": label(engine) if engine is not None else None,
             "max_model_len": length,
             "smallest_n": table.smallest_n,
             "assumed": assumed,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gaudi_launch import profiles
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import Accelerator
 from gaudi_launch.host.records import Card, Host
 from gaudi_launch.models.fit import Ask
@@ -18,6 +19,8 @@ from gaudi_launch.planning.request import Request
 
 # the data types that a user names with -d; other weights lie so on disk and need no word
 _NAMED = ("fp8", "awq", "gptq")
+# profiles/accelerators.yaml: peak_tflops of the first Gaudi, and its source
+_WITHOUT_FP8 = ("gaudi1",)
 
 
 def divided(
@@ -28,6 +31,8 @@ def divided(
     fp8 of other weights is taken as calibrated, with the KV cache type that the model's profile names. Raises
     LaunchError for what the engine cannot do with this model, cards or lengths.
     """
+    if dtype == "fp8" and accelerator.id in _WITHOUT_FP8:
+        raise LaunchError("fit.no_fp8", ExitCode.MACHINE, card=accelerator.title)
     host = Host(
         cards=tuple(Card(n, n, accelerator.names[0]) for n in range(cards)), product=accelerator.id, origin="fit"
     )

@@ -80,3 +80,10 @@ def test_what_an_engine_cannot_do_is_a_reason() -> None:
         (2, True, "fit.fits"),
         (4, False, caught.value.id),
     ]
+
+
+def test_the_first_gaudi_has_no_eight_bit_floats() -> None:
+    model, chosen = known(LLAMA), registry.find("vllm-fork@1.22")
+    with pytest.raises(LaunchError) as caught:
+        divided(chosen, Request(LLAMA), accelerators()["gaudi1"], model, 1, "fp8")
+    assert caught.value.id == "fit.no_fp8" and "Gaudi" in str(caught.value)
