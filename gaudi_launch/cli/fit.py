@@ -155,7 +155,7 @@ def request_for(model: Model, length: str, requests: str, inputs: str, outputs: 
     that the model or the total cannot hold."""
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.paths import cache_dir
-    from gaudi_launch.planning.asked import number, ranges
+    from gaudi_launch.planning.asked import MOST_SEQS, number, ranges
     from gaudi_launch.planning.lengths import BLOCK, round_up
     from gaudi_launch.planning.request import Request
 
@@ -172,7 +172,7 @@ def request_for(model: Model, length: str, requests: str, inputs: str, outputs: 
     return Request(
         model.path,
         max_model_len=total,
-        max_num_seqs=number("-b", requests) if requests else None,
+        max_num_seqs=number("-b", requests, 1, MOST_SEQS) if requests else None,
         trust_remote_code=True,  # whether to agree to it is asked by who starts it
         files_dir=str(cache_dir() / "buckets"),
         **asked,

@@ -145,12 +145,12 @@ def to_request(asked: dict[str, Any], environment: dict[str, str] | None = None)
     for name, flag in (
         ("max_num_batched_tokens", "-t"),
         ("max_model_len", "-l"),
-        ("max_num_seqs", "-b"),
         ("scheduler_steps", "-e"),
         ("max_prefill_seqs", "--max-prefill-seqs"),
         ("max_capture_len", "--max-capture-len"),
     ):
         readers[name] = lambda text, flag=flag: read.number(flag, text)  # type: ignore[misc]
+    readers["max_num_seqs"] = lambda text: read.number("-b", text, 1, read.MOST_SEQS)
     values: dict[str, Any] = {}
     for option in OPTIONS:
         value = asked[option.field]

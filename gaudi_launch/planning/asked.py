@@ -10,6 +10,8 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.request import Request
 
 _MOST = 10**9
+# requests at once: more is no server but a slip of the pen, and its buckets would be planned for hours
+MOST_SEQS = 16384
 
 
 def number(flag: str, text: str, least: int = 1, most: int = _MOST) -> int:
