@@ -23,7 +23,8 @@ FACTS = (
     "architecture", "model_type", "parameters", "dtype", "quantization", "moe", "experts", "layers", "hidden_size",
     "intermediate_size", "heads", "kv_heads", "head_dim", "mla_rank", "vocab_size", "max_position_embeddings",
 )  # fmt: skip
-_NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
+# how hubs call copies of a model in other weights (assumed from the names in use; config.json says it for certain)
+_QUANTISED = re.compile(r"[-_.](awq|gptq(?!-int8)|fp8)(?![a-z0-9])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,8 @@ def _loaded(folder: str, own: bool, stamp: tuple[tuple[str, int], ...]) -> tuple
 
 def _folder(folder: Path, own: bool) -> tuple[Profile, ...]:
     try:
-        stamp = tuple(sorted((path.name, path.stat().st_mtime_ns) for path in folder.glob("*.yaml")))
+        found = [path for path in folder.iterdir() if path.suffix in (".yaml", ".yml")]
+        stamp = tuple(sorted((path.name, path.stat().st_mtime_ns) for path in found))
     except OSError:
         return ()
     return _loaded(str(folder), own, stamp)
@@ -220,14 +222,15 @@ def find(name: str) -> Profile:
 
 
 def match(model: Model) -> Profile | None:
-    """The profile of a model: by what config.json says, the name choosing between equals; by the name alone only
-    where there is no config.json."""
+    """The profile of a model: by what config.json says, the name choosing between equals; by the name alone where
+    there is no config.json, or a profile asks nothing of it."""
     known = profiles()
+    named = [profile for profile in known if profile.matches_name(model.name)]
     if model.config:
         fitting = [profile for profile in known if profile.matches_config(model.config)]
-        named = [profile for profile in fitting if profile.matches_name(model.name)]
+        named = [profile for profile in named if profile in fitting or not profile.config]
         return _best(named or fitting, model.name)
-    return _best([profile for profile in known if profile.matches_name(model.name)], model.name)
+    return _best(named, model.name)
 
 
 def _best(fitting: Iterable[Profile], name: str) -> Profile | None:
@@ -255,6 +258,8 @@ def with_facts(model: Model) -> Model:
         # a folder without its weights: how many there are is known, the rest config.json says itself
         missing = {name: value for name, value in missing.items() if name == "parameters"}
     elif "layers" in missing:
+        if named := _QUANTISED.search(model.name):
+            missing["quantization"] = named[1].lower()
         missing.setdefault("moe", False)
         missing["attention_layers"] = profile.facts.get("attention_layers", missing["layers"])
     return replace(model, **missing)

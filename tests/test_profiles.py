@@ -160,6 +160,23 @@ def own_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, text
     return path
 
 
+@pytest.mark.parametrize(
+    ("name", "quantization"),
+    [
+        ("Qwen/Qwen2.5-72B-Instruct", None),
+        ("Qwen/Qwen2.5-72B-Instruct-AWQ", "awq"),
+        ("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4", "gptq"),
+        # 8 bits a weight, where gptq is counted with 4
+        ("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int8", None),
+        ("zai-org/GLM-4.5-FP8", "fp8"),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8", "fp8"),
+        ("deepseek-ai/DeepSeek-R1-0528", "fp8"),
+    ],
+)
+def test_a_copy_in_other_weights_is_known_by_its_name(name: str, quantization: str | None) -> None:
+    assert profiles.known_model(name, must_exist=False).quantization == quantization
+
+
 def test_own_profile_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text = (profiles.shipped_dir() / "qwq-32b.yaml").read_text(encoding="utf-8")
     path = own_profile(monkeypatch, tmp_path, "mine.yaml", text.replace("cards: 8", "cards: 2"))
@@ -167,6 +184,17 @@ def test_own_profile_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     assert found is not None
     assert (found.cards, found.own, found.file) == (2, True, path)
     assert len(profiles.profiles()) == len(SHIPPED)
+
+
+def test_an_own_profile_that_goes_by_the_name_alone_is_found_for_a_folder_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    document = yaml.safe_load((profiles.shipped_dir() / "qwq-32b.yaml").read_text(encoding="utf-8"))
+    document |= {"name": "mine", "match": {"names": ["our-chat*"]}}
+    own_profile(monkeypatch, tmp_path, "mine.yml", json.dumps(document))
+    config = {"model_type": "qwen2", "num_hidden_layers": 2}
+    assert name_of(profiles.match(Model("m", "our-chat-v2", config=config))) == "mine"
+    assert name_of(profiles.match(Model("m", "their-chat", config=config))) is None
 
 
 @pytest.mark.parametrize("text", ["", "[", "- a", "schema: 2", "a: &a [*a]", "\x00", "name: 5\nschema: 1"])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
 _EVERY_SECONDS = 10.0
-# more cards than one server has need Ray and a shared disk; the scripts' README tells how
+# more cards than one server has need Ray and a shared folder on every host
 _MOST_CARDS = 8
 # what the scripts' README recommends where they can make prompts of a data set themselves
 _DATASET = "NeelNanda/pile-10k"
@@ -40,7 +40,7 @@ def calibrate(
     samples: str = typer.Option("", "--samples", metavar="N", help="Prompts in all."),
     eager: bool = typer.Option(False, "--eager", help="Without graphs (slower, less memory)."),
     scripts: Path | None = typer.Option(
-        None, "--scripts", metavar="DIR", help="The calibration folder of vllm-hpu-extension."
+        None, "--scripts", metavar="DIR", help="The calibration folder of vllm-hpu-extension or vllm-gaudi."
     ),
     code: bool = typer.Option(False, "--trust-remote-code", help="Let the model's own code run."),
     again: bool = typer.Option(False, "--force", help="Calibrate again from the beginning."),
@@ -79,6 +79,7 @@ def run(
 
     from gaudi_launch.cli.provide import generation_of
     from gaudi_launch.engines.detect import detect
+    from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.host.machine import load
     from gaudi_launch.models.calibrate import Wish, read_scripts
     from gaudi_launch.models.config import name_of
@@ -89,11 +90,14 @@ def run(
     from gaudi_launch.services.reservation import claim
 
     wanted = parse_modules(modules) if modules else None
-    count = number("-n", cards, 1, _MOST_CARDS) if cards else len(wanted or (0,))
+    count = number("-n", cards) if cards else len(wanted or (0,))
+    if count > _MOST_CARDS:
+        home = "https://github.com/vllm-project/vllm-gaudi"
+        raise LaunchError("calibrate.many_cards", ExitCode.USAGE, cards=count, most=_MOST_CARDS, home=home)
     at_once, in_all = number("--batch", batch), number("--samples", samples) if samples else None
     installed = detect(python or None)
     release, interpreter = _release(installed)
-    there = read_scripts(folder if folder is not None else _scripts_of(installed))
+    there = read_scripts(folder if folder is not None else _scripts_of(installed), release)
     known = _known(model, code)
     data = _dataset(dataset, there)
     visible = parse_visible(os.environ.get("HABANA_VISIBLE_MODULES"))
@@ -141,8 +145,8 @@ def _release(installed: Installed | None) -> tuple[str, str]:
 
 
 def _scripts_of(installed: Installed | None) -> Path:
-    source = installed.facts.get("extension_source", "") if installed is not None else ""
-    return Path(source) / "calibration"
+    facts = installed.facts if installed is not None else {}
+    return Path(facts.get("plugin_source") or facts.get("extension_source", "")) / "calibration"
 
 
 def _known(model: str, code: bool) -> Model:

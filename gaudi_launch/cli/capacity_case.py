@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gaudi_launch.host.accelerators import Accelerator
     from gaudi_launch.models.fit import Ask
     from gaudi_launch.models.records import Model
+    from gaudi_launch.models.sizing import MemoryRules
 
 _PER = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:[eE][+]?[0-9]{1,2})?)"
@@ -90,8 +91,7 @@ class Result:
 
 def read(model: str, words: Words, plot: Path | None) -> Case:
     """The case of these words. Raises LaunchError for what cannot be."""
-    from gaudi_launch import profiles
-    from gaudi_launch.cli.fit import ENGINES, ask_for, data_types, known_model, own_accelerator
+    from gaudi_launch.cli.fit import ENGINES, data_types, known_model, own_accelerator
     from gaudi_launch.fleet.capacity import Targets
     from gaudi_launch.host.accelerators import accelerators
     from gaudi_launch.models import sizing
@@ -133,7 +133,7 @@ def read(model: str, words: Words, plot: Path | None) -> Case:
     if rate is None:
         rate = _rate_of(past if timed else None, notes)
     length = words.length or (_length(past, facts) if past and not (words.inputs or words.outputs) else "")
-    ask = ask_for(facts, profiles.match(facts), engine, length, words.requests, words.inputs, words.outputs)
+    ask = _ask_for(facts, engine, words, length)
     return Case(
         model=facts,
         dtype=data_types(facts, words.dtype)[0],
@@ -148,6 +148,24 @@ def read(model: str, words: Words, plot: Path | None) -> Case:
         constants=words.constants,
         nodes=nodes,
         notes=tuple(notes),
+    )
+
+
+def _ask_for(model: Model, engine: str, words: Words, length: str) -> Ask:
+    """The lengths in force: what was asked for, else what the engine's start script serves."""
+    from gaudi_launch.cli.fit import request_for
+    from gaudi_launch.models.fit import Ask
+    from gaudi_launch.profiles import engine_defaults
+
+    defaults = engine_defaults(engine)
+    request = request_for(model, length, words.requests, words.inputs, words.outputs)
+    longest = model.max_position_embeddings or 1 << 30
+    total = request.max_model_len or min(longest, defaults.get("max_model_len", 16384))
+    return Ask(
+        max_model_len=total,
+        max_num_seqs=request.max_num_seqs or defaults.get("max_num_seqs", 32),
+        max_num_batched_tokens=total,
+        longest_prompt=request.input_range[1] if request.input_range else total,
     )
 
 
@@ -232,17 +250,21 @@ def _simulated(choices: tuple[Choice, ...]) -> Choice | None:
 def _choice(case: Case, cards: int) -> Choice:
     from gaudi_launch.fleet.capacity import fleet_for, simulate_curve
     from gaudi_launch.fleet.replica import Unfit, replica
-    from gaudi_launch.models.sizing import rules_of
 
-    name, _, version = case.engine.partition("@")
     given = constants(case.constants)
+    try:
+        ask, rules = _divided(case, cards)
+    except LaunchError as error:
+        if error.exit_code == ExitCode.USAGE:
+            raise
+        return Choice(cards, Unfit(cards, error.text), None, None, error.text)
     found = replica(
         case.model,
         cards,
         case.dtype,
         case.accelerator,
-        case.ask,
-        rules_of(name, version),
+        ask,
+        rules,
         case.traffic,
         lambda cost: cost.with_constants(given),
     )
@@ -255,6 +277,18 @@ def _choice(case: Case, cards: int) -> Choice:
     idle = curve.loads[0]
     why = message("capacity.unreachable", ttft=f"{idle.ttft:.3g}", tpot=f"{1000 * idle.tpot:.3g}")
     return Choice(cards, found, curve, fleet, None if fleet else why)
+
+
+def _divided(case: Case, cards: int) -> tuple[Ask, MemoryRules]:
+    """The case's lengths, with the shares of a card that the engine's own plan would give."""
+    from gaudi_launch.cli.fit import engine_for, request_for
+    from gaudi_launch.planning.fitting import divided
+
+    length, requests = str(case.ask.max_model_len), str(case.ask.max_num_seqs)
+    request = request_for(case.model, length, requests, "", "")
+    engine = engine_for(case.engine, case.model)
+    ask, rules = divided(engine, request, case.accelerator, case.model, cards, case.dtype)
+    return replace(case.ask, utilization=ask.utilization, reserved=ask.reserved, kv_dtype=ask.kv_dtype), rules
 
 
 def _assumptions(case: Case, choice: Choice | None) -> tuple[Message, ...]:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from gaudi_launch.models.fit import Ask, FitRow, FitTable
+    from gaudi_launch.models.fit import FitRow, FitTable
     from gaudi_launch.models.records import Model
-    from gaudi_launch.profiles import Profile
+    from gaudi_launch.planning.engine import Engine
+    from gaudi_launch.planning.request import Request
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
-ENGINES = ("vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1", "vllm-gaudi", "tgi")
+ENGINES = ("vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1", "vllm-gaudi", "tgi", "tgi@3.2.3")
 
 
 @app.command()
@@ -44,8 +45,8 @@ def fit(
     from gaudi_launch.host.accelerators import accelerators, instances
     from gaudi_launch.messages import text
     from gaudi_launch.models import sizing
-    from gaudi_launch.models.fit import fit as fit_cards
-    from gaudi_launch.models.fit import fit_weights_only
+    from gaudi_launch.models.fit import fit_each, fit_weights_only
+    from gaudi_launch.planning.fitting import divided, length_of
 
     if dtype and dtype not in sizing.WEIGHT_BYTES:
         known = ", ".join(sizing.WEIGHT_BYTES)
@@ -58,10 +59,8 @@ def fit(
     facts = known_model(model)
     profile = profiles.match(facts)
     dtypes = data_types(facts, dtype)
-    engine = engine or ("deepseek_r1" if facts.mla_rank else "vllm-fork@1.22")
-    if engine not in ENGINES:
-        raise LaunchError("fit.engine", ExitCode.USAGE, found=engine, known=", ".join(ENGINES))
-    ask = ask_for(facts, profile, engine, length, requests, inputs, outputs)
+    chosen = engine_for(engine, facts)
+    request = request_for(facts, length, requests, inputs, outputs)
     if name in instances():
         instance = instances()[name]
         table = fit_weights_only(facts, instance.cores, numbers, dtypes, instance.core_gb)
@@ -70,16 +69,19 @@ def fit(
     else:
         product = accelerators()[name]
         usable = (product.memory_usable_mib or product.memory_total_mib) << 20
-        rules = sizing.rules_of(engine.partition("@")[0], engine.partition("@")[2])
         allowed = numbers or [n for n in (1, 2, 4, 8) if n <= product.cards]
-        table = fit_cards(facts, usable, allowed, dtypes, ask, rules)
+        table = fit_each(
+            facts, usable, allowed, dtypes, lambda n, kind: divided(chosen, request, product, facts, n, kind)
+        )
         title = {"id": "fit.title", "memory": f"{usable / sizing.GIB:.1f}"}
         memory = [f"{name}.memory"] if "assumed" in product.sources.get("memory", "") else []
-        assumed = [*(["activations"] if rules.profile_run else []), *memory]
+        measures = sizing.rules_of(chosen.identity.name, chosen.identity.version).profile_run
+        assumed = [*(["activations"] if measures else []), *memory]
     if facts.source == "name" and profile is not None:
         assumed += [f"{profile.name}.{part}" for part in profile.assumed if part == "architecture"]
     if as_json:
-        _emit(facts, name, engine, ask, table, assumed)
+        counted = None if name in instances() else chosen
+        _emit(facts, name, counted, length_of(chosen, request, facts), table, assumed)
     else:
         _show(facts, name, title, table, dtypes)
         if facts.source == "name" and profile is not None:
@@ -138,45 +140,50 @@ def data_types(model: Model, asked: str) -> list[str]:
     return ["bfloat16", "fp8"]
 
 
-def ask_for(
-    model: Model, profile: Profile | None, engine: str, length: str, requests: str, inputs: str, outputs: str
-) -> Ask:
+def engine_for(name: str, model: Model) -> Engine:
+    """The engine whose arithmetic counts: the one named, else the one that a plan would be for."""
+    from gaudi_launch.engines import registry
     from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.models.fit import Ask
-    from gaudi_launch.planning.asked import number, ranges
-    from gaudi_launch.planning.lengths import BLOCK, round_up
-    from gaudi_launch.profiles import engine_defaults
 
-    defaults = engine_defaults(engine)
+    if name and registry.ALIASES.get(name, name) not in {registry.ALIASES.get(known, known) for known in ENGINES}:
+        raise LaunchError("fit.engine", ExitCode.USAGE, found=name, known=", ".join(ENGINES))
+    return registry.find(name or ("deepseek_r1" if model.mla_rank else registry.DEFAULT))
+
+
+def request_for(model: Model, length: str, requests: str, inputs: str, outputs: str) -> Request:
+    """What is to be served; without a length, one for the asked inputs and outputs. Raises LaunchError for lengths
+    that the model or the total cannot hold."""
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.paths import cache_dir
+    from gaudi_launch.planning.asked import MOST_SEQS, number, ranges
+    from gaudi_launch.planning.lengths import BLOCK, round_up
+    from gaudi_launch.planning.request import Request
+
     asked = ranges(inputs or None, outputs or None)
-    longest = model.max_position_embeddings or 1 << 30
     most_in, most_out = (asked.get(f"{name}_range", (0, 0))[1] for name in ("input", "output"))
-    if length:
-        total = number("-l", length)
-    elif most_in or most_out:
-        total = round_up(most_in + most_out, BLOCK)
-    else:
-        total = min(longest, defaults.get("max_model_len", 16384))
-    if total > round_up(longest, BLOCK):
-        raise LaunchError("plan.too_long", ExitCode.MODEL, found=total, longest=longest)
-    if most_in > total:
+    total = number("-l", length) if length else None
+    if total is None and (most_in or most_out):
+        total = round_up(most_in + max(most_out, 1), BLOCK)
+    longest = round_up(model.max_position_embeddings or 1 << 30, BLOCK)
+    if total is not None and total > longest:
+        raise LaunchError("plan.too_long", ExitCode.MODEL, found=total, longest=model.max_position_embeddings)
+    if total is not None and most_in > total:
         raise LaunchError("plan.input_over_length", ExitCode.USAGE, input=most_in, length=total)
-    utilization = defaults.get("gpu_memory_utilization", 0.9)
-    if total > 18432:
-        utilization = defaults.get("gpu_memory_utilization_over_18432_tokens", utilization)
-    return Ask(
+    return Request(
+        model.path,
         max_model_len=total,
-        max_num_seqs=number("-b", requests) if requests else defaults.get("max_num_seqs", 32),
-        max_num_batched_tokens=total,
-        longest_prompt=most_in or total,
-        utilization=utilization,
-        reserved=defaults.get("VLLM_GRAPH_RESERVED_MEM", 0.1),
-        kv_dtype=profile.fp8_kv if profile else "fp8_inc",
+        max_num_seqs=number("-b", requests, 1, MOST_SEQS) if requests else None,
+        trust_remote_code=True,  # whether to agree to it is asked by who starts it
+        files_dir=str(cache_dir() / "buckets"),
+        **asked,
     )
 
 
-def _emit(model: Model, accelerator: str, engine: str, ask: Ask, table: FitTable, assumed: list[str]) -> None:
+def _emit(
+    model: Model, accelerator: str, engine: Engine | None, length: int, table: FitTable, assumed: list[str]
+) -> None:
     from gaudi_launch.cli.output import emit_json
+    from gaudi_launch.engines.registry import label
 
     def row(r: FitRow) -> dict[str, Any]:
         return {
@@ -199,8 +206,8 @@ def _emit(model: Model, accelerator: str, engine: str, ask: Ask, table: FitTable
             "schema": 1,
             "model": model.path,
             "accelerator": accelerator,
-            "engine": engine,
-            "max_model_len": ask.max_model_len,
+            "engine": label(engine) if engine is not None else None,
+            "max_model_len": length,
             "smallest_n": table.smallest_n,
             "assumed": assumed,
             "rows": [row(r) for r in table.rows],

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gaudi_launch.host.records import Host
     from gaudi_launch.messages import Message
     from gaudi_launch.models.measurements import Published
-    from gaudi_launch.models.prepare import Facts, Step
+    from gaudi_launch.models.prepare import Facts, Room, Step
     from gaudi_launch.models.quant_config import QuantFile
     from gaudi_launch.models.records import Model
     from gaudi_launch.planning.engine import Engine
@@ -68,7 +68,7 @@ class Provision:
 def look(request: Request, host: Host, engine: Engine, installed: Installed | None) -> Provision:
     """Find out what is there. Changes nothing and asks no hub. Raises LaunchError for a file that the user named
     and that cannot be used."""
-    from gaudi_launch.engines.registry import in_container
+    from gaudi_launch.engines.registry import in_container, label
     from gaudi_launch.models import measurements
     from gaudi_launch.models.config import looks_like_hub_id, name_of
     from gaudi_launch.models.local import find_local, folder_for
@@ -105,11 +105,12 @@ def look(request: Request, host: Host, engine: Engine, installed: Installed | No
         measurements=published.repo if published else "",
         measured=quant is not None and not quant.missing,
         measurements_target=measurements.downloaded_folder(published.repo) if published else Path(),
-        engine="" if installed is None or in_container(engine.identity.name) else _label(engine),
+        engine="" if installed is None or in_container(engine.identity.name) else label(engine),
         installed=_is_installed(engine, installed),
         there=tuple((path, _size(path)) for path in (target, converted_target) if path != Path()),
         disk_bytes=profile.disk_gb * 10**9 if profile and profile.disk_gb else None,
     )
+    facts = replace(facts, rooms=_rooms(facts, here=host.origin == "live"))
     return Provision(
         facts, steps(facts), quant, published, generation, lacks, _code(request, known, profile), known
     )
@@ -136,13 +137,6 @@ def _is_installed(engine: Engine, installed: Installed | None) -> bool:
     return True
 
 
-def _label(engine: Engine) -> str:
-    name, version = engine.identity.name, engine.identity.version
-    if name != "vllm-fork":
-        return name
-    return version if version == "deepseek_r1" else f"{name}@{version}"
-
-
 def generation_of(host: Host) -> str:
     """g2 or g3 as the calibration scripts say it; the 1.21 start script takes g2 for granted."""
     from gaudi_launch.host.accelerators import identify
@@ -166,15 +160,18 @@ def _quant(
 ) -> tuple[QuantFile | None, Published | None, LaunchError | None]:
     """The QUANT_CONFIG, the published measurements it is made of, and the error of having none."""
     from gaudi_launch import profiles
-    from gaudi_launch.engines.fork_fp8 import needs_quant_file
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.models import measurements
 
-    inside, cards = getattr(engine, "inner", engine).identity, _cards(request, engine)
-    version = inside.version
-    if inside.name != "vllm-fork" or not needs_quant_file(request, known, version):
+    inside, cards = getattr(engine, "inner", engine), _cards(request, engine)
+    needs = getattr(inside, "needs_quant_file", None)
+    if needs is None or not needs(request, known):
         return None, None, None
-    published = profiles.published_for(profile, known.name, generation, cards)
+    fork = inside.identity.name == "vllm-fork"
+    # published measurements, and those in the engine's sources, are of the fork's own modules
+    published = profiles.published_for(profile, known.name, generation, cards) if fork else None
+    version = inside.identity.version if fork else inside.identity.name
+    family = "" if fork else inside.identity.name
     settings = profiles.profile_settings(profile, version, "fp8") if profile else []
     wanted = measurements.Wanted(
         model=known.name,
@@ -185,12 +182,13 @@ def _quant(
         prefix=request.environment.get(measurements.PREFIX, ""),
         profile_file=next((value for _, name, value, _, _ in settings if name == "QUANT_CONFIG"), None),
         published=published,
-        checkout=installed.facts.get("source") if installed is not None else None,
+        checkout=installed.facts.get("source") if installed is not None and fork else None,
+        family=family,
     )
     found = measurements.find(wanted)
     if found is None:
-        others = ", ".join(map(str, measurements.calibrated_for(known.name, generation))) or "-"
-        place = measurements.calibrated_folder(known.name, generation, cards)
+        others = ", ".join(map(str, measurements.calibrated_for(known.name, generation, family))) or "-"
+        place = measurements.calibrated_folder(known.name, generation, cards, family)
         lacks = LaunchError(
             "quant.none",
             ExitCode.MODEL,
@@ -274,8 +272,8 @@ def bring(request: Request, provision: Provision) -> None:
     """Do the steps that are left. Raises LaunchError; what was done stays, and another run goes on from there."""
     from gaudi_launch.messages import text
 
-    left = [step for step in provision.steps if not step.done]
     check_disk(provision.facts)
+    left = [step for step in provision.steps if not step.done and step.name != "disk"]
     for number, step in enumerate(left, 1):
         _say(text("prepare.step", number=number, count=len(left), what=step.what.render()))
         if step.name == "pull":
@@ -300,28 +298,37 @@ def check(provision: Provision) -> None:
 
 def check_disk(facts: Facts) -> None:
     """Is there room for what the steps will write, file system by file system? Raises LaunchError (MACHINE)."""
-    import shutil
-
     from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.models.prepare import needed_bytes
 
-    disks: dict[int, tuple[Path, int]] = {}
-    for folder, count in needed_bytes(facts).items():
-        place = next((path for path in (folder, *folder.absolute().parents) if path.exists()), Path("/"))
-        device = place.stat().st_dev
-        _, before = disks.get(device, (place, 0))
-        disks[device] = (place, before + count)
-    for place, count in disks.values():
-        free = shutil.disk_usage(place).free
-        if free < count:
+    for room in _rooms(facts, here=True):
+        if not room.enough:
             raise LaunchError(
                 "prepare.disk",
                 ExitCode.MACHINE,
                 model=facts.model,
-                path=str(place),
-                free=round(free / 1e9, 1),
-                needed=round(count / 1e9, 1),
+                path=str(room.path),
+                free=round((room.free or 0) / 1e9, 1),
+                needed=round(room.needed / 1e9, 1),
             )
+
+
+def _rooms(facts: Facts, here: bool) -> tuple[Room, ...]:
+    """What the steps will write, file system by file system; of another machine's disks nothing is known."""
+    import shutil
+
+    from gaudi_launch.models.prepare import Room, needed_bytes
+
+    needed = needed_bytes(facts)
+    if not here:
+        total = sum(needed.values())
+        return (Room(next(iter(needed)), total),) if total else ()
+    disks: dict[int, tuple[Path, int]] = {}
+    for folder, count in needed.items():
+        place = next((path for path in (folder, *folder.absolute().parents) if path.exists()), Path("/"))
+        device = place.stat().st_dev
+        _, before = disks.get(device, (place, 0))
+        disks[device] = (place, before + count)
+    return tuple(Room(place, count, shutil.disk_usage(place).free) for place, count in disks.values())
 
 
 def _convert(facts: Facts) -> None:

@@ -109,11 +109,11 @@ class _Shown:
                 self._task,
                 completed=progress.done_bytes,
                 total=progress.total_bytes,
-                description=f"{files} {progress.current[-40:]}",
+                description=f"{files} {_current(progress)}",
             )
         elif time.monotonic() >= self._next:
             self._next = time.monotonic() + _PLAIN_EVERY_SECONDS
-            _say(f"{files}  {self._line(progress, time.monotonic())}")
+            _say(f"{files}  {self._line(progress, time.monotonic())}  {_current(progress)}".rstrip())
 
     def _line(self, progress: Progress, now: float) -> str:
         """Bytes, share, and from the second line on the speed since the first one and the time that is left."""
@@ -148,6 +148,13 @@ class _Shown:
     def close(self) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+def _current(progress: Progress) -> str:
+    """The file under way and how much of it is there."""
+    if not progress.current:
+        return ""
+    return f"{progress.current[-40:]} {100 * progress.current_bytes // max(progress.current_total, 1)}%"
 
 
 def _say(line: str) -> None:

@@ -67,6 +67,8 @@ if extension:
     facts["extension_kind"] = "deepseek_r1" if single else "1.22" if newer else "1.21"
     source = text(extension, "bucketing.py") if single else text(extension, "bucketing", "linear.py")
     facts["bucket_limit"] = "true" if "warmup_range_with_limit" in source else "false"
+if plugin:
+    facts["plugin_source"] = os.path.dirname(plugin)
 found["folders"] = {"vllm": vllm, "vllm_hpu_extension": extension, "vllm_gaudi": plugin}
 print("gaudi-launch-answer:" + json.dumps(found))
 """

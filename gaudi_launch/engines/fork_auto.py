@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 from gaudi_launch import profiles
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
+from gaudi_launch.models import sizing
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.lengths import round_up
 from gaudi_launch.planning.own_words import has_word
+from gaudi_launch.planning.placement import USUAL_COUNTS
 from gaudi_launch.planning.precision import runs_fp8
 from gaudi_launch.planning.settings import Decisions
 
@@ -66,11 +68,12 @@ def check_model(context: Context) -> None:
 
 def _check_heads(model: Model, cards: int) -> None:
     # vllm/model_executor/layers/linear.py: heads are divided, kv heads divided or replicated whole
+    allowed = ", ".join(f"-n {n}" for n in USUAL_COUNTS if sizing.divides(model, n))
     if model.heads and model.heads % cards:
-        raise LaunchError("plan.heads", ExitCode.MODEL, heads=model.heads, cards=cards)
+        raise LaunchError("plan.heads", ExitCode.MODEL, heads=model.heads, cards=cards, allowed=allowed)
     kv = model.kv_heads
     if kv and not model.mla_rank and kv % cards and cards % kv:
-        raise LaunchError("plan.kv_heads", ExitCode.MODEL, heads=kv, cards=cards)
+        raise LaunchError("plan.kv_heads", ExitCode.MODEL, heads=kv, cards=cards, allowed=allowed)
 
 
 def _check_remote_code(context: Context) -> None:
@@ -293,7 +296,9 @@ def follow_profile(context: Context, decisions: Decisions, version: str) -> None
             decisions.env(name, value or "", reason, source="profile", origin=origin)
         else:
             decisions.option(name, value, reason, source="profile", origin=origin)
-    if decisions.get("option", "--kv-cache-dtype") is not None and version != "deepseek_r1":
+    # of a QUANT_CONFIG that was found, the file itself says which cache goes with it
+    cached = decisions.get("option", "--kv-cache-dtype") is not None and request.quant_file is None
+    if cached and version != "deepseek_r1":
         reason = message("profiles.setting", profile=profile.name)
         origin = profile.sources.get("fp8_kv_cache", profile.sources["serving"])
         decisions.option("--kv-cache-dtype", profile.fp8_kv, reason, source="profile", origin=origin)

@@ -13,7 +13,7 @@ from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.memory import MemoryPlan
 from gaudi_launch.planning.own_words import has_word, word_of
-from gaudi_launch.planning.plan import Setting
+from gaudi_launch.planning.plan import Setting, Source
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
 
@@ -46,6 +46,12 @@ def is_contiguous(settings: Sequence[Setting]) -> bool:
     return any(s.name == _CONTIGUOUS and is_true(s.value or "") for s in settings)
 
 
+def needs_quant_file(request: Request, model: Model) -> bool:
+    """Does this deployment read a QUANT_CONFIG? Weights that are fp8 on disk run without, unless one is named."""
+    named = bool(request.quant_config or request.environment.get("QUANT_CONFIG"))
+    return named or (request.dtype == "fp8" and model.quantization not in _FP8_ON_DISK)
+
+
 def check(request: Request, model: Model) -> None:
     """Raise LaunchError for wishes that cannot be had together, or that the weights do not fulfil."""
     contiguous = is_true(request.environment.get(_CONTIGUOUS, ""))
@@ -53,13 +59,10 @@ def check(request: Request, model: Model) -> None:
         raise LaunchError("gaudi.contiguous", ExitCode.USAGE, other="--enable-prefix-caching")
     if request.dtype is not None and request.dtype not in _DTYPES:
         raise LaunchError("plan.dtype", ExitCode.USAGE, found=request.dtype, known=", ".join(_DTYPES))
-    measured = request.quant_config or request.environment.get("QUANT_CONFIG")
-    if request.dtype == "fp8" and not measured and model.quantization not in _FP8_ON_DISK:
-        raise LaunchError("gaudi.fp8_needs", ExitCode.USAGE, model=model.name)
     known = model.source == "config.json"
     if request.dtype in ("awq", "gptq") and known and model.quantization != request.dtype:
         raise LaunchError("gaudi.not_quantised", ExitCode.MODEL, model=model.name, found=request.dtype)
-    if measured and model.quantization is not None:
+    if model.quantization is not None and needs_quant_file(request, model):
         # neural compressor makes fp8 of bfloat16 weights (docs/configuration/quantization/inc.md)
         raise LaunchError("gaudi.quantised_twice", ExitCode.USAGE, model=model.name, found=model.quantization)
 
@@ -130,7 +133,7 @@ def mode(context: Context, decisions: Decisions) -> None:
         return
     # docs/features/supported_features.md: each "not fully supported with the torch.compile execution mode"
     request = context.request
-    if request.quant_config or request.environment.get("QUANT_CONFIG"):
+    if needs_quant_file(request, context.model):
         decisions.warn("gaudi.compile_fp8")
     if "vision" in context.model.multimodal:
         decisions.warn("gaudi.compile_vision")
@@ -158,26 +161,38 @@ def types(context: Context, decisions: Decisions) -> None:
     if quantised in ("awq", "gptq"):
         reason = message("gaudi.hpu_kernels", found=quantised)
         decisions.option("--quantization", f"{quantised}_hpu", reason, origin=_PLATFORM)
-    config = request.quant_config or request.environment.get("QUANT_CONFIG")
-    if config:
-        docs = _AT + "docs/configuration/quantization/inc.md"
-        if request.quant_config:
-            reason = message("plan.flag", flag="--quant-config")
-            decisions.env("QUANT_CONFIG", config, reason, source="flag", origin=docs)
-        else:
-            decisions.env("QUANT_CONFIG", config, message("plan.exported"), origin=docs)
-        decisions.option("--quantization", "inc", message("gaudi.inc"), origin=docs)
-        decisions.option("--kv-cache-dtype", "fp8_inc", message("gaudi.fp8_cache"), origin=docs)
-        if decisions.get("env", "PT_HPU_LAZY_MODE") != "1":
-            scales = message("gaudi.scales")
-            decisions.env("RUNTIME_SCALE_PATCHING", "1", scales, source="engine", origin=_PLATFORM)
-    if config or context.limits.max_model_len >= _LONG:
+    measured = needs_quant_file(request, model)
+    if measured:
+        _measured(context, decisions)
+    if measured or context.limits.max_model_len >= _LONG:
         # one first step that compiles takes longer than the engine's patience
         origin = _AT + "docs/configuration/long_context.md"
         for name, value in (("VLLM_ENGINE_ITERATION_TIMEOUT_S", "3600"), ("VLLM_RPC_TIMEOUT", "100000")):
             decisions.env(name, value, message("gaudi.patience"), origin=origin)
     if model.quantization == "fp8" and _is_gaudi2(context):
         decisions.warn("gaudi.convert_first", model=model.name)
+
+
+def _measured(context: Context, decisions: Decisions) -> None:
+    """fp8 by neural compressor: the QUANT_CONFIG named or found on this machine, and what goes with it."""
+    docs = _AT + "docs/configuration/quantization/inc.md"
+    request, found = context.request, context.request.quant_file
+    exported = request.environment.get("QUANT_CONFIG")
+    if request.quant_config:
+        reason = message("plan.flag", flag="--quant-config")
+        decisions.env("QUANT_CONFIG", request.quant_config, reason, source="flag", origin=docs)
+    elif exported:
+        decisions.env("QUANT_CONFIG", exported, message("plan.exported"), origin=docs)
+    elif found is not None:
+        source: Source = "profile" if found.origin == "profile" else "computed"
+        reason = message(f"quant.found_{found.origin}")
+        decisions.env("QUANT_CONFIG", found.path, reason, source=source, origin=found.path)
+    decisions.option("--quantization", "inc", message("gaudi.inc"), origin=docs)
+    cache, why = (found.kv_dtype, "quant.kv_dtype") if found is not None else ("fp8_inc", "gaudi.fp8_cache")
+    decisions.option("--kv-cache-dtype", cache, message(why), origin=docs)
+    if decisions.get("env", "PT_HPU_LAZY_MODE") != "1":
+        scales = message("gaudi.scales")
+        decisions.env("RUNTIME_SCALE_PATCHING", "1", scales, source="engine", origin=_PLATFORM)
 
 
 def _is_gaudi2(context: Context) -> bool:

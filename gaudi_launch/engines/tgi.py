@@ -18,6 +18,7 @@ from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context, Limits, Proposal
 from gaudi_launch.planning.lengths import ceil_div
+from gaudi_launch.planning.placement import USUAL_COUNTS
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
@@ -181,7 +182,8 @@ class Tgi:
 
     def _check_heads(self, model: Model, cards: int) -> None:
         if model.heads and model.heads % cards:
-            raise LaunchError("plan.heads", ExitCode.MODEL, heads=model.heads, cards=cards)
+            allowed = ", ".join(f"-n {n}" for n in USUAL_COUNTS if model.heads % n == 0)
+            raise LaunchError("plan.heads", ExitCode.MODEL, heads=model.heads, cards=cards, allowed=allowed)
         kv = model.kv_heads
         if self.paged and kv and kv % cards and model.model_type in words_of.DIVIDED_KV_TYPES:
             raise LaunchError("tgi.kv_heads", ExitCode.MODEL, heads=kv, cards=cards, version=self.version)

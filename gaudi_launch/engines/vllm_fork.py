@@ -204,6 +204,10 @@ class VllmFork:
     def label(self) -> str:
         return f"vllm-fork@{self.version}"
 
+    def needs_quant_file(self, request: Request, model: Model) -> bool:
+        """Does this deployment read a QUANT_CONFIG?"""
+        return fork_fp8.needs_quant_file(request, model, self.version)
+
     def propose(self, context: Context) -> Proposal:
         """Every variable and option: the scripts' rules, and in auto tuning our differences from them."""
         request = context.request
@@ -251,6 +255,11 @@ class VllmFork:
             name = "--gpu_memory_utilization" if self.version == "deepseek_r1" else "--gpu-memory-utilization"
             reason = message("plan.flag", flag="--memory-utilization")
             decisions.option(name, request.memory_utilization, reason, source="flag")
+        quantised = context.model.quantization
+        if quantised in ("awq", "gptq") and decisions.get("option", "--quantization") is None:
+            # config.json's own word is refused: vllm/platforms/hpu.py supported_quantization
+            reason = message("gaudi.hpu_kernels", found=quantised)
+            decisions.option("--quantization", f"{quantised}_hpu", reason, origin="vllm/platforms/hpu.py")
         for asked, variable, flag in (
             (request.no_zero_padding, "VLLM_ZERO_PADDING", "-z"),
             (request.no_fused_sdpa, "VLLM_PROMPT_USE_FUSEDSDPA", "-a"),

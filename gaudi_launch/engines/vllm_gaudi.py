@@ -124,6 +124,10 @@ class VllmGaudi:
                 raise LaunchError("gaudi.no_option", ExitCode.USAGE, flag=flag, instead=text(instead))
         gaudi_rules.check(request, model)
 
+    def needs_quant_file(self, request: Request, model: Model) -> bool:
+        """Does this deployment read a QUANT_CONFIG?"""
+        return gaudi_rules.needs_quant_file(request, model)
+
     def propose(self, context: Context) -> Proposal:
         """Every variable and option; the warm-up last, because it depends on all others."""
         request = context.request

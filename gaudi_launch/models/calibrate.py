@@ -1,8 +1,8 @@
-"""Calibration as phases: vllm-hpu-extension's own scripts, step by step, each with its words. Pure but for reading
-which options the installed scripts have.
+"""Calibration as phases: the engine's own scripts, step by step, each with its words. Pure but for reading which
+options the installed scripts have.
 
-Source: HabanaAI/vllm-hpu-extension@f5f9ecb and @8afd253:calibration/calibrate_model.sh, whose Python steps these
-are; the shell around them is not run.
+Sources: HabanaAI/vllm-hpu-extension@f5f9ecb and @8afd253, vllm-project/vllm-gaudi@091bbadd:
+calibration/calibrate_model.sh, whose Python steps these are; the shell around them is not run.
 """
 
 from __future__ import annotations
@@ -14,22 +14,32 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models.calibrate_rules import Rules
+from gaudi_launch.models.calibrate_rules import PLUGIN, Rules
 
-Name = Literal["dataset", "measure", "postprocess", "quantise"]
+Name = Literal["dataset", "measure", "postprocess", "unify", "expand", "quantise"]
+# where each release's scripts are to be had: repository and branch
+_HOMES = {
+    "1.21": ("https://github.com/HabanaAI/vllm-hpu-extension", "aice/v1.21.0"),
+    "1.22": ("https://github.com/HabanaAI/vllm-hpu-extension", "aice/v1.22.0"),
+    PLUGIN: ("https://github.com/vllm-project/vllm-gaudi", "main"),
+}
 RECORD = "calibration.json"
 # what step 2 is told for a data set that is no pickle
 _AUTO = ("--max-dataset-samples", "512", "--batch-size", "1", "--max-tokens", "32", "--auto-process-dataset")
+_UNIFY, _EXPAND = "step-5-unify_measurements.py", "step-6-expand-measurements.py"
 _AUTO_LENGTHS = ("--sample-len", "1024", "--max-model-len", "2048")
 
 
 @dataclass(frozen=True)
 class Scripts:
-    """The installed scripts: their folder, the file of step 3 (it has two spellings), each step's options."""
+    """The installed scripts: their folder, the file of step 3 (it has two spellings), each step's options.
+
+    ``whole_experts``: what each card measured of its own experts is put together for all of them."""
 
     folder: str
     postprocess: str
     options: Mapping[int, tuple[str, ...]]
+    whole_experts: bool = False
 
     @property
     def reads_any_dataset(self) -> bool:
@@ -72,6 +82,20 @@ class Places:
         """Where step 3 writes, before it takes the place of what was measured."""
         return self.work / "fixed"
 
+    @property
+    def unified(self) -> Path:
+        """The measurements of all cards as those of one."""
+        return self.work / "unified"
+
+    @property
+    def expanded(self) -> Path:
+        """The unified measurements dealt out again, before they take the place of what was measured."""
+        return self.work / "expanded"
+
+    def made(self, name: Name) -> Path | None:
+        """The folder whose files take the place of the measurements after this phase."""
+        return {"postprocess": self.fixed, "expand": self.expanded}.get(name)
+
     def config(self, kind: Literal["measure", "quant"]) -> Path:
         """Under work until all is done: what lies in ``out`` is believed by ``-d fp8``."""
         return self.work / f"maxabs_{kind}_{self.generation}.json"
@@ -90,21 +114,33 @@ class Phase:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_scripts(folder: Path) -> Scripts:
-    """Look at the scripts. Raises LaunchError (MACHINE) when one is missing, naming it."""
-    found = {}
-    for step, names in {
+def read_scripts(folder: Path, release: str) -> Scripts:
+    """Look at the scripts. Raises LaunchError (MACHINE) when one is missing, naming it and where they are."""
+    plugin = release == PLUGIN
+    wanted = {
         1: ("step-1-prepare-calibration-dataset.py",),
         2: ("step-2-measure-scales.py",),
         3: ("step-3-postprocess-measure.py", "step-3-postprocess_measure.py"),
         4: ("step-4-quantize-scales.py",),
-    }.items():
+        **({5: (_UNIFY,), 6: (_EXPAND,)} if plugin else {}),
+    }
+    found = {}
+    for step, names in wanted.items():
         there = [name for name in names if (folder / name).is_file()]
         if not there:
-            raise LaunchError("calibrate.no_scripts", ExitCode.MACHINE, path=str(folder), name=names[0])
+            home, branch = _HOMES[release]
+            raise LaunchError(
+                "calibrate.no_scripts",
+                ExitCode.MACHINE,
+                path=str(folder),
+                name=names[0],
+                home=home,
+                branch=branch,
+                folder=f"{home.rpartition('/')[2]}/calibration",
+            )
         found[step] = there[0]
     options = {step: _options(folder / name) for step, name in found.items()}
-    return Scripts(str(folder), found[3], options)
+    return Scripts(str(folder), found[3], options, plugin)
 
 
 def _options(path: Path) -> tuple[str, ...]:
@@ -142,12 +178,30 @@ def phases(wish: Wish, scripts: Scripts, rules: Rules, places: Places, python: s
     if not pickled:
         words += [*_AUTO, *_AUTO_LENGTHS]
         words += ["--max-dataset-samples", str(wish.samples)] if wish.samples else []
+    words += rules.measure_words
     found.append(Phase("measure", (*words, *_switches(wish, scripts.options[2])), measure))
     words = [*script(scripts.postprocess), "-m", f"{places.measurements}/", "-o", f"{places.fixed}/"]
     if "deepseek" in wish.name.lower() and "--deepseek" in scripts.options[3]:
         words.append("--deepseek")
     found.append(Phase("postprocess", tuple(words), measure))
+    if scripts.whole_experts and wish.experts and wish.cards > 1:
+        # docs/configuration/calibration/calibration.md: else a card's scales are those of its own experts
+        words = [
+            *script(_UNIFY),
+            "-r",
+            "1",
+            "-m",
+            f"{places.measurements}/",
+            "-o",
+            f"{places.unified}/",
+            "-u",
+            "-s",
+        ]
+        found.append(Phase("unify", tuple(words), measure))
+        words = [*script(_EXPAND), "-m", f"{places.unified}/", "-o", f"{places.expanded}/", "-w", str(wish.cards)]
+        found.append(Phase("expand", tuple(words), measure))
     words = [*script("step-4-quantize-scales.py"), "--model", wish.model, "--tensor-parallel-size", str(wish.cards)]
+    words += rules.quantise_words
     found.append(Phase("quantise", (*words, *_switches(wish, scripts.options[4])), quant))
     return tuple(found)
 

@@ -1,7 +1,7 @@
 """What each release of the calibration scripts writes for a model: configurations and variables, by its name. Pure.
 
-Sources: HabanaAI/vllm-hpu-extension@8afd253 (aice/v1.21.0) and @f5f9ecb (aice/v1.22.0):
-calibration/calibrate_model.sh. Names are compared in lower case, as there.
+Sources: HabanaAI/vllm-hpu-extension@8afd253 (aice/v1.21.0) and @f5f9ecb (aice/v1.22.0), and
+vllm-project/vllm-gaudi@091bbadd: calibration/calibrate_model.sh. Names are compared in lower case, as there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-RELEASES = ("1.21", "1.22")
+PLUGIN = "vllm-gaudi"
+RELEASES = ("1.21", "1.22", PLUGIN)
 _GATE = r"mlp\.gate\b"
 _BF16_TYPES = ("VLLMKVCache", "Matmul", "Softmax")
 _BF16_NAMES = {
@@ -31,7 +32,8 @@ _NO_FP32_SOFTMAX = (
 
 @dataclass(frozen=True)
 class Rules:
-    """How one model is measured and quantised. ``env`` are variables of every step."""
+    """How one model is measured and quantised. ``env`` are variables of every step; ``measure_words`` and
+    ``quantise_words`` go to the steps with the model, ``measure_more`` and ``quant_more`` into the two files."""
 
     measure_names: tuple[str, ...]
     types: tuple[str, ...]
@@ -39,6 +41,10 @@ class Rules:
     method: str = "maxabs_hw"
     scales: str = "scalar"
     env: Mapping[str, str] = field(default_factory=dict)
+    measure_words: tuple[str, ...] = ()
+    quantise_words: tuple[str, ...] = ()
+    measure_more: Mapping[str, Any] = field(default_factory=dict)
+    quant_more: Mapping[str, Any] = field(default_factory=lambda: {"fp8_config": "E4M3"})
 
     def measure_config(self, stem: str) -> dict[str, Any]:
         """The QUANT_CONFIG of measuring; ``stem`` is where each rank writes."""
@@ -50,6 +56,7 @@ class Rules:
             "blocklist": {"types": [], "names": list(self.measure_names)},
             "quantize_weight": False,
             "dump_stats_path": stem,
+            **self.measure_more,
         }
 
     def quant_config(self, stem: str) -> dict[str, Any]:
@@ -62,13 +69,15 @@ class Rules:
             "allowlist": {"types": [], "names": []},
             "blocklist": {"types": list(self.types), "names": list(self.names)},
             "dump_stats_path": stem,
-            "fp8_config": "E4M3",
+            **self.quant_more,
         }
 
 
 def rules_for(name: str, release: str) -> Rules:
     """The rules of a model (the last part of its path) in a release of `RELEASES`."""
     lower = name.lower()
+    if release == PLUGIN:
+        return _rules_plugin(lower)
     if lower.startswith("mixtral"):
         measured: tuple[str, ...] = ("self_attn", "lm_head")
     else:
@@ -113,3 +122,35 @@ def _rules_1_22(lower: str, measured: tuple[str, ...]) -> Rules:
     if scales == "const":
         env = {**env, "VLLM_DISABLE_MARK_SCALES_AS_CONST": "true"}
     return Rules(measured, types, names, method, scales, env)
+
+
+def _rules_plugin(lower: str) -> Rules:
+    """The plugin's script has rules for three families. Its ``--block-quant`` is left out: no step reads it."""
+    names: tuple[str, ...] = ()
+    scales, env = "scalar", {}
+    measure_words: tuple[str, ...] = ()
+    quantise_words: tuple[str, ...] = ()
+    if lower.startswith("mixtral"):
+        names, scales = ("self_attn", "lm_head"), "CONST"
+    elif lower.startswith("deepseek"):
+        names = ("lm_head", _GATE)
+    elif lower.startswith("granite-4"):
+        names = ("mamba", "self_attn")
+    if "deepseek" in lower:
+        env = {"VLLM_HPU_FORCE_CHANNEL_FP8": "0"}
+    elif "granite-4" in lower:
+        env = {"VLLM_CONTIGUOUS_PA": "false"}
+        measure_words = ("--gpu-memory-utilization", "0.1")
+        quantise_words = ("--max-model-len", "2048", *measure_words)
+    # the scales are scalar where the script says nothing: docs/configuration/calibration/calibration.md
+    return Rules(
+        measure_names=names,
+        types=(),
+        names=names,
+        scales=scales,
+        env=env,
+        measure_words=measure_words,
+        quantise_words=quantise_words,
+        measure_more={"calibration_sample_interval": 1},
+        quant_more={},
+    )

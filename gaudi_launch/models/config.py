@@ -55,11 +55,14 @@ def read_model(path: str, must_exist: bool = True) -> Model:
     document = read_config(folder)
     from gaudi_launch.models.weights import read_weights
 
+    return model_from_config(path, document, read_weights(folder, *counted_with(document)))
+
+
+def counted_with(document: Mapping[str, Any]) -> tuple[int, int | None]:
+    """What config.json says for counting weights: bits of a packed one, and how many layers are loaded."""
     quantization = _part(_text_part(document), "quantization_config") or _part(document, "quantization_config")
     bits = _number(quantization, "bits", "w_bit") or 4
-    layers = _number(_text_part(document), *_LAYER_KEYS)
-    weights = read_weights(folder, bits if bits in (2, 3, 4, 8) else 4, layers)
-    return model_from_config(path, document, weights)
+    return bits if bits in (2, 3, 4, 8) else 4, _number(_text_part(document), *_LAYER_KEYS)
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -69,6 +69,8 @@ def convert_folder(
     shards = sorted(str(path.relative_to(source)) for path in source.rglob("*.safetensors"))
     if missing := read_weights(source)["files_missing"]:
         raise LaunchError("fp8.missing", ExitCode.MODEL, path=str(source), files=", ".join(missing[:5]))
+    if not shards:
+        raise LaunchError("fp8.no_weights", ExitCode.MODEL, path=str(source))
     headers = {shard: _header(source / shard) for shard in shards}
     _check_scales(source, headers)
     if _record(source).get("complete") or not any(_is_beyond(source / shard, headers[shard]) for shard in shards):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models import sizing
 from gaudi_launch.models.records import Model
@@ -106,9 +107,24 @@ def divide_card(
 def fit(
     model: Model, card_bytes: float, cards: Iterable[int], dtypes: Sequence[str], ask: Ask, rules: MemoryRules
 ) -> FitTable:
-    """A row for each data type and number of cards; ``ask.kv_dtype`` is that of fp8 rows, others use "auto"."""
+    """A row for each data type and number of cards, every card divided alike."""
+    return fit_each(model, card_bytes, cards, dtypes, lambda n, dtype: (ask, rules))
+
+
+def fit_each(
+    model: Model,
+    card_bytes: float,
+    cards: Iterable[int],
+    dtypes: Sequence[str],
+    divided: Callable[[int, str], tuple[Ask, MemoryRules]],
+) -> FitTable:
+    """A row for each data type and number of cards; ``divided`` says how the engine would divide each of so many.
+
+    The KV cache type is that of fp8 rows, others use "auto". Raises LaunchError (USAGE) as ``divided`` does; its
+    other errors are a row's reason.
+    """
     numbers = sorted(set(cards))
-    rows = tuple(_row(model, n, dtype, card_bytes, ask, rules) for dtype in dtypes for n in numbers)
+    rows = tuple(_row(model, n, dtype, card_bytes, divided) for dtype in dtypes for n in numbers)
     return FitTable(rows, _smallest(rows, dtypes[0]))
 
 
@@ -116,11 +132,19 @@ def _smallest(rows: Iterable[FitRow], dtype: str) -> int | None:
     return min((row.n for row in rows if row.fits and row.dtype == dtype), default=None)
 
 
-def _row(model: Model, n: int, dtype: str, card_bytes: float, ask: Ask, rules: MemoryRules) -> FitRow:
+def _row(
+    model: Model, n: int, dtype: str, card_bytes: float, divided: Callable[[int, str], tuple[Ask, MemoryRules]]
+) -> FitRow:
     if not sizing.divides(model, n):
         if model.heads and model.heads % n:
             return FitRow(n, dtype, False, message("fit.heads", heads=model.heads, n=n))
         return FitRow(n, dtype, False, message("fit.kv_heads", heads=model.kv_heads, n=n))
+    try:
+        ask, rules = divided(n, dtype)
+    except LaunchError as error:
+        if error.exit_code == ExitCode.USAGE:
+            raise
+        return FitRow(n, dtype, False, error.text)
     if dtype != "fp8":
         ask = replace(ask, kv_dtype="auto")
     found = divide_card(model, n, dtype, card_bytes, ask, rules)

@@ -43,13 +43,15 @@ class Listing:
 
 @dataclass(frozen=True)
 class Progress:
-    """Of a running pull: bytes there, of all; files done, of all; the one under way."""
+    """Of a running pull: bytes there, of all; files done, of all; the one under way with its own bytes."""
 
     done_bytes: int
     total_bytes: int
     done_files: int
     total_files: int
     current: str = ""
+    current_bytes: int = 0
+    current_total: int = 0
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def _pull(listing: Listing, folder: Path, files: tuple[RemoteFile, ...], repo_ty
 
 
 def _check_disk(folder: Path, missing: Sequence[RemoteFile]) -> None:
-    there = sum(_size(folder / PARTS / f"{file.path}.part") for file in missing)
+    there = sum(max(_partial(folder, file.path), _in_place(folder, file)) for file in missing)
     needed = sum(file.size for file in missing) - there + _SPARE_BYTES
     free = shutil.disk_usage(folder).free
     if needed > free:
@@ -195,10 +197,9 @@ def _fetch(
 
     def tell() -> None:
         settled = sum(file.size for file in files if file.path not in wanted)
-        under_way = max(
-            ((_size(folder / PARTS / f"{path}.part"), path) for path in wanted), default=(0, ""), key=lambda p: p[0]
-        )
-        report(Progress(settled + under_way[0], total, len(files) - len(wanted), len(files), under_way[1]))
+        size, path = max(((_partial(folder, path), path) for path in wanted), default=(0, ""), key=lambda p: p[0])
+        whole = wanted[path].size if path else 0
+        report(Progress(settled + size, total, len(files) - len(wanted), len(files), path, size, whole))
 
     for wait in (*_BUSY_WAITS, None):
         request = {
@@ -225,6 +226,19 @@ def _fetch(
         raise _error(last or {"error": "other", "detail": "-"}, listing.repo, listing.source, listing.revision)
     tell()
     return record
+
+
+def _partial(folder: Path, path: str) -> int:
+    """How much of a file is there: ours goes on with ``.part``, ModelScope's library with a file of its own."""
+    parts = folder / PARTS
+    theirs = (parts / f"{path}.incomplete", parts / "._____temp" / path, parts / path)
+    return max(_size(each) for each in (parts / f"{path}.part", *theirs))
+
+
+def _in_place(folder: Path, file: RemoteFile) -> int:
+    """Bytes of a file that lies whole in the folder and was not verified yet."""
+    size = _size(folder / file.path)
+    return size if size == file.size else 0
 
 
 def _size(path: Path) -> int:

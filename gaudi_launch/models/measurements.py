@@ -31,7 +31,8 @@ class Published:
 @dataclass(frozen=True)
 class Wanted:
     """What to look for. ``named`` are a flag's and the environment's file, ``profile_file`` a profile's,
-    ``checkout`` the folder of the engine's sources, where its scripts keep such files."""
+    ``checkout`` the folder of the engine's sources, where its scripts keep such files. ``family`` is "" for the
+    fork; measurements are by names of the engine's own modules, so that another family's are not taken."""
 
     model: str
     cards: int
@@ -42,6 +43,7 @@ class Wanted:
     profile_file: str | None = None
     published: Published | None = None
     checkout: str | None = None
+    family: str = ""
 
 
 def root() -> Path:
@@ -54,16 +56,20 @@ def quant_name(generation: str) -> str:
     return f"maxabs_quant_{generation}.json"
 
 
-def calibrated_folder(model: str, generation: str, cards: int) -> Path:
+def calibrated_folder(model: str, generation: str, cards: int, family: str = "") -> Path:
     """Where ``calibrate`` puts its result: measurements hold for one number of cards of one generation."""
-    return root() / "calibrated" / model.lower() / f"{generation}-n{cards}"
+    return root() / "calibrated" / model.lower() / f"{generation}-n{cards}{_ending(family)}"
 
 
-def calibrated_for(model: str, generation: str) -> tuple[int, ...]:
+def _ending(family: str) -> str:
+    return f"-{family}" if family else ""
+
+
+def calibrated_for(model: str, generation: str, family: str = "") -> tuple[int, ...]:
     """The numbers of cards that this model was calibrated for here, ascending."""
-    folder = root() / "calibrated" / model.lower()
-    found = folder.glob(f"{generation}-n*/{quant_name(generation)}")
-    numbers = (path.parent.name.removeprefix(f"{generation}-n") for path in found)
+    folder, ending = root() / "calibrated" / model.lower(), _ending(family)
+    found = folder.glob(f"{generation}-n*{ending}/{quant_name(generation)}")
+    numbers = (path.parent.name.removeprefix(f"{generation}-n").removesuffix(ending) for path in found)
     return tuple(sorted(int(number) for number in numbers if number.isascii() and number.isdigit()))
 
 
@@ -86,7 +92,9 @@ def find(wanted: Wanted) -> QuantFile | None:
     for path, origin in named:
         if path:
             return read_quant_file(Path(path).expanduser(), wanted.cards, origin, wanted.prefix)
-    ours = calibrated_folder(wanted.model, wanted.generation, wanted.cards) / quant_name(wanted.generation)
+    ours = calibrated_folder(wanted.model, wanted.generation, wanted.cards, wanted.family) / quant_name(
+        wanted.generation
+    )
     if ours.is_file():
         return read_quant_file(ours, wanted.cards, "calibrated")
     if wanted.published is not None:

@@ -9,9 +9,22 @@ from typing import Any, Literal
 
 from gaudi_launch.messages import Message, message
 
-Name = Literal["pull", "convert", "measurements", "engine"]
+Name = Literal["disk", "pull", "convert", "measurements", "engine"]
 # the other files of a model, records, and what file systems take for themselves
 SPARE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Room:
+    """Bytes that the steps will write to one file system, and how many are free there; None: another machine's."""
+
+    path: Path
+    needed: int
+    free: int | None = None
+
+    @property
+    def enough(self) -> bool:
+        return self.free is not None and self.free >= self.needed
 
 
 @dataclass(frozen=True)
@@ -23,8 +36,7 @@ class Facts:
     ``converts``: this engine on these cards wants another fp8 range than the weights have; ``converted`` says that
     the result lies whole in ``converted_target``. ``measurements`` is the repository that fp8 needs ("" for none).
     ``there`` are the bytes that earlier, interrupted runs left in a folder. ``disk_bytes``: what a guide asks for
-    all of it. ``engine`` is "" for one that comes as an image, or was not looked
-    for.
+    all of it; ``rooms`` where it goes. ``engine`` is "" for one that comes as an image, or was not looked for.
     """
 
     model: str
@@ -42,6 +54,7 @@ class Facts:
     installed: bool = True
     there: tuple[tuple[Path, int], ...] = ()
     disk_bytes: int | None = None
+    rooms: tuple[Room, ...] = ()
 
     @property
     def final(self) -> Path | None:
@@ -67,7 +80,7 @@ class Step:
 
 def steps(facts: Facts) -> tuple[Step, ...]:
     """The steps of this deployment in their order; () for a folder that needs nothing but an engine."""
-    found: list[Step] = []
+    found = [_disk(room) for room in facts.rooms]
     if facts.repo:
         done = facts.folder is not None or (facts.converts and facts.converted)
         where = facts.folder or (facts.converted_target if done else facts.target)
@@ -93,6 +106,14 @@ def steps(facts: Facts) -> tuple[Step, ...]:
         id = "prepare.engine" if facts.installed else "prepare.no_engine"
         found.append(Step("engine", facts.installed, message(id, engine=facts.engine)))
     return tuple(found)
+
+
+def _disk(room: Room) -> Step:
+    needed, path = f"{room.needed / 1e9:.0f}", str(room.path)
+    if room.free is None:
+        return Step("disk", False, message("prepare.room_unknown", needed=needed, path=path))
+    what = message("prepare.room", needed=needed, path=path, free=f"{room.free / 1e9:.0f}")
+    return Step("disk", room.enough, what)
 
 
 def needed_bytes(facts: Facts) -> Mapping[Path, int]:

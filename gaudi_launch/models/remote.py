@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models.config import model_from_config, read_config
+from gaudi_launch.models.config import counted_with, model_from_config, read_config
 from gaudi_launch.models.network import reason_of
 from gaudi_launch.models.records import Model
-from gaudi_launch.models.weights import is_scale
+from gaudi_launch.models.weights import count_parameters, count_unloaded
 
 _T = TypeVar("_T")
 
@@ -26,12 +26,13 @@ def read_remote(hub_id: str, revision: str | None = None) -> Model:
     _reach(hub_id)
     file = _asked(hub_id, lambda: huggingface_hub.hf_hub_download(hub_id, "config.json", revision=revision))
     document = read_config(Path(file).parent)
-    model = model_from_config(hub_id, document, _weights(hub_id, revision))
-    return replace(model, source="hub")
+    weights = _weights(hub_id, revision, *counted_with(document))
+    return replace(model_from_config(hub_id, document, weights), source="hub")
 
 
-def _weights(hub_id: str, revision: str | None) -> dict[str, Any]:
-    """Parameters and bytes from the headers alone; nothing where the model has no safetensors."""
+def _weights(hub_id: str, revision: str | None, bits: int, layers: int | None) -> dict[str, Any]:
+    """Parameters and bytes from the headers alone, counted as those of a folder; nothing where the model has no
+    safetensors."""
     import huggingface_hub
     from huggingface_hub.errors import NotASafetensorsRepoError, SafetensorsParsingError
 
@@ -39,10 +40,16 @@ def _weights(hub_id: str, revision: str | None) -> dict[str, Any]:
         found = _asked(hub_id, lambda: huggingface_hub.get_safetensors_metadata(hub_id, revision=revision))
     except (NotASafetensorsRepoError, SafetensorsParsingError):
         return {}
-    tensors = [tensor for file in found.files_metadata.values() for tensor in file.tensors.items()]
+    header: dict[str, dict[str, Any]] = {
+        name: {"dtype": info.dtype, "shape": info.shape, "data_offsets": info.data_offsets}
+        for file in found.files_metadata.values()
+        for name, info in file.tensors.items()
+    }
+    sizes = (end - begin for begin, end in (entry["data_offsets"] for entry in header.values()))
     return {
-        "parameters": sum(info.parameter_count for name, info in tensors if not is_scale(name)) or None,
-        "weight_bytes": sum(info.data_offsets[1] - info.data_offsets[0] for _, info in tensors) or None,
+        "parameters": count_parameters(header, bits) or None,
+        "weight_bytes": sum(sizes) or None,
+        "unloaded_bytes": count_unloaded(header, layers) if layers else 0,
     }
 
 

@@ -87,17 +87,18 @@ def read_weights(folder: Path, bits: int = 4, layers: int | None = None) -> dict
     """``parameters``, ``weight_bytes`` (None without weights), ``unloaded_bytes``, ``files_missing``: shards that
     the index names and the folder lacks, and those cut off (``NAME (truncated)``) or damaged (``NAME (why)``).
 
+    While shards are not there the index says how many bytes the whole has, and nobody how many parameters.
     Raises LaunchError (MODEL) for an index that cannot be read.
     """
     missing: list[str] = []
-    indexed = _index(folder)
+    indexed, promised = _index(folder)
     try:
         present = {path.name for path in folder.iterdir() if path.suffix == ".safetensors"}
     except OSError:
         return {"parameters": None, "weight_bytes": None, "unloaded_bytes": 0, "files_missing": ()}
     # an index names the shards that are loaded; others (consolidated copies) are not
     names = indexed or present
-    parameters = total = unloaded = 0
+    parameters = total = unloaded = read = 0
     for name in sorted(names):
         if name not in present:
             missing.append(name)
@@ -113,11 +114,14 @@ def read_weights(folder: Path, bits: int = 4, layers: int | None = None) -> dict
         except OSError as error:
             missing.append(f"{name} ({error.strerror})")
             continue
+        read += 1
         if size < length:
             missing.append(f"{name} (truncated)")
         parameters += count_parameters(header, bits)
         unloaded += count_unloaded(header, layers) if layers else 0
-        total += size
+        total += max(size, length)
+    if promised and read < len(names):
+        parameters, total, unloaded = 0, promised, 0
     return {
         "parameters": parameters or None,
         "weight_bytes": total or _other_bytes(folder),
@@ -126,13 +130,15 @@ def read_weights(folder: Path, bits: int = 4, layers: int | None = None) -> dict
     }
 
 
-def _index(folder: Path) -> set[str]:
+def _index(folder: Path) -> tuple[set[str], int]:
+    """The shards that the index names and the bytes of all their tensors; nothing where there is no index."""
     path = folder / "model.safetensors.index.json"
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        return {str(name) for name in document["weight_map"].values()}
+        total = (document.get("metadata") or {}).get("total_size", 0)
+        return {str(name) for name in document["weight_map"].values()}, int(total) if _is_size(total) else 0
     except FileNotFoundError:
-        return set()
+        return set(), 0
     except OSError as error:
         why = error.strerror or ""
     except (ValueError, RecursionError) as error:

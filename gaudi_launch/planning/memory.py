@@ -55,18 +55,7 @@ def memory_for(
     if accelerator is None or not cards:
         return MemoryPlan()
     said = _Said(settings, extra)
-    ask = fit.Ask(
-        max_model_len=limits.max_model_len,
-        max_num_seqs=limits.max_num_seqs,
-        max_num_batched_tokens=limits.max_num_batched_tokens,
-        longest_prompt=said.whole("VLLM_PROMPT_SEQ_BUCKET_MAX") or min(limits.input_max, limits.max_model_len),
-        utilization=said.share("--gpu-memory-utilization", 0.9),
-        reserved=said.share("VLLM_GRAPH_RESERVED_MEM", 0.1),
-        eager=said.has("--enforce-eager"),
-        kv_dtype=said.word("--kv-cache-dtype") or _silent_kv_dtype(model, said, version),
-        blocks_step=said.whole("VLLM_DECODE_BLOCK_BUCKET_STEP") or limits.block_size,
-    )
-    rules = _rules(engine, version, said)
+    ask, rules = division(model, limits, settings, engine, version, extra)
     usable = accelerator.memory_usable_mib or accelerator.memory_total_mib
     dtype = "fp8" if fp8 else _dtype(model, said)
     found = fit.divide_card(model, cards, dtype, usable << 20, ask, rules)
@@ -109,6 +98,25 @@ def memory_in(context: Context, settings: Sequence[Setting], identity: EngineIde
         request.extra,
         fp8=runs_fp8(request, model),
     )
+
+
+def division(
+    model: Model, limits: Limits, settings: Sequence[Setting], engine: str, version: str, extra: Sequence[str] = ()
+) -> tuple[fit.Ask, sizing.MemoryRules]:
+    """How an engine with these settings divides a card, whatever the card and the number of cards."""
+    said = _Said(settings, extra)
+    ask = fit.Ask(
+        max_model_len=limits.max_model_len,
+        max_num_seqs=limits.max_num_seqs,
+        max_num_batched_tokens=limits.max_num_batched_tokens,
+        longest_prompt=said.whole("VLLM_PROMPT_SEQ_BUCKET_MAX") or min(limits.input_max, limits.max_model_len),
+        utilization=said.share("--gpu-memory-utilization", 0.9),
+        reserved=said.share("VLLM_GRAPH_RESERVED_MEM", 0.1),
+        eager=said.has("--enforce-eager"),
+        kv_dtype=said.word("--kv-cache-dtype") or _silent_kv_dtype(model, said, version),
+        blocks_step=said.whole("VLLM_DECODE_BLOCK_BUCKET_STEP") or limits.block_size,
+    )
+    return ask, _rules(engine, version, said)
 
 
 def _rules(engine: str, version: str, said: _Said) -> sizing.MemoryRules:

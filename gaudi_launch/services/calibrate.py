@@ -22,14 +22,14 @@ from gaudi_launch.models.calibrate import (
     read_done,
     write_done,
 )
-from gaudi_launch.models.calibrate_rules import rules_for
+from gaudi_launch.models.calibrate_rules import PLUGIN, rules_for
 from gaudi_launch.models.folder_lock import hold
 from gaudi_launch.models.measurements import calibrated_folder, quant_name
 from gaudi_launch.models.quant_config import QuantFile, read_quant_file
 from gaudi_launch.services.failure import last_lines
 from gaudi_launch.services.steps import StepProgress, run_step
 
-# what is written down between post-processing and the copy of its files, so that nothing is processed twice
+# what is written down when a phase's files were copied over the measurements
 _PLACED = "placed"
 State = Literal["begin", "skip", "done"]
 Told = Callable[[str, State, int, int], None]
@@ -52,7 +52,8 @@ def calibrate(
     ``visible`` are the variables that name the cards. Raises LaunchError: ENGINE for a phase that fails, hangs or
     leaves nothing; FAILED when another process calibrates the same, or the disk refuses.
     """
-    places = Places(calibrated_folder(wish.name, wish.generation, wish.cards), wish.generation)
+    family = PLUGIN if release == PLUGIN else ""
+    places = Places(calibrated_folder(wish.name, wish.generation, wish.cards, family), wish.generation)
     rules = rules_for(wish.name, release)
     todo = phases(wish, scripts, rules, places, python)
     with hold(places.out, "calibrate"):
@@ -74,9 +75,10 @@ def calibrate(
                 done = replace(done, phases=(*done.phases, phase.name))
                 write_done(places.out, done)
                 told(phase.name, "done", number, len(todo))
-            if phase.name == "postprocess" and _PLACED not in done.phases:
-                _place(places)
-                done = replace(done, phases=(*done.phases, _PLACED))
+            made, placed = places.made(phase.name), f"{phase.name} {_PLACED}"
+            if made is not None and placed not in done.phases:
+                _place(made, places.measurements)
+                done = replace(done, phases=(*done.phases, placed))
                 write_done(places.out, done)
         for kind in ("measure", "quant"):
             places.config(kind).replace(places.out / places.config(kind).name)
@@ -134,19 +136,20 @@ def _run(
 def _missing(phase: Phase, places: Places, wish: Wish) -> str:
     """A file that a phase should have left and did not."""
     if phase.name == "dataset":
-        made = places.work / f"{wish.name.lower()}-calibration-dataset.pkl"
-        return "" if made.is_file() else str(made)
-    if phase.name == "postprocess":
-        return "" if places.fixed.is_dir() else str(places.fixed)
+        pickle = places.work / f"{wish.name.lower()}-calibration-dataset.pkl"
+        return "" if pickle.is_file() else str(pickle)
+    made = places.unified if phase.name == "unify" else places.made(phase.name)
+    if made is not None:
+        return "" if made.is_dir() and any(made.iterdir()) else str(made)
     return next(iter(read_quant_file(places.config("quant"), wish.cards, "calibrated").missing), "")
 
 
-def _place(places: Places) -> None:
-    """The post-processed files over the measured ones; may be repeated."""
-    for path in sorted(places.fixed.iterdir()):
-        new = places.measurements / f"{path.name}.new"
+def _place(made: Path, measurements: Path) -> None:
+    """What a phase made, over the measurements; may be repeated."""
+    for path in sorted(made.iterdir()):
+        new = measurements / f"{path.name}.new"
         shutil.copyfile(path, new)
-        new.replace(places.measurements / path.name)
+        new.replace(measurements / path.name)
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:

@@ -125,6 +125,24 @@ def test_the_whole_way_to_fp8(user: User) -> None:
     assert len(user.steps()) == 8
 
 
+def test_experts_with_the_plugin(tmp_path: Path) -> None:
+    user = User(tmp_path, "vllm-gaudi")
+    config = {**CONFIG, "model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2}
+    (user.model / "config.json").write_text(json.dumps(config))
+    out = user.out.with_name("g2-n2-vllm-gaudi")
+    # killed between its phases, it goes on where it was
+    code, _, err = user.run(do="die:6")
+    assert code == 4 and "expand" in err, err
+    code, shown, err = user.run("--json")
+    assert code == 0, err
+    assert user.steps() == ["1", "2", "3", "5", "6", "6", "4"]
+    assert files(out / "g2") == {
+        name: content.replace("measured fixed", "measured fixed unified expanded")
+        for name, content in EXPECTED.items()
+    }
+    assert json.loads(shown)["kv_cache_dtype"] == "fp8_inc"
+
+
 @pytest.mark.parametrize("step", ["1", "2", "3", "4"])
 def test_a_phase_that_fails_is_done_again_and_only_that(user: User, step: str) -> None:
     code, out, err = user.run(do=f"die:{step}")
@@ -174,7 +192,7 @@ def test_two_at_once_is_a_sentence(user: User) -> None:
     [
         (("--dataset", "/no/set.pkl"), 2, "/no/set.pkl"),
         (("--dataset", "no such thing"), 2, "no such thing"),
-        (("-n", "16"), 2, "16"),
+        (("-n", "16"), 2, "calibration_multi_node.md"),
         (("-n", "x"), 2, "x"),
         (("-m", "0,0"), 2, "0,0"),
         (("--samples", "0"), 2, "0"),

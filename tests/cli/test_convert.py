@@ -75,6 +75,9 @@ def test_values_record_and_refusal_of_the_result(tmp_path: Path) -> None:
     assert json.loads(again.stdout)["kept"] == ["a.safetensors"]
     refused = run(out, tmp_path / "twice")
     assert (refused.returncode, json.loads(refused.stdout)["error"]["id"]) == (5, "fp8.nothing_to_convert")
+    (tmp_path / "nothing").mkdir()
+    empty = run(tmp_path / "nothing", tmp_path / "twice")
+    assert (empty.returncode, json.loads(empty.stdout)["error"]["id"]) == (5, "fp8.no_weights")
     assert not (tmp_path / "twice").exists()
 
 

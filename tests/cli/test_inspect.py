@@ -147,9 +147,13 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub() -> Iterator[str]:
-    tensors = {"a": {"dtype": "BF16", "shape": [64, 64], "data_offsets": [0, 8192]}}
+    tensors = {
+        "a": {"dtype": "BF16", "shape": [64, 64], "data_offsets": [0, 8192]},
+        # eight weights of four bits in each number, as awq packs them
+        "b.qweight": {"dtype": "I32", "shape": [8, 8], "data_offsets": [8192, 8448]},
+    }
     header = json.dumps(tensors).encode()
-    Hub.weights = struct.pack("<Q", len(header)) + header + b"\0" * 8192
+    Hub.weights = struct.pack("<Q", len(header)) + header + b"\0" * 8448
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
@@ -182,8 +186,8 @@ def test_a_model_on_the_hub_by_its_headers(hub: str, tmp_path: Path) -> None:
         {
             "source": "hub",
             "path": "public/model",
-            "parameters": 4096,
-            "weight_bytes": 8192,
+            "parameters": 4096 + 512,
+            "weight_bytes": 8448,
             "experts": 8,
             "profile": "mixtral-8x7b",
         },

@@ -146,11 +146,11 @@ def test_deepseek_r1_in_one_command(user: User, hub: Hub, free_port: int, tmp_pa
     data = tmp_path / "data" / "gaudi-launch"
     planned = plan_of(user, *WORDS, "-p", str(free_port))
     to_do = [("pull", "to_do"), ("convert", "to_do"), ("measurements", "to_do"), ("engine", "done")]
-    assert states(planned) == to_do
+    assert states(planned) == [("disk", "done"), *to_do]
     assert (hub.asked, data.exists()) == ([], False)  # plan only looks
     # and says, before anything is fetched, what serve will ask for
     bare = plan_of(user, *WORDS[:-1])
-    assert states(bare) == to_do
+    assert states(bare) == states(planned)
     assert "plan.remote_code" in [warning["id"] for warning in bare["warnings"]]
     assert "plan.remote_code" not in [warning["id"] for warning in planned["warnings"]]
 
@@ -195,9 +195,14 @@ def test_deepseek_r1_in_one_command(user: User, hub: Hub, free_port: int, tmp_pa
 
 def test_the_disk_is_asked_before_anything_is_fetched(user: User, hub: Hub, tmp_path: Path) -> None:
     user.use(hub)
+    # of another machine's disks nothing is known but the need
+    elsewhere = plan_of(user, *WORDS, "--machine", "simulated:hls2")["steps"][0]
+    assert (elsewhere["name"], elsewhere["state"]) == ("disk", "to_do")
+    assert elsewhere["what"].startswith("1500 GB of disk at ") and "free" not in elsewhere["what"]
     free = shutil.disk_usage(tmp_path).free
     if free > 1.5e12:
         pytest.skip("this disk has the room")
+    assert states(plan_of(user, *WORDS))[0] == ("disk", "to_do")
     code, _, err = user.run(*WORDS)
     assert (code, hub.asked) == (3, [])
     assert "needs 1500.0 GB" in err and "Nothing was fetched" in err
@@ -231,7 +236,7 @@ def test_a_folder_of_the_user_is_converted_beside_it(user: User, hub: Hub, tmp_p
     for name, content in FILES.items():
         (folder / name).write_bytes(content)
     plan = plan_of(user, "-w", str(folder), "--trust-remote-code")
-    assert states(plan) == [("convert", "to_do"), ("engine", "done")]
+    assert states(plan) == [("disk", "done"), ("convert", "to_do"), ("engine", "done")]
     assert plan["argv"][plan["argv"].index("--model") + 1] == f"{folder}-G2"
     assert plan["model"]["layers"] == 61
     elsewhere = plan_of(user, "-w", "/not/here/DeepSeek-R1", "--trust-remote-code")
@@ -242,12 +247,20 @@ def test_a_folder_of_the_user_is_converted_beside_it(user: User, hub: Hub, tmp_p
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("DeepSeek")) == ["DeepSeek-R1"]
 
 
-def test_fp8_finds_what_was_calibrated_here(user: User, hub: Hub, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("engine", "place", "other"),
+    [("vllm-fork@1.21", "g2-n1", "g2-n1-vllm-gaudi"), ("vllm-gaudi", "g2-n1-vllm-gaudi", "g2-n1")],
+)
+def test_fp8_finds_what_was_calibrated_here(
+    user: User, hub: Hub, tmp_path: Path, engine: str, place: str, other: str
+) -> None:
     user.use(hub, "1.21")
-    missing = plan_of(user, "-w", "Qwen/Qwen3-8B", "-n", "1", "-d", "fp8")
+    words = ("-w", "Qwen/Qwen3-8B", "-n", "1", "-d", "fp8", "--engine", engine)
+    missing = plan_of(user, *words)
     assert "quant.none" in [warning["id"] for warning in missing["warnings"]]
     assert "QUANT_CONFIG" not in missing["env"]
-    folder = tmp_path / "data" / "gaudi-launch" / "measurements" / "calibrated" / "qwen3-8b" / "g2-n1"
+    root = tmp_path / "data" / "gaudi-launch" / "measurements" / "calibrated" / "qwen3-8b"
+    folder = root / other
     (folder / "g2").mkdir(parents=True)
     document = {
         "mode": "QUANTIZE",
@@ -256,7 +269,13 @@ def test_fp8_finds_what_was_calibrated_here(user: User, hub: Hub, tmp_path: Path
     }
     (folder / "maxabs_quant_g2.json").write_text(json.dumps(document))
     (folder / "g2" / "inc_output_hooks_maxabs_0_1.npz").write_bytes(b"x")
-    found = plan_of(user, "-w", "Qwen/Qwen3-8B", "-n", "1", "-d", "fp8")
+    # measured with another family of engines: its modules have other names
+    assert "QUANT_CONFIG" not in plan_of(user, *words)["env"]
+    folder = folder.rename(root / place)
+    (folder / "maxabs_quant_g2.json").write_text(
+        json.dumps({**document, "dump_stats_path": str(folder / "g2" / "inc_output")})
+    )
+    found = plan_of(user, *words)
     assert found["env"]["QUANT_CONFIG"] == str(folder / "maxabs_quant_g2.json")
     assert found["argv"][found["argv"].index("--kv-cache-dtype") + 1] == "auto"
     assert "quant.none" not in [warning["id"] for warning in found["warnings"]]

@@ -92,7 +92,8 @@ def test_kv_heads_divide_or_are_divided(kv_heads: int, cards: int, fits: bool) -
 
 
 def test_heads_that_cards_cannot_share() -> None:
-    assert refused(replace(DENSE, heads=28), cards=8).id == "plan.heads"
+    uneven = refused(replace(DENSE, heads=28), cards=8)
+    assert uneven.id == "plan.heads" and "-n 1, -n 2, -n 4." in str(uneven)
 
 
 def test_limits_only_where_the_extension_knows_them() -> None:

@@ -43,6 +43,17 @@ def said(made: Plan, *names: str) -> dict[str, tuple[str | None, str]]:
 
 
 @pytest.mark.parametrize("engine", FORKS)
+@pytest.mark.parametrize("kind", ["awq", "gptq"])
+def test_quantised_weights_run_with_the_platforms_own_kernels(engine: str, kind: str) -> None:
+    # the platform refuses config.json's word, and the engine would die of it
+    model = replace(SMALL, quantization=kind)
+    for dtype in (None, kind):
+        made = plan(engine, model, dtype=dtype)
+        assert said(made, "--quantization")["--quantization"][0] == f"{kind}_hpu"
+    assert "--quantization" not in said(plan(engine), "--quantization")
+
+
+@pytest.mark.parametrize("engine", FORKS)
 @pytest.mark.parametrize(
     ("origin", "source"),
     [("flag", "flag"), ("environment", "environment"), ("profile", "profile"), ("calibrated", "computed")],

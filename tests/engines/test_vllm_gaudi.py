@@ -18,6 +18,7 @@ from gaudi_launch.engines.upstream_tasks import task_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
 from gaudi_launch.models.config import model_from_config
+from gaudi_launch.models.quant_config import QuantFile
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.own_words import word_of
 from gaudi_launch.planning.plan import Plan, Setting
@@ -260,6 +261,19 @@ def test_fp8_by_a_calibration() -> None:
         assert made.memory["weights"] == 7.48
 
 
+def test_fp8_takes_the_file_that_was_found_and_its_cache_type() -> None:
+    found = QuantFile("/here/maxabs_quant_g2.json", "calibrated", "auto")
+    made = plan(dtype="fp8", quant_file=found)
+    assert value(made, "QUANT_CONFIG") == found.path
+    assert value(made, "--quantization") == "inc" and value(made, "--kv-cache-dtype") == "auto"
+    # what is named wins over what was found
+    assert value(plan(dtype="fp8", quant_file=found, quant_config="/q.json"), "QUANT_CONFIG") == "/q.json"
+    # nothing is there yet: serve refuses, a plan still shows the memory of fp8
+    without = plan(dtype="fp8")
+    assert value(without, "QUANT_CONFIG") is None
+    assert (without.memory["weights"], value(without, "--kv-cache-dtype")) == (7.48, "fp8_inc")
+
+
 def test_what_torch_compile_does_only_partly_is_said_where_it_is_on() -> None:
     speculation = ("--speculative-config", '{"method":"ngram","num_speculative_tokens":3}')
     lazy = {"PT_HPU_LAZY_MODE": "1"}
@@ -296,7 +310,7 @@ def test_an_fp8_checkpoint_on_gaudi2_must_be_converted() -> None:
         (LLAMA, {}, {"no_zero_padding": True}, "gaudi.no_option"),
         (LLAMA, {}, {"inc_fp8": True}, "gaudi.no_option"),
         (LLAMA, {}, {"max_capture_len": 4096}, "gaudi.no_option"),
-        (LLAMA, {}, {"dtype": "fp8"}, "gaudi.fp8_needs"),
+        (replace(LLAMA, quantization="gptq"), {}, {"dtype": "fp8"}, "gaudi.quantised_twice"),
         (LLAMA, {}, {"dtype": "int3"}, "plan.dtype"),
         (LLAMA, {}, {"max_num_batched_tokens": 64, "max_num_seqs": 128}, "gaudi.tokens_below_seqs"),
         (LLAMA, {}, {"input_range": (4, 9000), "max_model_len": 8192}, "plan.input_over_length"),

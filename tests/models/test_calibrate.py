@@ -11,7 +11,8 @@ from gaudi_launch.errors import LaunchError
 from gaudi_launch.models.calibrate import Places, Scripts, Wish, phases, read_scripts
 from gaudi_launch.models.calibrate_rules import RELEASES, rules_for
 
-# the options of HabanaAI/vllm-hpu-extension@8afd253 and @f5f9ecb:calibration/step-*.py
+# the options of HabanaAI/vllm-hpu-extension@8afd253 and @f5f9ecb, and of vllm-project/vllm-gaudi@091bbadd:
+# calibration/step-*.py
 _STEP_1 = (
     "--dataset",
     "--model",
@@ -37,8 +38,24 @@ OPTIONS = {
         3: _STEP_3,
         4: (*_STEP_4, "--enforce-eager", "--expert-parallel", "--max-num-prefill-seqs"),
     },
+    "vllm-gaudi": {
+        1: _STEP_1,
+        2: (
+            *_STEP_2,
+            *("--expert-parallel", "--auto-process-dataset", "--enforce-eager", "--max-tokens", "--sample-len"),
+            *("--block-quant", "--gpu-memory-utilization"),
+        ),
+        3: _STEP_3,
+        4: (
+            *(*_STEP_4, "--enforce-eager", "--expert-parallel", "--max-num-prefill-seqs", "--block-quant"),
+            *("--gpu-memory-utilization", "--max-model-len"),
+        ),
+        5: ("--measurements", "--rank", "--out", "--use_expert_paral", "--skip_unify_scales"),
+        6: ("--measurements", "--out", "--target_world_size"),
+    },
 }
-POSTPROCESS = {"1.21": "step-3-postprocess_measure.py", "1.22": "step-3-postprocess-measure.py"}
+_NEW = "step-3-postprocess-measure.py"
+POSTPROCESS = {"1.21": "step-3-postprocess_measure.py", "1.22": _NEW, "vllm-gaudi": _NEW}
 PLACES = Places(Path("/out"), "g2")
 WISH = Wish("/m/Qwen3-32B", "Qwen3-32B", 2, "g2", "/d/set.pkl")
 
@@ -51,28 +68,34 @@ def write_scripts(folder: Path, release: str) -> Path:
         2: "step-2-measure-scales.py",
         3: POSTPROCESS[release],
         4: "step-4-quantize-scales.py",
+        5: "step-5-unify_measurements.py",
+        6: "step-6-expand-measurements.py",
     }
     for step, name in names.items():
+        if step not in OPTIONS[release]:
+            continue
         (folder / name).write_text("".join(f'parser.add_argument("{one}")\n' for one in OPTIONS[release][step]))
     return folder
 
 
 def scripts(release: str) -> Scripts:
-    return Scripts("/s", POSTPROCESS[release], OPTIONS[release])
+    return Scripts("/s", POSTPROCESS[release], OPTIONS[release], release == "vllm-gaudi")
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_what_is_read_of_the_scripts(release: str, tmp_path: Path) -> None:
-    found = read_scripts(write_scripts(tmp_path / "s", release))
+    found = read_scripts(write_scripts(tmp_path / "s", release), release)
     assert found.postprocess == POSTPROCESS[release]
     assert {step: set(names) for step, names in found.options.items()} == {
         step: set(names) for step, names in OPTIONS[release].items()
     }
-    assert found.reads_any_dataset == (release == "1.22")
+    assert found.reads_any_dataset == (release != "1.21")
     (tmp_path / "s" / found.postprocess).unlink()
     with pytest.raises(LaunchError) as refused:
-        read_scripts(tmp_path / "s")
+        read_scripts(tmp_path / "s", release)
     assert refused.value.id == "calibrate.no_scripts" and "step-3-postprocess" in str(refused.value)
+    home = "HabanaAI/vllm-hpu-extension" if release != "vllm-gaudi" else "vllm-project/vllm-gaudi"
+    assert f"https://github.com/{home}" in str(refused.value)
 
 
 def test_the_words_of_1_22() -> None:
@@ -118,13 +141,35 @@ def test_another_data_set_needs_no_first_step() -> None:
     assert refused.value.id == "calibrate.dataset_pkl"
 
 
+def test_the_plugin_puts_the_experts_of_all_cards_together() -> None:
+    wish = replace(WISH, name="Qwen3-30B-A3B", experts=True)
+    made = phases(wish, scripts("vllm-gaudi"), rules_for("qwen3-30b-a3b", "vllm-gaudi"), PLACES, "py")
+    assert [phase.name for phase in made] == ["dataset", "measure", "postprocess", "unify", "expand", "quantise"]
+    assert [phase.argv[1:] for phase in made[3:5]] == [
+        (
+            *("/s/step-5-unify_measurements.py", "-r", "1", "-m", "/out/g2/", "-o", "/out/work/unified/"),
+            *("-u", "-s"),
+        ),
+        ("/s/step-6-expand-measurements.py", "-m", "/out/work/unified/", "-o", "/out/work/expanded/", "-w", "2"),
+    ]
+    # one card has all experts; a dense model has none
+    for other in (replace(wish, cards=1), replace(wish, experts=False)):
+        names = [p.name for p in phases(other, scripts("vllm-gaudi"), rules_for("x", "vllm-gaudi"), PLACES, "py")]
+        assert names == ["dataset", "measure", "postprocess", "quantise"]
+
+
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("dataset", ["/d/set.pkl", "/d/pile"])
 def test_only_options_that_a_release_has(release: str, dataset: str) -> None:
     if release == "1.21" and not dataset.endswith(".pkl"):
         return
     wish = replace(WISH, dataset=dataset, experts=True, eager=True, samples=5)
-    for phase in phases(wish, scripts(release), rules_for("deepseek-x", release), PLACES, "py"):
+    made = [
+        phase
+        for name in ("deepseek-x", "granite-4.0-h-small")
+        for phase in phases(wish, scripts(release), rules_for(name, release), PLACES, "py")
+    ]
+    for phase in made:
         step = int(Path(phase.argv[1]).name.split("-")[1])
         said = {word for word in phase.argv if word.startswith("--")}
         assert said <= set(OPTIONS[release][step])
@@ -174,3 +219,26 @@ def test_the_rules_of_a_model(
     )
     assert (config["mode"], config["dump_stats_path"], config["fp8_config"]) == ("QUANTIZE", "/stem", "E4M3")
     assert rules.measure_config("/stem")["mode"] == "MEASURE"
+
+
+@pytest.mark.parametrize(
+    ("name", "blocked", "more", "env"),
+    [
+        ("Llama-3.1-8B", [], {"scale_format": "scalar"}, {}),
+        ("Mixtral-8x7B-v0.1", ["self_attn", "lm_head"], {"scale_format": "CONST"}, {}),
+        ("DeepSeek-V3", ["lm_head", GATE], {"scale_format": "scalar"}, {"VLLM_HPU_FORCE_CHANNEL_FP8": "0"}),
+        ("granite-4.0-h", ["mamba", "self_attn"], {"scale_format": "scalar"}, {"VLLM_CONTIGUOUS_PA": "false"}),
+    ],
+)
+def test_the_rules_of_the_plugin(name: str, blocked: list[str], more: dict[str, str], env: dict[str, str]) -> None:
+    rules = rules_for(name, "vllm-gaudi")
+    lists = {"allowlist": {"types": [], "names": []}, "blocklist": {"types": [], "names": blocked}}
+    common = {"observer": "maxabs", **lists, "dump_stats_path": "/stem"}
+    assert rules.quant_config("/stem") == {"mode": "QUANTIZE", "scale_method": "maxabs_hw", **common, **more}
+    assert rules.measure_config("/stem") == {
+        **{"method": "HOOKS", "mode": "MEASURE", "quantize_weight": False, "calibration_sample_interval": 1},
+        **common,
+    }
+    assert rules.env == env
+    small = name.startswith("granite-4")
+    assert rules.measure_words == (("--gpu-memory-utilization", "0.1") if small else ())

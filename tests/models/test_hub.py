@@ -80,6 +80,44 @@ def test_a_whole_pull_and_a_second_one_that_asks_nothing(
         assert running.asked == []
 
 
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_file_under_way_is_told_with_its_bytes(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # the libraries write ten megabytes at a time
+    files = {"config.json": b"{}", "model.safetensors": WEIGHTS * 8}
+    size = len(files["model.safetensors"])
+    half: list[hub.Progress] = []
+    with Hub(files, trouble="stay") as running:
+        use(running, monkeypatch)
+
+        def report(told: hub.Progress) -> None:
+            if told.current == "model.safetensors" and 0 < told.current_bytes < size:
+                half.append(told)
+                running.go.set()
+
+        hub.pull(hub.list_files("me/small", source), tmp_path / "m", report=report)
+    assert half and {p.current_total for p in half} == {size}
+    assert all(p.done_bytes == p.current_bytes + 2 for p in half)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_another_tool_fetched_is_verified_not_fetched(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "model.safetensors").write_bytes(WEIGHTS)
+    (tmp_path / "m" / "tokenizer.json").write_bytes(b"[]")  # as large, and another file
+    with Hub(FILES) as running:
+        use(running, monkeypatch)
+        # room for what is missing, not for what lies there
+        usage = namedtuple("usage", "total used free")
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(1, 1, (1 << 30) + 2_900_000))
+        hub.pull(hub.list_files("me/small", source), tmp_path / "m")
+        assert content(tmp_path / "m") == {name: FILES[name] for name in NEEDED}
+        assert {name for name, _ in running.asked} == {"config.json", "tokenizer.json"}
+
+
 def test_all_and_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Hub(FILES) as running:
         use(running, monkeypatch)
@@ -222,6 +260,7 @@ def test_a_hub_that_is_always_busy_is_given_up(tmp_path: Path, monkeypatch: pyte
 def test_one_pull_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "m"
     command = [sys.executable, "-m", "gaudi_launch", "pull", "me/small", "--from", "hf", "--to", str(folder)]
+    # the library writes ten megabytes at a time
     files = {**FILES, "model.safetensors": WEIGHTS * 8}
     with Hub(files, trouble="stay") as running:
         use(running, monkeypatch)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.models.prepare import SPARE_BYTES, Facts, needed_bytes, steps
+from gaudi_launch.models.prepare import SPARE_BYTES, Facts, Room, needed_bytes, steps
 
 MODEL, G2 = Path("/data/R1"), Path("/data/R1-G2")
 BARE = Facts(
@@ -55,6 +55,15 @@ def test_only_the_steps_that_apply() -> None:
         ("convert", False),
         ("engine", True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("free", "done", "says"), [(2 * 10**12, True, "2000 GB"), (10**9, False, "1 GB"), (None, False, "1500 GB")]
+)
+def test_the_disk_is_the_first_step(free: int | None, done: bool, says: str) -> None:
+    step = steps(replace(BARE, rooms=(Room(Path("/data"), 1500 * 10**9, free),)))[0]
+    assert (step.name, step.done, step.command) == ("disk", done, ())
+    assert "1500 GB" in step.what.render() and says in step.what.render()
 
 
 def test_the_commands_of_the_steps() -> None:

@@ -78,6 +78,21 @@ def test_missing_cut_and_foreign_shards(tmp_path: Path) -> None:
     )
 
 
+def test_of_a_folder_that_is_half_fetched_the_index_says_the_size(tmp_path: Path) -> None:
+    shard(tmp_path / "1.safetensors", {"a": ("BF16", [8], 16)})
+    index(tmp_path, "1.safetensors", "2.safetensors")
+    path = tmp_path / "model.safetensors.index.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "metadata": {"total_size": 5000}}))
+    found = read_weights(tmp_path)
+    assert (found["weight_bytes"], found["parameters"]) == (5000, None)
+    # a shard that is cut off has its whole header: parameters are exact, bytes what it will have
+    whole = shard(tmp_path / "2.safetensors", {"b": ("BF16", [2500], 5000)})
+    sizes = read_weights(tmp_path)["weight_bytes"], read_weights(tmp_path)["parameters"]
+    shard(tmp_path / "2.safetensors", {"b": ("BF16", [2500], 5000)}, cut=4000)
+    found = read_weights(tmp_path)
+    assert (found["weight_bytes"], found["parameters"]) == sizes and whole < sizes[0] and sizes[1] == 2508
+
+
 def test_a_name_that_leaves_the_folder_is_only_missing(tmp_path: Path) -> None:
     index(tmp_path, "../secret.safetensors")
     assert read_weights(tmp_path)["files_missing"] == ("../secret.safetensors",)

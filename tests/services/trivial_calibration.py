@@ -1,8 +1,8 @@
 """A stand-in for an engine's interpreter in calibrations: real processes that leave the files which the real steps
 leave, without a model.
 
-Asked with ``-c`` it answers as one with the fork (TRIVIAL_KIND). With a step's script it writes what that step
-writes, and one JSON line (script, words, QUANT_CONFIG, cards) to TRIVIAL_CALLS. TRIVIAL_DO: ``die:STEP``,
+Asked with ``-c`` it answers as one with the fork or the plugin (TRIVIAL_KIND). With a step's script it writes what
+that step writes, and one JSON line (script, words, QUANT_CONFIG, cards) to TRIVIAL_CALLS. TRIVIAL_DO: ``die:STEP``,
 ``hang:STEP`` (after its files) or ``empty:STEP``.
 """
 
@@ -18,6 +18,13 @@ RELEASE = os.environ.get("TRIVIAL_KIND", "1.22")
 
 
 def answer() -> None:
+    if RELEASE == "vllm-gaudi":
+        packages, facts = (
+            {"vllm": "0.26.0", "vllm-gaudi": "0.26.0"},
+            {"plugin_source": os.environ["TRIVIAL_SOURCE"]},
+        )
+        print("gaudi-launch-answer:" + json.dumps({"packages": packages, "facts": facts}))
+        return
     facts = {"extension_kind": RELEASE, "bucket_limit": "false", "extension_source": os.environ["TRIVIAL_SOURCE"]}
     packages = {"vllm": "0.9.0", "vllm-hpu-extension": RELEASE}
     print("gaudi-launch-answer:" + json.dumps({"packages": packages, "facts": facts}))
@@ -48,6 +55,13 @@ def step(number: str) -> None:
         out.mkdir(parents=True, exist_ok=True)
         for path in Path(option("-m")).iterdir():
             (out / path.name).write_text(path.read_text() + " fixed")
+    elif number == "5":
+        assert option("-r") == "1"
+        text = next(Path(option("-m")).glob("*_0_*.json")).read_text()
+        ranks(Path(option("-o")), "inc_output_hooks_maxabs", 1, f"{text} unified")
+    elif number == "6":
+        text = next(Path(option("-m")).glob("*_0_1.json")).read_text()
+        ranks(Path(option("-o")), "inc_output_hooks_maxabs", int(option("-w")), f"{text} expanded")
     elif number == "4":
         assert config["mode"] == "QUANTIZE"
         count = int(option("--tensor-parallel-size"))
