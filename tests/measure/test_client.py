@@ -62,15 +62,16 @@ def test_pieces_have_the_times_at_which_they_came() -> None:
     keep the client from reading."""
     late = []
     for _ in range(8):
-        with serving(first=0.1, gap=0.05) as (url, manner):
+        with serving(first=0.1, gap=0.1) as (url, manner):
             answer = stream(url)
         sent = sent_after(manner, "chat")
-        assert answer.first == answer.pieces[0] and sent[0] >= 0.1 and sent[-1] >= 0.35
+        assert answer.first == answer.pieces[0] and sent[0] >= 0.1 and sent[-1] >= 0.6
         late.append([came - when for came, when in zip(answer.pieces, sent, strict=True)])
         assert min(late[-1]) >= 0
-        if max(late[-1]) < 0.05:
+        if max(late[-1]) < 0.2:
             break
-    assert min(map(max, late)) < 0.05, late
+    # with the time of the whole answer the first would be half a second late
+    assert min(map(max, late)) < 0.2, late
 
 
 @pytest.mark.parametrize(
