@@ -9,6 +9,7 @@ import re
 import runpy
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from gaudi_launch.render import pods
 from gaudi_launch.render.kubernetes_check import problems, schemas
 from gaudi_launch.render.kubernetes_needs import JOIN_SECONDS
 from tests.cli.test_devices import golden
+from tests.speed import run_within
 
 PODS = Path(pods.__file__).parent
 QWEN = ("-w", "/models/Qwen2-72B-Instruct", "-n", "4", "--engine", "vllm-fork@1.22", "--accelerator", "gaudi2")
@@ -346,6 +348,11 @@ def test_two_nodes_of_deepseek(capsys: pytest.CaptureFixture[str]) -> None:
 
 def following(words: list[str], name: str) -> str:
     return words[words.index(name) + 1]
+
+
+def test_a_thousand_replicas_in_two_seconds() -> None:
+    words = [sys.executable, "-m", "gaudi_launch", "render", "kubernetes", *CHAT, "--replicas", "1000"]
+    assert main_of(run_within(2, words))["spec"]["replicas"] == 1000
 
 
 def test_a_thousand_replicas_are_one_number(capsys: pytest.CaptureFixture[str]) -> None:
