@@ -34,12 +34,12 @@ _VLLM_MODULE = "vllm.entrypoints.cli.main"
 # without its key a server would be open to all; the others only fetch models
 _REQUIRED_SECRETS = ("VLLM_API_KEY",)
 _SECRET_OPTIONS = ("--api-key", "--hf-token")
-_HUB_FOLDERS = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")
+HUB_FOLDERS = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")
 # variables that name files and folders of the host; True: the engine writes there
 _PATHS = {
     "PT_HPU_RECIPE_CACHE_CONFIG": True,
     "VLLM_TORCH_PROFILER_DIR": True,
-    **dict.fromkeys(_HUB_FOLDERS, True),
+    **dict.fromkeys(HUB_FOLDERS, True),
     "MODELSCOPE_CACHE": True,
     "VLLM_CACHE_ROOT": True,
     "QUANT_CONFIG": False,
@@ -199,7 +199,7 @@ def _hub_home(plan: Plan, env: Mapping[str, str], environment: Mapping[str, str]
     into itself goes with it."""
     home = environment.get("HOME", "")
     named = looks_like_hub_id(str(plan.model.get("path", "")))
-    if not named or not home.startswith("/") or any(name in env for name in _HUB_FOLDERS):
+    if not named or not home.startswith("/") or any(name in env for name in HUB_FOLDERS):
         return {}
     return {"HF_HOME": str(PurePosixPath(home, ".cache/huggingface"))}
 

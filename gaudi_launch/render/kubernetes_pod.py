@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from gaudi_launch.engines.tgi_container import DATA
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.container import Container, Mount
+from gaudi_launch.render.container import HUB_FOLDERS
 from gaudi_launch.render.knobs import Knob, Name
 from gaudi_launch.render.kubernetes_needs import PULL_SECONDS
 from gaudi_launch.render.kubernetes_records import Cluster, Served
@@ -108,14 +110,20 @@ def uses_hub(served: Served) -> bool:
 
 
 def engine_mounts(served: Served) -> list[Mount]:
-    """What the engine reads from the weights' claim, and for a model from a hub where it is kept, if the engine has
-    no place for that. The recipe cache has a place of its own."""
+    """What the engine has in the weights' claim: for a model from a hub also where it is kept, if the engine has no
+    place for that. The recipe cache has a place of its own."""
     recipe = served.container.env.get(RECIPE_VARIABLE, "").split(",")[0]
     ours = {f"{PLAN_FILES}/{name}" for name in served.files}
     mounts = [mount for mount in served.container.mounts if mount.source != recipe and mount.source not in ours]
-    if not any(not mount.read_only for mount in mounts) and uses_hub(served):
+    if uses_hub(served) and not _keeps_models(served.container):
         mounts.append(Mount(HUB_HOME, HUB_HOME))
     return mounts
+
+
+def _keeps_models(container: Container) -> bool:
+    """Has it a place for what it fetches: one that a variable names, or TGI's own folder?"""
+    named = any(name in container.env for name in HUB_FOLDERS)
+    return named or any(mount.target in (DATA, f"{DATA}/hub") for mount in container.mounts)
 
 
 def places_of(models: Sequence[Served]) -> dict[str, str]:

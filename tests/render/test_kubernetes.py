@@ -25,6 +25,7 @@ from gaudi_launch.messages import set_language
 from gaudi_launch.render import pods
 from gaudi_launch.render.kubernetes_check import problems, schemas
 from gaudi_launch.render.kubernetes_needs import JOIN_SECONDS
+from gaudi_launch.render.kubernetes_pod import HUB_HOME
 from tests.cli.test_devices import golden
 from tests.speed import run_within
 
@@ -348,6 +349,20 @@ def test_two_nodes_of_deepseek(capsys: pytest.CaptureFixture[str]) -> None:
 
 def following(words: list[str], name: str) -> str:
     return words[words.index(name) + 1]
+
+
+def test_fetched_weights_are_kept_whatever_else_is_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "measured").mkdir()
+    quant = tmp_path / "quant.json"
+    quant.write_text(json.dumps({"mode": "QUANTIZE", "dump_stats_path": str(tmp_path / "measured" / "inc_output")}))
+    words = ("-d", "fp8", "--quant-config", str(quant))
+    pod = main_of(rendered(capsys, *CHAT, *words))["spec"]["template"]["spec"]
+    engine = next(each for each in pod["containers"] if each["name"] == "engine")
+    mounts = {mount["mountPath"] for mount in engine["volumeMounts"] if mount["name"] == "weights"}
+    assert mounts == {HUB_HOME, str(quant), str(tmp_path / "measured")}
+    assert {"name": "HF_HOME", "value": HUB_HOME} in engine["env"]
 
 
 def test_a_thousand_replicas_in_two_seconds() -> None:
