@@ -177,13 +177,17 @@ def _count(values: Mapping[str, Any], names: tuple[str, ...]) -> int:
 
 
 def _seconds(values: Mapping[str, Any]) -> float | None:
+    """When a request came. ``timestamp`` is in milliseconds where it is too large for seconds since 1970, and in
+    Mooncake's form, which has hash_ids (docs.rs, dynamo_data_gen::mooncake: "timestamp ... f64 milliseconds").
+    """
+    mooncake = "hash_ids" in values
     for name in _TIME:
         value = values.get(name)
         if value is None:
             continue
         try:
             number = float(value)
-            return _plausible(number / 1000 if name == "timestamp" and number > 1e11 else number)
+            return _plausible(number / 1000 if name == "timestamp" and (mooncake or number > 1e11) else number)
         except (TypeError, ValueError):
             pass
         try:

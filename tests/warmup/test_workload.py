@@ -55,6 +55,14 @@ def test_json_lines_and_arrays(joint: str | None) -> None:
     assert parse_workload(text) == [(0.0, 5, 6), (1.0, 8, 2)]
 
 
+def test_mooncakes_milliseconds() -> None:
+    rows = [
+        {"timestamp": at, "input_length": 10, "output_length": 2, "hash_ids": [0, 1]} for at in (27_000, 30_500)
+    ]
+    found = parse_workload("\n".join(map(json.dumps, rows)))
+    assert found == [(0.0, 10, 2), (3.5, 10, 2)]
+
+
 def test_metrics_histograms() -> None:
     found = parse_metrics(PAGE)
     tokens = [tokens for _, tokens, _ in found]
