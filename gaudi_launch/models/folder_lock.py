@@ -6,6 +6,8 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,9 @@ from gaudi_launch.errors import ExitCode, LaunchError
 
 NAME = ".gaudi-launch.lock"
 _MOST_BYTES = 200
+# seconds for the workers of a killed holder, which have its lock, to notice and end
+_PATIENCE = 15.0
+_HOLDER = re.compile(r", PID (\d{1,9})$")
 
 
 @contextlib.contextmanager
@@ -20,7 +25,8 @@ def hold(folder: Path, work: str) -> Iterator[None]:
     """Hold a folder for ``work`` (a word like ``pull``), making it where it is not there.
 
     Raises LaunchError (FAILED): ``lock.held`` naming the process that holds it, ``lock.folder`` when the folder
-    cannot be made or written. A file system without locks is used without.
+    cannot be made or written. What is left of a holder that was killed is waited for. A file system without locks
+    is used without.
     """
     path = folder / NAME
     try:
@@ -29,12 +35,12 @@ def hold(folder: Path, work: str) -> Iterator[None]:
     except OSError as error:
         raise LaunchError("lock.folder", ExitCode.FAILED, path=str(folder), why=error.strerror or "") from None
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EAGAIN, errno.EACCES):
-                holder = os.read(handle, _MOST_BYTES).decode("utf-8", errors="replace").strip() or "?"
-                raise LaunchError("lock.held", ExitCode.FAILED, path=str(folder), holder=holder) from None
+        given_up = time.monotonic() + _PATIENCE
+        while not _take(handle):
+            holder = os.pread(handle, _MOST_BYTES, 0).decode("utf-8", errors="replace").strip() or "?"
+            if _lives(holder) or time.monotonic() > given_up:
+                raise LaunchError("lock.held", ExitCode.FAILED, path=str(folder), holder=holder)
+            time.sleep(0.05)
         # for people who look; the lock itself is the kernel's. A full disk must not keep a pull from resuming
         with contextlib.suppress(OSError):
             os.ftruncate(handle, 0)
@@ -42,3 +48,18 @@ def hold(folder: Path, work: str) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _take(handle: int) -> bool:
+    """Whether the lock is ours, or the file system has none."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.EAGAIN, errno.EACCES)
+    return True
+
+
+def _lives(holder: str) -> bool:
+    """Whether the process that wrote its name into the lock is still there; True where nobody can tell."""
+    found = _HOLDER.search(holder)
+    return found is None or Path("/proc", found[1]).exists()

@@ -77,7 +77,6 @@ def test_the_plan_holds_the_bucket_file(capsys: pytest.CaptureFixture[str], tmp_
     [
         (("-e", "8"), 2, "asynchronous scheduling"),
         (("-q",), 2, "--quant-config"),
-        (("-d", "fp8"), 2, "fp8 checkpoint"),
         (("--tuning", "reference"), 2, "no start script"),
         (("-t", "100", "-b", "128"), 2, "less than the 128 requests"),
         (("-n", "3"), 5, "64 attention heads"),

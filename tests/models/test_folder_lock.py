@@ -1,0 +1,58 @@
+"""The lock of a folder after its holder was killed: what is left of the holder has it for a moment more."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.models import folder_lock
+from tests.waiting import until
+
+# a holder with a child that has its lock too, as workers do, and ends when the file `end` is there
+HOLDER = """
+import os, sys, time
+from pathlib import Path
+from gaudi_launch.models.folder_lock import hold
+folder = Path(sys.argv[1])
+with hold(folder, "convert"):
+    if not os.fork():
+        (folder / "ready").touch()
+        while not (folder / "end").exists():
+            time.sleep(0.02)
+        os._exit(0)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Path:
+    """A folder whose holder was killed while its child goes on."""
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)])
+    until((tmp_path / "ready").exists, "the holder's child")
+    holder.kill()
+    holder.wait()
+    return tmp_path
+
+
+def test_what_is_left_of_a_killed_holder_is_waited_for(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        (killed / "end").touch()
+
+    monkeypatch.setattr("gaudi_launch.models.folder_lock.time.sleep", sleep)
+    with folder_lock.hold(killed, "pull"):
+        assert slept
+
+
+def test_but_not_for_ever(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_lock, "_PATIENCE", 0.2)
+    with pytest.raises(LaunchError) as refused, folder_lock.hold(killed, "pull"):
+        pass
+    assert refused.value.id == "lock.held"
+    (killed / "end").touch()
