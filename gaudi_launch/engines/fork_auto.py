@@ -229,9 +229,8 @@ def plan_buckets(
         decisions.option("--max-num-prefill-seqs", str(found.max_prefill_seqs), prefill)
     script = next(iter(found.comparison[1:]), None)
     theirs = script.prompt_graphs + script.decode_graphs if script is not None else 0
-    graphs = found.buckets.graphs
-    # twice, as what the settings come to is known when they are set
-    for _ in range(2):
+
+    def settle(graphs: int) -> None:
         reason = message("plan.buckets_planned", graphs=graphs, theirs=theirs)
         if request.reduce is not None:
             batch, length = request.reduce
@@ -239,7 +238,10 @@ def plan_buckets(
         for name, value in found.settings.items():
             if not (name.endswith("_LIMIT") and request.padding_limit is not None):
                 decisions.env(name, value, reason, origin="assumed step times")
-        graphs = count()
+
+    settle(found.buckets.graphs)
+    # what the settings come to is known when they are set
+    settle(count())
 
 
 def planned_limits(context: Context, contiguous: bool, num_blocks: int | None) -> EngineLimits:

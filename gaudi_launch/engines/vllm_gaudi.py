@@ -19,7 +19,7 @@ from gaudi_launch.models.records import Model
 from gaudi_launch.planning.asked import number
 from gaudi_launch.planning.engine import Context, Limits, Proposal
 from gaudi_launch.planning.lengths import BLOCK, round_down, round_up
-from gaudi_launch.planning.memory import MemoryPlan, memory_in
+from gaudi_launch.planning.memory import memory_in
 from gaudi_launch.planning.own_words import has_word
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.request import Request
@@ -139,7 +139,7 @@ class VllmGaudi:
         gaudi_rules.cards(context, decisions)
         gaudi_rules.mode(context, decisions)
         gaudi_rules.types(context, decisions)
-        gaudi_rules.utilization(context, decisions, self._memory(decisions.settings(), context))
+        gaudi_rules.utilization(context, decisions, memory_in(context, decisions.settings(), self.identity))
         gaudi_rules.attention(context, decisions, task)
         gaudi_rules.experts(context, decisions)
         gaudi_rules.task(context, decisions, task)
@@ -173,7 +173,7 @@ class VllmGaudi:
             self._strategy(context, decisions)
         # the planner tells a list that cannot be; it has no graphs to keep room for
         with contextlib.suppress(BucketError):
-            memory = self._memory(decisions.settings(), context)
+            memory = memory_in(context, decisions.settings(), self.identity)
             found = self.buckets(decisions.settings(), context, memory.num_blocks)
             if found is not None:
                 gaudi_rules.reserved(context, decisions, memory, found[1].graphs)
@@ -196,13 +196,9 @@ class VllmGaudi:
         # hpu_model_runner.py warmup_model: neither eager nor pooling models are warmed up
         return task == CHAT and not has_word(request.extra, "--enforce-eager")
 
-    def _memory(self, settings: Sequence[Setting], context: Context) -> MemoryPlan:
-        """A card's memory as these settings divide it."""
-        return memory_in(context, settings, self.identity)
-
     def _choice(self, settings: Sequence[Setting], context: Context) -> gaudi_buckets.Choice:
         """The bucket strategy that these settings call for; it depends on the number of KV blocks they leave."""
-        blocks = self._memory(settings, context).num_blocks
+        blocks = memory_in(context, settings, self.identity).num_blocks
         return gaudi_buckets.choose(context, gaudi_rules.is_contiguous(settings), blocks)
 
     def _file(self, settings: Sequence[Setting], context: Context) -> tuple[str, str] | None:

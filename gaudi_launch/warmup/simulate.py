@@ -242,17 +242,17 @@ class _Run:
         size, most = self.limits.block_size, self.limits.num_blocks
         fixed, per_block = float(self.cost.decode(len(self.running), 0)) / 1000, self.cost.decode_block / 1000
         key = len(self.running) * (most + 1)
-        far = True
+        far = False
         for step in range(self.step + 1, self.step + 1 + _ARRAYS_PAY):
             decodes.append(key + blocks)
             now += fixed + per_block * blocks
             if step in ending:
-                far = False
                 break
             blocks += opening[step % size]
             if blocks > most or now >= until:
-                far = False
                 break
+        else:
+            far = True
         self.step, self.blocks = step, blocks
         return now, far
 
