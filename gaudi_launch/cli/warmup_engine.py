@@ -45,7 +45,7 @@ def asked_engine(
 ) -> AskedEngine:
     """The engine of these options. Where the machine has cards, settings and KV blocks are those of its plan;
     ``blocks`` (0: not given) wins over both. Raises LaunchError for what cannot be."""
-    from gaudi_launch.engines import registry
+    from gaudi_launch.engines import fork_auto, registry
     from gaudi_launch.engines.detect import detect
     from gaudi_launch.host.machine import load
     from gaudi_launch.planning.own_words import with_own_words
@@ -74,7 +74,7 @@ def asked_engine(
     elif not blocks:
         assumptions.append(message("warmup.assume_blocks", blocks=limits.num_blocks))
     # as in a plan: what the extension is not known to understand is not sent
-    with_limit = engine.identity.facts.get("bucket_limit") == "true"
+    with_limit = fork_auto.knows_limit(engine.identity.facts)
     identity = f"{engine.identity.name}@{engine.identity.version}"
     notes = drawn.warnings if drawn is not None else ()
     return AskedEngine(name, identity, request, cards, limits, with_limit, own, notes)
