@@ -107,10 +107,10 @@ def test_a_host_that_is_not_there_and_versions_that_differ(wire: Wire, model: Pa
 
 def test_an_engine_that_dies_takes_all_down(wire: Wire, model: Path) -> None:
     # an engine on each host: quicker than one over both, and ended in the same way
-    wrong = ("--", "--tensor-parallel-size", "many")
+    wrong = ("--", "--wait-for-ranks", "many")
     done = wire.launch("up", *words_for(wire, model), "--data-parallel", "2", *wrong)
     assert done.returncode == 4, done.stderr
-    assert "invalid int value: 'many'" in done.stderr
+    assert "invalid float value: 'many'" in done.stderr
     assert (wire.pids("a"), wire.pids("b")) == ([], [])
 
 
@@ -136,7 +136,8 @@ def test_ctrl_c_takes_all_down(wire: Wire, model: Path) -> None:
         rest = started.stderr.read()
         assert started.wait(GENEROUS) == 130
     assert "Ending what was started" in rest
-    assert (wire.pids("a"), wire.pids("b")) == ([], [])
+    # a question to Ray that Ctrl-C broke off leaves its host once it has noticed
+    until(lambda: not wire.pids("a") and not wire.pids("b"), "the end of all", 20)
 
 
 def test_the_printed_commands_do_the_same(wire: Wire, model: Path) -> None:

@@ -187,23 +187,42 @@ def test_commands_run_to_their_end() -> None:
         assert error.value.why.id == "cluster.step_failed" and words in error.value.why.render()
 
 
+def killed_while_asking(request: dict[str, object], mark: Path) -> int:
+    """The process that wrote its id into ``mark`` before the ssh that asked for it was killed."""
+    program = f"{Path(agent.__file__).read_text()}\nmain({json.dumps(request)!r})\n"
+    with subprocess.Popen(
+        ssh_words(member("a"), ["python3", "-"]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as asked:
+        assert asked.stdin is not None
+        asked.stdin.write(program)
+        asked.stdin.close()
+        wait_until(lambda: mark.exists() and mark.read_text().endswith("\n"))
+        asked.kill()
+    return int(mark.read_text())
+
+
 def test_a_command_ends_with_the_launcher_that_asked_for_it(tmp_path: Path) -> None:
     """As when ssh is killed by Ctrl-C in the middle of a copy, or of a start."""
-    marks = {"run": tmp_path / "copying", "start": tmp_path / "starting"}
-    for what, mark in marks.items():
-        argv = ["sh", "-c", f"echo $$ > {mark}; exec sleep 300"]
+    for what in ("run", "start"):
+        argv = ["sh", "-c", f"echo $$ > {tmp_path / what}; exec sleep 300"]
         more = {"folder": "c/a", "name": "service", "env": {}, "files": {}, "settle": 60, "seconds": 60}
-        program = f"{Path(agent.__file__).read_text()}\nmain({json.dumps({'do': what, 'argv': argv, **more})!r})\n"
-        with subprocess.Popen(
-            ssh_words(member("a"), ["python3", "-"]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as asked:
-            assert asked.stdin is not None
-            asked.stdin.write(program)
-            asked.stdin.close()
-            wait_until(lambda: mark.exists() and mark.read_text().endswith("\n"))  # noqa: B023
-            asked.kill()
-        wait_until(lambda: _session(int(mark.read_text())) is None)  # noqa: B023
+        pid = killed_while_asking({"do": what, "argv": argv, **more}, tmp_path / what)
+        wait_until(lambda: _session(pid) is None)  # noqa: B023
     assert living("a") is None
+
+
+def test_a_question_ends_with_the_launcher_that_asked_it(tmp_path: Path) -> None:
+    """As when a library on the host takes no notice of Ctrl-C."""
+    mark = tmp_path / "asking"
+    held = f"""
+import os, signal, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+with open({str(mark)!r}, "w") as file:
+    print(os.getpid(), file=file)
+time.sleep(300)
+"""
+    pid = killed_while_asking({"do": "ready", "url": "http://x", "seconds": 300, "source": held}, mark)
+    wait_until(lambda: _session(pid) is None)
 
 
 def wait_until(done: Callable[[], bool], seconds: float = 60) -> None:

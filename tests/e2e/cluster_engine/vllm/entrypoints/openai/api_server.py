@@ -39,15 +39,16 @@ def main() -> None:
     parser.add_argument("--model")
     parser.add_argument("--tensor-parallel-size", type=int)
     parser.add_argument("--distributed_executor_backend")
+    parser.add_argument("--wait-for-ranks", type=float, default=60)
     asked, _ = parser.parse_known_args()
     assert asked.distributed_executor_backend == "ray"
     ray.init(address=os.environ["RAY_ADDRESS"], _node_ip_address=os.environ["VLLM_HOST_IP"], log_to_driver=False)
     group = placement_group([{"HPU": 1}] * asked.tensor_parallel_size, strategy="PACK")
-    ray.get(group.ready(), timeout=60)
+    ray.get(group.ready(), timeout=asked.wait_for_ranks)
     strategy = PlacementGroupSchedulingStrategy(placement_group=group)
     kind: Any = Worker
     workers = [kind.options(scheduling_strategy=strategy).remote() for _ in range(asked.tensor_parallel_size)]
-    seen = ray.get([worker.look.remote() for worker in workers], timeout=60)
+    seen = ray.get([worker.look.remote() for worker in workers], timeout=asked.wait_for_ranks)
     print("Loading weights on cpu", flush=True)
 
     def watch() -> None:
