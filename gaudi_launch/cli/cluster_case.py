@@ -178,18 +178,21 @@ def _cluster(
     interface: str | None,
 ) -> Cluster:
     from gaudi_launch.fleet.cluster import RAY_PORT, assemble
+    from gaudi_launch.planning.own_words import refuse_layout, with_own_words
     from gaudi_launch.profiles import known_model
 
     # the hosts have the folder, this machine need not: then the name and its profile must do
     model = known_model(request.model, False)
     engine = _engine(request, model, seen)
     _check_engine(engine, request)
+    refuse_layout(request.extra)
+    request = with_own_words(request, engine.lacks)
     layout = _layout(request, model, engine, seen, sizes)
     if layout.ray and engine.identity.name not in _RAY_ENGINES and not request.force:
         raise LaunchError("cluster.no_ray", ExitCode.USAGE, engine=engine.identity.name, hosts=layout.hosts)
     # beside nobody's home: which folders the hosts have is not known here
     request = replace(request, files_dir=f"/tmp/gaudi-launch-{name}")
-    plan, port = _plan(request, model, engine, layout, seen)
+    plan = _plan(request, model, engine, layout, seen)
     own = frozenset(s.name for s in plan.settings if s.source in ("flag", "environment")) - {*_LAYOUT_OPTIONS}
     if request.quant_config is None:
         # -q alone leaves the choice of files to us
@@ -201,7 +204,7 @@ def _cluster(
         plan,
         seen,
         own=own,
-        port=port,
+        port=int(plan.url.rpartition(":")[2]),
         listen=request.host,
         ray_port=ray_port or RAY_PORT,
         interface=interface,
@@ -291,11 +294,10 @@ def _cards(request: Request, seen: Sequence[Seen], engine: Engine) -> int:
     return min(counts.values())
 
 
-def _plan(request: Request, model: Model, engine: Engine, layout: Layout, seen: Sequence[Seen]) -> tuple[Plan, int]:
-    """The plan of one engine as if all its cards stood in one machine, and its port."""
+def _plan(request: Request, model: Model, engine: Engine, layout: Layout, seen: Sequence[Seen]) -> Plan:
+    """The plan of one engine as if all its cards stood in one machine."""
     from gaudi_launch.fleet.layout import stage_of
     from gaudi_launch.host.records import Host
-    from gaudi_launch.planning.asked import number
     from gaudi_launch.planning.plan import Placement
     from gaudi_launch.planning.planner import make_plan
 
@@ -304,10 +306,7 @@ def _plan(request: Request, model: Model, engine: Engine, layout: Layout, seen: 
     whole = replace(request, cards=None)
     made = make_plan(whole, host, stage_of(model, layout.pipeline), engine, Placement(modules))
     made = replace(made, model={**made.model, "layers": model.layers, "parameters": model.parameters})
-    cached = _shared_cache(request, made)
-    # the user's own words behind -- count too, and may be anything
-    port = number("--port", made.url.rpartition(":")[2], 1, 65535)
-    return cached, port
+    return _shared_cache(request, made)
 
 
 def _shared_cache(request: Request, made: Plan) -> Plan:

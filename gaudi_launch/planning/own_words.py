@@ -23,6 +23,12 @@ _POWERS = "kmgt"
 _ITS_OWN = ("auto", "-1")
 # each copy or stage takes cards of its own, which a plan of one server has no word for
 _MORE_CARDS = ("--pipeline-parallel-size", "-pp", "--data-parallel-size", "-dp")
+# what 'cluster' lays out over its hosts, each with our option that decides it
+_LAYOUT = (
+    ("--tensor-parallel", "--tensor-parallel-size", "-tp"),
+    ("--pipeline-parallel", "--pipeline-parallel-size", "-pp"),
+    ("--data-parallel", "--data-parallel-size", "-dp"),
+)
 
 
 @dataclass(frozen=True)
@@ -106,3 +112,10 @@ def refuse_more_cards(extra: Sequence[str]) -> None:
         text = word_of(extra, option)
         if text is not None and text != "1":
             raise LaunchError("plan.more_cards", ExitCode.USAGE, option=option, found=text)
+
+
+def refuse_layout(extra: Sequence[str]) -> None:
+    """Raise LaunchError (USAGE) for sizes that a cluster's own options decide: Ray starts so many of its HPUs."""
+    for ours, *names in _LAYOUT:
+        if has_word(extra, *names):
+            raise LaunchError("plan.own_option", ExitCode.USAGE, option=names[0], ours=ours)

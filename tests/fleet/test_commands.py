@@ -299,6 +299,10 @@ def test_what_is_in_the_way_names_its_host(inventory: str, capsys: pytest.Captur
         (("--hosts", "a=simulated:hls2", "--interface", "ib9"), 2, "cluster.no_interface"),
         (("--hosts", "a=simulated:hls2", "--name", "../x"), 2, "serve.bad_name"),
         (("--hosts", "a=simulated:hls2", "--", "--port", "many"), 2, "plan.number"),
+        (("--hosts", "a=simulated:hls2", "--", "--max-model-len=0"), 2, "plan.number"),
+        (("--hosts", "a=simulated:hls2", "--", "-tp", "4"), 2, "plan.own_option"),
+        (("--hosts", "a=simulated:hls2", "--", "--pipeline_parallel_size=2"), 2, "plan.own_option"),
+        (("--hosts", "a=simulated:hls2", "--", "--data-parallel-size", "2"), 2, "plan.own_option"),
         (("--hosts", "a=simulated:hls2", "--engine", "tgi"), 2, "cluster.no_engine"),
         (("--hosts", "a=simulated:hls2", "--engine", "vllm-gaudi"), 2, "cluster.unvalidated"),
         (("--hosts", "a=simulated:hls2,b=simulated:hls2", "--engine", "cpu"), 2, "cluster.no_ray"),
@@ -320,6 +324,22 @@ def test_wrong_input_is_a_sentence(
     assert run([*base, *words]) == code
     error = json.loads(capsys.readouterr().out)["error"]
     assert (error["id"], error["exit_code"]) == (id, code)
+
+
+def test_words_behind_the_dashes_count(capsys: pytest.CaptureFixture[str]) -> None:
+    def planned(*words: str) -> dict[str, Any]:
+        hosts = "10.0.0.1=simulated:hls2,10.0.0.2=simulated:hls2"
+        base = ["cluster", "plan", "-w", "Qwen/Qwen2-72B-Instruct", "--engine", "vllm-fork@1.22", "--hosts", hosts]
+        assert run([*base, "--json", *words]) == 0
+        return dict(json.loads(capsys.readouterr().out))
+
+    ours = planned("-l", "16384", "-b", "8", "-p", "9001")
+    own = ("--max-model-len", "16K", "--max-num-seqs=8", "--port", "9001")
+    theirs = planned("--", *own)
+    assert (theirs["settings"], theirs["memory"]) == (ours["settings"], ours["memory"])
+    assert theirs["engines"][0]["url"] == ours["engines"][0]["url"] == "http://10.0.0.1:9001"
+    both = planned("-l", "8192", "--", *own)
+    assert [warning["id"] for warning in both["warnings"]] == ["plan.overruled", "cluster.open_ray"]
 
 
 def test_no_such_cluster(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
