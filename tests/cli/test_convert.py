@@ -56,6 +56,19 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *map(str, words), "--json"], capture_output=True, text=True, timeout=GENEROUS)
 
 
+def frozen_in_the_middle(process: subprocess.Popen[Any], out: Path) -> list[psutil.Process]:
+    """The workers of a conversion that is stopped since its first shard is there: nobody gets further meanwhile."""
+    deadline = time.monotonic() + GENEROUS
+    while not list(out.glob("?.safetensors")):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.002)
+    process.send_signal(signal.SIGSTOP)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    for worker in workers:
+        worker.suspend()
+    return workers
+
+
 def test_values_record_and_refusal_of_the_result(tmp_path: Path) -> None:
     source, out = tmp_path / "in", tmp_path / "out"
     source.mkdir()
@@ -87,10 +100,9 @@ def test_killed_and_run_again(tmp_path: Path) -> None:
     for number in range(6):
         write_shard(source / f"{number}.safetensors", repeat=40_000)
     process = subprocess.Popen([*COMMAND, str(source), str(out)], stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 30
-    while not (out / "0.safetensors").exists() and time.monotonic() < until:
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
+    for worker in frozen_in_the_middle(process, out):
+        worker.kill()
+    process.kill()
     process.wait()
     assert json.loads((out / ".gaudi-launch.json").read_text())["complete"] is False
     done = run(source, out)
@@ -107,13 +119,12 @@ def test_killed_with_several_workers_none_lives_on(tmp_path: Path) -> None:
     for number in range(8):
         write_shard(source / f"{number}.safetensors", repeat=60_000)
     process = subprocess.Popen([*COMMAND, str(source), str(out), "--processes", "2"], stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 30
-    while not list(out.glob("?.safetensors")) and time.monotonic() < until:
-        time.sleep(0.002)
-    workers = psutil.Process(process.pid).children(recursive=True)
+    workers = frozen_in_the_middle(process, out)
     process.kill()
     process.wait()
     assert len(workers) >= 2
+    for worker in workers:
+        worker.resume()
     _, left = psutil.wait_procs(workers, timeout=GENEROUS)
     for orphan in left:
         orphan.kill()
@@ -137,11 +148,9 @@ def test_ctrl_c_ends_the_workers_without_their_words(tmp_path: Path) -> None:
         write_shard(source / f"{number}.safetensors", repeat=60_000)
     argv = [*COMMAND, str(source), str(out), "--processes", "2"]
     process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    until = time.monotonic() + 30
-    while not list(out.glob("?.safetensors")) and time.monotonic() < until:
-        time.sleep(0.002)
-    workers = psutil.Process(process.pid).children(recursive=True)
+    workers = frozen_in_the_middle(process, out)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
+    os.killpg(process.pid, signal.SIGCONT)
     _, err = process.communicate(timeout=GENEROUS)
     assert process.returncode == 130 and "Traceback" not in err
     assert psutil.wait_procs(workers, timeout=GENEROUS)[1] == []

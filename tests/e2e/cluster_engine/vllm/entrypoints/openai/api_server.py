@@ -55,7 +55,7 @@ def main() -> None:
         while True:
             time.sleep(1)
             try:
-                ray.get([worker.look.remote() for worker in workers], timeout=10)
+                ray.get([worker.look.remote() for worker in workers], timeout=asked.wait_for_ranks)
             except Exception:
                 # an engine ends when a rank is lost
                 traceback.print_exc()
