@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from gaudi_launch.cli.app import run
 from gaudi_launch.planning.container import Container
@@ -109,6 +109,7 @@ def test_claims_outlive_their_release(three: Path) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(value=HOSTILE)
+@example(value="=")
 def test_no_text_is_a_template(value: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Braces of the user are braces, in values and in what stands in a template itself."""
     needs = Needs(1, 2, 1024, 8, 2048, 600, 20)

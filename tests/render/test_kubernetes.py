@@ -154,8 +154,16 @@ def test_files_of_the_plan_come_along(capsys: pytest.CaptureFixture[str]) -> Non
     assert maps[volume["configMap"]["name"]]["data"][name]
 
 
+class _Reader(yaml.SafeLoader):
+    """Reads a lone ``=`` as the text that it is to Helm and to Kubernetes; PyYAML knows no value for it
+    (yaml/pyyaml#89)."""
+
+
+_Reader.add_constructor("tag:yaml.org,2002:value", lambda _, node: str(node.value))
+
+
 def objects(text: str) -> list[dict[str, Any]]:
-    return [found for found in yaml.safe_load_all(text) if found]
+    return [found for found in yaml.load_all(text, Loader=_Reader) if found]
 
 
 def main_of(text: str) -> dict[str, Any]:
