@@ -16,9 +16,11 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-# a busy machine makes any example slow, and that is no fault of the test
-settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy machine")
+# A busy machine makes any example slow, and that is no fault of the test. The same tree gets the same verdict each
+# time; HYPOTHESIS_PROFILE=search looks for examples that nobody has seen.
+settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", settings.get_profile("search"), derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 # the commands that the tests start need not read our sources anew each time
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
