@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from gaudi_launch.fleet.replica import Replica, Unfit
     from gaudi_launch.fleet.traffic import Request, Traffic
     from gaudi_launch.host.accelerators import Accelerator
-    from gaudi_launch.models.fit import Ask
     from gaudi_launch.models.records import Model
-    from gaudi_launch.models.sizing import MemoryRules
+    from gaudi_launch.planning.engine import Engine, Limits
+    from gaudi_launch.planning.request import Request as PlanRequest
 
 _PER = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:[eE][+]?[0-9]{1,2})?)"
@@ -51,13 +51,14 @@ class Words:
 
 @dataclass(frozen=True)
 class Case:
-    """What is asked, read and checked."""
+    """What is asked, read and checked. ``limits`` are the lengths that ``engine`` serves for ``request``."""
 
     model: Model
     dtype: str
     accelerator: Accelerator
-    engine: str
-    ask: Ask
+    engine: Engine
+    request: PlanRequest
+    limits: Limits
     rate: float
     targets: Targets
     traffic: Traffic
@@ -91,11 +92,13 @@ class Result:
 
 def read(model: str, words: Words, plot: Path | None) -> Case:
     """The case of these words. Raises LaunchError for what cannot be."""
-    from gaudi_launch.cli.fit import ENGINES, data_types, known_model, own_accelerator
+    from gaudi_launch.cli.fit import data_types, engine_for, known_model, own_accelerator
+    from gaudi_launch.engines.upstream_tasks import CHAT, task_of
     from gaudi_launch.fleet.capacity import Targets
     from gaudi_launch.host.accelerators import accelerators
     from gaudi_launch.models import sizing
     from gaudi_launch.planning.asked import number
+    from gaudi_launch.planning.fitting import limits_of
     from gaudi_launch.warmup.cost import ONE_CARD_8B
     from gaudi_launch.warmup.workload import read_timed
 
@@ -104,8 +107,6 @@ def read(model: str, words: Words, plot: Path | None) -> Case:
     if words.dtype and words.dtype not in sizing.WEIGHT_BYTES:
         known = ", ".join(sizing.WEIGHT_BYTES)
         raise LaunchError("fit.dtype", ExitCode.USAGE, found=words.dtype, known=known)
-    if words.engine and words.engine not in ENGINES:
-        raise LaunchError("fit.engine", ExitCode.USAGE, found=words.engine, known=", ".join(ENGINES))
     name = words.accelerator or own_accelerator()
     if name not in accelerators():
         raise LaunchError("fit.accelerator", ExitCode.USAGE, found=name, known=", ".join(accelerators()))
@@ -123,7 +124,9 @@ def read(model: str, words: Words, plot: Path | None) -> Case:
     nodes = tuple(number("--nodes", word, 1, _MOST_NODES) for word in words.nodes.split(",")) if words.nodes else ()
     numbers = tuple(number("-n", word, 1, 64) for word in words.cards.split(",")) if words.cards else ()
     facts = known_model(model)
-    engine = words.engine or ("deepseek_r1" if facts.mla_rank else "vllm-fork@1.22")
+    if task_of(facts) != CHAT:
+        raise LaunchError("capacity.pooling", ExitCode.MODEL, model=facts.path)
+    engine = engine_for(words.engine, facts)
     if not words.trace and not (words.inputs and words.outputs):
         raise LaunchError("capacity.no_traffic", ExitCode.USAGE)
     past, timed = read_timed(words.trace) if words.trace else (None, False)
@@ -132,14 +135,14 @@ def read(model: str, words: Words, plot: Path | None) -> Case:
     notes: list[Message] = []
     if rate is None:
         rate = _rate_of(past if timed else None, notes)
-    length = words.length or (_length(past, facts) if past and not (words.inputs or words.outputs) else "")
-    ask = _ask_for(facts, engine, words, length)
+    request = _request(facts, words, past)
     return Case(
         model=facts,
         dtype=data_types(facts, words.dtype)[0],
         accelerator=product,
         engine=engine,
-        ask=ask,
+        request=request,
+        limits=limits_of(engine, request, facts),
         rate=rate,
         targets=targets,
         traffic=_traffic(past, words, notes),
@@ -151,22 +154,16 @@ def read(model: str, words: Words, plot: Path | None) -> Case:
     )
 
 
-def _ask_for(model: Model, engine: str, words: Words, length: str) -> Ask:
-    """The lengths in force: what was asked for, else what the engine's start script serves."""
+def _request(model: Model, words: Words, past: list[Request] | None) -> PlanRequest:
+    """What each replica serves: the lengths asked for, else those of the trace."""
     from gaudi_launch.cli.fit import request_for
-    from gaudi_launch.models.fit import Ask
-    from gaudi_launch.profiles import engine_defaults
 
-    defaults = engine_defaults(engine)
-    request = request_for(model, length, words.requests, words.inputs, words.outputs)
-    longest = model.max_position_embeddings or 1 << 30
-    total = request.max_model_len or min(longest, defaults.get("max_model_len", 16384))
-    return Ask(
-        max_model_len=total,
-        max_num_seqs=request.max_num_seqs or defaults.get("max_num_seqs", 32),
-        max_num_batched_tokens=total,
-        longest_prompt=request.input_range[1] if request.input_range else total,
-    )
+    length, inputs = words.length, words.inputs
+    if past and not (words.inputs or words.outputs):
+        length = length or _length(past, model)
+        longest = min(max(tokens for _, tokens, _ in past), int(length) - 1) if length.isdigit() else 0
+        inputs = f"1,{longest}" if longest > 0 else ""
+    return request_for(model, length, words.requests, inputs, words.outputs)
 
 
 def constants(words: tuple[str, ...]) -> dict[str, str]:
@@ -250,10 +247,11 @@ def _simulated(choices: tuple[Choice, ...]) -> Choice | None:
 def _choice(case: Case, cards: int) -> Choice:
     from gaudi_launch.fleet.capacity import fleet_for, simulate_curve
     from gaudi_launch.fleet.replica import Unfit, replica
+    from gaudi_launch.planning.fitting import divided
 
     given = constants(case.constants)
     try:
-        ask, rules = _divided(case, cards)
+        ask, rules = divided(case.engine, case.request, case.accelerator, case.model, cards, case.dtype)
     except LaunchError as error:
         if error.exit_code == ExitCode.USAGE:
             raise
@@ -272,30 +270,21 @@ def _choice(case: Case, cards: int) -> Choice:
         return Choice(cards, found, None, None, found.reason)
     curve = simulate_curve(case.traffic, found.limits, found.cost, case.targets.percentile)
     if curve is None:
-        return Choice(cards, found, None, None, message("capacity.takes_none", length=case.ask.max_model_len))
+        return Choice(cards, found, None, None, message("capacity.takes_none", length=case.limits.max_model_len))
     fleet = fleet_for(curve, case.targets, case.rate, cards, case.cards_per_node)
     idle = curve.loads[0]
     why = message("capacity.unreachable", ttft=f"{idle.ttft:.3g}", tpot=f"{1000 * idle.tpot:.3g}")
     return Choice(cards, found, curve, fleet, None if fleet else why)
 
 
-def _divided(case: Case, cards: int) -> tuple[Ask, MemoryRules]:
-    """The case's lengths, with the shares of a card that the engine's own plan would give."""
-    from gaudi_launch.cli.fit import engine_for, request_for
-    from gaudi_launch.planning.fitting import divided
-
-    length, requests = str(case.ask.max_model_len), str(case.ask.max_num_seqs)
-    request = request_for(case.model, length, requests, "", "")
-    engine = engine_for(case.engine, case.model)
-    ask, rules = divided(engine, request, case.accelerator, case.model, cards, case.dtype)
-    return replace(case.ask, utilization=ask.utilization, reserved=ask.reserved, kv_dtype=ask.kv_dtype), rules
-
-
 def _assumptions(case: Case, choice: Choice | None) -> tuple[Message, ...]:
+    from gaudi_launch.engines.registry import label
     from gaudi_launch.fleet.capacity import CEILING
     from gaudi_launch.fleet.replica import Replica
 
-    said = list(case.notes)
+    limits = case.limits
+    words = {"engine": label(case.engine), "requests": limits.max_num_seqs, "length": limits.max_model_len}
+    said = [*case.notes, message("capacity.assume_served", **words)]
     if choice is not None and isinstance(choice.replica, Replica) and choice.curve is not None:
         cost = choice.replica.cost
         shown = ", ".join(f"{name} {value:.3g}" for name, value in cost.constants().items())
@@ -310,7 +299,7 @@ def _assumptions(case: Case, choice: Choice | None) -> tuple[Message, ...]:
                 message(
                     "capacity.refused",
                     percent=f"{100 * choice.curve.refused:.1f}",
-                    length=case.ask.max_model_len,
+                    length=case.limits.max_model_len,
                 )
             )
     said += [message("capacity.assume_split"), message("capacity.assume_ceiling", percent=f"{100 * CEILING:.0f}")]

@@ -21,15 +21,17 @@ _ROWS, _WIDTH = 8, 60
 
 def to_json(result: Result) -> dict[str, Any]:
     """The object of --json. Seconds, requests a second, tokens a second."""
+    from gaudi_launch.engines.registry import label
+
     case = result.case
     return {
         "schema": 1,
         "model": case.model.path,
         "accelerator": case.accelerator.id,
-        "engine": case.engine,
+        "engine": label(case.engine),
         "dtype": case.dtype,
-        "max_model_len": case.ask.max_model_len,
-        "max_num_seqs": case.ask.max_num_seqs,
+        "max_model_len": case.limits.max_model_len,
+        "max_num_seqs": case.limits.max_num_seqs,
         "rate": case.rate,
         "targets": {
             "ttft": case.targets.ttft,

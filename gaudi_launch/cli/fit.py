@@ -46,7 +46,7 @@ def fit(
     from gaudi_launch.messages import text
     from gaudi_launch.models import sizing
     from gaudi_launch.models.fit import fit_each, fit_weights_only
-    from gaudi_launch.planning.fitting import divided, length_of
+    from gaudi_launch.planning.fitting import divided, limits_of
 
     if dtype and dtype not in sizing.WEIGHT_BYTES:
         known = ", ".join(sizing.WEIGHT_BYTES)
@@ -81,7 +81,7 @@ def fit(
         assumed += [f"{profile.name}.{part}" for part in profile.assumed if part == "architecture"]
     if as_json:
         counted = None if name in instances() else chosen
-        _emit(facts, name, counted, length_of(chosen, request, facts), table, assumed)
+        _emit(facts, name, counted, limits_of(chosen, request, facts).max_model_len, table, assumed)
     else:
         _show(facts, name, title, table, dtypes)
         if facts.source == "name" and profile is not None:

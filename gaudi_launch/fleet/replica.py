@@ -60,7 +60,8 @@ def replica(
         max_num_seqs=ask.max_num_seqs,
         # the default of the 1.22 script and of vllm-gaudi, and what the planner picks: prompts one at a time
         max_num_prefill_seqs=1,
-        max_num_batched_tokens=ask.max_num_batched_tokens or ask.max_model_len,
+        # a prompt longer than the engine's budget comes in several steps, which the simulator takes as one
+        max_num_batched_tokens=max(ask.max_num_batched_tokens, ask.max_model_len),
         max_model_len=ask.max_model_len,
         num_blocks=row.kv_blocks,
         input_min=min(inputs),

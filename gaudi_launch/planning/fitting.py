@@ -12,7 +12,7 @@ from gaudi_launch.models.fit import Ask
 from gaudi_launch.models.quant_config import QuantFile
 from gaudi_launch.models.records import Model
 from gaudi_launch.models.sizing import MemoryRules
-from gaudi_launch.planning.engine import Context, Engine
+from gaudi_launch.planning.engine import Context, Engine, Limits
 from gaudi_launch.planning.memory import division
 from gaudi_launch.planning.plan import Placement
 from gaudi_launch.planning.request import Request
@@ -45,9 +45,9 @@ def divided(
     return division(model, limits, settings, identity.name, identity.version)
 
 
-def length_of(engine: Engine, request: Request, model: Model) -> int:
-    """The longest input plus output that the engine serves for this request. Raises LaunchError (USAGE)."""
-    return engine.limits(request, Host(), model).max_model_len
+def limits_of(engine: Engine, request: Request, model: Model) -> Limits:
+    """The lengths and the number of requests that the engine serves for this request. Raises LaunchError (USAGE)."""
+    return engine.limits(request, Host(), model)
 
 
 def _calibrated(model: Model) -> QuantFile:

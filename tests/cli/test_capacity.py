@@ -164,3 +164,39 @@ def test_wrong_input_is_a_sentence(
 ) -> None:
     found, shown = document(capsys, *arguments)
     assert (found, shown["error"]["id"], shown["error"]["exit_code"]) == (code, id, code)
+
+
+@pytest.mark.parametrize("engine", ["", "vllm-fork@1.22", "vllm-gaudi", "tgi@3.2.3"])
+def test_lengths_and_blocks_are_those_of_fit(capsys: pytest.CaptureFixture[str], engine: str) -> None:
+    words = (LLAMA, *RANGES, "-n", "1", *(("--engine", engine) if engine else ()))
+    code, shown = document(capsys, *words, "--rate", "1/s")
+    assert code == 0
+    assert run(["fit", *words, "-d", "bfloat16", "--json"]) == 0
+    fitted = json.loads(capsys.readouterr().out)
+    names = ("engine", "max_model_len")
+    assert {name: shown[name] for name in names} == {name: fitted[name] for name in names}
+    assert shown["choices"][0]["kv_blocks"] == fitted["rows"][0]["kv_blocks"]
+
+
+@pytest.mark.parametrize("engine", ["vllm-gaudi", "tgi"])
+def test_an_engine_serves_every_request_of_a_trace(
+    capsys: pytest.CaptureFixture[str], trace: str, engine: str
+) -> None:
+    """Also where a prompt is longer than the engine's own default of a step or of an input."""
+    code, shown = document(capsys, LLAMA, "--trace", trace, "-n", "1", "--accelerator", "gaudi2", "--engine", engine)
+    assert (code, shown["choices"][0]["refused"]) == (0, 0)
+
+
+def test_an_embedding_model_is_refused_in_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """No published figure says how quick one is, and the simulator generates."""
+    folder = tmp_path / "Qwen3-Embedding-8B"
+    folder.mkdir()
+    config = {
+        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 4096, "intermediate_size": 12288,
+        "num_attention_heads": 32, "num_hidden_layers": 36, "num_key_value_heads": 8, "head_dim": 128,
+        "max_position_embeddings": 40960, "vocab_size": 151665,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    code = run(["capacity", str(folder), *RANGES, "--rate", "1/s", "--json"])
+    said = json.loads(capsys.readouterr().out)
+    assert (code, said["error"]["id"]) == (5, "capacity.pooling")

@@ -13,7 +13,7 @@ from gaudi_launch.host.simulated import make
 from gaudi_launch.models.fit import fit_each
 from gaudi_launch.models.records import Model
 from gaudi_launch.models.sizing import BLOCK
-from gaudi_launch.planning.fitting import divided, length_of
+from gaudi_launch.planning.fitting import divided, limits_of
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
@@ -63,7 +63,7 @@ def test_a_row_is_what_the_plan_says(
         part: plan.memory[part] for part in shown
     }
     assert row.kv_blocks == plan.num_blocks
-    length = length_of(chosen, request, model)
+    length = limits_of(chosen, request, model).max_model_len
     assert row.concurrency == pytest.approx((plan.num_blocks or 0) * BLOCK / length)
 
 
