@@ -46,7 +46,7 @@ def divided(
 
 
 def limits_of(engine: Engine, request: Request, model: Model) -> Limits:
-    """The lengths and the number of requests that the engine serves for this request. Raises LaunchError (USAGE)."""
+    """The lengths and the requests at once that the engine serves for this. Raises LaunchError (USAGE)."""
     return engine.limits(request, Host(), model)
 
 

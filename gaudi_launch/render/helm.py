@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gaudi_launch.render.knobs import Knob, Name, Words, knobs_of, plain
+from gaudi_launch.render.knobs import Checksum, Knob, Name, Words, knobs_of, plain
 from gaudi_launch.render.kubernetes import header, notes, parts_of
 from gaudi_launch.render.kubernetes_check import check
 from gaudi_launch.render.kubernetes_records import Cluster, Served
@@ -35,9 +35,8 @@ def chart(models: Sequence[Served], cluster: Cluster) -> Rendered:
     for key, part in parts:
         for knob in knobs_of(part):
             _put(values, knob.path, plain_default(knob))
-        kind, name = str(part["kind"]).lower(), part["metadata"]["name"]
-        words = [kind, *([key] if key else []), *([name.suffix] if name.suffix and name.suffix != key else [])]
-        files[f"templates/{'-'.join(words)}.yaml"] = template(_kept(part), key)
+        file = _file(str(part["kind"]), key, part["metadata"]["name"].suffix)
+        files[f"templates/{file}"] = template(_kept(part), key)
     values = {name: values[name] for name in sorted(values, key=lambda name: name != "models")}
     about = {
         "apiVersion": "v2",
@@ -53,6 +52,12 @@ def chart(models: Sequence[Served], cluster: Cluster) -> Rendered:
         "values.schema.json": json.dumps(_schema(values), indent=2) + "\n",
     }
     return Rendered({**first, **files}, notes=notes(models, cluster, release))
+
+
+def _file(kind: str, key: str, suffix: str) -> str:
+    """The name of an object's template; ``suffix`` is what stands behind the release in the object's name."""
+    words = [kind.lower(), key, suffix if suffix != key else ""]
+    return "-".join(word for word in words if word) + ".yaml"
 
 
 def plain_default(knob: Knob) -> Any:
@@ -93,11 +98,11 @@ class _Marks:
         while (start := f"KNOB{number}x") in text:
             number += 1
         self._start = start
-        self._found: list[Knob | Name] = []
+        self._found: list[Knob | Name | Checksum] = []
         self._alone: set[Knob] = set()  # pairs that are a whole list
 
     def into(self, part: Any) -> Any:
-        if isinstance(part, (Knob, Name)):
+        if isinstance(part, (Knob, Name, Checksum)):
             self._found.append(part)
             return f"{self._start}{len(self._found) - 1}x"
         if isinstance(part, Words):
@@ -127,9 +132,12 @@ class _Marks:
         return re.sub(rf"{self._start}(\d+)x", lambda mark: self._inline(self._found[int(mark.group(1))]), line)
 
     @staticmethod
-    def _inline(found: Knob | Name) -> str:
+    def _inline(found: Knob | Name | Checksum) -> str:
         if isinstance(found, Knob):
             return f"{{{{ {_value(found.path)} }}}}"
+        if isinstance(found, Checksum):
+            file = f"/{_file('ConfigMap', '', found.suffix)}"
+            return f"{{{{ include (print $.Template.BasePath {json.dumps(file)}) $ | sha256sum | quote }}}}"
         tail = f"-{found.suffix}" if found.suffix else ""
         return f'{{{{ .Release.Name | trunc {found.most - len(tail)} | trimSuffix "-" }}}}{tail}'
 

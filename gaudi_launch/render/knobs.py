@@ -6,6 +6,8 @@ Objects are built once, with a `Knob` wherever a chart has a value and a `Name` 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -43,6 +45,22 @@ class Name:
 
 
 @dataclass(frozen=True)
+class Checksum:
+    """SHA-256 of a ConfigMap, ``suffix`` behind the release in its name, with these ``files``.
+
+    It stands in the pods that mount it, for Kubernetes makes pods anew only when their own template changes (docs:
+    Helm, Chart Development Tips and Tricks, Automatically Roll Deployments). In a chart Helm computes it, so an
+    edited template counts, too.
+    """
+
+    suffix: str
+    files: Mapping[str, str]
+
+    def plain(self) -> str:
+        return hashlib.sha256(json.dumps(dict(self.files), sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
 class Words:
     """A text with names in it."""
 
@@ -53,7 +71,7 @@ def plain(part: Any) -> Any:
     """The same objects with every knob at its default and every name in full."""
     if isinstance(part, Knob):
         return [{"name": k, "value": v} for k, v in sorted(part.default.items())] if _pairs(part) else part.default
-    if isinstance(part, Name):
+    if isinstance(part, (Name, Checksum)):
         return part.plain()
     if isinstance(part, Words):
         return "".join(word if isinstance(word, str) else word.plain() for word in part.parts)

@@ -7,9 +7,11 @@ from typing import Any
 
 from gaudi_launch.render.knobs import Knob, Name
 from gaudi_launch.render.kubernetes_pod import (
+    config_maps,
     engine_container,
     knob,
     labels,
+    pod_metadata,
     pod_spec,
     recipe_containers,
     rollout_seconds,
@@ -40,7 +42,7 @@ def deployment(
             },
             "selector": {"matchLabels": selector(served)},
             "template": {
-                "metadata": {"labels": labels(served, release)},
+                "metadata": pod_metadata(labels(served, release), config_maps(served, cluster)),
                 "spec": {
                     "automountServiceAccountToken": False,
                     **pod_spec(served, cluster, release, containers, first, together),

@@ -12,7 +12,7 @@ from gaudi_launch.engines.tgi_container import DATA
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.container import Container, Mount
 from gaudi_launch.render.container import HUB_FOLDERS
-from gaudi_launch.render.knobs import Knob, Name
+from gaudi_launch.render.knobs import Checksum, Knob, Name
 from gaudi_launch.render.kubernetes_needs import PULL_SECONDS
 from gaudi_launch.render.kubernetes_records import Cluster, Served
 
@@ -190,11 +190,28 @@ def volumes_of(served: Served, cluster: Cluster, release: Name) -> list[dict[str
             {"name": "recipes", "emptyDir": {"sizeLimit": f"{math.ceil(served.recipe_mib * 1.25)}Mi"}},
             {"name": "kept-recipes", "persistentVolumeClaim": {"claimName": claim(release, "recipes")}},
         ]
-    if served.files:
-        found.append({"name": "plan", "configMap": {"name": claim(release, f"plan-{served.key}")}})
-    if scripts_of([served], cluster):
-        found.append({"name": "scripts", "configMap": {"name": claim(release, "scripts")}})
+    for volume, read in config_maps(served, cluster).items():
+        found.append({"name": volume, "configMap": {"name": claim(release, read.suffix)}})
     return found
+
+
+def config_maps(served: Served, cluster: Cluster) -> dict[str, Checksum]:
+    """The ConfigMaps that a model's pods read, by the volume that each of them is."""
+    found: dict[str, Checksum] = {}
+    if served.files:
+        found["plan"] = Checksum(f"plan-{served.key}", served.files)
+    scripts = scripts_of([served], cluster)
+    if scripts:
+        found["scripts"] = Checksum("scripts", scripts)
+    return found
+
+
+def pod_metadata(
+    labels: Mapping[str, Any], reads: Mapping[str, Checksum], more: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Of a pod with these labels: it is made anew when a ConfigMap that it ``reads`` changes."""
+    annotations = {**(more or {}), **{f"checksum/{volume}": read for volume, read in reads.items()}}
+    return {"labels": dict(labels), **({"annotations": annotations} if annotations else {})}
 
 
 def scripts_of(models: Sequence[Served], cluster: Cluster) -> dict[str, str]:

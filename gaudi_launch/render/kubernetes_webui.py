@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gaudi_launch.render.knobs import Knob, Name, Words
+from gaudi_launch.render.knobs import Checksum, Knob, Name, Words
 from gaudi_launch.render.kubernetes_extras import config_map, shared_labels
-from gaudi_launch.render.kubernetes_pod import script
+from gaudi_launch.render.kubernetes_pod import pod_metadata, script
 from gaudi_launch.render.kubernetes_records import PORT, Cluster
 
 # the one public image that is only gradio and requests: awslabs/ai-on-eks@41a979e:blueprints/inference/
@@ -21,6 +21,7 @@ def webui(
 ) -> list[dict[str, Any]]:
     """The page speaks to the Service ``api``; the numbers of its container are the same example's."""
     name = Name(release.release, _NAME)
+    program = {"chat_page.py": script("chat_page.py")}
     labels = {**shared_labels(release, _NAME), "app.kubernetes.io/name": name}
     selector = {"app.kubernetes.io/name": name, "app.kubernetes.io/component": _NAME}
     hidden = [
@@ -59,7 +60,7 @@ def webui(
         "volumes": [{"name": "page", "configMap": {"name": Name(release.release, "page")}}],
     }
     return [
-        config_map(release, "page", {"chat_page.py": script("chat_page.py")}),
+        config_map(release, "page", program),
         {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
@@ -67,7 +68,10 @@ def webui(
             "spec": {
                 "replicas": 1,
                 "selector": {"matchLabels": selector},
-                "template": {"metadata": {"labels": labels}, "spec": pod},
+                "template": {
+                    "metadata": pod_metadata(labels, {"page": Checksum("page", program)}),
+                    "spec": pod,
+                },
             },
         },
         {

@@ -12,10 +12,12 @@ from typing import Any
 from gaudi_launch.render.knobs import Knob, Name
 from gaudi_launch.render.kubernetes_pod import (
     SCRIPTS,
+    config_maps,
     engine_container,
     knob,
     labels,
     literal,
+    pod_metadata,
     pod_spec,
     recipe_containers,
     selector,
@@ -54,7 +56,7 @@ def leader_worker_set(served: Served, cluster: Cluster, release: Name, places: M
     def template(role: str, containers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         spec = pod_spec(served, cluster, release, containers, first)
         return {
-            "metadata": {"labels": {**labels(served, release), "role": role}},
+            "metadata": pod_metadata({**labels(served, release), "role": role}, config_maps(served, cluster)),
             "spec": {"automountServiceAccountToken": False, **spec},
         }
 

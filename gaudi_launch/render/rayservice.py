@@ -14,13 +14,15 @@ from typing import Any
 from gaudi_launch.engines import ray_config, ray_serve
 from gaudi_launch.engines.ray_schema import check
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.render.knobs import Knob, Name
+from gaudi_launch.render.knobs import Checksum, Knob, Name
 from gaudi_launch.render.kubernetes_pod import (
     SCRIPTS,
     claim,
+    config_maps,
     engine_container,
     knob,
     labels,
+    pod_metadata,
     pod_spec,
     recipe_containers,
 )
@@ -140,10 +142,8 @@ def _worker(served: Served, cluster: Cluster, release: Name, places: Mapping[str
     container["env"] = [*({"name": name, "value": value} for name, value in _TO_THE_POD.items()), *container["env"]]
     spec = pod_spec(served, cluster, release, [_with_application(container, served), *beside], first)
     spec["volumes"] += _volumes(served, release)
-    metadata: dict[str, Any] = {"labels": labels(served, release)}
-    if served.annotations:
-        metadata["annotations"] = dict(served.annotations)
-    return {"metadata": metadata, "spec": spec}
+    reads = {**config_maps(served, cluster), **_application(served)}
+    return {"metadata": pod_metadata(labels(served, release), reads, served.annotations), "spec": spec}
 
 
 def _head(served: Served, cluster: Cluster, release: Name) -> dict[str, Any]:
@@ -169,7 +169,10 @@ def _head(served: Served, cluster: Cluster, release: Name) -> dict[str, Any]:
     count = {} if served.serve else {"num-cpus": "0"}
     return {
         "rayStartParams": {"dashboard-host": "0.0.0.0", **count},
-        "template": {"metadata": {"labels": labels(served, release, "ray-head")}, "spec": pod},
+        "template": {
+            "metadata": pod_metadata(labels(served, release, "ray-head"), _application(served)),
+            "spec": pod,
+        },
     }
 
 
@@ -186,10 +189,14 @@ def _with_application(container: dict[str, Any], served: Served) -> dict[str, An
     }
 
 
+def _application(served: Served) -> dict[str, Checksum]:
+    """The ConfigMap of our Serve application, by its volume; one that came with the model is in its image."""
+    return {} if served.serve else {"application": Checksum("application", serve_files())}
+
+
 def _volumes(served: Served, release: Name) -> list[dict[str, Any]]:
-    if served.serve:
-        return []
-    return [{"name": "application", "configMap": {"name": claim(release, "application")}}]
+    maps = _application(served).items()
+    return [{"name": volume, "configMap": {"name": claim(release, read.suffix)}} for volume, read in maps]
 
 
 def _stop() -> dict[str, Any]:

@@ -183,7 +183,8 @@ def test_an_engine_serves_every_request_of_a_trace(
     capsys: pytest.CaptureFixture[str], trace: str, engine: str
 ) -> None:
     """Also where a prompt is longer than the engine's own default of a step or of an input."""
-    code, shown = document(capsys, LLAMA, "--trace", trace, "-n", "1", "--accelerator", "gaudi2", "--engine", engine)
+    words = ("--trace", trace, "-n", "1", "--accelerator", "gaudi2", "--engine", engine)
+    code, shown = document(capsys, LLAMA, *words)
     assert (code, shown["choices"][0]["refused"]) == (0, 0)
 
 
@@ -192,9 +193,9 @@ def test_an_embedding_model_is_refused_in_a_sentence(capsys: pytest.CaptureFixtu
     folder = tmp_path / "Qwen3-Embedding-8B"
     folder.mkdir()
     config = {
-        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 4096, "intermediate_size": 12288,
-        "num_attention_heads": 32, "num_hidden_layers": 36, "num_key_value_heads": 8, "head_dim": 128,
-        "max_position_embeddings": 40960, "vocab_size": 151665,
+        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 4096,
+        "intermediate_size": 12288, "num_attention_heads": 32, "num_hidden_layers": 36, "num_key_value_heads": 8,
+        "head_dim": 128, "max_position_embeddings": 40960, "vocab_size": 151665,
     }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
     code = run(["capacity", str(folder), *RANGES, "--rate", "1/s", "--json"])

@@ -30,10 +30,36 @@ def templated(folder: Path, release: str, values: dict[str, Any] | None = None) 
     return [found for text in files.values() for found in objects(text)]
 
 
+CHECKSUM = "checksum/"
+
+
+def templates_of(found: Any) -> list[dict[str, Any]]:
+    """Every pod template in an object."""
+    if not isinstance(found, dict):
+        return [each for part in found for each in templates_of(part)] if isinstance(found, list) else []
+    own = [found] if {"metadata", "spec"} == found.keys() else []
+    return own + [each for part in found.values() for each in templates_of(part)]
+
+
+def sums(objects_of: list[dict[str, Any]]) -> dict[str, str]:
+    """What stands in the pods for the ConfigMaps they read, by object and volume."""
+    return {
+        f"{each['metadata']['name']} {at} {name.removeprefix(CHECKSUM)}": value
+        for each in objects_of
+        for at, template in enumerate(templates_of(each.get("spec", {})))
+        for name, value in template["metadata"].get("annotations", {}).items()
+        if name.startswith(CHECKSUM)
+    }
+
+
 def by_name(found: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
     for each in found:
         each["metadata"].pop("annotations", None)
         each["metadata"].pop("namespace", None)
+        for template in templates_of(each.get("spec", {})):
+            annotations = template["metadata"].get("annotations", {})
+            # Helm sums the whole template, the plain form what is in it
+            annotations |= {name: "sum" for name in annotations if name.startswith(CHECKSUM)}
     return {(each["kind"], each["metadata"]["name"]): each for each in found}
 
 
@@ -51,6 +77,61 @@ def test_golden_chart(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
     rendered(capsys, *CASES["three-models-gaudi2"], "--webui", "--helm", str(tmp_path / "chart"))
     for name in ("values.yaml", "templates/deployment-bge-m3.yaml", "Chart.yaml"):
         golden(f"kubernetes/chart/{name}", steady((tmp_path / "chart" / name).read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_pods_are_made_anew_when_what_they_read_changes(
+    case: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Every ConfigMap that a pod mounts has its sum there, in the plain form and in the chart; changed alone, it
+    changes that sum and no other."""
+    plain = objects(rendered(capsys, *CASES[case]))
+    mounted = {
+        f"{each['metadata']['name']} {at} {volume['name']}": volume["configMap"]["name"]
+        for each in plain
+        for at, template in enumerate(templates_of(each.get("spec", {})))
+        for volume in template["spec"].get("volumes", ())
+        if "configMap" in volume
+    }
+    assert sums(plain).keys() == mounted.keys()
+    folder = tmp_path / "chart"
+    rendered(capsys, *CASES[case], "--helm", str(folder))
+    release = plain[-1]["metadata"]["labels"]["app.kubernetes.io/instance"]
+    before = sums(templated(folder, release))
+    assert before.keys() == mounted.keys() and all(len(value) == 64 for value in before.values())
+    for file in sorted((folder / "templates").glob("configmap-*.yaml")):
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text.replace("data:\n", "data:\n  more: text\n", 1), encoding="utf-8")
+        after = sums(templated(folder, release))
+        name = f"{release}-{file.stem.removeprefix('configmap-')}"
+        assert {where for where in after if after[where] != before[where]} == {
+            where for where, map_name in mounted.items() if map_name == name
+        }
+        file.write_text(text, encoding="utf-8")
+
+
+def test_a_changed_bucket_file_changes_only_its_models_pods(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = (
+        "-w",
+        "Qwen/Qwen3-8B",
+        "-n",
+        "1",
+        "--accelerator",
+        "gaudi2",
+        "--engine",
+        "vllm-gaudi",
+        "--name",
+        "stack",
+    )
+    other = "-w Qwen/Qwen3-14B -n 1 --engine vllm-gaudi"
+    one, two = (
+        sums(objects(rendered(capsys, *words, "-i", lengths, "-o", "100,500", "--with", other)))
+        for lengths in ("100,2000", "100,4000")
+    )
+    changed = {where for where in one if one[where] != two[where]}
+    assert changed == {"stack-qwen3-8b 0 plan"} and len(one) == 4
 
 
 @pytest.fixture
