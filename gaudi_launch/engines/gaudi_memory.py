@@ -3,7 +3,7 @@
 The plugin does not measure activations (its profile run returns at once), so what stays free must be known
 before: the plugin's own launcher has a table of it, profiles/vllm-gaudi-memory.yaml. The arithmetic is that
 launcher's (vllm-project/vllm-gaudi@091bbadd:.cd/server/vllm_autocalc_rules.py) with two differences: the card's
-memory is what hl-smi shows free on an idle card, and graphs are counted, not estimated.
+memory is what a process was seen to get of it, and graphs are counted, not estimated.
 """
 
 from __future__ import annotations

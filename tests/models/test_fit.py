@@ -14,7 +14,7 @@ from gaudi_launch.models.records import Model
 from gaudi_launch.models.sizing import GIB, RULES
 from gaudi_launch.profiles import known_model
 
-GAUDI2, GAUDI3 = 95795 << 20, 127726 << 20
+GAUDI2, GAUDI3 = 95795 << 20, 129024 << 20
 ASK = Ask(max_model_len=4096, max_num_seqs=32)
 CARDS = (1, 2, 4, 8)
 

@@ -6,6 +6,7 @@ import doctest
 
 import pytest
 
+from gaudi_launch.host.accelerators import accelerators
 from gaudi_launch.models import sizing
 from gaudi_launch.models.records import Model
 from gaudi_launch.models.sizing import GIB, RULES
@@ -105,6 +106,13 @@ def test_published_numbers_come_out_within_five_per_cent(
     what: str, ours: float, published: float, source: str
 ) -> None:
     assert ours == pytest.approx(published, rel=0.05), f"{what}: {source}"
+
+
+# 94.62 GiB: README; a little less with older software. 126.5 GiB: vllm-project/vllm-gaudi issue 1736
+@pytest.mark.parametrize(("product", "shown"), [("gaudi2", 94.62), ("gaudi2e", 94.62), ("gaudi3", 126.5)])
+def test_what_a_process_can_allocate_is_what_engines_were_seen_to_show(product: str, shown: float) -> None:
+    usable = accelerators()[product].memory_usable_mib or 0
+    assert 0.988 * shown <= usable / 1024 <= shown
 
 
 # the arithmetic cells of the Inferentia table: total GB, cores of 16 GB, accelerators of two cores
