@@ -33,6 +33,11 @@ class Accelerator:
     power_w: int | None
     sources: Mapping[str, str]
 
+    @property
+    def has_fp8(self) -> bool:
+        """All but the first Gaudi have 8-bit floats (profiles/accelerators.yaml: sources of its peak_tflops)."""
+        return self.id != "gaudi1"
+
     def groups(self, modules: Iterable[int]) -> tuple[tuple[int, ...], ...]:
         """These modules by the group that joins them all to all, ascending."""
         found: dict[int, list[int]] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gaudi_launch import profiles
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import Accelerator
 from gaudi_launch.host.records import Card, Host
@@ -15,12 +14,11 @@ from gaudi_launch.models.sizing import MemoryRules
 from gaudi_launch.planning.engine import Context, Engine, Limits
 from gaudi_launch.planning.memory import division
 from gaudi_launch.planning.plan import Placement
+from gaudi_launch.planning.precision import fp8_cache
 from gaudi_launch.planning.request import Request
 
 # the data types that a user names with -d; other weights lie so on disk and need no word
 _NAMED = ("fp8", "awq", "gptq")
-# profiles/accelerators.yaml: peak_tflops of the first Gaudi, and its source
-_WITHOUT_FP8 = ("gaudi1",)
 
 
 def divided(
@@ -28,17 +26,17 @@ def divided(
 ) -> tuple[Ask, MemoryRules]:
     """The division that ``plan -n cards`` comes to on this product, for weights in ``dtype``.
 
-    fp8 of other weights is taken as calibrated, with the KV cache type that the model's profile names. Raises
+    fp8 of other weights is taken as calibrated, with the KV cache type that the calibration writes. Raises
     LaunchError for what the engine cannot do with this model, cards or lengths.
     """
-    if dtype == "fp8" and accelerator.id in _WITHOUT_FP8:
+    if dtype == "fp8" and not accelerator.has_fp8:
         raise LaunchError("fit.no_fp8", ExitCode.MACHINE, card=accelerator.title)
     host = Host(
         cards=tuple(Card(n, n, accelerator.names[0]) for n in range(cards)), product=accelerator.id, origin="fit"
     )
     request = replace(request, cards=cards)
     if dtype in _NAMED and dtype != model.quantization:
-        request = replace(request, dtype=dtype, quant_file=_calibrated(model) if dtype == "fp8" else None)
+        request = replace(request, dtype=dtype, quant_file=_calibrated(model, engine) if dtype == "fp8" else None)
     limits = engine.limits(request, host, model)
     settings = engine.propose(Context(request, host, model, Placement(tuple(range(cards))), limits)).settings
     identity = engine.identity
@@ -50,6 +48,6 @@ def limits_of(engine: Engine, request: Request, model: Model) -> Limits:
     return engine.limits(request, Host(), model)
 
 
-def _calibrated(model: Model) -> QuantFile:
-    profile = profiles.match(model)
-    return QuantFile("calibrated", "calibrated", profile.fp8_kv if profile else "fp8_inc")
+def _calibrated(model: Model, engine: Engine) -> QuantFile:
+    identity = engine.identity
+    return QuantFile("calibrated", "calibrated", fp8_cache(model, identity.name, identity.version))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gaudi_launch import profiles
 from gaudi_launch.host.accelerators import identify
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models import fit, sizing
@@ -13,7 +12,7 @@ from gaudi_launch.models.records import Model
 from gaudi_launch.models.sizing import GIB
 from gaudi_launch.planning.engine import Context, Limits
 from gaudi_launch.planning.plan import EngineIdentity, Setting
-from gaudi_launch.planning.precision import runs_fp8
+from gaudi_launch.planning.precision import fp8_cache, runs_fp8
 
 _OFF = ("", "0", "false", "False")
 
@@ -46,10 +45,12 @@ def memory_for(
     extra: Sequence[str] = (),
     *,
     fp8: bool = False,
+    most_cards: int | None = None,
 ) -> MemoryPlan:
     """The memory of each of ``cards`` cards of ``product`` (hl-smi's name or the driver's type).
 
-    ``extra`` are the user's own engine words, which win; ``fp8``: the weights run so. Sources: `models.sizing`.
+    ``extra`` are the user's own engine words, which win; ``fp8``: the weights run so; ``most_cards``: as many has
+    the machine (None: a full box of the product). Sources: `models.sizing`.
     """
     accelerator = identify(product, device_type=product)
     if accelerator is None or not cards:
@@ -79,7 +80,18 @@ def memory_for(
         fits=fits,
         message=reason,
         tight=fit.too_tight(found, ask) if fits else None,
-        remedies=() if fits else _remedies(model, cards, dtype, found, ask, rules, accelerator.cards),
+        remedies=()
+        if fits
+        else _remedies(
+            model,
+            cards,
+            found,
+            (dtype, ask),
+            # what calibrated weights would bring with them, where the card has 8-bit floats
+            ("fp8", replace(ask, kv_dtype=fp8_cache(model, engine, version))) if accelerator.has_fp8 else None,
+            rules,
+            most_cards or accelerator.cards,
+        ),
     )
 
 
@@ -97,6 +109,7 @@ def memory_in(context: Context, settings: Sequence[Setting], identity: EngineIde
         identity.version,
         request.extra,
         fp8=runs_fp8(request, model),
+        most_cards=len(context.host.cards),
     )
 
 
@@ -131,24 +144,31 @@ def _rules(engine: str, version: str, said: _Said) -> sizing.MemoryRules:
 def _remedies(
     model: Model,
     cards: int,
-    dtype: str,
     found: fit.CardMemory,
-    ask: fit.Ask,
+    now: tuple[str, fit.Ask],
+    in_fp8: tuple[str, fit.Ask] | None,
     rules: sizing.MemoryRules,
     most_cards: int,
 ) -> tuple[Message, ...]:
-    def starts(n: int, kind: str) -> bool:
-        divided = fit.divide_card(model, n, kind, found.card, ask, rules)
-        return sizing.divides(model, n) and divided is not None and fit.verdict(divided, ask)[0]
+    """What would make it fit: more cards, fp8, both, or a shorter context. ``now`` and ``in_fp8`` are a data type
+    of the weights and what is asked beside it."""
 
-    more = (n for n in (2, 4, 8) if cards < n <= most_cards and starts(n, dtype))
-    n = next(more, None)
-    would = [message("fit.would_cards", n=n)] if n else []
-    profile = profiles.match(model)
-    # the engines pair fp8 weights with an fp8 cache unless the model's profile says otherwise
-    ask = replace(ask, kv_dtype=profile.fp8_kv if profile else "fp8_inc")
-    if dtype != "fp8" and starts(cards, "fp8"):
-        would.append(message("fit.would_dtype"))
+    def works(n: int, asked: tuple[str, fit.Ask]) -> bool:
+        divided = fit.divide_card(model, n, asked[0], found.card, asked[1], rules)
+        if not sizing.divides(model, n) or divided is None:
+            return False
+        return fit.verdict(divided, asked[1])[0] and fit.too_tight(divided, asked[1]) is None
+
+    def fewest(asked: tuple[str, fit.Ask]) -> int | None:
+        return next((n for n in (2, 4, 8) if cards < n <= most_cards and works(n, asked)), None)
+
+    more = fewest(now)
+    would = [message("fit.would_cards", n=more)] if more else []
+    if in_fp8 is not None and now[0] != "fp8":
+        if works(cards, in_fp8):
+            would.append(message("fit.would_dtype"))
+        elif not more and (both := fewest(in_fp8)):
+            would.append(message("fit.would_both", n=both))
     if found.tokens >= sizing.BLOCK:
         would.append(message("fit.would_length", length=found.tokens))
     return tuple(would) or (message("fit.would_nothing"),)
@@ -168,10 +188,8 @@ def _dtype(model: Model, said: _Said) -> str:
 
 
 def _silent_kv_dtype(model: Model, said: _Said, version: str) -> str:
-    # 1.22 pairs INC weights with an fp8 cache unless the file's blocklist names it (its vllm/config.py); the
-    # profile knows which files do
-    profile = profiles.match(model) if version == "1.22" and said.word("QUANT_CONFIG") else None
-    return profile.fp8_kv if profile else "auto"
+    # 1.22 pairs INC weights with an fp8 cache unless the file's blocklist names it (its vllm/config.py)
+    return fp8_cache(model, "vllm-fork", version) if version == "1.22" and said.word("QUANT_CONFIG") else "auto"
 
 
 class _Said:

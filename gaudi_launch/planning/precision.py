@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from gaudi_launch import profiles
+from gaudi_launch.models.calibrate_rules import RELEASES, rules_for
+from gaudi_launch.models.quant_config import kv_cache_dtype
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.request import Request
 
@@ -23,6 +26,16 @@ def runs_fp8(request: Request, model: Model) -> bool:
 def weight_type(request: Request, model: Model) -> str:
     """The type in which the weights run: ``fp8``, else the one asked for, else the model's own."""
     return "fp8" if runs_fp8(request, model) else request.dtype or model.dtype or "bfloat16"
+
+
+def fp8_cache(model: Model, engine: str, version: str) -> str:
+    """The KV cache type that goes with calibrated fp8 weights: by a profile of the user's own, by the file that
+    the calibration scripts of this engine write for the model, by its shipped profile."""
+    profile = profiles.match(model)
+    release = version if version in RELEASES else engine
+    if release in RELEASES and not (profile and profile.own):
+        return kv_cache_dtype(rules_for(model.name, release).quant_config(""))
+    return profile.fp8_kv if profile else "fp8_inc"
 
 
 def _said(words: tuple[str, ...]) -> bool:

@@ -134,6 +134,27 @@ def test_a_shorter_context_is_named_when_it_helps() -> None:
     assert plan(**asked, max_model_len=shorter).memory
 
 
+@pytest.mark.parametrize(
+    ("model", "machine", "would"),
+    [
+        # half a box has no eight cards
+        ("Qwen/Qwen3-235B-A22B", "simulated:gaudi2e-4", "-n 4 -d fp8"),
+        ("Qwen/Qwen3-235B-A22B", "simulated:hls2", "-n 8"),
+        # bf16 would come up on eight cards and have no room to work
+        ("zai-org/GLM-4.5", "simulated:hls2", "-n 8 -d fp8"),
+        ("zai-org/GLM-4.5", "simulated:gaudi2e-4", "a machine with more or larger cards"),
+    ],
+)
+def test_what_would_fit_is_on_this_machine_and_fits(model: str, machine: str, would: str) -> None:
+    with pytest.raises(LaunchError) as caught:
+        plan(model, machine=machine, cards=1)
+    assert caught.value.text.values["would"] == would
+    if would.startswith("-n"):
+        dtype = "fp8" if would.endswith("fp8") else None
+        made = plan(model, machine=machine, cards=int(would.split()[1]), dtype=dtype)
+        assert "fit.tight" not in [warning.id for warning in made.warnings]
+
+
 @pytest.mark.parametrize("more", [{"force": True}, {"tuning": "reference"}])
 def test_force_and_reference_only_warn(more: dict[str, Any]) -> None:
     made = plan("Qwen/Qwen2-72B-Instruct", cards=1, **more)

@@ -13,7 +13,7 @@ from gaudi_launch.engines.registry import find
 from gaudi_launch.host.machine import load
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.precision import asked_fp8, runs_fp8, weight_type
+from gaudi_launch.planning.precision import asked_fp8, fp8_cache, runs_fp8, weight_type
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
 from gaudi_launch.services.follow import Phase, Progress
@@ -69,3 +69,31 @@ def test_the_plan_its_estimate_and_the_record_of_its_warm_up_agree(
     assert found["fp8"][1] < 0.6 * found["bfloat16"][1]
     kept = json.loads((tmp_path / "gaudi-launch" / FILE_NAME).read_text())["warmups"]
     assert [entry["dtype"] for entry in kept] == ["bfloat16", "fp8"]
+
+
+@pytest.mark.parametrize(
+    ("model", "in_1_21", "in_1_22", "in_plugin"),
+    [
+        # calibration/calibrate_model.sh of each release: whose blocklist names a cache
+        ("Qwen/Qwen3-30B-A3B", "fp8_inc", "auto", "fp8_inc"),
+        ("Qwen/Qwen3-32B", "fp8_inc", "fp8_inc", "fp8_inc"),
+        ("Qwen/Qwen3-8B", "auto", "auto", "fp8_inc"),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", "fp8_inc", "auto", "fp8_inc"),
+        ("zai-org/GLM-4.5", "fp8_inc", "auto", "fp8_inc"),
+        ("Qwen/Qwen2.5-7B-Instruct", "auto", "auto", "fp8_inc"),
+        ("meta-llama/Llama-3.1-70B-Instruct", "fp8_inc", "fp8_inc", "fp8_inc"),
+    ],
+)
+def test_the_cache_beside_fp8_weights_is_what_the_calibration_of_the_release_writes(
+    model: str, in_1_21: str, in_1_22: str, in_plugin: str
+) -> None:
+    known = known_model(model, must_exist=False)
+    releases = (("vllm-fork", "1.21"), ("vllm-fork", "1.22"), ("vllm-gaudi", "main"))
+    assert [fp8_cache(known, *release) for release in releases] == [in_1_21, in_1_22, in_plugin]
+
+
+def test_without_calibration_the_profile_says_the_cache() -> None:
+    known = known_model("deepseek-ai/DeepSeek-R1-0528", must_exist=False)
+    assert fp8_cache(known, "vllm-fork", "deepseek_r1") == "fp8_inc"
+    assert fp8_cache(PLAIN, "tgi", "3.3.5") == "fp8_inc"
+    assert fp8_cache(known_model("Qwen/Qwen3-8B", must_exist=False), "tgi", "3.3.5") == "auto"
