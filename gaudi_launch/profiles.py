@@ -50,7 +50,8 @@ class PublishedFor:
 
 @dataclass(frozen=True)
 class Profile:
-    """One model family. ``lengths`` are a guide's own ranges; ``assumed`` names what no source says."""
+    """One model family. ``lengths`` are a guide's own ranges; ``assumed`` names what no source says;
+    ``engine`` is the one that plans are for where none is installed ("": any)."""
 
     name: str
     title: str
@@ -71,6 +72,7 @@ class Profile:
     assumed: tuple[str, ...]
     notes: tuple[str, ...] = ()
     disk_gb: int | None = None
+    engine: str = ""
     measurements: tuple[PublishedFor, ...] = ()
     file: Path = field(default_factory=Path)
     own: bool = False
@@ -133,6 +135,7 @@ def load(path: Path, own: bool = False) -> Profile:
         assumed=tuple(document.get("assumed", ())),
         notes=tuple(document.get("notes", ())),
         disk_gb=serving.get("disk_gb"),
+        engine=serving.get("engine", ""),
         measurements=tuple(_measurements(entry) for entry in document.get("measurements", ())),
         file=path,
         own=own,

@@ -257,9 +257,7 @@ def _engine(request: Request, model: Model, seen: Sequence[Seen]) -> Engine:
     from gaudi_launch.engines import registry
 
     installed = next((one.installed for one in seen if one.installed is not None and one.installed.engine), None)
-    word = request.engine
-    if word == "auto" and installed is None and model.mla_rank:
-        word = "deepseek_r1"
+    word = registry.name_for(request.engine, installed, model)
     return registry.find(word, installed, request.python or seen[0].member.python)
 
 

@@ -147,7 +147,7 @@ def engine_for(name: str, model: Model) -> Engine:
 
     if name and registry.ALIASES.get(name, name) not in {registry.ALIASES.get(known, known) for known in ENGINES}:
         raise LaunchError("fit.engine", ExitCode.USAGE, found=name, known=", ".join(ENGINES))
-    return registry.find(name or ("deepseek_r1" if model.mla_rank else registry.DEFAULT))
+    return registry.find(name or registry.assumed_for(model))
 
 
 def request_for(model: Model, length: str, requests: str, inputs: str, outputs: str) -> Request:

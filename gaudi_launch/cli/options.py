@@ -322,11 +322,12 @@ def _suited(engine: Engine, model: Model) -> Engine:
 
 
 def _engine_name(request: Request, installed: Installed | None) -> str:
-    """-q is an option of one engine only: where none is installed, the plan is for that one."""
-    from gaudi_launch.engines.registry import ENGINES
+    """Where no engine is installed: the one that the model asks for; -q is an option of one engine only."""
+    from gaudi_launch.engines.registry import name_for
+    from gaudi_launch.profiles import known_model
 
-    known = installed is not None and installed.engine in ENGINES
-    return "deepseek_r1" if request.engine == "auto" and request.inc_fp8 and not known else request.engine
+    name = name_for(request.engine, installed, known_model(request.model, must_exist=False))
+    return "deepseek_r1" if request.inc_fp8 and name != request.engine else name
 
 
 def _bucket_file(request: Request) -> Request:

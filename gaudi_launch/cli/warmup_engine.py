@@ -54,7 +54,7 @@ def asked_engine(
     container = registry.in_container(request.engine)
     wanted = not container and (request.python is not None or request.engine == "auto")
     installed = detect(request.python) if wanted else None
-    engine = registry.find(request.engine, installed, request.python)
+    engine = registry.find(registry.name_for(request.engine, installed, model), installed, request.python)
     name = _name(engine.identity)
     if request.engine == "auto" and installed is None:
         assumptions.append(message("warmup.assume_engine", engine=name))

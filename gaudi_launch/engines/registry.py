@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Engine
 
-# what a plan is for where no engine is installed: the release of the manual that most users follow
+# what a plan is for where no engine is installed and the model asks for no other: the release of the manual that
+# most users follow
 DEFAULT = "vllm-fork@1.21"
 
 
@@ -102,6 +104,26 @@ def has(installed: Installed | None, name: str) -> bool:
     if installed is None:
         return False
     return "ray" in installed.packages if name == "ray-serve" else installed.engine == name
+
+
+def assumed_for(model: Model) -> str:
+    """The engine that a plan of this model is for where none is installed.
+
+    Its profile may name one; latent attention is served by the branch that was made for it
+    (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/README.md).
+    """
+    from gaudi_launch import profiles
+
+    profile = profiles.match(model)
+    if profile is not None and profile.engine:
+        return profile.engine
+    return "deepseek_r1" if model.mla_rank else DEFAULT
+
+
+def name_for(name: str, installed: Installed | None, model: Model) -> str:
+    """``name``, but for ``auto`` where no engine is installed the one that this model asks for."""
+    known = installed is not None and installed.engine in ENGINES
+    return name if name != "auto" or known else assumed_for(model)
 
 
 def find(name: str, installed: Installed | None = None, python: str | None = None) -> Engine:
