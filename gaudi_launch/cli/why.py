@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from gaudi_launch.services.diagnose import Diagnosis
     from gaudi_launch.services.explain import Explanation
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
@@ -82,11 +83,13 @@ def _show(told: Explanation) -> None:
     if told.note is not None:
         say(told.note.render())
     phase = text(f"serve.phase_{found.phase}")
-    if not found.failed:
-        # a note on one that runs or was stopped says it all
-        return None if told.note is not None else say(text("diagnose.healthy", phase=phase))
-    if content.text:
+    if found.failed and content.text:
         say(text("diagnose.failed", phase=phase))
+    elif found.causes:
+        say(text("diagnose.requests"))
+    elif not found.failed and told.note is None:
+        # a note on one that runs or was stopped says it all
+        say(_no_failure(found, phase))
     for number, cause in enumerate(found.causes, start=1):
         say(f"\n{text('diagnose.word_cause')} {number}: {cause.title.render()}")
         for line, words in cause.evidence:
@@ -97,8 +100,17 @@ def _show(told: Explanation) -> None:
         say(f"  {text('diagnose.word_source')}: {cause.source}")
     if found.permanent:
         say("\n" + text("diagnose.permanent"))
-    if not found.causes and content.text:
+    if found.failed and not found.causes and content.text:
         say(text("diagnose.none"))
         for last in content.text.splitlines()[-30:]:
             say(f"  {last}")
-    return None
+
+
+def _no_failure(found: Diagnosis, phase: str) -> str:
+    """A log that tells of no failure: of an engine that came up, or one that ends in the middle of a start."""
+    from gaudi_launch.messages import text
+
+    if found.came_up or found.phase in ("ready", "stopping"):
+        return text("diagnose.healthy", phase=phase)
+    done, total = found.at
+    return text("diagnose.unfinished", phase=phase, progress=f" ({done}/{total})" if total else "")

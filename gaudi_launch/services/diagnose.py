@@ -19,7 +19,7 @@ _MOST_LINE = 2000
 # a line that only tells what is configured, or a warning that starts survive, is no evidence
 _HARMLESS = re.compile(
     # no bucket at all is told as a piece of information, and then fails
-    r"^(?:INFO\b(?!.*\bGenerated 0 )|DEBUG\b)|Found ulimit of|failed to automatically increase|args: Namespace|"
+    r"^(?:INFO\b(?!.*\bGenerated 0 )|DEBUG\b)|args: Namespace|"
     r"non-default args|UserWarning|FutureWarning|DeprecationWarning"
 )
 
@@ -60,13 +60,15 @@ class Cause:
 class Diagnosis:
     """Causes, the likeliest first. ``phase`` is the one in which it failed, ``failed`` False for a healthy log.
 
-    ``came_up``: it had started before it failed.
+    ``came_up``: it had started before it failed; where it did not fail, causes are what requests failed of.
+    ``at`` is how far the phase was, done and total, (0, 0) where that is unknown.
     """
 
     causes: tuple[Cause, ...]
     phase: str
     failed: bool
     came_up: bool = False
+    at: tuple[int, int] = (0, 0)
 
     @property
     def permanent(self) -> bool:
@@ -101,10 +103,14 @@ def diagnose(text: str, *, exit_status: int | None = None, outcome: str = "", ph
     # what is told after the failure, an ordered end, is not where it failed
     where = phase or _last_working(follower, ends=not found or found is hits["stopping"])
     found = _with_end(found, outcome, signal, exit_status)
+    if any(id not in _BLUNT and _known()[id].rank for id in found):
+        found = {id: lines for id, lines in found.items() if _known()[id].rank}
+    failed = bool(found) or bad_end or (progress.phase == "failed" and outcome != "stopped")
+    if came_up and not failed and not outcome:
+        found = {id: lines for id, lines in hits["up"].items() if not _warned(lines)}
     order = sorted(found, key=lambda id: (_warned(found[id]), -_known()[id].rank, [n for n, _ in found[id]]))
     causes = tuple(_cause(_known()[id], found[id], where) for id in order)
-    failed = bool(causes) or bad_end or (progress.phase == "failed" and outcome != "stopped")
-    return Diagnosis(causes, where, failed, came_up)
+    return Diagnosis(causes, where, failed, came_up, (progress.done, progress.total))
 
 
 # what takes the card's memory in a phase decides the remedy
@@ -122,7 +128,7 @@ _FILLS = {
 _Hits = dict[str, list[tuple[int, str]]]
 _ASKED = (SIGHUP, SIGINT, SIGTERM)
 # say that the engine is gone, not why: an ordered end prints them, too
-_BLUNT = {"core_failed", "process_gone"}
+_BLUNT = {"core_failed", "process_gone", "startup_probe"}
 # of these no running engine is left
 _DEADLY = (*_BLUNT, "crashed", "oom_killer", "device_oom", "bucket_hang", KILLED.id)
 
@@ -134,16 +140,17 @@ def _known() -> dict[str, Signature]:
 
 def _with_end(found: _Hits, outcome: str, signal: int | None, exit_status: int | None) -> _Hits:
     """The causes with what the end itself tells."""
-    if outcome == "stopped" and set(found) <= _BLUNT:
+    errors = {id for id, lines in found.items() if not _warned(lines)}
+    if outcome == "stopped" and errors <= _BLUNT:
         return {}
-    if signal in _ASKED and set(found) <= _BLUNT:
+    if signal in _ASKED and errors <= _BLUNT:
         return {TERMINATED.id: []}
     if signal == SIGKILL and not any(_known()[id].rank > KILLED.rank for id in found):
         return {KILLED.id: [], **found}
     if outcome == "stuck":
         return {STUCK.id: [], **found}
-    if outcome == "died" and exit_status == 0 and not found:
-        return {QUIT.id: []}
+    if outcome == "died" and exit_status == 0 and not errors:
+        return {QUIT.id: [], **found}
     return found
 
 

@@ -18,6 +18,13 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\^\[\[[0-9;]*m|\x1b\][^\x07\x1b]{
 # every repetition is bounded: one hostile line of 64 KiB must not hold the launcher
 # vLLM's and Ray's "(name pid=1)", torch's "[rank0]:"; "(Pdb)" is a debugger that waits
 _PREFIX = re.compile(r"^(?:\((?!Pdb\))(?P<who>[A-Za-z][\w:]*)(?:[ ,]+(?:pid|ip)=[^)]*)?\)|\[rank\d{1,5}\]:)\s?")
+# what carried the line here: docker compose logs, time stamps of docker and kubectl (nine digits; TGI's own have six),
+# kubectl logs --prefix, journalctl in any language (host and unit[pid] behind the time)
+_CARRIED = re.compile(
+    r"^(?:[\w.-]{1,100} +\| |\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) |\[pod/[^\]\s]{1,300}\] "
+    r"|(?:\S{1,10} +\d{1,2} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S{8,25}) \S{1,100} [^\s\[\]]{1,100}\[\d{1,10}\]: )"
+)
+_MOST_CARRIERS = 3
 # lines of other ranks repeat rank 0's; V0's rank 0 has no prefix, V1's is Worker_TP0 (or plain Worker)
 _COUNTED = re.compile(r"^(APIServer\w*|EngineCore(_(DP)?0)?|Worker(_DP0)?(_PP0)?(_TP0)?(_EP0)?)$")
 _RANK = re.compile(r"^(?:EngineCore|\w{0,40}Worker)")
@@ -93,7 +100,7 @@ class Follower:
     def _take(self, raw: str, now: float) -> None:
         if not self.progress.phases:
             self.enter("start", now)
-        line = _said(_ANSI.sub("", raw).strip())
+        line = _said(_uncarried(_ANSI.sub("", raw).strip()))
         prefix = _PREFIX.match(line)
         rules = _RULES
         if prefix is not None:
@@ -184,8 +191,18 @@ def _warmup(follower: Follower, found: re.Match[str], now: float) -> None:
 
 
 def bare(line: str) -> str:
-    """A log line without its colours and the process's prefix."""
-    return _PREFIX.sub("", _ANSI.sub("", line).strip()).strip()
+    """A log line without its colours, what carried it here, and the process's prefix."""
+    return _PREFIX.sub("", _uncarried(_ANSI.sub("", line).strip())).strip()
+
+
+def _uncarried(line: str) -> str:
+    """A line as its process wrote it. Carriers stack: compose shows docker's time stamps, too."""
+    for _ in range(_MOST_CARRIERS):
+        found = _CARRIED.match(line)
+        if found is None:
+            break
+        line = line[found.end() :]
+    return line
 
 
 def _bar(follower: Follower, found: re.Match[str], now: float) -> None:

@@ -1,4 +1,5 @@
-"""What the kernel said of a process that it killed: the engine's own log ends without a word then."""
+"""What the kernel knows of the end of an engine: that it killed it for memory, or that no huge page is free. The
+log of the engine itself has no word of either."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import os
 import re
 from pathlib import Path
 
+from gaudi_launch.host.sysfs import read_meminfo
 from gaudi_launch.paths import machine_root
 
 # mm/oom_kill.c: "Out of memory: Killed process 4242 (python3) ...", or the same behind "Memory cgroup"
@@ -58,9 +60,21 @@ def _records(path: Path) -> list[str]:
     return [record for record in records if ";" in record]
 
 
-def note(log: Path, begin: float) -> None:
-    """Write such lines behind the engine's own, where `why` finds them later, too."""
-    lines = killed_since(begin)
+def no_hugepages() -> list[str]:
+    """That no huge page of the kernel's usual size is free (proc(5), meminfo). Empty where some are, or none may
+    be looked at."""
+    try:
+        memory = read_meminfo((machine_root() / "proc/meminfo").read_text(encoding="ascii", errors="replace"))
+    except OSError:
+        return []
+    free, total = memory.get("HugePages_Free"), memory.get("HugePages_Total")
+    return [f"HugePages_Free: 0 of {total}"] if free == 0 and total is not None else []
+
+
+def note(log: Path, begin: float, *, cards: bool) -> None:
+    """Write such lines behind the engine's own, where `why` finds them later, too. ``cards``: it used Gaudi cards,
+    whose software takes huge pages."""
+    lines = killed_since(begin) + (no_hugepages() if cards else [])
     if lines:
         with contextlib.suppress(OSError), log.open("a", encoding="utf-8") as file:
             file.writelines(f"kernel: {line}\n" for line in lines)

@@ -86,7 +86,7 @@ def _lives(
         if outcome.kind == "stopped":
             recorder.ended(outcome)
             return outcome
-        kernel_log.note(log, began)
+        kernel_log.note(log, began, cards=bool(job.modules))
         found = diagnose(read_log(log), exit_status=outcome.status, outcome=outcome.kind)
         title = found.causes[0].title if found.causes else None
         cause = title.render() if title else ""

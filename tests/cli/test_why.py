@@ -91,6 +91,28 @@ def test_what_is_no_log(
     assert run(["why", str(tmp_path)]) == 2
 
 
+UP = "INFO:     Application startup complete.\n"
+WARM = "INFO 11-21 03:03:01 [r.py:2587] [Warmup][Decode][204/416] batch_size:64 num_blocks:512 free_mem:14.93 GiB\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (UP, "No failure was found: the log ends in the phase"),
+        (WARM, "'warming up decode' (204/416), before the engine answered"),
+        (f"{UP}RuntimeError: Graph compile failed.\n", "The engine came up and did not fail."),
+    ],
+)
+def test_a_log_without_a_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, sentence: str
+) -> None:
+    log = tmp_path / "engine.log"
+    log.write_text(content)
+    assert run(["why", str(log)]) == 0
+    out, _ = capsys.readouterr()
+    assert sentence in out and ("Cause 1: A graph could not be compiled" in out) == ("Graph" in content)
+
+
 def test_without_a_name_what_failed_last(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["why"]) == 2
     assert "No service failed" in capsys.readouterr().err

@@ -138,6 +138,14 @@ TEXTS = [
     ("core_failed", "CRITICAL [launcher.py:116] MQLLMEngine is already dead, terminating server process"),
     ("core_failed", "(EngineCore_DP0 pid=7) ERROR 09-03 03:02:37 [core.py:515] EngineCore failed to start."),
     ("core_failed", "RuntimeError: Engine process failed to start. See stack trace for the root cause."),
+    ("no_driver", "modprobe: FATAL: Module habanalabs not found in directory /lib/modules/6.8.0-90-generic"),
+    ("tokenizer", "AttributeError: Qwen2Tokenizer has no attribute all_special_tokens_extended. Did you mean:"),
+    ("hugepages", "kernel: HugePages_Free: 0 of 15000"),
+    ("hugepages", "0/3 nodes are available: 3 Insufficient hugepages-2Mi. preemption: 0/3 nodes are available"),
+    ("hugepages", "ERROR: could not allocate 4096 huge pages of 2 MB"),
+    ("startup_probe", "Normal  Killing  2m  kubelet  Container engine failed startup probe, will be restarted"),
+    ("startup_probe", "KeyboardInterrupt: terminated"),
+    ("low_nofile", "Traceback: Found ulimit of 1024 and failed to automatically increase"),
 ]
 
 
@@ -188,7 +196,16 @@ def test_warnings_that_every_start_survives_are_no_cause() -> None:
         "many open files`. Consider increasing with ulimit -n\n"
         "INFO 11-21 03:02:41 [api_server.py:1043] args: Namespace(trust_remote_code=True, port=8000)\n"
     )
-    assert not diagnose(text).failed
+    assert diagnose(text).causes == ()
+    # only where it failed, and nothing else explains it
+    died = diagnose(text + "RuntimeError: odd\n", exit_status=1, outcome="died")
+    assert [(cause.id, died.permanent) for cause in died.causes] == [("low_nofile", False)]
+    other = diagnose(text + "OSError: [Errno 28] No space left on device\n", exit_status=1)
+    assert [cause.id for cause in other.causes] == ["disk_full"]
+    assert [cause.id for cause in diagnose(text, exit_status=-15, outcome="died").causes] == ["terminated"]
+    assert [cause.id for cause in diagnose(text, exit_status=0, outcome="died").causes] == ["quit"]
+    error = "RuntimeError: Engine core initialization failed.\n"
+    assert not diagnose(text + error, exit_status=1, outcome="stopped").failed
 
 
 def test_a_healthy_line_with_a_prefix_or_colours_is_no_cause() -> None:
@@ -219,7 +236,14 @@ def test_what_a_healthy_start_warns_of_is_no_failure() -> None:
 
 
 def test_one_request_that_failed_is_no_failed_engine() -> None:
-    assert not diagnose(UP + "ERROR ValueError: Contiguous PA doesn't support APC\n").failed
+    found = diagnose(
+        UP + "WARNING Max retries exceeded with url\nERROR ValueError: Contiguous PA doesn't support APC\n"
+    )
+    assert (found.failed, found.permanent, [cause.id for cause in found.causes]) == (
+        False,
+        False,
+        ["contiguous_pa"],
+    )
     died = diagnose(UP + OOM)
     assert died.failed and died.causes[0].id == "device_oom"
 

@@ -136,7 +136,7 @@ def test_the_kernels_word_on_a_killed_engine(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
     log = tmp_path / "engine.log"
     log.write_text("INFO loading\n")
-    kernel_log.note(log, 0.0)
+    kernel_log.note(log, 0.0, cards=True)
     assert log.read_text() == "INFO loading\n"
     kill = "Out of memory: Killed process 4242 ({}) total-vm:1kB, anon-rss:1kB"
     (tmp_path / "dev").mkdir()
@@ -144,9 +144,33 @@ def test_the_kernels_word_on_a_killed_engine(tmp_path: Path, monkeypatch: pytest
         f"3,1,1000000,-;{kill.format('python3')} long ago\n SUBSYSTEM=memory\nnonsense;\n3,x;{kill}\n"
         f"3,2,9000000,-;{kill.format('postgres')}\n3,3,9000001,-;{kill.format('VLLM::EngineCor')}\n"
     )
-    kernel_log.note(log, 5.0)
+    kernel_log.note(log, 5.0, cards=True)
     assert log.read_text() == f"INFO loading\nkernel: {kill.format('VLLM::EngineCor')}\n"
     assert [cause.id for cause in diagnose(log.read_text(), exit_status=-9).causes] == ["oom_killer"]
+
+
+@pytest.mark.parametrize(
+    ("meminfo", "cards", "noted"),
+    [
+        ("HugePages_Total:       0\nHugePages_Free:        0\n", True, "kernel: HugePages_Free: 0 of 0\n"),
+        ("HugePages_Total:   15000\nHugePages_Free:        0\n", True, "kernel: HugePages_Free: 0 of 15000\n"),
+        ("HugePages_Total:   15000\nHugePages_Free:        1\n", True, ""),
+        ("HugePages_Total:       0\nHugePages_Free:        0\n", False, ""),
+        ("MemTotal: x kB\n", True, ""),
+    ],
+)
+def test_that_no_huge_page_is_free_is_noted_for_engines_on_cards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meminfo: str, cards: bool, noted: str
+) -> None:
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text(meminfo)
+    log = tmp_path / "engine.log"
+    log.write_text("RuntimeError: odd\n")
+    kernel_log.note(log, 0.0, cards=cards)
+    assert log.read_text() == f"RuntimeError: odd\n{noted}"
+    found = diagnose(log.read_text(), exit_status=1, outcome="died")
+    assert ([cause.id for cause in found.causes], found.permanent) == (["hugepages"] if noted else [], False)
 
 
 def test_a_job_is_written_down_whole(tmp_path: Path) -> None:
