@@ -294,9 +294,10 @@ def _other(tool: str, program: str, found: Target, load: Load) -> Run:
     from gaudi_launch.messages import text
     from gaudi_launch.services.target import api_key
 
+    key = api_key()
+    _writes(found, load.model, key)
     print(text("measure.tool_runs", tool=tool, program=program), file=sys.stderr, flush=True)
     began = time.time()
-    key = api_key()
     environment = child_environment(load.url, key)
     if tool == "guidellm":
         report = tools.run_guidellm(program, load, environment, key)
@@ -315,6 +316,25 @@ def _other(tool: str, program: str, found: Target, load: Load) -> Run:
     form = "chat" if tool == "guidellm" else "completions"
     facts = {"tool": tool, **server_facts(found, load.model), "form": form, "began": began, "interrupted": False}
     return Run(facts, planned.to_json(), summary, (), report)
+
+
+def _writes(found: Target, model: str, key: str | None) -> None:
+    """Refuse a server that does not answer, or writes nothing: another tool would only count failures. Raises
+    LaunchError."""
+    import asyncio
+
+    from gaudi_launch.measure import server
+    from gaudi_launch.measure.client import Client, ServerError
+    from gaudi_launch.measure.run import problem
+
+    async def ask() -> None:
+        client = Client(found.url, api_key=key)
+        await server.pick_form(client, await server.look(client, model))
+
+    try:
+        asyncio.run(ask())
+    except ServerError as error:
+        raise problem(error, found.url) from None
 
 
 def _print_benchmarker(load: Load, as_json: bool) -> None:

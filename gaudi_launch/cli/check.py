@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from gaudi_launch.measure.check import Row
+    from gaudi_launch.measure.rows import Row
     from gaudi_launch.services.target import Target
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})

@@ -65,7 +65,7 @@ class Screen:
         self._bar.close()
         seconds = round(time.monotonic() - self._began)
         model = readiness.model or str(self._plan.model["name"])
-        say_ready(model, self._plan.url, seconds, self._log, self._plan.engine.name)
+        say_ready(model, self._plan.url, seconds, self._log, readiness.path)
         print(text("serve.stop_hint"), flush=True)
         if "ray_dashboard" in self._facts:
             print(text("ray.dashboard", url=self._facts["ray_dashboard"]), flush=True)
@@ -78,14 +78,14 @@ class Screen:
         self._bar.close()
 
 
-def say_ready(model: str, url: str, seconds: int, log: str, engine: str) -> None:
-    """That it answers, a first request to copy, and where its log is."""
-    path, question = _question(engine, model)
+def say_ready(model: str, url: str, seconds: int, log: str, path: str) -> None:
+    """That it answers, a first request to copy, and where its log is. ``path`` is where it answered before."""
+    there, question = _question(path, model)
     words = [
         "curl",
         "--noproxy",
         "*",
-        f"{url}{path}",
+        f"{url}{there}",
         "-H",
         "Content-Type: application/json",
         "-d",
@@ -96,10 +96,15 @@ def say_ready(model: str, url: str, seconds: int, log: str, engine: str) -> None
     print(text("serve.log", log=log), flush=True)
 
 
-def _question(engine: str, model: str) -> tuple[str, dict[str, Any]]:
-    """A first request in the engine's own language: where to, and what."""
+def _question(path: str, model: str) -> tuple[str, dict[str, Any]]:
+    """A first request in the server's own language: where to, and what."""
+    from gaudi_launch.services.ready import POOLED, pooled_question
+
     asked = "What is the capital of France?"
-    if engine == "tgi":
-        # its chat would take the model's name for that of an adapter (router/src/lib.rs)
-        return "/generate", {"inputs": asked, "parameters": {"max_new_tokens": 32}}
+    if path == "/generate":
+        # TGI's chat would take the model's name for that of an adapter (router/src/lib.rs)
+        return path, {"inputs": asked, "parameters": {"max_new_tokens": 32}}
+    for task, place in POOLED.items():
+        if path == place:
+            return path, pooled_question(task, model, (asked, "Paris is the capital of France."))
     return "/v1/chat/completions", {"model": model, "messages": [{"role": "user", "content": asked}]}

@@ -272,7 +272,8 @@ def _wait(started: Started) -> None:
         _say(text("services.goes_on", name=started.name))
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
     model = str(ready.state.get("served") or started.plan.model["name"])
-    say_ready(model, ready.url, round(time.monotonic() - begin), str(started.log), started.plan.engine.name)
+    path = str(ready.state.get("answers") or "")
+    say_ready(model, ready.url, round(time.monotonic() - begin), str(started.log), path)
     print(text("services.stop_hint", name=started.name), flush=True)
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from gaudi_launch.errors import ExitCode
-from gaudi_launch.measure import server, talk
+from gaudi_launch.measure import pooled_rows, server, talk
 from gaudi_launch.measure.client import Client, ServerError
+from gaudi_launch.measure.rows import Row, failed
 from gaudi_launch.messages import Message, message
+from gaudi_launch.services.ready import POOLED
 from gaudi_launch.services.target import Target, option
 
-Verdict = Literal["ok", "fail", "skip"]
+# of a server that writes; one that writes nothing has health, models, its task, long and speed
 NAMES = ("health", "models", "chat", "stream", "long", "speed", "generate")
 # without a plan: as long as most servers take, short enough for any
 _LONG_UNKNOWN = 4096
@@ -21,29 +23,6 @@ _ANSWER = 8
 _SPEED = 64
 # seconds; an answer this quick tells nothing about how it was streamed
 _NO_TIME = 0.2
-
-
-@dataclass(frozen=True)
-class Row:
-    """One question: what came of it, in a sentence, and its figures. ``fault``: ours (the way there: the address,
-    the key) or the engine's."""
-
-    name: str
-    verdict: Verdict
-    sentence: Message
-    seconds: float = 0.0
-    values: Mapping[str, Any] = field(default_factory=dict)
-    fault: Literal["", "way", "engine"] = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "verdict": self.verdict,
-            "id": self.sentence.id,
-            "message": self.sentence.render(),
-            "seconds": round(self.seconds, 4),
-            "values": dict(self.values),
-        }
 
 
 def exit_code(rows: list[Row]) -> ExitCode:
@@ -58,6 +37,7 @@ def exit_code(rows: list[Row]) -> ExitCode:
 class _Facts:
     served: server.Served | None = None
     form: talk.Form = "chat"
+    task: str = ""
     text: str = ""
 
 
@@ -79,7 +59,7 @@ async def check(
         try:
             row = await question()
         except ServerError as error:
-            row = _failed(name, error)
+            row = failed(name, error)
         if not row.seconds:
             row = Row(row.name, row.verdict, row.sentence, time.perf_counter() - began, row.values, row.fault)
         rows.append(row)
@@ -89,16 +69,28 @@ async def check(
     await put("health", lambda: _health(client))
     if rows[0].verdict != "fail":
         await put("models", lambda: _models(client, facts, model or target.model))
+    names: Sequence[str] = NAMES
     if facts.served is not None:
         served = facts.served
-        await put("chat", lambda: _chat(client, served, facts))
-        if rows[-1].verdict != "fail":
-            await put("stream", lambda: _stream(client, served, facts))
-            await put("long", lambda: _long(client, served, facts, target, long))
-            await put("speed", lambda: _speed(client, served, facts))
+        problem = await _choose(client, served, facts)
+        if facts.task:
+            asking = pooled_rows.Asking(client, served, facts.task)
+            names = ("health", "models", facts.task, "long", "speed")
+            await put(facts.task, lambda: pooled_rows.first(asking))
+            if rows[-1].verdict != "fail":
+                tokens, why = _wished(long) or edge(target, served, answer=0)
+                await put("long", lambda: pooled_rows.long(asking, tokens, why))
+                await put("speed", lambda: pooled_rows.speed(asking))
+        else:
+            await put("chat", lambda: _chat(client, served, facts, problem))
+            if rows[-1].verdict != "fail":
+                tokens, why = _wished(long) or edge(target, served)
+                await put("stream", lambda: _stream(client, served, facts))
+                await put("long", lambda: _long(client, served, facts, tokens, why))
+                await put("speed", lambda: _speed(client, served, facts))
         if served.tgi:
             await put("generate", lambda: _generate(client, served))
-    for name in NAMES:
+    for name in names:
         if name not in {row.name for row in rows}:
             no_tgi = name == "generate" and facts.served is not None
             sentence = message("measure.check_no_tgi") if no_tgi else message("measure.check_not_asked")
@@ -107,17 +99,19 @@ async def check(
     return rows
 
 
-def _failed(name: str, error: ServerError) -> Row:
-    values = {"kind": error.kind, "status": error.status, "detail": error.detail}
-    if error.kind == "connect":
-        return Row(name, "fail", message("measure.fail_connect", why=error.detail), values=values, fault="way")
-    if error.kind == "status" and error.status in (401, 403):
-        return Row(name, "fail", message("measure.fail_key", status=error.status), values=values, fault="way")
-    if error.kind == "status":
-        sentence = message("measure.fail_status", status=error.status, why=error.detail)
-        # 404 and the like: this address is no such server; 5xx: it is one, and it broke
-        return Row(name, "fail", sentence, values=values, fault="engine" if error.status >= 500 else "way")
-    return Row(name, "fail", message(f"measure.fail_{error.kind}", why=error.detail), values=values, fault="engine")
+def _wished(long: int | None) -> tuple[int, Message] | None:
+    return None if long is None else (long, message("measure.edge_wish"))
+
+
+async def _choose(client: Client, served: server.Served, facts: _Facts) -> ServerError | None:
+    """Find the form to ask in, or the task of a server that writes nothing; else why there is none."""
+    try:
+        facts.form = await server.pick_form(client, served)
+    except ServerError as error:
+        if error.kind != "pooled":
+            return error
+        facts.task = next(task for task, path in POOLED.items() if path == error.detail)
+    return None
 
 
 async def _health(client: Client) -> Row:
@@ -151,8 +145,9 @@ def _shown(text: str) -> str:
     return words if len(words) <= 60 else f"{words[:57]}..."
 
 
-async def _chat(client: Client, served: server.Served, facts: _Facts) -> Row:
-    facts.form = await server.pick_form(client, served)
+async def _chat(client: Client, served: server.Served, facts: _Facts, problem: ServerError | None) -> Row:
+    if problem is not None:
+        raise problem
     answer = await talk.whole(client, facts.form, talk.ask_one(_CAPITAL, 32), served.model)
     facts.text = answer.text or answer.thought
     values = {"form": facts.form, "text": answer.text, "input": answer.input, "output": answer.tokens}
@@ -176,14 +171,14 @@ async def _stream(client: Client, served: server.Served, facts: _Facts) -> Row:
     return Row("stream", "ok", sentence, answer.seconds, values)
 
 
-def edge(target: Target, served: server.Served) -> tuple[int, Message]:
+def edge(target: Target, served: server.Served, answer: int = _ANSWER) -> tuple[int, Message]:
     """How long the long prompt is, in tokens, and why: the plan's largest prompt bucket without context that a
-    request can fill, else the server's own limit."""
+    request can fill, else the server's own limit less ``answer`` tokens."""
     limit = served.longest
     planned = option(target.plan, "--max-model-len")
     if limit is None and planned is not None and planned.isdigit():
         limit = int(planned)
-    most = limit - _ANSWER if limit is not None else None
+    most = limit - answer if limit is not None else None
     if served.longest_input is not None:
         most = min(served.longest_input, most) if most is not None else served.longest_input
     if most is not None:
@@ -209,10 +204,9 @@ def _top_bucket(plan: Mapping[str, Any]) -> int | None:
     return max(tops, default=None)
 
 
-async def _long(client: Client, served: server.Served, facts: _Facts, target: Target, wanted: int | None) -> Row:
-    tokens, why = (wanted, message("measure.edge_wish")) if wanted is not None else edge(target, served)
+async def _long(client: Client, served: server.Served, facts: _Facts, tokens: int, why: Message) -> Row:
     ruler = await server.measure_ruler(client, served, facts.form)
-    prompt, counted = await server.exactly(client, served, facts.form, ruler, tokens, seed=tokens)
+    prompt, counted = await server.exactly(client, served, facts.form, ruler, tokens, server.new_seed())
     answer = await talk.stream(client, facts.form, talk.ask_one(prompt, _ANSWER), served.model)
     told = answer.input if answer.input is not None else counted
     first = answer.first or answer.seconds

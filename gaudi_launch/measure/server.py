@@ -1,14 +1,17 @@
-"""What a server says of itself: its models, its limits, the forms it understands. And texts of a wished length."""
+"""What a server says of itself: its models, its limits, what it is for. And texts of a wished length."""
 
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import cache
 
+from gaudi_launch.measure import pooling
 from gaudi_launch.measure.client import Client, ServerError
 from gaudi_launch.measure.talk import FORMS, Form, ask_one, first_model, refused, whole
+from gaudi_launch.services.ready import POOLED
 
 # short common words: nearly every vocabulary has each as one token behind a space
 _LIST = """
@@ -73,7 +76,8 @@ def _with_limits(served: Served, facts: dict[str, object]) -> Served:
 async def pick_form(client: Client, served: Served) -> Form:
     """The first form that answers: chat, completions (models without a chat template), TGI's generate.
 
-    Raises the ServerError of chat when none does.
+    Raises ServerError: of the kind "pooled" for a server that writes nothing, with the path of what it does; else
+    that of chat when no form answers.
     """
     problem: ServerError | None = None
     for form in FORMS:
@@ -83,11 +87,16 @@ async def pick_form(client: Client, served: Served) -> Form:
             await whole(client, form, ask_one("1", 1), served.model)
         except ServerError as error:
             problem = problem or error
-            if error.kind != "status" or error.status in (401, 403) or error.status >= 500:
+            # 501 says that the model is not for this question
+            broken = error.status >= 500 and error.status != 501
+            if error.kind != "status" or error.status in (401, 403) or broken:
                 raise error from None
         else:
             return form
     assert problem is not None
+    task = await pooling.pick(client, served.model)
+    if task is not None:
+        raise ServerError("pooled", POOLED[task])
     raise problem
 
 
@@ -107,19 +116,36 @@ class Ruler:
         return max(1, int((tokens - self.fixed) / self.each + 1e-9))
 
 
+Count = Callable[[str], Awaitable[int | None]]
+
+
 async def measure_ruler(client: Client, served: Served, form: Form) -> Ruler:
     """Two short questions whose input the server counts. Raises ServerError."""
-    few, more = 16, min(144, max(32, (served.longest or 1024) // 2))
+
+    async def count(prompt: str) -> int | None:
+        return (await whole(client, form, ask_one(prompt, 1), served.model)).input
+
+    return await ruler_of(count, served.longest)
+
+
+async def ruler_of(count: Count, longest: int | None) -> Ruler:
+    """The line through two short texts that ``count`` counts; ``longest`` is the server's limit in tokens."""
+    few, more = 16, min(144, max(32, (longest or 1024) // 2))
     counts = []
     for words in (few, more):
-        answer = await whole(client, form, ask_one(text(words, words), 1), served.model)
-        if answer.input is None:
+        counted = await count(text(words, words))
+        if counted is None:
             return Ruler()
-        counts.append(answer.input)
+        counts.append(counted)
     each = (counts[1] - counts[0]) / (more - few)
     if each <= 0:
         return Ruler()
     return Ruler(each, counts[0] - few * each, True)
+
+
+def new_seed() -> int:
+    """A seed of this moment: the texts of an earlier check are in the server's cache of prefixes."""
+    return time.time_ns()
 
 
 def text(words: int, seed: int) -> str:
@@ -148,12 +174,16 @@ async def exactly(
 
     The server's own /tokenize counts (vLLM has it); without it the ruler's line has to do. Raises ServerError.
     """
+    return await fitted(counter(client, served, form), ruler, tokens, seed)
+
+
+async def fitted(count: Count, ruler: Ruler, tokens: int, seed: int) -> tuple[str, int]:
+    """Such a text by ``count``, or by the ruler's line where that says None."""
     words = ruler.words(tokens)
-    counter = _counter(client, served, form)
     best: tuple[str, int] | None = None
     for _ in range(12):
         found = text(words, seed)
-        counted = await counter(found)
+        counted = await count(found)
         if counted is None:
             return found, round(words * ruler.each + ruler.fixed)
         if counted <= tokens and (best is None or counted > best[1]):
@@ -167,7 +197,9 @@ async def exactly(
     return best if best is not None else (text(1, seed), 0)
 
 
-def _counter(client: Client, served: Served, form: Form) -> Callable[[str], Awaitable[int | None]]:
+def counter(client: Client, served: Served, form: Form) -> Count:
+    """Counts a prompt's tokens by the server's /tokenize; None where it has none. Raises ServerError."""
+
     async def count(prompt: str) -> int | None:
         question: dict[str, object] = {"model": served.model}
         if form == "chat":

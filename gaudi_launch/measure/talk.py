@@ -108,7 +108,7 @@ async def whole(client: Client, form: Form, question: Question, model: str) -> A
         found = found[0]
     event = _read(form, found)
     if event is None:
-        raise ServerError("protocol", _shown(reply.body))
+        raise ServerError("protocol", shown(reply.body))
     counted = event.tokens is not None
     return Answer(
         event.text, event.input, event.tokens or 0, counted, event.ended, (), reply.seconds, event.thought
@@ -158,10 +158,10 @@ class _Taken:
             try:
                 document = json.loads(data)
             except (ValueError, RecursionError):
-                raise ServerError("protocol", _shown(data.encode())) from None
+                raise ServerError("protocol", shown(data.encode())) from None
             event = _read(self._form, document, piece=True)
             if event is None:
-                raise ServerError("protocol", _error_text(document) or _shown(data.encode()))
+                raise ServerError("protocol", _error_text(document) or shown(data.encode()))
             self._take(event, when)
 
     def _take(self, event: _Event, when: float) -> None:
@@ -238,14 +238,14 @@ def _read_openai(form: Form, document: Mapping[str, Any], piece: bool) -> _Event
             text = _words(said, "content")
         else:
             text = _words(choice, "text")
-    return _Event(text, thought, _count(counts, "prompt_tokens"), _count(counts, "completion_tokens"), ended)
+    return _Event(text, thought, count_of(counts, "prompt_tokens"), count_of(counts, "completion_tokens"), ended)
 
 
 def _read_generate(document: Mapping[str, Any], piece: bool) -> _Event | None:
     details = document.get("details")
     facts = details if isinstance(details, dict) else {}
-    tokens, ended = _count(facts, "generated_tokens"), str(facts.get("finish_reason") or "")
-    input_tokens = _count(facts, "input_length")
+    tokens, ended = count_of(facts, "generated_tokens"), str(facts.get("finish_reason") or "")
+    input_tokens = count_of(facts, "input_length")
     if not piece:
         text = document.get("generated_text")
         return _Event(text, "", input_tokens, tokens, ended) if isinstance(text, str) else None
@@ -264,14 +264,15 @@ def _words(said: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _count(counts: Mapping[str, Any], name: str) -> int | None:
+def count_of(counts: Mapping[str, Any], name: str) -> int | None:
+    """A count of tokens as a server tells it; None where it is none."""
     value = counts.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**9 else None
 
 
 def refused(reply: Reply) -> ServerError:
     """The error of an answer whose status is not 200, with the server's own sentence."""
-    return ServerError("status", _error_text(reply.document) or _shown(reply.body), reply.status)
+    return ServerError("status", _error_text(reply.document) or shown(reply.body), reply.status)
 
 
 def _error_text(document: Any) -> str:
@@ -286,7 +287,8 @@ def _error_text(document: Any) -> str:
     return ""
 
 
-def _shown(data: bytes) -> str:
+def shown(data: bytes) -> str:
+    """The beginning of what a server sent, on one line, without what a terminal would take for orders."""
     words = " ".join(data[:400].decode("utf-8", errors="replace").split())
     return "".join(letter if letter.isprintable() else "?" for letter in words)[:200]
 

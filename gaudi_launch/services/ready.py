@@ -1,5 +1,6 @@
 """Does it answer? /health alone is not enough (an engine was seen healthy whose first request killed it): the
-models are asked for, then one tiny completion. Proxies are passed by: they would swallow 127.0.0.1."""
+models are asked for, then one tiny completion, or what a model that writes nothing is for. Proxies are passed by:
+they would swallow 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import errno
 import json
 import socket
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from typing import Any
@@ -25,15 +27,22 @@ from urllib.request import (
 
 _MOST_BYTES = 1 << 20
 
+# where servers that write nothing take their questions, by task. The order matters: an embedding model is asked for
+# scores at /rerank as well, and /pooling knows every such model (vllm-project/vllm
+# 0.32.0:vllm/entrypoints/pooling/factories.py register_pooling_api_routers)
+POOLED = {"embed": "/v1/embeddings", "rerank": "/rerank", "pool": "/pooling"}
+
 
 @dataclass(frozen=True)
 class Readiness:
-    """``stage`` is how far it got: connect, health, models, completion, ready. ``detail`` says why not further."""
+    """``stage`` is how far it got: connect, health, models, completion, ready. ``detail`` says why not further,
+    ``path`` where it answered a question."""
 
     ready: bool
     stage: str
     detail: str = ""
     model: str | None = None
+    path: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,14 +84,45 @@ def probe(
         return Readiness(True, "ready", "", name)
     question = {"model": name, "prompt": "1", "max_tokens": 1, "temperature": 0}
     answer = ask(f"{base_url}/v1/completions", timeout, api_key, question)
-    if isinstance(answer, str):
-        return Readiness(False, "completion", answer, name)
-    if answer.status in (404, 405, 501) or (answer.status == 400 and b"does not support" in answer.body):
-        # embedding and rerank models have no completions; that they list their model must do
-        return Readiness(True, "ready", "no completions", name)
-    if answer.status != 200 or not _has_choice(answer.document):
-        return Readiness(False, "completion", f"/v1/completions: {answer.status}", name)
-    return Readiness(True, "ready", "", name)
+    if not isinstance(answer, str) and not_served(answer.status, answer.body):
+        return _probe_pooled(base_url, timeout, api_key, name)
+    if isinstance(answer, str) or answer.status != 200 or not _holds(answer.document, "choices"):
+        return Readiness(False, "completion", _why(answer, "/v1/completions"), name)
+    return Readiness(True, "ready", "", name, "/v1/completions")
+
+
+def _probe_pooled(base_url: str, timeout: float, api_key: str | None, name: str) -> Readiness:
+    """Embedding, rerank and other pooling models: the first task that the server knows must be answered."""
+    for task, path in POOLED.items():
+        answer = ask(f"{base_url}{path}", timeout, api_key, pooled_question(task, name, ("1", "1")))
+        if not isinstance(answer, str) and not_served(answer.status, answer.body):
+            continue
+        if isinstance(answer, str) or answer.status != 200 or not _holds(answer.document, "data", "results"):
+            return Readiness(False, "completion", _why(answer, path), name)
+        return Readiness(True, "ready", "", name, path)
+    # chat, speech or images alone: that it lists its model must do
+    return Readiness(True, "ready", "no completions", name)
+
+
+def pooled_question(task: str, model: str, texts: Sequence[str]) -> dict[str, Any]:
+    """What a server is sent for a task of POOLED; to a reranker, the first text is the query for the others."""
+    if task == "rerank":
+        return {"model": model, "query": texts[0], "documents": list(texts[1:])}
+    return {"model": model, "input": list(texts)}
+
+
+def not_served(status: int, body: bytes) -> bool:
+    """Does this answer say that the model is not for such questions?
+
+    vLLM leaves the path out, or says "The model does not support ... API" with status 501 (vllm-project/vllm
+    0.32.0:vllm/entrypoints/pooling/factories.py, entrypoints/serve/exception_handling/error_response.py) or 400
+    (HabanaAI/vllm-fork@0716b306:vllm/entrypoints/openai/api_server.py).
+    """
+    return status in (404, 405, 501) or (status == 400 and b"does not support" in body)
+
+
+def _why(answer: Answer | str, path: str) -> str:
+    return answer if isinstance(answer, str) else f"{path}: {answer.status}"
 
 
 def _probe_tgi(base_url: str, timeout: float, api_key: str | None, complete: bool) -> Readiness:
@@ -97,9 +137,8 @@ def _probe_tgi(base_url: str, timeout: float, api_key: str | None, complete: boo
     answer = ask(f"{base_url}/generate", timeout, api_key, question)
     # an image's server is asked in text as well; the answer may be empty, but it is there
     if isinstance(answer, str) or answer.status != 200 or not _has_text(answer.document):
-        detail = answer if isinstance(answer, str) else f"/generate: {answer.status}"
-        return Readiness(False, "completion", detail, name)
-    return Readiness(True, "ready", "", name)
+        return Readiness(False, "completion", _why(answer, "/generate"), name)
+    return Readiness(True, "ready", "", name, "/generate")
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -216,8 +255,9 @@ def _first_model(document: Any) -> str | None:
         return None
 
 
-def _has_choice(document: Any) -> bool:
-    return isinstance(document, dict) and bool(document.get("choices"))
+def _holds(document: Any, *names: str) -> bool:
+    """Has it one of these, and something in it?"""
+    return isinstance(document, dict) and any(document.get(name) for name in names)
 
 
 def _has_text(document: Any) -> bool:

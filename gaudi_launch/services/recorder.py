@@ -64,7 +64,8 @@ class Recorder(Passing):
         return "answering" if said == "ready" else said
 
     def ready(self, readiness: Readiness) -> None:
-        self.put(phase="ready", ready_at=time.time(), served=readiness.model, **self._seen())
+        news = {"served": readiness.model, "answers": readiness.path}
+        self.put(phase="ready", ready_at=time.time(), **news, **self._seen())
         # now, not at its end: a launcher that is killed outright has told what it saw
         remember(self._job, self._progress)
         super().ready(readiness)

@@ -7,17 +7,16 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
+from gaudi_launch.cli.app import run
 from gaudi_launch.engines import embedded
 from gaudi_launch.host.simulated import write_tree
 from tests.e2e import gaudi_stand_in
 from tests.e2e.conftest import Serve
 from tests.e2e.test_cpu_engine import ask
 from tests.engines.options_table import UPSTREAM, parse
-from tests.waiting import GENEROUS
 
 pytestmark = pytest.mark.e2e
 
@@ -72,9 +71,15 @@ def test_the_demo_model_on_one_simulated_card(
 
 
 def test_an_embedding_model_embeds(
-    python: Path, tiny_model: Path, port: int, tmp_path: Path, serving: list[Serve]
+    python: Path,
+    tiny_model: Path,
+    port: int,
+    tmp_path: Path,
+    serving: list[Serve],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A language model whose name says embedding: upstream is told to pool, and nothing is warmed up."""
+    """A language model whose name says embedding: upstream is told to pool, nothing is warmed up, check embeds."""
     model = tmp_path / "tiny-embedding"
     shutil.copytree(tiny_model, model)
     state = tmp_path / "state"
@@ -83,12 +88,14 @@ def test_an_embedding_model_embeds(
     serving.append(serve)
     lines = serve.ready()
     assert f"http://127.0.0.1:{port}" in lines[0], serve.end()[1]
-    body = json.dumps({"model": str(model), "input": ["one", "two words"]}).encode()
-    request = Request(f"http://127.0.0.1:{port}/v1/embeddings", body, {"Content-Type": "application/json"})
-    with build_opener(ProxyHandler({})).open(request, timeout=GENEROUS) as response:
-        data = json.load(response)["data"]
-    sizes = {len(each["embedding"]) for each in data}
-    assert len(data) == 2 and sizes == {json.loads((model / "config.json").read_text())["hidden_size"]}
+    assert f"http://127.0.0.1:{port}/v1/embeddings" in lines[1]
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    assert run(["check", "embed", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["checks"]}
+    size = json.loads((model / "config.json").read_text())["hidden_size"]
+    assert rows["embed"]["values"]["numbers"] == [size] * 3
+    # whole words of a few tokens each do not always end at the edge
+    assert 0 <= rows["models"]["values"]["longest"] - rows["long"]["values"]["input"] < 16
     plan = json.loads((state / "gaudi-launch/services/embed/plan.json").read_text())
     assert plan["buckets"] is None and "files" not in plan
     assert serve.end()[0] == 130

@@ -19,6 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.services.ready import POOLED
 from tests.waiting import GENEROUS, until
 
 FIXED = 5
@@ -29,7 +30,8 @@ KEY = "s3cret"
 class Manner:
     """How it behaves; a test changes it while it runs."""
 
-    form: str = "vllm"  # or tgi (with chat), old-tgi (its own pages only), base (no chat template)
+    # or tgi (with chat), old-tgi (its own pages only), base (no chat template), embed, rerank, pool
+    form: str = "vllm"
     first: float = 0.0  # seconds before the first piece
     gap: float = 0.001  # seconds between pieces: a server without any looks as if it gathered them
     at_once: int = 0  # how many may be answered at a time; 0: all
@@ -39,7 +41,7 @@ class Manner:
     status: int = 0  # every generation has this status
     key: bool = False  # wants KEY
     streams: bool = True  # False: the whole stream in one write
-    bad: str = ""  # json, cut, silent, endless, error, empty, not-http
+    bad: str = ""  # json, cut, silent, endless, error, empty, not-http; vectors: same, nan, few, sizes, order
     usage: bool = True
     thinks: bool = False  # says "hmm" as a thought before the answer
     says: str = "Paris"  # the first word of every answer
@@ -101,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
             if manner.key and self.headers.get("Authorization") != f"Bearer {KEY}":
                 return self.reply({"error": "Unauthorized"}, 401)
             entry: dict[str, Any] = {"id": "stand-in", "object": "model"}
-            if manner.form in ("vllm", "base"):
+            if manner.form in ("vllm", "base", *POOLED):
                 entry |= {"owned_by": "vllm", "max_model_len": manner.longest}
             self.reply({"object": "list", "data": [entry]})
         else:
@@ -112,13 +114,15 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", "0"))))
         manner = self.manner
         if self.path == "/tokenize":
-            if manner.form not in ("vllm", "base"):
+            if manner.form not in ("vllm", "base", *POOLED):
                 return self.reply({"detail": "Not Found"}, 404)
             return self.reply({"count": count(body), "tokens": []})
         manner.questions.append(body)
         manner.times.append(time.perf_counter())
         if manner.key and self.headers.get("Authorization") != f"Bearer {KEY}":
             return self.reply({"error": "Unauthorized"}, 401)
+        if manner.form in POOLED:
+            return self.pooled(body)
         own = self.path in ("/generate", "/generate_stream")
         if own != (manner.form == "old-tgi") and not (own and manner.form == "tgi"):
             return self.reply({"detail": "Not Found"}, 404)
@@ -131,6 +135,40 @@ class _Handler(BaseHTTPRequestHandler):
             return self.generate(body, own)
         with self.places:
             return self.generate(body, own)
+
+    def pooled(self, body: dict[str, Any]) -> None:
+        """As vLLM 0.32 does: an embedding model scores as well, and all are asked at /pooling."""
+        manner = self.manner
+        paths = list(POOLED.values())[list(POOLED).index(manner.form) :]
+        if self.path not in paths:
+            return self.reply({"detail": "Not Found"}, 404)
+        if manner.status or (manner.fail_from and len(manner.questions) >= manner.fail_from):
+            return self.reply({"error": {"message": "the engine is dead"}}, manner.status or 500)
+        query, texts = body.get("query"), body.get("documents") or body["input"]
+        read = sum(len(words.split()) + (len(query.split()) + FIXED if query else 0) for words in texts)
+        usage = {"prompt_tokens": read} if manner.usage else {}
+        if manner.longest is not None and read > manner.longest * len(texts):
+            return self.reply({"error": {"message": f"{read} tokens are too long"}}, 400)
+        # letters as places in a vector: texts that share words are near to each other
+        vectors = [[float(words.count(letter) + 1) for letter in "aeiprc"] for words in texts]
+        shares = [len(set(words.split()) & set((query or "").split())) / 10 for words in texts]
+        if manner.bad == "same":
+            vectors = [[1.0, 2.0]] * len(texts)
+        elif manner.bad == "nan":
+            vectors[-1][2] = shares[-1] = float("nan")
+        elif manner.bad == "few":
+            vectors, shares = vectors[:-1], shares[:-1]
+        elif manner.bad == "sizes":
+            vectors[0].append(1.0)
+        elif manner.bad == "order":
+            shares = [-share for share in shares]
+        if self.path == "/rerank":
+            order = sorted(range(len(shares)), key=lambda place: -shares[place])
+            results = [{"index": place, "relevance_score": shares[place]} for place in order]
+            return self.reply({"results": results, "usage": usage})
+        name = "embedding" if self.path == "/v1/embeddings" else "data"
+        data = [{"index": place, name: vector} for place, vector in enumerate(vectors)]
+        return self.reply({"data": data, "usage": usage})
 
     def generate(self, body: dict[str, Any], own: bool) -> None:
         manner = self.manner

@@ -62,7 +62,7 @@ def table(**changes: tuple[int, object]) -> Answer:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (table(), Readiness(True, "ready", "", "m")),
+        (table(), Readiness(True, "ready", "", "m", "/v1/completions")),
         (table(health=(503, {})), Readiness(False, "health", "/health: 503")),
         (table(v1_models=(500, {})), Readiness(False, "models", "/v1/models: 500")),
         (table(v1_models=(200, b"garbage")), Readiness(False, "models", "/v1/models: 200")),
@@ -78,7 +78,7 @@ def table(**changes: tuple[int, object]) -> Answer:
         ),
         (
             table(v1_models=(404, {}), info=(200, {"model_id": "t"}), generate=(200, {"generated_text": ""})),
-            Readiness(True, "ready", "", "t"),
+            Readiness(True, "ready", "", "t", "/generate"),
         ),
         (
             table(v1_models=(404, {}), info=(200, {"model_id": "t"}), generate=(200, {})),
@@ -96,6 +96,39 @@ def test_how_far_it_gets(answer: Answer, expected: Readiness) -> None:
         assert probe(url) == expected
 
 
+NOTHING = (404, {"detail": "Not Found"})
+NOT_IT = (400, {"message": "The model does not support Completions API"})
+NOT_BUILT = (501, {"error": {"message": "The model does not support Embeddings API"}})
+VECTOR = (200, {"data": [{"index": 0, "embedding": [1.0]}]})
+SCORES = (200, {"results": [{"index": 0, "relevance_score": 0.5}]})
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (table(v1_completions=NOTHING, v1_embeddings=VECTOR), Readiness(True, "ready", "", "m", "/v1/embeddings")),
+        (table(v1_completions=NOT_IT, v1_embeddings=VECTOR), Readiness(True, "ready", "", "m", "/v1/embeddings")),
+        (
+            table(v1_completions=NOT_BUILT, v1_embeddings=NOT_BUILT, rerank=SCORES),
+            Readiness(True, "ready", "", "m", "/rerank"),
+        ),
+        (table(v1_completions=NOTHING, pooling=VECTOR), Readiness(True, "ready", "", "m", "/pooling")),
+        # the first question is the one that killed an engine that said it was well
+        (
+            table(v1_completions=NOTHING, v1_embeddings=(500, {}), pooling=VECTOR),
+            Readiness(False, "completion", "/v1/embeddings: 500", "m"),
+        ),
+        (
+            table(v1_completions=NOTHING, rerank=(200, {"results": []})),
+            Readiness(False, "completion", "/rerank: 200", "m"),
+        ),
+    ],
+)
+def test_models_that_write_nothing_are_asked_what_they_are_for(answer: Answer, expected: Readiness) -> None:
+    with server(answer) as url:
+        assert probe(url) == expected
+
+
 def test_tgi_is_asked_in_its_own_words() -> None:
     asked = []
 
@@ -105,7 +138,7 @@ def test_tgi_is_asked_in_its_own_words() -> None:
         return 200, pages.get(path, {"data": [{"id": "not asked for"}]})
 
     with server(answer) as url:
-        assert probe(url, tgi=True) == Readiness(True, "ready", "", "t")
+        assert probe(url, tgi=True) == Readiness(True, "ready", "", "t", "/generate")
         assert asked == ["/health", "/info", "/generate"]
         assert probe(url, tgi=True, complete=False) == Readiness(True, "ready", "", "t")
         assert asked[3:] == ["/health", "/info"]

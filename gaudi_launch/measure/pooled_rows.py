@@ -1,0 +1,106 @@
+"""The rows of a check for servers that write nothing: their task once, the longest text, and the speed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gaudi_launch.measure import pooling, server
+from gaudi_launch.measure.client import Client
+from gaudi_launch.measure.rows import Row
+from gaudi_launch.messages import Message, message
+
+# any embedding model or reranker holds the second text for nearer to the first than the third
+_QUESTION = "What is the capital of France?"
+_TEXTS = (_QUESTION, "Paris is the capital of France.", "Knead the dough and let it rise for an hour.")
+_MANY, _WORDS = 32, 64
+
+
+@dataclass(frozen=True)
+class Asking:
+    """``task`` is one of pooling.POOLED."""
+
+    client: Client
+    served: server.Served
+    task: str
+
+    async def put(self, texts: tuple[str, ...]) -> pooling.Pooled:
+        """Put texts; a reranker gets a query before them. Raises ServerError."""
+        query = (_QUESTION,) if self.task == "rerank" else ()
+        return await pooling.pooled(self.client, self.task, (*query, *texts), self.served.model)
+
+
+async def first(asking: Asking) -> Row:
+    """Three texts: numbers for each, and do they tell the texts apart?"""
+    answer = await pooling.pooled(asking.client, asking.task, _TEXTS, asking.served.model)
+    rows, task = answer.numbers, asking.task
+    values: dict[str, object] = {"input": answer.input, "numbers": [len(row) for row in rows]}
+    if not answer.sound:
+        return Row(task, "fail", message("measure.check_no_numbers"), answer.seconds, values, "engine")
+    if task == "rerank":
+        near, far = rows[0][0], rows[1][0]
+        values |= {"fitting": near, "other": far}
+        id = "measure.check_rerank" if near > far else "measure.check_rerank_order"
+        return Row(task, "ok", message(id, near=f"{near:.3g}", far=f"{far:.3g}"), answer.seconds, values)
+    if task == "pool":
+        sentence = message("measure.check_pool", sizes=", ".join(str(len(row)) for row in rows))
+        return Row(task, "ok", sentence, answer.seconds, values)
+    sizes = sorted({len(row) for row in rows})
+    if len(sizes) > 1:
+        sentence = message("measure.check_sizes", sizes=", ".join(map(str, sizes)))
+        return Row(task, "fail", sentence, answer.seconds, values, "engine")
+    if len(set(rows)) == 1 or not all(any(row) for row in rows):
+        return Row(task, "fail", message("measure.check_same_vectors"), answer.seconds, values, "engine")
+    near, far = pooling.nearness(rows[0], rows[1]), pooling.nearness(rows[0], rows[2])
+    values |= {"fitting": near, "other": far}
+    sentence = message("measure.check_embed", size=sizes[0], near=f"{near:.2f}", far=f"{far:.2f}")
+    return Row(task, "ok", sentence, answer.seconds, values)
+
+
+async def long(asking: Asking, tokens: int, why: Message) -> Row:
+    """One text that makes an input of so many tokens, or as near as it goes."""
+
+    async def count(words: str) -> int | None:
+        return (await asking.put((words,))).input
+
+    ruler = await server.ruler_of(count, asking.served.longest)
+    # what the server puts around a text (a reranker's query, a template) is the same for a short one
+    plain = server.counter(asking.client, asking.served, "completions")
+    short = server.text(16, 16)
+    alone, whole = await plain(short), await count(short)
+    around = whole - alone if whole is not None and alone is not None else None
+
+    async def fitting(words: str) -> int | None:
+        counted = await plain(words) if around is not None else None
+        return counted + around if counted is not None and around is not None else None
+
+    prompt, counted = await server.fitted(fitting, ruler, tokens, server.new_seed())
+    answer = await asking.put((prompt,))
+    told = answer.input if answer.input is not None else counted
+    values = {"wanted": tokens, "input": told}
+    if not answer.sound:
+        return Row("long", "fail", message("measure.check_no_numbers"), answer.seconds, values, "engine")
+    rate = round(told / answer.seconds)
+    sentence = message(
+        "measure.check_long_pooled", tokens=told, why=why.render(), seconds=f"{answer.seconds:.2f}", rate=rate
+    )
+    return Row("long", "ok", sentence, answer.seconds, values)
+
+
+async def speed(asking: Asking) -> Row:
+    """Many texts in one request."""
+    words = max(1, min(_WORDS, (asking.served.longest or 4 * _WORDS) // 8))
+    seed = server.new_seed()
+    answer = await asking.put(tuple(server.text(words, seed + number) for number in range(_MANY)))
+    if not answer.sound:
+        return Row("speed", "fail", message("measure.check_no_numbers"), answer.seconds, {}, "engine")
+    texts = _MANY / answer.seconds
+    values = {"texts_per_second": round(texts, 3), "input": answer.input}
+    if answer.input is None:
+        sentence = message("measure.check_speed_texts", count=_MANY, texts=f"{texts:.1f}")
+        return Row("speed", "ok", sentence, answer.seconds, values)
+    rate = answer.input / answer.seconds
+    values["tokens_per_second"] = round(rate, 3)
+    sentence = message(
+        "measure.check_speed_pooled", count=_MANY, tokens=answer.input, rate=f"{rate:.1f}", texts=f"{texts:.1f}"
+    )
+    return Row("speed", "ok", sentence, answer.seconds, values)

@@ -1,0 +1,82 @@
+"""Questions to servers that write nothing: embeddings, a reranker's scores, and what other pooling models make.
+
+Their forms: vllm-project/vllm 0.32.0:vllm/entrypoints/pooling/{embed,scoring,pooling}/protocol.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gaudi_launch.measure.client import Client, ServerError
+from gaudi_launch.measure.talk import count_of, refused, shown
+from gaudi_launch.services.ready import POOLED, not_served, pooled_question
+
+# where an answer lists its entries, and an entry its numbers
+_LISTS = {"embed": ("data", "embedding"), "rerank": ("results", "relevance_score"), "pool": ("data", "data")}
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """What came: the numbers of each text in the order of asking (one number from a reranker, whose query has none;
+    empty where nothing came, nan for what is no number), the tokens read as the server counts them, seconds."""
+
+    numbers: tuple[tuple[float, ...], ...]
+    input: int | None
+    seconds: float
+
+    @property
+    def sound(self) -> bool:
+        """Has every text numbers, finite ones?"""
+        return all(row and all(map(math.isfinite, row)) for row in self.numbers)
+
+
+async def pick(client: Client, model: str) -> str | None:
+    """The first task of POOLED that the server answers; None when it has none. Raises ServerError."""
+    for task, path in POOLED.items():
+        reply = await client.ask(path, pooled_question(task, model, ("1", "1")))
+        if reply.status == 200:
+            return task
+        if reply.status >= 500 and not not_served(reply.status, reply.body):
+            raise refused(reply)
+    return None
+
+
+async def pooled(client: Client, task: str, texts: Sequence[str], model: str) -> Pooled:
+    """Put texts to a server; a reranker takes the first as its query. Raises ServerError."""
+    reply = await client.ask(POOLED[task], pooled_question(task, model, texts))
+    if reply.status != 200:
+        raise refused(reply)
+    found = reply.document
+    entries, value = _LISTS[task]
+    listed = found.get(entries) if isinstance(found, dict) else None
+    if not isinstance(listed, list):
+        raise ServerError("protocol", shown(reply.body))
+    by_place = {e.get("index"): e.get(value) for e in listed if isinstance(e, dict) and type(e.get("index")) is int}
+    places = range(len(texts) - (task == "rerank"))
+    usage = found.get("usage")
+    counted = count_of(usage if isinstance(usage, dict) else {}, "prompt_tokens")
+    return Pooled(tuple(tuple(_flat(by_place.get(place))) for place in places), counted, reply.seconds)
+
+
+def _flat(value: Any) -> list[float]:
+    """The numbers of a value: one, a vector, or a vector a token."""
+    rows = value if isinstance(value, list) else [value]
+    return [_number(one) for row in rows for one in (row if isinstance(row, list) else [row])]
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def nearness(one: Sequence[float], other: Sequence[float]) -> float:
+    """The cosine of the angle between two vectors of one length, none of them all zeros."""
+    product = sum(a * b for a, b in zip(one, other, strict=True))
+    return product / (math.hypot(*one) * math.hypot(*other))

@@ -1,0 +1,126 @@
+"""Servers that write nothing: check asks them for what they are for, the others say so."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from typing import Any
+
+import pytest
+
+from gaudi_launch.cli.app import run
+from gaudi_launch.measure import pooling
+from gaudi_launch.measure.client import Client
+from tests.measure.conftest import service
+from tests.measure.stand_in_server import FIXED, serving
+
+
+def ask(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    code = run(["check", *words, "--json"])
+    out, err = capsys.readouterr()
+    assert err == "", err
+    return code, {row["name"]: row for row in json.loads(out)["checks"]}
+
+
+@pytest.mark.parametrize("task", ["embed", "rerank", "pool"])
+def test_each_is_asked_in_its_own_way(capsys: pytest.CaptureFixture[str], task: str) -> None:
+    with serving(form=task, longest=600) as (url, manner):
+        code, found = ask(capsys, url)
+    assert code == 0 and {name: row["verdict"] for name, row in found.items()} == dict.fromkeys(
+        ("health", "models", task, "long", "speed"), "ok"
+    )
+    # the whole limit: nothing is written after it
+    assert found["long"]["values"] == {"wanted": 600, "input": 600}
+    assert found["speed"]["values"]["tokens_per_second"] > 0
+    assert len(manner.questions[-1].get("input") or manner.questions[-1]["documents"]) == 32
+    if task != "pool":
+        assert found[task]["values"]["fitting"] > found[task]["values"]["other"]
+
+
+def test_without_counts_a_word_is_a_token(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(form="rerank", usage=False) as (url, _):
+        code, found = ask(capsys, url, "--long", "100")
+    assert (code, found["long"]["values"]["input"], found["speed"]["id"]) == (
+        0,
+        100,
+        "measure.check_speed_texts",
+    )
+
+
+def test_a_reranker_reads_its_query_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(form="rerank") as (url, manner):
+        assert ask(capsys, url, "--long", "200")[0] == 0
+    asked = [question for question in manner.questions if len(question.get("documents", ())) == 1]
+    assert asked[-1]["query"] == "What is the capital of France?"
+    assert len(asked[-1]["documents"][0].split()) == 200 - FIXED - 6
+
+
+@pytest.mark.parametrize(
+    ("manner", "code", "failed", "id"),
+    [
+        ({"form": "embed", "bad": "same"}, 4, ["embed"], "measure.check_same_vectors"),
+        ({"form": "embed", "bad": "nan"}, 4, ["embed"], "measure.check_no_numbers"),
+        ({"form": "embed", "bad": "few"}, 4, ["embed"], "measure.check_no_numbers"),
+        ({"form": "embed", "bad": "sizes"}, 4, ["embed"], "measure.check_sizes"),
+        ({"form": "rerank", "bad": "nan"}, 4, ["rerank"], "measure.check_no_numbers"),
+        # a model's quality is shown, not judged, as in a chat
+        ({"form": "rerank", "bad": "order"}, 0, [], "measure.check_rerank_order"),
+        # chat, completions and the choice of the task, the task itself; then it dies
+        ({"form": "embed", "fail_from": 5}, 4, ["long", "speed"], "measure.check_embed"),
+        ({"form": "embed", "status": 500}, 4, ["chat"], "measure.fail_status"),
+    ],
+)
+def test_verdicts(
+    capsys: pytest.CaptureFixture[str], manner: dict[str, Any], code: int, failed: list[str], id: str
+) -> None:
+    with serving(**manner) as (url, _):
+        got, found = ask(capsys, url, "--long", "100")
+    assert (got, [name for name, row in found.items() if row["verdict"] == "fail"]) == (code, failed)
+    assert id in {row["id"] for row in found.values()}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["chat", "mine"],
+        ["webui", "mine"],
+        ["bench", "mine", "--tool", "builtin"],
+        ["bench", "mine", "--tool", "vllm"],
+    ],
+    ids=" ".join,
+)
+def test_who_wants_words_hears_that_there_are_none(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setattr("gaudi_launch.measure.tools.has_vllm_client", lambda python: True)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    with (
+        serving(form="embed") as (url, _),
+        service("mine", url, engine={"name": "cpu", "version": "0", "python": "/p"}, argv=[]),
+    ):
+        assert run(words) == 1
+    assert "It writes no text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("task", "document", "numbers"),
+    [
+        ("embed", {"data": [{"index": 1, "embedding": [3]}, {"index": 0, "embedding": [1, 2]}]}, ((1, 2), (3,))),
+        ("rerank", {"results": [{"index": 0, "relevance_score": 10**400}]}, ((math.inf,),)),
+        ("pool", {"data": [{"index": 0, "data": [[1, 2], [3, 4]]}, {"index": 0.0, "data": 5}]}, ((1, 2, 3, 4),)),
+    ],
+)
+def test_what_is_read(
+    task: str, document: object, numbers: tuple[tuple[float, ...], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gaudi_launch.measure.client import Reply
+
+    async def answer(self: Client, path: str, question: object = None) -> Reply:
+        return Reply(200, json.dumps(document).encode(), 1.0)
+
+    monkeypatch.setattr(Client, "ask", answer)
+    found = asyncio.run(pooling.pooled(Client("http://a:1"), task, ("a", "b"), "m"))
+    assert found.numbers[: len(numbers)] == numbers
+    # a text for which nothing came has no sound numbers
+    assert found.sound == (task == "embed")
