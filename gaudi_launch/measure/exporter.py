@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -73,6 +74,8 @@ class Reader(Collector):
     _host: Host | None = None
     _host_read: float = 0.0
     _host_ok: bool = False
+    # two Prometheus servers may scrape at once: neither may count the other's lines again
+    _one: threading.Lock = field(default_factory=threading.Lock)
 
     def describe(self) -> list[Family]:
         """Nothing beforehand: registering must not read the machine."""
@@ -80,6 +83,10 @@ class Reader(Collector):
 
     def collect(self) -> Iterator[Family]:
         """All families, also those without a sample, so that a scrape always has the same names."""
+        with self._one:
+            yield from list(self._families())
+
+    def _families(self) -> Iterator[Family]:
         found = services()
         for name in self._logs.keys() - {service.name for service in found}:
             del self._logs[name]

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
@@ -16,6 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gaudi_launch.cli.app import run
+from gaudi_launch.measure import exporter
 from gaudi_launch.services import state
 from tests.measure.conftest import service
 from tests.waiting import GENEROUS, unused_port
@@ -159,6 +161,32 @@ def test_state_files_of_any_content(
     assert of(values, "service_restarts_total", service="s1") == 0
     assert of(values, "service_info", service="s2", model='a "quoted"\nname', engine="", url="") == 1
     assert of(values, "service_phase_seconds", service="s2", phase="None") == 0
+
+
+def test_two_scrapes_at_once_count_no_line_twice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
+    reading, go = threading.Event(), threading.Event()
+    read: list[int] = []
+
+    def slow() -> list[Any]:
+        read.append(threading.get_ident())
+        reading.set()
+        assert go.wait(GENEROUS)
+        return []
+
+    monkeypatch.setattr(exporter, "services", slow)
+    reader = exporter.Reader()
+    scrapes = [threading.Thread(target=lambda: list(reader.collect())) for _ in range(2)]
+    for thread in scrapes:
+        thread.start()
+    assert reading.wait(GENEROUS)
+    # time for the second to come in, were it let in
+    scrapes[1].join(0.2)
+    assert len(read) == 1
+    go.set()
+    for thread in scrapes:
+        thread.join(GENEROUS)
+    assert len(read) == 2
 
 
 @pytest.mark.parametrize(
