@@ -68,7 +68,7 @@ def last_error(service: Service) -> str | None:
     from gaudi_launch.messages import text
 
     if service.phase == "lost":
-        return text("services.lost")
+        return text("services.lost_rebooted" if service.rebooted else "services.lost")
     return service.error or None
 
 

@@ -17,12 +17,12 @@ def restart(
     no_wait: bool = typer.Option(False, "--no-wait", help="Return at once, not when it answers."),
 ) -> None:
     """Stop a service if it runs, and start it as it was, without a terminal of its own."""
+    from gaudi_launch.cli.stop import end
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
     from gaudi_launch.services import detach, launch, state
     from gaudi_launch.services.job import ServiceJob
     from gaudi_launch.services.registry import find
-    from gaudi_launch.services.stop import stop
 
     service = find(name)
     job = ServiceJob.from_json(state.read(service.folder, "job.json"), service.folder / "job.json")
@@ -32,7 +32,11 @@ def restart(
         raise LaunchError("services.secrets", ExitCode.USAGE, name=name, names=", ".join(missing))
     if not 0 <= drain <= 86400:
         raise LaunchError("services.drain", ExitCode.USAGE, found=drain)
-    stop(service, drain, lambda what, value: None)
+    # an engine that finds its card still taken fails: the driver takes a moment to let go
+    _, busy = end(service, drain)
+    if busy:
+        cards = ",".join(map(str, busy))
+        raise LaunchError("services.cards_taken", ExitCode.MACHINE, name=name, cards=cards)
     launch.start_detached(job, None, os.environ)
     if no_wait:
         print(text("services.starting", name=name), file=sys.stderr)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gaudi_launch.services.orphans import Orphan
+    from gaudi_launch.services.registry import Service
     from gaudi_launch.services.stop import Stopped
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
@@ -60,24 +61,10 @@ def stop(
     return None
 
 
-def _one(service: Any, drain: float, forget: bool) -> dict[str, Any]:
+def _one(service: Service, drain: float, forget: bool) -> dict[str, Any]:
     from gaudi_launch.messages import text
-    from gaudi_launch.services.stop import stop as end
 
-    shown = ""
-
-    def say(what: str, value: float) -> None:
-        nonlocal shown
-        if what != shown:
-            shown = what
-            print(
-                text(f"services.stop_{what}", name=service.name, count=f"{value:.0f}"), file=sys.stderr, flush=True
-            )
-
-    done: Stopped = end(service, drain, say)
-    if done.deaf:
-        raise _left(done.deaf)
-    busy = _still_busy(service.modules)
+    done, busy = end(service, drain)
     if forget:
         import shutil
 
@@ -100,28 +87,38 @@ def _one(service: Any, drain: float, forget: bool) -> dict[str, Any]:
     }
 
 
-def _still_busy(modules: tuple[int, ...]) -> list[int]:
-    """Of these cards, those that somebody still holds; the driver takes a moment to let go."""
-    import time
+def end(service: Service, drain: float) -> tuple[Stopped, list[int]]:
+    """End a service, telling what is waited for; with those of its cards that somebody still holds.
 
-    if not modules:
-        return []
-    from gaudi_launch.host.machine import load
+    Raises LaunchError when something of it cannot be ended.
+    """
+    from gaudi_launch.messages import text
+    from gaudi_launch.services.stop import still_busy, stop
 
-    for pause in (0.0, 0.5, 1.0, 2.0):
-        time.sleep(pause)
-        cards = [card for card in load(None).cards if card.module in modules]
-        busy = [card.module for card in cards if card.busy and card.module is not None]
-        if not busy:
-            return []
-    return busy
+    shown = ""
+
+    def say(what: str, value: float) -> None:
+        nonlocal shown
+        if what != shown:
+            shown = what
+            print(
+                text(f"services.stop_{what}", name=service.name, count=f"{value:.0f}"), file=sys.stderr, flush=True
+            )
+
+    done = stop(service, drain, say)
+    if done.deaf:
+        raise _left(done.deaf)
+    return done, still_busy(service.modules)
 
 
 def _orphans(yes: bool, as_json: bool) -> None:
+    from pathlib import Path
+
     from gaudi_launch.cli.output import emit_json
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
     from gaudi_launch.services.orphans import end, orphans
+    from gaudi_launch.services.stop import tidy
 
     found = orphans()
     if not as_json or not yes:
@@ -132,6 +129,8 @@ def _orphans(yes: bool, as_json: bool) -> None:
         if not typer.confirm(text("services.orphans_ask", count=len(found)), err=True):
             raise typer.Exit(int(ExitCode.INTERRUPTED))
     left = end(found)
+    for folder in {orphan.service for orphan in found}:
+        tidy(Path(folder))
     if as_json:
         emit_json(
             {

@@ -47,6 +47,7 @@ def ended(service: Service) -> Exception:
     """The error of a service that does not live."""
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.services import detach
+    from gaudi_launch.services.explain import lost
     from gaudi_launch.services.failure import failure, last_lines
     from gaudi_launch.services.follow import Phase, Progress
     from gaudi_launch.services.service import LOG
@@ -65,7 +66,7 @@ def ended(service: Service) -> Exception:
     detail = "\n".join(last_lines(log))
     if kind == "failed":
         return LaunchError("services.failed", ExitCode.FAILED, name=service.name, why=state.get("error", "-"))
-    id = "services.is_stopped" if service.phase == "stopped" else "services.is_lost"
+    id = "services.is_stopped" if service.phase == "stopped" else lost(service)
     return LaunchError(id, ExitCode.FAILED, name=service.name, log=str(log), detail=detail or None)
 
 

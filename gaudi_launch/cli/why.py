@@ -100,7 +100,7 @@ def _show(told: Explanation) -> None:
         say(f"  {text('diagnose.word_source')}: {cause.source}")
     if found.permanent:
         say("\n" + text("diagnose.permanent"))
-    if found.failed and not found.causes and content.text:
+    if found.failed and not found.causes and content.text and told.note is None:
         say(text("diagnose.none"))
         for last in content.text.splitlines()[-30:]:
             say(f"  {last}")

@@ -47,16 +47,23 @@ def explain_service(service: Service, exit_status: int | None = None) -> Explana
     content = read_excerpt(path)
     found = diagnose(content.text, exit_status=known, outcome=outcome)
     causes = tuple(cause.for_model(str(state.get("model") or "MODEL")) for cause in found.causes)
-    failed = found.failed or service.phase == "lost"
-    return Explanation(
-        service.name, replace(found, causes=causes, failed=failed), content, _note(service, found.failed)
-    )
+    found = replace(found, causes=causes)
+    note = _note(service, found.failed)
+    if service.phase == "lost" and not found.failed:
+        # what the log ends with is the end that the kernel asked for when the launcher was gone
+        found = replace(found, failed=True, phase=str(state.get("phase") or "start"))
+    return Explanation(service.name, found, content, note)
+
+
+def lost(service: Service) -> str:
+    """The message's id for a service whose launcher ended without a word."""
+    return "diagnose.lost_rebooted" if service.rebooted else "diagnose.lost"
 
 
 def _note(service: Service, failed: bool) -> Message | None:
     name, state = service.name, service.state
     if service.phase == "lost":
-        return message("diagnose.lost", name=name)
+        return message(lost(service), name=name)
     if service.phase == "stopped" and not failed:
         return message("diagnose.was_stopped", name=name)
     if service.alive and state.get("restarts"):

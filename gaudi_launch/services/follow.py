@@ -18,7 +18,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\^\[\[[0-9;]*m|\x1b\][^\x07\x1b]{
 # every repetition is bounded: one hostile line of 64 KiB must not hold the launcher
 # vLLM's and Ray's "(name pid=1)", torch's "[rank0]:"; "(Pdb)" is a debugger that waits
 _PREFIX = re.compile(r"^(?:\((?!Pdb\))(?P<who>[A-Za-z][\w:]*)(?:[ ,]+(?:pid|ip)=[^)]*)?\)|\[rank\d{1,5}\]:)\s?")
-# what carried the line here: docker compose logs, time stamps of docker and kubectl (nine digits; TGI's own have six),
+# what carried the line here: docker compose, time stamps of docker and kubectl (nine digits; TGI has six),
 # kubectl logs --prefix, journalctl in any language (host and unit[pid] behind the time)
 _CARRIED = re.compile(
     r"^(?:[\w.-]{1,100} +\| |\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) |\[pod/[^\]\s]{1,300}\] "

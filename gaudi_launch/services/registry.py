@@ -13,7 +13,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import locks
 from gaudi_launch.messages import catalogue, language, text
 from gaudi_launch.services import state
-from gaudi_launch.services.identity import Identity
+from gaudi_launch.services.identity import Identity, boot_id
 
 _LOCK = "lock"
 ENDED = ("stopped", "failed")
@@ -39,6 +39,12 @@ class Service:
     @property
     def launcher(self) -> Identity | None:
         return Identity.from_json(self.state.get("launcher"))
+
+    @property
+    def rebooted(self) -> bool:
+        """Was the machine restarted since it began?"""
+        now = boot_id()
+        return self.launcher is not None and now != "" and self.launcher.boot != now
 
     @property
     def error(self) -> str:

@@ -12,7 +12,7 @@ from gaudi_launch.errors import LaunchError
 from gaudi_launch.messages import text
 from gaudi_launch.planning.plan import Command
 from gaudi_launch.recipe_cache.use import Keeper, kept, without_cache
-from gaudi_launch.services import kernel_log, state
+from gaudi_launch.services import kernel_log, sockets, state
 from gaudi_launch.services.containers import remover
 from gaudi_launch.services.diagnose import diagnose
 from gaudi_launch.services.failure import read_log
@@ -67,7 +67,7 @@ def _lives(
     whole = {**environment, **job.environment, MARK: str(folder)}
     restarts, row = 0, 0
     while True:
-        began = time.monotonic()
+        began, since = time.monotonic(), time.time()
         # of every life its own log: the one before is kept, and a failure is not judged by an earlier one
         log = _fresh(folder / LOG)
         supervised = Job(
@@ -83,6 +83,7 @@ def _lives(
             tgi=job.engine.startswith("tgi@"),
         )
         outcome = Supervisor(supervised, watcher, signals=signals).run()
+        sockets.remove_dead(since, whole)
         if outcome.kind == "stopped":
             recorder.ended(outcome)
             return outcome

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.services import state
@@ -13,11 +14,13 @@ from gaudi_launch.services.containers import remover
 from gaudi_launch.services.metrics import requests_of
 from gaudi_launch.services.orphans import Orphan, end, orphans
 from gaudi_launch.services.registry import Service, find, is_held
+from gaudi_launch.services.sockets import remove_dead
 
 _POLL_SECONDS = 0.1
 # the launcher gives its engine 20 s, what that left behind 5 s, and then kills; ours must be longer
 _LAUNCHER_SECONDS = 45.0
 _SIGN_SECONDS = 5.0
+_LET_GO_SECONDS = (0.0, 0.5, 1.0, 2.0)
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,32 @@ def stop(service: Service, drain_seconds: float, say: Callable[[str, float], Non
     if found and container:
         # a docker client that had to be killed leaves its container running
         remover(container)(None)
+    tidy(service.folder)
     return Stopped(service, service.alive, left, found, deaf)
+
+
+def still_busy(modules: Sequence[int]) -> list[int]:
+    """Of these cards, those that somebody still holds; the driver takes a moment to let go."""
+    if not modules:
+        return []
+    from gaudi_launch.host.machine import load
+
+    busy: list[int] = []
+    for pause in _LET_GO_SECONDS:
+        time.sleep(pause)
+        host = load(None)
+        busy = [module for module in modules if (card := host.card(module)) is not None and card.busy]
+        if not busy:
+            break
+    return busy
+
+
+def tidy(folder: Path) -> None:
+    """Remove what the engine of a service left, whose launcher was killed and could not."""
+    began = (state.read(folder, "state.json") or {}).get("engine_began")
+    environment = (state.read(folder, "job.json") or {}).get("environment")
+    if isinstance(began, int | float):
+        remove_dead(began, environment if isinstance(environment, dict) else {})
 
 
 def _drain(service: Service, seconds: float, say: Callable[[str, float], None]) -> int:

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from gaudi_launch.services import orphans, registry
+from gaudi_launch.services.reservation import reserve
 from tests.cli.test_serve import Gaudi, machine, model
 from tests.services.conftest import free_port, living, pids, trivial_python
 from tests.waiting import GENEROUS, until
@@ -239,9 +240,13 @@ def test_a_log_is_followed_to_the_end(user: Keeper, model: Path, free_port: int)
         assert cut.wait(GENEROUS) in (0, 1)
 
 
-def test_a_file_that_is_no_job(user: Keeper, model: Path, free_port: int) -> None:
+def test_a_restart_that_cannot_be(user: Keeper, model: Path, free_port: int, machine: Path) -> None:
     assert user.detach(model, free_port, "--name", "a")[0] == 0
     assert user.call("stop", "a")[0] == 0
+    with reserve((1,), machine):
+        code, _, err = user.call("restart", "a")
+    assert code == 3 and "its cards 1 are in use by others" in err
+    assert [(s["name"], s["phase"]) for s in user.services("-a")] == [("a", "stopped")]
     (user.folder("a") / "job.json").write_text('{"schema": 1, "name": 7}')
     code, _, err = user.call("restart", "a")
     assert code == 1 and "cannot be read as a service" in err

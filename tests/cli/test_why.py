@@ -134,6 +134,7 @@ def service(tmp_path: Path, name: str, log: str | None, **state: object) -> None
     (folder / "state.json").write_text(json.dumps({"schema": 1, "name": name, "began": 1.0, **state}))
 
 
+EARLIER = {"pid": 1, "ticks": 1, "boot": "another"}
 LOADING = "INFO 11-21 03:02:41 [loader.py:1] Starting to load model m...\n"
 
 
@@ -144,6 +145,7 @@ LOADING = "INFO 11-21 03:02:41 [loader.py:1] Starting to load model m...\n"
         (LOADING, {"phase": "failed", "outcome": "died", "status": 0}, True, ["quit"], "ended by itself"),
         (LOADING, {"phase": "stopped", "outcome": "stopped", "status": -15}, False, [], "stopped by its user"),
         (LOADING, {"phase": "load"}, True, [], "ended without a word"),
+        (LOADING, {"phase": "load", "launcher": EARLIER}, True, [], "The machine was restarted while 'a' ran"),
         (None, {"phase": "failed", "outcome": "not_started", "detail": "No such file"}, True, [], "never ran: No"),
         ("", {"phase": "failed", "outcome": "failed", "error": "The cache broke"}, True, [], "never ran: The c"),
         (None, {"phase": "stopped", "outcome": "stopped"}, False, [], "stopped by its user"),
@@ -164,6 +166,15 @@ def test_how_a_service_ended(
     assert (shown["failed"], [cause["id"] for cause in shown["causes"]]) == (failed, causes)
     assert run(["why", "a"]) == 0
     assert sentence in capsys.readouterr().out
+
+
+def test_what_was_lost_was_lost_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # the kernel ends an engine whose launcher is gone, which its log tells as an ordered end
+    service(tmp_path, "a", f"{LOADING}{UP}INFO:     Shutting down\nnoise\n", phase="ready")
+    assert document(capsys, "a")["phase"] == "ready"
+    assert run(["why", "a"]) == 0
+    out, _ = capsys.readouterr()
+    assert "it was killed" in out and "noise" not in out
 
 
 def test_the_remedies_of_a_service_name_its_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

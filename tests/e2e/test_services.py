@@ -8,6 +8,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,8 @@ pytestmark = pytest.mark.e2e
 
 
 class User:
-    def __init__(self, state: Path) -> None:
-        self.environment = {**os.environ, "XDG_STATE_HOME": str(state)}
+    def __init__(self, state: Path, sockets: Path) -> None:
+        self.environment = {**os.environ, "XDG_STATE_HOME": str(state), "VLLM_RPC_BASE_PATH": str(sockets)}
 
     def call(self, *words: str) -> tuple[int, str, str]:
         done = subprocess.run(
@@ -50,8 +52,16 @@ def living(family: list[psutil.Process]) -> list[psutil.Process]:
     return alive
 
 
-def test_a_real_engine_is_kept(tiny_model: Path, engine: Path, port: int, tmp_path: Path) -> None:
-    user = User(tmp_path / "state")
+@pytest.fixture
+def sockets() -> Iterator[Path]:
+    # a path of pytest's own may be too long for a socket
+    with tempfile.TemporaryDirectory(prefix="gl-") as folder:
+        yield Path(folder)
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_real_engine_is_kept(tiny_model: Path, port: int, tmp_path: Path, sockets: Path) -> None:
+    user = User(tmp_path / "state", sockets)
     words = ("serve", "-w", str(tiny_model), "--engine", "cpu", "-p", str(port), "--detach", "--name", "demo")
     try:
         code, out, err = user.call(*words, "--restart", "on-failure")
@@ -59,6 +69,8 @@ def test_a_real_engine_is_kept(tiny_model: Path, engine: Path, port: int, tmp_pa
         assert out.startswith("Ready after ")
         service = user.only()
         assert service["phase"] == "ready" and service["requests"] == {"running": 0, "waiting": 0}
+        first = set(sockets.iterdir())
+        assert first
         launcher = psutil.Process(service["launcher_pid"])
         assert launcher.memory_info().rss < 50 << 20
         family = launcher.children(recursive=True)
@@ -66,7 +78,7 @@ def test_a_real_engine_is_kept(tiny_model: Path, engine: Path, port: int, tmp_pa
         until(lambda: user.only()["restarts"] == 1, "the new start")
         code, _, err = user.call("wait", "demo", "--timeout", "240")
         assert code == 0, err
-        assert living(family) == []
+        assert living(family) == [] and not first & set(sockets.iterdir())
         family = launcher.children(recursive=True)
         # a core that hangs outlives the launcher and the server; its title hides its environment
         (core,) = [process for process in family if "VLLM::EngineCore" in " ".join(process.cmdline())]
@@ -77,6 +89,6 @@ def test_a_real_engine_is_kept(tiny_model: Path, engine: Path, port: int, tmp_pa
         assert code == 0, err
         (stopped,) = json.loads(out)["stopped"]
         assert core.pid in [orphan["pid"] for orphan in stopped["orphans"]]
-        assert living([launcher, *family]) == []
+        assert living([launcher, *family]) == [] and list(sockets.iterdir()) == []
     finally:
         user.call("stop", "--all", "--drain", "0")
