@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from gaudi_launch.services import state
 from gaudi_launch.services.containers import remover
 from gaudi_launch.services.metrics import requests_of
 from gaudi_launch.services.orphans import Orphan, end, orphans
-from gaudi_launch.services.registry import Service, find, is_held
+from gaudi_launch.services.registry import Service, find, hold, is_held
 from gaudi_launch.services.sockets import remove_dead
 
 _POLL_SECONDS = 0.1
@@ -44,6 +45,7 @@ def stop(service: Service, drain_seconds: float, say: Callable[[str, float], Non
     left = _drain(service, drain_seconds, say) if service.alive and drain_seconds > 0 else 0
     if service.alive:
         _end_launcher(service, say)
+        _note_end(service)
     # a launcher that was killed earlier, or had to be now, may have left processes
     found = tuple(orphans(service.folder))
     deaf = tuple(end(found))
@@ -90,6 +92,15 @@ def _drain(service: Service, seconds: float, say: Callable[[str, float], None]) 
         say("drain", busy)
         time.sleep(_POLL_SECONDS * 5)
     return 0
+
+
+def _note_end(service: Service) -> None:
+    """Write down that it was stopped, where its launcher had to be killed and did not."""
+    now = find(service.name)
+    if now.phase == "lost":
+        with contextlib.suppress(LaunchError), hold(service.name):
+            news = {"phase": "stopped", "outcome": "stopped", "ended": time.time()}
+            state.write(service.folder, "state.json", {**now.state, **news})
 
 
 def _end_launcher(service: Service, say: Callable[[str, float], None]) -> None:

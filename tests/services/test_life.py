@@ -256,6 +256,30 @@ def test_all_are_ended_although_one_cannot_be(
     assert asked == ["a", "b"] and "belongs to another user" in capsys.readouterr().err
 
 
+DEAF = """
+import os, signal, sys, time
+from gaudi_launch.services import identity, registry, state
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with registry.hold("a"):
+    launcher = identity.of(os.getpid()).to_json()
+    state.write(state.service_dir("a"), "state.json", {"name": "a", "phase": "load", "launcher": launcher})
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_launcher_that_had_to_be_killed_was_stopped_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stop, "_LAUNCHER_SECONDS", 0.2)
+    with subprocess.Popen([sys.executable, "-c", DEAF], stdout=subprocess.PIPE) as launcher:
+        try:
+            assert launcher.stdout is not None and launcher.stdout.readline() == b"held\n"
+            stop.stop(registry.find("a"), 0.0, lambda what, value: None)
+            assert launcher.wait(GENEROUS) == -9
+            assert registry.find("a").phase == "stopped"
+        finally:
+            launcher.kill()
+
+
 def test_what_could_not_be_ended_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
