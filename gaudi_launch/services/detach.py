@@ -21,6 +21,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
 from gaudi_launch.planning.exported import SECRETS
 from gaudi_launch.services import reservation, state
+from gaudi_launch.services.endings import ended
 from gaudi_launch.services.follow import Progress
 from gaudi_launch.services.job import ServiceJob
 from gaudi_launch.services.ready import Readiness
@@ -137,7 +138,7 @@ def main() -> None:
         traceback.print_exc()
         _end(folder, "failed", f"{type(error).__name__}: {error}")
         sys.exit(int(ExitCode.FAILED))
-    _say(text(f"services.ended_{outcome.kind}", status=outcome.status))
+    _say(ended(outcome.kind, outcome.status))
     sys.exit(int(ExitCode.DONE if outcome.kind == "stopped" else ExitCode.ENGINE))
 
 

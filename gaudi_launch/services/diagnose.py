@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
+from signal import SIGABRT, SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGTERM
 from typing import Any
 
 from gaudi_launch.messages import Message, message
@@ -127,6 +127,12 @@ _FILLS = {
 
 _Hits = dict[str, list[tuple[int, str]]]
 _ASKED = (SIGHUP, SIGINT, SIGTERM)
+# what a signal alone tells (signal(7)); the kernel sends SIGBUS where a page of shared memory cannot be had
+_BY_SIGNAL: dict[int, str] = {
+    SIGKILL: KILLED.id,
+    SIGBUS: "shared_memory",
+    **dict.fromkeys((SIGABRT, SIGFPE, SIGILL, SIGSEGV), "crashed"),
+}
 # say that the engine is gone, not why: an ordered end prints them, too
 _BLUNT = {"core_failed", "process_gone", "startup_probe"}
 # of these no running engine is left
@@ -145,8 +151,9 @@ def _with_end(found: _Hits, outcome: str, signal: int | None, exit_status: int |
         return {}
     if signal in _ASKED and errors <= _BLUNT:
         return {TERMINATED.id: []}
-    if signal == SIGKILL and not any(_known()[id].rank > KILLED.rank for id in found):
-        return {KILLED.id: [], **found}
+    by_signal = _known().get(_BY_SIGNAL.get(signal or 0, ""))
+    if by_signal is not None and not any(_known()[id].rank > by_signal.rank for id in found):
+        return {by_signal.id: [], **found}
     if outcome == "stuck":
         return {STUCK.id: [], **found}
     if outcome == "died" and exit_status == 0 and not errors:

@@ -8,6 +8,7 @@ from pathlib import Path
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
 from gaudi_launch.services.diagnose import Diagnosis, diagnose
+from gaudi_launch.services.endings import status_words
 from gaudi_launch.services.supervise import Outcome
 
 _LAST_LINES = 30
@@ -38,7 +39,7 @@ def failure(outcome: Outcome, log: Path, model: str = "MODEL") -> LaunchError:
         "serve.died",
         ExitCode.ENGINE,
         phase=phase,
-        status=_status(outcome.status),
+        status=status_words(outcome.status),
         log=str(log),
         detail=detail,
     )
@@ -51,12 +52,6 @@ def _causes(found: Diagnosis, model: str) -> list[str]:
         lines.append(f"  {cause.remedy.render()}")
         lines += [f"  $ {command}" for command in cause.for_model(model).commands]
     return lines or [text("serve.no_cause")]
-
-
-def _status(status: int | None) -> str:
-    if status is None:
-        return "-"
-    return text("serve.by_signal", number=-status) if status < 0 else str(status)
 
 
 def read_log(path: Path) -> str:

@@ -13,6 +13,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import locks
 from gaudi_launch.messages import catalogue, language, text
 from gaudi_launch.services import state
+from gaudi_launch.services.endings import ended
 from gaudi_launch.services.identity import Identity, boot_id
 
 _LOCK = "lock"
@@ -52,7 +53,12 @@ class Service:
         known = str(self.state.get("error_id") or "")
         if known in catalogue(language()):
             return text(known)
-        return str(self.state.get("error") or self.state.get("detail") or "")
+        told = str(self.state.get("error") or self.state.get("detail") or "")
+        status = self.state.get("status")
+        failed = self.state.get("outcome") == "died" or (self.alive and self.state.get("restarts"))
+        if not told and failed and isinstance(status, int):
+            return ended("died", status)
+        return told
 
     @property
     def url(self) -> str:

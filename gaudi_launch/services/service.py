@@ -15,6 +15,7 @@ from gaudi_launch.recipe_cache.use import Keeper, kept, without_cache
 from gaudi_launch.services import kernel_log, sockets, state
 from gaudi_launch.services.containers import remover
 from gaudi_launch.services.diagnose import diagnose
+from gaudi_launch.services.endings import ended
 from gaudi_launch.services.failure import read_log
 from gaudi_launch.services.job import ServiceJob
 from gaudi_launch.services.orphans import MARK
@@ -90,7 +91,8 @@ def _lives(
         kernel_log.note(log, began, cards=bool(job.modules))
         found = diagnose(read_log(log), exit_status=outcome.status, outcome=outcome.kind)
         title = found.causes[0].title if found.causes else None
-        cause = title.render() if title else ""
+        # a sentence within another one
+        cause = title.render().rstrip(".。") if title else ended(outcome.kind, outcome.status)
         recorder.ended(outcome, title, found.permanent)
         if once or job.restart != "on-failure" or outcome.kind == "not_started":
             return outcome
@@ -104,7 +106,7 @@ def _lives(
             return outcome
         restarts += 1
         pause = BACK_OFF[min(row, len(BACK_OFF)) - 1]
-        say(text("services.again", cause=cause or "-", seconds=f"{pause:.0f}", count=row, most=MOST_RESTARTS))
+        say(text("services.again", cause=cause, seconds=f"{pause:.0f}", count=row, most=MOST_RESTARTS))
         recorder.again(restarts, pause)
         signals.wait(pause)
         if signals:

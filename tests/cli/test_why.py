@@ -214,4 +214,4 @@ def test_one_that_was_started_again_tells_why(tmp_path: Path, capsys: pytest.Cap
         (folder / "engine.log").write_text(LOADING)
         shown = document(capsys, "a")
         assert (shown["failed"], shown["phase"]) == (False, "load")
-        assert shown["note"].endswith("2 times, the last time because: The disk was full.")
+        assert shown["note"].endswith("(2 in all), the last time because: The disk was full.")

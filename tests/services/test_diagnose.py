@@ -219,7 +219,15 @@ def test_line_numbers_are_those_of_an_editor() -> None:
     assert [number for number, _ in diagnose(text).causes[0].evidence] == [3]
 
 
-SIGNALS = [(137, "killed"), (-9, "killed"), (143, "terminated"), (-15, "terminated")]
+SIGNALS = [
+    (137, "killed"),
+    (-9, "killed"),
+    (143, "terminated"),
+    (-15, "terminated"),
+    (-11, "crashed"),
+    (134, "crashed"),
+    (-7, "shared_memory"),
+]
 UP = "INFO:     Application startup complete.\n"
 OOM = "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::12 (1)MB\n"
 
@@ -263,6 +271,12 @@ def test_of_several_lives_in_one_log_the_last_is_judged() -> None:
 @pytest.mark.parametrize(("status", "cause"), SIGNALS)
 def test_signals_in_both_spellings(status: int, cause: str) -> None:
     assert [c.id for c in diagnose("INFO loading\n", exit_status=status).causes] == [cause]
+
+
+def test_a_crash_that_the_log_tells_keeps_its_lines_and_explains_less_than_a_cause() -> None:
+    crash = "Fatal Python error: Segmentation fault\n"
+    assert [(c.id, len(c.evidence)) for c in diagnose(crash, exit_status=-11).causes] == [("crashed", 1)]
+    assert [c.id for c in diagnose(OOM, exit_status=-6).causes] == ["device_oom"]
 
 
 def test_that_the_core_is_gone_does_not_explain_an_ordered_end() -> None:

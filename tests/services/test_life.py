@@ -256,6 +256,21 @@ def test_all_are_ended_although_one_cannot_be(
     assert asked == ["a", "b"] and "belongs to another user" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("known", "alive", "error"),
+    [
+        ({"outcome": "died", "status": 3}, False, "the engine ended (exit status 3)"),
+        ({"outcome": "died", "status": -12}, False, "the engine ended (exit status signal 12)"),
+        ({"outcome": "died", "status": 1, "error_id": "diagnose.disk_full"}, False, "A disk is full."),
+        ({"status": 3, "restarts": 1}, True, "the engine ended (exit status 3)"),
+        ({"outcome": "stopped", "status": -15, "restarts": 1}, False, ""),
+        ({}, True, ""),
+    ],
+)
+def test_why_the_last_life_ended(known: dict[str, object], alive: bool, error: str) -> None:
+    assert registry.Service("a", Path("a"), known, alive).error == error
+
+
 DEAF = """
 import os, signal, sys, time
 from gaudi_launch.services import identity, registry, state
