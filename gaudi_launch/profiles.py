@@ -92,11 +92,23 @@ class Profile:
 def engine_defaults(engine: str) -> Mapping[str, Any]:
     """What an engine (``vllm-fork@1.21``, ``tgi``) starts with when nothing is said, its start script's values over
     its own; empty for an engine without a file."""
-    path = paths.profiles_dir() / "engines" / (engine.replace("@", "-") + ".yaml")
+    path = _engine_file(engine)
     if not path.is_file():
         return {}
     newest = read_document(path)["versions"][0]
     return {**newest.get("defaults", {}), **newest.get("script_defaults", {})}
+
+
+@cache
+def engine_reads(engine: str) -> Mapping[str, str | list[str]]:
+    """What an engine takes in its variables, as ``reads`` of profiles/schema/engine.json has it; empty for an
+    engine without a file."""
+    path = _engine_file(engine)
+    return dict(read_document(path)["versions"][0].get("reads", {})) if path.is_file() else {}
+
+
+def _engine_file(engine: str) -> Path:
+    return paths.profiles_dir() / "engines" / (engine.replace("@", "-") + ".yaml")
 
 
 def own_dir() -> Path:

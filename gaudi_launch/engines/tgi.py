@@ -17,6 +17,7 @@ from gaudi_launch.host.records import Host
 from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context, Limits, Proposal
+from gaudi_launch.planning.exported import check_exported
 from gaudi_launch.planning.lengths import ceil_div
 from gaudi_launch.planning.placement import USUAL_COUNTS
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
@@ -191,6 +192,8 @@ class Tgi:
     def _variables(self, context: Context, decisions: Decisions) -> None:
         request, reference = context.request, context.request.tuning == "reference"
         exported = {name: value for name, value in request.environment.items() if value}
+        if self.paged:
+            decisions.warnings += check_exported(exported, self.identity.name)
         for name in sorted(words_of.read_by(self.version) & exported.keys()):
             words_of.check_variable(name, exported[name])
             if name != "QUANT_CONFIG":

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gaudi_launch.engines import fork_auto, fork_fp8, scripts_1_21, scripts_1_22, scripts_deepseek
+from gaudi_launch.engines.releases import label
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context, Limits, Proposal
+from gaudi_launch.planning.exported import check_exported
 from gaudi_launch.planning.lengths import BLOCK, ceil_div, round_down, round_up
 from gaudi_launch.planning.memory import memory_in
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
@@ -217,6 +219,7 @@ class VllmFork:
         _VERSIONS[self.version].rules(context, decisions)
         if request.tuning == "auto":
             fork_auto.check(context, self.version)
+            decisions.warnings += check_exported(request.environment, label(self.identity))
             fork_auto.adjust(context, decisions, self.version, dict(self.facts))
             fork_auto.follow_profile(context, decisions, self.version)
             fork_fp8.quantise(context, decisions, self.version)

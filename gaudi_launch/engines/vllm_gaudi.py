@@ -18,6 +18,7 @@ from gaudi_launch.messages import message, text
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.asked import number
 from gaudi_launch.planning.engine import Context, Limits, Proposal
+from gaudi_launch.planning.exported import check_exported
 from gaudi_launch.planning.lengths import BLOCK, round_down, round_up
 from gaudi_launch.planning.memory import memory_in
 from gaudi_launch.planning.own_words import has_word
@@ -133,6 +134,7 @@ class VllmGaudi:
         request = context.request
         decisions = Decisions(request.environment)
         fork_auto.check_model(context)
+        decisions.warnings += check_exported(request.environment, NAME)
         task = task_of(context.model, request.extra)
         gaudi_rules.address(context, decisions)
         gaudi_rules.lengths(context, decisions)

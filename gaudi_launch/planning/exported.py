@@ -1,13 +1,19 @@
-"""What the user exported for the engine: variables that go with a service to any home, and secrets, which are only
-named."""
+"""What the user exported for the engine: variables that go with a service to any home, secrets, which are only
+named, and values that the engine would stumble over."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message
+from gaudi_launch.profiles import engine_reads
+
 # for the engine and the libraries below it; the rest of an environment is not ours to keep
 _KEPT = re.compile(r"^(VLLM|HABANA|PT|HCCL|HF|HUGGINGFACE|MODELSCOPE|RAY|OMP|GLOO|ENABLE|INC|QUANT|TRANSFORMERS)_")
+# what people write for yes; only "true" is it to some readers
+_YES = ("1", "yes", "y", "on", "t")
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 # variables whose values the engine needs and that are never written down
 SECRETS = ("VLLM_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MODELSCOPE_API_TOKEN")
@@ -16,3 +22,34 @@ SECRETS = ("VLLM_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MODELSCOPE_API
 def engine_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The user's own variables for the engine, never secret ones."""
     return {name: value for name, value in environment.items() if _KEPT.match(name) and not _SECRET.search(name)}
+
+
+def check_exported(environment: Mapping[str, str], engine: str) -> list[Message]:
+    """Warnings for exported values that this engine reads otherwise than they look. ``engine`` is the name of its
+    profile, which says what it takes, with the source.
+
+    Raises LaunchError (USAGE) for a value that would break it. An empty export counts as none.
+    """
+    warnings = []
+    for name, kind in engine_reads(engine).items():
+        value = environment.get(name, "").strip()
+        if not value:
+            continue
+        if kind == "true":
+            if value.lower() in _YES:
+                warnings.append(message("plan.exported_no", name=name, found=value, engine=engine))
+        elif isinstance(kind, list):
+            if value not in kind:
+                words = ", ".join(kind)
+                raise LaunchError("plan.exported_word", ExitCode.USAGE, name=name, found=value, known=words)
+        elif not _fits(value, kind):
+            raise LaunchError(f"plan.exported_{kind}", ExitCode.USAGE, name=name, found=value)
+    return warnings
+
+
+def _fits(value: str, kind: str) -> bool:
+    try:
+        number = int(value) if kind == "whole" else float(value)
+    except ValueError:
+        return False
+    return kind == "whole" or 0 <= number < 1 or (kind == "share" and number == 1)
