@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 
 import h11
 
+from gaudi_launch.services.ready import true_status
+
 _MOST_BYTES = 16 << 20
 _READ = 1 << 16
 
@@ -187,4 +189,4 @@ class Client:
         began = time.perf_counter()
         async with self.open(path, question) as response:
             body = await response.body()
-        return Reply(response.status, body, time.perf_counter() - began)
+        return Reply(true_status(response.status, body), body, time.perf_counter() - began)

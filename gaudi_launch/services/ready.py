@@ -121,6 +121,20 @@ def not_served(status: int, body: bytes) -> bool:
     return status in (404, 405, 501) or (status == 400 and b"does not support" in body)
 
 
+def true_status(status: int, body: bytes) -> int:
+    """The status of an answer, also of an error that came with 200: the forks hand back such an object for a
+    question that their model is not for (HabanaAI/vllm-fork@17a7946f4:vllm/entrypoints/openai/api_server.py
+    create_completion), and its code is the status that was meant."""
+    if status != 200 or b'"error"' not in body[:100]:
+        return status
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return status
+    code = found.get("code") if isinstance(found, dict) and found.get("object") == "error" else None
+    return code if isinstance(code, int) and 400 <= code < 600 else status
+
+
 def _why(answer: Answer | str, path: str) -> str:
     return answer if isinstance(answer, str) else f"{path}: {answer.status}"
 
@@ -181,7 +195,8 @@ def _exchange(
 ) -> Answer | str:
     try:
         with opener.open(Request(url, data=body, headers=headers), timeout=timeout) as response:
-            return Answer(response.status, response.read(most_bytes))
+            body = response.read(most_bytes)
+            return Answer(true_status(response.status, body), body)
     except HTTPError as error:
         with error:
             return Answer(error.code, error.read(most_bytes))

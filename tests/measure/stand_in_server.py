@@ -41,7 +41,7 @@ class Manner:
     status: int = 0  # every generation has this status
     key: bool = False  # wants KEY
     streams: bool = True  # False: the whole stream in one write
-    bad: str = ""  # json, cut, silent, endless, error, empty, not-http; vectors: same, nan, few, sizes, order
+    bad: str = ""  # json, cut, silent, endless, error, empty, not-http; vectors: same, nan, few, sizes, order, fork
     usage: bool = True
     thinks: bool = False  # says "hmm" as a thought before the answer
     says: str = "Paris"  # the first word of every answer
@@ -141,7 +141,10 @@ class _Handler(BaseHTTPRequestHandler):
         manner = self.manner
         paths = list(POOLED.values())[list(POOLED).index(manner.form) :]
         if self.path not in paths:
-            return self.reply({"detail": "Not Found"}, 404)
+            if manner.bad != "fork":
+                return self.reply({"detail": "Not Found"}, 404)
+            sentence = "The model does not support Completions API"
+            return self.reply({"object": "error", "message": sentence, "type": "BadRequestError", "code": 400})
         if manner.status or (manner.fail_from and len(manner.questions) >= manner.fail_from):
             return self.reply({"error": {"message": "the engine is dead"}}, manner.status or 500)
         query, texts = body.get("query"), body.get("documents") or body["input"]

@@ -64,6 +64,8 @@ def test_a_reranker_reads_its_query_too(capsys: pytest.CaptureFixture[str]) -> N
         ({"form": "embed", "bad": "few"}, 4, ["embed"], "measure.check_no_numbers"),
         ({"form": "embed", "bad": "sizes"}, 4, ["embed"], "measure.check_sizes"),
         ({"form": "rerank", "bad": "nan"}, 4, ["rerank"], "measure.check_no_numbers"),
+        # its "not for this model" has status 200
+        ({"form": "embed", "bad": "fork"}, 0, [], "measure.check_embed"),
         # a model's quality is shown, not judged, as in a chat
         ({"form": "rerank", "bad": "order"}, 0, [], "measure.check_rerank_order"),
         # chat, completions and the choice of the task, the task itself; then it dies

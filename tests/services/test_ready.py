@@ -98,6 +98,8 @@ def test_how_far_it_gets(answer: Answer, expected: Readiness) -> None:
 
 NOTHING = (404, {"detail": "Not Found"})
 NOT_IT = (400, {"message": "The model does not support Completions API"})
+# the forks say so with status 200
+NOT_SAID = (200, {"object": "error", "message": "The model does not support Completions API", "code": 400})
 NOT_BUILT = (501, {"error": {"message": "The model does not support Embeddings API"}})
 VECTOR = (200, {"data": [{"index": 0, "embedding": [1.0]}]})
 SCORES = (200, {"results": [{"index": 0, "relevance_score": 0.5}]})
@@ -108,6 +110,7 @@ SCORES = (200, {"results": [{"index": 0, "relevance_score": 0.5}]})
     [
         (table(v1_completions=NOTHING, v1_embeddings=VECTOR), Readiness(True, "ready", "", "m", "/v1/embeddings")),
         (table(v1_completions=NOT_IT, v1_embeddings=VECTOR), Readiness(True, "ready", "", "m", "/v1/embeddings")),
+        (table(v1_completions=NOT_SAID, v1_embeddings=VECTOR), Readiness(True, "ready", "", "m", "/v1/embeddings")),
         (
             table(v1_completions=NOT_BUILT, v1_embeddings=NOT_BUILT, rerank=SCORES),
             Readiness(True, "ready", "", "m", "/rerank"),
