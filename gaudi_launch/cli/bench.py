@@ -57,7 +57,13 @@ def bench(
         help="Output tokens: one length or least,most.",
         rich_help_panel=_LOAD,
     ),
-    seed: str = typer.Option("0", "--seed", metavar="N", help="Other texts and lengths.", rich_help_panel=_LOAD),
+    seed: str | None = typer.Option(
+        None,
+        "--seed",
+        metavar="N",
+        help="Lengths and texts by this number (default: texts that no run had).",
+        rich_help_panel=_LOAD,
+    ),
     tool: str = typer.Option(
         "auto",
         "--tool",
@@ -96,6 +102,7 @@ def bench(
     from gaudi_launch.measure.records import check_writable
     from gaudi_launch.measure.records import save as keep
     from gaudi_launch.measure.run import default_file
+    from gaudi_launch.measure.server import new_seed
     from gaudi_launch.planning.asked import number, pair
     from gaudi_launch.services.target import target
 
@@ -113,9 +120,11 @@ def bench(
         "requests": number("--requests", requests, most=10**6) if requests is not None else None,
         "input": pair("--input", input),
         "output": pair("--output", output),
-        "seed": number("--seed", seed, least=0, most=10**6),
+        "seed": number("--seed", seed, least=0, most=10**6) if seed is not None else 0,
         "patience": number("--patience", patience),
     }
+    # a run of the same texts would be answered from the cache of prefixes, and look like a better server
+    numbers["texts"] = numbers["seed"] if seed is not None else new_seed()
     if trace and tool not in ("auto", "builtin"):
         raise LaunchError("measure.tool_no_trace", ExitCode.USAGE, tool=tool)
     found = target(words[0])
@@ -126,7 +135,7 @@ def bench(
     if chosen == "builtin":
         run, interrupted = _builtin(found, _workload(trace, numbers), numbers, form, model, not stop_early, as_json)
     else:
-        run = _other(chosen, program, found, _load(found, numbers, model, tokenizer))
+        run = _other(chosen, program, found, _load(found, numbers, model, tokenizer), numbers["seed"])
     path = save if save is not None else default_file(found.label, float(run.facts["began"]))
     try:
         keep(run, path)
@@ -247,7 +256,7 @@ def _builtin(
                 form=None if form == "auto" else form,  # type: ignore[arg-type]
                 model=model,
                 ignore_eos=ignore_eos,
-                seed=numbers["seed"],
+                texts=numbers["texts"],
             )
         )
 
@@ -279,11 +288,12 @@ def _load(found: Target, numbers: dict[str, Any], model: str | None, tokenizer: 
         numbers["requests"] or 40,
         numbers["rate"],
         numbers["concurrency"] if numbers["rate"] is not None else numbers["concurrency"] or 4,
-        numbers["seed"],
+        numbers["texts"],
     )
 
 
-def _other(tool: str, program: str, found: Target, load: Load) -> Run:
+def _other(tool: str, program: str, found: Target, load: Load, seed: int) -> Run:
+    """A run by another tool; ``seed`` names its workload, as for our own client."""
     import sys
     import time
 
@@ -311,7 +321,7 @@ def _other(tool: str, program: str, found: Target, load: Load) -> Run:
         output=(load.output, load.output),
         rate=load.rate,
         concurrency=load.concurrency,
-        seed=load.seed,
+        seed=seed,
     )
     form = "chat" if tool == "guidellm" else "completions"
     facts = {"tool": tool, **server_facts(found, load.model), "form": form, "began": began, "interrupted": False}

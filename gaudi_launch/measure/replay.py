@@ -31,13 +31,13 @@ class Going:
 
 @dataclass(frozen=True)
 class Way:
-    """How to ask: the model, the form, the length of our words, whether all tokens are to be made."""
+    """How to ask: the model, the form, the length of our words, whether all tokens are to be made, which texts."""
 
     served: server.Served
     form: talk.Form
     ruler: server.Ruler
     ignore_eos: bool
-    seed: int = 0
+    texts: int = 0
 
 
 async def replay(
@@ -88,7 +88,7 @@ async def replay(
 
 async def _ask(client: Client, way: Way, wanted: Wanted, at: float, began: float, number: int) -> Sample:
     words = way.ruler.words(wanted.input)
-    prompt = server.text(words, way.seed * 1_000_003 + number)
+    prompt = server.text(words, way.texts * 1_000_003 + number)
     question = talk.ask_one(prompt, wanted.output, ignore_eos=way.ignore_eos)
     sent = time.perf_counter() - began
     try:

@@ -48,9 +48,12 @@ async def builtin(
     form: talk.Form | None,
     model: str | None,
     ignore_eos: bool,
-    seed: int = 0,
+    texts: int = 0,
 ) -> tuple[Run, bool]:
-    """The run, and whether it was interrupted (Ctrl-C keeps what is done). Raises LaunchError."""
+    """The run, its texts drawn by the number ``texts``, and whether it was interrupted (Ctrl-C keeps what is done).
+
+    Raises LaunchError.
+    """
     try:
         served = await server.look(client, model or target.model)
         asked = form or await server.pick_form(client, served)
@@ -58,7 +61,7 @@ async def builtin(
     except ServerError as error:
         raise problem(error, target.url) from None
     fitting = within(workload, served.longest, served.longest_input, int(ruler.fixed + ruler.each) + 1)
-    way = replaying.Way(served, asked, ruler, ignore_eos and served.vllm, seed)
+    way = replaying.Way(served, asked, ruler, ignore_eos and served.vllm, texts)
     stop = asyncio.Event()
     _allow_connections()
     began = time.time()

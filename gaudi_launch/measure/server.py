@@ -144,8 +144,9 @@ async def ruler_of(count: Count, longest: int | None) -> Ruler:
 
 
 def new_seed() -> int:
-    """A seed of this moment: the texts of an earlier check are in the server's cache of prefixes."""
-    return time.time_ns()
+    """A seed of this moment, for texts that are in no server's cache of prefixes; below 2**31, as other tools
+    want it."""
+    return time.time_ns() // 1000 % 2**31
 
 
 def text(words: int, seed: int) -> str:

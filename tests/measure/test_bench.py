@@ -28,6 +28,23 @@ def bench(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[st
     return code, json.loads(out)
 
 
+@pytest.mark.parametrize(("seed", "same_texts"), [((), False), (("--seed", "3"), True)])
+def test_a_second_run_is_not_answered_from_the_cache_of_prefixes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, seed: tuple[str, ...], same_texts: bool
+) -> None:
+    runs, texts = [], []
+    for name in ("a", "b"):
+        with serving() as (url, manner):
+            words = ("-i", "40,60", "-o", "2", "--requests", "5", "--save", str(tmp_path / name), *seed)
+            assert bench(capsys, url, *words)[0] == 0
+        runs.append(records.load(tmp_path / name))
+        texts.append({q["messages"][0]["content"] for q in manner.questions if q.get("stream")})
+    assert runs[0].workload == runs[1].workload
+    # the head of a text is what a cache would know
+    heads = [{" ".join(text.split()[:12]) for text in each} for each in texts]
+    assert (texts[0] == texts[1], bool(heads[0] & heads[1])) == (same_texts, same_texts)
+
+
 def test_a_run_is_measured_and_kept(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file, picture = tmp_path / "run.json", tmp_path / "run.png"
     with serving(first=0.05, gap=0.02) as (url, manner):
