@@ -124,6 +124,8 @@ def planned(asked: dict[str, Any], wished: dict[str, Any]) -> Planned:
 
     prepared = prepare(asked, must_exist=False)
     _refuse_engine(prepared, wished["kind"])
+    if nodes_of(wished) > 1:
+        prepared = _measured_for(prepared, nodes_of(wished) * len(prepared.host.modules))
     plan = prepared.plan() if nodes_of(wished) == 1 else _over_nodes(prepared, wished)
     cached = with_cache(plan, prepared.request, prepared.host, cache_dir(), look=False)
     plan = _in_cluster(cached.plan if cached is not None else plan, prepared, asked["model"])
@@ -141,6 +143,18 @@ def planned(asked: dict[str, Any], wished: dict[str, Any]) -> Planned:
         own_network=True,
     )
     return Planned(plan, container, prepared.host, load_config(asked["machine"]), prepared.model, dict(files))
+
+
+def _measured_for(prepared: Prepared, cards: int) -> Prepared:
+    """The same with what fp8 needs on so many cards: measurements hold for one number of them, here that of all
+    nodes (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/README.md: ``..._<rank>_16`` on two nodes)."""
+    from dataclasses import replace
+
+    from gaudi_launch.cli import provide
+
+    whole = replace(prepared.request, cards=cards, modules=None)
+    found = provide.look(whole, prepared.host, prepared.engine, prepared.installed)
+    return replace(prepared, request=found.request_for(prepared.request), provision=found)
 
 
 def _refuse_engine(prepared: Prepared, kind: str) -> None:
@@ -282,6 +296,7 @@ def _needs(each: Planned, cluster: Cluster, pages: int | None) -> Needs:
     from dataclasses import replace
 
     from gaudi_launch.engines.releases import label, release_of
+    from gaudi_launch.host.machine import SIMULATED
     from gaudi_launch.messages import message
     from gaudi_launch.render.kubernetes_needs import needs_of
 
@@ -301,7 +316,16 @@ def _needs(each: Planned, cluster: Cluster, pages: int | None) -> Needs:
         more.append(message("kubernetes.build", image=each.container.image))
     if 1 < each.cards < len(each.host.cards) and len(each.host.groups) > 1:
         more.append(message("kubernetes.groups", cards=each.cards))
-    return replace(needs, notes=(*each.plan.warnings, *needs.notes, *more))
+    assumed = [_assumed_node(each.host)] if each.host.origin.startswith(SIMULATED) else []
+    return replace(needs, notes=(*each.plan.warnings, *assumed, *needs.notes, *more))
+
+
+def _assumed_node(host: Host) -> Message:
+    """That the node is a made-up one of its kind, and what was taken for it."""
+    from gaudi_launch.messages import message
+
+    memory = (host.memory_total_mib or 0) // 1024
+    return message("kubernetes.assumed_node", node=host.origin, memory=memory)
 
 
 def neuron(asked: dict[str, Any], wished: dict[str, Any], release: str, cluster: Cluster) -> Served:

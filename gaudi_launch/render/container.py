@@ -17,6 +17,7 @@ from gaudi_launch.host.records import Host
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.config import looks_like_hub_id
 from gaudi_launch.models.measurements import PREFIX
+from gaudi_launch.models.measurements import root as measurements_root
 from gaudi_launch.models.quant_config import measured_folder
 from gaudi_launch.planning.container import Container, Mount
 from gaudi_launch.planning.exported import SECRETS, engine_variables
@@ -178,7 +179,11 @@ def mounts_of(env: Mapping[str, str], words: Sequence[str]) -> tuple[Mount, ...]
         value = env.get(name, "")
         # "path,delete,size": the path may not have a comma, as the bridge splits at commas
         want(value.split(",")[0] if name == "PT_HPU_RECIPE_CACHE_CONFIG" else value, writes)
-    measured = measured_folder(Path(env.get("QUANT_CONFIG", "")), env.get(PREFIX, ""))
+    quant = Path(env.get("QUANT_CONFIG", ""))
+    measured = measured_folder(quant, env.get(PREFIX, ""))
+    if measured is None and quant.is_relative_to(measurements_root()):
+        # not fetched yet: file and measurements will lie in one folder
+        measured = quant.parent
     want(str(measured or ""), True)
     for word, following in zip(words, [*words[1:], ""], strict=False):
         name, equals, value = word.partition("=")

@@ -42,7 +42,7 @@ def parts_of(models: Sequence[Served], cluster: Cluster, release: Name) -> list[
         main, pods = _main(served, cluster, release, places, together)
         target = {name: main[name] for name in ("apiVersion", "kind")}
         # a RayService makes its own Services, and moves its pods itself
-        extra = [service(served, release, pods), budget(served, cluster, release, pods)] if pods else []
+        extra = [service(served, release, pods), budget(served, cluster, release)] if pods else []
         if cluster.scaled:
             extra.append(scaler(served, cluster, release, target))
         if cluster.monitor:
@@ -130,7 +130,7 @@ def notes(models: Sequence[Served], cluster: Cluster, release: Name) -> tuple[Me
     claim = cluster.weights_claim or Name(release.release, "weights").plain()
     for served in models:
         found += served.needs.notes
-        folders = [mount for mount in engine_mounts(served) if mount.read_only]
+        folders = [mount for mount in engine_mounts(served) if not mount.fill]
         found += [
             message("kubernetes.weights", claim=claim, path=m.source, place=places[m.source]) for m in folders
         ]

@@ -73,13 +73,16 @@ def config_map(release: Name, use: str, files: Mapping[str, str]) -> dict[str, A
     }
 
 
-def budget(served: Served, cluster: Cluster, release: Name, pods: Mapping[str, Any]) -> dict[str, Any]:
-    """As many pods may be evicted at a time as an update takes; none would keep a node from ever being drained."""
+def budget(served: Served, cluster: Cluster, release: Name) -> dict[str, Any]:
+    """As many pods may be evicted at a time as an update takes; none would keep a node from ever being drained.
+
+    All pods of a group count: one of them evicted takes the others with it.
+    """
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {"name": served.name, "labels": labels(served, release)},
-        "spec": {"maxUnavailable": cluster.at_once, "selector": {"matchLabels": dict(pods)}},
+        "spec": {"maxUnavailable": cluster.at_once, "selector": {"matchLabels": selector(served)}},
     }
 
 

@@ -116,7 +116,7 @@ def engine_mounts(served: Served) -> list[Mount]:
     ours = {f"{PLAN_FILES}/{name}" for name in served.files}
     mounts = [mount for mount in served.container.mounts if mount.source != recipe and mount.source not in ours]
     if uses_hub(served) and not _keeps_models(served.container):
-        mounts.append(Mount(HUB_HOME, HUB_HOME))
+        mounts.append(Mount(HUB_HOME, HUB_HOME, fill=True))
     return mounts
 
 

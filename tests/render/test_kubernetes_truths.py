@@ -59,7 +59,7 @@ def hold(found: list[Object], own_claim: str = "") -> None:
         if each["kind"] == "Service":
             _one_kind_of_pod_answers(each, pods)
         elif each["kind"] == "PodDisruptionBudget":
-            assert sum(selects(each["spec"]["selector"]["matchLabels"], labels) for _, labels, _ in pods) == 1
+            _guards_all_pods_of_one(each, pods)
         elif each["kind"] in ("HorizontalPodAutoscaler", "ScaledObject"):
             _scales_what_is_there(each, named)
         elif each["kind"] == "ServiceMonitor":
@@ -70,6 +70,14 @@ def hold(found: list[Object], own_claim: str = "") -> None:
             _routes_lead_to_ports(each, named)
         elif each["kind"] == "LeaderWorkerSet":
             _workers_find_their_leader(each)
+
+
+def _guards_all_pods_of_one(budget: Object, pods: list[tuple[Object, Mapping[str, str], Object]]) -> None:
+    """Also the workers of a group: one of them gone takes the group along."""
+    wanted = budget["spec"]["selector"]["matchLabels"]
+    owners = {owner["metadata"]["name"] for owner, labels, _ in pods if selects(wanted, labels)}
+    assert owners == {budget["metadata"]["name"]}
+    assert all(selects(wanted, labels) for owner, labels, _ in pods if owner["metadata"]["name"] in owners)
 
 
 def _volumes_are_used(spec: Object, named: Mapping[tuple[str, str], Object], own_claim: str) -> None:
