@@ -207,7 +207,7 @@ def _over_nodes(prepared: Prepared, wished: dict[str, Any]) -> Plan:
     plan = make_plan(whole, prepared.host, stage_of(model, layout.pipeline), engine, placement)
     own = frozenset(s.name for s in plan.settings if s.source in ("flag", "environment"))
     own -= {"--tensor-parallel-size", "--pipeline-parallel-size", "--distributed-executor-backend"}
-    changed = changes(layout, plan, own=own)
+    changed = changes(layout, plan, own=own, measured=request.quant_file is not None)
     return replace(
         plan,
         model={**plan.model, "parameters": model.parameters},

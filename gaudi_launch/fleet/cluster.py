@@ -150,10 +150,17 @@ def _addresses(interface: Interface) -> list[str]:
 
 
 def changes(
-    layout: Layout, plan: Plan, *, own: frozenset[str], ray_address: str | None = None, source: str | None = None
+    layout: Layout,
+    plan: Plan,
+    *,
+    own: frozenset[str],
+    ray_address: str | None = None,
+    source: str | None = None,
+    measured: bool = False,
 ) -> tuple[Setting, ...]:
     """What several hosts change in a plan's settings. ``own`` are names that the user decided; they stay.
-    ``ray_address`` and ``source`` (the engine's checkout on the hosts) where they are known."""
+    ``ray_address`` and ``source`` (the engine's checkout on the hosts) where they are known. ``measured``: the plan
+    has read the QUANT_CONFIG, and its KV cache type is the one that goes with it."""
     version = plan.engine.version
     proposed: list[Setting] = []
 
@@ -190,7 +197,7 @@ def changes(
         config = _value(plan.settings, "QUANT_CONFIG")
         theirs = config if config is not None and "QUANT_CONFIG" in own else ""
         # the guide: bf16kv goes with auto, fp8kv with fp8_inc, which the single-node script sets
-        if "fp8kv" not in theirs:
+        if "fp8kv" not in theirs and not measured:
             add("option", "--kv-cache-dtype", "auto", "cluster.why_two_nodes", DEEPSEEK)
         if source and _value(plan.settings, _INC) == "1":
             # both lie in the checkout on each host

@@ -64,6 +64,17 @@ def measured(folder: Path, ranks: int) -> Path:
     return path
 
 
+@pytest.mark.parametrize(("blocklist", "kept"), [({"types": ["VLLMKVCache"]}, "auto"), ({}, "fp8_inc")])
+def test_the_cache_is_as_the_file_says(
+    blocklist: dict[str, list[str]], kept: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """README.md of the scripts: bf16kv goes with auto, fp8kv with fp8_inc; what a file is called tells nothing."""
+    config = measured(tmp_path, 16)
+    config.write_text(json.dumps({**json.loads(config.read_text()), "blocklist": blocklist}), encoding="utf-8")
+    leader = leader_of(rendered(capsys, *TWO, "-q", "--quant-config", str(config)))
+    assert following(leader["args"], "--kv-cache-dtype") == kept
+
+
 @pytest.mark.parametrize(("ranks", "said"), [(16, []), (8, ["16"])])
 def test_measurements_are_those_of_all_nodes(
     ranks: int, said: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
