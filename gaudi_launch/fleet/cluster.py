@@ -243,7 +243,10 @@ def assemble(
     ray_port: int = RAY_PORT,
     interface: str | None = None,
 ) -> Cluster:
-    """Every host's part. Raises LaunchError (USAGE) when a host's address cannot be told or two have the same."""
+    """Every host's part. Raises LaunchError (USAGE) when a host's address cannot be told or two have the same, and
+    for one port that Ray and the service would both listen on."""
+    if layout.ray and port == ray_port:
+        raise LaunchError("cluster.one_port", ExitCode.USAGE, port=port)
     each = layout.hosts // layout.data
     parts: list[Engine] = []
     nodes = [_node(one, layout, interface, bool(plan.placement.modules)) for one in seen]

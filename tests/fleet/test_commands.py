@@ -298,6 +298,11 @@ def test_what_is_in_the_way_names_its_host(inventory: str, capsys: pytest.Captur
         (("--hosts", "a=simulated:hls2", "--tensor-parallel", "3"), 2, "cluster.sizes"),
         (("--hosts", "a=simulated:hls2", "--interface", "ib9"), 2, "cluster.no_interface"),
         (("--hosts", "a=simulated:hls2", "--name", "../x"), 2, "serve.bad_name"),
+        (
+            ("--hosts", "a=simulated:hls2,b=simulated:hls2", "--ray-port", "8000", "-p", "8000"),
+            2,
+            "cluster.one_port",
+        ),
         (("--hosts", "a=simulated:hls2", "--", "--port", "many"), 2, "plan.number"),
         (("--hosts", "a=simulated:hls2", "--", "--max-model-len=0"), 2, "plan.number"),
         (("--hosts", "a=simulated:hls2", "--", "-tp", "4"), 2, "plan.own_option"),
