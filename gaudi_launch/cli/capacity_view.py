@@ -145,7 +145,7 @@ def show(result: Result, plot: Path | None) -> None:
         say("capacity.carried", n=chosen.cards)
         out.print(table("", names, sizes, right=range(4)))
     else:
-        say("capacity.nothing")
+        say("capacity.nothing" if any(choice.curve for choice in result.choices) else "capacity.nothing_fits")
     drawn = chosen or next((choice for choice in reversed(result.choices) if choice.curve), None)
     if drawn is not None and drawn.curve is not None:
         rate = case.rate / drawn.fleet.replicas if drawn.fleet else None

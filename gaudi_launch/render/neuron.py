@@ -14,6 +14,7 @@ from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import Instance
+from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
 from gaudi_launch.models.sizing import units
 from gaudi_launch.planning.container import Container, Mount
@@ -60,15 +61,18 @@ def neuron_served(
     # a folder is the same path in the pods, as in every other shape
     folder = (Mount(model.path, model.path, read_only=True),) if model.path.startswith("/") else ()
     weights = model.weight_bytes or 2 * (model.parameters or 0)
+    memory = int(instance.memory_gib * _MEMORY_SHARE)
+    short = message("kubernetes.neuron_memory", memory=memory, weights=math.ceil(weights / (1 << 30)))
     needs = Needs(
         cards=instance.chips,
         cpus=cpus,
-        memory_mib=int(instance.memory_gib * _MEMORY_SHARE) * 1024,
+        memory_mib=memory * 1024,
         hugepages_mib=0,
         shm_mib=min(_SHM_MIB, instance.memory_gib * 1024 // 8),
         start_seconds=_START_SECONDS,
         disk_gib=math.ceil(2.4 * weights / (1 << 30) / 10) * 10 + 20,
         resource=RESOURCE,
+        notes=(short,) if weights > memory << 30 else (),
     )
     return Served(
         key="model",

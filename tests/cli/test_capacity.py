@@ -110,6 +110,9 @@ def test_no_fleet_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert ["GiB" in shown["choices"][0]["why_not"], "idle" in shown["choices"][1]["why_not"]] == [True, True]
     assert run(["capacity", *words]) == 1
     assert "No number of replicas meets the targets" in capsys.readouterr().out
+    # three cards cannot share the heads: no target has anything to do with that
+    assert run(["capacity", LLAMA, *RANGES, "--rate", "10", "-n", "3"]) == 1
+    assert "targets:" not in capsys.readouterr().out
 
 
 def test_a_replica_over_two_nodes_says_what_is_not_in_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gaudi_launch.cli.app import run
 from tests.render.test_kubernetes import CASES, LLAMA, _plain, main_of, rendered
 
 __all__ = ["_plain"]
@@ -64,3 +65,13 @@ def test_no_replica_without_a_worker(case: str, most: int, capsys: pytest.Captur
     wanted = deployment["ray_actor_options"]["resources"]
     assert json.loads(json.loads(group["rayStartParams"]["resources"])) == wanted
     assert service["upgradeStrategy"] == {"type": "None"}
+
+
+@pytest.mark.parametrize(("instance", "short"), [("inf2.xlarge", True), ("inf2.8xlarge", False)])
+def test_an_instance_with_less_memory_than_weights_is_said(
+    instance: str, short: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """13B in fp16 fits the two cores of either, and passes through 16 or 128 GiB of memory."""
+    assert run(["render", "kubernetes", "--json", *LLAMA[:-1], instance]) == 0
+    notes = [note["id"] for note in json.loads(capsys.readouterr().out)["notes"]]
+    assert ("kubernetes.neuron_memory" in notes) is short
