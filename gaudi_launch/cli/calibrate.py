@@ -36,7 +36,7 @@ def calibrate(
     ),
     modules: str = typer.Option("", "-m", "--modules", metavar="LIST", help="Module IDs to use, e.g. 0,1,2,3."),
     python: str = typer.Option("", "--python", metavar="PATH", help="The engine's interpreter."),
-    batch: str = typer.Option("32", "--batch", metavar="N", help="Prompts at once."),
+    batch: str = typer.Option("", "--batch", metavar="N", help="Prompts at once (default: 32; deepseek_r1: 1)."),
     samples: str = typer.Option("", "--samples", metavar="N", help="Prompts in all."),
     eager: bool = typer.Option(False, "--eager", help="Without graphs (slower, less memory)."),
     scripts: Path | None = typer.Option(
@@ -53,11 +53,11 @@ def calibrate(
     from gaudi_launch.cli.output import emit_json
     from gaudi_launch.messages import text
 
-    found, wish = run(model, cards, dataset, modules, python, batch, samples, eager, scripts, code, again)
+    found, wish, how = run(model, cards, dataset, modules, python, batch, samples, eager, scripts, code, again)
     if as_json:
         document = {"quant_config": found.path, "cards": wish.cards, "generation": wish.generation}
         return emit_json({"schema": 1, "model": wish.model, **document, "kv_cache_dtype": found.kv_dtype})
-    return print(text("calibrate.whole", path=found.path, model=model, cards=wish.cards))
+    return print(text("calibrate.whole", path=found.path, model=model, cards=wish.cards, how=how))
 
 
 def run(
@@ -72,9 +72,9 @@ def run(
     folder: Path | None,
     code: bool,
     again: bool,
-) -> tuple[QuantFile, Wish]:
-    """Everything of calibrate but its last words. Raises LaunchError before anything is fetched or started where
-    that can be known."""
+) -> tuple[QuantFile, Wish, str]:
+    """Everything of calibrate but its last words; the last of the three is serve's option for the result. Raises
+    LaunchError before anything is fetched or started where that can be known."""
     import os
 
     from gaudi_launch.cli.provide import generation_of
@@ -82,6 +82,7 @@ def run(
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.host.machine import load
     from gaudi_launch.models.calibrate import Wish, read_scripts
+    from gaudi_launch.models.calibrate_rules import DEEPSEEK
     from gaudi_launch.models.config import name_of
     from gaudi_launch.paths import machine_root
     from gaudi_launch.planning.asked import number
@@ -94,12 +95,17 @@ def run(
     if count > _MOST_CARDS:
         home = "https://github.com/vllm-project/vllm-gaudi"
         raise LaunchError("calibrate.many_cards", ExitCode.USAGE, cards=count, most=_MOST_CARDS, home=home)
-    at_once, in_all = number("--batch", batch), number("--samples", samples) if samples else None
+    at_once = number("--batch", batch) if batch else None
+    in_all = number("--samples", samples) if samples else None
     installed = detect(python or None)
     release, interpreter = _release(installed)
-    there = read_scripts(folder if folder is not None else _scripts_of(installed), release)
+    there = read_scripts(folder if folder is not None else _scripts_of(installed, release), release)
     known = _known(model, code)
-    data = _dataset(dataset, there)
+    deepseek = release == DEEPSEEK
+    if deepseek and (dataset or batch):
+        option = "--dataset" if dataset else "--batch"
+        raise LaunchError("calibrate.fixed", ExitCode.USAGE, option=option, engine=release, dataset=_DATASET)
+    data = _DATASET if deepseek else _dataset(dataset, there)
     visible = parse_visible(os.environ.get("HABANA_VISIBLE_MODULES"))
 
     def place(host: Host) -> Placement:
@@ -108,15 +114,17 @@ def run(
     # refuse what cannot be before hours of fetching
     host = load(None)
     place(host)
-    weights = _fetched(model, code)
-    data = _fetched_dataset(data)
+    if deepseek:
+        weights = _converted(model, count, code, host, installed)
+    else:
+        weights, data = _fetched(model, code), _fetched_dataset(data)
     wish = Wish(
         model=weights,
         name=name_of(model),
         cards=count,
         generation=generation_of(host),
         dataset=data,
-        batch=at_once,
+        batch=at_once or (1 if deepseek else 32),
         samples=in_all,
         experts=bool(known.moe),
         eager=eager,
@@ -126,7 +134,7 @@ def run(
         words = ",".join(map(str, placement.modules))
         env = {"HABANA_VISIBLE_MODULES": words}
         found = go(wish, there, release, interpreter, env, again=again, told=shown.phase, progress=shown.progress)
-    return found, wish
+    return found, wish, "-q" if deepseek else "-d fp8"
 
 
 def _release(installed: Installed | None) -> tuple[str, str]:
@@ -136,16 +144,18 @@ def _release(installed: Installed | None) -> tuple[str, str]:
 
     engine = installed.engine if installed is not None else ""
     python = installed.python if installed is not None else "PATH"
-    if engine == "deepseek_r1":
-        raise LaunchError("calibrate.deepseek", ExitCode.MACHINE, python=python)
     release = engine.removeprefix("vllm-fork@")
     if release not in RELEASES:
         raise LaunchError("calibrate.engine", ExitCode.MACHINE, python=python, found=engine or "-")
     return release, python
 
 
-def _scripts_of(installed: Installed | None) -> Path:
+def _scripts_of(installed: Installed | None, release: str) -> Path:
+    from gaudi_launch.models.calibrate_rules import DEEPSEEK
+
     facts = installed.facts if installed is not None else {}
+    if release == DEEPSEEK:
+        return Path(facts.get("source", "")) / "scripts"
     return Path(facts.get("plugin_source") or facts.get("extension_source", "")) / "calibration"
 
 
@@ -173,6 +183,20 @@ def _fetched(model: str, code: bool) -> str:
     folder = find_local(model, code=code) or fetch(model, code=code).folder
     _known(str(folder), code)
     return str(folder.absolute())
+
+
+def _converted(model: str, cards: int, code: bool, host: Host, installed: Installed | None) -> str:
+    """The folder that serve would give this engine: fetched, and converted where its cards want that."""
+    from gaudi_launch.cli.provide import bring, look
+    from gaudi_launch.engines.registry import find
+    from gaudi_launch.planning.request import Request
+
+    request = Request(model, cards=cards, engine="deepseek_r1", trust_remote_code=code)
+    engine = find("auto", installed)
+    bring(request, look(request, host, engine, installed))
+    folder = str((look(request, host, engine, installed).facts.final or Path(model).expanduser()).absolute())
+    _known(folder, code)
+    return folder
 
 
 def _dataset(dataset: str, scripts: Scripts) -> str:

@@ -162,6 +162,7 @@ def _quant(
     from gaudi_launch import profiles
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.models import measurements
+    from gaudi_launch.models.calibrate_rules import family_of
 
     inside, cards = getattr(engine, "inner", engine), _cards(request, engine)
     needs = getattr(inside, "needs_quant_file", None)
@@ -171,7 +172,7 @@ def _quant(
     # published measurements, and those in the engine's sources, are of the fork's own modules
     published = profiles.published_for(profile, known.name, generation, cards) if fork else None
     version = inside.identity.version if fork else inside.identity.name
-    family = "" if fork else inside.identity.name
+    family = family_of(version)
     settings = profiles.profile_settings(profile, version, "fp8") if profile else []
     wanted = measurements.Wanted(
         model=known.name,

@@ -3,6 +3,7 @@ options the installed scripts have.
 
 Sources: HabanaAI/vllm-hpu-extension@f5f9ecb and @8afd253, vllm-project/vllm-gaudi@091bbadd:
 calibration/calibrate_model.sh, whose Python steps these are; the shell around them is not run.
+HabanaAI/vllm-fork@016b6bd20 (deepseek_r1): scripts/run_inc_calib.sh, which has one step.
 """
 
 from __future__ import annotations
@@ -14,19 +15,24 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models.calibrate_rules import PLUGIN, Rules
+from gaudi_launch.models.calibrate_rules import DEEPSEEK, PLUGIN, Rules
 
 Name = Literal["dataset", "measure", "postprocess", "unify", "expand", "quantise"]
-# where each release's scripts are to be had: repository and branch
+# where each release's scripts are to be had: repository, branch and folder in it
 _HOMES = {
-    "1.21": ("https://github.com/HabanaAI/vllm-hpu-extension", "aice/v1.21.0"),
-    "1.22": ("https://github.com/HabanaAI/vllm-hpu-extension", "aice/v1.22.0"),
-    PLUGIN: ("https://github.com/vllm-project/vllm-gaudi", "main"),
+    "1.21": ("https://github.com/HabanaAI/vllm-hpu-extension", "aice/v1.21.0", "calibration"),
+    "1.22": ("https://github.com/HabanaAI/vllm-hpu-extension", "aice/v1.22.0", "calibration"),
+    PLUGIN: ("https://github.com/vllm-project/vllm-gaudi", "main", "calibration"),
+    DEEPSEEK: ("https://github.com/HabanaAI/vllm-fork", "deepseek_r1", "scripts"),
 }
 RECORD = "calibration.json"
 # what step 2 is told for a data set that is no pickle
 _AUTO = ("--max-dataset-samples", "512", "--batch-size", "1", "--max-tokens", "32", "--auto-process-dataset")
 _UNIFY, _EXPAND = "step-5-unify_measurements.py", "step-6-expand-measurements.py"
+_DEEPSEEK_STEP = "run_example_tp.py"
+# one prompt at a time, of NeelNanda/pile-10k, which that step fetches itself
+_DEEPSEEK_WORDS = ("--osl", "32", "--max_num_seqs", "1", "--max_model_len", "2048", "--dataset", "pile")
+_DEEPSEEK_SAMPLES = 512
 _AUTO_LENGTHS = ("--sample-len", "1024", "--max-model-len", "2048")
 
 
@@ -117,18 +123,20 @@ class Phase:
 def read_scripts(folder: Path, release: str) -> Scripts:
     """Look at the scripts. Raises LaunchError (MACHINE) when one is missing, naming it and where they are."""
     plugin = release == PLUGIN
-    wanted = {
+    wanted: dict[int, tuple[str, ...]] = {
         1: ("step-1-prepare-calibration-dataset.py",),
         2: ("step-2-measure-scales.py",),
         3: ("step-3-postprocess-measure.py", "step-3-postprocess_measure.py"),
         4: ("step-4-quantize-scales.py",),
         **({5: (_UNIFY,), 6: (_EXPAND,)} if plugin else {}),
     }
+    if release == DEEPSEEK:
+        wanted = {2: (_DEEPSEEK_STEP,)}
     found = {}
     for step, names in wanted.items():
         there = [name for name in names if (folder / name).is_file()]
         if not there:
-            home, branch = _HOMES[release]
+            home, branch, inside = _HOMES[release]
             raise LaunchError(
                 "calibrate.no_scripts",
                 ExitCode.MACHINE,
@@ -136,11 +144,11 @@ def read_scripts(folder: Path, release: str) -> Scripts:
                 name=names[0],
                 home=home,
                 branch=branch,
-                folder=f"{home.rpartition('/')[2]}/calibration",
+                folder=f"{home.rpartition('/')[2]}/{inside}",
             )
         found[step] = there[0]
     options = {step: _options(folder / name) for step, name in found.items()}
-    return Scripts(str(folder), found[3], options, plugin)
+    return Scripts(str(folder), found.get(3, ""), options, plugin)
 
 
 def _options(path: Path) -> tuple[str, ...]:
@@ -153,6 +161,8 @@ def _options(path: Path) -> tuple[str, ...]:
 
 def phases(wish: Wish, scripts: Scripts, rules: Rules, places: Places, python: str) -> tuple[Phase, ...]:
     """The steps in their order. Raises LaunchError (USAGE) for a data set that these scripts cannot read."""
+    if 3 not in scripts.options:
+        return (_measure_deepseek(wish, scripts, rules, places, python),)
     pickled = wish.dataset.endswith(".pkl")
     if not pickled and not scripts.reads_any_dataset:
         raise LaunchError("calibrate.dataset_pkl", ExitCode.USAGE, found=wish.dataset or "-", path=scripts.folder)
@@ -204,6 +214,14 @@ def phases(wish: Wish, scripts: Scripts, rules: Rules, places: Places, python: s
     words += rules.quantise_words
     found.append(Phase("quantise", (*words, *_switches(wish, scripts.options[4])), quant))
     return tuple(found)
+
+
+def _measure_deepseek(wish: Wish, scripts: Scripts, rules: Rules, places: Places, python: str) -> Phase:
+    cards, samples = str(wish.cards), str(wish.samples or _DEEPSEEK_SAMPLES)
+    words = [python, str(Path(scripts.folder) / _DEEPSEEK_STEP), "--model", wish.model, "--tokenizer", wish.model]
+    words += ["--tp_size", cards, "--ep_size", cards if wish.experts else "1", "--nprompts", samples]
+    words += [*_DEEPSEEK_WORDS, *(["--enforce_eager"] if wish.eager else [])]
+    return Phase("measure", tuple(words), {**rules.env, "QUANT_CONFIG": str(places.config("measure"))})
 
 
 def _switches(wish: Wish, known: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 Sources: HabanaAI/vllm-hpu-extension@8afd253 (aice/v1.21.0) and @f5f9ecb (aice/v1.22.0), and
 vllm-project/vllm-gaudi@091bbadd: calibration/calibrate_model.sh. Names are compared in lower case, as there.
+HabanaAI/vllm-fork@016b6bd20 (deepseek_r1): scripts/run_inc_calib.sh and the two files of scripts/quant_configs that
+scripts/quickstart/README.md pairs with an fp8 cache.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 PLUGIN = "vllm-gaudi"
-RELEASES = ("1.21", "1.22", PLUGIN)
+DEEPSEEK = "deepseek_r1"
+RELEASES = ("1.21", "1.22", PLUGIN, DEEPSEEK)
 _GATE = r"mlp\.gate\b"
 _BF16_TYPES = ("VLLMKVCache", "Matmul", "Softmax")
 _BF16_NAMES = {
@@ -73,11 +76,19 @@ class Rules:
         }
 
 
+def family_of(release: str) -> str:
+    """Whose measurements can be taken for whose: they go by the names of the engine's own modules, which 1.21 and
+    1.22 share ("")."""
+    return "" if release in ("1.21", "1.22") else release
+
+
 def rules_for(name: str, release: str) -> Rules:
     """The rules of a model (the last part of its path) in a release of `RELEASES`."""
     lower = name.lower()
     if release == PLUGIN:
         return _rules_plugin(lower)
+    if release == DEEPSEEK:
+        return _RULES_DEEPSEEK
     if lower.startswith("mixtral"):
         measured: tuple[str, ...] = ("self_attn", "lm_head")
     else:
@@ -154,3 +165,27 @@ def _rules_plugin(lower: str) -> Rules:
         measure_more={"calibration_sample_interval": 1},
         quant_more={},
     )
+
+
+_RULES_DEEPSEEK = Rules(
+    measure_names=("lm_head", _GATE),
+    types=(),
+    names=("lm_head", _GATE),
+    method="ACT_MAXABS_HW_WEIGHTS_PCS_MAXABS_POW2",
+    scales="const",
+    env={
+        "PT_HPU_LAZY_MODE": "1",
+        "VLLM_MLA_PERFORM_MATRIX_ABSORPTION": "0",
+        "VLLM_ENABLE_RUNTIME_DEQUANT": "1",
+        "VLLM_PROMPT_BS_BUCKET_MIN": "1",
+        "VLLM_PROMPT_BS_BUCKET_MAX": "1",
+        "VLLM_PROMPT_SEQ_BUCKET_MIN": "1024",
+        "VLLM_PROMPT_SEQ_BUCKET_STEP": "512",
+        "VLLM_PROMPT_SEQ_BUCKET_MAX": "1024",
+        "VLLM_DECODE_BS_BUCKET_MIN": "1",
+        "VLLM_DECODE_BS_BUCKET_MAX": "1",
+        "VLLM_REQUANT_FP8_INC": "1",
+        "VLLM_MOE_N_SLICE": "1",
+    },
+    quant_more={},
+)

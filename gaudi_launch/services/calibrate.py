@@ -22,7 +22,7 @@ from gaudi_launch.models.calibrate import (
     read_done,
     write_done,
 )
-from gaudi_launch.models.calibrate_rules import PLUGIN, rules_for
+from gaudi_launch.models.calibrate_rules import family_of, rules_for
 from gaudi_launch.models.folder_lock import hold
 from gaudi_launch.models.measurements import calibrated_folder, quant_name
 from gaudi_launch.models.quant_config import QuantFile, read_quant_file
@@ -52,8 +52,8 @@ def calibrate(
     ``visible`` are the variables that name the cards. Raises LaunchError: ENGINE for a phase that fails, hangs or
     leaves nothing; FAILED when another process calibrates the same, or the disk refuses.
     """
-    family = PLUGIN if release == PLUGIN else ""
-    places = Places(calibrated_folder(wish.name, wish.generation, wish.cards, family), wish.generation)
+    out = calibrated_folder(wish.name, wish.generation, wish.cards, family_of(release))
+    places = Places(out, wish.generation)
     rules = rules_for(wish.name, release)
     todo = phases(wish, scripts, rules, places, python)
     with hold(places.out, "calibrate"):

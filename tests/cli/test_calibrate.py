@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.host.simulated import write_tree
+from tests.cli.test_provide import FILES as R1_FILES
 from tests.models.local_hub import Hub
 from tests.models.test_calibrate import write_scripts
 from tests.services import trivial_calibration
@@ -27,7 +28,7 @@ class User:
     def __init__(self, home: Path, release: str = "1.22") -> None:
         self.home, self.calls = home, home / "calls"
         write_tree("hls2", home / "machine")
-        write_scripts(home / "source" / "calibration", release)
+        write_scripts(home / "source" / ("scripts" if release == "deepseek_r1" else "calibration"), release)
         self.python = home / "engine-python"
         self.python.write_text(f'#!/bin/sh\nexec {sys.executable} {trivial_calibration.__file__} "$@"\n')
         self.python.chmod(self.python.stat().st_mode | stat.S_IXUSR)
@@ -66,7 +67,8 @@ class User:
         return [json.loads(line) for line in text.splitlines()]
 
     def steps(self) -> list[str]:
-        return [Path(call["words"][0]).name.split("-")[1] for call in self.called()]
+        names = [Path(call["words"][0]).name for call in self.called()]
+        return [name.split("-")[1] if name.startswith("step-") else name for name in names]
 
 
 @pytest.fixture
@@ -208,9 +210,6 @@ def test_wrong_input_starts_nothing(user: User, words: tuple[str, ...], code: in
 
 def test_other_engines_are_told_so(tmp_path: Path) -> None:
     user = User(tmp_path)
-    user.environment["TRIVIAL_KIND"] = "deepseek_r1"
-    code, _, err = user.run()
-    assert code == 3 and "run_inc_calib.sh" in err
     user.environment["TRIVIAL_KIND"] = "1.23"
     code, _, err = user.run()
     assert code == 3 and "vllm-fork@1.23" in err
@@ -247,3 +246,55 @@ def test_model_and_data_set_from_a_hub(user: User) -> None:
     assert words[words.index("-m") + 1] == str(where / "models" / "Qwen" / "Qwen3-8B")
     assert words[words.index("-d") + 1] == str(where / "datasets" / "NeelNanda" / "pile-10k")
     assert (where / "datasets" / "NeelNanda" / "pile-10k" / "data" / "train-00000-of-00001.parquet").is_file()
+
+
+def test_deepseek_r1_converts_measures_and_serves(tmp_path: Path) -> None:
+    user = User(tmp_path, "deepseek_r1")
+    folder = tmp_path / "DeepSeek-V3.1"
+    folder.mkdir()
+    for name, data in R1_FILES.items():
+        (folder / name).write_bytes(data)
+
+    def calibrate(*words: str) -> tuple[int, str, str]:
+        argv = [sys.executable, "-m", "gaudi_launch", "calibrate", str(folder), "-n", "8", "--trust-remote-code"]
+        argv += ["--python", str(user.python), *words]
+        done = subprocess.run(argv, env=user.environment, capture_output=True, text=True, timeout=GENEROUS)
+        assert "Traceback" not in done.stderr
+        return done.returncode, done.stdout, done.stderr
+
+    for option in ("--dataset", "--batch"):
+        code, _, err = calibrate(option, "4")
+        assert (code, user.steps()) == (2, []) and option in err and "pile-10k" in err
+    code, out, err = calibrate("--samples", "16")
+    assert code == 0, err
+    assert user.steps() == ["run_example_tp.py"]
+    words = user.called()[0]["words"]
+    converted = f"{folder}-G2"
+    assert words[words.index("--model") + 1] == converted
+    assert Path(converted, "model.safetensors.index.json").is_file()
+    assert words[words.index("--nprompts") + 1] == "16"
+    assert f"serve -w {folder} -n 8 -q" in out
+    planned = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "gaudi_launch",
+            "plan",
+            "-w",
+            str(folder),
+            "-n",
+            "8",
+            "-q",
+            "--trust-remote-code",
+            "--json",
+        ],
+        env=user.environment,
+        capture_output=True,
+        text=True,
+        timeout=GENEROUS,
+    )
+    quant = user.out.parents[1] / "deepseek-v3.1" / "g2-n8-deepseek_r1" / "maxabs_quant_g2.json"
+    plan = json.loads(planned.stdout)
+    assert planned.returncode == 0, plan
+    assert plan["env"]["QUANT_CONFIG"] == str(quant)
+    assert plan["argv"][plan["argv"].index("--kv-cache-dtype") + 1] == "fp8_inc"

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch import profiles
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.models.calibrate import Places, Scripts, Wish, phases, read_scripts
-from gaudi_launch.models.calibrate_rules import RELEASES, rules_for
+from gaudi_launch.models.calibrate_rules import DEEPSEEK, RELEASES, rules_for
 
 # the options of HabanaAI/vllm-hpu-extension@8afd253 and @f5f9ecb, and of vllm-project/vllm-gaudi@091bbadd:
 # calibration/step-*.py
@@ -54,6 +55,11 @@ OPTIONS = {
         6: ("--measurements", "--out", "--target_world_size"),
     },
 }
+# HabanaAI/vllm-fork@016b6bd20:scripts/run_example_tp.py
+_EXAMPLE = (
+    *("--model", "--tokenizer", "--tp_size", "--ep_size", "--dataset", "--isl", "--osl", "--nprompts"),
+    *("--max_num_seqs", "--max_model_len", "--random", "--fp8_kv_cache", "--enforce_eager"),
+)
 _NEW = "step-3-postprocess-measure.py"
 POSTPROCESS = {"1.21": "step-3-postprocess_measure.py", "1.22": _NEW, "vllm-gaudi": _NEW}
 PLACES = Places(Path("/out"), "g2")
@@ -63,6 +69,9 @@ WISH = Wish("/m/Qwen3-32B", "Qwen3-32B", 2, "g2", "/d/set.pkl")
 def write_scripts(folder: Path, release: str) -> Path:
     """Files of the real names that mention the real options."""
     folder.mkdir(parents=True)
+    if release == DEEPSEEK:
+        (folder / "run_example_tp.py").write_text("".join(f'parser.add_argument("{one}")\n' for one in _EXAMPLE))
+        return folder
     names = {
         1: "step-1-prepare-calibration-dataset.py",
         2: "step-2-measure-scales.py",
@@ -82,7 +91,7 @@ def scripts(release: str) -> Scripts:
     return Scripts("/s", POSTPROCESS[release], OPTIONS[release], release == "vllm-gaudi")
 
 
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("release", [release for release in RELEASES if release != DEEPSEEK])
 def test_what_is_read_of_the_scripts(release: str, tmp_path: Path) -> None:
     found = read_scripts(write_scripts(tmp_path / "s", release), release)
     assert found.postprocess == POSTPROCESS[release]
@@ -158,7 +167,7 @@ def test_the_plugin_puts_the_experts_of_all_cards_together() -> None:
         assert names == ["dataset", "measure", "postprocess", "quantise"]
 
 
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("release", [release for release in RELEASES if release != DEEPSEEK])
 @pytest.mark.parametrize("dataset", ["/d/set.pkl", "/d/pile"])
 def test_only_options_that_a_release_has(release: str, dataset: str) -> None:
     if release == "1.21" and not dataset.endswith(".pkl"):
@@ -242,3 +251,44 @@ def test_the_rules_of_the_plugin(name: str, blocked: list[str], more: dict[str, 
     assert rules.env == env
     small = name.startswith("granite-4")
     assert rules.measure_words == (("--gpu-memory-utilization", "0.1") if small else ())
+
+
+def test_the_words_of_deepseek_r1_are_those_of_its_script(tmp_path: Path) -> None:
+    folder = write_scripts(tmp_path / "scripts", DEEPSEEK)
+    wish = Wish("/m/DeepSeek-V3.1-G2", "DeepSeek-V3.1", 8, "g2", "NeelNanda/pile-10k", 1, 5000, experts=True)
+    rules = rules_for(wish.name, DEEPSEEK)
+    (only,) = phases(wish, read_scripts(folder, DEEPSEEK), rules, PLACES, "/py")
+    # scripts/run_inc_calib.sh, and --nprompts of the README's line for this model
+    wanted = (
+        f"/py {folder}/run_example_tp.py --model /m/DeepSeek-V3.1-G2 --tokenizer /m/DeepSeek-V3.1-G2 --tp_size 8"
+    )
+    wanted += " --ep_size 8 --nprompts 5000 --osl 32 --max_num_seqs 1 --max_model_len 2048 --dataset pile"
+    assert (only.name, only.argv) == ("measure", tuple(wanted.split()))
+    buckets = {name: value for name, value in only.env.items() if "BUCKET" in name}
+    assert buckets == {
+        "VLLM_PROMPT_BS_BUCKET_MIN": "1",
+        "VLLM_PROMPT_BS_BUCKET_MAX": "1",
+        "VLLM_PROMPT_SEQ_BUCKET_MIN": "1024",
+        "VLLM_PROMPT_SEQ_BUCKET_STEP": "512",
+        "VLLM_PROMPT_SEQ_BUCKET_MAX": "1024",
+        "VLLM_DECODE_BS_BUCKET_MIN": "1",
+        "VLLM_DECODE_BS_BUCKET_MAX": "1",
+    }
+    assert {name: value for name, value in only.env.items() if "BUCKET" not in name} == {
+        "PT_HPU_LAZY_MODE": "1",
+        "VLLM_MLA_PERFORM_MATRIX_ABSORPTION": "0",
+        "VLLM_ENABLE_RUNTIME_DEQUANT": "1",
+        "VLLM_REQUANT_FP8_INC": "1",
+        "VLLM_MOE_N_SLICE": "1",
+        "QUANT_CONFIG": "/out/work/maxabs_measure_g2.json",
+    }
+    assert {word for word in only.argv if word.startswith("--")} <= set(_EXAMPLE)
+    # what serves it is what serves the published measurements
+    profile = profiles.find("deepseek-r1")
+    published = profile.measurements[0].published.quantisation
+    assert rules.quant_config("/stem") == {**published, "dump_stats_path": "/stem"}
+    (folder / "run_example_tp.py").unlink()
+    with pytest.raises(LaunchError) as refused:
+        read_scripts(folder, DEEPSEEK)
+    assert "git clone -b deepseek_r1 https://github.com/HabanaAI/vllm-fork" in str(refused.value)
+    assert "--scripts vllm-fork/scripts" in str(refused.value)

@@ -26,6 +26,7 @@ def answer() -> None:
         print("gaudi-launch-answer:" + json.dumps({"packages": packages, "facts": facts}))
         return
     facts = {"extension_kind": RELEASE, "bucket_limit": "false", "extension_source": os.environ["TRIVIAL_SOURCE"]}
+    facts["source"] = os.environ["TRIVIAL_SOURCE"]
     packages = {"vllm": "0.9.0", "vllm-hpu-extension": RELEASE}
     print("gaudi-launch-answer:" + json.dumps({"packages": packages, "facts": facts}))
 
@@ -49,7 +50,8 @@ def step(number: str) -> None:
         Path(option("-o") + "-calibration-dataset.pkl").write_bytes(b"prompts")
     elif number == "2":
         assert config["mode"] == "MEASURE"
-        ranks(stem.parent, f"{stem.name}_hooks_maxabs", int(option("--tensor-parallel-size")), "measured")
+        count = int(option("--tensor-parallel-size", "--tp_size"))
+        ranks(stem.parent, f"{stem.name}_hooks_maxabs", count, "measured")
     elif number == "3":
         out = Path(option("-o"))
         out.mkdir(parents=True, exist_ok=True)
@@ -71,7 +73,9 @@ def step(number: str) -> None:
 def main() -> None:
     if sys.argv[1] == "-c":
         return answer()
-    number = Path(sys.argv[1]).name.split("-")[1]
+    name = Path(sys.argv[1]).name
+    # deepseek_r1 measures with an example of its own, and has no other step
+    number = "2" if name == "run_example_tp.py" else name.split("-")[1]
     with Path(os.environ["TRIVIAL_CALLS"]).open("a") as file:
         names = ("QUANT_CONFIG", "HABANA_VISIBLE_MODULES", "PT_HPU_ENABLE_LAZY_COLLECTIVES", "VLLM_FP32_SOFTMAX")
         env = {name: os.environ[name] for name in names if name in os.environ}
