@@ -52,10 +52,7 @@ def fit(
         known = ", ".join(sizing.WEIGHT_BYTES)
         raise LaunchError("fit.dtype", ExitCode.USAGE, found=dtype, known=known)
     numbers = _numbers(cards)
-    name = accelerator or own_accelerator()
-    if name not in accelerators() and name not in instances():
-        known = ", ".join([*accelerators(), *instances()])
-        raise LaunchError("fit.accelerator", ExitCode.USAGE, found=name, known=known)
+    name = _accelerator(accelerator)
     facts = known_model(model)
     profile = profiles.match(facts)
     dtypes = data_types(facts, dtype)
@@ -83,7 +80,7 @@ def fit(
         counted = None if name in instances() else chosen
         _emit(facts, name, counted, limits_of(chosen, request, facts).max_model_len, table, assumed)
     else:
-        _show(facts, name, title, table, dtypes)
+        _show(facts, name, title, table, dtypes, of_asked=numbers is not None)
         if facts.source == "name" and profile is not None:
             typer.echo(text("fit.from_profile", profile=profile.name))
         if assumed:
@@ -94,6 +91,26 @@ def _numbers(text: str) -> list[int] | None:
     from gaudi_launch.planning.asked import number
 
     return [number("-n", word, 1, 64) for word in text.split(",")] if text else None
+
+
+def _accelerator(asked: str) -> str:
+    """The product or instance of this word: our own, hl-smi's name (HL-225), or ``inf2`` for the largest instance.
+    Raises LaunchError (USAGE)."""
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.host.accelerators import accelerators, identify, instances
+
+    if not asked:
+        return own_accelerator()
+    name = asked.lower()
+    if name in accelerators() or name in instances():
+        return name
+    if (product := identify(asked)) is not None:
+        return product.id
+    family = [instance for instance in instances().values() if instance.id.startswith(f"{name}.")]
+    if not family:
+        known = ", ".join([*accelerators(), *instances()])
+        raise LaunchError("fit.accelerator", ExitCode.USAGE, found=asked, known=known)
+    return max(family, key=lambda instance: instance.cores).id
 
 
 def own_accelerator() -> str:
@@ -219,7 +236,9 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
 
 
-def _show(model: Model, accelerator: str, title: dict[str, Any], table: FitTable, dtypes: list[str]) -> None:
+def _show(
+    model: Model, accelerator: str, title: dict[str, Any], table: FitTable, dtypes: list[str], of_asked: bool
+) -> None:
     from gaudi_launch.cli.output import console
     from gaudi_launch.cli.output import table as draw
     from gaudi_launch.messages import text
@@ -250,7 +269,7 @@ def _show(model: Model, accelerator: str, title: dict[str, Any], table: FitTable
     out.print(draw(heading, columns, rows, right=(0, 3, 4, 5, 6, 7)))
     other = next((r for r in table.rows if r.fits), None)
     if table.smallest_n is not None:
-        smallest = "fit.smallest_neuron" if neuron else "fit.smallest"
+        smallest = "fit.smallest_asked" if of_asked else "fit.smallest_neuron" if neuron else "fit.smallest"
         out.print(text(smallest, n=table.smallest_n, dtype=dtypes[0]), markup=False)
     elif other is not None:
         out.print(text("fit.smallest_other", dtype=dtypes[0], other=other.dtype, n=other.n), markup=False)

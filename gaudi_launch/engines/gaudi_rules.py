@@ -14,6 +14,7 @@ from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.memory import MemoryPlan
 from gaudi_launch.planning.own_words import has_word, word_of
 from gaudi_launch.planning.plan import Setting, Source
+from gaudi_launch.planning.precision import kernels_of
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
 
@@ -157,10 +158,9 @@ def types(context: Context, decisions: Decisions) -> None:
         "gaudi.bfloat16",
         _PLATFORM,
     )
-    quantised = request.dtype if request.dtype in ("awq", "gptq") else model.quantization
-    if quantised in ("awq", "gptq"):
-        reason = message("gaudi.hpu_kernels", found=quantised)
-        decisions.option("--quantization", f"{quantised}_hpu", reason, origin=_PLATFORM)
+    quantised = request.dtype if kernels_of(request.dtype) else model.quantization
+    if kernels := kernels_of(quantised):
+        decisions.option("--quantization", kernels, message("gaudi.hpu_kernels", found=quantised), origin=_PLATFORM)
     measured = needs_quant_file(request, model)
     if measured:
         _measured(context, decisions)

@@ -17,6 +17,7 @@ from gaudi_launch.planning.exported import check_exported
 from gaudi_launch.planning.lengths import BLOCK, ceil_div, round_down, round_up
 from gaudi_launch.planning.memory import memory_in
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
+from gaudi_launch.planning.precision import kernels_of
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
 from gaudi_launch.warmup.buckets import Buckets
@@ -258,11 +259,10 @@ class VllmFork:
             name = "--gpu_memory_utilization" if self.version == "deepseek_r1" else "--gpu-memory-utilization"
             reason = message("plan.flag", flag="--memory-utilization")
             decisions.option(name, request.memory_utilization, reason, source="flag")
-        quantised = context.model.quantization
-        if quantised in ("awq", "gptq") and decisions.get("option", "--quantization") is None:
-            # config.json's own word is refused: vllm/platforms/hpu.py supported_quantization
-            reason = message("gaudi.hpu_kernels", found=quantised)
-            decisions.option("--quantization", f"{quantised}_hpu", reason, origin="vllm/platforms/hpu.py")
+        kernels = kernels_of(context.model.quantization)
+        if kernels is not None and decisions.get("option", "--quantization") is None:
+            reason = message("gaudi.hpu_kernels", found=context.model.quantization)
+            decisions.option("--quantization", kernels, reason, origin="vllm/platforms/hpu.py")
         for asked, variable, flag in (
             (request.no_zero_padding, "VLLM_ZERO_PADDING", "-z"),
             (request.no_fused_sdpa, "VLLM_PROMPT_USE_FUSEDSDPA", "-a"),

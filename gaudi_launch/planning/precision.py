@@ -28,6 +28,12 @@ def weight_type(request: Request, model: Model) -> str:
     return "fp8" if runs_fp8(request, model) else request.dtype or model.dtype or "bfloat16"
 
 
+def kernels_of(quantised: str | None) -> str | None:
+    """The ``--quantization`` of weights that lie quantised so on disk, where the engine must be told: it refuses
+    config.json's own awq and gptq (vllm/platforms/hpu.py and vllm_gaudi/platform.py: supported_quantization)."""
+    return f"{quantised}_hpu" if quantised in ("awq", "gptq") else None
+
+
 def fp8_cache(model: Model, engine: str, version: str) -> str:
     """The KV cache type that goes with calibrated fp8 weights: by a profile of the user's own, by the file that
     the calibration scripts of this engine write for the model, by its shipped profile."""

@@ -94,6 +94,21 @@ def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert "It does not fit here. What would: more cards, fp8, or a shorter context (-l)." in out
 
 
+@pytest.mark.parametrize(
+    ("word", "product"),
+    [("HL-225", "gaudi2"), ("hl-325l", "gaudi3"), ("GAUDI2E", "gaudi2e"), ("inf2", "inf2.48xlarge")],
+)
+def test_accelerators_by_other_names(capsys: pytest.CaptureFixture[str], word: str, product: str) -> None:
+    code, shown = document(capsys, "meta-llama/Llama-2-7b", "--accelerator", word)
+    assert (code, shown["accelerator"], shown["smallest_n"]) == (0, product, 1)
+
+
+def test_the_smallest_of_some_is_not_called_the_smallest(capsys: pytest.CaptureFixture[str]) -> None:
+    common = ("meta-llama/Llama-2-7b", "--accelerator", "gaudi2")
+    assert "Smallest: -n 1 with bfloat16." in output(capsys, *common)[1]
+    assert "Smallest of those asked for: -n 4 with bfloat16." in output(capsys, *common, "-n", "4,8")[1]
+
+
 def test_an_uneven_number_of_cards_is_not_helped_by_fp8(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = output(capsys, "Qwen/Qwen2-72B-Instruct", "--accelerator", "gaudi2", "-n", "3")
     assert code == 0
