@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -73,6 +74,8 @@ def list_files(
 ) -> Listing:
     """Ask a hub what it has. Raises LaunchError: MODEL for what is not there or not allowed, FAILED for a hub that
     does not answer."""
+    if source == "hf":
+        _check_endpoint()
     request = {"do": "list", "source": source, "repo": repo, "revision": revision, "repo_type": repo_type}
     answers = list(_ask(request, lambda: None, seconds))
     answer: dict[str, Any] = answers[-1] if answers else {"error": "offline", "detail": "no answer"}
@@ -83,6 +86,12 @@ def list_files(
     if unsafe:
         raise LaunchError("pull.unsafe", ExitCode.MODEL, repo=repo, name=repr(unsafe[0]))
     return Listing(source, repo, str(answer["revision"]), files)
+
+
+def _check_endpoint() -> None:
+    endpoint = os.environ.get("HF_ENDPOINT")
+    if endpoint and not re.match(r"https?://[^/\s]", endpoint):
+        raise LaunchError("pull.endpoint", ExitCode.USAGE, found=endpoint)
 
 
 def find(repo: str, revision: str = "", repo_type: str = "model") -> Listing:
@@ -106,9 +115,13 @@ def find(repo: str, revision: str = "", repo_type: str = "model") -> Listing:
             return result
     errors = [result for result in results.values() if isinstance(result, LaunchError)]
     # a hub that knows the model but refuses it says more than one that could not be reached
-    order = ("pull.gated", "pull.no_revision", "pull.no_repo", "pull.busy")
+    order = ("pull.gated", "pull.no_revision", "pull.no_repo", "pull.busy", "pull.endpoint", "pull.offline_mode")
     ranked = sorted(errors, key=lambda e: order.index(e.id) if e.id in order else len(order))
-    raise ranked[0] if ranked else LaunchError("pull.offline", ExitCode.FAILED, repo=repo, source="-", why="-")
+    raise (
+        ranked[0]
+        if ranked
+        else LaunchError("pull.offline", ExitCode.FAILED, repo=repo, source="-", other="-", why="-")
+    )
 
 
 def pull(
@@ -257,12 +270,13 @@ def _error(answer: dict[str, Any], repo: str, source: str, revision: str) -> Lau
         "gated": ExitCode.MODEL,
         "changed": ExitCode.MODEL,
     }
-    known = (*codes, "offline", "busy", "disk", "stuck")
+    known = (*codes, "offline", "offline_mode", "busy", "disk", "stuck")
     id = f"pull.{kind}" if kind in known else "pull.other"
     if kind == "disk":
         return LaunchError("pull.disk_full", ExitCode.FAILED, repo=repo)
     code = codes.get(kind, ExitCode.FAILED)
-    return LaunchError(id, code, repo=repo, source=source, revision=revision or "-", why=why)
+    other = next((each for each in SOURCES if each != source), "-")
+    return LaunchError(id, code, repo=repo, source=source, other=other, revision=revision or "-", why=why)
 
 
 def _ask(request: dict[str, Any], tell: Callable[[], None], seconds: float | None) -> Iterator[dict[str, Any]]:

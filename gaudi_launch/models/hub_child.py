@@ -170,6 +170,8 @@ def classify(error: BaseException) -> HubError:
     # RepositoryNotFoundError), and its text holds ".../revision/..." whenever a revision was asked.
     if name == "GatedRepoError":  # a subclass of RepositoryNotFoundError there
         return HubError("gated", text)
+    if name == "OfflineModeIsEnabled":
+        return HubError("offline_mode", text)
     if name in ("RepositoryNotFoundError", "NotExistError", "HubRepoNotFoundError", "NotFoundError"):
         return HubError("no_repo", text)
     if name == "RevisionNotFoundError" or ("revision" in text.lower() and status == 404):

@@ -188,6 +188,27 @@ def test_a_hub_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused.value.text.values["why"] == "Connection refused"
 
 
+def test_the_other_hub_is_advised(monkeypatch: pytest.MonkeyPatch) -> None:
+    for source, other in (("hf", "modelscope"), ("modelscope", "hf")):
+        assert f"--from {other}" in str(hub._error({"error": "offline"}, "me/small", source, ""))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "id", "code"),
+    [
+        ("HF_HUB_OFFLINE", "1", "pull.offline_mode", ExitCode.FAILED),
+        ("HF_ENDPOINT", "hf-mirror.com", "pull.endpoint", ExitCode.USAGE),
+    ],
+)
+def test_what_the_environment_forbids_is_no_fault_of_the_network(
+    name: str, value: str, id: str, code: ExitCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(LaunchError) as refused:
+        hub.list_files("me/small", "hf", seconds=60)
+    assert (refused.value.id, refused.value.exit_code) == (id, code)
+
+
 def test_auto_takes_the_hub_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     with Hub(FILES) as running:
         use(running, monkeypatch)
