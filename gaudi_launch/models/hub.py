@@ -117,11 +117,7 @@ def find(repo: str, revision: str = "", repo_type: str = "model") -> Listing:
     # a hub that knows the model but refuses it says more than one that could not be reached
     order = ("pull.gated", "pull.no_revision", "pull.no_repo", "pull.busy", "pull.endpoint", "pull.offline_mode")
     ranked = sorted(errors, key=lambda e: order.index(e.id) if e.id in order else len(order))
-    raise (
-        ranked[0]
-        if ranked
-        else LaunchError("pull.offline", ExitCode.FAILED, repo=repo, source="-", other="-", why="-")
-    )
+    raise ranked[0] if ranked else _error({"error": "offline", "detail": "-"}, repo, SOURCES[0], revision)
 
 
 def pull(
