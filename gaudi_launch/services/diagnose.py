@@ -25,7 +25,10 @@ _HARMLESS = re.compile(
 
 
 # that a process of it is gone is only warned of, too
-_WARNING = re.compile(r"^(?:WARN(?:ING)?\b(?!.*unexpectedly)|\S{0,100}Warning: )")
+# huggingface_hub writes of each try that failed, and goes on with what is there
+_WARNING = re.compile(
+    r"^(?:WARN(?:ING)?\b(?!.*unexpectedly)|\S{0,100}Warning: )|thrown while requesting (?:HEAD|GET) "
+)
 
 
 @dataclass(frozen=True)

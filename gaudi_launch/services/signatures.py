@@ -22,7 +22,12 @@ class Signature:
 
 # told by the exit status, or by the word of the shell that waited for it
 KILLED = Signature(
-    "killed", (r"^(?:\S+: line \d+: +\d+ )?Killed\b",), 30, False, "signal(7); bash(1)", ("dmesg | tail",)
+    "killed",
+    (r"^(?:\S+: (?:line |行 ?|第 ?)\d+(?: ?行)?[:：] *\d+ +)?(?:Killed\b|已杀死)",),
+    30,
+    False,
+    "signal(7); bash(1) and its zh_CN catalogue",
+    ("dmesg | tail",),
 )
 TERMINATED = Signature("terminated", (), 20, False, "signal(7)")
 # told by the supervisor

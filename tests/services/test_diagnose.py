@@ -238,6 +238,7 @@ def test_what_a_healthy_start_warns_of_is_no_failure() -> None:
         "WARNING urllib3: Max retries exceeded with url: /stats\n"
         "WARNING hub: 401 Client Error for a file that is not needed\n"
         "WARNING Unable to load vocabulary from file\n"
+        "'(MaxRetryError('HTTPSConnectionPool: Max retries exceeded with url: /'))' thrown while requesting GET x\n"
     )
     assert diagnose(text + UP, exit_status=None) == diagnose(UP)
     assert not diagnose(text + UP).failed
