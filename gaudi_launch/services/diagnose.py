@@ -221,7 +221,8 @@ def _cause(signature: Signature, evidence: list[tuple[int, str]], phase: str) ->
         remedy=message(f"diagnose.{words}_fix"),
         commands=signature.commands,
         evidence=tuple(evidence[:_MOST_EVIDENCE]),
-        permanent=signature.permanent,
+        # what was only warned of may not be what it failed of
+        permanent=signature.permanent and not _warned(evidence),
         source=signature.source,
     )
 

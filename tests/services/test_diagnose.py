@@ -342,6 +342,8 @@ def test_what_failed_under_load_may_start_again() -> None:
 def test_a_warning_is_no_likelier_than_an_error() -> None:
     warned = "WARNING 11-21 03:03:01 [usage_lib.py:1] Max retries exceeded with url: /stats\n"
     assert not diagnose(warned).failed
+    only = diagnose("WARNING 11-21 [config.py:1] quantization is not supported for lm_head\n", exit_status=1)
+    assert ([c.id for c in only.causes], only.permanent) == (["not_supported"], False)
     failed = "RuntimeError: Graph compile failed. synStatus=synStatus 26 [Generic failure].\n"
     assert [c.id for c in diagnose(warned + failed, exit_status=1).causes] == ["compile_failed", "offline"]
 
