@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from gaudi_launch.services.diagnose import Diagnosis, diagnose
 from gaudi_launch.services.excerpt import Excerpt, read_excerpt
 from gaudi_launch.services.registry import Service
 
+# the engine's own arguments: Namespace(model='...'), config: model='...', non-default args: {'model': '...'
+_MODEL = re.compile(r"\bmodel'?[=:] ?'([^'\n]{1,500})'")
 _NOTHING = Excerpt("", 0)
 
 
@@ -31,7 +34,9 @@ def explain_log(path: Path | None, exit_status: int | None) -> Explanation:
     content = read_excerpt(path)
     if not content.text.strip():
         raise LaunchError("diagnose.empty", ExitCode.FAILED, path=name)
-    return Explanation(name, diagnose(content.text, exit_status=exit_status), content)
+    found = diagnose(content.text, exit_status=exit_status)
+    named = _MODEL.search(content.text)
+    return Explanation(name, _for_model(found, named[1]) if named else found, content)
 
 
 def explain_service(service: Service, exit_status: int | None = None) -> Explanation:
@@ -46,13 +51,17 @@ def explain_service(service: Service, exit_status: int | None = None) -> Explana
     known = status if isinstance(status, int) and not service.alive else exit_status
     content = read_excerpt(path)
     found = diagnose(content.text, exit_status=known, outcome=outcome)
-    causes = tuple(cause.for_model(str(state.get("model") or "MODEL")) for cause in found.causes)
-    found = replace(found, causes=causes)
+    found = _for_model(found, str(state.get("model") or "MODEL"))
     note = _note(service, found.failed)
     if service.phase == "lost" and not found.failed:
         # what the log ends with is the end that the kernel asked for when the launcher was gone
         found = replace(found, failed=True, phase=str(state.get("phase") or "start"))
     return Explanation(service.name, found, content, note)
+
+
+def _for_model(found: Diagnosis, model: str) -> Diagnosis:
+    """With commands for this model."""
+    return replace(found, causes=tuple(cause.for_model(model) for cause in found.causes))
 
 
 def lost(service: Service) -> str:

@@ -41,6 +41,17 @@ def test_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Cause 1: The card ran out of memory." in out and "line 2:" in out
 
 
+@pytest.mark.parametrize(
+    "line", ["args: Namespace(model='/models/Q', port=1)", "non-default args: {'model': '/models/Q', 'port': 1}"]
+)
+def test_the_remedies_of_a_log_name_its_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    log = tmp_path / "engine.log"
+    log.write_text(f"INFO 11-21 03:02:42 [api_server.py:1043] {line}\n{OOM}")
+    assert document(capsys, str(log))["causes"][0]["commands"] == ["gaudi-launch fit /models/Q"]
+
+
 def test_lines_of_a_huge_log_keep_their_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
