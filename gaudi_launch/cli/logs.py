@@ -23,6 +23,9 @@ def logs(
     follow: bool = typer.Option(False, "-f", "--follow", help="Go on as it grows, until the service ends."),
     launcher: bool = typer.Option(False, "--launcher", help="The launcher's own lines."),
     engine: bool = typer.Option(False, "--engine", help="The engine's lines (the default)."),
+    previous: bool = typer.Option(
+        False, "-p", "--previous", help="The engine's log before its last start (or before it grew too long)."
+    ),
     lines: int | None = typer.Option(None, "-n", "--lines", min=0, help="Only the last N lines."),
 ) -> None:
     """Print a service's log."""
@@ -32,13 +35,18 @@ def logs(
     from gaudi_launch.messages import text
     from gaudi_launch.services import detach, service
     from gaudi_launch.services.registry import find
+    from gaudi_launch.services.rotate import earlier
 
     if launcher and engine:
         raise LaunchError("services.one_log", ExitCode.USAGE)
+    if previous and (launcher or follow):
+        raise LaunchError("services.previous", ExitCode.USAGE)
     found = find(name)
     path = found.folder / (detach.LOG if launcher else service.LOG)
+    if previous:
+        path = earlier(path)
     try:
-        if found.alive and not path.exists():
+        if found.alive and not previous and not path.exists():
             # the engine is not started yet: its cards or its cache are waited for
             if not follow:
                 print(text("diagnose.not_begun", name=name), file=sys.stderr)

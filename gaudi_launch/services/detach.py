@@ -41,11 +41,12 @@ def spawn(
     handed over in memory only. Raises LaunchError when the state folder cannot be written or nothing starts.
     """
     folder = state.service_dir(job.name)
-    # from here on others see it starting, before the launcher itself is there to say so
-    state.write(folder, "state.json", first_state(job, folder / ENGINE_LOG))
-    state.write(folder, "job.json", job.to_json())
+    documents: dict[str, Mapping[str, Any]] = {"job.json": job.to_json()}
     if plan is not None:
-        state.write(folder, "plan.json", plan)
+        documents["plan.json"] = plan
+    # the last: from here on others see it starting, before the launcher itself is there to say so
+    documents["state.json"] = first_state(job, folder / ENGINE_LOG)
+    written = all(state.write(folder, name, document) for name, document in documents.items())
     words = [
         sys.executable,
         "-m",
@@ -54,7 +55,8 @@ def spawn(
         ",".join(str(handle) for handle in held),
     ]
     try:
-        if state.read(folder, "job.json") is None:
+        if not written:
+            # what an earlier life left there must not be taken for this one's
             raise OSError(28, os.strerror(28))
         handle = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:

@@ -55,8 +55,8 @@ def make_dir(name: str) -> Path:
     return folder
 
 
-def write(folder: Path, name: str, document: Mapping[str, Any]) -> None:
-    """Replace one JSON file of a service. A full disk loses the news, never the old file, and stops nothing."""
+def write(folder: Path, name: str, document: Mapping[str, Any]) -> bool:
+    """Replace one JSON file of a service; was it replaced? A full disk loses the news, never the old file."""
     content = json.dumps({"schema": SCHEMA, **document}, ensure_ascii=False, indent=1)
     part = ""
     try:
@@ -67,6 +67,8 @@ def write(folder: Path, name: str, document: Mapping[str, Any]) -> None:
     except OSError:
         if part:
             Path(part).unlink(missing_ok=True)
+        return False
+    return True
 
 
 def read(folder: Path, name: str) -> dict[str, Any] | None:

@@ -161,6 +161,8 @@ def test_an_engine_that_is_killed_comes_back(user: Keeper, model: Path, free_por
     (listed,) = user.services()
     assert listed["phase"] == "ready" and listed["pid"] != killed
     assert "Start 1 of 5 again in 1 s" in user.call("logs", "a", "--launcher")[1]
+    (user.folder("a") / "engine.log").write_text("this life\n")
+    assert "Application startup complete" in user.call("logs", "a", "--previous", "-n", "5")[1]
 
 
 def test_secrets_are_handed_over_and_never_written(user: Keeper, model: Path, free_port: int) -> None:
@@ -214,6 +216,8 @@ def test_two_of_one_name_and_nonsense(user: Keeper, model: Path, free_port: int,
         (("stop", "a", "--all"), 2, "--all"),
         (("stop", "a", "--drain", "-1"), 2, "--drain"),
         (("logs", "a", "--engine", "--launcher"), 2, "two logs"),
+        (("logs", "a", "--previous", "-f"), 2, "--previous"),
+        (("logs", "a", "--previous"), 1, "engine.log.1"),
         (("wait", "a", "--timeout", "0"), 2, "--timeout"),
         (("status", "nobody"), 2, "no service"),
         (("serve", "-w", "m", "--no-wait"), 2, "--detach"),

@@ -185,7 +185,7 @@ def test_what_was_lost_was_lost_where_it_was(tmp_path: Path, capsys: pytest.Capt
     assert document(capsys, "a")["phase"] == "ready"
     assert run(["why", "a"]) == 0
     out, _ = capsys.readouterr()
-    assert "it was killed" in out and "noise" not in out
+    assert "ended without a word" in out and "noise" not in out
 
 
 def test_the_remedies_of_a_service_name_its_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -235,6 +235,14 @@ def test_a_full_disk_leaves_nothing_of_a_service_that_cannot_start(monkeypatch: 
         detach.spawn(job, None, {}, (handle,))
     assert caught.value.id == "services.not_spawned"
     assert list(state.services_dir().iterdir()) == []
+    # nor is the state of an earlier life taken for this one's
+    before = {"name": "a", "phase": "ready"}
+    with registry.hold("a") as handle:
+        for name in ("state.json", "job.json"):
+            (state.service_dir("a") / name).write_text(json.dumps(before))
+        with pytest.raises(LaunchError):
+            detach.spawn(job, None, {}, (handle,))
+        assert state.read(state.service_dir("a"), "state.json") == before
 
 
 def test_all_are_ended_although_one_cannot_be(
