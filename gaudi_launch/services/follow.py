@@ -21,7 +21,9 @@ _PREFIX = re.compile(r"^(?:\((?!Pdb\))(?P<who>[A-Za-z][\w:]*)(?:[ ,]+(?:pid|ip)=
 # what carried the line here: docker compose, time stamps of docker and kubectl (nine digits; TGI has six),
 # kubectl logs --prefix, journalctl in any language (host and unit[pid] behind the time)
 _CARRIED = re.compile(
-    r"^(?:[\w.-]{1,100} {1,100}\| |\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) |\[pod/[^\]\s]{1,300}\] "
+    r"^(?:[\w.-]{1,100} {1,100}\| "
+    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) "
+    r"|\[pod/[^\]\s]{1,300}\] "
     r"|(?:\S{1,10} {1,2}\d{1,2} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S{8,25}) \S{1,100} [^\s\[\]]{1,100}\[\d{1,10}\]: )"
 )
 _MOST_CARRIERS = 3
