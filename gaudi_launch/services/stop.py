@@ -45,13 +45,16 @@ def stop(service: Service, drain_seconds: float, say: Callable[[str, float], Non
     left = _drain(service, drain_seconds, say) if service.alive and drain_seconds > 0 else 0
     if service.alive:
         _end_launcher(service, say)
+    # its launcher did not end in order, now or earlier
+    lost = find(service.name).phase == "lost"
+    if service.alive and lost:
         _note_end(service)
     # a launcher that was killed earlier, or had to be now, may have left processes
     found = tuple(orphans(service.folder))
     deaf = tuple(end(found))
     container = str((state.read(service.folder, "job.json") or {}).get("container", ""))
-    if found and container:
-        # a docker client that had to be killed leaves its container running
+    if (found or lost) and container:
+        # a docker client that is killed leaves its container running
         remover(container)(None)
     tidy(service.folder)
     return Stopped(service, service.alive, left, found, deaf)
@@ -96,11 +99,9 @@ def _drain(service: Service, seconds: float, say: Callable[[str, float], None]) 
 
 def _note_end(service: Service) -> None:
     """Write down that it was stopped, where its launcher had to be killed and did not."""
-    now = find(service.name)
-    if now.phase == "lost":
-        with contextlib.suppress(LaunchError), hold(service.name):
-            news = {"phase": "stopped", "outcome": "stopped", "ended": time.time()}
-            state.write(service.folder, "state.json", {**now.state, **news})
+    with contextlib.suppress(LaunchError), hold(service.name):
+        news = {"phase": "stopped", "outcome": "stopped", "ended": time.time()}
+        state.write(service.folder, "state.json", {**find(service.name).state, **news})
 
 
 def _end_launcher(service: Service, say: Callable[[str, float], None]) -> None:

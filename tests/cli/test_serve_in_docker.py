@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -121,9 +122,15 @@ def test_an_engine_that_dies_in_its_container_is_explained(user: User, free_port
     assert user.daemon.living == []
 
 
-def test_detached_it_is_found_and_stopped(user: User, free_port: int) -> None:
+@pytest.mark.parametrize("killed", [False, True], ids=["kept", "launcher and client killed"])
+def test_detached_it_is_found_and_stopped(user: User, free_port: int, killed: bool) -> None:
+    user.daemon.do = "deaf" if killed else ""
     code, _, err = user.run("-w", "MODEL", "-p", str(free_port), "--name", "kept", "--detach", *ENGINE)
     assert code == 0, err
+    if killed:
+        state = json.loads((user.state / "gaudi-launch/services/kept/state.json").read_text())
+        for pid in (state["launcher_pid"], state["pid"]):
+            os.kill(pid, signal.SIGKILL)
     assert len(user.daemon.living) == 1
     done = subprocess.run(
         [sys.executable, "-m", "gaudi_launch", "stop", "kept"],
