@@ -127,8 +127,10 @@ def bench(
     numbers["texts"] = numbers["seed"] if seed is not None else new_seed()
     if trace and tool not in ("auto", "builtin"):
         raise LaunchError("measure.tool_no_trace", ExitCode.USAGE, tool=tool)
+    if seconds is not None and not trace:
+        raise LaunchError("measure.seconds_trace", ExitCode.USAGE)
     found = target(words[0])
-    chosen, program = _choose(tool, found, trace, numbers)
+    chosen, program = _choose(tool, found, numbers, ours=bool(trace) or form != "auto" or stop_early)
     if chosen == "inference-benchmarker":
         return _print_benchmarker(_load(found, numbers, model, tokenizer), as_json)
     interrupted = False
@@ -179,14 +181,14 @@ def draw(plot: Path, runs: list[tuple[str, Run]]) -> None:
         raise LaunchError("measure.save", ExitCode.FAILED, path=str(plot), why=why) from None
 
 
-def _choose(tool: str, found: Target, trace: str, numbers: dict[str, Any]) -> tuple[str, str]:
-    """The tool and its program. auto: guidellm, else the engine's own client, else ours; a trace, a range of
-    lengths or a limit next to a rate only ours can do."""
+def _choose(tool: str, found: Target, numbers: dict[str, Any], *, ours: bool) -> tuple[str, str]:
+    """The tool and its program. auto: guidellm, else the engine's own client, else ours. Only ours can do ranges of
+    lengths, a limit next to a rate, and what ``ours`` stands for (a trace, a form, answers of their own length)."""
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.measure import tools
 
     plain = (
-        not trace
+        not ours
         and numbers["input"][0] == numbers["input"][1]
         and numbers["output"][0] == numbers["output"][1]
         and not (numbers["rate"] is not None and numbers["concurrency"] is not None)
@@ -305,7 +307,7 @@ def _other(tool: str, program: str, found: Target, load: Load, seed: int) -> Run
     from gaudi_launch.services.target import api_key
 
     key = api_key()
-    _writes(found, load.model, key)
+    _check_server(found, load, key)
     print(text("measure.tool_runs", tool=tool, program=program), file=sys.stderr, flush=True)
     began = time.time()
     environment = child_environment(load.url, key)
@@ -328,18 +330,22 @@ def _other(tool: str, program: str, found: Target, load: Load, seed: int) -> Run
     return Run(facts, planned.to_json(), summary, (), report)
 
 
-def _writes(found: Target, model: str, key: str | None) -> None:
-    """Refuse a server that does not answer, or writes nothing: another tool would only count failures. Raises
-    LaunchError."""
+def _check_server(found: Target, load: Load, key: str | None) -> None:
+    """Refuse a server that does not answer, writes nothing, or takes no such lengths: another tool would count
+    failures, or measure what was not asked for. Raises LaunchError."""
     import asyncio
 
+    from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.measure import server
     from gaudi_launch.measure.client import Client, ServerError
     from gaudi_launch.measure.run import problem
 
     async def ask() -> None:
         client = Client(found.url, api_key=key)
-        await server.pick_form(client, await server.look(client, model))
+        served = await server.look(client, load.model)
+        await server.pick_form(client, served)
+        if served.longest is not None and load.input + load.output > served.longest:
+            raise LaunchError("measure.all_too_long", ExitCode.USAGE, longest=served.longest)
 
     try:
         asyncio.run(ask())

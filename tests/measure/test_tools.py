@@ -186,9 +186,22 @@ def test_the_engines_own_client(capsys: pytest.CaptureFixture[str], keyed: Path)
     plan: dict[str, Any] = {"engine": {"name": "vllm-fork", "version": "1.21", "python": str(python)}}
     with serving(key=True) as (url, _), service("mine", url, **plan):
         code, found, err = bench(capsys, "mine", "-i", "64", "-o", "16", "--requests", "4")
-    assert (code, found["tool"], found["service"], found["engine"]) == (0, "vllm", "mine", "vllm-fork@1.21")
-    assert found["summary"]["ttft"]["p50"] == 0.164024 and str(python) in err
-    assert (found["workload"]["requests"], found["workload"]["concurrency"]) == (4, 4)
+        assert (code, found["tool"], found["service"], found["engine"]) == (0, "vllm", "mine", "vllm-fork@1.21")
+        assert found["summary"]["ttft"]["p50"] == 0.164024 and str(python) in err
+        assert (found["workload"]["requests"], found["workload"]["concurrency"]) == (4, 4)
+        # what it cannot do is not left out in silence
+        for word in (("--form", "chat"), ("--stop-early",)):
+            assert bench(capsys, "mine", "-i", "64", "-o", "2", "--requests", "1", *word)[1]["tool"] == "builtin"
+            assert run(["bench", "mine", "--tool", "vllm", *word]) == 2
+        capsys.readouterr()
+        # it would let the answers be cut, and count them
+        code, found, _ = bench(capsys, "mine", "-i", "4000", "-o", "97")
+        assert (code, found["error"]["id"]) == (2, "measure.all_too_long")
+
+
+def test_seconds_are_those_of_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", "127.0.0.1:9", "--seconds", "5"]) == 2
+    assert "--trace" in capsys.readouterr().err
 
 
 def test_the_docker_command_is_printed_not_run(capsys: pytest.CaptureFixture[str], keyed: Path) -> None:
