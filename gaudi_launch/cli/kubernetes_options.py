@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from gaudi_launch.planning.container import IMAGE
+
 if TYPE_CHECKING:
     from gaudi_launch.planning.container import Container
     from gaudi_launch.render.kubernetes_records import Cluster
@@ -77,12 +79,6 @@ _URL = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
 _RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[A-Za-z0-9.+-]*")
 # Linux: IFNAMSIZ, with the closing zero
 _INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}")
-# distribution/reference@v0.6.0:reference.go: an optional registry, lower-case path parts, a tag, a digest
-_IMAGE = re.compile(
-    r"([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?/)?"
-    r"[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*)*"
-    r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
-)
 
 
 def of_the_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -157,7 +153,7 @@ def to_cluster(wished: dict[str, Any], release: str, containers: list[Container]
     _matching("--prometheus", wished["prometheus"], _URL, "kubernetes.url")
     _matching("--ray-version", wished["ray_version"], _RELEASE, "kubernetes.release")
     for name in ("image", "webui_image"):
-        _matching("--" + name.replace("_", "-"), wished[name], _IMAGE, "kubernetes.image")
+        _matching("--" + name.replace("_", "-"), wished[name], IMAGE, "kubernetes.image")
     return Cluster(
         release=release,
         kind=kind,

@@ -35,10 +35,9 @@ def setup(
     from gaudi_launch.engines.registry import ALIASES
     from gaudi_launch.errors import ExitCode, LaunchError
 
+    _check_index(index_url)
     engine = "ray-serve" if engine == "ray" else ALIASES.get(engine, engine)
     wishes = Wishes(index_url, vision, scale_out)
-    if index_url and "@" in index_url:
-        raise LaunchError("setup.index_secret", ExitCode.USAGE)
     if engine in ("cpu", "ray-serve"):
         given: dict[str, object] = {"--in": place, "--python": python}
         given |= {"--vision": vision or None, "--scale-out": scale_out or None}
@@ -47,6 +46,18 @@ def setup(
                 raise LaunchError("setup.not_for", ExitCode.USAGE, flag=flag, engine=engine)
         return _embedded(engine, index_url, dry_run, no_demo, as_json)
     return _gaudi(engine, place, python, wishes, dry_run, as_json)
+
+
+def _check_index(url: str | None) -> None:
+    """Raises LaunchError (USAGE) for a pip mirror that is no address, or holds a secret."""
+    import re
+
+    from gaudi_launch.errors import ExitCode, LaunchError
+
+    if url and "@" in url:
+        raise LaunchError("setup.index_secret", ExitCode.USAGE)
+    if url is not None and not re.fullmatch(r"(https?|file)://[!-~]+", url):
+        raise LaunchError("setup.index_bad", ExitCode.USAGE, found=url)
 
 
 def _gaudi(engine: str, place: str | None, python: str | None, wishes: Any, dry_run: bool, as_json: bool) -> None:

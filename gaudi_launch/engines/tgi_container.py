@@ -13,7 +13,7 @@ from gaudi_launch.engines.scripts_shared import base_name
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.models.config import looks_like_hub_id
-from gaudi_launch.planning.container import Container, Mount
+from gaudi_launch.planning.container import IMAGE, Container, Mount
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.plan import Command, Setting
 from gaudi_launch.planning.request import Request
@@ -25,8 +25,6 @@ WORK = "/usr/src"
 RECIPES = "/recipes"
 PROFILE = "/tmp/hpu_profile"
 IMAGE_VARIABLE = "GAUDI_LAUNCH_TGI_IMAGE"
-# docs: distribution reference; a registry with a port, path, tag and digest
-_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
 _MODELS = "/models/"
 _GUIDE_PORT = 8080
 _OUR_PORT = 30001
@@ -52,7 +50,7 @@ def own_image(request: Request, wanted: str) -> str | None:
     image = request.environment.get(IMAGE_VARIABLE)
     if not image:
         return None
-    if not _IMAGE.fullmatch(image):
+    if not IMAGE.fullmatch(image):
         raise LaunchError("tgi.bad_image", ExitCode.USAGE, found=image, wanted=wanted)
     return image
 

@@ -88,7 +88,7 @@ async def check(
                 await put("stream", lambda: _stream(client, served, facts))
                 await put("long", lambda: _long(client, served, facts, tokens, why))
                 await put("speed", lambda: _speed(client, served, facts))
-        if served.tgi:
+        if served.tgi and not facts.task:
             await put("generate", lambda: _generate(client, served))
     for name in names:
         if name not in {row.name for row in rows}:

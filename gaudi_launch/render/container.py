@@ -19,7 +19,7 @@ from gaudi_launch.models.config import looks_like_hub_id
 from gaudi_launch.models.measurements import PREFIX
 from gaudi_launch.models.measurements import root as measurements_root
 from gaudi_launch.models.quant_config import measured_folder
-from gaudi_launch.planning.container import Container, Mount
+from gaudi_launch.planning.container import IMAGE, Container, Mount
 from gaudi_launch.planning.exported import SECRETS, engine_variables
 from gaudi_launch.planning.plan import Plan
 
@@ -77,9 +77,13 @@ def container_of(
     that are in it are passed by name.
     ``image`` overrides the engine's own (`engines.releases`). ``own_network``: the engine listens on every address
     of the container's network and its port is published; else it shares the host's network, as the vendor's docs
-    show it. Raises LaunchError: no image is known (USAGE), a secret among the engine's words (USAGE), cards whose
-    index cannot be told (MACHINE).
+    show it.
+
+    Raises LaunchError: no image is known, or none has such a name, or a secret among the engine's words (USAGE);
+    cards whose index cannot be told (MACHINE).
     """
+    if image is not None and not IMAGE.fullmatch(image):
+        raise LaunchError("kubernetes.image", ExitCode.USAGE, option="--image", found=image)
     if plan.container is not None:
         return _as_planned(plan, plan.container, image)
     words = list(plan.command.argv)

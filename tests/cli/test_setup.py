@@ -242,6 +242,8 @@ def test_scale_out_builds_libfabric_then_the_wrapper() -> None:
         (("vllm-fork@1.21", "--in", "docker", "--python", "base-python"), 2, "--python"),
         ((*VENV, "--index-url", "https://me:s3cret@mirror/simple"), 2, "--index-url"),
         (("vllm-fork@1.21", "--python", "/nowhere/python"), 3, "/nowhere/python"),
+        (("vllm-fork@1.21", "--index-url", "mirror of mine"), 2, "is no address"),
+        (("cpu", "--index-url", ""), 2, "is no address"),
     ],
 )
 def test_wrong_input_starts_nothing(words: tuple[str, ...], code: int, says: str, user: User) -> None:

@@ -101,6 +101,10 @@ def test_no_image() -> None:
         container_of(nameless, host)
     assert (error.value.id, error.value.exit_code) == ("render.no_image", ExitCode.USAGE)
     assert container_of(nameless, host, image="mine:1").image == "mine:1"
+    for bad in ("", "a b", "--rm", "Upper:1", "a:1;rm"):
+        with pytest.raises(LaunchError) as refused:
+            container_of(nameless, host, image=bad)
+        assert (refused.value.id, refused.value.exit_code) == ("kubernetes.image", ExitCode.USAGE)
     assert release_of("cpu") is None
 
 
