@@ -220,7 +220,7 @@ class VllmFork:
         _VERSIONS[self.version].rules(context, decisions)
         if request.tuning == "auto":
             fork_auto.check(context, self.version)
-            decisions.warnings += check_exported(request.environment, label(self.identity))
+            decisions.warnings += check_exported(request.environment, label(self.identity), decisions.settings())
             fork_auto.adjust(context, decisions, self.version, dict(self.facts))
             fork_auto.follow_profile(context, decisions, self.version)
             fork_fp8.quantise(context, decisions, self.version)

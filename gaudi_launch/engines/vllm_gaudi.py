@@ -134,7 +134,6 @@ class VllmGaudi:
         request = context.request
         decisions = Decisions(request.environment)
         fork_auto.check_model(context)
-        decisions.warnings += check_exported(request.environment, NAME)
         task = task_of(context.model, request.extra)
         gaudi_rules.address(context, decisions)
         gaudi_rules.lengths(context, decisions)
@@ -149,6 +148,7 @@ class VllmGaudi:
         gaudi_rules.switches(context, decisions)
         fork_auto.follow_profile(context, decisions, NAME)
         self._warmup(context, decisions, task)
+        decisions.warnings += check_exported(request.environment, NAME, decisions.settings())
         strategy = decisions.get("env", "VLLM_BUCKETING_STRATEGY")
         if request.reduce is not None and strategy:
             decisions.warn("gaudi.reduce_left", strategy=strategy)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gaudi_launch.errors import ExitCode
@@ -41,6 +41,9 @@ class _Facts:
     text: str = ""
 
 
+Question = Callable[[], Awaitable[Row]]
+
+
 async def check(
     client: Client,
     target: Target,
@@ -54,43 +57,29 @@ async def check(
     facts = _Facts()
     rows: list[Row] = []
 
-    async def put(name: str, question: Callable[[], Awaitable[Row]]) -> Row:
+    async def put(name: str, question: Question) -> bool:
+        """Did the server do well?"""
         began = time.perf_counter()
         try:
             row = await question()
         except ServerError as error:
             row = failed(name, error)
         if not row.seconds:
-            row = Row(row.name, row.verdict, row.sentence, time.perf_counter() - began, row.values, row.fault)
+            row = replace(row, seconds=time.perf_counter() - began)
         rows.append(row)
         said(row)
-        return row
+        return row.verdict != "fail"
 
-    await put("health", lambda: _health(client))
-    if rows[0].verdict != "fail":
+    if await put("health", lambda: _health(client)):
         await put("models", lambda: _models(client, facts, model or target.model))
-    names: Sequence[str] = NAMES
     if facts.served is not None:
         served = facts.served
-        problem = await _choose(client, served, facts)
-        if facts.task:
-            asking = pooled_rows.Asking(client, served, facts.task)
-            names = ("health", "models", facts.task, "long", "speed")
-            await put(facts.task, lambda: pooled_rows.first(asking))
-            if rows[-1].verdict != "fail":
-                tokens, why = _wished(long) or edge(target, served, answer=0)
-                await put("long", lambda: pooled_rows.long(asking, tokens, why))
-                await put("speed", lambda: pooled_rows.speed(asking))
-        else:
-            await put("chat", lambda: _chat(client, served, facts, problem))
-            if rows[-1].verdict != "fail":
-                tokens, why = _wished(long) or edge(target, served)
-                await put("stream", lambda: _stream(client, served, facts))
-                await put("long", lambda: _long(client, served, facts, tokens, why))
-                await put("speed", lambda: _speed(client, served, facts))
+        if await put("chat", lambda: _first(client, served, facts)):
+            for name, question in _more(client, served, facts, target, long).items():
+                await put(name, question)
         if served.tgi and not facts.task:
             await put("generate", lambda: _generate(client, served))
-    for name in names:
+    for name in (*NAMES[:2], facts.task, "long", "speed") if facts.task else NAMES:
         if name not in {row.name for row in rows}:
             no_tgi = name == "generate" and facts.served is not None
             sentence = message("measure.check_no_tgi") if no_tgi else message("measure.check_not_asked")
@@ -99,19 +88,38 @@ async def check(
     return rows
 
 
-def _wished(long: int | None) -> tuple[int, Message] | None:
-    return None if long is None else (long, message("measure.edge_wish"))
-
-
-async def _choose(client: Client, served: server.Served, facts: _Facts) -> ServerError | None:
-    """Find the form to ask in, or the task of a server that writes nothing; else why there is none."""
+async def _first(client: Client, served: server.Served, facts: _Facts) -> Row:
+    """One chat, or the one thing that a server does which writes nothing."""
     try:
-        facts.form = await server.pick_form(client, served)
+        return await _chat(client, served, facts)
     except ServerError as error:
         if error.kind != "pooled":
-            return error
+            raise
         facts.task = next(task for task, path in POOLED.items() if path == error.detail)
-    return None
+    try:
+        return await pooled_rows.first(pooled_rows.Asking(client, served, facts.task))
+    except ServerError as error:
+        return failed(facts.task, error)
+
+
+def _more(
+    client: Client, served: server.Served, facts: _Facts, target: Target, wanted: int | None
+) -> dict[str, Question]:
+    """What is asked once the first answer was good."""
+    tokens, why = edge(target, served, 0 if facts.task else _ANSWER)
+    if wanted is not None:
+        tokens, why = wanted, message("measure.edge_wish")
+    if facts.task:
+        asking = pooled_rows.Asking(client, served, facts.task)
+        return {
+            "long": lambda: pooled_rows.long(asking, tokens, why),
+            "speed": lambda: pooled_rows.speed(asking),
+        }
+    return {
+        "stream": lambda: _stream(client, served, facts),
+        "long": lambda: _long(client, served, facts, tokens, why),
+        "speed": lambda: _speed(client, served, facts),
+    }
 
 
 async def _health(client: Client) -> Row:
@@ -145,9 +153,8 @@ def _shown(text: str) -> str:
     return words if len(words) <= 60 else f"{words[:57]}..."
 
 
-async def _chat(client: Client, served: server.Served, facts: _Facts, problem: ServerError | None) -> Row:
-    if problem is not None:
-        raise problem
+async def _chat(client: Client, served: server.Served, facts: _Facts) -> Row:
+    facts.form = await server.pick_form(client, served)
     answer = await talk.whole(client, facts.form, talk.ask_one(_CAPITAL, 32), served.model)
     facts.text = answer.text or answer.thought
     values = {"form": facts.form, "text": answer.text, "input": answer.input, "output": answer.tokens}

@@ -4,10 +4,11 @@ named, and values that the engine would stumble over."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
+from gaudi_launch.planning.plan import Setting
 from gaudi_launch.profiles import engine_reads
 
 # for the engine and the libraries below it; the rest of an environment is not ours to keep
@@ -24,16 +25,17 @@ def engine_variables(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if _KEPT.match(name) and not _SECRET.search(name)}
 
 
-def check_exported(environment: Mapping[str, str], engine: str) -> list[Message]:
+def check_exported(environment: Mapping[str, str], engine: str, settings: Sequence[Setting] = ()) -> list[Message]:
     """Warnings for exported values that this engine reads otherwise than they look. ``engine`` is the name of its
-    profile, which says what it takes, with the source.
+    profile, which says what it takes, with the source; what ``settings`` put in their place is not read.
 
     Raises LaunchError (USAGE) for a value that would break it. An empty export counts as none.
     """
     warnings = []
+    replaced = {each.name for each in settings if each.kind == "env" and each.source != "environment"}
     for name, kind in engine_reads(engine).items():
         value = environment.get(name, "").strip()
-        if not value:
+        if not value or name in replaced:
             continue
         if kind == "true":
             if value.lower() in _YES:

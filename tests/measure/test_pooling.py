@@ -70,6 +70,7 @@ def test_a_reranker_reads_its_query_too(capsys: pytest.CaptureFixture[str]) -> N
         ({"form": "rerank", "bad": "order"}, 0, [], "measure.check_rerank_order"),
         # chat, completions and the choice of the task, the task itself; then it dies
         ({"form": "embed", "fail_from": 5}, 4, ["long", "speed"], "measure.check_embed"),
+        ({"form": "embed", "fail_from": 4}, 4, ["embed"], "measure.fail_status"),
         ({"form": "embed", "status": 500}, 4, ["chat"], "measure.fail_status"),
     ],
 )

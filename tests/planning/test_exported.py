@@ -6,7 +6,9 @@ import pytest
 
 from gaudi_launch.cli.app import run
 from gaudi_launch.errors import LaunchError
+from gaudi_launch.messages import message
 from gaudi_launch.planning.exported import check_exported
+from gaudi_launch.planning.plan import Setting
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,11 @@ def test_the_rest_passes(engine: str, environment: dict[str, str]) -> None:
 def test_a_yes_that_is_a_no(found: str) -> None:
     warnings = check_exported({"VLLM_SKIP_WARMUP": found}, "vllm-fork@1.21")
     assert [(each.id, each.values["found"]) for each in warnings] == [("plan.exported_no", found)]
+
+
+def test_what_the_plan_replaces_is_not_read() -> None:
+    flag = Setting("VLLM_SKIP_WARMUP", "True", "env", "flag", message("plan.flag", flag="-s"))
+    assert check_exported({"VLLM_SKIP_WARMUP": "1"}, "vllm-fork@1.21", [flag]) == []
 
 
 @pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1", "vllm-gaudi"])
