@@ -58,7 +58,7 @@ def test_what_the_plan_replaces_is_not_read() -> None:
     assert check_exported({"VLLM_SKIP_WARMUP": "1"}, "vllm-fork@1.21", [flag]) == []
 
 
-@pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1", "vllm-gaudi"])
+@pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "vllm-gaudi"])
 def test_a_plan_is_refused(
     engine: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
