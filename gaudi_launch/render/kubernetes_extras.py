@@ -7,7 +7,7 @@ from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.render.knobs import Knob, Name, Words
-from gaudi_launch.render.kubernetes_pod import claim, engine_mounts, knob, labels, scripts_of, selector
+from gaudi_launch.render.kubernetes_pod import ONE_NODE, claim, engine_mounts, knob, labels, scripts_of, selector
 from gaudi_launch.render.kubernetes_records import PORT, Cluster, Served
 
 METRIC = "gaudi_launch_requests"
@@ -25,9 +25,11 @@ def shared_labels(release: Name, component: str) -> dict[str, Any]:
 def access_mode(cluster: Cluster, models: Sequence[Served]) -> str:
     """Of the claims. Raises LaunchError (USAGE) where pods on several nodes would wait for ever for one claim."""
     many = cluster.many or len(models) > 1
-    if cluster.access_mode in ("ReadWriteOnce", "ReadWriteOncePod") and many:
+    # models beside each other are kept on one node where their claims are
+    apart = cluster.many if cluster.access_mode == ONE_NODE else many
+    if cluster.access_mode in (ONE_NODE, "ReadWriteOncePod") and apart:
         raise LaunchError("kubernetes.access_mode", ExitCode.USAGE, found=cluster.access_mode)
-    return cluster.access_mode or ("ReadWriteMany" if many else "ReadWriteOnce")
+    return cluster.access_mode or ("ReadWriteMany" if many else ONE_NODE)
 
 
 def storage(cluster: Cluster, models: Sequence[Served], release: Name) -> list[dict[str, Any]]:

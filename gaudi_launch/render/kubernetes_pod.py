@@ -16,6 +16,7 @@ from gaudi_launch.render.knobs import Checksum, Knob, Name
 from gaudi_launch.render.kubernetes_needs import PULL_SECONDS
 from gaudi_launch.render.kubernetes_records import Cluster, Served
 
+ONE_NODE = "ReadWriteOnce"
 RECIPE_VARIABLE = "PT_HPU_RECIPE_CACHE_CONFIG"
 RECIPES, KEPT, SCRIPTS = "/var/cache/recipes", "/mnt/recipes", "/opt/gaudi-launch"
 PLAN_FILES = "/opt/gaudi-launch-plan"
@@ -237,7 +238,8 @@ def pod_spec(
     first: Sequence[Mapping[str, Any]] = (),
     together: bool = False,
 ) -> dict[str, Any]:
-    """A pod of these containers; ``together``: rather on the node where the release has pods already."""
+    """A pod of these containers; ``together``: rather on the node where the release has engines already, and only
+    there where their claims can be used on one node."""
     spec: dict[str, Any] = {}
     if cluster.runtime_class:
         spec["runtimeClassName"] = Knob(("runtimeClassName",), cluster.runtime_class)
@@ -249,10 +251,12 @@ def pod_spec(
         "tolerations": knob(served, "tolerations", tolerations(served, cluster)),
     }
     if together:
-        same = {"matchLabels": {"app.kubernetes.io/instance": release}}
-        term = {"labelSelector": same, "topologyKey": "kubernetes.io/hostname"}
-        wish = [{"weight": 100, "podAffinityTerm": term}]
-        spec["affinity"] = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wish}}
+        # not where the chat page is: it may run on a node without cards
+        same = {"app.kubernetes.io/instance": release, "app.kubernetes.io/component": "engine"}
+        term = {"labelSelector": {"matchLabels": same}, "topologyKey": "kubernetes.io/hostname"}
+        wish = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
+        one_node = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        spec["affinity"] = {"podAffinity": one_node if cluster.access_mode == ONE_NODE else wish}
     if first:
         spec["initContainers"] = list(first)
     spec["containers"] = list(containers)
