@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gaudi_launch.host.accelerators import identify
 from gaudi_launch.host.config import HostConfig
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import Message, message
@@ -63,29 +64,39 @@ def needs_of(
     nodes: int = 1,
     fetched: bool = False,
 ) -> Needs:
-    """Of a pod with ``cards`` on such a host. ``weights`` are the bytes of the whole model, None where they are not
-    known; it is cut over ``nodes`` pods. ``hugepages_mib`` a card overrides the rule. ``fetched``: from a hub, at
-    the start."""
+    """Of a pod with ``cards`` on such a host. ``weights`` are the bytes of the whole model; None where they are not
+    known: then as many as its cards can hold. It is cut over ``nodes`` pods. ``hugepages_mib`` a card overrides the
+    rule. ``fetched``: from a hub, at the start."""
     notes: list[Message] = []
+    known, weights = weights is not None, _held(cards, host) * nodes if weights is None else weights
     share = cards / len(host.cards) if cards and host.cards else 1 / 8
     all_cpus = len(host.cpu_siblings) or sum(len(node.cpus) for node in host.numa_nodes)
     cpus = max(1, int(all_cpus * share * _SHARE)) if all_cpus else 10 * max(1, cards)
     shm = shm_mib(cards)
-    wanted = math.ceil(_MEMORY_FACTOR * (weights or 0) / nodes / (1 << 30) + _MEMORY_BASE_GIB) * 1024 + shm
-    if weights is None:
-        notes.append(message("kubernetes.no_weights", memory=f"{wanted // 1024} GiB"))
+    wanted = math.ceil(_MEMORY_FACTOR * weights / nodes / (1 << 30) + _MEMORY_BASE_GIB) * 1024 + shm
+    room = int((host.memory_total_mib or 0) * share * _SHARE)
+    disk = math.ceil(1.2 * weights / (1 << 30) / 10) * 10 + 20
+    if not known:
+        wanted = min(wanted, room) if room else wanted
+        notes.append(message("kubernetes.no_weights", memory=wanted // 1024, disk=disk))
     pages = HUGEPAGES_MIB if hugepages_mib is None else hugepages_mib
     pool = _pool_mib(config)
     if hugepages_mib is None and pool and host.cards and pool // len(host.cards) < pages:
         pages = pool // len(host.cards) // 2 * 2
         notes.append(message("kubernetes.hugepages_pool", pool=pool, each=pages))
-    if host.memory_total_mib and wanted > (room := int(host.memory_total_mib * share * _SHARE)):
+    if room and wanted > room:
         notes.append(message("kubernetes.memory", wanted=wanted // 1024, room=room // 1024))
-    loading = math.ceil((weights or 0) * (1 / _SLOWEST_READ + (1 / _SLOWEST_FETCH if fetched else 0)))
+    loading = math.ceil(weights * (1 / _SLOWEST_READ + (1 / _SLOWEST_FETCH if fetched else 0)))
     joining = JOIN_SECONDS if nodes > 1 else 0
-    disk = math.ceil(1.2 * (weights or 0) / (1 << 30) / 10) * 10 + 20
     start = start_seconds + loading + joining
     return Needs(cards, cpus, wanted, pages * cards, shm, start, disk, notes=tuple(notes))
+
+
+def _held(cards: int, host: Host) -> float:
+    """Bytes that so many of this host's cards hold."""
+    found = (identify(card.product, device_type=card.device_type) for card in host.cards)
+    product = next((each for each in found if each), None)
+    return float(cards * product.memory_total_mib << 20) if product else 0.0
 
 
 def shm_mib(cards: int) -> int:

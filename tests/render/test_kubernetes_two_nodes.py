@@ -135,3 +135,19 @@ def test_a_made_up_node_is_called_one(capsys: pytest.CaptureFixture[str], tmp_pa
     capsys.readouterr()
     of_mine = [*(word for word in R1 if word not in ("--accelerator", "gaudi2")), "--machine", "node.json"]
     assert "kubernetes.assumed_node" not in [note["id"] for note in notes(capsys, *of_mine)]
+
+
+def test_weights_of_unknown_size_are_counted_as_what_the_cards_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    """A model of 800 GB would outgrow a small guess: its claim, its memory, and above all its start-up budget."""
+    words = ("-w", "someone/Unheard-405B", "-n", "8", "--engine", "vllm-fork@1.22", "--accelerator", "gaudi2")
+    found = objects(rendered(capsys, *words))
+    claim = next(each for each in found if each["metadata"]["name"].endswith("-weights"))
+    assert claim["spec"]["resources"]["requests"]["storage"] == "950Gi"  # 1.2 x 8 x 96 GiB, and what is beside it
+    engine = main_of(rendered(capsys, *words))["spec"]["template"]["spec"]["containers"][0]
+    # no more than a whole node's share, or no node would ever take it
+    assert engine["resources"]["limits"]["memory"] == f"{int(1024 * 1024 * 0.9)}Mi"
+    probe = engine["startupProbe"]
+    # 800 GB at 100 MB/s from the hub, and 250 MB/s from the claim
+    assert probe["failureThreshold"] * probe["periodSeconds"] > 800e9 / 0.1e9 + 800e9 / 0.25e9
+    assert "kubernetes.no_weights" in [note["id"] for note in notes(capsys, *words)]
+    assert "kubernetes.memory" not in [note["id"] for note in notes(capsys, *words)]
