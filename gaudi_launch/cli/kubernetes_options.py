@@ -261,7 +261,9 @@ def _label_value(option: str, found: str) -> str:
 
 
 def _label(word: str) -> tuple[str, str]:
-    key, _, value = word.partition("=")
+    key, equals, value = word.partition("=")
+    if not equals:
+        raise _usage("kubernetes.label", option="--node-selector", found=word)
     return _key("--node-selector", key), _label_value("--node-selector", value)
 
 

@@ -29,6 +29,7 @@ __all__ = ["_plain"]
         ((*CHAT, "--name", "Upper"), 2, "Upper"),
         ((*CHAT, "--name", "x" * 34), 2, "x" * 34),
         ((*CHAT, "--node-selector", "a b=c"), 2, "a b"),
+        ((*CHAT, "--node-selector", "gaudi3"), 2, "'gaudi3'"),
         ((*CHAT, "--tolerate", "-"), 2, "--tolerate"),
         ((*CHAT, "--namespace", "A"), 2, "--namespace"),
         ((*CHAT, "--namespace", "a.b"), 2, "--namespace"),
