@@ -92,11 +92,10 @@ class Result:
 
 def read(model: str, words: Words, plot: Path | None) -> Case:
     """The case of these words. Raises LaunchError for what cannot be."""
-    from gaudi_launch.cli.fit import data_types, engine_for, known_model, own_accelerator
+    from gaudi_launch.cli.fit import check_dtype, data_types, engine_for, known_model, own_accelerator
     from gaudi_launch.engines.upstream_tasks import CHAT, task_of
     from gaudi_launch.fleet.capacity import Targets
     from gaudi_launch.host.accelerators import accelerators
-    from gaudi_launch.models import sizing
     from gaudi_launch.planning.asked import number
     from gaudi_launch.planning.fitting import limits_of
     from gaudi_launch.warmup.cost import ONE_CARD_8B
@@ -104,9 +103,7 @@ def read(model: str, words: Words, plot: Path | None) -> Case:
 
     if plot is not None and plot.suffix.lower() not in (".png", ".svg"):
         raise LaunchError("warmup.plot_ending", ExitCode.USAGE, path=str(plot))
-    if words.dtype and words.dtype not in sizing.WEIGHT_BYTES:
-        known = ", ".join(sizing.WEIGHT_BYTES)
-        raise LaunchError("fit.dtype", ExitCode.USAGE, found=words.dtype, known=known)
+    check_dtype(words.dtype)
     name = words.accelerator or own_accelerator()
     if name not in accelerators():
         raise LaunchError("fit.accelerator", ExitCode.USAGE, found=name, known=", ".join(accelerators()))

@@ -48,9 +48,7 @@ def fit(
     from gaudi_launch.models.fit import fit_each, fit_weights_only
     from gaudi_launch.planning.fitting import divided, limits_of
 
-    if dtype and dtype not in sizing.WEIGHT_BYTES:
-        known = ", ".join(sizing.WEIGHT_BYTES)
-        raise LaunchError("fit.dtype", ExitCode.USAGE, found=dtype, known=known)
+    check_dtype(dtype)
     numbers = _numbers(cards)
     name = _accelerator(accelerator)
     facts = known_model(model)
@@ -85,6 +83,15 @@ def fit(
             typer.echo(text("fit.from_profile", profile=profile.name))
         if assumed:
             typer.echo(text("fit.assumed", what=", ".join(assumed)))
+
+
+def check_dtype(found: str) -> None:
+    """Raises LaunchError (USAGE) for a data type that nobody knows the size of."""
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.models.sizing import WEIGHT_BYTES
+
+    if found and found not in WEIGHT_BYTES:
+        raise LaunchError("fit.dtype", ExitCode.USAGE, found=found, known=", ".join(WEIGHT_BYTES))
 
 
 def _numbers(text: str) -> list[int] | None:
