@@ -275,12 +275,11 @@ def _choice(case: Case, cards: int) -> Choice:
 
 
 def _assumptions(case: Case, choice: Choice | None) -> tuple[Message, ...]:
-    from gaudi_launch.engines.registry import label
     from gaudi_launch.fleet.capacity import CEILING
     from gaudi_launch.fleet.replica import Replica
 
     limits = case.limits
-    words = {"engine": label(case.engine), "requests": limits.max_num_seqs, "length": limits.max_model_len}
+    words = {"engine": case.engine.identity.label, "requests": limits.max_num_seqs, "length": limits.max_model_len}
     said = [*case.notes, message("capacity.assume_served", **words)]
     if choice is not None and isinstance(choice.replica, Replica) and choice.curve is not None:
         cost = choice.replica.cost

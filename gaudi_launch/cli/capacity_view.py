@@ -21,14 +21,13 @@ _ROWS, _WIDTH = 8, 60
 
 def to_json(result: Result) -> dict[str, Any]:
     """The object of --json. Seconds, requests a second, tokens a second."""
-    from gaudi_launch.engines.registry import label
 
     case = result.case
     return {
         "schema": 1,
         "model": case.model.path,
         "accelerator": case.accelerator.id,
-        "engine": label(case.engine),
+        "engine": case.engine.identity.label,
         "dtype": case.dtype,
         "max_model_len": case.limits.max_model_len,
         "max_num_seqs": case.limits.max_num_seqs,

@@ -23,7 +23,7 @@ def to_json(case: Case) -> dict[str, Any]:
     return {
         "schema": 1,
         "name": cluster.name,
-        "engine": f"{cluster.plan.engine.name}@{cluster.plan.engine.version}",
+        "engine": cluster.plan.engine.exact,
         "model": cluster.model,
         "layout": {
             "tensor": layout.tensor,
@@ -117,7 +117,7 @@ def show(case: Case) -> None:
     say(
         "cluster.title",
         name=cluster.name,
-        engine=f"{cluster.plan.engine.name}@{cluster.plan.engine.version}",
+        engine=cluster.plan.engine.exact,
         model=cluster.model,
     )
     columns = [

@@ -207,7 +207,6 @@ def _emit(
     model: Model, accelerator: str, engine: Engine | None, length: int, table: FitTable, assumed: list[str]
 ) -> None:
     from gaudi_launch.cli.output import emit_json
-    from gaudi_launch.engines.registry import label
 
     def row(r: FitRow) -> dict[str, Any]:
         return {
@@ -230,7 +229,7 @@ def _emit(
             "schema": 1,
             "model": model.path,
             "accelerator": accelerator,
-            "engine": label(engine) if engine is not None else None,
+            "engine": engine.identity.label if engine is not None else None,
             "max_model_len": length,
             "smallest_n": table.smallest_n,
             "assumed": assumed,

@@ -295,7 +295,7 @@ def _container(each: Planned, cluster: Cluster) -> Container:
 def _needs(each: Planned, cluster: Cluster, pages: int | None) -> Needs:
     from dataclasses import replace
 
-    from gaudi_launch.engines.releases import label, release_of
+    from gaudi_launch.engines.releases import release_of
     from gaudi_launch.host.machine import SIMULATED
     from gaudi_launch.messages import message
     from gaudi_launch.render.kubernetes_needs import needs_of
@@ -311,7 +311,7 @@ def _needs(each: Planned, cluster: Cluster, pages: int | None) -> Needs:
         fetched=not str(each.plan.model["path"]).startswith("/"),
     )
     more: list[Message] = []
-    release = release_of(label(each.plan.engine), each.plan.engine.version)
+    release = release_of(each.plan.engine.label, each.plan.engine.version)
     if release is not None and release.whole_image is None and each.container.image == release.image:
         more.append(message("kubernetes.build", image=each.container.image))
     if 1 < each.cards < len(each.host.cards) and len(each.host.groups) > 1:

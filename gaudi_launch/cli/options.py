@@ -200,8 +200,7 @@ class Prepared:
         made = make_plan(self.request, self.host, self.model, self.engine, placement, measured=measured)
         if self.request.engine == "auto" and not (self.installed and self.installed.engine in ENGINES):
             python = self.installed.python if self.installed else "PATH"
-            planned = f"{made.engine.name}@{made.engine.version}"
-            assumed = message("plan.no_engine", python=python, engine=planned)
+            assumed = message("plan.no_engine", python=python, engine=made.engine.exact)
             made = replace(made, warnings=(assumed, *made.warnings))
         notes = self.provision.notes if self.provision else ()
         return replace(made, warnings=(*notes, *made.warnings))
@@ -293,8 +292,7 @@ def prepare(asked: dict[str, Any], *, must_exist: bool, in_image: bool = False) 
         request = with_own_words(request, engine.lacks)
     if not engine.needs_cards and request.python is None:
         request = replace(request, python=engine.identity.python)
-    if engine.identity.name == "vllm-gaudi":
-        request = _bucket_file(request)
+    request = with_bucket_file(request, engine)
     # an engine on the CPU needs no card, so the machine's cards are not even looked at
     host = load(asked.get("machine")) if engine.needs_cards or asked.get("machine") else Host()
     if request.tuning == "reference":
@@ -330,14 +328,16 @@ def _engine_name(request: Request, installed: Installed | None) -> str:
     return "deepseek_r1" if request.inc_fp8 and name != request.engine else name
 
 
-def _bucket_file(request: Request) -> Request:
-    """With the text of the bucket file that the user exported: the engine dies of a line it cannot read."""
+def with_bucket_file(request: Request, engine: Engine) -> Request:
+    """With the text of the bucket file that the user exported, for an engine that reads one: it dies of a line that
+    it cannot read. Raises LaunchError (USAGE) where there is no such file."""
     from dataclasses import replace
     from pathlib import Path
 
     from gaudi_launch.errors import ExitCode, LaunchError
 
-    path = request.environment.get("VLLM_BUCKETING_FROM_FILE")
+    variable = getattr(getattr(engine, "inner", engine), "bucket_file", None)
+    path = request.environment.get(variable) if variable is not None else None
     if not path:
         return request
     try:

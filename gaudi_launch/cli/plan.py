@@ -58,7 +58,7 @@ def show(made: Plan, prepared: Prepared, verbose: bool) -> None:
         out.print(f"{set_cell_size(text(id), 10)} {value}", markup=False)
 
     python = f", {made.engine.python}" if made.engine.python else ""
-    line("plan.word_engine", f"{made.engine.name}@{made.engine.version}{python}")
+    line("plan.word_engine", f"{made.engine.exact}{python}")
     line("plan.word_model", _model(made))
     if made.placement.modules:
         cards = ",".join(str(module) for module in made.placement.modules)

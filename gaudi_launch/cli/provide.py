@@ -68,7 +68,7 @@ class Provision:
 def look(request: Request, host: Host, engine: Engine, installed: Installed | None) -> Provision:
     """Find out what is there. Changes nothing and asks no hub. Raises LaunchError for a file that the user named
     and that cannot be used."""
-    from gaudi_launch.engines.registry import in_container, label
+    from gaudi_launch.engines.registry import in_container
     from gaudi_launch.models import measurements
     from gaudi_launch.models.config import looks_like_hub_id, name_of
     from gaudi_launch.models.local import find_local, folder_for
@@ -105,7 +105,7 @@ def look(request: Request, host: Host, engine: Engine, installed: Installed | No
         measurements=published.repo if published else "",
         measured=quant is not None and not quant.missing,
         measurements_target=measurements.downloaded_folder(published.repo) if published else Path(),
-        engine="" if installed is None or in_container(engine.identity.name) else label(engine),
+        engine="" if installed is None or in_container(engine.identity.name) else engine.identity.label,
         installed=_is_installed(engine, installed),
         there=tuple((path, _size(path)) for path in (target, converted_target) if path != Path()),
         disk_bytes=profile.disk_gb * 10**9 if profile and profile.disk_gb else None,

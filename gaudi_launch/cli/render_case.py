@@ -56,9 +56,9 @@ class Made:
     def dockerfile(self, image: str | None) -> str | None:
         """The text that builds the container's image, None for one that is published or was named."""
         from gaudi_launch.engines.recipe import Wishes, dockerfile
-        from gaudi_launch.engines.releases import label, release_of
+        from gaudi_launch.engines.releases import release_of
 
-        release = release_of(label(self.plan.engine), self.plan.engine.version)
+        release = release_of(self.plan.engine.label, self.plan.engine.version)
         if image is not None or release is None or release.whole_image is not None:
             return None
         return dockerfile(release, Wishes())

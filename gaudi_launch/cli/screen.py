@@ -33,7 +33,7 @@ class Screen:
         """Say what is about to start."""
         plan = self._plan
         cards = ",".join(str(module) for module in plan.placement.modules) or "-"
-        engine = f"{plan.engine.name}@{plan.engine.version}"
+        engine = plan.engine.exact
         self._bar.say(text("serve.starting", model=plan.model["name"], engine=engine, cards=cards))
         for reason in plan.placement.reasons:
             self._bar.say(f"  {reason.render()}")

@@ -170,12 +170,12 @@ def _housed(prepared: Prepared, plan: Plan, how: How) -> Plan:
 
 def _check_built(plan: Plan) -> None:
     """An image that nobody publishes must be built before. Raises LaunchError (MACHINE) with the command."""
-    from gaudi_launch.engines.releases import label, release_of
+    from gaudi_launch.engines.releases import release_of
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.services.containers import check_docker, has_image
 
     check_docker(needs_cards=bool(plan.placement.modules))
-    release = release_of(label(plan.engine), plan.engine.version)
+    release = release_of(plan.engine.label, plan.engine.version)
     image = plan.container.image if plan.container is not None else ""
     if release is not None and image == release.built_image and not has_image(image):
         raise LaunchError("render.not_built", ExitCode.MACHINE, image=image, engine=release.engine)

@@ -134,7 +134,7 @@ def _show(case: Case, result: Result, listing: bool, plot: Path | None) -> None:
     columns = [text(f"warmup.column_{name}") for name in view.COLUMNS]
     rows = [view.row(judged, judged is chosen, result) for judged in delivered.comparison]
     out.print(table(text("warmup.table"), columns, rows, right=range(1, len(columns))))
-    id = "warmup.basis" if asked.own is None else "warmup.basis_own"
+    id = "warmup.basis_own" if asked.own else "warmup.basis"
     say(id, basis=result.per_graph.basis.render(), floor=delivered.aim.floor)
     if chosen.buckets is not None:
         for name, part, time, axis in (
@@ -144,7 +144,7 @@ def _show(case: Case, result: Result, listing: bool, plot: Path | None) -> None:
             pairs = [(b[0], b[axis]) for b in getattr(chosen.buckets, name) if axis == 2 or b[2] == 0]
             out.print(heatmap(text(f"warmup.map_{name}"), pairs, part, time))
         say("warmup.map_legend")
-    if chosen is delivered.comparison[0] and asked.own is None:
+    if chosen is delivered.comparison[0] and not asked.own:
         say("warmup.prefill_seqs", count=delivered.max_prefill_seqs)
         for name, value in delivered.settings.items():
             out.print(f"  {name}={value}", markup=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class Case:
-    """What a plan is wanted for, with everything that had to be assumed."""
+    """What a plan is wanted for, with everything that had to be assumed. ``blocks``: the user's, else 0."""
 
     asked: AskedEngine
     model: Model
@@ -46,7 +46,14 @@ class Case:
     workload: list[tuple[float, int, int]] | None
     trace_share: float
     wish: Wish
+    blocks: int
     assumptions: list[Message]
+
+    @property
+    def wishes(self) -> bool:
+        """Was more asked for than what a plan of the same words does by itself?"""
+        wish = self.wish
+        return any((wish.graphs, wish.overhead, wish.budget, wish.price, self.workload, self.blocks))
 
 
 @dataclass(frozen=True)
@@ -83,11 +90,10 @@ def read(
     if not 0 <= trace_share <= 1:
         raise LaunchError("warmup.bad_share", ExitCode.USAGE, found=trace_share)
     engine = asked_engine(request, model, asked.get("machine"), blocks, assumptions)
-    if engine.own is not None and any((wish.graphs, wish.overhead, wish.budget, wish.price)):
+    if engine.own and any((wish.graphs, wish.overhead, wish.budget, wish.price)):
         raise LaunchError("warmup.own_list", ExitCode.USAGE, engine=engine.name)
     limits = engine.limits
-    parameters = model.parameters or _parameters_of(model.name)
-    cost = step_time_for(parameters, engine.cards).with_constants(_constants(constants))
+    cost = step_time_for(model.parameters, engine.cards, model.name).with_constants(_constants(constants))
     constants_said = ", ".join(f"{key} {value:g}" for key, value in cost.constants().items())
     assumptions.append(message("warmup.assume_cost", basis=cost.basis, constants=constants_said))
     workload = read_workload(trace) if trace else None
@@ -96,15 +102,7 @@ def read(
         assumptions.append(
             message("warmup.assume_ranges", input=f"{ranges[0]}-{ranges[1]}", output=f"{ranges[2]}-{ranges[3]}")
         )
-    return Case(engine, model, cost, workload, trace_share, wish, assumptions)
-
-
-def _parameters_of(name: str) -> float | None:
-    """Weights from a name such as QwQ-32B."""
-    found = re.search(
-        r"(?<![\w.])(\d{1,4}(?:\.\d{1,3})?)[bB](?![A-Za-z0-9])", name.replace("-", " ").replace("_", " ")
-    )
-    return float(found.group(1)) * 1e9 if found else None
+    return Case(engine, model, cost, workload, trace_share, wish, blocks, assumptions)
 
 
 def _constants(words: list[str]) -> dict[str, str]:
@@ -159,9 +157,10 @@ def solve(case: Case, *, log: Path | None, ask: bool) -> Result:
     cached = per_graph(dtype, True, measured, **about)
     compiled = _compiled(log)
     delivered = _delivered(case, cold.high)
-    reference = asked.request.tuning == "reference" and len(delivered.comparison) > 1
-    chosen = delivered.comparison[1 if reference else 0]
     notes: list[Message] = list(asked.notes)
+    delivered, chosen = _chosen(case, delivered)
+    if chosen is not delivered.comparison[0]:
+        notes.append(message("warmup.used", strategy=chosen.name))
     expected = delivered.aim.expectation
     if case.workload is not None:
         notes.append(message("warmup.workload", requests=len(case.workload)))
@@ -175,29 +174,49 @@ def solve(case: Case, *, log: Path | None, ask: bool) -> Result:
     notes += [message("warmup.compiled", phase=c.phase, shape=str(c.shape), times=c.times) for c in compiled[:20]]
     if log is not None and not compiled:
         notes.append(message("warmup.none_compiled", path=str(log)))
-    if ask and asked.own is None:
-        notes.append(_asked(case, delivered))
+    if ask and not asked.own:
+        notes.append(_asked(case, delivered, chosen))
     return Result(delivered, chosen, expected.shapes, cold, cached, notes, compiled)
 
 
 def _delivered(case: Case, seconds_per_graph: float) -> Delivered:
     """Our plan beside the engine's own strategies, or the only list of an engine that makes it itself."""
-    from gaudi_launch.warmup.delivery import own_list, plan_for_engine
-    from gaudi_launch.warmup.strategies import engine_key
+    from gaudi_launch.warmup.delivery import own_list, plan_for_engine, planned
 
     asked = case.asked
     shares: dict[str, Any] = {"cost": case.cost, "trace_share": case.trace_share}
-    if asked.own is not None:
-        return own_list(*asked.own, asked.limits, case.workload, **shares)
+    if asked.own:
+        assert asked.used is not None, "a question without buckets"
+        return own_list(*asked.used, asked.limits, case.workload, **shares)
+    question, ask = asked.question, ask_of(case, seconds_per_graph)
+    if case.workload is None:
+        return planned(question, ask, case.cost)
+    limited = question.with_limit
     return plan_for_engine(
-        engine_key(asked.name),
-        asked.limits,
+        question.engine,
+        question.limits,
         case.workload,
-        ask_of(case, seconds_per_graph),
-        choose_prefill_seqs=asked.request.max_prefill_seqs is None,
-        with_limit=asked.with_limit,
+        ask,
+        choose_prefill_seqs=False,
+        with_limit=limited,
         **shares,
     )
+
+
+def _chosen(case: Case, delivered: Delivered) -> tuple[Delivered, Judged]:
+    """All lists, and the one in hand: what a plan takes, or the planner's where more was asked than a plan asks."""
+    from gaudi_launch.warmup.strategies import judged
+
+    used, rows = case.asked.used, delivered.comparison
+    auto = case.asked.request.tuning == "auto"
+    if used is None or (auto and case.wishes):
+        return delivered, rows[0]
+    same = next((row for row in rows if row.buckets == used[1]), None)
+    if same is not None:
+        return delivered, same
+    expected = delivered.aim.expectation.shapes
+    theirs = judged(f"{used[0]} (plan)", used[1], case.asked.limits, expected, case.cost)
+    return replace(delivered, comparison=[*rows, theirs]), theirs
 
 
 def _compiled(log: Path | None) -> list[Compiled]:
@@ -214,12 +233,12 @@ def _compiled(log: Path | None) -> list[Compiled]:
         ) from None
 
 
-def _asked(case: Case, delivered: Delivered) -> Message:
+def _asked(case: Case, delivered: Delivered, chosen: Judged) -> Message:
     """Whether the installed engine makes the same list of the chosen settings."""
     import tempfile
 
     from gaudi_launch.warmup.ask import ask_engine
-    from gaudi_launch.warmup.strategies import arguments_of, engine_key
+    from gaudi_launch.warmup.strategies import arguments_of
 
     arguments = arguments_of(case.asked.limits) | {"max_num_prefill_seqs": delivered.max_prefill_seqs}
     with tempfile.TemporaryDirectory() as folder:
@@ -229,12 +248,16 @@ def _asked(case: Case, delivered: Delivered) -> Message:
             path.write_text(delivered.file, encoding="utf-8")
             env["VLLM_BUCKETING_FROM_FILE"] = str(path)
             arguments["bucket_file"] = delivered.file
-        answer = ask_engine(case.asked.request.python or "python3", engine_key(case.asked.name), env, arguments)
+        question = (case.asked.question.engine, env, arguments)
+        if chosen is not delivered.comparison[0] and case.asked.ask is not None:
+            question = case.asked.ask
+        answer = ask_engine(case.asked.request.python or "python3", *question)
+    ours = chosen.buckets or delivered.buckets
     if answer.buckets is None:
         return message("warmup.no_answer", why=answer.why.render() if answer.why else "-")
-    same = answer.buckets == delivered.buckets
+    same = answer.buckets == ours
     return message(
         "warmup.engine_agrees" if same else "warmup.engine_differs",
         graphs=answer.buckets.graphs,
-        ours=delivered.buckets.graphs,
+        ours=ours.graphs,
     )

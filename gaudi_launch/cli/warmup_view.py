@@ -25,7 +25,7 @@ def row(judged: Judged, chosen: bool, result: Result) -> list[str]:
     name = f"{judged.name} *" if chosen else judged.name
     if judged.failure:
         return [name, judged.failure, "", "", "", "", ""]
-    graphs = judged.prompt_graphs + judged.decode_graphs
+    graphs = judged.graphs
     return [
         name,
         str(judged.prompt_graphs),
@@ -63,14 +63,16 @@ def to_json(case: Case, result: Result) -> dict[str, Any]:
     from dataclasses import asdict
 
     delivered = result.delivered
+    # what there is to set by hand; another list than the planner's is one that plan and serve take by themselves
+    ours = result.chosen is delivered.comparison[0]
     return {
         "schema": 1,
         "engine": case.asked.name,
         "model": case.model.path or None,
         "limits": asdict(case.asked.limits),
         "max_prefill_seqs": delivered.max_prefill_seqs,
-        "settings": delivered.settings,
-        "bucket_file": delivered.file,
+        "settings": delivered.settings if ours else {},
+        "bucket_file": delivered.file if ours else None,
         "price": delivered.price,
         "fewest_graphs": delivered.aim.floor,
         "workload": {
@@ -89,7 +91,7 @@ def to_json(case: Case, result: Result) -> dict[str, Any]:
 
 
 def _plan_json(judged: Judged, chosen: bool, result: Result) -> dict[str, Any]:
-    graphs = judged.prompt_graphs + judged.decode_graphs
+    graphs = judged.graphs
     return {
         "strategy": judged.name,
         "chosen": chosen,

@@ -6,9 +6,8 @@ Each difference from the scripts is one function below, and each says why in the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gaudi_launch import profiles
@@ -20,14 +19,13 @@ from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.lengths import round_up
 from gaudi_launch.planning.own_words import has_word
 from gaudi_launch.planning.placement import USUAL_COUNTS
+from gaudi_launch.planning.plan import Setting
 from gaudi_launch.planning.precision import runs_fp8
 from gaudi_launch.planning.settings import Decisions
+from gaudi_launch.warmup.engine_env import boolean, exported
 
 if TYPE_CHECKING:
-    from gaudi_launch.warmup.cost import StepTime
-    from gaudi_launch.warmup.delivery import Delivered
-    from gaudi_launch.warmup.limits import EngineLimits
-    from gaudi_launch.warmup.planner import Ask
+    from gaudi_launch.warmup.limits import EngineLimits, Question
 
 # exported by the scripts, read by nobody in that tree: grep over vllm/ and the extension of each branch
 _UNREAD = {
@@ -189,20 +187,12 @@ def knows_limit(facts: Mapping[str, str]) -> bool:
     return facts.get("bucket_limit") == "true"
 
 
-def plan_buckets(
-    context: Context,
-    decisions: Decisions,
-    version: str,
-    facts: Mapping[str, str],
-    num_blocks: int | None,
-    count: Callable[[], int],
-) -> None:
+def plan_buckets(context: Context, decisions: Decisions, question: Question, count: Callable[[], int]) -> None:
     """Bucket ranges and prefill batch of the warm-up planner: every shape covered, with few graphs.
 
-    ``num_blocks`` is what the cache will hold (None: not known), for which buckets are the best; shapes of a larger
-    cache are covered as well. ``count`` says how many graphs the settings decided so far come to. Variables that
-    the user exported, or a profile has, stand as they are; the script's arithmetic then fills in the rest, because
-    half of one plan and half of another covers nothing for sure.
+    ``count`` says how many graphs the settings decided so far come to. Variables that the user exported, or a
+    profile has, stand as they are; the script's arithmetic then fills in the rest, because half of one plan and
+    half of another covers nothing for sure.
     """
     request = context.request
     own = {name for name, value in request.environment.items() if value}
@@ -212,23 +202,20 @@ def plan_buckets(
         decisions.warn("plan.own_buckets", names=", ".join(sorted(own)))
         return
     from gaudi_launch.warmup.cost import step_time_for
+    from gaudi_launch.warmup.delivery import planned
     from gaudi_launch.warmup.planner import Ask
 
-    label = version if version == "deepseek_r1" else f"vllm-fork@{version}"
-    contiguous = decisions.get("env", "VLLM_CONTIGUOUS_PA") != "false"
-    found = _planned(
-        label,
-        planned_limits(context, contiguous, num_blocks),
-        Ask(reduce=request.reduce),
-        request.max_prefill_seqs is None,
-        knows_limit(facts) and request.padding_limit is None,
-        step_time_for(context.model.parameters, len(context.placement.modules)),
-    )
+    model, cards = context.model, len(context.placement.modules)
+    found = planned(question, Ask(reduce=request.reduce), step_time_for(model.parameters, cards, model.name))
     if request.max_prefill_seqs is None:
         prefill = message("plan.prefill_planned", count=found.max_prefill_seqs)
         decisions.option("--max-num-prefill-seqs", str(found.max_prefill_seqs), prefill)
     script = next(iter(found.comparison[1:]), None)
-    theirs = script.prompt_graphs + script.decode_graphs if script is not None else 0
+    theirs = script.graphs if script is not None else 0
+    if found.settings.get("VLLM_EXPONENTIAL_BUCKETING") == "true":
+        # which reads no ranges, and makes its own
+        for name in [s.name for s in decisions.settings() if s.kind == "env" and _BUCKET_VARIABLE.match(s.name)]:
+            decisions.drop("env", name)
 
     def settle(graphs: int) -> None:
         reason = message("plan.buckets_planned", graphs=graphs, theirs=theirs)
@@ -244,35 +231,28 @@ def plan_buckets(
     settle(count())
 
 
-def planned_limits(context: Context, contiguous: bool, num_blocks: int | None) -> EngineLimits:
-    """The shapes that the warm-up planner must cover."""
+def planned_limits(context: Context, settings: Sequence[Setting], num_blocks: int | None) -> EngineLimits:
+    """The shapes that the warm-up planner must cover: one prompt a step, the largest lever of all, unless the user
+    wants more.
+
+    ``num_blocks`` is what the cache will hold (None: not known), for which buckets are the best; shapes of a larger
+    cache are covered as well.
+    """
     from gaudi_launch.warmup.limits import as_limits
 
     request, limits = context.request, context.limits
-    asked = as_limits({**asdict(limits), "contiguous_pa": contiguous})
-    # sequences that share a prefix count its blocks each, so then the cache's size bounds nothing
-    if num_blocks is not None and not has_word(request.extra, "--enable-prefix-caching"):
-        asked = replace(asked, num_blocks=max(min(num_blocks, asked.num_blocks), limits.max_num_seqs))
+    prefix = has_word(request.extra, "--enable-prefix-caching")
+    env = {**exported(request.environment), **{s.name: s.value or "" for s in settings if s.kind == "env"}}
+    # "1" is true to the model runners and false to some bucket code: what is contiguous covers both
+    contiguous = not prefix and boolean(env.get("VLLM_CONTIGUOUS_PA", "true"))
+    prompts = request.max_prefill_seqs or 1
+    more = {"contiguous_pa": contiguous, "max_num_prefill_seqs": prompts, "prefix_caching": prefix}
+    asked = as_limits({**asdict(limits), **more})
+    if num_blocks is not None:
+        # sequences that share a prefix count its blocks each, but no bucket of the engine is larger than the cache
+        fill = max(min(num_blocks, asked.num_blocks), limits.max_num_seqs)
+        asked = replace(asked, num_blocks=fill, cache_blocks=num_blocks)
     return asked
-
-
-@lru_cache(maxsize=32)
-def _planned(
-    label: str, limits: EngineLimits, ask: Ask, choose_prefill_seqs: bool, with_limit: bool, cost: StepTime
-) -> Delivered:
-    """The warm-up planner's answer, once for the same question: serve plans before and after it has its cards."""
-    from gaudi_launch.warmup.delivery import plan_for_engine
-    from gaudi_launch.warmup.strategies import ENGINES
-
-    return plan_for_engine(
-        ENGINES[label],
-        limits,
-        None,
-        ask,
-        choose_prefill_seqs=choose_prefill_seqs,
-        with_limit=with_limit,
-        cost=cost,
-    )
 
 
 def _attention(context: Context, decisions: Decisions) -> None:

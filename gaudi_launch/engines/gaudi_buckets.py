@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +17,7 @@ from gaudi_launch.planning.lengths import ceil_div
 from gaudi_launch.planning.own_words import has_word, word_of
 
 if TYPE_CHECKING:
-    from gaudi_launch.warmup.cost import StepTime
-    from gaudi_launch.warmup.delivery import Delivered
-    from gaudi_launch.warmup.limits import EngineLimits
-    from gaudi_launch.warmup.planner import Ask
+    from gaudi_launch.warmup.limits import Question
     from gaudi_launch.warmup.strategies import Judged
 
 ORIGIN = "vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/common.py"
@@ -31,9 +27,8 @@ _BUCKET_VARIABLE = re.compile(
     r"|^VLLM_BUCKETING_(STRATEGY|FROM_FILE)$|^VLLM_ENABLE_BUCKETING$|^VLLM_MERGED_PREFILL$"
 )
 PREFILL = "VLLM_PROMPT_BS_BUCKET_MAX"
+FILE = "VLLM_BUCKETING_FROM_FILE"
 STRATEGIES = {"exponential": "exp", "linear": "lin", "pad": "pad"}
-# the planner's own price of a graph, as a share of step time (warmup/planner.py PRICE_RANGES)
-_PRICE = 2e-4
 _PAD_DIMENSIONS = ("PROMPT_BS", "PROMPT_QUERY", "PROMPT_CTX", "DECODE_BS", "DECODE_BLOCK")
 
 
@@ -106,20 +101,22 @@ def most_blocks(context: Context, contiguous: bool, physical: int | None) -> int
     return worst if full_references(context.model) else max(min(worst, 3 * physical), limits.max_num_seqs)
 
 
-def planned_limits(context: Context, contiguous: bool, physical: int | None) -> EngineLimits:
-    """The shapes that the warm-up planner must cover."""
-    from gaudi_launch.warmup.limits import as_limits
+def question(context: Context, contiguous: bool, physical: int | None) -> Question:
+    """What the warm-up planner is to cover."""
+    from gaudi_launch.warmup.engine_buckets import PLUGIN
+    from gaudi_launch.warmup.limits import Question, as_limits
 
     limits = context.limits
     asked = {
         **asdict(limits),
         "contiguous_pa": contiguous,
         "num_blocks": most_blocks(context, contiguous, physical),
+        "cache_blocks": physical,
     }
     if limits.input_max > limits.max_num_batched_tokens:
         # such prompts come in pieces, and the last piece may have any length
         asked["input_min"] = 1
-    return as_limits(asked)
+    return Question(PLUGIN, as_limits(asked))
 
 
 def choose(context: Context, contiguous: bool, physical: int | None) -> Choice:
@@ -130,27 +127,33 @@ def choose(context: Context, contiguous: bool, physical: int | None) -> Choice:
     if is_hybrid(context.model):
         return Choice("exp", message("gaudi.hybrid_buckets"))
     from gaudi_launch.warmup.cost import step_time_for
+    from gaudi_launch.warmup.delivery import planned
     from gaudi_launch.warmup.planner import Ask
 
-    found = _planned(
-        planned_limits(context, contiguous, physical),
+    model, cards = context.model, len(context.placement.modules)
+    found = planned(
+        question(context, contiguous, physical),
         Ask(reduce=request.reduce),
-        step_time_for(context.model.parameters, len(context.placement.modules)),
+        step_time_for(model.parameters, cards, model.name),
     )
+
+    def weight(judged: Judged) -> float:
+        return judged.weight(found.price)
+
     # asked for hot lengths, the file is the answer whatever the whole range would weigh
-    best = found.comparison[0] if request.reduce is not None else min(found.comparison, key=_price)
+    best = found.comparison[0] if request.reduce is not None else min(found.comparison, key=weight)
     if contiguous or not request.files_dir or best is not found.comparison[0]:
         # the highest bucket must be the real number of blocks, which only the engine knows
-        best = min(found.comparison[1:], key=_price)
+        best = min(found.comparison[1:], key=weight)
         id = "gaudi.buckets_best" if request.files_dir else "gaudi.buckets_alone"
         id = "gaudi.buckets_contiguous" if contiguous else id
-        return Choice(STRATEGIES[best.name], message(id, graphs=_graphs(best)))
-    theirs = ", ".join(f"{STRATEGIES[other.name]} {_graphs(other)}" for other in found.comparison[1:])
+        return Choice(STRATEGIES[best.name], message(id, graphs=best.graphs))
+    theirs = ", ".join(f"{STRATEGIES[other.name]} {other.graphs}" for other in found.comparison[1:])
     if request.reduce is not None:
         batch, length = request.reduce
-        reason = message("gaudi.buckets_reduce", graphs=_graphs(best), batch=batch, length=length, theirs=theirs)
+        reason = message("gaudi.buckets_reduce", graphs=best.graphs, batch=batch, length=length, theirs=theirs)
     else:
-        reason = message("gaudi.buckets_planned", graphs=_graphs(best), theirs=theirs)
+        reason = message("gaudi.buckets_planned", graphs=best.graphs, theirs=theirs)
     return Choice("file", reason, found.file)
 
 
@@ -181,23 +184,3 @@ def _chunk(model: Model) -> int:
         return 0
     found = text.get("mamba_chunk_size") or text.get("chunk_size") or 0
     return found if isinstance(found, int) and 0 < found < 1 << 20 else 0
-
-
-def _graphs(judged: Judged) -> int:
-    return judged.prompt_graphs + judged.decode_graphs
-
-
-def _price(judged: Judged) -> float:
-    """Overhead plus what its graphs cost; a list with holes, or none at all, is no candidate."""
-    if judged.score is None or judged.holes is None or judged.holes.shapes:
-        return float("inf")
-    return judged.score.overhead + _PRICE * _graphs(judged)
-
-
-@lru_cache(maxsize=32)
-def _planned(limits: EngineLimits, ask: Ask, cost: StepTime) -> Delivered:
-    """The warm-up planner's answer, once for the same question: a plan asks more than once."""
-    from gaudi_launch.warmup.delivery import plan_for_engine
-    from gaudi_launch.warmup.engine_buckets import PLUGIN
-
-    return plan_for_engine(PLUGIN, limits, None, ask, choose_prefill_seqs=False, cost=cost)

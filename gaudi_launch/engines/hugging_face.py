@@ -21,6 +21,7 @@ from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
 from gaudi_launch.warmup.buckets import Buckets
+from gaudi_launch.warmup.limits import Question
 
 NAME = "transformers"
 _LENGTH = 2048
@@ -124,6 +125,9 @@ class HuggingFace:
     def buckets(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> tuple[str, Buckets] | None:
+        return None
+
+    def question(self, settings: Sequence[Setting], context: Context, num_blocks: int | None) -> Question | None:
         return None
 
     def command(self, settings: Sequence[Setting], context: Context) -> Command:

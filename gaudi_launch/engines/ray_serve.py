@@ -29,6 +29,7 @@ from gaudi_launch.planning.plan import Beaten, Command, EngineIdentity, Placemen
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
 from gaudi_launch.warmup.buckets import Buckets
+from gaudi_launch.warmup.limits import Question
 
 NAME = "ray-serve"
 # the release that this was run with; written into plans where none is installed
@@ -81,7 +82,7 @@ class RayServe:
     @property
     def identity(self) -> EngineIdentity:
         inside = self.inner.identity
-        facts = {**inside.facts, **self.facts, "inner": f"{inside.name}@{inside.version}"}
+        facts = {**inside.facts, **self.facts, "inner": inside.exact}
         return EngineIdentity(NAME, self.facts.get("ray", VERSION), self.python, facts)
 
     @property
@@ -128,6 +129,9 @@ class RayServe:
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> tuple[str, Buckets] | None:
         return self.inner.buckets(settings, context, num_blocks)
+
+    def question(self, settings: Sequence[Setting], context: Context, num_blocks: int | None) -> Question | None:
+        return self.inner.question(settings, context, num_blocks)
 
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
         return self.inner.command(settings, context)

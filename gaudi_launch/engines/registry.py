@@ -91,14 +91,6 @@ def _made(name: str) -> Callable[[str | None, Mapping[str, str]], Engine] | None
     return made
 
 
-def label(engine: Engine) -> str:
-    """The name that a user writes for this engine, its version where there are several."""
-    name, version = engine.identity.name, engine.identity.version
-    if name != "vllm-fork":
-        return name
-    return version if version == "deepseek_r1" else f"{name}@{version}"
-
-
 def has(installed: Installed | None, name: str) -> bool:
     """Does this interpreter have the engine of this name?"""
     if installed is None:

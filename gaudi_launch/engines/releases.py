@@ -8,7 +8,6 @@ from typing import Any
 
 from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.planning.plan import EngineIdentity
 from gaudi_launch.profiles import read_document
 
 # in the name of an image of the bare framework, without a serving engine (the Gaudi2E inference manual 1.21, 1.4,
@@ -64,13 +63,6 @@ class Release:
     def image(self) -> str | None:
         """The image that serves this engine: the published one, else the one that is built."""
         return self.whole_image or (self.built_image if self.bare_image else None)
-
-
-def label(identity: EngineIdentity) -> str:
-    """An engine's name for --engine, and of its profile: ``vllm-fork@1.21``, ``deepseek_r1``, ``tgi``."""
-    if identity.name != "vllm-fork":
-        return identity.name
-    return "deepseek_r1" if identity.version == "deepseek_r1" else f"{identity.name}@{identity.version}"
 
 
 def known() -> tuple[str, ...]:

@@ -8,7 +8,7 @@ the image; the values to start from: @v3.3.5:backends/gaudi/examples/docker_comm
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from gaudi_launch.engines import tgi_container, tgi_tokens
 from gaudi_launch.engines import tgi_words as words_of
@@ -24,6 +24,8 @@ from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
 from gaudi_launch.warmup.buckets import Buckets
+from gaudi_launch.warmup.engine_env import boolean
+from gaudi_launch.warmup.limits import Question, as_limits
 from gaudi_launch.warmup.tgi import BLOCK, TgiLimits, tgi_shapes
 
 # fields of Request that no version of TGI can honour
@@ -343,6 +345,22 @@ class Tgi:
             return "exponential", Buckets(prompt, [[batch, 1, blocks] for batch, blocks in shapes.decode])
         row = ceil_div(limits.max_model_len, BLOCK)
         return "powers", Buckets(prompt, [[batch, 1, batch * row] for (batch,) in shapes.decode])
+
+    def question(self, settings: Sequence[Setting], context: Context, num_blocks: int | None) -> Question | None:
+        """Nothing can be planned for TGI; what it covers ends at the cache, or at the rows of a full batch.
+
+        The paged router fills its budget with as many prompts as there are (backends/v3/src/queue.rs), the padded
+        one with as many as it warms up.
+        """
+        found = self.buckets(settings, context, num_blocks)
+        if found is None:
+            return None
+        limits = context.limits
+        prompts = limits.max_num_seqs if self.paged else limits.max_num_prefill_seqs
+        last = max(bucket[2] for bucket in found[1].decode)
+        contiguous = boolean(next((s.value or "" for s in settings if s.name == "VLLM_CONTIGUOUS_PA"), "true"))
+        changed = {"num_blocks": last, "max_num_prefill_seqs": prompts, "contiguous_pa": contiguous}
+        return Question("", as_limits({**asdict(limits), **changed}))
 
     def _check_memory(self, limits: Limits, num_blocks: int | None, force: bool) -> None:
         if num_blocks is None or force:

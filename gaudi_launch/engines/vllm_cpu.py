@@ -16,6 +16,7 @@ from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
 from gaudi_launch.warmup.buckets import Buckets
+from gaudi_launch.warmup.limits import Question
 
 VERSION = "0.32.0"
 # `vllm serve` asks for the metadata of a distribution called vllm; the module is also the forks' entry
@@ -138,6 +139,9 @@ class VllmCpu:
     def buckets(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> tuple[str, Buckets] | None:
+        return None
+
+    def question(self, settings: Sequence[Setting], context: Context, num_blocks: int | None) -> Question | None:
         return None
 
     def command(self, settings: Sequence[Setting], context: Context) -> Command:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gaudi_launch.engines import fork_auto, fork_fp8, scripts_1_21, scripts_1_22, scripts_deepseek
-from gaudi_launch.engines.releases import label
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import message
@@ -22,6 +21,8 @@ from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
 from gaudi_launch.warmup.buckets import Buckets
 from gaudi_launch.warmup.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, algorithm_of, engine_buckets
+from gaudi_launch.warmup.engine_env import exported
+from gaudi_launch.warmup.limits import Question
 
 ENTRY = ("-m", "vllm.entrypoints.openai.api_server")
 # HabanaAI/vllm-fork@aice/v1.22.0:scripts/utils.sh PREFERED_BATCHED_TOKENS
@@ -108,7 +109,8 @@ class VllmFork:
 
     @property
     def identity(self) -> EngineIdentity:
-        return EngineIdentity("vllm-fork", self.version, self.python, self.facts)
+        word = self.version if self.version == "deepseek_r1" else f"vllm-fork@{self.version}"
+        return EngineIdentity("vllm-fork", self.version, self.python, self.facts, word)
 
     @property
     def needs_cards(self) -> bool:
@@ -194,7 +196,7 @@ class VllmFork:
         allowed = _AUTO_CAN[self.version] if request.tuning == "auto" else set()
         for name, flag in _VERSIONS[self.version].without.items():
             if name not in allowed and getattr(request, name) not in (None, False):
-                raise LaunchError("plan.no_such_option", ExitCode.USAGE, flag=flag, engine=self.label)
+                raise LaunchError("plan.no_such_option", ExitCode.USAGE, flag=flag, engine=self.identity.label)
         if self.version != "deepseek_r1":
             return
         known = [card.product for card in host.cards if card.product]
@@ -202,10 +204,6 @@ class VllmFork:
             raise LaunchError("plan.deepseek_platform", ExitCode.MACHINE, found=known[0])
         if self.cards(request) not in (None, 8) and not (request.tuning == "auto" and request.force):
             raise LaunchError("plan.deepseek_cards", ExitCode.USAGE, found=self.cards(request))
-
-    @property
-    def label(self) -> str:
-        return f"vllm-fork@{self.version}"
 
     def needs_quant_file(self, request: Request, model: Model) -> bool:
         """Does this deployment read a QUANT_CONFIG?"""
@@ -220,7 +218,7 @@ class VllmFork:
         _VERSIONS[self.version].rules(context, decisions)
         if request.tuning == "auto":
             fork_auto.check(context, self.version)
-            decisions.warnings += check_exported(request.environment, label(self.identity), decisions.settings())
+            decisions.warnings += check_exported(request.environment, self.identity.label, decisions.settings())
             fork_auto.adjust(context, decisions, self.version, dict(self.facts))
             fork_auto.follow_profile(context, decisions, self.version)
             fork_fp8.quantise(context, decisions, self.version)
@@ -241,7 +239,8 @@ class VllmFork:
             engine, algorithm, env, arguments = self.bucket_question(decisions.settings(), context, blocks())
             return engine_buckets(engine, algorithm, env, arguments).graphs
 
-        fork_auto.plan_buckets(context, decisions, self.version, dict(self.facts), blocks(), graphs)
+        question = self.question(decisions.settings(), context, blocks())
+        fork_auto.plan_buckets(context, decisions, question, graphs)
 
     def _more_options(self, context: Context, decisions: Decisions) -> None:
         """Long options that another version's script has and this version's engine understands as well."""
@@ -286,6 +285,12 @@ class VllmFork:
         ):
             decisions.env(name, str(value), message("plan.flag", flag="-i -o"), source="computed")
 
+    def question(self, settings: Sequence[Setting], context: Context, num_blocks: int | None) -> Question:
+        """What the warm-up planner is to cover; the padding limit is the user's where one is given."""
+        limited = fork_auto.knows_limit(self.facts) and context.request.padding_limit is None
+        limits = fork_auto.planned_limits(context, settings, num_blocks)
+        return Question(_VERSIONS[self.version].buckets_engine, limits, limited)
+
     def buckets(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> tuple[str, Buckets] | None:
@@ -300,6 +305,7 @@ class VllmFork:
         arguments (as `engine_buckets` takes them)."""
         limits = context.limits
         env = {s.name: s.value or "" for s in settings if s.kind == "env"}
+        env = {**exported(context.request.environment), **env}
         engine = _VERSIONS[self.version].buckets_engine
         # the default of the script's own documents is the extension with the limit (1.22, deepseek_r1)
         # the scripts of today are made for an extension with the limit; ours is only sent what is known

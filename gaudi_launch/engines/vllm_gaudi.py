@@ -27,6 +27,8 @@ from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
 from gaudi_launch.warmup.buckets import BucketError, Buckets
 from gaudi_launch.warmup.engine_buckets import PLUGIN, algorithm_of, engine_buckets
+from gaudi_launch.warmup.engine_env import exported
+from gaudi_launch.warmup.limits import Question
 
 NAME = "vllm-gaudi"
 # `vllm serve` by its module: the program of that name may belong to another environment
@@ -68,6 +70,11 @@ class VllmGaudi:
     def can(self) -> tuple[str, ...]:
         """What it serves, as words of the engines page."""
         return ("chat", "embed", "rerank", "vision", "fp8", "awq", "experts", "lora", "prefix")
+
+    @property
+    def bucket_file(self) -> str:
+        """The variable that names a bucket file."""
+        return gaudi_buckets.FILE
 
     def cards(self, request: Request) -> int | None:
         return request.cards
@@ -187,7 +194,7 @@ class VllmGaudi:
         request, choice = context.request, self._choice(decisions.settings(), context)
         if choice.strategy == "file":
             path = choice.path(request.files_dir)
-            decisions.env("VLLM_BUCKETING_FROM_FILE", path, choice.reason, origin=gaudi_buckets.ORIGIN)
+            decisions.env(gaudi_buckets.FILE, path, choice.reason, origin=gaudi_buckets.ORIGIN)
             return
         decisions.env("VLLM_BUCKETING_STRATEGY", choice.strategy, choice.reason, origin=gaudi_buckets.ORIGIN)
         if request.padding_limit is not None:
@@ -205,7 +212,7 @@ class VllmGaudi:
 
     def _file(self, settings: Sequence[Setting], context: Context) -> tuple[str, str] | None:
         """(path, text) of the bucket file that these settings name: the planner's, or one of the user's."""
-        value = next((s.value for s in settings if s.name == "VLLM_BUCKETING_FROM_FILE"), None)
+        value = next((s.value for s in settings if s.name == gaudi_buckets.FILE), None)
         if not value or not self._warms(context.request, task_of(context.model, context.request.extra)):
             return None
         if gaudi_buckets.own_variables(dict(context.request.environment)):
@@ -225,12 +232,19 @@ class VllmGaudi:
             return None
         return algorithm, engine_buckets(engine, algorithm, env, arguments)
 
+    def question(self, settings: Sequence[Setting], context: Context, num_blocks: int | None) -> Question | None:
+        """What the warm-up planner is to cover; None where nothing is warmed up."""
+        if not self._warms(context.request, task_of(context.model, context.request.extra)):
+            return None
+        return gaudi_buckets.question(context, gaudi_rules.is_contiguous(settings), num_blocks)
+
     def bucket_question(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> tuple[str, str, dict[str, str], dict[str, Any]]:
         """What decides the grid, for our arithmetic or the plugin's own: its key, the algorithm, variables and
         arguments (as `engine_buckets` takes them)."""
         env = {s.name: s.value or "" for s in settings if s.kind == "env"}
+        env = {**exported(context.request.environment), **env}
         algorithm = algorithm_of(PLUGIN, env, with_limit=False)
         file = self._file(settings, context)
         contiguous = gaudi_rules.is_contiguous(settings)

@@ -12,6 +12,7 @@ from gaudi_launch.models.records import Model
 from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Setting
 from gaudi_launch.planning.request import Request
 from gaudi_launch.warmup.buckets import Buckets
+from gaudi_launch.warmup.limits import Question
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,9 @@ class Engine(Protocol):
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> tuple[str, Buckets] | None:
         """The strategy's name and the buckets that these settings warm up; None if the engine has none."""
+
+    def question(self, settings: Sequence[Setting], context: Context, num_blocks: int | None) -> Question | None:
+        """What the warm-up planner is to cover with these settings; None where no warm-up is known."""
 
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
         """The final command of resolved settings."""

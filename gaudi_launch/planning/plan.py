@@ -77,12 +77,26 @@ class Estimate:
 
 @dataclass(frozen=True)
 class EngineIdentity:
-    """Which engine a plan is for, in the user's words: ``name`` is ``vllm-fork``, ``version`` ``1.21``."""
+    """Which engine a plan is for, in the user's words: ``name`` is ``vllm-fork``, ``version`` ``1.21``.
+
+    ``word`` is what --engine takes where that is not the name alone.
+    """
 
     name: str
     version: str
     python: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    word: str = ""
+
+    @property
+    def label(self) -> str:
+        """The engine as its users write it, and as its profile is called: ``vllm-fork@1.21``, ``tgi``."""
+        return self.word or self.name
+
+    @property
+    def exact(self) -> str:
+        """Name and version, under which services and measured times are remembered: ``tgi@3.3.5``."""
+        return f"{self.name}@{self.version}"
 
 
 @dataclass(frozen=True)

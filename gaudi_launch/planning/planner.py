@@ -49,7 +49,8 @@ def make_plan(
     drawn = draft(request, host, model, engine, placement or place(request, host, engine))
     context, settings, memory = drawn.context, drawn.settings, drawn.memory
     placement, warnings = context.placement, list(drawn.warnings)
-    strategy, buckets = _buckets(engine, settings, context, warnings, memory.num_blocks)
+    found = buckets_of(engine, settings, context, warnings, memory.num_blocks)
+    strategy, buckets = found if found is not None else ("", None)
     command = engine.command(settings, context)
     if request.tuning == "reference" and command.container is None:
         # the scripts leave the CPUs alone unless the cards were named and share a NUMA node
@@ -133,21 +134,22 @@ def _list(messages: Sequence[Message]) -> str:
     return ", ".join(each.render() for each in messages)
 
 
-def _buckets(
+def buckets_of(
     engine: Engine,
     settings: Sequence[Setting],
     context: Context,
     warnings: list[Message],
     num_blocks: int | None,
-) -> tuple[str, Buckets | None]:
+) -> tuple[str, Buckets] | None:
+    """The strategy and the buckets of these settings. Settings that the engine itself fails on raise LaunchError
+    (USAGE), in reference tuning they are a warning."""
     try:
-        found = engine.buckets(settings, context, num_blocks)
+        return engine.buckets(settings, context, num_blocks)
     except BucketError as error:
         if context.request.tuning == "auto":
             raise LaunchError("plan.buckets_fail", ExitCode.USAGE, why=str(error)) from None
         warnings.append(message("plan.buckets_fail", why=str(error)))
-        return "", None
-    return found if found is not None else ("", None)
+        return None
 
 
 def _estimate(
@@ -161,7 +163,7 @@ def _estimate(
         weight_type(request, context.model),
         False,
         measured,
-        engine=f"{identity.name}@{identity.version}",
+        engine=identity.exact,
         model=context.model.name,
         cards=cards,
     )

@@ -129,7 +129,7 @@ def parts_of(plan: Plan, host: Host, quant_config: bytes | None = None) -> KeyPa
         driver=here.driver,
         software=facts.get("software", ""),
         # what stands around an engine compiles nothing
-        engine=facts.get("inner") or f"{plan.engine.name}@{plan.engine.version}",
+        engine=facts.get("inner") or plan.engine.exact,
         engine_commit=facts.get("commit", "") or facts.get("vllm", ""),
         extension_commit=facts.get("extension_commit", "") or facts.get("extension", ""),
         model=str(plan.model.get("name", "")),

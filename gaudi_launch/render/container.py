@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from gaudi_launch.engines.docker import VISIBLE, card_indices
-from gaudi_launch.engines.releases import label, release_of
+from gaudi_launch.engines.releases import release_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.host.records import Host
@@ -162,10 +162,10 @@ def about_cards(container: Container) -> tuple[Message, ...]:
 
 def image_for(plan: Plan) -> str:
     """The image of the plan's engine. Raises LaunchError (USAGE) where there is none."""
-    release = release_of(label(plan.engine), plan.engine.version)
+    release = release_of(plan.engine.label, plan.engine.version)
     image = release.image if release is not None else None
     if image is None:
-        raise LaunchError("render.no_image", ExitCode.USAGE, engine=label(plan.engine))
+        raise LaunchError("render.no_image", ExitCode.USAGE, engine=plan.engine.label)
     return image
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from gaudi_launch.engines.releases import label
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
 from gaudi_launch.planning.exported import engine_variables
@@ -36,7 +35,7 @@ def heading(plan: Plan) -> list[str]:
     """Comment lines, without the mark of a comment: what the file starts, and who made it."""
     cards = ",".join(map(str, plan.placement.modules)) or "-"
     path = str(plan.model.get("path", "-"))
-    line = text("render.heading", engine=label(plan.engine), model=path, cards=cards, url=plan.url)
+    line = text("render.heading", engine=plan.engine.label, model=path, cards=cards, url=plan.url)
     return [on_one_line(line), text("render.made")]
 
 

@@ -127,7 +127,7 @@ def job_of(
         name=name,
         model=str(plan.model.get("name", "")),
         model_path=str(plan.model.get("path", "")),
-        engine=f"{plan.engine.name}@{plan.engine.version}",
+        engine=plan.engine.exact,
         url=plan.url,
         # a launcher of its own works elsewhere; words of the user may name files from here
         command=replace(plan.command, working_dir=plan.command.working_dir or str(Path.cwd())),

@@ -29,8 +29,7 @@ def check_engine(engine: Engine, installed: Installed | None) -> None:
     identity = engine.identity
     if in_container(identity.name):
         return
-    wanted = identity.name if identity.name != "vllm-fork" else f"vllm-fork@{identity.version}"
-    wanted = "deepseek_r1" if wanted == "vllm-fork@deepseek_r1" else wanted
+    wanted = identity.label
     if installed is None or not installed.engine:
         where = installed.python if installed is not None else "PATH"
         raise LaunchError("serve.no_engine", ExitCode.MACHINE, python=where, engine=wanted)

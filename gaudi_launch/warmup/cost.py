@@ -7,6 +7,7 @@ card, and a 32B model on eight.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -71,9 +72,17 @@ EIGHT_CARDS_32B = StepTime(
 )
 
 
-def step_time_for(parameters: float | None, cards: int | None) -> StepTime:
-    """The nearer of the two assumed sets by weights on one card (8B and 4B); 8B where nothing is known."""
+def step_time_for(parameters: float | None, cards: int | None, name: str = "") -> StepTime:
+    """The nearer of the two assumed sets by weights on one card (8B and 4B); 8B where nothing is known, also not
+    from a ``name`` such as QwQ-32B."""
+    parameters = parameters or _parameters_of(name)
     if not parameters or not cards:
         return ONE_CARD_8B
     # the geometric middle of 8 and 4 billion weights a card
     return ONE_CARD_8B if parameters / cards >= 5.66e9 else EIGHT_CARDS_32B
+
+
+def _parameters_of(name: str) -> float | None:
+    words = name.replace("-", " ").replace("_", " ")
+    found = re.search(r"(?<![\w.])(\d{1,4}(?:\.\d{1,3})?)[bB](?![A-Za-z0-9])", words)
+    return float(found.group(1)) * 1e9 if found else None

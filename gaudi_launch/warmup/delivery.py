@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from gaudi_launch.warmup.buckets import Buckets
 from gaudi_launch.warmup.cost import ONE_CARD_8B, StepTime
-from gaudi_launch.warmup.engine_buckets import FORK_1_21, PLUGIN, engine_buckets
+from gaudi_launch.warmup.engine_buckets import FORK_1_21, FORK_1_22, PLUGIN, engine_buckets
 from gaudi_launch.warmup.expect import TRACE_SHARE, Requests
-from gaudi_launch.warmup.limits import EngineLimits
+from gaudi_launch.warmup.limits import EngineLimits, Question
 from gaudi_launch.warmup.optimise import corners
 from gaudi_launch.warmup.parameters import search
 from gaudi_launch.warmup.planner import Aim, Ask, aim_for, solve
@@ -28,6 +29,15 @@ class Delivered:
     aim: Aim
     price: float
     file: str | None = None
+
+
+@lru_cache(maxsize=32)
+def planned(question: Question, ask: Ask, cost: StepTime) -> Delivered:
+    """The planner's answer without past requests, once for the same question: a plan asks more than once."""
+    limits, limited = question.limits, question.with_limit
+    return plan_for_engine(
+        question.engine, limits, None, ask, choose_prefill_seqs=False, with_limit=limited, cost=cost
+    )
 
 
 def plan_for_engine(
@@ -74,6 +84,12 @@ def plan_for_engine(
         judge(label, engine, algorithm, env, limits, shapes, cost)
         for label, algorithm, env in strategies(engine, limits, ask.reduce)
     ]
+    if limits.prefix_caching and ask == Ask():
+        # a linear list has every context of every length: the engine's exponential one can be the better list
+        other = next((each for each in others if each.name == "exponential"), mine)
+        if engine == FORK_1_22 and other.buckets is not None and other.weight(price) < mine.weight(price):
+            mine, found = replace(other, name=name), other.buckets
+            settings = {"VLLM_EXPONENTIAL_BUCKETING": "true"}
     return Delivered(settings, limits.max_num_prefill_seqs, found, [mine, *others], aim, price, file)
 
 

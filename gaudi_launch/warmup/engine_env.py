@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +57,18 @@ def arguments(args: Mapping[str, Any]) -> Arguments:
     for name in ("num_speculative_tokens", "mamba_chunk_size"):
         values[name] = values.get(name) or 0
     return Arguments(**values)
+
+
+# every variable that the bucket code of any engine reads, among what a user can have exported
+_READ = re.compile(
+    r"^VLLM_\w*BUCKET\w*$|^PT_HPU_SDPA_(BC_FACTOR|QKV_SLICE_MODE_FWD)$|^VLLM_(CONTIGUOUS_PA|MERGED_PREFILL"
+    r"|PREFIX_CACHING|PROMPT_ATTN_IMPL|HW|BRIDGE_MODE|FUSEDSDPA_SLIDE_THLD)$"
+)
+
+
+def exported(environment: Env) -> dict[str, str]:
+    """The user's variables that bucket code reads: the engine inherits them, whether a plan names them or not."""
+    return {name: value for name, value in environment.items() if value and _READ.match(name)}
 
 
 def is_true(text: str) -> bool:

@@ -17,6 +17,9 @@ class EngineLimits:
 
     ``contiguous_pa``: the engine indexes decode blocks by the highest block id (vllm-fork's default), so that
     any batch can need up to ``num_blocks``. Otherwise a decode shape is the sum of its sequences' blocks.
+    ``cache_blocks`` is the size of the cache by which the engine makes its own list, where that is not
+    ``num_blocks``: a cache larger than all sequences at their longest, or blocks that several sequences name.
+    ``prefix_caching``: the engine was told to keep prompts; 1.22 then has prompt buckets for every context.
     """
 
     max_num_seqs: int
@@ -30,6 +33,8 @@ class EngineLimits:
     output_max: int
     block_size: int = _DEFAULT_BLOCK
     contiguous_pa: bool = False
+    cache_blocks: int | None = None
+    prefix_caching: bool = False
 
     def __post_init__(self) -> None:
         for name in (
@@ -85,6 +90,19 @@ class EngineLimits:
         return max(batch, min(self.num_blocks, batch * self.blocks_per_sequence))
 
 
+@dataclass(frozen=True)
+class Question:
+    """What an engine asks the planner for one deployment.
+
+    ``engine`` is a value of `strategies.ENGINES`, "" for one that makes its list itself; ``with_limit``: the
+    installed extension knows the padding limit, and the user gave none.
+    """
+
+    engine: str
+    limits: EngineLimits
+    with_limit: bool = False
+
+
 def as_limits(given: Any) -> EngineLimits:
     """`EngineLimits` from a mapping or an object with such names.
 
@@ -117,6 +135,8 @@ def as_limits(given: Any) -> EngineLimits:
         output_max=min(output_high or length, length),
         block_size=block,
         contiguous_pa=bool(_value(given, "contiguous_pa")),
+        cache_blocks=_number(given, "cache_blocks"),
+        prefix_caching=bool(_value(given, "prefix_caching")),
     )
 
 

@@ -61,7 +61,7 @@ def search(
     asked, or none covers every shape.
     """
     limited = algorithm == "linear-limit"
-    prompts = _prompts(limits, shapes.prompt, cost, limited)
+    prompts = _prompts(limits, shapes.prompt, cost, limited, engine == FORK_1_22 and limits.prefix_caching)
     decodes = _decodes(limits, shapes.decode, cost, limited)
     exact = shapes.milliseconds(cost)
     for prompt, decode in _best(prompts, decodes, exact, ask, price):
@@ -122,11 +122,18 @@ def _ladders(minimum: int, step: int, top: int, limited: bool) -> list[tuple[Ran
     ]
 
 
-def _prompts(limits: EngineLimits, shapes: Weighted, cost: StepTime, limited: bool) -> list[Choice]:
-    """Menu of prompt settings: batch rows 1, 2, 3 ... (several prompts) or 1, and lengths to the longest."""
-    block, top = limits.block_size, limits.longest_query
+def _prompts(limits: EngineLimits, shapes: Weighted, cost: StepTime, limited: bool, deep: bool) -> list[Choice]:
+    """Menu of prompt settings: batch rows 1, 2, 3 ... (several prompts) or 1, and lengths to the longest.
+
+    ``deep``: each length has a bucket for every context that fits beside it (fork_1_22.py).
+    """
+    block, top, budget = limits.block_size, limits.longest_query, limits.max_num_batched_tokens
     rows = limits.prefill_rows
     found = []
+
+    def graphs_of(row: int, length: int, longest: int) -> int:
+        return min((longest - length) // block + 2, (budget // row - length) // block + 1) if deep else 1
+
     for batch_step in [1] if rows == 1 else _steps(1, rows):
         batch_ladder = ladders.linear(1, batch_step, -(-rows // batch_step) * batch_step)
         batches: Range = (1, batch_step, batch_ladder[-1], *((0.0,) if limited else ()))
@@ -138,7 +145,10 @@ def _prompts(limits: EngineLimits, shapes: Weighted, cost: StepTime, limited: bo
                 grid = [[b for b in sizes if b * row <= limits.max_num_batched_tokens] for row in batch_ladder]
                 if not _holds_corners(batch_ladder, grid, limits):
                     continue
-                graphs = sum(len(row) for row in grid)
+                longest = int(lengths[2])
+                graphs = sum(
+                    graphs_of(row, b, longest) for row, held in zip(batch_ladder, grid, strict=True) for b in held
+                )
                 time = _time(batch_ladder, grid, shapes, cost.prefill)
                 found.append(Choice({"PROMPT_BS": batches, "PROMPT_SEQ": lengths}, graphs, time))
     return found

@@ -40,6 +40,16 @@ class Judged:
     score: Score | None
     failure: str = ""
 
+    @property
+    def graphs(self) -> int:
+        return self.prompt_graphs + self.decode_graphs
+
+    def weight(self, price: float) -> float:
+        """Overhead plus what its graphs cost at this share of step time each; infinite with holes or no list."""
+        if self.score is None or self.holes is None or self.holes.shapes:
+            return float("inf")
+        return self.score.overhead + price * self.graphs
+
 
 def engine_key(name: str) -> str:
     """The bucket engine of a user's engine name. Raises LaunchError (USAGE)."""
@@ -57,8 +67,8 @@ def arguments_of(limits: EngineLimits) -> dict[str, Any]:
         "block_size": limits.block_size,
         "max_num_prefill_seqs": limits.max_num_prefill_seqs,
         "max_num_batched_tokens": limits.max_num_batched_tokens,
-        "num_hpu_blocks": limits.num_blocks,
-        "prefix_caching": False,
+        "num_hpu_blocks": limits.cache_blocks or limits.num_blocks,
+        "prefix_caching": limits.prefix_caching,
     }
 
 

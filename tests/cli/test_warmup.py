@@ -42,7 +42,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answer(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    code = run(["warmup", *words, "--json"])
+    code = run(["warmup", "--json", *words])
     out, err = capsys.readouterr()
     assert (code, err) == (0, ""), out
     found: dict[str, Any] = json.loads(out)
@@ -211,5 +211,56 @@ def test_busy_cards_do_not_matter_where_nothing_is_started(capsys: pytest.Captur
 
 
 def test_a_model_that_is_not_warmed_up_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, "--engine", "vllm-gaudi", "-w", "BAAI/bge-m3", "-l", "8192", "-b", "8")
-    assert "gaudi.pooling_cold" in {note["id"] for note in found["notes"]}
+    words = ["--engine", "vllm-gaudi", "-w", "BAAI/bge-m3", "-l", "8192", "-b", "8", "--json"]
+    assert run(["warmup", *words]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["id"] == "warmup.not_warmed"
+
+
+# --- the list in hand is the one that a plan of the same words takes
+
+
+@pytest.mark.parametrize(
+    ("words", "exported", "strategy"),
+    [
+        # only the engine knows its highest block, so it gets no file
+        ("--engine vllm-gaudi -b 16 -- --no-enable-prefix-caching", {}, "exponential"),
+        ("--engine vllm-gaudi -b 16", {"VLLM_CONTIGUOUS_PA": "true"}, "exponential"),
+        ("--engine vllm-gaudi -b 16 --padding-limit 0.2", {}, "pad (plan)"),
+        ("--engine vllm-gaudi -b 16", {"VLLM_PROMPT_BS_BUCKET_MAX": "2"}, "planned"),
+        ("--engine vllm-gaudi -b 16", {"VLLM_BUCKETING_STRATEGY": "lin"}, "linear"),
+        # a cache larger than all sequences together has a bucket of its own size
+        ("--engine vllm-fork@1.22 -b 4 -l 2048", {}, "planned"),
+        ("--engine vllm-fork@1.22 -b 4 -l 2048", {"VLLM_CONTIGUOUS_PA": "0"}, "planned"),
+        ("--engine vllm-fork@1.22 -b 4 -l 2048", {"VLLM_PROMPT_BS_BUCKET_MAX": "3"}, "linear (plan)"),
+        ("--engine vllm-fork@1.21 --tuning reference -r 8,8000", {}, "linear -r 8,8000"),
+    ],
+)
+def test_warmup_and_plan_agree(
+    words: str,
+    exported: dict[str, str],
+    strategy: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in exported.items():
+        monkeypatch.setenv(name, value)
+    line = ["--machine", "simulated:hls2", "-w", "meta-llama/Llama-3.1-8B-Instruct", "--json", *words.split()]
+    assert run(["plan", *line]) == 0
+    planned = json.loads(capsys.readouterr().out)["buckets"]
+    assert run(["warmup", *line]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (chosen,) = [plan for plan in found["plans"] if plan["chosen"]]
+    assert (chosen["strategy"], chosen["prompt"], chosen["decode"]) == (
+        strategy,
+        planned["prompt"],
+        planned["decode"],
+    )
+    # only the planner's list is something to set by hand
+    assert bool(found["settings"] or found["bucket_file"]) == (strategy == "planned")
+    assert ("warmup.used" in {note["id"] for note in found["notes"]}) == (strategy != "planned")
+
+
+def test_what_a_plan_cannot_be_asked_for_is_the_planners(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--engine", "vllm-gaudi", "-b", "16", "--machine", "simulated:hls2", "-w", "Qwen/QwQ-32B", "-n", "2"]
+    found = answer(capsys, *words, "--graphs", "40", "--", "--no-enable-prefix-caching")
+    assert [plan["strategy"] for plan in found["plans"] if plan["chosen"]] == ["planned"]

@@ -141,9 +141,26 @@ def test_buckets_are_planned_for_the_blocks_that_the_memory_leaves(engine: str, 
     bounds = as_limits({**asdict(limits), "max_num_prefill_seqs": 1, "num_blocks": made.num_blocks})
     assert uncovered(made.buckets, bounds).shapes == 0
     top = setting(made, "VLLM_DECODE_BLOCK_BUCKET_MAX")
-    assert top is not None and top.reason.values["graphs"] == made.buckets.graphs
-    # a larger cache than thought has its buckets too
-    assert int(top.value or 0) >= bounds.max_num_seqs * bounds.blocks_per_sequence
+    told = top or setting(made, "VLLM_EXPONENTIAL_BUCKETING")
+    assert told is not None and told.reason.values["graphs"] == made.buckets.graphs
+    # a larger cache than thought has its buckets too; the exponential list follows the engine's own number
+    assert (top is None) == (made.bucket_strategy == "exponential")
+    assert top is None or int(top.value or 0) >= bounds.max_num_seqs * bounds.blocks_per_sequence
+
+
+def test_prefix_caching_on_1_22_does_not_warm_up_every_context() -> None:
+    """A linear list has each length with each context that fits beside it: 4224 prompt graphs for these words."""
+    extra = ("--enable-prefix-caching",)
+    known = known_model("meta-llama/Llama-3.1-8B-Instruct", False)
+    made = plan(known, "vllm-fork@1.22", extra=extra, max_num_seqs=128, max_model_len=16384)
+    assert made.buckets is not None and made.bucket_strategy == "exponential"
+    assert (len(made.buckets.prompt), made.buckets.graphs < 300) == (120, True)
+    assert made.command.env["VLLM_EXPONENTIAL_BUCKETING"] == "true"
+    # the ranges that this strategy does not read are not sent
+    assert not [name for name in made.command.env if "_BUCKET_" in name]
+    short = plan(known, "vllm-fork@1.22", extra=extra, max_num_seqs=7, max_model_len=5000)
+    # here the exponential list has holes
+    assert short.bucket_strategy.startswith("linear")
 
 
 def test_buckets_of_the_users_own_profile_stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

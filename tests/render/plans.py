@@ -28,7 +28,7 @@ def planned(engine: str = "vllm-fork@1.21", machine: str = "hls2", **asked: Any)
 def odd(argv: tuple[str, ...], env: dict[str, str]) -> Plan:
     """A plan of any words, for cards 0 and 1 (hls2's indices 6 and 4)."""
     return Plan(
-        engine=EngineIdentity("vllm-fork", "1.21"),
+        engine=EngineIdentity("vllm-fork", "1.21", word="vllm-fork@1.21"),
         model={"path": "/models/m"},
         placement=Placement((0, 1)),
         settings=(),

@@ -18,7 +18,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.simulated import make
 from gaudi_launch.messages import message
 from gaudi_launch.planning.container import Container, Mount
-from gaudi_launch.planning.plan import Estimate
+from gaudi_launch.planning.plan import EngineIdentity, Estimate
 from gaudi_launch.render.container import container_of, mounts_of, start_seconds
 from gaudi_launch.render.docker import health_words, run_words
 from tests.render.plans import odd, planned, with_env
@@ -96,7 +96,7 @@ def test_images(engine: str, image: str) -> None:
 
 def test_no_image() -> None:
     plan, host = planned()
-    nameless = replace(plan, engine=replace(plan.engine, name="cpu", version="0"))
+    nameless = replace(plan, engine=EngineIdentity("cpu", "0"))
     with pytest.raises(LaunchError) as error:
         container_of(nameless, host)
     assert (error.value.id, error.value.exit_code) == ("render.no_image", ExitCode.USAGE)
