@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gaudi_launch.engines import gaudi_memory
-from gaudi_launch.engines.upstream_tasks import CHAT, by_name_only, pooling_options, task_of
+from gaudi_launch.engines.upstream_tasks import CHAT, by_name_only, pooling_options, sees_by_name, task_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import identify
 from gaudi_launch.messages import message
@@ -282,6 +282,8 @@ def vision(context: Context, decisions: Decisions) -> None:
     model, request = context.model, context.request
     if "vision" not in model.multimodal:
         return
+    if sees_by_name(model):
+        decisions.warn("engines.vision_by_name", model=model.name)
     limit = "--limit-mm-per-prompt"
     if not has_word(request.extra, limit, "--language-model-only"):
         reason = message("gaudi.images", count=_IMAGES)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 
 from gaudi_launch.engines import tgi_container, tgi_tokens
 from gaudi_launch.engines import tgi_words as words_of
+from gaudi_launch.engines.upstream_tasks import CHAT, sees_by_name, task_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import message
@@ -134,6 +135,9 @@ class Tgi:
         asked = self.paged or tgi_tokens.is_vision(model)
         if kind is not None and asked and kind not in known and not request.force:
             raise LaunchError("tgi.model_type", ExitCode.MODEL, model=model.name, type=kind, version=self.version)
+        # router/src/lib.rs: /generate and chat, no path for embeddings or scores
+        if (task := task_of(model)) != CHAT and not request.force:
+            raise LaunchError("tgi.task", ExitCode.MODEL, model=model.name, task=task)
         if model.remote_code and not request.trust_remote_code:
             raise LaunchError("plan.remote_code", ExitCode.MODEL, model=model.name)
         tgi_container.published(request.host)
@@ -174,6 +178,8 @@ class Tgi:
         image = tgi_container.own_image(request, self.image)
         if image is not None:
             decisions.warn("tgi.image", image=image, version=self.version)
+        if sees_by_name(model):
+            decisions.warn("engines.vision_by_name", model=model.name)
         self._variables(context, decisions)
         self._options(context, decisions, tokens, words)
         env = {s.name: s.value or "" for s in decisions.settings() if s.kind == "env"}

@@ -150,4 +150,4 @@ def _images(tokens: Tokens, version: str, model: Model, env: Mapping[str, str], 
         raise LaunchError("tgi.image_tokens", ExitCode.USAGE, input=tokens.input, image=image)
     if model.model_type == "llava_next":
         return [] if tokens.input > _IMAGE_512 else [message("tgi.image_512", input=tokens.input, image=_IMAGE_512)]
-    return [message("tgi.image_unknown", type=model.model_type, input=tokens.input)]
+    return [message("tgi.image_unknown", type=model.model_type or model.name, input=tokens.input)]

@@ -58,12 +58,17 @@ def task_of(model: Model, extra: Sequence[str] = ()) -> str:
 def _by_architecture(model: Model) -> str:
     architecture = model.architecture or ""
     found = next((task for suffix, task in _BY_SUFFIX if architecture.endswith(suffix)), CHAT)
-    if found == CHAT and not model.multimodal:
+    if found == CHAT and (not model.multimodal or not architecture):
         if _RERANK_NAME.search(model.name):
             return RERANK
         if _EMBED_NAME.search(model.name):
             return EMBED
     return found
+
+
+def sees_by_name(model: Model) -> bool:
+    """Is it known from the model's name alone that it reads images?"""
+    return "vision" in model.multimodal and model.source == "name" and not model.model_type
 
 
 def by_name_only(model: Model) -> bool:

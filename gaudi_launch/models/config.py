@@ -14,6 +14,12 @@ from gaudi_launch.models.records import Model
 # the part of config.json that holds the language model in multimodal ones (transformers, llama4, qwen2_5_vl, llava)
 _TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 _PARTS = {"vision_config": "vision", "audio_config": "audio", "vision_tower": "vision", "mm_vision_tower": "vision"}
+# families that see, where there is only a name to go by: assumed from the names of their releases on the hub
+_VISION_NAME = re.compile(
+    r"llava|pixtral|internvl|idefics|paligemma|smolvlm|minicpm-v|(?<![a-z])vl(?![a-z])|(?<![a-z])vision(?![a-z])"
+    r"|gemma-3-(4|12|27)b|llama-4",
+    re.IGNORECASE,
+)
 # how the families count their experts (config.json of Mixtral, Qwen MoE, DeepSeek, Llama 4, GLM, DBRX, Jamba)
 _EXPERT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts")
 # a hub id is owner/name; a path has a leading /, . or ~, or is there
@@ -35,6 +41,11 @@ def looks_like_hub_id(path: str) -> bool:
     return bool(_HUB_ID.match(path)) and not Path(path).exists()
 
 
+def _by_name(name: str) -> tuple[str, ...]:
+    """The parts beside language that a model's name tells of; engines that go by it say that it is assumed."""
+    return ("vision",) if _VISION_NAME.search(name) else ()
+
+
 def read_model(path: str, must_exist: bool = True) -> Model:
     """The facts of a model's own files. ``must_exist`` False lets a missing folder pass: only its name is then
     known (`gaudi_launch.profiles.known_model` adds what a profile says).
@@ -51,7 +62,7 @@ def read_model(path: str, must_exist: bool = True) -> Model:
             raise LaunchError("models.gguf", ExitCode.MODEL, path=path)
         if must_exist and not looks_like_hub_id(path):
             raise LaunchError("models.no_folder", ExitCode.MODEL, path=path)
-        return Model(path=path, name=name_of(path))
+        return Model(path=path, name=name_of(path), multimodal=_by_name(name_of(path)))
     document = read_config(folder)
     from gaudi_launch.models.weights import read_weights
 

@@ -412,3 +412,20 @@ def test_unknown_versions() -> None:
         with pytest.raises(LaunchError) as error:
             find(name)
         assert (error.value.id, error.value.exit_code) == ("engines.unknown", ExitCode.USAGE)
+
+
+def test_a_name_alone_tells_of_images() -> None:
+    # TGI fetches a model of the hub itself, so its config.json is never seen here
+    made = plan("-w Qwen/Qwen2.5-VL-7B-Instruct")
+    found = options(made)
+    assert (found["--max-input-tokens"], found["--max-batch-size"]) == ("4096", "4")
+    told = {warning.id: warning.render() for warning in made.warnings}
+    assert {"engines.vision_by_name", "tgi.image_unknown"} <= set(told)
+    assert "None" not in "".join(told.values())
+    assert "engines.vision_by_name" not in {w.id for w in plan("-w meta-llama/Llama-3.1-8B-Instruct").warnings}
+
+
+@pytest.mark.parametrize("name", ["BAAI/bge-m3", "Qwen/Qwen3-Reranker-8B"])
+def test_tgi_only_generates(name: str) -> None:
+    assert refused(f"-w {name}") == ("tgi.task", ExitCode.MODEL)
+    assert plan(f"-w {name} --force").engine.name == "tgi"

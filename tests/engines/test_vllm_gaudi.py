@@ -447,6 +447,26 @@ GUIDES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("name", "sees"),
+    [
+        ("Qwen/Qwen2.5-VL-7B-Instruct", True),
+        ("google/gemma-3-27b-it", True),
+        ("google/gemma-3-1b-it", False),
+        ("OpenGVLab/InternVL3-8B", True),
+        ("meta-llama/Llama-3.2-11B-Vision-Instruct", True),
+        ("meta-llama/Llama-3.1-8B-Instruct", False),
+        ("nvidia/Provl-8B", False),
+    ],
+)
+def test_images_are_told_by_the_name_where_there_is_nothing_else(name: str, sees: bool) -> None:
+    made = plan(known_model(name, False), cards=2)
+    assert (value(made, "--limit-mm-per-prompt") is not None) == sees
+    assert ("engines.vision_by_name" in warnings(made)) == sees
+    # a model that embeds stays one
+    assert value(plan(known_model("x/gme-Qwen2-VL-2B-embedding", False)), "--runner") == "pooling"
+
+
 def of_guide(wishes: dict[str, Any]) -> Plan:
     request = Request(engine="vllm-gaudi", files_dir="/cache/buckets", **wishes)
     return make_plan(request, HLS2, known_model(request.model, must_exist=False), find("vllm-gaudi"))
