@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -62,6 +62,10 @@ def asked_engine(
     wanted = not container and (request.python is not None or request.engine == "auto")
     installed = detect(request.python) if wanted else None
     engine = registry.find(registry.name_for(request.engine, installed, model), installed, request.python)
+    if (inside := getattr(engine, "inner", None)) is not None:
+        # Ray Serve warms nothing up: the engine inside does, each replica for itself
+        request = replace(request, cards=engine.cards(request), modules=None, replicas=None, target_ongoing=None)
+        engine = inside
     identity = engine.identity
     name = identity.exact if container else identity.label
     if request.engine == "auto" and installed is None:

@@ -233,6 +233,8 @@ def test_a_model_that_is_not_warmed_up_says_so(capsys: pytest.CaptureFixture[str
         ("--engine vllm-fork@1.22 -b 4 -l 2048", {"VLLM_CONTIGUOUS_PA": "0"}, "planned"),
         ("--engine vllm-fork@1.22 -b 4 -l 2048", {"VLLM_PROMPT_BS_BUCKET_MAX": "3"}, "linear (plan)"),
         ("--engine vllm-fork@1.21 --tuning reference -r 8,8000", {}, "linear -r 8,8000"),
+        # one replica's
+        ("--engine ray-serve:vllm-gaudi -m 4,5,6,7 --replicas 2 -b 16", {}, "planned"),
     ],
 )
 def test_warmup_and_plan_agree(
