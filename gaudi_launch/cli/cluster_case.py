@@ -152,6 +152,7 @@ def _judged(one: Seen, source: str | None, request: Request, number: int, hosts:
     """The host with its Host and the doctor's verdict, where a snapshot tells of it."""
     from gaudi_launch.cli.doctor import engine_facts
     from gaudi_launch.doctor import Wants, quick
+    from gaudi_launch.engines.registry import on_cpu
     from gaudi_launch.fleet.cluster import with_own_address
     from gaudi_launch.host.config import load_config
     from gaudi_launch.host.machine import SIMULATED, load, load_document
@@ -160,7 +161,7 @@ def _judged(one: Seen, source: str | None, request: Request, number: int, hosts:
         return one
     host, config = load(source), load_config(source)
     engine = engine_facts(one.installed) if one.installed is not None else None
-    needs_cards = request.engine not in ("cpu", "vllm-cpu")
+    needs_cards = not on_cpu(request.engine)
     wants = Wants(cards=request.cards, nodes=hosts, gaudi=needs_cards)
     # a snapshot of a simulated machine is one too
     origin = source if source.startswith(SIMULATED) else str(load_document(source)["host"].get("origin", ""))

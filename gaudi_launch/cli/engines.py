@@ -16,7 +16,7 @@ def engines(
 ) -> None:
     """List the engines, what is installed, what each serves, and the options that mean nothing to it."""
     from gaudi_launch.cli.output import console, emit_json, table
-    from gaudi_launch.engines import embedded, ray_environment, registry
+    from gaudi_launch.engines import registry
     from gaudi_launch.engines.detect import detect
     from gaudi_launch.messages import text
     from gaudi_launch.services.containers import image_of
@@ -26,13 +26,7 @@ def engines(
     for name in registry.ENGINES:
         engine = registry.find(name, installed)
         has = registry.has(installed, name)
-        where = installed.python if has and installed is not None else None
-        if name == "cpu" and where is None and embedded.engine_is_ready():
-            where = str(embedded.python_path())
-        if registry.in_container(name):
-            where = image_of(engine)
-        if name == "ray-serve" and where is None and ray_environment.is_ready():
-            where = str(ray_environment.python_path())
+        where = image_of(engine) if registry.in_container(name) else registry.interpreter_of(name, installed)
         packages = dict(installed.packages) if has and installed is not None else {}
         rows.append(
             {

@@ -364,10 +364,10 @@ def _installed(request: Request, needed: bool, here: bool) -> Installed | None:
 
     if registry.in_container(request.engine):
         return None
-    if request.python is None and request.engine in ("cpu", "vllm-cpu"):
+    if request.python is None and registry.on_cpu(request.engine):
         return detect(str(embedded.python_path())) if embedded.engine_is_ready() else None
     # the embedded engine beside Ray says nothing about another machine
-    if request.python is None and request.engine.startswith("ray-serve") and here:
+    if request.python is None and registry.is_ray(request.engine) and here:
         from gaudi_launch.engines import ray_environment
 
         return ray_environment.installed(demo=request.model == str(embedded.demo_dir()))
@@ -381,9 +381,9 @@ def _demo(request: Request, make: bool) -> Request:
     import sys
     from dataclasses import replace
 
-    from gaudi_launch.engines import embedded, ray_environment
+    from gaudi_launch.engines import embedded, ray_environment, registry
 
-    ray = request.engine.startswith("ray-serve")
+    ray = registry.is_ray(request.engine)
     if make and ray and request.python is None and not ray_environment.is_ready():
         ray_environment.setup(lambda line: print(line, file=sys.stderr, flush=True))
     if make and request.python is None and not (embedded.engine_is_ready() and embedded.demo_is_ready()):

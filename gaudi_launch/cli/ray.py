@@ -26,11 +26,12 @@ def config(
     from gaudi_launch.cli.options import prepare
     from gaudi_launch.engines.ray_config import as_yaml
     from gaudi_launch.engines.ray_serve import IN_RAY, config_of
+    from gaudi_launch.engines.registry import is_ray
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
 
     engine = asked["engine"] or "ray-serve"
-    if engine.partition(":")[0] != "ray-serve":
+    if not is_ray(engine):
         raise LaunchError("ray.only_config", ExitCode.USAGE, found=engine)
     prepared = prepare({**asked, "engine": engine}, must_exist=False)
     # whoever deploys this YAML has no bucket file of ours: the engine gets a strategy of its own

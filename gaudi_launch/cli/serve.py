@@ -147,6 +147,7 @@ def start(asked: dict[str, Any], how: How) -> Started:
 
 def _check_place(asked: dict[str, Any], how: How) -> None:
     """Raises LaunchError (USAGE) for words of --in and --image that cannot be together, or with the others."""
+    from gaudi_launch.engines.registry import on_cpu
     from gaudi_launch.errors import ExitCode, LaunchError
 
     if how.place not in (None, "docker"):
@@ -155,7 +156,7 @@ def _check_place(asked: dict[str, Any], how: How) -> None:
         raise LaunchError("render.image_alone", ExitCode.USAGE)
     if how.place is not None and asked["python"]:
         raise LaunchError("render.python_inside", ExitCode.USAGE)
-    if how.place is not None and (asked["model"] == "demo" or asked["engine"] in ("cpu", "vllm-cpu")):
+    if how.place is not None and (asked["model"] == "demo" or on_cpu(asked["engine"] or "auto")):
         raise LaunchError("render.cpu_inside", ExitCode.USAGE)
 
 

@@ -95,7 +95,7 @@ class RayServe:
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        return self.inner.lacks
+        return tuple(dict.fromkeys((*self.inner.lacks, "--tuning reference")))
 
     def suited(self, model: Model) -> RayServe:
         """This engine for this model: around plain generation where the inner engine has no such model class."""

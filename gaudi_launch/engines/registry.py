@@ -81,6 +81,29 @@ def in_container(name: str) -> bool:
     return name.partition("@")[0] == _IMAGES
 
 
+def on_cpu(name: str) -> bool:
+    """Is this the embedded engine, which runs on the CPU?"""
+    return ALIASES.get(name, name) == "cpu"
+
+
+def is_ray(name: str) -> bool:
+    """Is this Ray Serve, around whatever engine?"""
+    return name.partition(":")[0] == "ray-serve"
+
+
+def interpreter_of(name: str, installed: Installed | None) -> str | None:
+    """The interpreter that has the engine of this name: the one that was asked, else what setup made for it."""
+    from gaudi_launch.engines import embedded, ray_environment
+
+    if installed is not None and has(installed, name):
+        return installed.python
+    if on_cpu(name) and embedded.engine_is_ready():
+        return str(embedded.python_path())
+    if is_ray(name) and ray_environment.is_ready():
+        return str(ray_environment.python_path())
+    return None
+
+
 def _made(name: str) -> Callable[[str | None, Mapping[str, str]], Engine] | None:
     made = ENGINES.get(name)
     if made is None and in_container(name):

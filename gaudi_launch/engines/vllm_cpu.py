@@ -63,7 +63,7 @@ class VllmCpu:
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        return tuple(WITHOUT.values())
+        return (*WITHOUT.values(), "--tuning reference")
 
     def cards(self, request: Request) -> int | None:
         return None

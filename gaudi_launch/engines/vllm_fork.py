@@ -15,6 +15,7 @@ from gaudi_launch.planning.engine import Context, Limits, Proposal
 from gaudi_launch.planning.exported import check_exported
 from gaudi_launch.planning.lengths import BLOCK, ceil_div, round_down, round_up
 from gaudi_launch.planning.memory import memory_in
+from gaudi_launch.planning.own_words import has_word
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.precision import kernels_of
 from gaudi_launch.planning.request import Request
@@ -322,7 +323,7 @@ class VllmFork:
             "max_model_len": limits.max_model_len,
             "num_hpu_blocks": num_blocks or most,
             "num_blocks": num_blocks or most,
-            "prefix_caching": "--enable-prefix-caching" in context.request.extra,
+            "prefix_caching": has_word(context.request.extra, "--enable-prefix-caching"),
         }
         return engine, algorithm, env, arguments
 

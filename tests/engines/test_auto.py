@@ -177,7 +177,9 @@ def test_buckets_of_the_users_own_profile_stand(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_prefix_caching_turns_contiguous_attention_off() -> None:
-    assert plan(extra=("--enable-prefix-caching",)).command.env["VLLM_CONTIGUOUS_PA"] == "false"
+    # the engine's parser takes either spelling
+    for word in ("--enable-prefix-caching", "--enable_prefix_caching", "--speculative_model=x"):
+        assert plan(extra=(word,)).command.env["VLLM_CONTIGUOUS_PA"] == "false"
     assert "VLLM_CONTIGUOUS_PA" not in plan().command.env
 
 
