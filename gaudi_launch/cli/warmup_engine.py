@@ -62,8 +62,10 @@ def asked_engine(
     wanted = not container and (request.python is not None or request.engine == "auto")
     installed = detect(request.python) if wanted else None
     engine = registry.find(registry.name_for(request.engine, installed, model), installed, request.python)
+    host = load(machine)
     if (inside := getattr(engine, "inner", None)) is not None:
         # Ray Serve warms nothing up: the engine inside does, each replica for itself
+        engine.refuse(request, host, model)
         request = replace(request, cards=engine.cards(request), modules=None, replicas=None, target_ongoing=None)
         engine = inside
     identity = engine.identity
@@ -73,7 +75,6 @@ def asked_engine(
     if request.tuning == "auto" and not container:
         request = with_own_words(request, engine.lacks)
     request = with_bucket_file(request, engine)
-    host = load(machine)
     cards = request.cards or len(request.modules or ()) or engine.cards(request) or 1
     drawn = _draft(request, host, model, engine, cards)
     physical = blocks or drawn.memory.num_blocks

@@ -18,6 +18,7 @@ from gaudi_launch.planning.memory import memory_in
 from gaudi_launch.planning.own_words import has_word
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.precision import kernels_of
+from gaudi_launch.planning.planner import buckets_of
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
 from gaudi_launch.warmup.buckets import Buckets
@@ -237,8 +238,8 @@ class VllmFork:
             return memory_in(context, decisions.settings(), self.identity).num_blocks
 
         def graphs() -> int:
-            engine, algorithm, env, arguments = self.bucket_question(decisions.settings(), context, blocks())
-            return engine_buckets(engine, algorithm, env, arguments).graphs
+            found = buckets_of(self, decisions.settings(), context, decisions.warnings, blocks())
+            return found[1].graphs if found is not None else 0
 
         question = self.question(decisions.settings(), context, blocks())
         fork_auto.plan_buckets(context, decisions, question, graphs)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 Range = tuple[float, ...]
 _LIMITS = (0.0, 0.1, 0.15, 0.25, 0.4)
+# where a ladder of blocks begins
+_MINIMA = (32, 64, 128, 512, 2048)
 # a grid of more places warms up for hours at any price of a graph; it is not even made
 _MOST_PLACES = 60_000
 
@@ -183,8 +185,9 @@ def _decodes(limits: EngineLimits, shapes: Weighted, cost: StepTime, limited: bo
             batches = (batch_low, batch_step, high)
             rows = ladders.linear(batch_low, batch_step, high)
         sequences, held = _by_blocks(rows, limits.num_blocks, coarse, cost)
-        for minimum, step in product((32, 64, 128, 512, 2048), _steps(128, reach)):
-            if (limited and step > 256) or minimum > reach:
+        # short lengths of few sequences have fewer blocks than any of these
+        for minimum, step in product(sorted({min(each, reach) for each in _MINIMA}), _steps(128, reach)):
+            if limited and step > 256:
                 continue
             for blocks, ladder in _ladders(minimum, step, reach, limited):
                 sizes = [size for size in ladder if size < limits.num_blocks] + [limits.num_blocks]

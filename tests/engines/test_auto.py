@@ -176,6 +176,14 @@ def test_buckets_of_the_users_own_profile_stand(monkeypatch: pytest.MonkeyPatch,
     assert "plan.own_buckets" in [warning.id for warning in made.warnings]
 
 
+def test_a_switch_that_the_engine_dies_of_is_told() -> None:
+    # vllm-gaudi's word, which 1.22 has under another one: an error in its constructor
+    with pytest.raises(LaunchError) as caught:
+        plan(engine="vllm-fork@1.22", environment={"VLLM_BUCKETING_STRATEGY": "pad"})
+    assert (caught.value.id, caught.value.exit_code) == ("plan.buckets_fail", ExitCode.USAGE)
+    assert "pad is not in allowed options" in str(caught.value)
+
+
 def test_prefix_caching_turns_contiguous_attention_off() -> None:
     # the engine's parser takes either spelling
     for word in ("--enable-prefix-caching", "--enable_prefix_caching", "--speculative_model=x"):

@@ -67,6 +67,23 @@ def test_parameters_leave_no_hole(engine: str, with_limit: bool, prompts: int | 
     assert any(name.endswith("_LIMIT") for name in made.settings) == (with_limit and engine != FORK_1_21)
 
 
+@pytest.mark.parametrize("engine", [FORK_1_21, FORK_1_22, FORK_DEEPSEEK])
+@pytest.mark.parametrize(("seqs", "length"), [(1, 128), (1, 1024), (2, 777)])
+def test_few_short_sequences_have_a_plan_too(engine: str, seqs: int, length: int) -> None:
+    blocks = seqs * -(-length // 128)
+    bounds = limits(
+        max_num_seqs=seqs,
+        max_model_len=length,
+        num_blocks=blocks,
+        input_max=length,
+        output_max=length,
+        cache_blocks=4000,
+    )
+    for with_limit in (True, False):
+        (mine, *_) = plan_for_engine(engine, bounds, None, with_limit=with_limit).comparison
+        assert mine.holes is not None and mine.holes.shapes == 0
+
+
 def test_an_unknown_cache_size_leaves_no_hole() -> None:
     # planned for one number of blocks, started with another
     made = plan_for_engine(FORK_1_21, limits(), None)
