@@ -41,7 +41,6 @@ def fit(
     is an answer, no failure: the exit status stays 0, with --json smallest_n is null.
     """
     from gaudi_launch import profiles
-    from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.host.accelerators import accelerators, instances
     from gaudi_launch.messages import text
     from gaudi_launch.models import sizing

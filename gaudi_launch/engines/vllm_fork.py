@@ -17,8 +17,8 @@ from gaudi_launch.planning.lengths import BLOCK, ceil_div, round_down, round_up
 from gaudi_launch.planning.memory import memory_in
 from gaudi_launch.planning.own_words import has_word
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
-from gaudi_launch.planning.precision import kernels_of
 from gaudi_launch.planning.planner import buckets_of
+from gaudi_launch.planning.precision import kernels_of
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.settings import Decisions
 from gaudi_launch.warmup.buckets import Buckets
