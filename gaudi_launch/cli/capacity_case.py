@@ -123,7 +123,7 @@ def read(model: str, words: Words, plot: Path | None) -> Case:
     facts = known_model(model)
     if task_of(facts) != CHAT:
         raise LaunchError("capacity.pooling", ExitCode.MODEL, model=facts.path)
-    engine = engine_for(words.engine, facts)
+    engine = engine_for(words.engine, facts, name)
     if not words.trace and not (words.inputs and words.outputs):
         raise LaunchError("capacity.no_traffic", ExitCode.USAGE)
     past, timed = read_timed(words.trace) if words.trace else (None, False)

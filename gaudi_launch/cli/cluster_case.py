@@ -256,9 +256,11 @@ def _with_memory(cluster: Cluster, request: Request, model: Model, engine: Engin
 
 def _engine(request: Request, model: Model, seen: Sequence[Seen]) -> Engine:
     from gaudi_launch.engines import registry
+    from gaudi_launch.host.records import Host
 
     installed = next((one.installed for one in seen if one.installed is not None and one.installed.engine), None)
-    word = registry.name_for(request.engine, installed, model)
+    host = next((one.host for one in seen if one.host is not None), Host())
+    word = registry.name_for(request.engine, installed, model, lambda: host)
     return registry.find(word, installed, request.python or seen[0].member.python)
 
 

@@ -53,7 +53,7 @@ def fit(
     facts = known_model(model)
     profile = profiles.match(facts)
     dtypes = data_types(facts, dtype)
-    chosen = engine_for(engine, facts)
+    chosen = engine_for(engine, facts, name)
     request = request_for(facts, length, requests, inputs, outputs)
     if name in instances():
         instance = instances()[name]
@@ -121,16 +121,14 @@ def _accelerator(asked: str) -> str:
 
 def own_accelerator() -> str:
     """The product in this machine, gaudi2 where there is none."""
+    from gaudi_launch.engines.registry import product_of
     from gaudi_launch.errors import LaunchError
-    from gaudi_launch.host.accelerators import identify
     from gaudi_launch.host.machine import load
 
     try:
-        cards = load().cards
+        return product_of(load()) or "gaudi2"
     except LaunchError:
         return "gaudi2"
-    found = (identify(card.product, device_type=card.device_type) for card in cards)
-    return next((product.id for product in found if product), "gaudi2")
 
 
 def known_model(path: str) -> Model:
@@ -163,14 +161,14 @@ def data_types(model: Model, asked: str) -> list[str]:
     return ["bfloat16", "fp8"]
 
 
-def engine_for(name: str, model: Model) -> Engine:
-    """The engine whose arithmetic counts: the one named, else the one that a plan would be for."""
+def engine_for(name: str, model: Model, accelerator: str) -> Engine:
+    """The engine whose arithmetic counts: the one named, else the one that a plan for these cards would be for."""
     from gaudi_launch.engines import registry
     from gaudi_launch.errors import ExitCode, LaunchError
 
     if name and registry.ALIASES.get(name, name) not in {registry.ALIASES.get(known, known) for known in ENGINES}:
         raise LaunchError("fit.engine", ExitCode.USAGE, found=name, known=", ".join(ENGINES))
-    return registry.find(name or registry.assumed_for(model))
+    return registry.find(name or registry.assumed_for(model, lambda: accelerator))
 
 
 def request_for(model: Model, length: str, requests: str, inputs: str, outputs: str) -> Request:

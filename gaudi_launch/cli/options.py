@@ -287,7 +287,7 @@ def prepare(asked: dict[str, Any], *, must_exist: bool, in_image: bool = False) 
     if request.model == "demo":
         request = _demo(request, make=must_exist)
     installed = None if in_image else _installed(request, must_exist, here=asked.get("machine") is None)
-    engine = registry.find(_engine_name(request, installed), installed, request.python)
+    engine = registry.find(_engine_name(request, installed, asked.get("machine")), installed, request.python)
     if request.tuning == "auto" and not registry.in_container(request.engine):
         request = with_own_words(request, engine.lacks)
     if not engine.needs_cards and request.python is None:
@@ -319,12 +319,14 @@ def _suited(engine: Engine, model: Model) -> Engine:
     return engine if suited is None else cast("Engine", suited(model))
 
 
-def _engine_name(request: Request, installed: Installed | None) -> str:
+def _engine_name(request: Request, installed: Installed | None, machine: str | None) -> str:
     """Where no engine is installed: the one that the model asks for; -q is an option of one engine only."""
     from gaudi_launch.engines.registry import name_for
+    from gaudi_launch.host.machine import load
     from gaudi_launch.profiles import known_model
 
-    name = name_for(request.engine, installed, known_model(request.model, must_exist=False))
+    model = known_model(request.model, must_exist=False)
+    name = name_for(request.engine, installed, model, lambda: load(machine))
     return "deepseek_r1" if request.inc_fp8 and name != request.engine else name
 
 

@@ -139,11 +139,9 @@ def _is_installed(engine: Engine, installed: Installed | None) -> bool:
 
 def generation_of(host: Host) -> str:
     """g2 or g3 as the calibration scripts say it; the 1.21 start script takes g2 for granted."""
-    from gaudi_launch.host.accelerators import identify
+    from gaudi_launch.engines.registry import product_of
 
-    found = (identify(card.product, device_type=card.device_type) for card in host.cards)
-    product = next((each.id for each in found if each), "gaudi2")
-    return "g3" if product.startswith("gaudi3") else "g2"
+    return "g3" if product_of(host).startswith("gaudi3") else "g2"
 
 
 def _cards(request: Request, engine: Engine) -> int:

@@ -61,8 +61,9 @@ def asked_engine(
     container = registry.in_container(request.engine)
     wanted = not container and (request.python is not None or request.engine == "auto")
     installed = detect(request.python) if wanted else None
-    engine = registry.find(registry.name_for(request.engine, installed, model), installed, request.python)
     host = load(machine)
+    word = registry.name_for(request.engine, installed, model, lambda: host)
+    engine = registry.find(word, installed, request.python)
     if (inside := getattr(engine, "inner", None)) is not None:
         # Ray Serve warms nothing up: the engine inside does, each replica for itself
         engine.refuse(request, host, model)

@@ -7,12 +7,15 @@ from dataclasses import replace
 
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.accelerators import identify
+from gaudi_launch.host.records import Host
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Engine
 
 # what a plan is for where no engine is installed and the model asks for no other: the release of the manual that
 # most users follow
 DEFAULT = "vllm-fork@1.21"
+_DEEPSEEK = "deepseek_r1"
 
 
 def _fork(version: str) -> Callable[[str | None, Mapping[str, str]], Engine]:
@@ -121,24 +124,34 @@ def has(installed: Installed | None, name: str) -> bool:
     return "ray" in installed.packages if name == "ray-serve" else installed.engine == name
 
 
-def assumed_for(model: Model) -> str:
+def assumed_for(model: Model, product: Callable[[], str]) -> str:
     """The engine that a plan of this model is for where none is installed.
 
-    Its profile may name one; latent attention is served by the branch that was made for it
-    (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/README.md).
+    Its profile may name one; DeepSeek-V3's architecture is served by the branch that was made for it, on Gaudi2
+    (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/README.md, start_vllm.sh). ``product`` is asked for the cards
+    (``gaudi3``, "" where they are not known) only where it matters.
     """
     from gaudi_launch import profiles
 
     profile = profiles.match(model)
-    if profile is not None and profile.engine:
-        return profile.engine
-    return "deepseek_r1" if model.mla_rank else DEFAULT
+    wanted = profile.engine if profile is not None else ""
+    if not wanted and model.architecture == "DeepseekV3ForCausalLM":
+        wanted = _DEEPSEEK
+    if wanted == _DEEPSEEK and product().startswith("gaudi3"):
+        return DEFAULT
+    return wanted or DEFAULT
 
 
-def name_for(name: str, installed: Installed | None, model: Model) -> str:
-    """``name``, but for ``auto`` where no engine is installed the one that this model asks for."""
+def name_for(name: str, installed: Installed | None, model: Model, host: Callable[[], Host]) -> str:
+    """``name``, but for ``auto`` where no engine is installed the one that this model asks for on this machine."""
     known = installed is not None and installed.engine in ENGINES
-    return name if name != "auto" or known else assumed_for(model)
+    return name if name != "auto" or known else assumed_for(model, lambda: product_of(host()))
+
+
+def product_of(host: Host) -> str:
+    """The product of a machine's cards (``gaudi2``); "" where there is none that is known."""
+    found = (identify(card.product, device_type=card.device_type) for card in host.cards)
+    return next((product.id for product in found if product), "")
 
 
 def find(name: str, installed: Installed | None = None, python: str | None = None) -> Engine:

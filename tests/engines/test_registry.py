@@ -10,10 +10,11 @@ import pytest
 from gaudi_launch.cli.app import run
 from gaudi_launch.engines import registry
 from gaudi_launch.engines.detect import Installed
+from gaudi_launch.host.records import Host
 from gaudi_launch.models.records import Model
 from gaudi_launch.profiles import known_model, profiles
 
-MLA = Model("m", "DeepSeek-V3.1-G2", mla_rank=576)
+V3 = Model("m", "DeepSeek-V3.1-G2", architecture="DeepseekV3ForCausalLM", mla_rank=576)
 
 
 @pytest.mark.parametrize(
@@ -28,15 +29,25 @@ MLA = Model("m", "DeepSeek-V3.1-G2", mla_rank=576)
     ],
 )
 def test_the_model_asks_for_its_engine(model: str, engine: str) -> None:
-    assert registry.assumed_for(known_model(model, must_exist=False)) == engine
+    assert registry.assumed_for(known_model(model, must_exist=False), lambda: "gaudi2") == engine
+
+
+def test_deepseek_r1_is_for_deepseek_v3_on_gaudi2() -> None:
+    # that branch's start script takes eight cards of Gaudi2 and nothing else
+    small = Model("m", "DeepSeek-V2-Lite", architecture="DeepseekV2ForCausalLM", mla_rank=576)
+    assert registry.assumed_for(small, lambda: "gaudi2") == registry.DEFAULT
+    assert registry.assumed_for(V3, lambda: "gaudi3-pcie") == registry.DEFAULT
+    assert registry.assumed_for(V3, lambda: "") == "deepseek_r1"
 
 
 def test_an_installed_or_a_named_engine_is_taken() -> None:
-    here = Installed("/usr/bin/python3", "vllm-fork@1.21", {}, {})
+    def name_for(name: str, installed: Installed | None) -> str:
+        return registry.name_for(name, installed, V3, Host)
+
     nothing = Installed("/usr/bin/python3", "", {}, {})
-    assert registry.name_for("auto", here, MLA) == "auto"
-    assert registry.name_for("vllm-gaudi", None, MLA) == "vllm-gaudi"
-    assert registry.name_for("auto", None, MLA) == registry.name_for("auto", nothing, MLA) == "deepseek_r1"
+    assert name_for("auto", Installed("/usr/bin/python3", "vllm-fork@1.21", {}, {})) == "auto"
+    assert name_for("vllm-gaudi", None) == "vllm-gaudi"
+    assert name_for("auto", None) == name_for("auto", nothing) == "deepseek_r1"
 
 
 def test_profiles_name_engines_that_there_are() -> None:
