@@ -15,9 +15,20 @@ from gaudi_launch.profiles import engine_reads
 _KEPT = re.compile(r"^(VLLM|HABANA|PT|HCCL|HF|HUGGINGFACE|MODELSCOPE|RAY|OMP|GLOO|ENABLE|INC|QUANT|TRANSFORMERS)_")
 # what people write for yes; only "true" is it to some readers
 _YES = ("1", "yes", "y", "on", "t")
+# where programs and libraries lie on this machine; the Gaudi ones are those that the driver's profile scripts
+# export (docs: Driver Installation)
+_HERE = re.compile(
+    r"^(PATH|PYTHONPATH|LD_LIBRARY_PATH|LD_PRELOAD|GC_KERNEL_PATH|DATA_LOADER_AEON_LIB_PATH|RDMA_CORE_(ROOT|LIB)"
+    r"|LIBFABRIC_ROOT|FI_\w+|MPI_ROOT|OPAL_PREFIX|TMPDIR)$"
+)
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 # variables whose values the engine needs and that are never written down
 SECRETS = ("VLLM_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MODELSCOPE_API_TOKEN")
+
+
+def local_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """What an engine needs beside its own variables to start again on this machine, from whatever shell."""
+    return {name: value for name, value in environment.items() if _HERE.match(name) and not _SECRET.search(name)}
 
 
 def engine_variables(environment: Mapping[str, str]) -> dict[str, str]:

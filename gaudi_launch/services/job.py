@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.planning.exported import SECRETS, engine_variables
+from gaudi_launch.planning.exported import SECRETS, engine_variables, local_variables
 from gaudi_launch.planning.plan import Command, Plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.recipe_cache.use import Cached, CacheJob
@@ -138,7 +138,7 @@ def job_of(
         limits=limits,
         bind=bind,
         restart=restart,
-        environment=engine_variables(request.environment),
+        environment={**local_variables(request.environment), **engine_variables(request.environment)},
         secrets=tuple(name for name in SECRETS if request.environment.get(name)),
         cache=cached.job if cached is not None else None,
     )

@@ -25,7 +25,8 @@ def remove_dead(since: float, environment: Mapping[str, str]) -> None:
 
     ``environment`` is the engine's, which may name another place for them.
     """
-    made = list(_made(since, Path(environment.get("VLLM_RPC_BASE_PATH") or tempfile.gettempdir())))
+    folder = environment.get("VLLM_RPC_BASE_PATH") or environment.get("TMPDIR") or tempfile.gettempdir()
+    made = list(_made(since, Path(folder)))
     # those of other network namespaces are in no list of ours, so the rest is tried
     held = _held() if made else set()
     dead = [path for path in made if str(path) not in held and not _listens(path)]

@@ -65,7 +65,7 @@ def user(tmp_path: Path, machine: Path, trivial_python: Path, pids: Path) -> Ite
 
 
 def test_a_life_from_start_to_forgotten(user: Keeper, model: Path, free_port: int, pids: Path) -> None:
-    code, out, err = user.detach(model, free_port, "--name", "a")
+    code, out, err = user.detach(model, free_port, "--name", "a", LD_LIBRARY_PATH="/of/the/first/shell")
     assert code == 0, err
     assert out.splitlines()[0].startswith("Ready after ")
     assert out.splitlines()[-1] == "  stop it: gaudi-launch stop a"
@@ -95,6 +95,8 @@ def test_a_life_from_start_to_forgotten(user: Keeper, model: Path, free_port: in
     code, out, err = user.call("restart", "a")
     assert code == 0 and "answers at" in out, err
     assert user.services()[0]["launcher_pid"] != first
+    # as it was, whatever shell restarts it
+    assert psutil.Process(user.services()[0]["pid"]).environ()["LD_LIBRARY_PATH"] == "/of/the/first/shell"
     code, out, err = user.call("stop", "a", "--json")
     assert code == 0
     assert json.loads(out)["stopped"] == [
