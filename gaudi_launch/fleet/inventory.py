@@ -15,6 +15,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 LOCAL = "local"
 """The word for this machine, which needs no ssh."""
 
+LAUNCHER = ("gaudi-launch",)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 # never a leading "-" (ssh would read an option) and nothing that a shell or ssh's own % and ${} would touch
 _TARGET = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._-]*@)?[A-Za-z0-9_][A-Za-z0-9._:-]*", re.ASCII)
@@ -37,7 +38,7 @@ class Member:
     snapshot: str | None = None
     python: str = "python3"
     enter: tuple[str, ...] = ()
-    launcher: tuple[str, ...] = ("gaudi-launch",)
+    launcher: tuple[str, ...] = LAUNCHER
 
     @property
     def local(self) -> bool:
@@ -131,7 +132,7 @@ def _member(row: Mapping[str, Any], where: str) -> Member:
         snapshot=words["snapshot"],
         python=words["python"] or "python3",
         enter=_words(words["enter"], where),
-        launcher=_words(words["launcher"], where) or ("gaudi-launch",),
+        launcher=_words(words["launcher"], where) or LAUNCHER,
     )
 
 

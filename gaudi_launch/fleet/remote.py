@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.fleet import agent
 from gaudi_launch.fleet.commands import Step, ssh_words
 from gaudi_launch.fleet.differences import Folder, Seen
-from gaudi_launch.fleet.inventory import Member
+from gaudi_launch.fleet.inventory import LAUNCHER, Member
 from gaudi_launch.messages import Message, message
 
 _T = TypeVar("_T")
@@ -107,7 +108,10 @@ def each(members: Sequence[Member], do: Callable[[Member], _T]) -> list[_T | Rem
 
 def snapshot(member: Member, seconds: float) -> dict[str, Any]:
     """The snapshot document of a host. Raises RemoteError."""
-    output = words(member, [*member.launcher, "snapshot", "-"], seconds)
+    # this program itself, which need not be on the PATH of this machine
+    here = member.local and member.launcher == LAUNCHER
+    launcher = (sys.executable, "-m", "gaudi_launch") if here else member.launcher
+    output = words(member, [*launcher, "snapshot", "-"], seconds)
     try:
         document = json.loads(output)
     except (ValueError, RecursionError):

@@ -27,6 +27,7 @@ from gaudi_launch.fleet.waiting import Waits, wait_ready
 from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan
 from tests.fleet.helpers import refused
+from tests.waiting import GENEROUS
 
 SSH = """#!/bin/sh
 while [ "$1" != "--" ]; do shift; done
@@ -341,3 +342,10 @@ def test_what_is_written_down_comes_back(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").unlink()
     with refused("cluster.unknown"):
         remembered(tmp_path)
+
+
+def test_this_machine_is_asked_by_this_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where its folder is not on the PATH."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    document = remote.snapshot(Member("here", "local"), GENEROUS)
+    assert document["schema"] == 1 and "host" in document
