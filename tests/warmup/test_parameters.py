@@ -36,3 +36,17 @@ def test_decode_menu_has_the_graphs_and_the_time_of_its_grid(
         grid = [[size for size in sizes if size >= row] for row in rows]
         assert choice.graphs == sum(map(len, grid))
         assert choice.time == pytest.approx(_time(rows, grid, shapes, COST.decode))
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_few_and_short_sequences_have_a_menu(sequences: int, blocks_each: int, limited: bool) -> None:
+    """One request of 2048 tokens is 16 blocks: fewer than the usual smallest bucket."""
+    length = 128 * blocks_each
+    blocks = sequences * blocks_each
+    bounds = limits(
+        max_num_seqs=sequences, num_blocks=blocks, max_model_len=length, input_max=max(1, length - 1), output_max=1
+    )
+    size = np.arange(sequences, blocks + 1)
+    shapes = weighted(np.full(len(size), sequences), size, np.ones(len(size)))
+    assert _decodes(bounds, shapes, COST, limited)
