@@ -77,7 +77,6 @@ def run(
     LaunchError before anything is fetched or started where that can be known."""
     import os
 
-    from gaudi_launch.cli.provide import generation_of
     from gaudi_launch.engines.detect import detect
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.host.machine import load
@@ -88,6 +87,7 @@ def run(
     from gaudi_launch.planning.asked import number
     from gaudi_launch.planning.placement import choose, parse_modules, parse_visible
     from gaudi_launch.services.calibrate import calibrate as go
+    from gaudi_launch.services.provision import generation_of
     from gaudi_launch.services.reservation import claim
 
     wanted = parse_modules(modules) if modules else None
@@ -187,9 +187,10 @@ def _fetched(model: str, code: bool) -> str:
 
 def _converted(model: str, cards: int, code: bool, host: Host, installed: Installed | None) -> str:
     """The folder that serve would give this engine: fetched, and converted where its cards want that."""
-    from gaudi_launch.cli.provide import bring, look
+    from gaudi_launch.cli.provide import bring
     from gaudi_launch.engines.registry import find
     from gaudi_launch.planning.request import Request
+    from gaudi_launch.services.provision import look
 
     request = Request(model, cards=cards, engine="deepseek_r1", trust_remote_code=code)
     engine = find("auto", installed)

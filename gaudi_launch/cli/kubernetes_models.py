@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 # product -> the simulated machine that stands for a node of it
 NODES = {"gaudi2": "hls2", "gaudi2e": "gaudi2e-8", "gaudi3": "gaudi3-oam", "gaudi3-pcie": "gaudi3-pcie"}
-# what a converted model's folder is called behind the model's own name (cli/provide.py)
-_CONVERTED = "-G2"
 _more = typer.Typer()
 
 
@@ -150,10 +148,10 @@ def _measured_for(prepared: Prepared, cards: int) -> Prepared:
     nodes (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/README.md: ``..._<rank>_16`` on two nodes)."""
     from dataclasses import replace
 
-    from gaudi_launch.cli import provide
+    from gaudi_launch.services import provision
 
     whole = replace(prepared.request, cards=cards, modules=None)
-    found = provide.look(whole, prepared.host, prepared.engine, prepared.installed)
+    found = provision.look(whole, prepared.host, prepared.engine, prepared.installed)
     return replace(prepared, request=found.request_for(prepared.request), provision=found)
 
 
@@ -224,12 +222,13 @@ def _in_cluster(plan: Plan, prepared: Prepared, asked: str) -> Plan:
 
     from gaudi_launch.messages import message
     from gaudi_launch.models.config import looks_like_hub_id, name_of
+    from gaudi_launch.services.provision import CONVERTED
 
     converts = prepared.provision is not None and prepared.provision.facts.converts
     named, warnings = asked, plan.warnings
-    if converts and not asked.endswith(_CONVERTED):
+    if converts and not asked.endswith(CONVERTED):
         named = f"/models/{name_of(asked)}" if looks_like_hub_id(asked) else asked
-        named += _CONVERTED
+        named += CONVERTED
         warnings = (*warnings, message("kubernetes.convert", model=asked, path=named))
     elif not converts and not looks_like_hub_id(asked):
         return plan

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 if TYPE_CHECKING:
-    from gaudi_launch.cli.provide import Provision
     from gaudi_launch.doctor import Finding
     from gaudi_launch.engines.detect import Installed
     from gaudi_launch.host.records import Host
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from gaudi_launch.planning.plan import Placement, Plan
     from gaudi_launch.planning.request import Request
     from gaudi_launch.recipe_cache.use import Cached
+    from gaudi_launch.services.provision import Provision
 
 _MODEL, _CARDS, _LENGTHS, _ENGINE, _MORE = "Model and address", "Cards", "Lengths", "Engine", "More"
 
@@ -271,13 +271,14 @@ def prepare(asked: dict[str, Any], *, must_exist: bool, in_image: bool = False) 
     """
     from dataclasses import replace
 
-    from gaudi_launch.cli import provide
+    from gaudi_launch.cli.provide import bring
     from gaudi_launch.engines import registry
     from gaudi_launch.host.machine import load
     from gaudi_launch.host.records import Host
     from gaudi_launch.planning.asked import with_secret_moved
     from gaudi_launch.planning.own_words import with_own_words
     from gaudi_launch.profiles import known_model
+    from gaudi_launch.services import provision as provisions
 
     request = to_request(asked)
     if registry.in_container(request.engine):
@@ -298,16 +299,16 @@ def prepare(asked: dict[str, Any], *, must_exist: bool, in_image: bool = False) 
     if request.tuning == "reference":
         model = known_model(request.model, must_exist)
         return Prepared(request, host, model, _suited(engine, model), installed, asked.get("machine"))
-    provision = provide.look(request, host, engine, installed)
+    provision = provisions.look(request, host, engine, installed)
     engine = _suited(engine, provision.known)
     # options that this engine does not have come before anything that could be missing for them
     engine.refuse(request, host, provision.known)
     if must_exist and any(not step.done for step in provision.steps):
-        provide.refuse_early(request, host, engine, installed, provision)
-        provide.bring(request, provision)
-        provision = provide.look(request, host, engine, installed)
+        provisions.refuse_early(request, host, engine, installed, provision)
+        bring(request, provision)
+        provision = provisions.look(request, host, engine, installed)
     if must_exist:
-        provide.check(provision)
+        provisions.check(provision)
     request = provision.request_for(request)
     model = provision.planned(request) if not must_exist else known_model(request.model)
     return Prepared(request, host, model, _suited(engine, model), installed, asked.get("machine"), provision)

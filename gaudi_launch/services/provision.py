@@ -1,0 +1,277 @@
+"""What a model needs before its engine can start: weights, their conversion, measurements, and room for them.
+
+Here it is looked for; the commands bring it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from gaudi_launch import profiles
+from gaudi_launch.engines.detect import Installed
+from gaudi_launch.engines.registry import in_container, product_of
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.records import Host
+from gaudi_launch.messages import Message
+from gaudi_launch.models import measurements
+from gaudi_launch.models.calibrate_rules import family_of
+from gaudi_launch.models.config import looks_like_hub_id, name_of
+from gaudi_launch.models.local import find_local, folder_for
+from gaudi_launch.models.measurements import Published, clear_stale
+from gaudi_launch.models.prepare import Facts, Room, Step, needed_bytes, steps
+from gaudi_launch.models.quant_config import QuantFile
+from gaudi_launch.models.records import Model
+from gaudi_launch.models.sizing import WEIGHT_BYTES
+from gaudi_launch.planning.engine import Engine
+from gaudi_launch.planning.planner import make_plan
+from gaudi_launch.planning.request import Request
+from gaudi_launch.profiles import Profile, known_model, match
+from gaudi_launch.services.launch import check_engine
+
+# what a converted model's folder is called behind the model's own name
+CONVERTED = "-G2"
+
+
+@dataclass(frozen=True)
+class Provision:
+    """What was found: the steps, the QUANT_CONFIG, why there is none although one is needed (``lacks``), and that
+    the model's own code was not agreed to (``code``)."""
+
+    facts: Facts
+    steps: tuple[Step, ...] = ()
+    quant: QuantFile | None = None
+    published: Published | None = None
+    generation: str = "g2"
+    lacks: LaunchError | None = None
+    code: LaunchError | None = None
+    known: Model = field(default_factory=lambda: Model("", ""), repr=False)
+
+    def planned(self, request: Request) -> Model:
+        """The model of a plan: what will be served, by what is known of it now."""
+        return replace(self.known, path=request.model)
+
+    def request_for(self, request: Request) -> Request:
+        """The request with the folder that will be served and the QUANT_CONFIG that was found."""
+        final = self.facts.final
+        if final is None or request.model == str(final):
+            return replace(request, quant_file=self.quant)
+        if not self.facts.converts and self.facts.folder is None:
+            return replace(request, quant_file=self.quant)  # plan keeps the name of what is not here yet
+        # clients go on asking for the name they know
+        name = request.served_name or request.model
+        return replace(request, model=str(final), served_name=name, quant_file=self.quant)
+
+    @property
+    def notes(self) -> tuple[Message, ...]:
+        """What a plan says about it."""
+        return tuple(error.text for error in (self.lacks, self.code) if error is not None)
+
+
+def look(request: Request, host: Host, engine: Engine, installed: Installed | None) -> Provision:
+    """Find out what is there. Changes nothing and asks no hub. Raises LaunchError for a file that the user named
+    and that cannot be used."""
+    repo = request.model if looks_like_hub_id(request.model) else ""
+    folder = find_local(repo, code=bool(request.trust_remote_code)) if repo else Path(request.model).expanduser()
+    there = folder is not None and folder.is_dir()
+    known = known_model(str(folder) if there else request.model, must_exist=False)
+    # a folder of the Hugging Face cache is called by its revision
+    known = replace(known, name=name_of(request.model)) if repo else known
+    profile = match(known)
+    # Ray Serve decides nothing about the model: the engine inside does
+    inside = getattr(engine, "inner", engine).identity
+    generation = generation_of(host)
+    quant, published, lacks = _quant(request, known, profile, generation, engine, installed)
+    converts = (inside.name, inside.version, generation) == ("vllm-fork", "deepseek_r1", "g2")
+    # a folder that is not here (a plan for another machine) is taken as it is
+    converts = converts and known.quantization == "fp8" and bool(repo or there)
+    target = folder_for(repo) if repo else Path()
+    converted_target = folder_for(f"{repo}{CONVERTED}") if repo else Path(f"{folder}{CONVERTED}")
+    converted = False
+    if converts:
+        # numpy comes with it
+        from gaudi_launch.models.convert import is_converted, wants_conversion
+
+        converts = folder is None or wants_conversion(folder)
+        converted = converts and is_converted(converted_target)
+    facts = Facts(
+        model=request.model,
+        repo=repo,
+        folder=folder if repo else None,
+        target=target if repo else folder or Path(),
+        weight_bytes=_weight_bytes(known),
+        converts=converts,
+        converted=converted,
+        converted_target=converted_target,
+        measurements=published.repo if published else "",
+        measured=quant is not None and not quant.missing,
+        measurements_target=measurements.downloaded_folder(published.repo) if published else Path(),
+        engine="" if installed is None or in_container(engine.identity.name) else engine.identity.label,
+        installed=_is_installed(engine, installed),
+        there=tuple((path, _size(path)) for path in (target, converted_target) if path != Path()),
+        disk_bytes=profile.disk_gb * 10**9 if profile and profile.disk_gb else None,
+    )
+    facts = replace(facts, rooms=_rooms(facts, here=host.origin == "live"))
+    return Provision(
+        facts, steps(facts), quant, published, generation, lacks, _code(request, known, profile), known
+    )
+
+
+def _code(request: Request, known: Model, profile: Profile | None) -> LaunchError | None:
+    """What config.json will say once it is here, by the profile: code of the model's own that nobody agreed to."""
+    brings = known.remote_code is None and profile is not None and profile.facts.get("remote_code")
+    if not brings or request.trust_remote_code:
+        return None
+    return LaunchError("plan.remote_code", ExitCode.MODEL, model=known.name)
+
+
+def _is_installed(engine: Engine, installed: Installed | None) -> bool:
+    try:
+        check_engine(engine, installed)
+    except LaunchError:
+        return False
+    return True
+
+
+def generation_of(host: Host) -> str:
+    """g2 or g3 as the calibration scripts say it; the 1.21 start script takes g2 for granted."""
+    return "g3" if product_of(host).startswith("gaudi3") else "g2"
+
+
+def _cards(request: Request, engine: Engine) -> int:
+    return engine.cards(request) or len(request.modules or ()) or 1
+
+
+def _quant(
+    request: Request,
+    known: Model,
+    profile: Profile | None,
+    generation: str,
+    engine: Engine,
+    installed: Installed | None,
+) -> tuple[QuantFile | None, Published | None, LaunchError | None]:
+    """The QUANT_CONFIG, the published measurements it is made of, and the error of having none."""
+    inside, cards = getattr(engine, "inner", engine), _cards(request, engine)
+    needs = getattr(inside, "needs_quant_file", None)
+    if needs is None or not needs(request, known):
+        return None, None, None
+    fork = inside.identity.name == "vllm-fork"
+    # published measurements, and those in the engine's sources, are of the fork's own modules
+    published = profiles.published_for(profile, known.name, generation, cards) if fork else None
+    version = inside.identity.version if fork else inside.identity.name
+    family = family_of(version)
+    settings = profiles.profile_settings(profile, version, "fp8") if profile else []
+    wanted = measurements.Wanted(
+        model=known.name,
+        cards=cards,
+        generation=generation,
+        named=request.quant_config,
+        exported=request.environment.get("QUANT_CONFIG"),
+        prefix=request.environment.get(measurements.PREFIX, ""),
+        profile_file=next((value for _, name, value, _, _ in settings if name == "QUANT_CONFIG"), None),
+        published=published,
+        checkout=installed.facts.get("source") if installed is not None and fork else None,
+        family=family,
+    )
+    found = measurements.find(wanted)
+    if found is None:
+        others = ", ".join(map(str, measurements.calibrated_for(known.name, generation, family))) or "-"
+        place = measurements.calibrated_folder(known.name, generation, cards, family)
+        lacks = LaunchError(
+            "quant.none",
+            ExitCode.MODEL,
+            model=request.model,
+            name=known.name,
+            cards=cards,
+            folder=str(place),
+            others=others,
+        )
+        return None, None, lacks
+    if found.origin == "downloaded":
+        return found, published, None
+    return found, None, incomplete(found, request.model, cards) if found.missing else None
+
+
+def incomplete(found: QuantFile, model: str, cards: int) -> LaunchError:
+    """The error of a QUANT_CONFIG whose measurements are not all there."""
+    return LaunchError(
+        "quant.measurements_missing",
+        ExitCode.MODEL,
+        path=found.path,
+        model=model,
+        cards=cards,
+        count=len(found.missing),
+        first=found.missing[0],
+    )
+
+
+def _weight_bytes(known: Model) -> int | None:
+    if known.weight_bytes:
+        return known.weight_bytes
+    each = WEIGHT_BYTES.get(known.quantization or known.dtype or "bfloat16")
+    return int(known.parameters * each) if known.parameters and each else None
+
+
+def _size(folder: Path) -> int:
+    """Bytes of the files below a folder; 0 where there is none."""
+    total = 0
+    for path in folder.rglob("*") if folder.is_dir() else ():
+        try:
+            total += path.stat().st_size if path.is_file() and not path.is_symlink() else 0
+        except OSError:
+            continue
+    return total
+
+
+def refuse_early(
+    request: Request, host: Host, engine: Engine, installed: Installed | None, provision: Provision
+) -> None:
+    """Raise what serve would raise in the end, before hours of fetching: another engine, too few cards, code that
+    was not agreed to, no measurements, no room on the disk."""
+    check_engine(engine, installed)
+    # of a model that no profile knows, the fetched config.json may still say that it is fp8 already
+    if provision.lacks is not None and provision.known.layers is not None:
+        raise provision.lacks
+    if provision.code is not None:
+        raise provision.code
+    check_disk(provision.facts)
+    make_plan(provision.request_for(request), host, provision.known, engine)
+
+
+def check(provision: Provision) -> None:
+    """The last look before a start: raises LaunchError for measurements that are missing, removes stale scales."""
+    if provision.lacks is not None:
+        raise provision.lacks
+    if provision.quant is not None:
+        clear_stale(provision.quant)
+
+
+def check_disk(facts: Facts) -> None:
+    """Is there room for what the steps will write, file system by file system? Raises LaunchError (MACHINE)."""
+    for room in _rooms(facts, here=True):
+        if not room.enough:
+            raise LaunchError(
+                "prepare.disk",
+                ExitCode.MACHINE,
+                model=facts.model,
+                path=str(room.path),
+                free=round((room.free or 0) / 1e9, 1),
+                needed=round(room.needed / 1e9, 1),
+            )
+
+
+def _rooms(facts: Facts, here: bool) -> tuple[Room, ...]:
+    """What the steps will write, file system by file system; of another machine's disks nothing is known."""
+
+    needed = needed_bytes(facts)
+    if not here:
+        total = sum(needed.values())
+        return (Room(next(iter(needed)), total),) if total else ()
+    disks: dict[int, tuple[Path, int]] = {}
+    for folder, count in needed.items():
+        place = next((path for path in (folder, *folder.absolute().parents) if path.exists()), Path("/"))
+        device = place.stat().st_dev
+        _, before = disks.get(device, (place, 0))
+        disks[device] = (place, before + count)
+    return tuple(Room(place, count, shutil.disk_usage(place).free) for place, count in disks.values())
