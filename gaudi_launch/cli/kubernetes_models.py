@@ -182,10 +182,9 @@ def _over_nodes(prepared: Prepared, wished: dict[str, Any]) -> Plan:
     from gaudi_launch.cli.kubernetes_options import layout_of, nodes_of
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.fleet.cluster import changed_command, changes, merged
-    from gaudi_launch.fleet.layout import Asked, choose, stage_of
+    from gaudi_launch.fleet.layout import Asked, choose
+    from gaudi_launch.fleet.planned import plan_whole
     from gaudi_launch.models.sizing import divides
-    from gaudi_launch.planning.plan import Placement
-    from gaudi_launch.planning.planner import make_plan
 
     request, model, engine = prepared.request, prepared.model, prepared.engine
     there = len(prepared.host.modules)
@@ -200,15 +199,12 @@ def _over_nodes(prepared: Prepared, wished: dict[str, Any]) -> Plan:
             raise
         id = "kubernetes.heads" if divides(model, cards) else "kubernetes.heads_node"
         raise LaunchError(id, ExitCode.MODEL, **error.text.values, cards=cards) from None
-    whole = replace(request, cards=None, modules=None)
-    placement = Placement(tuple(range(layout.tensor)))
-    plan = make_plan(whole, prepared.host, stage_of(model, layout.pipeline), engine, placement)
+    plan = plan_whole(request, prepared.host, model, engine, layout)
     own = frozenset(s.name for s in plan.settings if s.source in ("flag", "environment"))
     own -= {"--tensor-parallel-size", "--pipeline-parallel-size", "--distributed-executor-backend"}
     changed = changes(layout, plan, own=own, measured=request.quant_file is not None)
     return replace(
         plan,
-        model={**plan.model, "parameters": model.parameters},
         settings=merged(plan.settings, changed),
         command=changed_command(plan.command, changed),
         warnings=(*plan.warnings, *layout.warnings, *(prepared.provision.notes if prepared.provision else ())),
