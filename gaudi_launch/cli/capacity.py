@@ -80,6 +80,7 @@ def capacity(
     from gaudi_launch.cli import capacity_case as cases
     from gaudi_launch.cli.capacity_view import draw, show, to_json
     from gaudi_launch.cli.output import emit_json
+    from gaudi_launch.fleet.choice import solve
 
     case = cases.read(
         model,
@@ -89,7 +90,7 @@ def capacity(
         ),
         plot,
     )  # fmt: skip
-    result = cases.solve(case)
+    result = solve(case)
     if plot is not None:
         draw(plot, result)
     if as_json:

@@ -1,4 +1,4 @@
-"""From the options of ``gaudi-launch capacity`` to its answer."""
+"""From the options of ``gaudi-launch capacity`` to what is asked."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 
 if TYPE_CHECKING:
-    from gaudi_launch.fleet.capacity import Curve, Fleet, Targets
-    from gaudi_launch.fleet.replica import Replica, Unfit
+    from gaudi_launch.fleet.choice import Case
     from gaudi_launch.fleet.traffic import Request, Traffic
-    from gaudi_launch.host.accelerators import Accelerator
     from gaudi_launch.models.records import Model
-    from gaudi_launch.planning.engine import Engine, Limits
     from gaudi_launch.planning.request import Request as PlanRequest
 
 _PER = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
@@ -49,56 +46,16 @@ class Words:
     nodes: str
 
 
-@dataclass(frozen=True)
-class Case:
-    """What is asked, read and checked. ``limits`` are the lengths that ``engine`` serves for ``request``."""
-
-    model: Model
-    dtype: str
-    accelerator: Accelerator
-    engine: Engine
-    request: PlanRequest
-    limits: Limits
-    rate: float
-    targets: Targets
-    traffic: Traffic
-    cards: tuple[int, ...]
-    cards_per_node: int
-    constants: tuple[str, ...]
-    nodes: tuple[int, ...]
-    notes: tuple[Message, ...]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One number of cards a replica: its curve and its fleet, or why there is none."""
-
-    cards: int
-    replica: Replica | Unfit
-    curve: Curve | None
-    fleet: Fleet | None
-    why_not: Message | None
-
-
-@dataclass(frozen=True)
-class Result:
-    """Every choice, the one with the fewest cards, and what was assumed for it."""
-
-    case: Case
-    choices: tuple[Choice, ...]
-    chosen: Choice | None
-    assumptions: tuple[Message, ...]
-
-
 def read(model: str, words: Words, plot: Path | None) -> Case:
     """The case of these words. Raises LaunchError for what cannot be."""
     from gaudi_launch.cli.fit import check_dtype, data_types, engine_for, known_model, own_accelerator
     from gaudi_launch.engines.upstream_tasks import CHAT, task_of
     from gaudi_launch.fleet.capacity import Targets
+    from gaudi_launch.fleet.choice import Case
     from gaudi_launch.host.accelerators import accelerators
     from gaudi_launch.planning.asked import number
     from gaudi_launch.planning.fitting import limits_of
-    from gaudi_launch.warmup.cost import ONE_CARD_8B
+    from gaudi_launch.warmup.cost import ONE_CARD_8B, constants_of
     from gaudi_launch.warmup.workload import read_timed
 
     if plot is not None and plot.suffix.lower() not in (".png", ".svg"):
@@ -115,7 +72,8 @@ def read(model: str, words: Words, plot: Path | None) -> Case:
     )
     if words.arrivals not in ("poisson", "trace") or (words.arrivals == "trace" and not words.trace):
         raise LaunchError("capacity.arrivals", ExitCode.USAGE, found=words.arrivals)
-    ONE_CARD_8B.with_constants(constants(words.constants))
+    constants = constants_of(words.constants)
+    ONE_CARD_8B.with_constants(constants)
     rate = _rate(words.rate) if words.rate else None
     per_node = number("--cards-per-node", words.cards_per_node, 1, 64) if words.cards_per_node else product.cards
     nodes = tuple(number("--nodes", word, 1, _MOST_NODES) for word in words.nodes.split(",")) if words.nodes else ()
@@ -145,7 +103,7 @@ def read(model: str, words: Words, plot: Path | None) -> Case:
         traffic=_traffic(past, words, notes),
         cards=tuple(sorted(set(numbers))) or tuple(n for n in (1, 2, 4, 8) if n <= per_node),
         cards_per_node=per_node,
-        constants=words.constants,
+        constants=constants,
         nodes=nodes,
         notes=tuple(notes),
     )
@@ -161,12 +119,6 @@ def _request(model: Model, words: Words, past: list[Request] | None) -> PlanRequ
         longest = min(max(tokens for _, tokens, _ in past), int(length) - 1) if length.isdigit() else 0
         inputs = f"1,{longest}" if longest > 0 else ""
     return request_for(model, length, words.requests, inputs, words.outputs)
-
-
-def constants(words: tuple[str, ...]) -> dict[str, str]:
-    """``name=ms`` words as a mapping, as `gaudi-launch warmup` reads them."""
-    pairs = [word.partition("=") for word in words]
-    return {name.strip().replace("-", "_"): value for name, _, value in pairs}
 
 
 def _rate(text: str) -> float:
@@ -227,76 +179,3 @@ def _traffic(past: list[Request] | None, words: Words, notes: list[Message]) -> 
     id = "capacity.of_trace_own" if own else "capacity.of_trace"
     notes.append(message(id, requests=len(past), used=len(made.requests)))
     return made
-
-
-def solve(case: Case) -> Result:
-    """Simulate each number of cards and choose the one with the fewest cards in all."""
-    choices = tuple(_choice(case, n) for n in case.cards)
-    able = [choice for choice in choices if choice.fleet is not None]
-    chosen = min(able, key=lambda c: (c.fleet.cards, c.fleet.nodes, c.cards) if c.fleet else (), default=None)
-    return Result(case, choices, chosen, _assumptions(case, chosen or _simulated(choices)))
-
-
-def _simulated(choices: tuple[Choice, ...]) -> Choice | None:
-    return next((choice for choice in reversed(choices) if choice.curve is not None), None)
-
-
-def _choice(case: Case, cards: int) -> Choice:
-    from gaudi_launch.fleet.capacity import fleet_for, simulate_curve
-    from gaudi_launch.fleet.replica import Unfit, replica
-    from gaudi_launch.planning.fitting import divided
-
-    given = constants(case.constants)
-    try:
-        ask, rules = divided(case.engine, case.request, case.accelerator, case.model, cards, case.dtype)
-    except LaunchError as error:
-        if error.exit_code == ExitCode.USAGE:
-            raise
-        return Choice(cards, Unfit(cards, error.text), None, None, error.text)
-    found = replica(
-        case.model,
-        cards,
-        case.dtype,
-        case.accelerator,
-        ask,
-        rules,
-        case.traffic,
-        lambda cost: cost.with_constants(given),
-    )
-    if isinstance(found, Unfit):
-        return Choice(cards, found, None, None, found.reason)
-    curve = simulate_curve(case.traffic, found.limits, found.cost, case.targets.percentile)
-    if curve is None:
-        return Choice(cards, found, None, None, message("capacity.takes_none", length=case.limits.max_model_len))
-    fleet = fleet_for(curve, case.targets, case.rate, cards, case.cards_per_node)
-    idle = curve.loads[0]
-    why = message("capacity.unreachable", ttft=f"{idle.ttft:.3g}", tpot=f"{1000 * idle.tpot:.3g}")
-    return Choice(cards, found, curve, fleet, None if fleet else why)
-
-
-def _assumptions(case: Case, choice: Choice | None) -> tuple[Message, ...]:
-    from gaudi_launch.fleet.capacity import CEILING
-    from gaudi_launch.fleet.replica import Replica
-
-    limits = case.limits
-    words = {"engine": case.engine.identity.label, "requests": limits.max_num_seqs, "length": limits.max_model_len}
-    said = [*case.notes, message("capacity.assume_served", **words)]
-    if choice is not None and isinstance(choice.replica, Replica) and choice.curve is not None:
-        cost = choice.replica.cost
-        shown = ", ".join(f"{name} {value:.3g}" for name, value in cost.constants().items())
-        said.append(message("capacity.assume_cost", cards=choice.cards, basis=cost.basis, constants=shown))
-        said += choice.replica.notes
-        said.append(message("capacity.assume_padding", percent=f"{100 * choice.replica.padding:.1f}"))
-        said.append(message("capacity.assume_memory", blocks=choice.replica.limits.num_blocks))
-        if choice.cards > case.cards_per_node:
-            said.append(message("capacity.assume_links"))
-        if choice.curve.refused:
-            said.append(
-                message(
-                    "capacity.refused",
-                    percent=f"{100 * choice.curve.refused:.1f}",
-                    length=case.limits.max_model_len,
-                )
-            )
-    said += [message("capacity.assume_split"), message("capacity.assume_ceiling", percent=f"{100 * CEILING:.0f}")]
-    return (*said, message("capacity.assume_engine"), message("capacity.assume_no_spare"))

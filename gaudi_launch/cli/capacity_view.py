@@ -10,9 +10,9 @@ from gaudi_launch.errors import ExitCode, LaunchError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from gaudi_launch.cli.capacity_case import Choice, Result
     from gaudi_launch.fleet.capacity import Curve
     from gaudi_launch.fleet.chart import Panel
+    from gaudi_launch.fleet.choice import Choice, Result
 
 _COLUMNS = ("n", "replicas", "cards", "nodes", "each", "ttft", "tpot", "why")
 _SIZES = (1, 10, 100, 1000, 10_000)

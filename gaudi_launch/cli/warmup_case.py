@@ -77,7 +77,7 @@ def read(
     from gaudi_launch.cli.warmup_engine import asked_engine
     from gaudi_launch.models.records import Model
     from gaudi_launch.profiles import known_model
-    from gaudi_launch.warmup.cost import step_time_for
+    from gaudi_launch.warmup.cost import constants_of, step_time_for
     from gaudi_launch.warmup.workload import read_workload
 
     request = to_request({**asked, "model": asked["model"] or _NO_MODEL})
@@ -93,7 +93,7 @@ def read(
     if engine.own and any((wish.graphs, wish.overhead, wish.budget, wish.price)):
         raise LaunchError("warmup.own_list", ExitCode.USAGE, engine=engine.name)
     limits = engine.limits
-    cost = step_time_for(model.parameters, engine.cards, model.name).with_constants(_constants(constants))
+    cost = step_time_for(model.parameters, engine.cards, model.name).with_constants(constants_of(constants))
     constants_said = ", ".join(f"{key} {value:g}" for key, value in cost.constants().items())
     assumptions.append(message("warmup.assume_cost", basis=cost.basis, constants=constants_said))
     workload = read_workload(trace) if trace else None
@@ -103,11 +103,6 @@ def read(
             message("warmup.assume_ranges", input=f"{ranges[0]}-{ranges[1]}", output=f"{ranges[2]}-{ranges[3]}")
         )
     return Case(engine, model, cost, workload, trace_share, wish, blocks, assumptions)
-
-
-def _constants(words: list[str]) -> dict[str, str]:
-    pairs = [word.partition("=") for word in words]
-    return {name.strip().replace("-", "_"): value for name, _, value in pairs}
 
 
 def ask_of(case: Case, seconds_per_graph: float) -> Ask:

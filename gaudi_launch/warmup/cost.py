@@ -8,7 +8,7 @@ card, and a 32B model on eight.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -64,6 +64,16 @@ class StepTime:
         if changed.prefill_fixed + changed.prefill_token <= 0 or changed.decode_fixed + changed.decode_block <= 0:
             raise LaunchError("warmup.free_steps", ExitCode.USAGE)
         return replace(changed, basis=f"{self.basis}, {', '.join(values)} given")
+
+
+def constants_of(words: Iterable[str]) -> dict[str, str]:
+    """Constants by name from words ``name=ms``; a dash may stand for an underscore.
+
+    >>> constants_of(["prefill-token=0.04", "decode_fixed"])
+    {'prefill_token': '0.04', 'decode_fixed': ''}
+    """
+    pairs = (word.partition("=") for word in words)
+    return {name.strip().replace("-", "_"): value for name, _, value in pairs}
 
 
 ONE_CARD_8B = StepTime()

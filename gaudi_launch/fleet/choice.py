@@ -1,0 +1,123 @@
+"""Which number of cards a replica makes the smallest fleet for a traffic and its targets, and what was assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.fleet.capacity import CEILING, Curve, Fleet, Targets, fleet_for, simulate_curve
+from gaudi_launch.fleet.replica import Replica, Unfit, replica
+from gaudi_launch.fleet.traffic import Traffic
+from gaudi_launch.host.accelerators import Accelerator
+from gaudi_launch.messages import Message, message
+from gaudi_launch.models.records import Model
+from gaudi_launch.planning.engine import Engine, Limits
+from gaudi_launch.planning.fitting import divided
+from gaudi_launch.planning.request import Request
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is asked, read and checked. ``limits`` are the lengths that ``engine`` serves for ``request``."""
+
+    model: Model
+    dtype: str
+    accelerator: Accelerator
+    engine: Engine
+    request: Request
+    limits: Limits
+    rate: float
+    targets: Targets
+    traffic: Traffic
+    cards: tuple[int, ...]
+    cards_per_node: int
+    constants: Mapping[str, str]
+    nodes: tuple[int, ...]
+    notes: tuple[Message, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One number of cards a replica: its curve and its fleet, or why there is none."""
+
+    cards: int
+    replica: Replica | Unfit
+    curve: Curve | None
+    fleet: Fleet | None
+    why_not: Message | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """Every choice, the one with the fewest cards, and what was assumed for it."""
+
+    case: Case
+    choices: tuple[Choice, ...]
+    chosen: Choice | None
+    assumptions: tuple[Message, ...]
+
+
+def solve(case: Case) -> Result:
+    """Simulate each number of cards and choose the one with the fewest cards in all."""
+    choices = tuple(_choice(case, n) for n in case.cards)
+    able = [choice for choice in choices if choice.fleet is not None]
+    chosen = min(able, key=lambda c: (c.fleet.cards, c.fleet.nodes, c.cards) if c.fleet else (), default=None)
+    return Result(case, choices, chosen, _assumptions(case, chosen or _simulated(choices)))
+
+
+def _simulated(choices: tuple[Choice, ...]) -> Choice | None:
+    return next((choice for choice in reversed(choices) if choice.curve is not None), None)
+
+
+def _choice(case: Case, cards: int) -> Choice:
+    try:
+        ask, rules = divided(case.engine, case.request, case.accelerator, case.model, cards, case.dtype)
+    except LaunchError as error:
+        if error.exit_code == ExitCode.USAGE:
+            raise
+        return Choice(cards, Unfit(cards, error.text), None, None, error.text)
+    found = replica(
+        case.model,
+        cards,
+        case.dtype,
+        case.accelerator,
+        ask,
+        rules,
+        case.traffic,
+        lambda cost: cost.with_constants(case.constants),
+    )
+    if isinstance(found, Unfit):
+        return Choice(cards, found, None, None, found.reason)
+    curve = simulate_curve(case.traffic, found.limits, found.cost, case.targets.percentile)
+    if curve is None:
+        return Choice(cards, found, None, None, message("capacity.takes_none", length=case.limits.max_model_len))
+    fleet = fleet_for(curve, case.targets, case.rate, cards, case.cards_per_node)
+    idle = curve.loads[0]
+    why = message("capacity.unreachable", ttft=f"{idle.ttft:.3g}", tpot=f"{1000 * idle.tpot:.3g}")
+    return Choice(cards, found, curve, fleet, None if fleet else why)
+
+
+def _assumptions(case: Case, choice: Choice | None) -> tuple[Message, ...]:
+    limits = case.limits
+    words = {"engine": case.engine.identity.label, "requests": limits.max_num_seqs, "length": limits.max_model_len}
+    said = [*case.notes, message("capacity.assume_served", **words)]
+    if choice is not None and isinstance(choice.replica, Replica) and choice.curve is not None:
+        cost = choice.replica.cost
+        shown = ", ".join(f"{name} {value:.3g}" for name, value in cost.constants().items())
+        said.append(message("capacity.assume_cost", cards=choice.cards, basis=cost.basis, constants=shown))
+        said += choice.replica.notes
+        said.append(message("capacity.assume_padding", percent=f"{100 * choice.replica.padding:.1f}"))
+        said.append(message("capacity.assume_memory", blocks=choice.replica.limits.num_blocks))
+        if choice.cards > case.cards_per_node:
+            said.append(message("capacity.assume_links"))
+        if choice.curve.refused:
+            said.append(
+                message(
+                    "capacity.refused",
+                    percent=f"{100 * choice.curve.refused:.1f}",
+                    length=case.limits.max_model_len,
+                )
+            )
+    said += [message("capacity.assume_split"), message("capacity.assume_ceiling", percent=f"{100 * CEILING:.0f}")]
+    return (*said, message("capacity.assume_engine"), message("capacity.assume_no_spare"))
