@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 
 from gaudi_launch.host.accelerators import accelerators
@@ -168,7 +166,3 @@ def test_an_unknown_quantisation_is_as_large_as_on_disk() -> None:
     model = Model("m", "m", parameters=100, weight_bytes=55, quantization="compressed-tensors", dtype="bfloat16")
     assert sizing.weight_bytes(model, "compressed-tensors") == 55
     assert sizing.weight_bytes(Model("m", "m", parameters=100), "compressed-tensors") is None
-
-
-def test_examples_of_the_functions() -> None:
-    assert doctest.testmod(sizing).failed == 0
