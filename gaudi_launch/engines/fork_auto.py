@@ -271,6 +271,10 @@ def follow_profile(context: Context, decisions: Decisions, version: str) -> None
     profile = profiles.match(context.model)
     if profile is None:
         return
+    # the branch deepseek_r1 is not counted among them
+    release = profile.engine.partition("@")[2]
+    if version < release:
+        decisions.warn("engines.too_old", model=profile.name, version=version, wanted=release)
     request = context.request
     dtype = "fp8" if runs_fp8(request, context.model) else request.dtype or "bfloat16"
     flags = {(setting.kind, setting.name) for setting in decisions.settings() if setting.source == "flag"}

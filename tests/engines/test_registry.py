@@ -63,3 +63,13 @@ def test_plan_and_fit_take_the_same(
     engine = json.loads(capsys.readouterr().out)["engine"]
     found = engine if isinstance(engine, str) else engine["version"]
     assert found == "deepseek_r1"
+
+
+@pytest.mark.parametrize(("engine", "told"), [("vllm-fork@1.21", True), ("vllm-fork@1.22", False)])
+def test_a_release_older_than_the_model_is_told(
+    engine: str, told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["-w", "zai-org/GLM-4.5", "-n", "8", "--machine", "simulated:hls2", "--engine", engine, "--json"]
+    assert run(["plan", *words]) == 0
+    warnings = {warning["id"] for warning in json.loads(capsys.readouterr().out)["warnings"]}
+    assert ("engines.too_old" in warnings) is told
