@@ -106,6 +106,7 @@ def serve(
 def start(asked: dict[str, Any], how: How) -> Started:
     """Everything of serve but its end."""
     from gaudi_launch.cli.options import prepare
+    from gaudi_launch.engines.registry import check_engine
     from gaudi_launch.planning.asked import number
     from gaudi_launch.services import launch, state
     from gaudi_launch.services.job import check_restart
@@ -120,7 +121,7 @@ def start(asked: dict[str, Any], how: How) -> Started:
     _check_place(asked, how)
     prepared = prepare(asked, must_exist=True, in_image=how.place is not None)
     if how.place is None:
-        launch.check_engine(prepared.engine, prepared.installed)
+        check_engine(prepared.engine, prepared.installed)
     launch.check_model(prepared.model, prepared.request)
     if not prepared.engine.needs_cards:
         return _run(prepared, prepared.plan(), how, limits, ())

@@ -195,3 +195,33 @@ def _around(inner: str, installed: Installed | None, python: str | None) -> Engi
     if not inner and has_ray and installed is not None and PLAIN in packages:
         return replace(found, spare=plain, knows=architectures(installed.facts))
     return found
+
+
+def check_engine(engine: Engine, installed: Installed | None) -> None:
+    """Is the planned engine what the interpreter has? Raises LaunchError (MACHINE). An engine in a container is in
+    no interpreter: its image is looked for when docker is (`containers.make_ready`)."""
+    inner = getattr(engine, "inner", None)
+    if inner is not None:
+        _check_around(inner, installed)
+        return
+    identity = engine.identity
+    if in_container(identity.name):
+        return
+    wanted = identity.label
+    if installed is None or not installed.engine:
+        where = installed.python if installed is not None else "PATH"
+        raise LaunchError("serve.no_engine", ExitCode.MACHINE, python=where, engine=wanted)
+    if installed.engine != wanted:
+        raise LaunchError(
+            "serve.other_engine", ExitCode.MACHINE, python=installed.python, found=installed.engine, engine=wanted
+        )
+
+
+def _check_around(inner: Engine, installed: Installed | None) -> None:
+    """Ray Serve and the engine inside it. Raises LaunchError (MACHINE)."""
+    if installed is None or "ray" not in installed.packages:
+        raise LaunchError("ray.missing", ExitCode.MACHINE, python=installed.python if installed else "PATH")
+    if inner.identity.name != "transformers":
+        check_engine(inner, installed)
+    elif "transformers" not in installed.packages:
+        raise LaunchError("ray.no_transformers", ExitCode.MACHINE, python=installed.python)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gaudi_launch import profiles
 from gaudi_launch.engines.detect import Installed
-from gaudi_launch.engines.registry import in_container, product_of
+from gaudi_launch.engines.registry import check_engine, in_container, product_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import Message
@@ -28,7 +28,6 @@ from gaudi_launch.planning.engine import Engine
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import Profile, known_model, match
-from gaudi_launch.services.launch import check_engine
 
 # what a converted model's folder is called behind the model's own name
 CONVERTED = "-G2"
