@@ -112,10 +112,13 @@ def _question(engine: Engine, drawn: Draft, blocks: int | None) -> Question:
 
 def _draft(request: Request, host: Host, model: Model, engine: Engine, cards: int) -> Draft:
     """What the plan decides on this machine, whoever holds its cards now: nothing is started."""
+    from gaudi_launch.planning.placement import check_named
     from gaudi_launch.planning.plan import Placement
     from gaudi_launch.planning.planner import draft, place
 
     engine.refuse(request, host, model)
+    if request.modules is not None:
+        check_named(request.modules, cards)
     modules = host.modules or tuple(range(cards))
     placement = Placement(modules[:cards]) if cards <= len(modules) else place(request, host, engine)
     return draft(request, host, model, engine, placement)

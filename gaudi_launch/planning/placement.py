@@ -60,6 +60,15 @@ def _no_doubles(modules: tuple[int, ...], name: str) -> None:
         raise LaunchError("placement.doubled", ExitCode.USAGE, name=name, found=_list(modules))
 
 
+def check_named(modules: tuple[int, ...], wanted: int) -> None:
+    """Raise LaunchError (USAGE) unless -m names so many modules, each once."""
+    _no_doubles(modules, "-m")
+    if len(modules) != wanted:
+        raise LaunchError(
+            "placement.count_differs", ExitCode.USAGE, cards=wanted, count=len(modules), modules=_list(modules)
+        )
+
+
 def choose(
     host: Host,
     cards: int | None = None,
@@ -76,11 +85,7 @@ def choose(
     if wanted < 1:
         raise LaunchError("placement.bad_count", ExitCode.USAGE, found=wanted)
     if modules is not None:
-        _no_doubles(modules, "-m")
-        if len(modules) != wanted:
-            raise LaunchError(
-                "placement.count_differs", ExitCode.USAGE, cards=wanted, count=len(modules), modules=_list(modules)
-            )
+        check_named(modules, wanted)
     if not host.cards:
         raise LaunchError("placement.no_cards", ExitCode.MACHINE, why=_notes(host))
     if not host.modules:

@@ -129,6 +129,7 @@ def test_watch_reads_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ("--plot grid.gif", "warmup.plot_ending", 2),
         ("--plot /dev/null/grid.png", "warmup.not_written", 2),
         ("--engine cpu", "warmup.unknown_engine", 2),
+        ("-n 2 -m 3", "placement.count_differs", 2),
         ("--log /nowhere/log", "warmup.trace_unreadable", 2),
     ],
 )
