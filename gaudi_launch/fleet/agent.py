@@ -36,10 +36,15 @@ def home(name: str) -> Path:
 
 
 def stat(pid: int) -> Stat | None:
-    """A process as the kernel tells it; None when it is gone or only waits to be reaped."""
+    """A process as the kernel tells it; None when it is gone or only waits to be reaped (of several threads the
+    first may end before the others, which still hold files and cards)."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        return None if words[0] == "Z" else (int(words[1]), int(words[3]), int(words[19]), words[0])
+        return (
+            None
+            if words[0] == "Z" and int(words[17]) <= 1
+            else (int(words[1]), int(words[3]), int(words[19]), words[0])
+        )
     except (OSError, ValueError, IndexError):
         return None
 

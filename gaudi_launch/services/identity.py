@@ -22,15 +22,17 @@ def boot_id() -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process began, in clock ticks since boot (field 22 of /proc/PID/stat); None when it is gone."""
+    """When a process began, in clock ticks since boot (field 22 of /proc/PID/stat); None when it is gone.
+
+    A process whose first thread alone has ended looks dead (state Z) and still holds its files and its card.
+    """
     try:
         content = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
     # the name in brackets may hold anything, brackets too
     fields = content.rpartition(b")")[2].split()
-    # state Z or X: only its exit status is left
-    if len(fields) < 20 or fields[0] in (b"Z", b"X", b"x"):
+    if len(fields) < 20 or fields[0] in (b"X", b"x") or (fields[0] == b"Z" and int(fields[17]) <= 1):
         return None
     return int(fields[19])
 

@@ -133,7 +133,8 @@ class EngineProcess:
         alive = []
         for process in psutil.Process().children(recursive=True):
             try:
-                if process.status() == psutil.STATUS_ZOMBIE:
+                # of several threads the first may end before the others, which still hold its card
+                if process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1:
                     self._reap(process.pid)
                     continue
                 alive.append(process.pid)

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import Mock
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +35,7 @@ from gaudi_launch.services.orphans import MARK, Orphan, end, orphans
 from gaudi_launch.services.recorder import Recorder
 from gaudi_launch.services.supervise import Outcome
 from gaudi_launch.warmup.buckets import Buckets
-from tests.waiting import GENEROUS
+from tests.waiting import GENEROUS, until
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +60,22 @@ def test_a_process_is_known_by_more_than_its_pid(sleeper: subprocess.Popen[bytes
     assert mine.send(15)
     sleeper.wait(GENEROUS)
     assert not mine.alive and not mine.send(15)
+
+
+def test_a_process_lives_as_long_as_any_thread_of_it() -> None:
+    """Its first thread ends at once, as when a thread that the driver holds outlives a kill."""
+    script = (
+        "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(600,)).start(); "
+        "ctypes.CDLL(None).syscall(ctypes.c_long(60), 0)"  # x86-64: exit, of this thread only
+    )
+    with subprocess.Popen([sys.executable, "-c", script]) as process:
+        try:
+            until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE, "the first thread's end")
+            mine = identity.of(process.pid)
+            assert mine is not None and mine.alive and mine.send(signal.SIGKILL)
+        finally:
+            process.kill()
+    assert not mine.alive
 
 
 def test_after_a_reboot_no_old_pid_is_meant(

@@ -142,8 +142,8 @@ def members(session: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             fields = _stat(int(entry.name))
-            # state, parent, group, session: a zombie is gone, it only waits to be asked
-            if len(fields) > 3 and fields[3] == str(session) and fields[0] != "Z":
+            # state, parent, group, session; a zombie without other threads is gone, it only waits to be asked
+            if len(fields) > 17 and fields[3] == str(session) and not (fields[0] == "Z" and int(fields[17]) <= 1):
                 found.append(int(entry.name))
     return found
 
