@@ -20,8 +20,9 @@ _NAME = re.compile(
 )
 
 
-def remove_dead(since: float, environment: Mapping[str, str]) -> None:
-    """Remove such sockets of this user, made since then (seconds of `time.time`), that no process holds any more.
+def remove_dead(since: float, environment: Mapping[str, str]) -> bool:
+    """Remove such sockets of this user, made since then (seconds of `time.time`), that no process holds any more;
+    False when some are still held, by another engine or by one that is on its way out.
 
     ``environment`` is the engine's, which may name another place for them.
     """
@@ -32,10 +33,11 @@ def remove_dead(since: float, environment: Mapping[str, str]) -> None:
     dead = [path for path in made if str(path) not in held and not _listens(path)]
     # one that was bound in this instant does not listen yet
     held = _held() if dead else set()
+    dead = [path for path in dead if str(path) not in held]
     for path in dead:
-        if str(path) not in held:
-            with contextlib.suppress(OSError):
-                path.unlink()
+        with contextlib.suppress(OSError):
+            path.unlink()
+    return len(dead) == len(made)
 
 
 def _made(since: float, folder: Path) -> Iterator[Path]:

@@ -56,7 +56,7 @@ def stop(service: Service, drain_seconds: float, say: Callable[[str, float], Non
     if (found or lost) and container:
         # a docker client that is killed leaves its container running
         remover(container)(None)
-    tidy(service.folder)
+    tidy(service.folder, patient=bool(found or lost))
     return Stopped(service, service.alive, left, found, deaf)
 
 
@@ -76,12 +76,19 @@ def still_busy(modules: Sequence[int]) -> list[int]:
     return busy
 
 
-def tidy(folder: Path) -> None:
-    """Remove what the engine of a service left, whose launcher was killed and could not."""
+def tidy(folder: Path, patient: bool = True) -> None:
+    """Remove what the engine of a service left, whose launcher was killed and could not.
+
+    ``patient``: an engine that dies without its launcher takes a moment to let go.
+    """
     began = (state.read(folder, "state.json") or {}).get("engine_began")
     environment = (state.read(folder, "job.json") or {}).get("environment")
-    if isinstance(began, int | float):
-        remove_dead(began, environment if isinstance(environment, dict) else {})
+    if not isinstance(began, int | float):
+        return
+    for pause in _LET_GO_SECONDS if patient else (0.0,):
+        time.sleep(pause)
+        if remove_dead(began, environment if isinstance(environment, dict) else {}):
+            return
 
 
 def _drain(service: Service, seconds: float, say: Callable[[str, float], None]) -> int:

@@ -88,7 +88,8 @@ def test_a_real_engine_is_kept(tiny_model: Path, port: int, tmp_path: Path, sock
         code, out, err = user.call("stop", "demo", "--json")
         assert code == 0, err
         (stopped,) = json.loads(out)["stopped"]
-        assert core.pid in [orphan["pid"] for orphan in stopped["orphans"]]
+        # when its group is orphaned the kernel wakes what is stopped and hangs it up, so it may be gone by itself
+        assert {orphan["pid"] for orphan in stopped["orphans"]} <= {process.pid for process in family}
         assert living([launcher, *family]) == [] and list(sockets.iterdir()) == []
     finally:
         user.call("stop", "--all", "--drain", "0")

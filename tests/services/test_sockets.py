@@ -52,7 +52,7 @@ def test_only_what_is_dead_and_new_is_removed(folder: Path) -> None:
         old = bind(folder / str(uuid4()))
         os.utime(old, (now - 100, now - 100))
         dead = [bind(folder / f"{uuid4()}{word}") for word in ("", "_input_socket", "_data_socket")]
-        sockets.remove_dead(now - 10, {"VLLM_RPC_BASE_PATH": str(folder)})
+        assert not sockets.remove_dead(now - 10, {"VLLM_RPC_BASE_PATH": str(folder)})
         assert sorted(folder.iterdir()) == sorted([*kept, old])
         assert not any(path.exists() for path in dead)
 
@@ -63,9 +63,9 @@ def test_one_of_another_network_namespace_is_tried(folder: Path, monkeypatch: py
         living = bind(folder / str(uuid4()), held)
         sockets.remove_dead(0.0, {"VLLM_RPC_BASE_PATH": str(folder)})
         assert living.exists()
-    sockets.remove_dead(0.0, {"VLLM_RPC_BASE_PATH": str(folder)})
+    assert sockets.remove_dead(0.0, {"VLLM_RPC_BASE_PATH": str(folder)})
     assert not living.exists()
 
 
 def test_a_folder_that_is_not_there(folder: Path) -> None:
-    sockets.remove_dead(0.0, {"VLLM_RPC_BASE_PATH": str(folder / "none")})
+    assert sockets.remove_dead(0.0, {"VLLM_RPC_BASE_PATH": str(folder / "none")})
