@@ -21,7 +21,6 @@ _ROWS, _WIDTH = 8, 60
 
 def to_json(result: Result) -> dict[str, Any]:
     """The object of --json. Seconds, requests a second, tokens a second."""
-
     case = result.case
     return {
         "schema": 1,

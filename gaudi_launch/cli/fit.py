@@ -121,8 +121,8 @@ def _accelerator(asked: str) -> str:
 
 def own_accelerator() -> str:
     """The product in this machine, gaudi2 where there is none."""
-    from gaudi_launch.engines.registry import product_of
     from gaudi_launch.errors import LaunchError
+    from gaudi_launch.host.accelerators import product_of
     from gaudi_launch.host.machine import load
 
     try:

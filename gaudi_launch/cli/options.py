@@ -190,7 +190,7 @@ class Prepared:
         """The plan; with ``placement`` for cards that were chosen and are held already."""
         from dataclasses import replace
 
-        from gaudi_launch.engines.registry import ENGINES
+        from gaudi_launch.engines.registry import is_decided
         from gaudi_launch.messages import message
         from gaudi_launch.paths import state_dir
         from gaudi_launch.planning.planner import make_plan
@@ -198,7 +198,7 @@ class Prepared:
 
         measured = read_measured(state_dir() / FILE_NAME)
         made = make_plan(self.request, self.host, self.model, self.engine, placement, measured=measured)
-        if self.request.engine == "auto" and not (self.installed and self.installed.engine in ENGINES):
+        if not is_decided(self.request.engine, self.installed):
             python = self.installed.python if self.installed else "PATH"
             assumed = message("plan.no_engine", python=python, engine=made.engine.exact)
             made = replace(made, warnings=(assumed, *made.warnings))
@@ -322,13 +322,16 @@ def _suited(engine: Engine, model: Model) -> Engine:
 
 def _engine_name(request: Request, installed: Installed | None, machine: str | None) -> str:
     """Where no engine is installed: the one that the model asks for; -q is an option of one engine only."""
-    from gaudi_launch.engines.registry import name_for
+    from gaudi_launch.engines.registry import assumed_for, is_decided
+    from gaudi_launch.host.accelerators import product_of
     from gaudi_launch.host.machine import load
     from gaudi_launch.profiles import known_model
 
-    model = known_model(request.model, must_exist=False)
-    name = name_for(request.engine, installed, model, lambda: load(machine))
-    return "deepseek_r1" if request.inc_fp8 and name != request.engine else name
+    if is_decided(request.engine, installed):
+        return request.engine
+    if request.inc_fp8:
+        return "deepseek_r1"
+    return assumed_for(known_model(request.model, must_exist=False), lambda: product_of(load(machine)))
 
 
 def with_bucket_file(request: Request, engine: Engine) -> Request:

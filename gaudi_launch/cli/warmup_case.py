@@ -35,6 +35,11 @@ class Wish:
     budget: str
     price: float
 
+    @property
+    def count(self) -> int:
+        """How many of the ways were taken."""
+        return sum(map(bool, (self.graphs, self.overhead, self.budget, self.price)))
+
 
 @dataclass(frozen=True)
 class Case:
@@ -52,8 +57,7 @@ class Case:
     @property
     def wishes(self) -> bool:
         """Was more asked for than what a plan of the same words does by itself?"""
-        wish = self.wish
-        return any((wish.graphs, wish.overhead, wish.budget, wish.price, self.workload, self.blocks))
+        return any((self.wish.count, self.workload, self.blocks))
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ def read(
     if not 0 <= trace_share <= 1:
         raise LaunchError("warmup.bad_share", ExitCode.USAGE, found=trace_share)
     engine = asked_engine(request, model, asked.get("machine"), blocks, assumptions)
-    if engine.own and any((wish.graphs, wish.overhead, wish.budget, wish.price)):
+    if engine.own and wish.count:
         raise LaunchError("warmup.own_list", ExitCode.USAGE, engine=engine.name)
     limits = engine.limits
     cost = step_time_for(model.parameters, engine.cards, model.name).with_constants(constants_of(constants))
@@ -110,7 +114,7 @@ def ask_of(case: Case, seconds_per_graph: float) -> Ask:
     from gaudi_launch.warmup.planner import Ask
 
     wish = case.wish
-    if sum(bool(value) for value in (wish.graphs, wish.overhead, wish.budget, wish.price)) > 1:
+    if wish.count > 1:
         raise LaunchError("warmup.one_ask", ExitCode.USAGE)
     graphs = wish.graphs
     if graphs < 0:

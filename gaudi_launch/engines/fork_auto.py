@@ -34,7 +34,7 @@ _UNREAD = {
     "deepseek_r1": ("VLLM_GPU_MEMORY_UTILIZATION", "HABANA_VISIBLE_DEVICES"),
 }
 _MOE_ONLY = ("VLLM_DYNAMIC_MOE_MIN_TOKENS", "VLLM_DYNAMIC_MOE_MIN_EXPERTS_SINGLEHPU")
-_PREFIX = "--enable-prefix-caching"
+PREFIX_CACHING = "--enable-prefix-caching"
 _RAY_ONLY = ("RAY_IGNORE_UNHANDLED_ERRORS", "VLLM_RAY_DISABLE_LOG_TO_DRIVER")
 _BUCKET_VARIABLE = re.compile(r"^VLLM_(PROMPT|DECODE)_\w+_BUCKET_(MIN|STEP|MAX)$|^VLLM_EXPONENTIAL_BUCKETING$")
 # true everywhere by default, and only noise in a plan
@@ -90,8 +90,8 @@ def _check_conflicts(context: Context, version: str) -> None:
     contiguous = on("VLLM_CONTIGUOUS_PA")
     if on("VLLM_MERGED_PREFILL"):
         raise LaunchError("plan.merged_prefill", ExitCode.USAGE)
-    if contiguous and has_word(extra, _PREFIX):
-        raise LaunchError("plan.contiguous", ExitCode.USAGE, other="--enable-prefix-caching")
+    if contiguous and has_word(extra, PREFIX_CACHING):
+        raise LaunchError("plan.contiguous", ExitCode.USAGE, other=PREFIX_CACHING)
     if contiguous and _speculates(extra):
         raise LaunchError("plan.contiguous", ExitCode.USAGE, other="speculative decoding")
     if version == "1.21" and on("VLLM_EXPONENTIAL_BUCKETING"):
@@ -241,7 +241,7 @@ def planned_limits(context: Context, settings: Sequence[Setting], num_blocks: in
     from gaudi_launch.warmup.limits import as_limits
 
     request, limits = context.request, context.limits
-    prefix = has_word(request.extra, _PREFIX)
+    prefix = has_word(request.extra, PREFIX_CACHING)
     env = {**exported(request.environment), **{s.name: s.value or "" for s in settings if s.kind == "env"}}
     # "1" is true to the model runners and false to some bucket code: what is contiguous covers both
     contiguous = not prefix and boolean(env.get("VLLM_CONTIGUOUS_PA", "true"))
@@ -262,7 +262,7 @@ def _speculates(extra: Sequence[str]) -> bool:
 def _attention(context: Context, decisions: Decisions) -> None:
     """Contiguous paged attention is on by default and does not go with prefix caching or speculation."""
     extra = context.request.extra
-    if has_word(extra, _PREFIX) or _speculates(extra):
+    if has_word(extra, PREFIX_CACHING) or _speculates(extra):
         decisions.env("VLLM_CONTIGUOUS_PA", "false", message("plan.no_contiguous"))
 
 

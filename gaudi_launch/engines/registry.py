@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.accelerators import identify
+from gaudi_launch.host.accelerators import product_of
 from gaudi_launch.host.records import Host
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Engine
@@ -144,14 +144,12 @@ def assumed_for(model: Model, product: Callable[[], str]) -> str:
 
 def name_for(name: str, installed: Installed | None, model: Model, host: Callable[[], Host]) -> str:
     """``name``, but for ``auto`` where no engine is installed the one that this model asks for on this machine."""
-    known = installed is not None and installed.engine in ENGINES
-    return name if name != "auto" or known else assumed_for(model, lambda: product_of(host()))
+    return name if is_decided(name, installed) else assumed_for(model, lambda: product_of(host()))
 
 
-def product_of(host: Host) -> str:
-    """The product of a machine's cards (``gaudi2``); "" where there is none that is known."""
-    found = (identify(card.product, device_type=card.device_type) for card in host.cards)
-    return next((product.id for product in found if product), "")
+def is_decided(name: str, installed: Installed | None) -> bool:
+    """Is the engine named, or installed, so that the model has no say in it?"""
+    return name != "auto" or (installed is not None and installed.engine in ENGINES)
 
 
 def find(name: str, installed: Installed | None = None, python: str | None = None) -> Engine:

@@ -324,7 +324,7 @@ class VllmFork:
             "max_model_len": limits.max_model_len,
             "num_hpu_blocks": num_blocks or most,
             "num_blocks": num_blocks or most,
-            "prefix_caching": has_word(context.request.extra, "--enable-prefix-caching"),
+            "prefix_caching": has_word(context.request.extra, fork_auto.PREFIX_CACHING),
         }
         return engine, algorithm, env, arguments
 

@@ -40,11 +40,8 @@ def stat(pid: int) -> Stat | None:
     first may end before the others, which still hold files and cards)."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        return (
-            None
-            if words[0] == "Z" and int(words[17]) <= 1
-            else (int(words[1]), int(words[3]), int(words[19]), words[0])
-        )
+        gone = words[0] == "Z" and int(words[17]) <= 1
+        return None if gone else (int(words[1]), int(words[3]), int(words[19]), words[0])
     except (OSError, ValueError, IndexError):
         return None
 

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 from gaudi_launch import paths
+from gaudi_launch.host.records import Host
 
 VENDOR = "1da3"
 
@@ -116,3 +117,15 @@ def identify(
     by_id = (a for a in known if pci_id and pci_id.lower().removeprefix("0x") in a.pci_ids)
     by_type = (a for a in known if device_type and device_type.upper() in a.device_types)
     return next(chain(by_name, by_id, by_type), None)
+
+
+def accelerator_of(host: Host) -> Accelerator | None:
+    """The product of a machine's cards; None where there is none that is known."""
+    found = (identify(card.product, device_type=card.device_type) for card in host.cards)
+    return next((product for product in found if product), None)
+
+
+def product_of(host: Host) -> str:
+    """The same as a word (``gaudi2``); "" for none."""
+    product = accelerator_of(host)
+    return product.id if product is not None else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gaudi_launch.host.accelerators import identify
+from gaudi_launch.host.accelerators import accelerator_of
 from gaudi_launch.host.config import HostConfig
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import Message, message
@@ -94,8 +94,7 @@ def needs_of(
 
 def _held(cards: int, host: Host) -> float:
     """Bytes that so many of this host's cards hold."""
-    found = (identify(card.product, device_type=card.device_type) for card in host.cards)
-    product = next((each for each in found if each), None)
+    product = accelerator_of(host)
     return float(cards * product.memory_total_mib << 20) if product else 0.0
 
 

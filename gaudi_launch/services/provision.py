@@ -11,8 +11,9 @@ from pathlib import Path
 
 from gaudi_launch import profiles
 from gaudi_launch.engines.detect import Installed
-from gaudi_launch.engines.registry import check_engine, in_container, product_of
+from gaudi_launch.engines.registry import check_engine, in_container
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.accelerators import product_of
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import Message
 from gaudi_launch.models import measurements
