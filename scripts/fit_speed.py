@@ -1,0 +1,118 @@
+"""Fit the constants of the step-time model to the shipped figures and write them with their bands.
+
+    .venv/bin/python scripts/fit_speed.py            # fit, print the cross-validation, write the constants
+    .venv/bin/python scripts/fit_speed.py --check    # print only; exit code 1 where the file differs
+
+The result is the same on each machine to the digits that the file keeps.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from gaudi_launch.performance import constants as store
+from gaudi_launch.performance import fitting, published
+from gaudi_launch.performance.constants import Constant
+from gaudi_launch.performance.published import Figure, Kind
+
+# the band leaves out so much of the left-out figures on each side
+TAIL = 0.085
+SOURCE = "figures.csv, scripts/fit_speed.py"
+WAYS = ("source", "model", "cards")
+# a digit of the file more than this is noise of the last rounds
+TOLERANCE = 0.01
+
+
+def main() -> int:
+    """Fit, print and write. Returns the process's exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 where the file differs")
+    check = parser.parse_args().check
+    shipped = store.constants()
+    made = refit(shipped, published.scored())
+    print_points(made, published.figures())
+    if not check:
+        store.write_constants(store.folder() / store.FILE, made)
+        return 0
+    different = [name for name in made if name not in shipped or _differs(made[name], shipped[name])]
+    print("different from the file:", ", ".join(different) or "nothing")
+    return 1 if different else 0
+
+
+def _differs(made: Constant, shipped: Constant) -> bool:
+    return abs(made.value - shipped.value) > TOLERANCE * abs(shipped.value)
+
+
+def refit(shipped: Mapping[str, Constant], figures: tuple[Figure, ...]) -> dict[str, Constant]:
+    """Return all constants with the fitted values and the bands of the cross-validation."""
+    physical = {name: one for name, one in shipped.items() if not name.startswith(("band.", "software."))}
+    fitted = fitting.fit(figures, physical)
+    made: dict[str, Constant] = {}
+    for name, value in zip(fitted.names, fitted.values, strict=True):
+        unit = shipped[name].scaled / shipped[name].value
+        made[name] = replace(shipped[name], value=float(value / unit))
+    found = cross(figures, physical)
+    for kind in Kind:
+        made.update(bands(figures, found, kind))
+    made["software.old"] = old_software(made)
+    return made
+
+
+def cross(figures: tuple[Figure, ...], physical: Mapping[str, Constant]) -> dict[str, fitting.Floats]:
+    """Return the errors of each figure, left out by source, by model and by card count; prints the table."""
+    found: dict[str, fitting.Floats] = {}
+    for way in WAYS:
+        found[way] = fitting.cross_validate(figures, physical, way)
+        for row in fitting.accuracy(figures, found[way]):
+            print(
+                f"left out by {way:7} {row.kind.value:7} {row.points:4} points  typical {row.typical:.3f}  "
+                f"median {row.median:.2f}  more than 1.5 off {row.off}, too fast {row.fast}"
+            )
+    return found
+
+
+def bands(figures: tuple[Figure, ...], found: Mapping[str, fitting.Floats], kind: Kind) -> dict[str, Constant]:
+    """Return the factors between which published / predicted is, of the class, with its number of figures."""
+    chosen = np.array([figure.kind is kind for figure in figures])
+    off = np.concatenate([found[way][chosen] for way in WAYS])
+    numbers = {
+        "low": ("factor", float(np.exp(-np.quantile(off, 1 - TAIL)))),
+        "high": ("factor", float(np.exp(-np.quantile(off, TAIL)))),
+        "typical": ("factor", float(np.exp(np.abs(off).mean()))),
+        "points": ("points", float(chosen.sum())),
+    }
+    made: dict[str, Constant] = {}
+    for part, (unit, value) in numbers.items():
+        name = f"band.{kind.value}.{part}"
+        made[name] = Constant(name, value, unit, "fitted", SOURCE)
+    return made
+
+
+def old_software(made: Mapping[str, Constant]) -> Constant:
+    """Return how much slower the figures noted as older software are than the model."""
+    physical = {name: one for name, one in made.items() if not name.startswith("band.")}
+    older = [
+        figure
+        for figure in published.figures()
+        if figure.not_scored == "older software" and figure.kind is not Kind.MOE
+    ]
+    points = fitting.points_of(older, tuple(physical))
+    off = fitting.errors(points, np.array([one.scaled for one in physical.values()]))
+    return Constant("software.old", float(np.exp(np.median(off))), "factor", "fitted", SOURCE)
+
+
+def print_points(made: Mapping[str, Constant], figures: tuple[Figure, ...]) -> None:
+    """Print each scored figure that is off by more than 1.5, in sample."""
+    points = fitting.points_of(figures, tuple(made))
+    off = fitting.errors(points, np.array([one.scaled for one in made.values()]))
+    for figure, error in zip(figures, off, strict=True):
+        if abs(error) > np.log(1.5) and not figure.not_scored:
+            print(f"off by {np.exp(error):.2f}: {figure.measure} of {figure.title}; {figure.note}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
