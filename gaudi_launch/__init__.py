@@ -1,3 +1,86 @@
-"""gaudi-launch: one command from weights on disk to an answering LLM server on Intel Gaudi."""
+"""gaudi-launch: one command from weights on disk to an answering LLM server on Intel Gaudi.
 
-__version__ = "0.1.0"
+The Python API is `plan` and `serve`, both of a `LaunchOptions` record, whose fields are the options of the command
+line with the same values. Errors that a caller can cause are `LaunchError`, with an ``id`` and an ``exit_code``.
+Importing this module loads nothing else: what a call needs is imported by the call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.version import VERSION
+
+if TYPE_CHECKING:
+    from gaudi_launch.app.options import LaunchOptions
+    from gaudi_launch.app.report import Reporter
+    from gaudi_launch.app.service import Service
+    from gaudi_launch.errors import LaunchError
+    from gaudi_launch.planning.plan import Plan
+
+__version__ = VERSION
+__all__ = ["LaunchError", "LaunchOptions", "Plan", "Service", "__version__", "plan", "serve"]
+
+_LAZY = {
+    "LaunchError": "gaudi_launch.errors",
+    "LaunchOptions": "gaudi_launch.app.options",
+    "Plan": "gaudi_launch.planning.plan",
+    "Service": "gaudi_launch.app.service",
+}
+
+
+def plan(options: LaunchOptions) -> Plan:
+    """Return what `serve` would start with these options, each setting with its source and reason.
+
+    Reads only: neither the model nor an engine needs to be on this machine. Raises LaunchError.
+
+    >>> from gaudi_launch import LaunchOptions, plan
+    >>> options = LaunchOptions(
+    ...     model="Qwen2-72B-Instruct", cards="4", engine="vllm-fork@1.21", machine="simulated:hls2"
+    ... )
+    >>> made = plan(options)
+    >>> made.placement.modules
+    (0, 1, 2, 3)
+    >>> [(found.value, found.source) for found in made.settings if found.name == "--tensor-parallel-size"]
+    [('4', 'flag')]
+    """
+    from gaudi_launch.app import prepare
+
+    return prepare.plan(options)[0]
+
+
+def serve(
+    options: LaunchOptions,
+    *,
+    name: str | None = None,
+    restart: str = "no",
+    check_machine: bool = True,
+    reporter: Reporter | None = None,
+) -> Service:
+    """Start a model as a service of its own and return its handle; the service outlives this process.
+
+    What is missing of the model is fetched first. ``name`` None: from model and port. ``restart``: "no" or
+    "on-failure". ``check_machine`` False: start although the doctor's checks fail. ``reporter`` receives progress.
+    As a context manager the handle stops the service at the end. Raises LaunchError; then nothing was started.
+
+    >>> from gaudi_launch import LaunchError, LaunchOptions, serve
+    >>> try:
+    ...     serve(LaunchOptions(model="Qwen2-72B-Instruct", cards="none"))
+    ... except LaunchError as error:
+    ...     print(error.id, int(error.exit_code))
+    plan.number 2
+    """
+    from gaudi_launch.app.serve import ServeMode
+    from gaudi_launch.app.service import launch
+
+    how = ServeMode(name=name, no_doctor=not check_machine, quiet=True, restart=restart, detach=True)
+    return launch(options, how, reporter)
+
+
+def __getattr__(name: str) -> Any:
+    """Return a class of the API, imported when it is first used."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_LAZY[name]), name)

@@ -1,4 +1,4 @@
-from gaudi_launch.cli.app import main
+from gaudi_launch.cli.main import main
 
 if __name__ == "__main__":
     main()

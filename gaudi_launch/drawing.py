@@ -16,7 +16,7 @@ INK: Color = (60, 60, 60)
 
 
 @dataclass(frozen=True)
-class Box:
+class Rectangle:
     """A filled rectangle, in pixels from the top left."""
 
     x: float
@@ -26,7 +26,7 @@ class Box:
     color: Color
 
 
-def png(width: int, height: int, boxes: Iterable[Box]) -> bytes:
+def png(width: int, height: int, boxes: Iterable[Rectangle]) -> bytes:
     """The boxes, painted in order on white, as PNG (8-bit RGB)."""
     rows = [bytearray(bytes(WHITE) * width) for _ in range(height)]
     for box in boxes:
@@ -42,7 +42,7 @@ def png(width: int, height: int, boxes: Iterable[Box]) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
-def svg(width: int, height: int, boxes: Iterable[Box], texts: Iterable[Words]) -> str:
+def svg(width: int, height: int, boxes: Iterable[Rectangle], texts: Iterable[Words]) -> str:
     """The boxes, and texts whose bottom left is at (x, y), as SVG."""
     from xml.sax.saxutils import escape
 
@@ -70,7 +70,7 @@ _LETTERS = {pair[0]: pair[2:] for pair in _FONT.split()}
 LETTER_WIDTH = 4
 
 
-def words(text: str, x: float, y: float, scale: int = 2, color: Color = INK) -> list[Box]:
+def words(text: str, x: float, y: float, scale: int = 2, color: Color = INK) -> list[Rectangle]:
     """A line of small capitals whose top left is at (x, y); what the font lacks is left blank. Each letter is
     ``LETTER_WIDTH * scale`` wide and ``5 * scale`` high."""
     boxes = []
@@ -79,20 +79,20 @@ def words(text: str, x: float, y: float, scale: int = 2, color: Color = INK) -> 
             for column in range(3):
                 if int(digit, 8) >> (2 - column) & 1:
                     left = x + (place * LETTER_WIDTH + column) * scale
-                    boxes.append(Box(left, y + row * scale, scale, scale, color))
+                    boxes.append(Rectangle(left, y + row * scale, scale, scale, color))
     return boxes
 
 
-def written(lines: Iterable[Words]) -> list[Box]:
+def written(lines: Iterable[Words]) -> list[Rectangle]:
     """Lines of words for a PNG, where `svg` would write them."""
     return [dot for x, bottom, text in lines for dot in words(text, x, bottom - 10)]
 
 
-def steps(points: Sequence[tuple[float, float]], color: Color, thick: float = 2.0) -> list[Box]:
+def steps(points: Sequence[tuple[float, float]], color: Color, thick: float = 2.0) -> list[Rectangle]:
     """A staircase through the points (ascending x): along, then up or down."""
     boxes = []
     for (x, y), (next_x, next_y) in pairwise(points):
-        boxes.append(Box(x, y - thick / 2, next_x - x + thick / 2, thick, color))
+        boxes.append(Rectangle(x, y - thick / 2, next_x - x + thick / 2, thick, color))
         top = min(y, next_y) - thick / 2
-        boxes.append(Box(next_x - thick / 2, top, thick, abs(next_y - y) + thick, color))
+        boxes.append(Rectangle(next_x - thick / 2, top, thick, abs(next_y - y) + thick, color))
     return boxes

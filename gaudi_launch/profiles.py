@@ -14,7 +14,7 @@ from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.config import read_model
-from gaudi_launch.models.measurements import Published
+from gaudi_launch.models.fp8.measurements import Published
 from gaudi_launch.models.records import Model
 
 _MOST_BYTES = 1 << 20
@@ -49,6 +49,20 @@ class PublishedFor:
 
 
 @dataclass(frozen=True)
+class Parsers:
+    """The names under which vLLM has a model's parsers; None where it has no use for one.
+
+    ``reasoning_names`` and ``tool_names`` narrow the profile's own patterns: some models of a family do not
+    reason, or have no token for tool calls.
+    """
+
+    reasoning: str | None = None
+    tool: str | None = None
+    reasoning_names: tuple[str, ...] = ()
+    tool_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Profile:
     """One model family. ``lengths`` are a guide's own ranges; ``assumed`` names what no source says;
     ``engine`` is the one that plans are for where none is installed ("": any)."""
@@ -66,7 +80,7 @@ class Profile:
     lengths: Mapping[str, Any]
     fp8_kv: str
     expert_parallel: bool
-    parsers: Mapping[str, str]
+    parsers: Parsers
     settings: tuple[ProfileSetting, ...]
     sources: Mapping[str, str]
     assumed: tuple[str, ...]
@@ -78,7 +92,7 @@ class Profile:
     own: bool = False
 
     def matches_name(self, name: str) -> bool:
-        return any(fnmatchcase(name.lower(), pattern) for pattern in self.names)
+        return _is_one_of(name, self.names)
 
     def matches_config(self, config: Mapping[str, Any]) -> bool:
         """Does config.json say what this profile wants? Values may lie in the text part of a multimodal one."""
@@ -86,17 +100,6 @@ class Profile:
             return False
         parts = [config, *(part for part in config.values() if isinstance(part, dict))]
         return all(any(part.get(key) == value for part in parts) for key, value in self.config.items())
-
-
-@cache
-def engine_defaults(engine: str) -> Mapping[str, Any]:
-    """What an engine (``vllm-fork@1.21``, ``tgi``) starts with when nothing is said, its start script's values over
-    its own; empty for an engine without a file."""
-    path = _engine_file(engine)
-    if not path.is_file():
-        return {}
-    newest = read_document(path)["versions"][0]
-    return {**newest.get("defaults", {}), **newest.get("script_defaults", {})}
 
 
 @cache
@@ -121,11 +124,11 @@ def shipped_dir() -> Path:
 
 
 def load(path: Path, own: bool = False) -> Profile:
-    """One profile. Raises LaunchError (USAGE): unreadable, no YAML, or not what the schema says."""
+    """Read one profile. Raises LaunchError (USAGE): unreadable, no YAML, or (``own``) against the schema."""
     document = read_document(path)
-    problem = find_problem(document)
-    if problem is not None:
-        raise LaunchError("profiles.bad", ExitCode.USAGE, path=str(path), why=problem.render())
+    if own:
+        # the shipped ones are checked by a test: the schema library costs 0.15 s at each command
+        _check(path, document)
     serving = document["serving"]
     return Profile(
         name=document["name"],
@@ -141,7 +144,7 @@ def load(path: Path, own: bool = False) -> Profile:
         lengths=document.get("lengths", {}),
         fp8_kv=serving.get("fp8_kv_cache", "fp8_inc"),
         expert_parallel=serving.get("expert_parallel", bool(document["architecture"].get("moe"))),
-        parsers=document.get("parsers", {}),
+        parsers=_parsers(document.get("parsers", {})),
         settings=tuple(_setting(entry) for entry in document.get("settings", ())),
         sources=document["sources"],
         assumed=tuple(document.get("assumed", ())),
@@ -151,6 +154,15 @@ def load(path: Path, own: bool = False) -> Profile:
         measurements=tuple(_measurements(entry) for entry in document.get("measurements", ())),
         file=path,
         own=own,
+    )
+
+
+def _parsers(entry: Mapping[str, Any]) -> Parsers:
+    return Parsers(
+        reasoning=entry.get("reasoning"),
+        tool=entry.get("tool"),
+        reasoning_names=tuple(entry.get("reasoning_names", ())),
+        tool_names=tuple(entry.get("tool_names", ())),
     )
 
 
@@ -179,6 +191,21 @@ def published_for(profile: Profile | None, name: str, generation: str, cards: in
     return None
 
 
+def parsers_for(profile: Profile, name: str) -> Parsers:
+    """Return the parsers for a model of this name; none for one that the profile knows by its config.json alone."""
+    parsers = profile.parsers
+    reasoning_names = parsers.reasoning_names or profile.names
+    tool_names = parsers.tool_names or profile.names
+    return Parsers(
+        reasoning=parsers.reasoning if _is_one_of(name, reasoning_names) else None,
+        tool=parsers.tool if _is_one_of(name, tool_names) else None,
+    )
+
+
+def _is_one_of(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name.lower(), pattern) for pattern in patterns)
+
+
 def read_document(path: Path) -> Any:
     """The YAML of one file. Raises LaunchError (USAGE)."""
     import yaml
@@ -195,12 +222,13 @@ def read_document(path: Path) -> Any:
         raise LaunchError("profiles.bad", ExitCode.USAGE, path=str(path), why=why) from None
 
 
-def find_problem(document: Any) -> Message | None:
-    """The first thing that is wrong with a profile, or None. Follows profiles/schema/model.json without needing a
-    schema library at run time; a test holds the two together."""
+def _check(path: Path, document: Any) -> None:
+    """Raise LaunchError (USAGE) for a document that breaks profiles/schema/model.json."""
     from gaudi_launch.profiles_check import problems
 
-    return next(iter(problems(document)), None)
+    problem = next(iter(problems(document)), None)
+    if problem is not None:
+        raise LaunchError("profiles.bad", ExitCode.USAGE, path=str(path), why=problem.render())
 
 
 @cache

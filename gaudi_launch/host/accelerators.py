@@ -32,6 +32,7 @@ class Accelerator:
     peak_tflops_bf16: float | None
     peak_tflops_fp8: float | None
     power_w: int | None
+    power_names: tuple[str, ...]
     sources: Mapping[str, str]
 
     @property
@@ -88,6 +89,7 @@ def accelerators() -> Mapping[str, Accelerator]:
             peak_tflops_bf16=facts["peak_tflops"]["bf16"],
             peak_tflops_fp8=facts["peak_tflops"]["fp8"],
             power_w=facts["power_w"],
+            power_names=tuple(facts["power_names"]),
             sources=dict(facts["sources"]),
         )
         for word, facts in _document()["accelerators"].items()
@@ -103,6 +105,11 @@ def instances() -> Mapping[str, Instance]:
 def memory_margin_mib() -> int:
     """How far above its idle reading a card's memory must be to count as used."""
     return int(_document()["memory_margin_mib"])
+
+
+def temperature_hot_c() -> int:
+    """The assumed temperature in C above which a card is called hot; no public document names one."""
+    return int(_document()["temperature_hot_c"])
 
 
 def identify(

@@ -7,19 +7,15 @@ the process that holds them however it dies, and forked children that close the 
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import json
 import os
 import re
-import struct
 from pathlib import Path
 
+from gaudi_launch import locks
 from gaudi_launch.host.records import Holder
 
 _NAME = re.compile(r"^module-(\d{1,4})\.lock$")
-# struct flock of 64-bit Linux: type, whence, start, length, pid
-_FLOCK = "hhqqi4x"
 
 
 def lock_folders(root: Path) -> tuple[Path, ...]:
@@ -34,22 +30,10 @@ def lock_name(module: int) -> str:
     return f"module-{module}.lock"
 
 
-def try_lock(handle: int) -> bool:
-    """Take the lock of an open file for writing; False when another holds it. OSError where locks do not work."""
-    try:
-        fcntl.fcntl(handle, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-    except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EACCES):
-            return False
-        raise
-    return True
-
-
-def is_locked(handle: int) -> bool:
-    """Whether somebody holds the lock of this open file. Takes nothing."""
-    asked = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
-    kind = struct.unpack(_FLOCK, fcntl.fcntl(handle, fcntl.F_OFD_GETLK, asked))[0]
-    return bool(kind != fcntl.F_UNLCK)
+def port_lock_name(host: str, port: int) -> str:
+    """The file of an address as clients use it; a server that listens everywhere is asked at 127.0.0.1."""
+    plain = {"localhost": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}.get(host, host)
+    return f"port-{port}-{re.sub(r'[^0-9A-Za-z.:-]', '_', plain)[:100]}.lock"
 
 
 def read_reserved(root: Path) -> dict[int, Holder | None]:
@@ -67,8 +51,8 @@ def read_reserved(root: Path) -> dict[int, Holder | None]:
             with contextlib.suppress(OSError):
                 handle = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
                 try:
-                    if is_locked(handle):
-                        holder = read_holder(os.read(handle, 4096).decode("utf-8", errors="replace"))
+                    if locks.is_ofd_locked(handle):
+                        holder = read_holder(locks.read_holder(handle))
                         found[int(match[1])] = found.get(int(match[1])) or holder
                 finally:
                     os.close(handle)
@@ -85,6 +69,15 @@ def read_holder(text: str) -> Holder | None:
     if not isinstance(pid, int) or isinstance(pid, bool):
         return None
     return Holder(pid, _plain(command)[:200], _plain(user)[:64])
+
+
+def read_service(text: str) -> str:
+    """Return the service that a lock file names; "" if it names none."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    return _plain(document.get("service"))[:64] if isinstance(document, dict) else ""
 
 
 def _plain(value: object) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 from gaudi_launch import paths
 from gaudi_launch.host import config_files as settings
 from gaudi_launch.host.cpus import parse_cpus
-from gaudi_launch.host.files import Files, Folder, first_line, whole_number
+from gaudi_launch.host.files import Files, FolderFiles, first_line, whole_number
 from gaudi_launch.host.sysfs import read_meminfo
 
 _DISK_SECONDS = 2.0  # statvfs on a dead network mount never returns
@@ -145,7 +145,7 @@ def read_live(root: Path) -> HostConfig:
         return os.access(root / path, os.R_OK | os.W_OK)
 
     return read_config(
-        Folder(root),
+        FolderFiles(root),
         environment=os.environ,
         space=space,
         allowed=allowed,
@@ -243,7 +243,7 @@ def _disk(files: Files, path: str, space: Space | None) -> Disk:
 
 def read_disk(root: Path, path: Path) -> Disk:
     """The disk of any folder of this machine, a model's say."""
-    return _disk(Folder(root), str(path), lambda inner: _space(Path("/") / inner))
+    return _disk(FolderFiles(root), str(path), lambda inner: _space(Path("/") / inner))
 
 
 def _space(path: Path) -> tuple[int, bool] | None:

@@ -58,7 +58,7 @@ def numbered(names: Iterable[str], stem: str) -> list[tuple[int, str]]:
 
 
 @dataclass(frozen=True)
-class Folder:
+class FolderFiles:
     """Files under a real folder."""
 
     root: Path

@@ -6,15 +6,16 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from gaudi_launch.host.facts import Cards
 from gaudi_launch.host.files import whole_number
 from gaudi_launch.host.hl_smi import Ask, HlSmi
 from gaudi_launch.host.hl_smi_text import Affinity, LogCard, Process, Table
+from gaudi_launch.host.merge import Cards
 from gaudi_launch.host.sysfs import BUS
 
 _TABLE_NUMBERS = (
     "temperature_c",
     "power_w",
+    "power_cap_w",
     "memory_used_mib",
     "memory_total_mib",
     "utilization_percent",
@@ -120,9 +121,18 @@ def _fill_from_log(cards: Cards, log: Iterable[LogCard]) -> None:
         cards.put(facts, "bus", bus, source)
         cards.put(facts, "module", _small(row.facts.get("Module ID")), source)
         for name, field in _LOG_WORDS.items():
-            facts.put(field, row.facts.get(name), source)
+            text = row.facts.get(name)
+            facts.put(field, _firmware(text) if field == "firmware" else text, source)
         for name, field in (("Current", "pcie_width"), ("Max", "pcie_max_width")):
             facts.put(field, _small(row.facts.get(f"Link Width {name}", "").removeprefix("x")), source)
+
+
+def _firmware(text: str | None) -> str | None:
+    """Return ``61.4.2.1`` of ``Preboot version hl-gaudi2-1.22.1-fw-61.4.2.1``; other text as it is."""
+    if text is None or "-fw-" not in text:
+        return text
+    version = text.partition("-fw-")[2].split()
+    return version[0] if version else None
 
 
 def _fill_from_topo(cards: Cards, affinities: Iterable[Affinity]) -> None:

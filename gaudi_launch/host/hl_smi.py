@@ -5,6 +5,7 @@ It is asked in forms that any release answers: one wide query first, then fewer 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import selectors
@@ -17,8 +18,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from gaudi_launch.debug_log import ChildLog
 from gaudi_launch.host import hl_smi_text
 from gaudi_launch.host.hl_smi_text import Affinity, LogCard, Table
+
+_log = logging.getLogger(__name__)
 
 # A loaded eight-card server answers in about two seconds; a hung driver never does.
 SECONDS = 5.0
@@ -46,7 +50,7 @@ CARD_FIELDS: tuple[tuple[str, ...], ...] = (
 
 
 @dataclass(frozen=True)
-class Answer:
+class HlSmiOutput:
     """What hl-smi said; ``problem`` says in words why there is nothing to read."""
 
     text: str = ""
@@ -54,7 +58,7 @@ class Answer:
     timed_out: bool = False
 
 
-Ask = Callable[[Sequence[str]], Answer]
+Ask = Callable[[Sequence[str]], HlSmiOutput]
 
 
 def find() -> Ask | None:
@@ -63,13 +67,14 @@ def find() -> Ask | None:
     return partial(run, program) if program else None
 
 
-def run(program: str, arguments: Sequence[str], seconds: float | None = None) -> Answer:
+def run(program: str, arguments: Sequence[str], seconds: float | None = None) -> HlSmiOutput:
     """Run hl-smi once, for SECONDS at most. Never raises; whatever it started is gone when this returns."""
     seconds = SECONDS if seconds is None else seconds
     said = " ".join(["hl-smi", *arguments])
     # hl-smi fails when it cannot write its logs (docs: HABANA_LOGS must be writable)
     with tempfile.TemporaryDirectory(prefix="gaudi-launch-hl-smi-", ignore_cleanup_errors=True) as logs:
         environment = {**os.environ, "HABANA_LOGS": logs, "ENABLE_CONSOLE": "false"}
+        seen = ChildLog(_log, [program, *arguments])
         try:
             process = subprocess.Popen(
                 [program, *arguments],
@@ -80,19 +85,22 @@ def run(program: str, arguments: Sequence[str], seconds: float | None = None) ->
                 start_new_session=True,
             )
         except OSError as error:
-            return Answer(problem=f"'{said}' cannot be run: {error.strerror or error}")
+            seen.failed(error)
+            return HlSmiOutput(problem=f"'{said}' cannot be run: {error.strerror or error}")
+        seen.started(process.pid)
         try:
             content, finished = _collect(process, time.monotonic() + seconds)
         finally:
             _end(process)
+            seen.ended(process.returncode)
     text = _CONTROL.sub("?", content.decode("utf-8", errors="replace"))
     if not finished:
-        return Answer(text, f"'{said}' gave no answer within {seconds:g} s", timed_out=True)
+        return HlSmiOutput(text, f"'{said}' gave no answer within {seconds:g} s", timed_out=True)
     if process.returncode != 0:
         lines = text.strip().splitlines()
         shown = f": {lines[-1].strip()[:120]}" if lines else ""
-        return Answer(text, f"'{said}' ended with exit code {process.returncode}{shown}")
-    return Answer(text)
+        return HlSmiOutput(text, f"'{said}' ended with exit code {process.returncode}{shown}")
+    return HlSmiOutput(text)
 
 
 def _collect(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]:

@@ -26,7 +26,7 @@ _LOG_CARD = re.compile(r"^\[(\d{1,4})\]\s+AIP\b.*?\(accel(\d{1,4})\)")
 
 
 @dataclass(frozen=True)
-class Row:
+class HlSmiRow:
     """One card of hl-smi's plain table. Memory in MiB; None where the table shows N/A."""
 
     index: int
@@ -56,7 +56,7 @@ class Process:
 class Table:
     """The plain table: its cards, the processes it shows and the versions in its head."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[HlSmiRow, ...] = ()
     processes: tuple[Process, ...] = ()
     has_processes: bool = False
     version: str | None = None
@@ -88,7 +88,7 @@ class LogCard:
 
 def parse_table(text: str) -> Table:
     """The plain ``hl-smi`` table."""
-    rows: list[Row] = []
+    rows: list[HlSmiRow] = []
     processes: list[Process] = []
     versions: dict[str, str] = {}
     in_processes = False
@@ -124,7 +124,7 @@ def parse_table(text: str) -> Table:
     )
 
 
-def _row(index: int, product: str, first: str, second: str) -> Row:
+def _row(index: int, product: str, first: str, second: str) -> HlSmiRow:
     bus = _BUS.search(first)
     temperature = _TEMPERATURE.search(second)
     power = _POWER.search(second)
@@ -132,7 +132,7 @@ def _row(index: int, product: str, first: str, second: str) -> Row:
     # the last column of both lines stands alone behind the last inner bar
     events = first.rstrip().removesuffix("|").rsplit("|", 1)[-1].strip()
     percent = _PERCENT.search(second[memory.end() :] if memory else "")
-    return Row(
+    return HlSmiRow(
         index=index,
         product=product,
         bus=bus[0].lower() if bus else None,
@@ -230,7 +230,12 @@ def parse_log(text: str) -> tuple[LogCard, ...]:
             section = ""
             continue
         name, colon, value = (part.strip() for part in line.partition(" : "))
-        if not cards or not name:
+        if not cards:
+            continue
+        if not name:
+            # a long name stands on its own line, its value on the next one: "Thermal Slowdown"
+            if colon and section:
+                facts.setdefault(section, value)
             continue
         if not colon:
             section = name

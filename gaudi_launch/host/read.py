@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from gaudi_launch.host import hl_smi, locks, occupancy, sysfs, system
+from gaudi_launch.host import card_locks, hl_smi, occupancy, sysfs, system
 from gaudi_launch.host.accelerators import Accelerator, identify
 from gaudi_launch.host.cpus import format_cpus
-from gaudi_launch.host.facts import Cards
-from gaudi_launch.host.files import Files, Folder
+from gaudi_launch.host.files import Files, FolderFiles
 from gaudi_launch.host.from_hl_smi import fill
 from gaudi_launch.host.hl_smi import Ask, HlSmi
+from gaudi_launch.host.merge import Cards
 from gaudi_launch.host.records import Card, Holder, Host, Interface, NumaNode
 
 _PAIRED = "assumed: SMT siblings stand in the same place of the two CPU ranges of a card"
@@ -24,9 +24,9 @@ _PAIRED = "assumed: SMT siblings stand in the same place of the two CPU ranges o
 def read_host(root: Path) -> Host:
     """The machine whose files are under ``root``. Never raises for what a machine holds."""
     host = assemble(
-        Folder(root),
+        FolderFiles(root),
         hl_smi.find(),
-        reserved=locks.read_reserved(root),
+        reserved=card_locks.read_reserved(root),
         has_numactl=shutil.which("numactl") is not None,
     )
     if root == Path("/") and not any(interface.addresses for interface in host.interfaces):

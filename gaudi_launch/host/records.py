@@ -42,6 +42,7 @@ class Card:
     status: str | None = None
     temperature_c: int | None = None
     power_w: int | None = None
+    power_cap_w: int | None = None
     utilization_percent: int | None = None
     uncorrectable_events: int | None = None
     driver: str | None = None

@@ -18,43 +18,43 @@ from typing import Any
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated_files, stub_hl_smi
 from gaudi_launch.host.files import Files, Imagined, whole_number
-from gaudi_launch.host.hl_smi import Answer
+from gaudi_launch.host.hl_smi import HlSmiOutput
 from gaudi_launch.host.read import assemble
 from gaudi_launch.host.records import Host
-from gaudi_launch.host.simulated_files import Box
+from gaudi_launch.host.simulated_files import SimulatedServer
 
 # index -> (module, bus) of hls2: HabanaAI/Setup_and_Install@b626de8:utils/intel_gaudi_health_screen README.
 # Buses of gaudi2e: Gaudi2E 1.23.0 manual; of gaudi3: ibm-cloud-docs/openshift. The rest is made up.
-BOXES: Mapping[str, Box] = {
-    "hls2": Box(
+BOXES: Mapping[str, SimulatedServer] = {
+    "hls2": SimulatedServer(
         product="gaudi2",
         card_name="HL-225",
         slots=((3, "19"), (7, "b3"), (2, "1a"), (6, "b4"), (1, "33"), (5, "cc"), (0, "34"), (4, "cd")),
         cores_per_socket=40,
         cpu_model="Intel(R) Xeon(R) Platinum 8380 CPU @ 2.30GHz",
     ),
-    "gaudi2e-8": Box(
+    "gaudi2e-8": SimulatedServer(
         product="gaudi2e",
         card_name="HL-288",
         slots=((2, "2a"), (6, "aa"), (3, "29"), (7, "ab"), (0, "3a"), (4, "bb"), (1, "3b"), (5, "bc")),
         cores_per_socket=48,
         cpu_model="Intel(R) Xeon(R) Platinum 8468",
     ),
-    "gaudi2e-4": Box(
+    "gaudi2e-4": SimulatedServer(
         product="gaudi2e",
         card_name="HL-288",
         slots=((1, "2a"), (0, "29"), (3, "ab"), (2, "aa")),
         cores_per_socket=32,
         cpu_model="Intel(R) Xeon(R) Gold 6448Y",
     ),
-    "gaudi3-oam": Box(
+    "gaudi3-oam": SimulatedServer(
         product="gaudi3",
         card_name="HL-325L",
         slots=((3, "a3"), (2, "ad"), (1, "b7"), (0, "c1"), (7, "cb"), (6, "d5"), (5, "df"), (4, "e9")),
         cores_per_socket=56,
         cpu_model="Intel(R) Xeon(R) Platinum 8480+",
     ),
-    "gaudi3-pcie": Box(
+    "gaudi3-pcie": SimulatedServer(
         product="gaudi3-pcie",
         card_name="HL-338",
         slots=((0, "29"), (1, "2a"), (2, "3a"), (3, "3b"), (4, "aa"), (5, "ab"), (6, "bb"), (7, "bc")),
@@ -74,6 +74,11 @@ VARIANTS: Mapping[str, tuple[bool, str]] = {
     "no-smt": (False, "one CPU a core"),
     "bad-tuning": (False, "governor, C-states, NUMA balancing, huge pages, limits, docker as on a fresh system"),
     "container": (False, "seen from inside a container"),
+    "amd": (False, "AMD processors, whose IOMMU is on without a kernel argument"),
+    "hot": (True, "these modules are too hot and slow down"),
+    "pending-rows": (True, "these modules wait for a power cycle to replace memory rows"),
+    "capped": (True, "these modules have a power limit below their product's"),
+    "old-fit": (False, "the boot image is older than the SPI firmware can start with"),
 }
 
 
@@ -91,14 +96,14 @@ class Machine:
         """The files as the readers of `host` and `doctor` want them."""
         return Imagined(self.files, self.links)
 
-    def ask(self, arguments: Sequence[str]) -> Answer:
+    def ask(self, arguments: Sequence[str]) -> HlSmiOutput:
         """hl-smi of this machine."""
         assert self.hl_smi is not None
         text, code = stub_hl_smi.answer(self.hl_smi, list(arguments))
         problem = (
             f"'{' '.join(['hl-smi', *arguments])}' ended with exit code {code}: {text.strip()}" if code else None
         )
-        return Answer(text, problem)
+        return HlSmiOutput(text, problem)
 
 
 def make(name: str) -> Host:
@@ -133,7 +138,7 @@ def build(name: str) -> Machine:
     return _machine(name, box, options)
 
 
-def _machine(name: str, box: Box, options: Mapping[str, tuple[int, ...]]) -> Machine:
+def _machine(name: str, box: SimulatedServer, options: Mapping[str, tuple[int, ...]]) -> Machine:
     files, links = simulated_files.files_of(box, options)
     knows = None if "no-hl-smi" in options else simulated_files.hl_smi_of(box, options)
     return Machine(name, files, links, knows)

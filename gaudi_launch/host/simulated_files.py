@@ -20,6 +20,11 @@ RELEASE = "1.22.1"
 DRIVER = "1.22.1-97ec1a4"
 FIRMWARE = "61.4.2.1"
 KERNEL = "6.8.0-57-generic"
+# the newest boot image that the 1.21.2 and later SPI firmware of Gaudi2 does not start with (release notes)
+OLD_FIT = "1.20.1"
+# made up: what a card reports as its own limit through hwmon
+TEMPERATURE_LIMIT_C = 105
+AMD_CPU = "AMD EPYC 9654 96-Core Processor"
 _MODULES = (
     "habanalabs",
     "habanalabs_cn",
@@ -42,7 +47,7 @@ Options = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class Box:
+class SimulatedServer:
     """A two-socket server. ``slots`` by hl-smi index: (module, PCI bus); the lower half of the modules is on
     node 0."""
 
@@ -85,12 +90,14 @@ def pid_of(module: int) -> int:
     return 4100 + module
 
 
-def hl_smi_of(box: Box, options: Options) -> dict[str, Any]:
+def hl_smi_of(box: SimulatedServer, options: Options) -> dict[str, Any]:
     """What hl-smi of this machine knows."""
     memory = box.accelerator
     cards = []
     for index, (module, slot) in enumerate(box.slots):
         busy, failed = module in options.get("busy", ()), module in options.get("failed", ())
+        hot, capped = module in options.get("hot", ()), module in options.get("capped", ())
+        fit = OLD_FIT if "old-fit" in options else RELEASE
         used = memory.memory_total_mib * 9 // 10 if busy else memory.memory_idle_mib
         cards.append(
             {
@@ -104,23 +111,29 @@ def hl_smi_of(box: Box, options: Options) -> dict[str, Any]:
                 "memory.total": None if failed else memory.memory_total_mib,
                 "memory.used": None if failed else used,
                 "memory.free": None if failed else memory.memory_total_mib - used,
-                "temperature.aip": 0 if failed else 26 + module,
+                "temperature.aip": 0 if failed else 104 if hot else 26 + module,
                 "utilization.aip": 80 if busy else 0,
                 "power.draw": 0 if failed else 420 if busy else 85 + module,
-                "cap": memory.power_w or 0,
+                "cap": (memory.power_w or 0) * 2 // 3 if capped else memory.power_w or 0,
                 "events": 0,
                 "status": "Disabled" if failed else "Operational",
                 "cpus": format_cpus(box.cpus_of(box.node_of(module))).replace(",", ", "),
                 "numa": box.node_of(module),
                 "ports": {str(port): "DOWN" if failed else "UP" for port in _PORTS[box.product]},
                 "process": [pid_of(module), "python3"] if busy else None,
+                "fit": f"hl-{box.product}-{fit}-fw-{FIRMWARE}",
+                "spi": f"hl-{box.product}-{RELEASE}-fw-{FIRMWARE}",
+                "slowdowns": ["thermal"] if hot else [],
+                "stats.violation.thermal": 1250 if hot else 0,
+                "stats.violation.power": 0,
+                "rows_pending": module in options.get("pending-rows", ()),
             }
         )
     loaded = "no-driver" not in options
     return {"version": RELEASE, "firmware": FIRMWARE, "driver": DRIVER, "cards": cards if loaded else []}
 
 
-def files_of(box: Box, options: Options) -> tuple[dict[str, str], dict[str, str]]:
+def files_of(box: SimulatedServer, options: Options) -> tuple[dict[str, str], dict[str, str]]:
     """Every file of the machine by path, and its symbolic links."""
     files: dict[str, str] = {}
     links: dict[str, str] = {}
@@ -133,10 +146,13 @@ def files_of(box: Box, options: Options) -> tuple[dict[str, str], dict[str, str]
     return {path: text if text.endswith("\n") or not text else text + "\n" for path, text in files.items()}, links
 
 
-def _system(files: dict[str, str], box: Box, options: Options) -> None:
+def _system(files: dict[str, str], box: SimulatedServer, options: Options) -> None:
     tuned = "bad-tuning" not in options
     host = f"{box.product}-server"
     boot = "cpufreq.default_governor=performance intel_idle.max_cstate=0 intel_iommu=on iommu=pt"
+    if "amd" in options:
+        # AMD's IOMMU is on by itself, and intel_idle is not loaded
+        boot = "cpufreq.default_governor=performance iommu=pt"
     plain = "quiet splash"
     command_line = f"BOOT_IMAGE=/vmlinuz-{KERNEL} root=/dev/mapper/root ro {boot if tuned else plain}"
     limits = ("unlimited", "1048576") if tuned else ("8192", "1024")
@@ -181,10 +197,11 @@ def _system(files: dict[str, str], box: Box, options: Options) -> None:
             files[f"sys/module/{name}/initstate"] = "live"
             if name.startswith("habanalabs"):
                 files[f"sys/module/{name}/version"] = DRIVER
-    files["sys/module/intel_idle/parameters/max_cstate"] = "0" if tuned else "9"
+    if "amd" not in options:
+        files["sys/module/intel_idle/parameters/max_cstate"] = "0" if tuned else "9"
 
 
-def _memory(files: dict[str, str], box: Box, options: Options) -> None:
+def _memory(files: dict[str, str], box: SimulatedServer, options: Options) -> None:
     # as the public guide for Gaudi2E servers sets vm.nr_hugepages
     pages = 15000 if "bad-tuning" not in options else 0
     total = box.memory_gib << 20
@@ -209,16 +226,22 @@ def _memory(files: dict[str, str], box: Box, options: Options) -> None:
             files[f"{folder}/hugepages/hugepages-2048kB/{name}"] = str(pages // box.sockets)
 
 
-def _cpus(files: dict[str, str], box: Box, options: Options) -> None:
+def _cpus(files: dict[str, str], box: SimulatedServer, options: Options) -> None:
     tuned = "bad-tuning" not in options
     folder = "sys/devices/system/cpu"
     everything = f"0-{box.cpu_count - 1}"
     for name in ("online", "possible", "present"):
         files[f"{folder}/{name}"] = everything
     files[f"{folder}/smt/active"] = "1" if box.smt else "0"
-    files[f"{folder}/intel_pstate/status"] = "passive" if not tuned else "active"
-    files[f"{folder}/intel_pstate/no_turbo"] = "0"
-    files[f"{folder}/cpuidle/current_driver"] = "acpi_idle" if tuned else "intel_idle"
+    amd = "amd" in options
+    if not amd:
+        files[f"{folder}/intel_pstate/status"] = "passive" if not tuned else "active"
+        files[f"{folder}/intel_pstate/no_turbo"] = "0"
+    files[f"{folder}/cpuidle/current_driver"] = "acpi_idle" if tuned or amd else "intel_idle"
+    driver = "intel_pstate" if tuned else "intel_cpufreq"
+    if amd:
+        driver = "amd-pstate-epp"
+    maker = "AuthenticAMD" if amd else "GenuineIntel"
     states = ("POLL", "C1") if tuned else ("POLL", "C1", "C1E", "C6")
     described = []
     for cpu in range(box.cpu_count):
@@ -229,13 +252,13 @@ def _cpus(files: dict[str, str], box: Box, options: Options) -> None:
         files[f"{here}/topology/core_id"] = str(core % box.cores_per_socket)
         files[f"{here}/topology/physical_package_id"] = str(core // box.cores_per_socket)
         files[f"{here}/cpufreq/scaling_governor"] = "performance" if tuned else "powersave"
-        files[f"{here}/cpufreq/scaling_driver"] = "intel_pstate" if tuned else "intel_cpufreq"
+        files[f"{here}/cpufreq/scaling_driver"] = driver
         files[f"{here}/cpufreq/scaling_available_governors"] = "performance powersave"
         for number, name in enumerate(states):
             files[f"{here}/cpuidle/state{number}/name"] = name
             files[f"{here}/cpuidle/state{number}/disable"] = "0"
         described.append(
-            f"processor\t: {cpu}\nvendor_id\t: GenuineIntel\nmodel name\t: {box.cpu_model}\n"
+            f"processor\t: {cpu}\nvendor_id\t: {maker}\nmodel name\t: {AMD_CPU if amd else box.cpu_model}\n"
             f"physical id\t: {core // box.cores_per_socket}\nflags\t\t: fpu sse2 avx2 avx512f amx_bf16 ht\n"
         )
     files["proc/cpuinfo"] = "\n".join(described)
@@ -263,7 +286,7 @@ def _network(files: dict[str, str]) -> None:
     files["sys/class/net/lo/operstate"] = "unknown"
 
 
-def _cards(files: dict[str, str], box: Box, options: Options) -> None:
+def _cards(files: dict[str, str], box: SimulatedServer, options: Options) -> None:
     pci_id = box.accelerator.pci_ids[0]
     for index, (module, slot) in enumerate(box.slots):
         failed = module in options.get("failed", ())
@@ -279,6 +302,7 @@ def _cards(files: dict[str, str], box: Box, options: Options) -> None:
             "max_link_speed": "16.0 GT/s PCIe" if "gaudi2" in box.product else "32.0 GT/s PCIe",
             "max_link_width": "16",
         }
+        described["hwmon/hwmon0/temp1_crit"] = str(TEMPERATURE_LIMIT_C * 1000)
         files.update({f"{pci}/{name}": text for name, text in described.items()})
         if "no-driver" in options:
             continue
@@ -301,7 +325,7 @@ def _cards(files: dict[str, str], box: Box, options: Options) -> None:
         files.update({f"sys/class/accel/accel{index}/device/{name}": text for name, text in attributes.items()})
 
 
-def _processes(files: dict[str, str], links: dict[str, str], box: Box, options: Options) -> None:
+def _processes(files: dict[str, str], links: dict[str, str], box: SimulatedServer, options: Options) -> None:
     def process(pid: int, command: str, words: str, user: int) -> None:
         files[f"proc/{pid}/comm"] = command
         files[f"proc/{pid}/cmdline"] = words.replace(" ", "\0") + "\0\n"

@@ -30,7 +30,7 @@ def answer(machine: dict[str, Any], arguments: list[str]) -> tuple[str, int]:
         return _table(machine), 0
     if arguments in (["-v"], ["--version"]):
         return f"HL-SMI Version: hl-{machine['version']}-fw-{machine['firmware']}\n", 0
-    if arguments[0] in ("-L", "--list-aips"):
+    if arguments[0] in ("-L", "--list-aips", "-q", "--query"):
         return _log(cards), 0
     if arguments[0] == "topo":
         return _topo(cards, arguments[1:]), 0
@@ -74,8 +74,24 @@ def _log(cards: list[dict[str, Any]]) -> str:
             f"        Module ID                       : {card['module_id']}",
             "        PCI",
             f"                Bus Id                  : {card['bus_id']}",
+            f"        Firmware [FIT] Version          : Linux gaudi 5.10.18-{card['fit']} #1 SMP PREEMPT aarch64",
+            f"        Firmware [SPI] Version          : Preboot version {card['spi']}",
+            "        Clocks Throttle Reasons",
+            f"                HW Slowdown             : {_active(card['slowdowns'])}",
+            "                        Thermal Slowdown",
+            f"                                        : {_active('thermal' in card['slowdowns'])}",
+            "                        Power Slowdown",
+            f"                                        : {_active('power' in card['slowdowns'])}",
+            "        Replaced Rows",
+            "                Single Bit ECC          : 0",
+            f"                Double Bit ECC          : {int(card['rows_pending'])}",
+            f"                Pending                 : {'Yes' if card['rows_pending'] else 'No'}",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _active(found: object) -> str:
+    return "Active" if found else "Not Active"
 
 
 def _topo(cards: list[dict[str, Any]], options: list[str]) -> str:

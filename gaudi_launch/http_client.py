@@ -1,0 +1,112 @@
+"""The HTTP client for single requests, over requests: a total deadline, a size limit, no proxy for loopback.
+
+Two others exist for a reason: `bench.client` (asyncio and h11) notes when each chunk arrives, and `services.probe`
+is the standard library alone, because its text runs on hosts that have nothing of ours. requests is imported when a
+request is made: it takes 0.1 s.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    import requests
+
+_T = TypeVar("_T")
+_PIECE = 1 << 16
+
+
+def get(url: str, *, seconds: float, most_bytes: int) -> bytes:
+    """Return the body of an answer without error status; redirects are followed.
+
+    Raises requests.RequestException: also for an answer that takes longer than ``seconds`` in all, however slowly
+    the server sends, or that is larger than ``most_bytes``.
+    """
+    deadline = time.monotonic() + seconds
+
+    def exchange() -> bytes:
+        with _session(url) as session, session.get(url, timeout=seconds, stream=True) as answer:
+            answer.raise_for_status()
+            return _body(answer, deadline, most_bytes)
+
+    return _within(seconds, exchange)
+
+
+def head(url: str, *, seconds: float) -> int:
+    """Return the status of an answer to HEAD; redirects are not followed. Raises requests.RequestException."""
+
+    def exchange() -> int:
+        with _session(url) as session, session.head(url, timeout=seconds, stream=True) as answer:
+            return answer.status_code
+
+    return _within(seconds, exchange)
+
+
+def is_loopback(url: str) -> bool:
+    """Report whether a URL names this machine itself; False for one that cannot be read."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False
+    if host == "localhost":
+        return True
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _session(url: str) -> requests.Session:
+    import requests
+
+    session = requests.Session()
+    if is_loopback(url):
+        # a proxy would take 127.0.0.1 for itself
+        session.trust_env = False
+    return session
+
+
+def _body(answer: requests.Response, deadline: float, most_bytes: int) -> bytes:
+    import requests
+
+    body = bytearray()
+    for piece in answer.iter_content(_PIECE):
+        body += piece
+        if len(body) > most_bytes:
+            raise requests.RequestException(f"more than {most_bytes} bytes")
+        if time.monotonic() > deadline:
+            raise requests.Timeout("timed out")
+    return bytes(body)
+
+
+def _within(seconds: float, work: Callable[[], _T]) -> _T:
+    """Return what work returns, or raise requests.Timeout when its time is over.
+
+    A socket's own timeout begins anew with each byte, and a name's resolution has none: the request runs in a
+    thread that is left behind, as a daemon, when it takes longer.
+    """
+    results: list[_T] = []
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="http", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if results:
+        return results[0]
+    if errors:
+        raise errors[0]
+    import requests
+
+    raise requests.Timeout("timed out")

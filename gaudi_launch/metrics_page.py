@@ -1,0 +1,24 @@
+"""Pages in Prometheus' text format, read by prometheus_client's own parser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prometheus_client.samples import Sample
+
+
+def samples(page: str) -> Iterator[Sample]:
+    """Yield the samples of a page, up to the first line that is not in the format.
+
+    A sample has ``name``, ``labels`` and ``value`` (a float, also for counts).
+    """
+    from prometheus_client.parser import text_string_to_metric_families
+
+    try:
+        for family in text_string_to_metric_families(page):
+            yield from family.samples
+    except ValueError:
+        # a page that was cut off, or an error page of a proxy
+        return
