@@ -91,10 +91,10 @@ class EngineLimits:
 
 
 @dataclass(frozen=True)
-class Question:
+class CoverageQuestion:
     """What an engine asks the planner for one deployment.
 
-    ``engine`` is a value of `strategies.ENGINES`, "" for one that makes its list itself; ``with_limit``: the
+    ``engine`` is an `Engine.bucket_family`, "" for one that makes its list itself; ``with_limit``: the
     installed extension knows the padding limit, and the user gave none.
     """
 

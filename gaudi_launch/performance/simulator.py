@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.warmup.cost import StepTime
-from gaudi_launch.warmup.limits import EngineLimits
+from gaudi_launch.performance.limits import EngineLimits
+from gaudi_launch.performance.step_time import StepTime
 
 if TYPE_CHECKING:
     import numpy as np

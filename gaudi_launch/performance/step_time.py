@@ -1,13 +1,12 @@
-"""The step-time model: how long one prefill or decode step of a given shape takes.
+"""Step times as straight lines: how long one prefill or decode step of a given shape takes.
 
-Every constant is named, has a default that is an **assumption** (no card measured it), can be overridden and is
-printed with each plan. The two sets of defaults are those of the prototype: an 8B model in bf16 on one Gaudi 2
-card, and a 32B model on eight.
+Every constant is named, can be overridden and is printed with each plan. Those of a model on cards come from
+`gaudi_launch.performance.scaling`. The two sets here are the prototype's assumptions, an 8B model in bf16 on one
+Gaudi2 card and a 32B model on eight; they serve where no model is named, and in tests.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -17,7 +16,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 
 @dataclass(frozen=True)
 class StepTime:
-    """Milliseconds of a step. All values are assumed until a card is measured.
+    """Milliseconds of a step. The defaults are assumed.
 
     prefill of ``batch`` prompts padded to ``tokens``:
     ``prefill_fixed + prefill_token * batch * tokens + prefill_attention * batch * tokens**2``;
@@ -80,19 +79,3 @@ ONE_CARD_8B = StepTime()
 EIGHT_CARDS_32B = StepTime(
     prefill_token=0.038, prefill_attention=3.9e-7, decode_block=0.0021, basis="32B bf16, eight cards"
 )
-
-
-def step_time_for(parameters: float | None, cards: int | None, name: str = "") -> StepTime:
-    """The nearer of the two assumed sets by weights on one card (8B and 4B); 8B where nothing is known, also not
-    from a ``name`` such as QwQ-32B."""
-    parameters = parameters or _parameters_of(name)
-    if not parameters or not cards:
-        return ONE_CARD_8B
-    # the geometric middle of 8 and 4 billion weights a card
-    return ONE_CARD_8B if parameters / cards >= 5.66e9 else EIGHT_CARDS_32B
-
-
-def _parameters_of(name: str) -> float | None:
-    words = name.replace("-", " ").replace("_", " ")
-    found = re.search(r"(?<![\w.])(\d{1,4}(?:\.\d{1,3})?)[bB](?![A-Za-z0-9])", words)
-    return float(found.group(1)) * 1e9 if found else None

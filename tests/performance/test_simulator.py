@@ -7,10 +7,10 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.warmup.cost import ONE_CARD_8B
-from gaudi_launch.warmup.limits import EngineLimits
-from gaudi_launch.warmup.simulate import Weighted, merge, simulate
-from tests.warmup.helpers import limits, made_up
+from gaudi_launch.performance.limits import EngineLimits
+from gaudi_launch.performance.simulator import Weighted, merge, simulate
+from gaudi_launch.performance.step_time import ONE_CARD_8B
+from tests.support.traces import limits, made_up
 
 Counts = dict[tuple[int, int], float]
 

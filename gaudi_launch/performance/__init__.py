@@ -1,0 +1,1 @@
+"""Step times of a model on cards, and the serving simulator that uses them."""

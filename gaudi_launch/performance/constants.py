@@ -1,0 +1,97 @@
+"""The constants of the step-time model: value, unit, kind and source of each, from the profile's data file."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from gaudi_launch import paths
+
+FOLDER = "performance"
+FILE = "constants.csv"
+COLUMNS = ("name", "value", "unit", "kind", "source", "prior", "spread")
+# what one unit of the file is in seconds, operations or bytes a second
+_UNITS: Mapping[str, float] = {
+    "TFLOP/s": 1e12,
+    "TB/s": 1e12,
+    "GB/s": 1e9,
+    "ms": 1e-3,
+    "us": 1e-6,
+    "share": 1.0,
+    "tokens": 1.0,
+    "sequences": 1.0,
+    "columns": 1.0,
+    "factor": 1.0,
+    "points": 1.0,
+}
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One number of the model. ``prior`` and ``spread`` (of its logarithm) guide a fitted one."""
+
+    name: str
+    value: float
+    unit: str
+    kind: str
+    source: str
+    prior: float | None = None
+    spread: float | None = None
+
+    @property
+    def scaled(self) -> float:
+        """The value in seconds, bytes a second or operations a second."""
+        return self.value * _UNITS[self.unit]
+
+
+def folder() -> Path:
+    """Return the folder of the shipped figures and constants."""
+    return paths.profiles_dir() / FOLDER
+
+
+@cache
+def constants() -> Mapping[str, Constant]:
+    """Return the shipped constants by name."""
+    return read_constants(folder() / FILE)
+
+
+@cache
+def values() -> Mapping[str, float]:
+    """Return the shipped constants' values by name, in seconds, bytes a second and operations a second."""
+    return {name: constant.scaled for name, constant in constants().items()}
+
+
+def read_constants(file: Path) -> dict[str, Constant]:
+    """Return the constants of one data file by name."""
+    found: dict[str, Constant] = {}
+    with file.open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):
+            found[row["name"]] = Constant(
+                name=row["name"],
+                value=float(row["value"]),
+                unit=row["unit"],
+                kind=row["kind"],
+                source=row["source"],
+                prior=_optional(row["prior"]),
+                spread=_optional(row["spread"]),
+            )
+    return found
+
+
+def write_constants(file: Path, found: Mapping[str, Constant]) -> None:
+    """Write a data file of constants, in the order given."""
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for constant in found.values():
+            prior = "" if constant.prior is None else f"{constant.prior:g}"
+            spread = "" if constant.spread is None else f"{constant.spread:g}"
+            value = f"{constant.value:.4g}"
+            writer.writerow([constant.name, value, constant.unit, constant.kind, constant.source, prior, spread])
+
+
+def _optional(text: str) -> float | None:
+    return float(text) if text else None

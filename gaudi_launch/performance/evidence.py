@@ -1,0 +1,145 @@
+"""The published figures nearest to a load, and the band that their class gives a prediction. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gaudi_launch.performance.published import Figure, Kind, kind_of
+from gaudi_launch.performance.shape import Shape
+from gaudi_launch.performance.step_model import Setup
+
+# up to here two loads count as alike: four times the batch, or half the cards and twice the batch
+NEAR = 2.0
+SHOWN = 3
+# assumed: a prediction far from every figure is off by the class's error and this much more of it
+_FAR = 1.6
+_DIFFERENT_CARD = 1.0
+_DIFFERENT_MATH = 1.0
+_DIFFERENT_HARNESS = 2.5
+_DIFFERENT_EXPERTS = 1.5
+_LENGTH_WEIGHT = 0.3
+_CARDS_WEIGHT = 0.5
+
+
+@dataclass(frozen=True)
+class Query:
+    """A load that evidence is sought for: ``batch`` sequences at once over all cards.
+
+    ``measured`` False: no figure is of this product or this number of cards, whatever the rest is.
+    """
+
+    setup: Setup
+    shape: Shape
+    input: float
+    output: float
+    batch: float
+    measured: bool = True
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A figure and how far it is from a query: doublings of size, batch and cards, added up."""
+
+    figure: Figure
+    distance: float
+
+
+@dataclass(frozen=True)
+class Band:
+    """A value with the range that contains four fifths of its class's left-out figures."""
+
+    low: float
+    expected: float
+    high: float
+
+    def to_json(self) -> dict[str, float]:
+        """Return the three numbers, rounded to four digits."""
+        return {
+            "low": _rounded(self.low),
+            "expected": _rounded(self.expected),
+            "high": _rounded(self.high),
+        }
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a prediction rests on. ``low`` and ``high`` are factors of its speed."""
+
+    kind: Kind
+    points: int
+    typical: float
+    low: float
+    high: float
+    near: bool
+    neighbours: tuple[Neighbour, ...]
+
+    def speed(self, expected: float) -> Band:
+        """Return the range of a speed."""
+        return Band(expected * self.low, expected, expected * self.high)
+
+    def time(self, expected: float) -> Band:
+        """Return the range of a time."""
+        return Band(expected / self.high, expected, expected / self.low)
+
+
+def evidence_for(query: Query, figures: Sequence[Figure], constants: Mapping[str, float]) -> Evidence:
+    """Return the class of ``query``, its nearest scored figures and its band."""
+    kind = kind_of(query.shape, query.setup.engine, query.batch)
+    scored = [figure for figure in figures if not figure.not_scored]
+    found = sorted(
+        (Neighbour(figure, distance(query, figure)) for figure in scored),
+        key=lambda neighbour: neighbour.distance,
+    )
+    near = query.measured and bool(found) and found[0].distance <= NEAR
+    widen = 1.0 if near else _FAR
+    return Evidence(
+        kind=kind,
+        points=int(constants[f"band.{kind.value}.points"]),
+        typical=constants[f"band.{kind.value}.typical"],
+        low=constants[f"band.{kind.value}.low"] ** widen,
+        high=constants[f"band.{kind.value}.high"] ** widen,
+        near=near,
+        neighbours=_distinct(found),
+    )
+
+
+def _distinct(found: Sequence[Neighbour]) -> tuple[Neighbour, ...]:
+    """Return the first few, one of each load and source."""
+    chosen: dict[tuple[str, str], Neighbour] = {}
+    for neighbour in found:
+        chosen.setdefault((neighbour.figure.title, neighbour.figure.source), neighbour)
+        if len(chosen) == SHOWN:
+            break
+    return tuple(chosen.values())
+
+
+def distance(query: Query, figure: Figure) -> float:
+    """Return how unlike two loads are: 0 for the same one, 1 for twice the model or the batch."""
+    one, other = query.setup, figure.setup
+    apart = _doublings(query.shape.active, figure.shape.active)
+    apart += _CARDS_WEIGHT * _doublings(one.cards, other.cards)
+    apart += _doublings(query.batch / one.cards, figure.batch / other.cards) / 2
+    apart += _LENGTH_WEIGHT * _doublings(query.input, figure.input)
+    apart += _LENGTH_WEIGHT * _doublings(query.output, figure.output)
+    if one.generation != other.generation:
+        apart += _DIFFERENT_CARD
+    if one.math != other.math:
+        apart += _DIFFERENT_MATH
+    if (one.engine == "static") != (other.engine == "static"):
+        apart += _DIFFERENT_HARNESS
+    if bool(query.shape.experts) != bool(figure.shape.experts):
+        apart += _DIFFERENT_EXPERTS
+    if query.shape.experts and figure.shape.experts:
+        apart += _doublings(query.shape.parameters, figure.shape.parameters) / 2
+        apart += _DIFFERENT_EXPERTS * (one.fused != other.fused)
+    return apart
+
+
+def _doublings(one: float, other: float) -> float:
+    return abs(math.log2(max(one, 1e-9) / max(other, 1e-9)))
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")

@@ -1,0 +1,148 @@
+"""Predicted TTFT, TPOT and throughput of a load, by part, with range and evidence. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from gaudi_launch.performance.evidence import Band, Evidence, Query, evidence_for
+from gaudi_launch.performance.published import Figure
+from gaudi_launch.performance.shape import Shape
+from gaudi_launch.performance.step_model import (
+    Parts,
+    Setup,
+    amounts_of,
+    decode,
+    prefill,
+    rates_of,
+)
+from gaudi_launch.performance.workload import Lengths, LoadTimes, Step, arrivals, closed_loop, static_batch
+
+LoadKind = Literal["static", "concurrency", "rate"]
+# SynapseAI releases from which the public figures of the fit are
+FITTED_FROM = (1, 18)
+# the first release whose figures show the fused operator for experts (jumps between the public CI references)
+FUSED_FROM = (1, 19)
+# families that the public static harness runs expert by expert also after that (their step times show it)
+_LOOPED_TYPES = ("gpt_oss", "qwen3_moe")
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is sent, in tokens; ``most`` sequences at once over all cards; ``rate`` in requests per second."""
+
+    kind: LoadKind
+    input: int
+    output: int
+    most: int
+    rate: float = 0.0
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One load on one setup. Seconds and output tokens per second; ``prefill`` and ``decode`` are one step each."""
+
+    ttft: Band
+    tpot: Band
+    per_user: Band
+    throughput: Band
+    prefill: Parts
+    decode: Parts
+    share: Mapping[str, float]
+    bound: str
+    batch: float
+    saturated: bool
+    evidence: Evidence
+
+
+@dataclass(frozen=True)
+class StepModel:
+    """The two step functions of one model on one setup."""
+
+    prefill: Step
+    decode: Step
+
+
+def steps(setup: Setup, shape: Shape, constants: Mapping[str, float], slower: float = 1.0) -> StepModel:
+    """Return the step functions; ``slower`` multiplies all of their times."""
+    amounts, rates = amounts_of(setup, shape), rates_of(setup, shape, constants)
+
+    def scaled(step: Callable[..., Parts]) -> Step:
+        def run(batch: Any, tokens: Any) -> Parts:
+            found = step(amounts, rates, batch, tokens)
+            return found if slower == 1.0 else found.times(slower)
+
+        return run
+
+    return StepModel(scaled(prefill), scaled(decode))
+
+
+def predict(
+    setup: Setup,
+    shape: Shape,
+    load: Load,
+    *,
+    constants: Mapping[str, float],
+    figures: Sequence[Figure],
+    old: bool = False,
+    measured: bool = True,
+) -> Prediction:
+    """Return what to expect of ``load``.
+
+    ``old``: a release from before the figures of the fit; ``measured`` False: no figure is of this product.
+    """
+    made = steps(setup, shape, constants, constants["software.old"] if old else 1.0)
+    lengths = Lengths(load.input, load.output)
+    times = _times(made, lengths, load)
+    query = Query(setup, shape, load.input, load.output, times.batch, measured)
+    evidence = evidence_for(query, figures, constants)
+    prompts = load.most if load.kind == "static" else 1
+    share = _shares(times.parts)
+    return Prediction(
+        ttft=evidence.time(times.ttft),
+        tpot=evidence.time(times.tpot),
+        per_user=evidence.speed(1 / times.tpot),
+        throughput=_throughput(made, lengths, load, times, evidence),
+        prefill=made.prefill(prompts, load.input),
+        decode=made.decode(max(1.0, times.batch), lengths.context),
+        share=share,
+        bound=max(share, key=lambda part: share[part]),
+        batch=times.batch,
+        saturated=times.saturated,
+        evidence=evidence,
+    )
+
+
+def _times(made: StepModel, lengths: Lengths, load: Load) -> LoadTimes:
+    if load.kind == "static":
+        return static_batch(made.prefill, made.decode, lengths, load.most)
+    if load.kind == "concurrency":
+        return closed_loop(made.prefill, made.decode, lengths, load.most)
+    return arrivals(made.prefill, made.decode, lengths, rate=load.rate, most=load.most)
+
+
+def _throughput(made: StepModel, lengths: Lengths, load: Load, times: LoadTimes, evidence: Evidence) -> Band:
+    """Return the range of tokens per second; a given rate is kept unless the engine may be too slow for it."""
+    if load.kind != "rate" or times.saturated:
+        return evidence.speed(times.throughput)
+    most = closed_loop(made.prefill, made.decode, lengths, load.most).throughput
+    return Band(min(times.throughput, most * evidence.low), times.throughput, times.throughput)
+
+
+def _shares(parts: Parts) -> dict[str, float]:
+    total = parts.total
+    return {field.name: float(getattr(parts, field.name) / total) for field in fields(Parts)}
+
+
+def reads_chosen_experts(model_type: str, served: bool, release: tuple[int, ...] | None) -> bool:
+    """Return if a step of a mixture reads only the experts that its tokens chose, as far as figures show.
+
+    >>> reads_chosen_experts("mixtral", False, (1, 18)), reads_chosen_experts("mixtral", True, None)
+    (False, True)
+    """
+    if release is not None and release < FUSED_FROM:
+        return False
+    if model_type.startswith("gpt_oss"):
+        return False
+    return served or not model_type.startswith(_LOOPED_TYPES)

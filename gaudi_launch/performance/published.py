@@ -1,0 +1,202 @@
+"""The published figures that the project ships: reading, classes, and what each was measured on."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+
+from gaudi_launch.models.records import Model
+from gaudi_launch.performance import constants
+from gaudi_launch.performance.shape import Shape, shape_of
+from gaudi_launch.performance.step_model import Engine, Generation, Setup
+
+# a batch of up to so many sequences is bound by reading weights and by launching
+SMALL_BATCH = 4
+
+
+class Kind(Enum):
+    """What a figure or a prediction is judged with: figures of one kind have errors alike."""
+
+    DENSE = "dense"
+    SERVED = "served"
+    SMALL = "small"
+    MOE = "moe"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One published speed. ``value`` is output tokens per second, or seconds for TTFT and TPOT.
+
+    ``not_scored`` says why a figure is shown only ("" for the others), ``copied`` that the harness copied the KV
+    cache at each step.
+    """
+
+    source: str
+    measure: str
+    statistic: str
+    harness: str
+    software: str
+    model: str
+    setup: Setup
+    shape: Shape
+    input: float
+    output: float
+    batch: float
+    value: float
+    kind: Kind
+    not_scored: str
+    note: str
+
+    @property
+    def copied(self) -> bool:
+        """Return if each step copied the KV cache."""
+        return "KV cache copied" in self.note
+
+    @property
+    def other_harness(self) -> bool:
+        """Return if the figure says nothing about the constants: another way to launch, or inconsistent."""
+        return "torch.compile" in self.note or "inconsistent" in self.note
+
+    @property
+    def title(self) -> str:
+        """The load in one line."""
+        card = f"{self.setup.cards} x {self.setup.generation}"
+        load = f"{self.input:g}/{self.output:g}, {self.batch:g} at once"
+        return f"{self.model} {self.setup.math}, {card}, {load} ({self.harness})"
+
+
+def kind_of(shape: Shape, engine: Engine, batch: float) -> Kind:
+    """Return the class whose errors a load has."""
+    if shape.experts:
+        return Kind.MOE
+    if engine != "static":
+        return Kind.SERVED
+    return Kind.SMALL if batch <= SMALL_BATCH else Kind.DENSE
+
+
+@cache
+def figures() -> tuple[Figure, ...]:
+    """Return the shipped figures of serving speed whose model, card and load are stated."""
+    return read_figures(constants.folder() / "figures.csv", shapes())
+
+
+def scored() -> tuple[Figure, ...]:
+    """Return the figures that the model is held against."""
+    return tuple(figure for figure in figures() if not figure.not_scored)
+
+
+@cache
+def shapes() -> Mapping[str, Shape]:
+    """Return the sizes of the models that figures name."""
+    found: dict[str, Shape] = {}
+    with (constants.folder() / "shapes.csv").open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):
+            shape = shape_of(_model(row))
+            if shape is not None:
+                found[row["model"]] = shape
+    return found
+
+
+def _model(row: Mapping[str, str]) -> Model:
+    experts = _whole(row["experts"])
+    return Model(
+        path=row["model"],
+        name=row["model"],
+        parameters=_whole(row["parameters"]),
+        moe=bool(experts),
+        experts=experts,
+        layers=_whole(row["layers"]),
+        hidden_size=_whole(row["hidden"]),
+        intermediate_size=_whole(row["intermediate"]),
+        heads=_whole(row["heads"]),
+        kv_heads=_whole(row["kv_heads"]),
+        head_dim=_whole(row["head_dim"]),
+        mla_rank=_whole(row["mla_rank"]),
+        vocab_size=_whole(row["vocab"]),
+        tie_word_embeddings=row["tied"] == "yes",
+        config={"kv_lora_rank": None} if row["latent"] == "yes" else {},
+    )
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text else None
+
+
+def read_figures(file: Path, known: Mapping[str, Shape]) -> tuple[Figure, ...]:
+    """Return the speeds of ``file`` whose model is in ``known`` and whose load is stated."""
+    found: list[Figure] = []
+    with file.open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):
+            figure = _figure(row, known)
+            if figure is not None:
+                found.append(figure)
+    return tuple(found)
+
+
+def _figure(row: Mapping[str, str], known: Mapping[str, Shape]) -> Figure | None:
+    shape = known.get(row["model"])
+    if shape is None or row["kind"] not in ("throughput", "ttft", "tpot"):
+        return None
+    generation = _generation(row["card"])
+    numbers = [_number(row[name]) for name in ("cards", "input", "batch", "value")]
+    output = _number(row["output"])
+    if row["kind"] == "ttft" and output is None:
+        output = 2.0
+    if generation is None or output is None or None in numbers or row["dtype"] not in ("bf16", "fp8"):
+        return None
+    cards, length, batch, value = (number or 0.0 for number in numbers)
+    in_seconds = 1e-3 if row["unit"] == "ms" else 1.0
+    engine = _engine(row["harness"], row["software"])
+    each = 1.0 if row["dtype"] == "fp8" else 2.0
+    setup = Setup(
+        generation=generation,
+        cards=int(cards),
+        math="fp8" if row["dtype"] == "fp8" else "bf16",
+        weight_bytes=each,
+        kv_bytes=each,
+        engine=engine,
+        fused=row["experts"] != "all",
+    )
+    return Figure(
+        source=row["source"],
+        measure=row["kind"],
+        statistic=row["statistic"],
+        harness=row["harness"],
+        software=row["software"],
+        model=row["model"],
+        setup=setup,
+        shape=shape,
+        input=length,
+        output=output,
+        batch=batch,
+        value=value * in_seconds,
+        kind=kind_of(shape, engine, batch),
+        not_scored=row["not_scored"],
+        note=row["note"],
+    )
+
+
+def _generation(card: str) -> Generation | None:
+    if card == "gaudi2":
+        return "gaudi2"
+    if card == "gaudi3":
+        return "gaudi3"
+    return None
+
+
+def _engine(harness: str, software: str) -> Engine:
+    """Static batches have no engine; vLLM of this figures' age is V0 up to 0.7.2 and V1 from 2026 on."""
+    if harness != "vllm":
+        return "static"
+    return "v0" if "v0.7" in software else "v1"
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,136 @@
+"""Step times of a model on cards as the straight lines that the bucket planner and the simulator count with.
+
+The constants are those of `gaudi_launch.performance.step_model`, which is fitted to published figures. Where it
+bends (short prompts are bound by reading weights, a mixture reads more experts with more tokens) a line goes
+through two points: `_PROMPTS` tokens of prefill and `_BATCHES` sequences of decode.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gaudi_launch.host.accelerators import Accelerator
+from gaudi_launch.messages import Message, message
+from gaudi_launch.models import sizing
+from gaudi_launch.models.records import Model
+from gaudi_launch.performance.constants import values
+from gaudi_launch.performance.prediction import reads_chosen_experts
+from gaudi_launch.performance.prediction import steps as steps_of
+from gaudi_launch.performance.published import shapes
+from gaudi_launch.performance.shape import Shape, shape_of
+from gaudi_launch.performance.step_model import Engine, Generation, Setup, amounts_of, rates_of
+from gaudi_launch.performance.step_time import StepTime
+
+_BLOCK = 128
+_PROMPTS = (256, 2048)
+_BATCHES = (8, 128)
+_MILLISECONDS = 1000.0
+# what an unknown model is taken for, by its number of parameters
+_FAMILY = ("Llama-3.1-8B", "Llama-3.1-70B", "Llama-3.1-405B")
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Step times with what had to be assumed for them."""
+
+    cost: StepTime
+    notes: Sequence[Message] = ()
+
+
+def step_time(
+    model: Model,
+    cards: int,
+    dtype: str,
+    accelerator: Accelerator,
+    kv_dtype: str = "auto",
+    engine: Engine = "v0",
+) -> Speed:
+    """Return milliseconds of a step of ``model`` in ``dtype`` over ``cards`` of one product."""
+    notes: list[Message] = []
+    generation = generation_of(accelerator)
+    if accelerator.bandwidth_gb_s is None or accelerator.peak_tflops_bf16 is None or generation != accelerator.id:
+        notes.append(message("capacity.assume_card", card=accelerator.id, other=generation))
+    shape, title = known_shape(model)
+    setup = Setup(
+        generation=generation,
+        cards=max(1, cards),
+        math="fp8" if dtype == "fp8" else "bf16",
+        weight_bytes=sizing.WEIGHT_BYTES.get(dtype, 2.0),
+        kv_bytes=float(sizing.KV_BYTES.get(kv_dtype, 2)),
+        engine=engine,
+        fused=reads_chosen_experts(model.model_type or model.name, True, None),
+    )
+    kind = "bf16" if dtype in ("bfloat16", "float16") else dtype
+    basis = f"{title} {kind}, {setup.cards} x {generation}"
+    return Speed(_lines(setup, shape, basis), tuple(notes))
+
+
+def generation_of(accelerator: Accelerator) -> Generation:
+    """Return the generation whose figures a product takes; the first Gaudi has none and takes Gaudi2's."""
+    return "gaudi3" if accelerator.id.startswith("gaudi3") else "gaudi2"
+
+
+def _lines(setup: Setup, shape: Shape, basis: str) -> StepTime:
+    made = steps_of(setup, shape, values())
+    amounts, rates = amounts_of(setup, shape), rates_of(setup, shape, values())
+    attention = float(amounts.attention / (rates.peak_bf16 * rates.attention_share))
+
+    def plain(tokens: int) -> float:
+        """Seconds of one prompt without its attention."""
+        return float(made.prefill(1, tokens).total) - attention * tokens**2
+
+    short, long = _PROMPTS
+    token = (plain(long) - plain(short)) / (long - short)
+    few, many = _BATCHES
+    one = float(made.decode(few, 0).total)
+    sequence = (float(made.decode(many, 0).total) - one) / (many - few)
+    block = float(made.decode(1, _BLOCK).total - made.decode(1, 0).total)
+    return StepTime(
+        prefill_fixed=_MILLISECONDS * max(0.0, plain(short) - token * short),
+        prefill_token=_MILLISECONDS * token,
+        prefill_attention=_MILLISECONDS * attention,
+        decode_fixed=_MILLISECONDS * (one - sequence * few),
+        decode_sequence=_MILLISECONDS * sequence,
+        decode_block=_MILLISECONDS * block,
+        basis=basis,
+    )
+
+
+def known_shape(model: Model) -> tuple[Shape, str]:
+    """Return the sizes of ``model`` and its name; of the Llama nearest in parameters where they are not known."""
+    shape = shape_of(model)
+    if shape is not None:
+        return shape, model.name
+    parameters = float(model.parameters or _parameters_of(model.name) or 0.0)
+    known = {name: shapes()[name] for name in _FAMILY}
+    if not parameters:
+        return known[_FAMILY[0]], _FAMILY[0]
+
+    def apart(name: str) -> float:
+        return abs(known[name].parameters - parameters)
+
+    name = min(_FAMILY, key=apart)
+    nearest = known[name]
+    scale = parameters / nearest.parameters
+    scaled = replace(nearest, body=nearest.body * scale, head=nearest.head * scale)
+    return scaled, f"{name} x {scale:.2g}"
+
+
+def _parameters_of(name: str) -> float | None:
+    """Return the number of parameters that a name such as QwQ-32B states."""
+    words = name.replace("-", " ").replace("_", " ")
+    found = re.search(r"(?<![\w.])(\d{1,4}(?:\.\d{1,3})?)[bB](?![A-Za-z0-9])", words)
+    return float(found.group(1)) * 1e9 if found else None
+
+
+def active_parameters(model: Model) -> float:
+    """Return the parameters that one token passes: of a mixture its attention, its experts and the head.
+
+    >>> mixtral = Model("m", "m", parameters=46_702_792_704, moe=True, layers=32, hidden_size=4096,
+    ...     intermediate_size=28672, heads=32, kv_heads=8, head_dim=128, vocab_size=32000)
+    >>> round(active_parameters(mixtral) / 1e9, 1)
+    12.7
+    """
+    return known_shape(model)[0].active

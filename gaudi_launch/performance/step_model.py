@@ -1,0 +1,241 @@
+"""Seconds of one prefill or decode step, by part. Pure.
+
+The formula takes numbers or numpy arrays, so that fitting evaluates all published figures at once. Its form is
+physical (what is read, computed and sent), its constants are those of `gaudi_launch.performance.constants`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gaudi_launch.performance.shape import Shape
+
+Generation = Literal["gaudi2", "gaudi3"]
+Engine = Literal["static", "v0", "v1"]
+
+# two all-reduces a layer, each of which sends a token's hidden values (2 bytes) twice: reduce, then gather
+_ALL_REDUCES = 2
+_LINK_BYTES = _ALL_REDUCES * 2 * 2
+# from this many cards on, a launch over DeepSpeed was measured to cost milliseconds a step
+LAUNCH_CARDS = 8
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a model runs on. ``fused``: a step of a mixture reads only the experts that its tokens chose."""
+
+    generation: Generation
+    cards: int
+    math: Literal["bf16", "fp8"]
+    weight_bytes: float
+    kv_bytes: float
+    engine: Engine
+    fused: bool = True
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The constants that apply to one setup, each a number or an array; zero where a term does not apply.
+
+    Seconds, bytes a second and operations a second; ``*_share`` are shares of the peaks.
+    """
+
+    peak: Any
+    peak_bf16: Any
+    bandwidth: Any
+    pair: Any
+    prefill_share: Any
+    decode_share: Any
+    attention_share: Any
+    bandwidth_share: Any
+    fixed: Any
+    layer: Any
+    latent_layer: Any
+    expert_layer: Any
+    latency: Any
+    launch: Any
+    launch_batch: Any
+    saturation: Any
+    narrow: Any
+    multi_head: Any
+    host: Any
+    host_sequence: Any
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """What one setup of one model costs a step on one card, numbers or arrays.
+
+    ``weights`` and ``experts`` are bytes, ``kv`` bytes of one token of context, ``operations`` of one
+    decoded token, ``prefill_operations`` of one prompt token; ``attention`` of one pair of tokens,
+    ``link`` bytes of one token on each link.
+    """
+
+    weights: Any
+    experts: Any
+    share: Any
+    kv: Any
+    operations: Any
+    prefill_operations: Any
+    attention: Any
+    link: Any
+    layers: Any
+    inner: Any
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Seconds of a step by what they are spent on: numbers or arrays."""
+
+    weights: Any
+    kv: Any
+    arithmetic: Any
+    links: Any
+    host: Any
+
+    @property
+    def total(self) -> Any:
+        """Seconds of the complete step."""
+        return self.weights + self.kv + self.arithmetic + self.links + self.host
+
+    def times(self, count: Any) -> Parts:
+        """Return the parts of ``count`` such steps."""
+        return Parts(
+            self.weights * count,
+            self.kv * count,
+            self.arithmetic * count,
+            self.links * count,
+            self.host * count,
+        )
+
+    def plus(self, other: Parts) -> Parts:
+        """Return the sum, part by part."""
+        return Parts(
+            self.weights + other.weights,
+            self.kv + other.kv,
+            self.arithmetic + other.arithmetic,
+            self.links + other.links,
+            self.host + other.host,
+        )
+
+
+def rate_names(setup: Setup, shape: Shape) -> dict[str, str]:
+    """Return the name of the constant for each field of `Rates`; "" where the term does not apply."""
+    card, several = setup.generation, setup.cards > 1
+    served = setup.engine != "static"
+    latency = "latency.served" if served else "latency.static"
+    launch = f"launch.{card}" if setup.cards >= LAUNCH_CARDS and not served else ""
+    return {
+        "peak": f"peak.{card}.{setup.math}",
+        "peak_bf16": f"peak.{card}.bf16",
+        "bandwidth": f"bandwidth.{card}",
+        "pair": f"pair.{card}",
+        "prefill_share": f"prefill.{card}.{setup.math}",
+        "decode_share": f"decode.{card}",
+        "attention_share": "attention",
+        "bandwidth_share": f"read.{card}",
+        "fixed": f"fixed.{card}",
+        "layer": f"layer.{card}",
+        "latent_layer": "layer.latent" if shape.latent else "",
+        "expert_layer": "layer.experts" if shape.experts and not setup.fused else "",
+        "latency": latency if several else "",
+        "launch": launch,
+        "launch_batch": "launch.batch",
+        "saturation": "saturation",
+        "narrow": "narrow",
+        "multi_head": "kv.multi_head" if shape.multi_head else "",
+        "host": f"host.{setup.engine}" if served else "",
+        "host_sequence": "host.sequence" if served else "",
+    }
+
+
+def rates_of(setup: Setup, shape: Shape, constants: Mapping[str, float]) -> Rates:
+    """Return the constants that apply to ``setup``."""
+    names = rate_names(setup, shape)
+    return Rates(**{field: constants[name] if name else 0.0 for field, name in names.items()})
+
+
+def amounts_of(setup: Setup, shape: Shape) -> Amounts:
+    """Return what a step of ``shape`` costs one card of ``setup``."""
+    cards = setup.cards
+    read = shape.body + shape.head
+    # without the fused operator every expert computes every token
+    share = shape.share if setup.fused else 1.0
+    body = shape.body + shape.experts * share
+    link = 0.0
+    if cards > 1:
+        # each pair has ports of its own, so a card sends to the others at once
+        link = _LINK_BYTES * shape.hidden * shape.layers / cards
+    return Amounts(
+        weights=read * setup.weight_bytes / cards,
+        experts=shape.experts * setup.weight_bytes / cards,
+        share=share,
+        kv=shape.kv_elements(cards) * setup.kv_bytes,
+        operations=2 * (body + shape.head) / cards,
+        prefill_operations=2 * body / cards,
+        # causal: half of the pairs are computed
+        attention=2 * shape.attention_layers * shape.width / cards,
+        link=link,
+        layers=shape.layers,
+        inner=shape.inner / cards,
+    )
+
+
+def decode(amounts: Amounts, rates: Rates, batch: Any, context: Any) -> Parts:
+    """Return the parts of a step that adds one token to ``batch`` sequences of ``context`` tokens."""
+    speed = rates.bandwidth * rates.bandwidth_share
+    kv = batch * context * amounts.kv * (1 + rates.multi_head) / speed
+    arithmetic = batch * amounts.operations * _narrow(amounts, rates) / (rates.peak * rates.decode_share)
+    return Parts(
+        weights=_weights(amounts, rates, batch),
+        kv=kv,
+        arithmetic=arithmetic,
+        links=batch * amounts.link / rates.pair + _all_reduces(amounts, rates),
+        host=_fixed(amounts, rates, batch) + rates.host + rates.host_sequence * batch,
+    )
+
+
+def prefill(amounts: Amounts, rates: Rates, prompts: Any, tokens: Any) -> Parts:
+    """Return the parts of a step that reads ``prompts`` prompts of ``tokens`` tokens.
+
+    Arithmetic overlaps with reading weights and with launching: the larger of the two decides, and both count where
+    they are alike (root of the sum of squares).
+    """
+    count = prompts * tokens
+    narrow = _narrow(amounts, rates) * (1 + rates.saturation / count)
+    computing = count * amounts.prefill_operations * narrow / (rates.peak * rates.prefill_share)
+    reading = _weights(amounts, rates, count)
+    launching = _fixed(amounts, rates, prompts)
+    waiting = _all_reduces(amounts, rates)
+    floor = reading + launching + waiting
+    together = (computing**2 + floor**2) ** 0.5
+    part = floor / together
+    attention = count * tokens * amounts.attention / (rates.peak_bf16 * rates.attention_share)
+    return Parts(
+        weights=reading * part,
+        kv=attention * 0.0,
+        arithmetic=computing**2 / together + attention,
+        links=waiting * part + count * amounts.link / rates.pair,
+        host=launching * part,
+    )
+
+
+def _weights(amounts: Amounts, rates: Rates, tokens: Any) -> Any:
+    touched = 1 - (1 - amounts.share) ** tokens
+    return (amounts.weights + amounts.experts * touched) / (rates.bandwidth * rates.bandwidth_share)
+
+
+def _narrow(amounts: Amounts, rates: Rates) -> Any:
+    """More time where a card's part of the MLP has few columns."""
+    return 1 + rates.narrow / amounts.inner
+
+
+def _all_reduces(amounts: Amounts, rates: Rates) -> Any:
+    return _ALL_REDUCES * amounts.layers * rates.latency
+
+
+def _fixed(amounts: Amounts, rates: Rates, batch: Any) -> Any:
+    layers = amounts.layers * (rates.layer + rates.latent_layer + rates.expert_layer)
+    return rates.fixed + layers + rates.launch / (1 + batch / rates.launch_batch)

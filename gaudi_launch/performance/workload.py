@@ -1,0 +1,103 @@
+"""Loads of whole requests: a static batch, a closed loop and a request rate, from the times of steps. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gaudi_launch.performance.step_model import Parts
+
+Step = Callable[[Any, Any], Parts]
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Tokens of a prompt and of its answer, numbers or arrays."""
+
+    input: Any
+    output: Any
+
+    @property
+    def context(self) -> Any:
+        """Tokens in the cache while an answer is half done."""
+        return self.input + self.output / 2
+
+
+@dataclass(frozen=True)
+class LoadTimes:
+    """Seconds to the first token, seconds of each further token, and output tokens per second of all requests.
+
+    ``step`` are seconds of a decode step without a prefill in between, ``parts`` of all steps of the load,
+    ``batch`` the sequences that decode together.
+    """
+
+    ttft: Any
+    tpot: Any
+    step: Any
+    throughput: Any
+    parts: Parts
+    batch: Any
+    saturated: bool = False
+
+
+def static_batch(prefill: Step, decode: Step, lengths: Lengths, batch: Any) -> LoadTimes:
+    """Return the times of ``batch`` prompts that are prefilled together and then decoded together."""
+    first = prefill(batch, lengths.input)
+    each = decode(batch, lengths.context)
+    further = lengths.output - 1
+    parts = first.plus(each.times(further))
+    throughput = batch * lengths.output / parts.total
+    return LoadTimes(first.total, each.total, each.total, throughput, parts, batch)
+
+
+def closed_loop(prefill: Step, decode: Step, lengths: Lengths, concurrency: Any) -> LoadTimes:
+    """Return the mean times of ``concurrency`` clients that each wait for an answer before they ask again.
+
+    Prompts are prefilled one at a time and decoding waits for them. Clients start together and have equal lengths,
+    as published runs do, so that a prompt waits for half of the others.
+    """
+    first = prefill(concurrency * 0 + 1, lengths.input)
+    each = decode(concurrency, lengths.context)
+    further = lengths.output - 1
+    parts = first.times(concurrency).plus(each.times(further))
+    ttft = first.total * (concurrency + 1) / 2
+    tpot = (parts.total - ttft) / further
+    throughput = concurrency * lengths.output / parts.total
+    return LoadTimes(ttft, tpot, each.total, throughput, parts, concurrency)
+
+
+def arrivals(
+    prefill: Step, decode: Step, lengths: Lengths, *, rate: float, most: float, rounds: int = 60
+) -> LoadTimes:
+    """Return the mean times at ``rate`` requests per second, with at most ``most`` sequences together.
+
+    Prefills take their share of the time; the batch is the one that keeps the rate (Little's law), found by
+    bisection. ``saturated``: the rate is more than the engine can do, and the times are those of a closed loop.
+    """
+    first = prefill(1.0, lengths.input)
+    free = 1.0 - rate * first.total
+    low, high = 1e-3, most
+    if free <= 0 or _finished(decode, lengths, high, free) < rate:
+        found = closed_loop(prefill, decode, lengths, most)
+        return LoadTimes(found.ttft, found.tpot, found.step, found.throughput, found.parts, most, saturated=True)
+    for _ in range(rounds):
+        middle = (low + high) / 2
+        if _finished(decode, lengths, middle, free) < rate:
+            low = middle
+        else:
+            high = middle
+    each = decode(max(1.0, high), lengths.context)
+    busy = 1.0 - free
+    # prompts that arrive at random wait for those before them (M/D/1) and for the step that is running
+    waiting = busy / (2 * free) * first.total + each.total / 2
+    tpot = each.total / free
+    # of one second
+    parts = first.times(rate).plus(each.times(free / each.total))
+    return LoadTimes(first.total + waiting, tpot, each.total, rate * lengths.output, parts, high)
+
+
+def _finished(decode: Step, lengths: Lengths, batch: float, free: float) -> float:
+    """Return the requests per second that ``batch`` sequences finish in the time that prefills leave."""
+    step = decode(max(1.0, batch), lengths.context).total
+    return float(batch * free / (step * max(1.0, lengths.output - 1)))

@@ -1,0 +1,175 @@
+"""The formula of a step, and how loads are made of steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gaudi_launch.models.config import model_from_config
+from gaudi_launch.performance.constants import values
+from gaudi_launch.performance.evidence import Query, distance, evidence_for
+from gaudi_launch.performance.prediction import Load, predict, steps
+from gaudi_launch.performance.published import figures, scored, shapes
+from gaudi_launch.performance.shape import count_parameters, shape_of
+from gaudi_launch.performance.step_model import Setup
+
+ONE = Setup("gaudi3", 1, "bf16", 2.0, 2.0, "static")
+LLAMA = shapes()["Llama-3.1-8B"]
+MIXTRAL = shapes()["Mixtral-8x7B"]
+
+
+def test_more_context_costs_reading_it() -> None:
+    model = steps(ONE, LLAMA, values())
+    more = model.decode(8, 2000).total - model.decode(8, 1000).total
+    assert more == pytest.approx(8 * 1000 * 131072 / (3.67e12 * values()["read.gaudi3"]))
+
+
+def test_one_card_has_no_links() -> None:
+    assert steps(ONE, LLAMA, values()).decode(8, 1000).links == 0
+
+
+def test_two_cards_have_one_link_and_eight_have_seven() -> None:
+    two = steps(replace(ONE, cards=2), LLAMA, values())
+    eight = steps(replace(ONE, cards=8), LLAMA, values())
+
+    def of_bytes(model: object, tokens: int) -> float:
+        prefill = model.prefill  # type: ignore[attr-defined]
+        return float(prefill(1, tokens).links - prefill(1, tokens - 1).links)
+
+    assert of_bytes(two, 65536) / of_bytes(eight, 65536) == pytest.approx(4, rel=0.05)
+
+
+def test_a_mixture_reads_more_experts_with_a_larger_batch_up_to_all() -> None:
+    model = steps(ONE, MIXTRAL, values())
+    small, large = model.decode(1, 1).weights, model.decode(256, 1).weights
+    read = 3.67e12 * values()["read.gaudi3"]
+    assert small * read / 2 == pytest.approx(12.7e9, rel=0.03)
+    assert large * read / 2 == pytest.approx(46.6e9, rel=0.03)
+
+
+def test_without_the_fused_operator_one_token_reads_all_experts() -> None:
+    model = steps(replace(ONE, fused=False), MIXTRAL, values())
+    assert model.decode(1, 1).weights == model.decode(256, 1).weights
+
+
+def test_parts_are_the_total() -> None:
+    found = steps(replace(ONE, cards=8), LLAMA, values()).prefill(4, 2048)
+    parts = found.weights + found.kv + found.arithmetic + found.links + found.host
+    assert parts == pytest.approx(found.total)
+
+
+def test_an_unmeasured_product_is_extrapolated_with_a_wider_range() -> None:
+    figure = scored()[0]
+    query = Query(figure.setup, figure.shape, figure.input, figure.output, figure.batch)
+    near = evidence_for(query, figures(), values())
+    far = evidence_for(replace(query, measured=False), figures(), values())
+    assert (near.near, far.near) == (True, False)
+    assert far.low < near.low < 1 < near.high < far.high
+
+
+def test_a_figure_is_at_no_distance_from_its_own_load() -> None:
+    for figure in scored():
+        query = Query(figure.setup, figure.shape, figure.input, figure.output, figure.batch)
+        assert distance(query, figure) == 0
+
+
+def test_a_rate_is_served_by_the_batch_that_littles_law_gives() -> None:
+    setup = replace(ONE, engine="v1")
+    found = predict(setup, LLAMA, Load("rate", 512, 256, 256, 4.0), constants=values(), figures=figures())
+    assert found.batch == pytest.approx(4.0 * 255 * found.tpot.expected, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("config", "billions"),
+    [
+        (
+            {
+                "model_type": "mixtral",
+                "hidden_size": 4096,
+                "intermediate_size": 14336,
+                "num_hidden_layers": 32,
+                "num_attention_heads": 32,
+                "num_key_value_heads": 8,
+                "vocab_size": 32000,
+                "num_local_experts": 8,
+                "num_experts_per_tok": 2,
+            },
+            46.7,
+        ),
+        (
+            {
+                "model_type": "falcon",
+                "hidden_size": 14848,
+                "num_hidden_layers": 80,
+                "num_attention_heads": 232,
+                "num_kv_heads": 8,
+                "new_decoder_architecture": True,
+                "vocab_size": 65024,
+            },
+            179.5,
+        ),
+        (
+            {
+                "model_type": "deepseek_v3",
+                "hidden_size": 7168,
+                "intermediate_size": 18432,
+                "moe_intermediate_size": 2048,
+                "num_hidden_layers": 61,
+                "first_k_dense_replace": 3,
+                "num_attention_heads": 128,
+                "num_key_value_heads": 128,
+                "q_lora_rank": 1536,
+                "kv_lora_rank": 512,
+                "qk_rope_head_dim": 64,
+                "qk_nope_head_dim": 128,
+                "v_head_dim": 128,
+                "n_routed_experts": 256,
+                "n_shared_experts": 1,
+                "num_experts_per_tok": 8,
+                "vocab_size": 129280,
+            },
+            671.0,
+        ),
+        (
+            {
+                "model_type": "gemma2",
+                "hidden_size": 4608,
+                "intermediate_size": 36864,
+                "num_hidden_layers": 46,
+                "num_attention_heads": 32,
+                "num_key_value_heads": 16,
+                "head_dim": 128,
+                "vocab_size": 256000,
+            },
+            27.2,
+        ),
+    ],
+)
+def test_parameters_are_counted_from_config_json(config: dict[str, object], billions: float) -> None:
+    assert count_parameters(model_from_config("m", config)) / 1e9 == pytest.approx(billions, rel=0.02)
+
+
+def test_deepseek_passes_thirty_seven_billion_parameters_a_token() -> None:
+    config = {
+        "model_type": "deepseek_v3",
+        "hidden_size": 7168,
+        "intermediate_size": 18432,
+        "moe_intermediate_size": 2048,
+        "num_hidden_layers": 61,
+        "first_k_dense_replace": 3,
+        "num_attention_heads": 128,
+        "num_key_value_heads": 128,
+        "q_lora_rank": 1536,
+        "kv_lora_rank": 512,
+        "qk_rope_head_dim": 64,
+        "qk_nope_head_dim": 128,
+        "v_head_dim": 128,
+        "n_routed_experts": 256,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 8,
+        "vocab_size": 129280,
+    }
+    shape = shape_of(model_from_config("m", config))
+    assert shape is not None
+    assert shape.active / 1e9 == pytest.approx(37, rel=0.05)
