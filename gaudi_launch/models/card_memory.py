@@ -14,11 +14,11 @@ from gaudi_launch.models.sizing import BLOCK, GIB, MemoryRules
 # 16 GB (1e9) of an Inferentia2 core, two cores an accelerator: the public guide's table
 NEURON_CORE_GB = 16
 _CORES_A_CHIP = 2
-_MOST_OF_A_CARD = 0.9
+MOST_OF_A_CARD = 0.9
 
 
 @dataclass(frozen=True)
-class Ask:
+class ServingDemand:
     """What is to be served and how the engine divides a card. Lengths in tokens."""
 
     max_model_len: int
@@ -30,6 +30,7 @@ class Ask:
     eager: bool = False
     kv_dtype: str = "auto"
     blocks_step: int = BLOCK
+    pools: bool = False
 
     @property
     def profile_tokens(self) -> int:
@@ -41,7 +42,8 @@ class Ask:
 class CardMemory:
     """One card divided, in bytes: weights + activations + margin + graphs + kv = card (kv below 0: too small).
 
-    ``block`` is the size of one KV block on this card, ``blocks`` how many the engine makes.
+    ``block`` is the size of one KV block on this card, ``blocks`` how many the engine makes, ``lost`` how many more
+    would fit, were they not cut to whole decode steps.
     """
 
     card: float
@@ -50,6 +52,20 @@ class CardMemory:
     parts: sizing.Split
     block: int
     blocks: int
+    lost: int = 0
+    pools: bool = False
+
+    @property
+    def cache(self) -> float:
+        """Bytes of the KV cache: the blocks that are made, where some were cut off."""
+        return max(0.0, self.parts.kv) if not self.lost else float(self.blocks * self.block)
+
+    @property
+    def unused(self) -> float:
+        """Bytes that stay free: the margin, and what the blocks that were cut off would take."""
+        if self.pools:
+            return max(0.0, self.parts.free)
+        return max(0.0, self.parts.margin) + max(0.0, self.parts.kv) - self.cache
 
     @property
     def tokens(self) -> int:
@@ -85,7 +101,7 @@ class FitTable:
 
 
 def divide_card(
-    model: Model, cards: int, dtype: str, card_bytes: float, ask: Ask, rules: MemoryRules
+    model: Model, cards: int, dtype: str, card_bytes: float, ask: ServingDemand, rules: MemoryRules
 ) -> CardMemory | None:
     """What one of ``cards`` holds when the engine has started; None when the model's sizes are not known."""
     weights = sizing.weight_bytes_per_card(model, cards, dtype)
@@ -98,14 +114,26 @@ def divide_card(
         utilization, reserved = rules.fixed_share, 0.0
     else:
         utilization, reserved = ask.utilization, ask.reserved
+    if ask.pools:
+        # no cache; what is usable is for graphs, as many as are captured
+        parts = sizing.Split(free, free, 0.0, 0.0)
+        return CardMemory(card_bytes, weights, activations, parts, block, 0, pools=True)
     parts = sizing.split(free, utilization, reserved, ask.eager)
     # a model without attention has no cache, and so no limit by it
-    blocks = sizing.count_blocks(parts.kv, block, rules, ask.blocks_step) if block else ask.max_model_len
-    return CardMemory(card_bytes, weights, activations, parts, block, blocks)
+    if not block:
+        return CardMemory(card_bytes, weights, activations, parts, block, ask.max_model_len)
+    blocks = sizing.count_blocks(parts.kv, block, rules, ask.blocks_step)
+    lost = sizing.count_blocks(parts.kv, block, rules, 1) - blocks
+    return CardMemory(card_bytes, weights, activations, parts, block, blocks, lost)
 
 
 def fit(
-    model: Model, card_bytes: float, cards: Iterable[int], dtypes: Sequence[str], ask: Ask, rules: MemoryRules
+    model: Model,
+    card_bytes: float,
+    cards: Iterable[int],
+    dtypes: Sequence[str],
+    ask: ServingDemand,
+    rules: MemoryRules,
 ) -> FitTable:
     """A row for each data type and number of cards, every card divided alike."""
     return fit_each(model, card_bytes, cards, dtypes, lambda n, dtype: (ask, rules))
@@ -116,7 +144,7 @@ def fit_each(
     card_bytes: float,
     cards: Iterable[int],
     dtypes: Sequence[str],
-    divided: Callable[[int, str], tuple[Ask, MemoryRules]],
+    divided: Callable[[int, str], tuple[ServingDemand, MemoryRules]],
 ) -> FitTable:
     """A row for each data type and number of cards; ``divided`` says how the engine would divide each of so many.
 
@@ -133,7 +161,11 @@ def _smallest(rows: Iterable[FitRow], dtype: str) -> int | None:
 
 
 def _row(
-    model: Model, n: int, dtype: str, card_bytes: float, divided: Callable[[int, str], tuple[Ask, MemoryRules]]
+    model: Model,
+    n: int,
+    dtype: str,
+    card_bytes: float,
+    divided: Callable[[int, str], tuple[ServingDemand, MemoryRules]],
 ) -> FitRow:
     if not sizing.divides(model, n):
         if model.heads and model.heads % n:
@@ -163,18 +195,24 @@ def _row(
         activations_gib_per_card=found.activations / GIB,
         graphs_gib_per_card=max(0.0, found.parts.graphs) / GIB,
         kv_bytes_per_token=found.block // BLOCK,
-        kv_gib_per_card=max(0.0, found.parts.kv) / GIB,
+        kv_gib_per_card=found.cache / GIB,
         kv_blocks=found.blocks,
         concurrency=sizing.concurrency(found.blocks, ask.max_model_len),
-        longest_context=min(found.tokens, model.max_position_embeddings or found.tokens),
+        longest_context=ask.max_model_len if found.pools else _longest(found, model),
     )
 
 
-def verdict(found: CardMemory, ask: Ask) -> tuple[bool, Message]:
+def _longest(found: CardMemory, model: Model) -> int:
+    return min(found.tokens, model.max_position_embeddings or found.tokens)
+
+
+def verdict(found: CardMemory, ask: ServingDemand) -> tuple[bool, Message]:
     """Does the engine start, by its own rule (the cache must hold one request of max_model_len)? And why."""
     gib = {"weights": f"{found.weights / GIB:.1f}", "card": f"{found.card / GIB:.1f}"}
     if found.weights >= found.card:
         return False, message("fit.weights", **gib)
+    if found.pools and found.parts.free > 0:
+        return True, message("fit.pools")
     if found.blocks == 0:
         used = f"{(found.weights + found.activations) / GIB:.1f}"
         return False, message("fit.no_cache", used=used, card=gib["card"])
@@ -188,14 +226,15 @@ def verdict(found: CardMemory, ask: Ask) -> tuple[bool, Message]:
     return True, message("fit.fits", times=f"{times:.0f}", length=ask.max_model_len)
 
 
-def too_tight(found: CardMemory, ask: Ask) -> Message | None:
+def too_tight(found: CardMemory, ask: ServingDemand) -> Message | None:
     """A sentence when the engine would come up and have no room to work; None when it has.
 
     The rule counts weights, activations and one request against nine tenths of the card. It is assumed; public
     placements agree (Mixtral-8x7B on two Gaudi2 cards, Llama-3.1-405B on eight Gaudi3 but not eight Gaudi2).
     """
-    needed = found.weights + found.activations + found.block * ask.max_model_len / BLOCK
-    if needed <= _MOST_OF_A_CARD * found.card:
+    request = 0.0 if found.pools else found.block * ask.max_model_len / BLOCK
+    needed = found.weights + found.activations + request
+    if needed <= MOST_OF_A_CARD * found.card:
         return None
     used, card = f"{needed / GIB:.1f}", f"{found.card / GIB:.1f}"
     return message("fit.tight", length=ask.max_model_len, used=used, card=card)

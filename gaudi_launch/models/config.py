@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,19 @@ _EXPERT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num
 # MLA's compressed cache is used for these; minicpm3 has the ranks but ordinary heads in its cache
 # (HabanaAI/vllm-fork@aice/v1.22.0:vllm/config.py is_deepseek_mla; kimi_k2 from upstream vLLM)
 _MLA_TYPES = ("deepseek", "kimi")
+# what config.json leaves to the configuration class of its model_type
+# (huggingface/transformers@008f5c8c2:src/transformers/models/gemma3/configuration_gemma3.py Gemma3TextConfig)
+_GEMMA3 = {
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "vocab_size": 262208,
+    "hidden_size": 2304,
+    "intermediate_size": 9216,
+    "num_hidden_layers": 26,
+    "max_position_embeddings": 131072,
+}
+_CLASS_DEFAULTS = {"gemma3": _GEMMA3, "gemma3_text": _GEMMA3}
 _LAYER_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 _HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$", re.ASCII)
 _MOST_CONFIG_BYTES = 8 << 20
@@ -64,9 +78,11 @@ def read_model(path: str, must_exist: bool = True) -> Model:
             raise LaunchError("models.no_folder", ExitCode.MODEL, path=path)
         return Model(path=path, name=name_of(path), multimodal=_by_name(name_of(path)))
     document = read_config(folder)
+    from gaudi_launch.models.fp8.conversion_record import is_recorded
     from gaudi_launch.models.weights import read_weights
 
-    return model_from_config(path, document, read_weights(folder, *counted_with(document)))
+    found = model_from_config(path, document, read_weights(folder, *counted_with(document)))
+    return replace(found, converted=True) if is_recorded(folder) else found
 
 
 def counted_with(document: Mapping[str, Any]) -> tuple[int, int | None]:
@@ -140,13 +156,15 @@ def model_from_config(path: str, document: Mapping[str, Any], weights: Mapping[s
 
 
 def _text_part(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    outer = document
     # qwen2_5_omni has two levels; more is no model, and must not become a recursion
     for _ in range(4):
         inner = next((document[name] for name in _TEXT_PARTS if isinstance(document.get(name), dict)), None)
         if not inner:
             break
         document = inner
-    return document
+    kind = document.get("model_type") or outer.get("model_type")
+    return {**_CLASS_DEFAULTS.get(kind, {}), **document} if isinstance(kind, str) else document
 
 
 def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:

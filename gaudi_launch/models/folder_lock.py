@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
+import logging
 import os
 import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from gaudi_launch import locks
+from gaudi_launch.debug_log import best_effort
 from gaudi_launch.errors import ExitCode, LaunchError
+
+_log = logging.getLogger(__name__)
 
 NAME = ".gaudi-launch.lock"
 _MOST_BYTES = 200
@@ -37,14 +40,13 @@ def hold(folder: Path, work: str) -> Iterator[None]:
     try:
         given_up = time.monotonic() + _PATIENCE
         while not _take(handle):
-            holder = os.pread(handle, _MOST_BYTES, 0).decode("utf-8", errors="replace").strip() or "?"
+            holder = locks.read_holder(handle, _MOST_BYTES).strip() or "?"
             if _lives(holder) or time.monotonic() > given_up:
                 raise LaunchError("lock.held", ExitCode.FAILED, path=str(folder), holder=holder)
             time.sleep(0.05)
         # for people who look; the lock itself is the kernel's. A full disk must not keep a pull from resuming
-        with contextlib.suppress(OSError):
-            os.ftruncate(handle, 0)
-            os.write(handle, f"{work}, PID {os.getpid()}\n".encode())
+        with best_effort(_log, "write who works in the folder"):
+            locks.write_holder(handle, f"{work}, PID {os.getpid()}\n")
         yield
     finally:
         os.close(handle)
@@ -53,10 +55,10 @@ def hold(folder: Path, work: str) -> Iterator[None]:
 def _take(handle: int) -> bool:
     """Whether the lock is ours, or the file system has none."""
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno not in (errno.EAGAIN, errno.EACCES)
-    return True
+        return locks.try_take(handle)
+    except OSError:
+        _log.debug("the file system has no locks", exc_info=True)
+        return True
 
 
 def _lives(holder: str) -> bool:

@@ -16,7 +16,7 @@ class Model:
     qk_rope_head_dim for MLA models. ``intermediate_size`` is the MLP's width that one token passes: in MoE models
     all experts of a token together. ``unloaded_bytes`` of ``weight_bytes`` belong to layers behind the last one
     (they guess further tokens), which engines skip. ``files_missing`` names shards that the index lists and the
-    folder lacks.
+    folder lacks. ``converted``: 'gaudi-launch convert' brought the folder's fp8 weights into Gaudi2's range.
     """
 
     path: str
@@ -45,4 +45,5 @@ class Model:
     tie_word_embeddings: bool | None = None
     unloaded_bytes: int = 0
     files_missing: tuple[str, ...] = ()
+    converted: bool = False
     config: Mapping[str, object] = field(default_factory=dict)

@@ -28,7 +28,7 @@ class Room:
 
 
 @dataclass(frozen=True)
-class Facts:
+class SetupFacts:
     """What is known of one deployment and this machine.
 
     ``repo`` is the hub id to fetch ("" for a folder of the user), ``folder`` the whole copy that is there,
@@ -65,7 +65,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Step:
+class SetupStep:
     """One step: is it done, what it is in words, and the command that does only this ("" for the engine's)."""
 
     name: Name
@@ -78,7 +78,7 @@ class Step:
         return {"name": self.name, "state": state, "what": self.what.render(), "command": list(self.command)}
 
 
-def steps(facts: Facts) -> tuple[Step, ...]:
+def steps(facts: SetupFacts) -> tuple[SetupStep, ...]:
     """The steps of this deployment in their order; () for a folder that needs nothing but an engine."""
     found = [_disk(room) for room in facts.rooms]
     if facts.repo:
@@ -90,33 +90,33 @@ def steps(facts: Facts) -> tuple[Step, ...]:
             if done
             else message("prepare.pull", model=facts.repo, path=str(where), size=size)
         )
-        found.append(Step("pull", done, what, ("gaudi-launch", "pull", facts.repo, "--to", str(facts.target))))
+        found.append(SetupStep("pull", done, what, ("gaudi-launch", "pull", facts.repo, "--to", str(facts.target))))
     if facts.converts:
         source = facts.folder or facts.target
         id = "prepare.converted" if facts.converted else "prepare.convert"
         words = ("gaudi-launch", "convert", str(source), str(facts.converted_target))
-        found.append(Step("convert", facts.converted, message(id, path=str(facts.converted_target)), words))
+        found.append(SetupStep("convert", facts.converted, message(id, path=str(facts.converted_target)), words))
     if facts.measurements:
         target = str(facts.measurements_target)
         id = "prepare.measured" if facts.measured else "prepare.measure"
         what = message(id, repo=facts.measurements, path=target)
         fetch = ("gaudi-launch", "pull", facts.measurements, "--to", target)
-        found.append(Step("measurements", facts.measured, what, fetch))
+        found.append(SetupStep("measurements", facts.measured, what, fetch))
     if found and facts.engine:
         id = "prepare.engine" if facts.installed else "prepare.no_engine"
-        found.append(Step("engine", facts.installed, message(id, engine=facts.engine)))
+        found.append(SetupStep("engine", facts.installed, message(id, engine=facts.engine)))
     return tuple(found)
 
 
-def _disk(room: Room) -> Step:
+def _disk(room: Room) -> SetupStep:
     needed, path = f"{room.needed / 1e9:.0f}", str(room.path)
     if room.free is None:
-        return Step("disk", False, message("prepare.room_unknown", needed=needed, path=path))
+        return SetupStep("disk", False, message("prepare.room_unknown", needed=needed, path=path))
     what = message("prepare.room", needed=needed, path=path, free=f"{room.free / 1e9:.0f}")
-    return Step("disk", room.enough, what)
+    return SetupStep("disk", room.enough, what)
 
 
-def needed_bytes(facts: Facts) -> Mapping[Path, int]:
+def needed_bytes(facts: SetupFacts) -> Mapping[Path, int]:
     """What the steps that are left will write, by folder: bytes there already are taken off.
 
     With nothing there yet, the guide's figure stands where it is larger than the sum.

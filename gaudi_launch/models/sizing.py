@@ -25,6 +25,9 @@ WEIGHT_BYTES: Mapping[str, float] = {
     "awq": 0.525,
     "gptq": 0.525,
 }
+# bytes of a weight on disk where a type is only read: four bits and the eight of a scale for 32 of them
+# (OCP Microscaling Formats specification 1.0)
+_STORED_BYTES: Mapping[str, float] = {"mxfp4": 4.25 / 8}
 KV_BYTES: Mapping[str, int] = {
     "auto": 2,
     "bfloat16": 2,
@@ -43,31 +46,17 @@ _MLP_RATIO = 3.5
 
 @dataclass(frozen=True)
 class MemoryRules:
-    """How one engine version divides a card. ``blocks_step``: A rounds blocks down to whole decode steps."""
+    """How one engine version divides a card. The defaults are the plainest.
+
+    ``blocks_step``: blocks are rounded down to complete decode steps. ``profile_run`` False: its profile run
+    returns at once, so that activations are neither measured nor kept free.
+    ``fixed_share``: the share of what is free that becomes the cache.
+    """
 
     profile_run: bool = True
     blocks_step: bool = False
     spare_block: bool = False
-    graph_budget: bool = False
     fixed_share: float | None = None
-
-
-RULES: Mapping[str, MemoryRules] = {
-    "1.21": MemoryRules(blocks_step=True, graph_budget=True),
-    "1.22": MemoryRules(),
-    "deepseek_r1": MemoryRules(graph_budget=True),
-    # its profile run returns at once, so that activations are not measured and not kept free
-    "vllm-gaudi": MemoryRules(profile_run=False, spare_block=True),
-    # HPU_MEMORY_FRACTION 0.8 of what is free, of that TGI_GRAPH_RESERVED_MEM 0.1 for graphs
-    "tgi": MemoryRules(fixed_share=0.8 * 0.9),
-    # TGI 3.2.3 keeps rows of the longest length and nothing in reserve (causal_lm.py)
-    "3.2.3": MemoryRules(fixed_share=1.0),
-}
-
-
-def rules_of(engine: str, version: str) -> MemoryRules:
-    """The rules of an engine by name and version; an unknown version gets those of 1.22, the plainest."""
-    return RULES.get(version) or RULES.get(engine) or RULES["1.22"]
 
 
 @dataclass(frozen=True)
@@ -99,8 +88,9 @@ def weight_bytes(model: Model, dtype: str = "bfloat16") -> float | None:
         return None
     if model.parameters:
         return model.parameters * loaded * WEIGHT_BYTES[dtype]
-    if model.weight_bytes and on_disk and on_disk in WEIGHT_BYTES:
-        return model.weight_bytes * loaded / WEIGHT_BYTES[on_disk] * WEIGHT_BYTES[dtype]
+    stored = {**WEIGHT_BYTES, **_STORED_BYTES}.get(on_disk or "")
+    if model.weight_bytes and stored:
+        return model.weight_bytes * loaded / stored * WEIGHT_BYTES[dtype]
     return None
 
 
@@ -166,8 +156,10 @@ def split(free: float, utilization: float = 0.9, reserved: float = 0.1, eager: b
 def count_blocks(kv: float, block: int, rules: MemoryRules, step: int = BLOCK) -> int:
     """KV blocks that the engine allocates in ``kv`` bytes.
 
-    >>> count_blocks(23.748 * GIB, 16 << 20, RULES["1.22"]), count_blocks(23.748 * GIB, 16 << 20, RULES["1.21"])
-    (1519, 1408)
+    >>> count_blocks(23.748 * GIB, 16 << 20, MemoryRules())
+    1519
+    >>> count_blocks(23.748 * GIB, 16 << 20, MemoryRules(blocks_step=True))
+    1408
     """
     blocks = max(0, int(kv // block))
     if rules.spare_block:
@@ -182,16 +174,6 @@ def concurrency(blocks: int, max_model_len: int, block: int = BLOCK) -> float:
     4096.0
     """
     return blocks * block / max_model_len
-
-
-def graph_budget(free_now: float, margin: float, prompt_ratio: float = 0.3) -> tuple[float, float]:
-    """Bytes for prompt and for decode graphs at 1.21 and deepseek_r1; 1.22 and the plugin capture without limit.
-
-    >>> [round(part, 3) for part in graph_budget(55.43, 39.58)]
-    [4.755, 11.095]
-    """
-    graphs = max(0.0, free_now - margin)
-    return graphs * prompt_ratio, graphs * (1 - prompt_ratio)
 
 
 def profile_tokens(max_num_seqs: int, max_num_batched_tokens: int, longest_prompt: int) -> int:

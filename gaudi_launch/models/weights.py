@@ -14,6 +14,8 @@ from gaudi_launch.errors import ExitCode, LaunchError
 
 # safetensors: eight bytes with the header's length, then that much JSON (docs: safetensors format)
 _MOST_HEADER_BYTES = 100 << 20
+# no file system holds more bytes in a file, so no tensor has more elements
+_MOST_SIZE = 2**63
 _LAYER = re.compile(r"model\.layers\.([0-9]{1,6})\.")
 
 
@@ -51,26 +53,46 @@ def _is_tensor(entry: Any) -> bool:
     offsets, shape = entry.get("data_offsets"), entry.get("shape")
     if not (isinstance(offsets, list) and len(offsets) == 2 and all(_is_size(offset) for offset in offsets)):
         return False
-    return offsets[0] <= offsets[1] and isinstance(shape, list) and all(_is_size(size) for size in shape)
+    if offsets[0] > offsets[1] or not isinstance(shape, list) or not all(_is_size(size) for size in shape):
+        return False
+    # safetensors' smallest types have four bits; awq and gptq pack more into theirs
+    return prod(shape) < _MOST_SIZE
 
 
 def _is_size(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_SIZE
 
 
 def count_parameters(header: Mapping[str, Any], bits: int = 4) -> int:
-    """Weights in one file; scales of quantised weights are not counted (block and channel scales, zero points).
-    An int32 of a ``qweight`` (awq, gptq) holds 32 / ``bits`` weights."""
-    return sum(
-        prod(entry["shape"]) * (32 // bits if name.endswith("qweight") and entry.get("dtype") == "I32" else 1)
-        for name, entry in header.items()
-        if name != "__metadata__" and not is_scale(name)
-    )
+    """Return the weights in one file, without scales (block and channel scales, zero points).
+
+    An int32 of a ``qweight`` (awq, gptq) holds 32 / ``bits`` weights; a byte without a sign holds two of four bits
+    (mxfp4: transformers 4.55 integrations/mxfp4.py; nvfp4 packs alike).
+    """
+    total = 0
+    for name, entry in header.items():
+        if name == "__metadata__" or is_scale(name):
+            continue
+        total += prod(entry["shape"]) * _weights_each(name, entry.get("dtype"), bits)
+    return total
+
+
+def _weights_each(name: str, dtype: object, bits: int) -> int:
+    """Return how many weights one element of a tensor holds."""
+    if name.endswith("qweight") and dtype == "I32":
+        return 32 // bits
+    return 2 if dtype == "U8" else 1
 
 
 def is_scale(name: str) -> bool:
     """Is this tensor a scale or index beside quantised weights, not weights itself?"""
     return name.endswith(("_scale", "_scale_inv", "_scales", ".scales", ".qzeros", ".g_idx", "_zero_point"))
+
+
+# what engines look for, and what of it is not loaded
+# (HabanaAI/vllm-fork@habana_main:vllm/model_executor/model_loader/{loader,weight_utils}.py)
+_WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
+_NO_WEIGHTS = ("training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
 
 
 def count_unloaded(header: Mapping[str, Any], layers: int) -> int:
@@ -146,6 +168,15 @@ def _index(folder: Path) -> tuple[set[str], int]:
     except (KeyError, AttributeError, TypeError):
         why = "no weight_map in it"
     raise LaunchError("models.bad_config", ExitCode.MODEL, path=str(path), why=why)
+
+
+def has_weights(folder: Path) -> bool:
+    """Return whether the folder has a file that an engine loads weights from."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except OSError:
+        return False
+    return any(name.endswith(_WEIGHT_SUFFIXES) and name not in _NO_WEIGHTS for name in names)
 
 
 def _other_bytes(folder: Path) -> int | None:

@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_launch import profiles
-from gaudi_launch.models.fit import Ask, fit, fit_weights_only
+from gaudi_launch.engines import registry
+from gaudi_launch.models.card_memory import ServingDemand, fit, fit_weights_only
 from gaudi_launch.models.records import Model
-from gaudi_launch.models.sizing import GIB, RULES
+from gaudi_launch.models.sizing import GIB, MemoryRules
 from gaudi_launch.profiles import known_model
 
 GAUDI2, GAUDI3 = 95795 << 20, 129024 << 20
-ASK = Ask(max_model_len=4096, max_num_seqs=32)
+ASK = ServingDemand(max_model_len=4096, max_num_seqs=32)
 CARDS = (1, 2, 4, 8)
 
 
@@ -41,7 +42,7 @@ def known(name: str) -> Model:
 )
 def test_public_placements(name: str, card: int, dtype: str, length: int, smallest: int, shown: int) -> None:
     ask = replace(ASK, max_model_len=length)
-    found = fit(known(name), card, CARDS, [dtype], ask, RULES["1.22"])
+    found = fit(known(name), card, CARDS, [dtype], ask, MemoryRules())
     assert found.smallest_n == smallest <= shown
     assert next(row for row in found.rows if row.n == shown).fits
 
@@ -53,13 +54,13 @@ def test_llama_405b_wants_gaudi3_or_sixteen_cards() -> None:
         intermediate_size=53248, heads=128,
     )  # fmt: skip
     cards = (8, 16)
-    assert fit(model, GAUDI2, cards, ["bfloat16"], ASK, RULES["1.22"]).smallest_n == 16
-    assert fit(model, GAUDI3, cards, ["bfloat16"], ASK, RULES["1.22"]).smallest_n == 8
+    assert fit(model, GAUDI2, cards, ["bfloat16"], ASK, MemoryRules()).smallest_n == 16
+    assert fit(model, GAUDI3, cards, ["bfloat16"], ASK, MemoryRules()).smallest_n == 8
 
 
 def test_rows_and_reasons() -> None:
     model = known("qwen2-72b")
-    table = fit(model, GAUDI2, (1, 2, 3, 8), ["bfloat16"], replace(ASK, max_model_len=32768), RULES["1.22"])
+    table = fit(model, GAUDI2, (1, 2, 3, 8), ["bfloat16"], replace(ASK, max_model_len=32768), MemoryRules())
     assert [(row.n, row.fits, row.reason.id) for row in table.rows] == [
         (1, False, "fit.weights"),
         (2, True, "fit.fits_some"),
@@ -74,7 +75,7 @@ def test_rows_and_reasons() -> None:
 
 def test_a_short_cache_says_how_short() -> None:
     model = replace(known("llama-3.1-70b"))
-    row = fit(model, GAUDI2, (2,), ["bfloat16"], replace(ASK, max_model_len=131072), RULES["1.22"]).rows[0]
+    row = fit(model, GAUDI2, (2,), ["bfloat16"], replace(ASK, max_model_len=131072), MemoryRules()).rows[0]
     assert (row.fits, row.reason.id) == (False, "fit.short")
     assert 0 < row.reason.values["tokens"] < 131072
     assert row.reason.values["tokens"] == row.longest_context
@@ -86,14 +87,14 @@ def test_a_short_cache_says_how_short() -> None:
 )
 def test_the_rule_for_kv_heads(kv: int, allowed: list[int]) -> None:
     model = replace(known("llama-3.1-8b"), heads=720720, kv_heads=kv)  # so many divide by every n up to 16
-    rows = fit(model, GAUDI2, range(1, 17), ["bfloat16"], ASK, RULES["1.22"]).rows
+    rows = fit(model, GAUDI2, range(1, 17), ["bfloat16"], ASK, MemoryRules()).rows
     assert [row.n for row in rows if row.reason.id != "fit.kv_heads"] == allowed
 
 
 def test_fp8_caches_only_beside_fp8_weights() -> None:
     ask = replace(ASK, kv_dtype="fp8_inc")
-    plain = fit(known("llama-3.1-8b"), GAUDI2, (1,), ["bfloat16"], ask, RULES["1.22"]).rows[0]
-    assert plain == fit(known("llama-3.1-8b"), GAUDI2, (1,), ["bfloat16"], ASK, RULES["1.22"]).rows[0]
+    plain = fit(known("llama-3.1-8b"), GAUDI2, (1,), ["bfloat16"], ask, MemoryRules()).rows[0]
+    assert plain == fit(known("llama-3.1-8b"), GAUDI2, (1,), ["bfloat16"], ASK, MemoryRules()).rows[0]
 
 
 @pytest.mark.parametrize(
@@ -118,12 +119,15 @@ def test_inferentia_that_is_too_small() -> None:
     assert [row.reason.id for row in table.rows] == ["fit.neuron_short", "fit.neuron_short", "fit.neuron_too_many"]
 
 
-@given(
-    st.integers(1, 131072), st.integers(1, 512), st.floats(0.05, 1), st.floats(0, 0.9), st.sampled_from([*RULES])
-)
-def test_more_cards_never_hold_less(length: int, seqs: int, share: float, reserved: float, rules: str) -> None:
-    ask = Ask(length, seqs, length, length, share, reserved)
-    rows = fit(known("llama-3.1-8b"), GAUDI2, CARDS, ["bfloat16"], ask, RULES[rules]).rows
+RULES = tuple(registry.find(name).memory_rules({}) for name in registry.ENGINES)
+
+
+@given(st.integers(1, 131072), st.integers(1, 512), st.floats(0.05, 1), st.floats(0, 0.9), st.sampled_from(RULES))
+def test_more_cards_never_hold_less(
+    length: int, seqs: int, share: float, reserved: float, rules: MemoryRules
+) -> None:
+    ask = ServingDemand(length, seqs, length, length, share, reserved)
+    rows = fit(known("llama-3.1-8b"), GAUDI2, CARDS, ["bfloat16"], ask, rules).rows
     tokens = [row.longest_context or 0 for row in rows]
     assert tokens == sorted(tokens)
     assert all(row.longest_context or length <= 0 for row in rows if row.fits)

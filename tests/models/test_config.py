@@ -162,3 +162,14 @@ def test_config_of_a_folder_goes_before_a_profile(tmp_path: Path) -> None:
     (path / "config.json").write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 2}))
     found = known_model(str(path))
     assert (found.source, found.layers, found.heads, found.parameters) == ("config.json", 2, None, None)
+
+
+def test_gemma3_leaves_its_heads_to_the_configuration_class() -> None:
+    text = {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "model_type": "gemma3_text"}
+    document = {"model_type": "gemma3", "text_config": text, "vision_config": {"hidden_size": 1152}}
+    small = model_from_config("/m/gemma-3-4b-it", document)
+    assert (small.layers, small.heads, small.kv_heads, small.head_dim) == (34, 8, 4, 256)
+    assert (small.hidden_size, small.vocab_size, small.max_position_embeddings) == (2560, 262208, 131072)
+    own = {**text, "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128}
+    large = model_from_config("/m/gemma-3-27b-it", {**document, "text_config": own})
+    assert (large.heads, large.kv_heads, large.head_dim) == (32, 16, 128)

@@ -10,7 +10,7 @@ import pytest
 
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.models import folder_lock
-from tests.waiting import until
+from tests.support.waiting import until
 
 # a holder with a child that has its lock too, as workers do, and ends when the file `end` is there
 HOLDER = """

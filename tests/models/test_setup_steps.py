@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.models.prepare import SPARE_BYTES, Facts, Room, needed_bytes, steps
+from gaudi_launch.models.setup_steps import SPARE_BYTES, Room, SetupFacts, needed_bytes, steps
 
 MODEL, G2 = Path("/data/R1"), Path("/data/R1-G2")
-BARE = Facts(
+BARE = SetupFacts(
     model="me/R1",
     repo="me/R1",
     target=MODEL,
@@ -24,7 +24,7 @@ BARE = Facts(
 )
 
 
-def states(facts: Facts) -> list[tuple[str, bool]]:
+def states(facts: SetupFacts) -> list[tuple[str, bool]]:
     return [(step.name, step.done) for step in steps(facts)]
 
 
@@ -49,7 +49,7 @@ def test_only_the_steps_that_apply() -> None:
     gaudi3 = replace(BARE, converts=False, measurements="")
     assert states(gaudi3) == [("pull", False), ("engine", True)]
     assert gaudi3.final == MODEL
-    own = Facts(model="/own/R1", target=Path("/own/R1"), engine="deepseek_r1")
+    own = SetupFacts(model="/own/R1", target=Path("/own/R1"), engine="deepseek_r1")
     assert (steps(own), own.final) == ((), None)
     assert states(replace(own, converts=True, converted_target=Path("/own/R1-G2"))) == [
         ("convert", False),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from gaudi_launch.engines.registry import find
 from gaudi_launch.host.accelerators import accelerators
 from gaudi_launch.models import sizing
 from gaudi_launch.models.records import Model
-from gaudi_launch.models.sizing import GIB, RULES
+from gaudi_launch.models.sizing import GIB, MemoryRules
 
 MIB = 1 << 20
 README = "HabanaAI/vllm-fork@aice/v1.21.0:README_GAUDI.md, log block 3 (Llama-3.1-8B, one Gaudi2)"
@@ -59,12 +60,9 @@ PUBLISHED = [
     ("usable", README_SPLIT.usable / GIB, 39.58, README),
     ("reserved for graphs", README_SPLIT.graphs / GIB, 15.83, README),
     ("reserved for KV", README_SPLIT.kv / GIB, 23.75, README),
-    ("blocks", sizing.count_blocks(README_SPLIT.kv, BLOCK_8B, RULES["1.22"]), 1519, README),
+    ("blocks", sizing.count_blocks(README_SPLIT.kv, BLOCK_8B, MemoryRules()), 1519, README),
     ("KV cache made", 1519 * BLOCK_8B / GIB, 23.73, README),
-    ("graph budget", sum(sizing.graph_budget(55.43, README_SPLIT.margin / GIB)), 15.85, README),
-    ("prompt graphs", sizing.graph_budget(55.43, README_SPLIT.margin / GIB)[0], 4.755, README),
-    ("decode graphs", sizing.graph_budget(55.43, README_SPLIT.margin / GIB)[1], 11.095, README),
-    ("blocks, Gaudi3", sizing.count_blocks(GAUDI3.kv, BLOCK_8B, RULES["1.22"]), 5746, README_1_22),
+    ("blocks, Gaudi3", sizing.count_blocks(GAUDI3.kv, BLOCK_8B, MemoryRules()), 5746, README_1_22),
     ("free after the cache", (GAUDI3.free - GAUDI3.kv) / GIB, 21.06, README_1_22),
     ("CPU blocks of 4 GiB", 4 * GIB // BLOCK_8B, 256, PULL_345),
     ("KV cache of 3184 blocks", 3184 * BLOCK_8B / GIB, 49.75, PULL_345),
@@ -147,10 +145,11 @@ def test_weights_only_with_a_tenth_kept_free() -> None:
 def test_versions_differ_as_their_workers_do() -> None:
     free = 79.16 * GIB
     split = sizing.split(free, 0.9, 0.1)
-    found = {name: sizing.count_blocks(split.kv, BLOCK_8B, rules) for name, rules in RULES.items()}
+    names = ("vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1", "vllm-gaudi")
+    found = {name: sizing.count_blocks(split.kv, BLOCK_8B, find(name).memory_rules({})) for name in names}
     plain = int(free * 0.81 // BLOCK_8B)
-    assert found["1.22"] == found["deepseek_r1"] == plain
-    assert found["1.21"] == plain // 128 * 128
+    assert found["vllm-fork@1.22"] == found["deepseek_r1"] == plain
+    assert found["vllm-fork@1.21"] == plain // 128 * 128
     assert found["vllm-gaudi"] == plain - 1
 
 

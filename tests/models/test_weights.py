@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,24 +14,7 @@ from gaudi_launch.errors import LaunchError
 from gaudi_launch.models.records import Model
 from gaudi_launch.models.sizing import weight_bytes
 from gaudi_launch.models.weights import read_weights
-
-
-def shard(path: Path, tensors: dict[str, tuple[str, list[int], int]], cut: int = 0) -> int:
-    """Write a safetensors file of zeros; ``tensors`` are dtype, shape and bytes. Returns its size."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    end = 0
-    for name, (dtype, shape, size) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + size]}
-        end += size
-    text = json.dumps(header).encode()
-    whole = struct.pack("<Q", len(text)) + text + b"\0" * end
-    path.write_bytes(whole[: len(whole) - cut])
-    return len(whole) - cut
-
-
-def index(folder: Path, *names: str) -> None:
-    weights = {f"layer{number}": name for number, name in enumerate(names)}
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weights}))
+from tests.support.shards import index, shard
 
 
 def test_parameters_and_bytes_without_scales(tmp_path: Path) -> None:
@@ -134,3 +116,14 @@ def test_any_file_is_read_or_named(tmp_path: Path, content: bytes | str) -> None
     found = read_weights(tmp_path)
     assert (found["parameters"] or 0) >= 0
     assert all(name.startswith("model.safetensors (") for name in found["files_missing"])
+
+
+@pytest.mark.parametrize(
+    "shape", [f"[1{'0' * 4000}]", f"[{2**62}, 4]", f"[{2**40}, {2**40}]"], ids=["digits", "sum", "product"]
+)
+def test_a_shape_that_no_file_can_have_is_damage(tmp_path: Path, shape: str) -> None:
+    text = f'{{"w": {{"dtype": "BF16", "shape": {shape}, "data_offsets": [0, 0]}}}}'.encode()
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text)
+    found = read_weights(tmp_path)
+    assert found["parameters"] is None
+    assert found["files_missing"] == ("model.safetensors (its header has an entry that is no tensor)",)

@@ -15,16 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models.calibrate_rules import DEEPSEEK, PLUGIN, Rules
+from gaudi_launch.models.calibration.rules import Calibration, Rules
 
 Name = Literal["dataset", "measure", "postprocess", "unify", "expand", "quantise"]
-# where each release's scripts are to be had: repository, branch and folder in it
-_HOMES = {
-    "1.21": ("https://github.com/HabanaAI/vllm-hpu-extension", "aice/v1.21.0", "calibration"),
-    "1.22": ("https://github.com/HabanaAI/vllm-hpu-extension", "aice/v1.22.0", "calibration"),
-    PLUGIN: ("https://github.com/vllm-project/vllm-gaudi", "main", "calibration"),
-    DEEPSEEK: ("https://github.com/HabanaAI/vllm-fork", "deepseek_r1", "scripts"),
-}
 RECORD = "calibration.json"
 # what step 2 is told for a data set that is no pickle
 _AUTO = ("--max-dataset-samples", "512", "--batch-size", "1", "--max-tokens", "32", "--auto-process-dataset")
@@ -54,7 +47,7 @@ class Scripts:
 
 
 @dataclass(frozen=True)
-class Wish:
+class CalibrationRequest:
     """What to calibrate. ``dataset`` is a .pkl file, a folder of a data set, or a hub's name of one."""
 
     model: str
@@ -112,7 +105,7 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Phase:
+class CalibrationPhase:
     """One process: its words from the interpreter on, and the variables it gets."""
 
     name: Name
@@ -120,35 +113,24 @@ class Phase:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_scripts(folder: Path, release: str) -> Scripts:
+def read_scripts(folder: Path, calibration: Calibration) -> Scripts:
     """Look at the scripts. Raises LaunchError (MACHINE) when one is missing, naming it and where they are."""
-    plugin = release == PLUGIN
-    wanted: dict[int, tuple[str, ...]] = {
-        1: ("step-1-prepare-calibration-dataset.py",),
-        2: ("step-2-measure-scales.py",),
-        3: ("step-3-postprocess-measure.py", "step-3-postprocess_measure.py"),
-        4: ("step-4-quantize-scales.py",),
-        **({5: (_UNIFY,), 6: (_EXPAND,)} if plugin else {}),
-    }
-    if release == DEEPSEEK:
-        wanted = {2: (_DEEPSEEK_STEP,)}
     found = {}
-    for step, names in wanted.items():
+    for step, names in calibration.steps.items():
         there = [name for name in names if (folder / name).is_file()]
         if not there:
-            home, branch, inside = _HOMES[release]
             raise LaunchError(
                 "calibrate.no_scripts",
                 ExitCode.MACHINE,
                 path=str(folder),
                 name=names[0],
-                home=home,
-                branch=branch,
-                folder=f"{home.rpartition('/')[2]}/{inside}",
+                home=calibration.home,
+                branch=calibration.branch,
+                folder=f"{calibration.home.rpartition('/')[2]}/{calibration.folder}",
             )
         found[step] = there[0]
     options = {step: _options(folder / name) for step, name in found.items()}
-    return Scripts(str(folder), found.get(3, ""), options, plugin)
+    return Scripts(str(folder), found.get(3, ""), options, calibration.expands)
 
 
 def _options(path: Path) -> tuple[str, ...]:
@@ -159,7 +141,9 @@ def _options(path: Path) -> tuple[str, ...]:
     return tuple(sorted(set(re.findall(r"""["'](--[a-z][a-z_-]+)["']""", text))))
 
 
-def phases(wish: Wish, scripts: Scripts, rules: Rules, places: Places, python: str) -> tuple[Phase, ...]:
+def phases(
+    wish: CalibrationRequest, scripts: Scripts, rules: Rules, places: Places, python: str
+) -> tuple[CalibrationPhase, ...]:
     """The steps in their order. Raises LaunchError (USAGE) for a data set that these scripts cannot read."""
     if 3 not in scripts.options:
         return (_measure_deepseek(wish, scripts, rules, places, python),)
@@ -170,7 +154,7 @@ def phases(wish: Wish, scripts: Scripts, rules: Rules, places: Places, python: s
     measure = {**common, "QUANT_CONFIG": str(places.config("measure"))}
     quant = {**common, "QUANT_CONFIG": str(places.config("quant"))}
     made = f"{wish.name.lower()}-calibration-dataset.pkl"
-    found: list[Phase] = []
+    found: list[CalibrationPhase] = []
 
     def script(name: str) -> tuple[str, str]:
         return python, str(Path(scripts.folder) / name)
@@ -182,18 +166,18 @@ def phases(wish: Wish, scripts: Scripts, rules: Rules, places: Places, python: s
             words += ["--chat-template", str(Path(scripts.folder) / "template" / "mistral_mixtral.jinja")]
         if wish.samples:
             words += ["--max-dataset-samples", str(wish.samples)]
-        found.append(Phase("dataset", tuple(words), measure))
+        found.append(CalibrationPhase("dataset", tuple(words), measure))
     words = [*script("step-2-measure-scales.py"), "-m", wish.model, "--tensor-parallel-size", str(wish.cards)]
     words += ["-d", made if pickled else wish.dataset, "--batch-size", str(wish.batch)]
     if not pickled:
         words += [*_AUTO, *_AUTO_LENGTHS]
         words += ["--max-dataset-samples", str(wish.samples)] if wish.samples else []
     words += rules.measure_words
-    found.append(Phase("measure", (*words, *_switches(wish, scripts.options[2])), measure))
+    found.append(CalibrationPhase("measure", (*words, *_switches(wish, scripts.options[2])), measure))
     words = [*script(scripts.postprocess), "-m", f"{places.measurements}/", "-o", f"{places.fixed}/"]
     if "deepseek" in wish.name.lower() and "--deepseek" in scripts.options[3]:
         words.append("--deepseek")
-    found.append(Phase("postprocess", tuple(words), measure))
+    found.append(CalibrationPhase("postprocess", tuple(words), measure))
     if scripts.whole_experts and wish.experts and wish.cards > 1:
         # docs/configuration/calibration/calibration.md: else a card's scales are those of its own experts
         words = [
@@ -207,24 +191,26 @@ def phases(wish: Wish, scripts: Scripts, rules: Rules, places: Places, python: s
             "-u",
             "-s",
         ]
-        found.append(Phase("unify", tuple(words), measure))
+        found.append(CalibrationPhase("unify", tuple(words), measure))
         words = [*script(_EXPAND), "-m", f"{places.unified}/", "-o", f"{places.expanded}/", "-w", str(wish.cards)]
-        found.append(Phase("expand", tuple(words), measure))
+        found.append(CalibrationPhase("expand", tuple(words), measure))
     words = [*script("step-4-quantize-scales.py"), "--model", wish.model, "--tensor-parallel-size", str(wish.cards)]
     words += rules.quantise_words
-    found.append(Phase("quantise", (*words, *_switches(wish, scripts.options[4])), quant))
+    found.append(CalibrationPhase("quantise", (*words, *_switches(wish, scripts.options[4])), quant))
     return tuple(found)
 
 
-def _measure_deepseek(wish: Wish, scripts: Scripts, rules: Rules, places: Places, python: str) -> Phase:
+def _measure_deepseek(
+    wish: CalibrationRequest, scripts: Scripts, rules: Rules, places: Places, python: str
+) -> CalibrationPhase:
     cards, samples = str(wish.cards), str(wish.samples or _DEEPSEEK_SAMPLES)
     words = [python, str(Path(scripts.folder) / _DEEPSEEK_STEP), "--model", wish.model, "--tokenizer", wish.model]
     words += ["--tp_size", cards, "--ep_size", cards if wish.experts else "1", "--nprompts", samples]
     words += [*_DEEPSEEK_WORDS, *(["--enforce_eager"] if wish.eager else [])]
-    return Phase("measure", tuple(words), {**rules.env, "QUANT_CONFIG": str(places.config("measure"))})
+    return CalibrationPhase("measure", tuple(words), {**rules.env, "QUANT_CONFIG": str(places.config("measure"))})
 
 
-def _switches(wish: Wish, known: tuple[str, ...]) -> tuple[str, ...]:
+def _switches(wish: CalibrationRequest, known: tuple[str, ...]) -> tuple[str, ...]:
     """What steps 2 and 4 are told where they know it. 1.21's run every model with expert parallelism."""
     words: tuple[str, ...] = ()
     if wish.experts and "--expert-parallel" in known:
@@ -245,7 +231,7 @@ class Done:
     whole: bool = False
 
 
-def about(wish: Wish, scripts: Scripts, release: str) -> dict[str, Any]:
+def about(wish: CalibrationRequest, scripts: Scripts, release: str) -> dict[str, Any]:
     """What a calibration depends on: another one of these begins anew."""
     return {**asdict(wish), "release": release, "scripts": scripts.folder}
 

@@ -10,8 +10,8 @@ import signal
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +21,9 @@ from zlib import crc32
 import numpy as np
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models.convert_check import checksum, first_wrong
+from gaudi_launch.interrupt import TURN_SECONDS, check, deferred
 from gaudi_launch.models.folder_lock import hold
-from gaudi_launch.models.fp8 import (
+from gaudi_launch.models.fp8.arithmetic import (
     SCALE_DTYPES,
     action,
     conversion_table,
@@ -31,9 +31,10 @@ from gaudi_launch.models.fp8 import (
     is_beyond_gaudi2,
     weight_of,
 )
+from gaudi_launch.models.fp8.conversion_record import RECORD, is_recorded, read_record
+from gaudi_launch.models.fp8.convert_check import checksum, first_wrong
 from gaudi_launch.models.weights import HeaderError, read_header, read_weights
 
-RECORD = ".gaudi-launch.json"
 _CHUNK = 16 << 20
 _TENSORS_TO_LOOK_AT = 8
 _TRIES = 2
@@ -73,14 +74,16 @@ def convert_folder(
         raise LaunchError("fp8.no_weights", ExitCode.MODEL, path=str(source))
     headers = {shard: _header(source / shard) for shard in shards}
     _check_scales(source, headers)
-    if _record(source).get("complete") or not any(_is_beyond(source / shard, headers[shard]) for shard in shards):
+    beyond = any(_is_beyond(source / shard, headers[shard]) for shard in shards)
+    if is_recorded(source) or not beyond:
         raise LaunchError("fp8.nothing_to_convert", ExitCode.MODEL, path=str(source))
-    done: dict[str, Any] = {} if force else dict(_record(out).get("shards", {}))
+    done: dict[str, Any] = {} if force else dict(read_record(out).get("shards", {}))
     likely = [shard for shard in shards if _is_done(source / shard, out / shard, done.get(shard))]
     _check_disk(source, out, [shard for shard in shards if shard not in likely])
-    with hold(out, "convert"), _pool(processes) as pool:
+    with hold(out, "convert"), deferred(), _pool(processes) as pool:
         # what lay on a disk for a while is believed by its checksum only
-        sums = dict(zip(likely, pool.map(checksum, [out / shard for shard in likely]), strict=True))
+        asked = {pool.submit(checksum, out / shard): shard for shard in likely}
+        sums = {asked[job]: job.result() for job in _ended(asked)}
         kept = [shard for shard in likely if sums[shard] == done[shard].get("crc32")]
         left = [shard for shard in shards if shard not in kept]
         done = {shard: done[shard] for shard in kept}
@@ -89,7 +92,7 @@ def convert_folder(
             part.unlink(missing_ok=True)
         _write_record(out, done, complete=False)
         jobs = {pool.submit(convert_shard, source / shard, out / shard): shard for shard in left}
-        for job in as_completed(jobs):
+        for job in _ended(jobs):
             done[jobs[job]] = job.result()
             _write_record(out, done, complete=False)
             progress(jobs[job])
@@ -102,6 +105,15 @@ def convert_folder(
         if action(name, entry["dtype"]) == "note"
     ]
     return Conversion(tuple(left), tuple(kept), tuple(sorted(notes)))
+
+
+def _ended(jobs: Iterable[Future[Any]]) -> Iterator[Future[Any]]:
+    """Yield jobs as they end. Raises KeyboardInterrupt for a Ctrl-C that was deferred."""
+    waiting = set(jobs)
+    while waiting:
+        check()
+        ended, waiting = wait(waiting, timeout=TURN_SECONDS, return_when=FIRST_COMPLETED)
+        yield from ended
 
 
 @contextmanager
@@ -133,14 +145,14 @@ def _in_worker(parent: int) -> None:
 
 def is_converted(folder: Path) -> bool:
     """Is this folder a conversion of ours, whole?"""
-    return _record(folder).get("complete") is True and not read_weights(folder)["files_missing"]
+    return is_recorded(folder) and not read_weights(folder)["files_missing"]
 
 
 def wants_conversion(folder: Path) -> bool:
     """Does a folder hold fp8 weights beyond Gaudi2's range? A few tensors tell: fp8 scales are made so that the
     largest weight of each block (or tensor, or channel) becomes the largest code, 448. Raises LaunchError (MODEL)
     for a damaged shard."""
-    if _record(folder).get("complete") is True:
+    if is_recorded(folder):
         return False
     looked = 0
     for shard in sorted(folder.rglob("*.safetensors")):
@@ -262,14 +274,6 @@ def _is_beyond(path: Path, header: Mapping[str, Any], only: Mapping[str, Any] | 
                 if is_beyond_gaudi2(np.frombuffer(file.read(min(_CHUNK, end - at)), np.uint8)):
                     return True
     return False
-
-
-def _record(folder: Path) -> dict[str, Any]:
-    try:
-        document = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def _write_record(out: Path, shards: Mapping[str, Any], complete: bool) -> None:

@@ -11,7 +11,7 @@ from zlib import crc32
 
 import numpy as np
 
-from gaudi_launch.models.fp8 import CHECKPOINT_MAX, GAUDI2_MAX, action, decode_table, weight_of
+from gaudi_launch.models.fp8.arithmetic import CHECKPOINT_MAX, GAUDI2_MAX, action, decode_table, weight_of
 
 _SAMPLES = 4096
 _BLOCK = 16 << 20

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.models.quant_config import Origin, QuantFile, kv_cache_dtype, read_quant_file
+from gaudi_launch.models.fp8.quant_config import Origin, QuantFile, kv_cache_dtype, read_quant_file
 from gaudi_launch.paths import data_dir
 
 PREFIX = "INC_MEASUREMENT_DUMP_PATH_PREFIX"
@@ -29,7 +29,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class MeasurementQuery:
     """What to look for. ``named`` are a flag's and the environment's file, ``profile_file`` a profile's,
     ``checkout`` the folder of the engine's sources, where its scripts keep such files. ``family`` is "" for the
     fork; measurements are by names of the engine's own modules, so that another family's are not taken."""
@@ -78,7 +78,7 @@ def downloaded_folder(repo: str) -> Path:
     return root() / repo
 
 
-def find(wanted: Wanted) -> QuantFile | None:
+def find(wanted: MeasurementQuery) -> QuantFile | None:
     """The QUANT_CONFIG file to use; strongest first: flag, environment, profile, calibrated here, published (which
     may not be fetched yet: its ``missing`` says so), the engine's checkout. None when there is none.
 

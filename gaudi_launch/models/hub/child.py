@@ -1,6 +1,6 @@
 """The part of a pull that talks to a hub, in a process of its own: a hang, a crash or a kill of it hurts nobody.
 
-Run as ``python -m gaudi_launch.models.hub_child``: a request as one JSON line on stdin, answers as JSON lines on
+Run as ``python -m gaudi_launch.models.hub.child``: a request as one JSON line on stdin, answers as JSON lines on
 stdout. ``{"do": "list", source, repo, revision, repo_type}`` answers ``{revision, files}``; ``{"do": "fetch", ...,
 target, files}`` fetches each file into the parts folder, verifies it, moves it into place and answers
 ``{"done": path}``. What fails answers ``{"error": kind, "detail": text}``. The libraries do the transfer.
@@ -16,8 +16,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.models.hub_files import PARTS, digest_of
-from gaudi_launch.models.network import reason_of
+from gaudi_launch.models.hub.files import PARTS, digest_of
+from gaudi_launch.models.hub.network import reason_of
 
 
 class HubError(Exception):
@@ -61,7 +61,9 @@ def _hf_fetch(request: dict[str, Any], path: str, size: int, part: Path) -> None
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined, unused-ignore]
 
     url = hf_hub_url(request["repo"], path, repo_type=request["repo_type"], revision=request["revision"])
-    with part.open("ab") as file:
+    # a link planted under this name in a shared folder is not followed
+    handle = os.open(part, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    with os.fdopen(handle, "ab") as file:
         # snapshot_download begins every file anew in a new process; this goes on where the last one stopped
         http_get(url, file, resume_size=file.tell(), headers=build_hf_headers(), expected_size=size)
 
@@ -128,7 +130,7 @@ def fetch(request: dict[str, Any]) -> None:
         path, size, digest = entry["path"], entry["size"], entry["digest"]
         final = target / path
         if _is_there(final, size, digest):
-            say(done=path, size=size, digest=digest, mtime=final.stat().st_mtime_ns)
+            say(done=path, size=size, digest=digest, mtime=final.stat().st_mtime_ns, in_place=True)
             continue
         part = target / PARTS / f"{path}.part"
         part.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -17,12 +18,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.debug_log import ChildLog, best_effort
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.interrupt import deferred, pause
 from gaudi_launch.models.folder_lock import hold
-from gaudi_launch.models.hub_files import PARTS, Fetched, RemoteFile, choose, read_record, safe, write_record
+from gaudi_launch.models.hub.files import PARTS, Fetched, RemoteFile, choose, read_record, safe, write_record
+
+_log = logging.getLogger(__name__)
 
 SOURCES = ("hf", "modelscope")
-_CHILD = "gaudi_launch.models.hub_child"
+_CHILD = "gaudi_launch.models.hub.child"
 _LIST_SECONDS = 120.0
 _PROBE_SECONDS = 20.0
 # without a byte for so long, a transfer counts as hung
@@ -43,7 +48,7 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Progress:
+class PullProgress:
     """Of a running pull: bytes there, of all; files done, of all; the one under way with its own bytes."""
 
     done_bytes: int
@@ -66,7 +71,7 @@ class Pulled:
     cleared: tuple[str, ...] = ()
 
 
-Report = Callable[[Progress], None]
+Report = Callable[[PullProgress], None]
 
 
 def list_files(
@@ -141,18 +146,34 @@ def pull(
         return _pull(listing, folder, files, repo_type, report)
 
 
+def forget(listing: Listing, folder: Path) -> int:
+    """Forget that the files of a folder were verified, so that the next pull reads and hashes each one again.
+
+    Files for which the hub lists no hash stay as they are known. Returns how many will be read.
+    """
+    with hold(folder, "pull"):
+        record = read_record(folder)
+        if record is None:
+            return 0
+        hashed = {file.path for file in listing.files if file.digest}
+        kept = {path: known for path, known in record.files.items() if path not in hashed}
+        write_record(folder, replace(record, whole=False, files=kept))
+        return len(record.files) - len(kept)
+
+
 def _pull(listing: Listing, folder: Path, files: tuple[RemoteFile, ...], repo_type: str, report: Report) -> Pulled:
     record = read_record(folder) or Fetched(listing.repo, listing.source, listing.revision, False, {})
     missing = [file for file in files if not record.has(folder, file)]
     cleared = _clear(folder, files)
+    fetched = 0
     if missing:
         _check_disk(folder, missing)
         record = replace(record, repo=listing.repo, source=listing.source, revision=listing.revision, whole=False)
         write_record(folder, record)
-        record = _fetch(listing, folder, files, missing, record, repo_type, report)
+        record, fetched = _fetch(listing, folder, files, missing, record, repo_type, report)
     write_record(folder, replace(record, whole=True))
     shutil.rmtree(folder / PARTS, ignore_errors=True)
-    return Pulled(folder, listing, files, len(missing), cleared)
+    return Pulled(folder, listing, files, fetched, cleared)
 
 
 def _check_disk(folder: Path, missing: Sequence[RemoteFile]) -> None:
@@ -174,14 +195,22 @@ def _clear(folder: Path, files: Sequence[RemoteFile]) -> tuple[str, ...]:
     kept = {f"{file.path}.part" for file in files}
     cleared = []
     parts = folder / PARTS
+    if parts.is_symlink():
+        # planted in a shared folder: what is written here goes through it
+        parts.unlink()
+        cleared.append(parts.name)
     for path in [
         *parts.rglob("*"),
         *(folder / ".cache").rglob("*.lock"),
         *(folder / ".cache").rglob("*.incomplete"),
     ]:
+        inside = parts in path.parents
+        if inside and path.is_symlink():
+            path.unlink(missing_ok=True)
+            cleared.append(path.name)
+            continue
         if not path.is_file():
             continue
-        inside = parts in path.parents
         # ModelScope's library keeps its own partial file beside ours and goes on with it
         if inside and (path.relative_to(parts).as_posix() in kept or not path.name.endswith(".part")):
             continue
@@ -198,8 +227,10 @@ def _fetch(
     record: Fetched,
     repo_type: str,
     report: Report,
-) -> Fetched:
+) -> tuple[Fetched, int]:
+    """Bring the missing files; the record with them, and how many were not in place already."""
     known = dict(record.files)
+    fetched = 0
     wanted = {file.path: file for file in missing}
     total = sum(file.size for file in files)
     last: dict[str, Any] = {}
@@ -208,7 +239,7 @@ def _fetch(
         settled = sum(file.size for file in files if file.path not in wanted)
         size, path = max(((_partial(folder, path), path) for path in wanted), default=(0, ""), key=lambda p: p[0])
         whole = wanted[path].size if path else 0
-        report(Progress(settled + size, total, len(files) - len(wanted), len(files), path, size, whole))
+        report(PullProgress(settled + size, total, len(files) - len(wanted), len(files), path, size, whole))
 
     for wait in (*_BUSY_WAITS, None):
         request = {
@@ -226,6 +257,7 @@ def _fetch(
             if "done" in answer and answer["done"] in wanted:
                 file = wanted.pop(answer["done"])
                 known[file.path] = (file.size, file.digest, int(answer["mtime"]))
+                fetched += 0 if answer.get("in_place") else 1
                 record = replace(record, files=known)
                 write_record(folder, record)
         if not wanted or last.get("error") != "busy" or wait is None:
@@ -234,7 +266,7 @@ def _fetch(
     if wanted:
         raise _error(last or {"error": "other", "detail": "-"}, listing.repo, listing.source, listing.revision)
     tell()
-    return record
+    return record, fetched
 
 
 def _partial(folder: Path, path: str) -> int:
@@ -277,7 +309,7 @@ def _error(answer: dict[str, Any], repo: str, source: str, revision: str) -> Lau
 
 def _ask(request: dict[str, Any], tell: Callable[[], None], seconds: float | None) -> Iterator[dict[str, Any]]:
     """The child's answers as they come. Its end is awaited; whatever happens here, it does not outlive us."""
-    with _child() as process:
+    with deferred(), _child() as process:
         assert process.stdin is not None and process.stdout is not None
         # left open: the child ends when this end closes, also when we are killed
         with suppress(BrokenPipeError):
@@ -308,7 +340,7 @@ def _ask(request: dict[str, Any], tell: Callable[[], None], seconds: float | Non
             if now - moved > _STUCK_SECONDS:
                 yield {"error": "stuck", "detail": f"{_STUCK_SECONDS:.0f}"}
                 return
-            time.sleep(_TURN_SECONDS)
+            pause(_TURN_SECONDS)
 
 
 def _growth(request: dict[str, Any]) -> int:
@@ -335,15 +367,22 @@ def _parse(line: str) -> dict[str, Any] | None:
 
 @contextmanager
 def _child() -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", _CHILD],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        # Ctrl-C is ours to handle: the child's partial file must stay whole lines of bytes
-        start_new_session=True,
-    )
+    argv = [sys.executable, "-m", _CHILD]
+    seen = ChildLog(_log, argv)
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            # Ctrl-C is ours to handle: the child's partial file must stay complete
+            start_new_session=True,
+        )
+    except OSError as error:
+        seen.failed(error)
+        raise
+    seen.started(process.pid)
     try:
         yield process
     finally:
@@ -354,9 +393,10 @@ def _child() -> Iterator[subprocess.Popen[str]]:
             except subprocess.TimeoutExpired:
                 _signal(process, signal.SIGKILL)
                 process.wait()
+        seen.ended(process.returncode)
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                with suppress(OSError):
+                with best_effort(_log, "close a pipe of the download"):
                     pipe.close()
 
 

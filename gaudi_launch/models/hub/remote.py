@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gaudi_launch import http_client
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.models.config import counted_with, model_from_config, read_config
-from gaudi_launch.models.network import reason_of
+from gaudi_launch.models.hub.network import reason_of
 from gaudi_launch.models.records import Model
 from gaudi_launch.models.weights import count_parameters, count_unloaded
 
@@ -103,6 +104,6 @@ def _reach(hub_id: str) -> None:
     import requests
 
     try:
-        requests.head(_endpoint(), timeout=10)
+        http_client.head(_endpoint(), seconds=10)
     except requests.RequestException as error:
         raise _offline(hub_id, reason_of(error)) from None

@@ -8,92 +8,40 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch import profiles
+from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.models.calibrate import Places, Scripts, Wish, phases, read_scripts
-from gaudi_launch.models.calibrate_rules import DEEPSEEK, RELEASES, rules_for
+from gaudi_launch.models.calibration.phases import CalibrationRequest, Places, Scripts, phases, read_scripts
+from gaudi_launch.models.calibration.rules import Calibration, Rules
+from tests.support.calibration_scripts import (
+    _EXAMPLE,
+    DEEPSEEK,
+    OPTIONS,
+    POSTPROCESS,
+    write_scripts,
+)
 
-# the options of HabanaAI/vllm-hpu-extension@8afd253 and @f5f9ecb, and of vllm-project/vllm-gaudi@091bbadd:
-# calibration/step-*.py
-_STEP_1 = (
-    "--dataset",
-    "--model",
-    "--output_name",
-    "--max-model-length",
-    "--max-dataset-samples",
-    "--chat-template",
-)
-_STEP_2 = (
-    *("--dataset", "--model", "--batch-size", "--tensor-parallel-size", "--max-dataset-samples"),
-    *("--max-num-prefill-seqs", "--max-model-len", "--verbose", "--distributed-executor-backend"),
-)
-_STEP_3 = ("--measurements", "--out", "--deepseek")
-_STEP_4 = ("--model", "--tensor-parallel-size", "--distributed-executor-backend")
-OPTIONS = {
-    "1.21": {1: _STEP_1, 2: _STEP_2, 3: _STEP_3, 4: _STEP_4},
-    "1.22": {
-        1: _STEP_1,
-        2: (
-            *_STEP_2,
-            *("--expert-parallel", "--auto-process-dataset", "--enforce-eager", "--max-tokens", "--sample-len"),
-        ),
-        3: _STEP_3,
-        4: (*_STEP_4, "--enforce-eager", "--expert-parallel", "--max-num-prefill-seqs"),
-    },
-    "vllm-gaudi": {
-        1: _STEP_1,
-        2: (
-            *_STEP_2,
-            *("--expert-parallel", "--auto-process-dataset", "--enforce-eager", "--max-tokens", "--sample-len"),
-            *("--block-quant", "--gpu-memory-utilization"),
-        ),
-        3: _STEP_3,
-        4: (
-            *(*_STEP_4, "--enforce-eager", "--expert-parallel", "--max-num-prefill-seqs", "--block-quant"),
-            *("--gpu-memory-utilization", "--max-model-len"),
-        ),
-        5: ("--measurements", "--rank", "--out", "--use_expert_paral", "--skip_unify_scales"),
-        6: ("--measurements", "--out", "--target_world_size"),
-    },
-}
-# HabanaAI/vllm-fork@016b6bd20:scripts/run_example_tp.py
-_EXAMPLE = (
-    *("--model", "--tokenizer", "--tp_size", "--ep_size", "--dataset", "--isl", "--osl", "--nprompts"),
-    *("--max_num_seqs", "--max_model_len", "--random", "--fp8_kv_cache", "--enforce_eager"),
-)
-_NEW = "step-3-postprocess-measure.py"
-POSTPROCESS = {"1.21": "step-3-postprocess_measure.py", "1.22": _NEW, "vllm-gaudi": _NEW}
+RELEASES = ("1.21", "1.22", "vllm-gaudi")
 PLACES = Places(Path("/out"), "g2")
-WISH = Wish("/m/Qwen3-32B", "Qwen3-32B", 2, "g2", "/d/set.pkl")
+WISH = CalibrationRequest("/m/Qwen3-32B", "Qwen3-32B", 2, "g2", "/d/set.pkl")
 
 
-def write_scripts(folder: Path, release: str) -> Path:
-    """Files of the real names that mention the real options."""
-    folder.mkdir(parents=True)
-    if release == DEEPSEEK:
-        (folder / "run_example_tp.py").write_text("".join(f'parser.add_argument("{one}")\n' for one in _EXAMPLE))
-        return folder
-    names = {
-        1: "step-1-prepare-calibration-dataset.py",
-        2: "step-2-measure-scales.py",
-        3: POSTPROCESS[release],
-        4: "step-4-quantize-scales.py",
-        5: "step-5-unify_measurements.py",
-        6: "step-6-expand-measurements.py",
-    }
-    for step, name in names.items():
-        if step not in OPTIONS[release]:
-            continue
-        (folder / name).write_text("".join(f'parser.add_argument("{one}")\n' for one in OPTIONS[release][step]))
-    return folder
+def calibration(release: str) -> Calibration:
+    found = find(release if release not in ("1.21", "1.22") else f"vllm-fork@{release}").calibration
+    assert found is not None
+    return found
+
+
+def rules_for(name: str, release: str) -> Rules:
+    return calibration(release).rules_for(name)
 
 
 def scripts(release: str) -> Scripts:
     return Scripts("/s", POSTPROCESS[release], OPTIONS[release], release == "vllm-gaudi")
 
 
-@pytest.mark.parametrize("release", [release for release in RELEASES if release != DEEPSEEK])
+@pytest.mark.parametrize("release", RELEASES)
 def test_what_is_read_of_the_scripts(release: str, tmp_path: Path) -> None:
-    found = read_scripts(write_scripts(tmp_path / "s", release), release)
+    found = read_scripts(write_scripts(tmp_path / "s", release), calibration(release))
     assert found.postprocess == POSTPROCESS[release]
     assert {step: set(names) for step, names in found.options.items()} == {
         step: set(names) for step, names in OPTIONS[release].items()
@@ -101,7 +49,7 @@ def test_what_is_read_of_the_scripts(release: str, tmp_path: Path) -> None:
     assert found.reads_any_dataset == (release != "1.21")
     (tmp_path / "s" / found.postprocess).unlink()
     with pytest.raises(LaunchError) as refused:
-        read_scripts(tmp_path / "s", release)
+        read_scripts(tmp_path / "s", calibration(release))
     assert refused.value.id == "calibrate.no_scripts" and "step-3-postprocess" in str(refused.value)
     home = "HabanaAI/vllm-hpu-extension" if release != "vllm-gaudi" else "vllm-project/vllm-gaudi"
     assert f"https://github.com/{home}" in str(refused.value)
@@ -167,7 +115,7 @@ def test_the_plugin_puts_the_experts_of_all_cards_together() -> None:
         assert names == ["dataset", "measure", "postprocess", "quantise"]
 
 
-@pytest.mark.parametrize("release", [release for release in RELEASES if release != DEEPSEEK])
+@pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("dataset", ["/d/set.pkl", "/d/pile"])
 def test_only_options_that_a_release_has(release: str, dataset: str) -> None:
     if release == "1.21" and not dataset.endswith(".pkl"):
@@ -255,9 +203,11 @@ def test_the_rules_of_the_plugin(name: str, blocked: list[str], more: dict[str, 
 
 def test_the_words_of_deepseek_r1_are_those_of_its_script(tmp_path: Path) -> None:
     folder = write_scripts(tmp_path / "scripts", DEEPSEEK)
-    wish = Wish("/m/DeepSeek-V3.1-G2", "DeepSeek-V3.1", 8, "g2", "NeelNanda/pile-10k", 1, 5000, experts=True)
+    wish = CalibrationRequest(
+        "/m/DeepSeek-V3.1-G2", "DeepSeek-V3.1", 8, "g2", "NeelNanda/pile-10k", 1, 5000, experts=True
+    )
     rules = rules_for(wish.name, DEEPSEEK)
-    (only,) = phases(wish, read_scripts(folder, DEEPSEEK), rules, PLACES, "/py")
+    (only,) = phases(wish, read_scripts(folder, calibration(DEEPSEEK)), rules, PLACES, "/py")
     # scripts/run_inc_calib.sh, and --nprompts of the README's line for this model
     wanted = (
         f"/py {folder}/run_example_tp.py --model /m/DeepSeek-V3.1-G2 --tokenizer /m/DeepSeek-V3.1-G2 --tp_size 8"
@@ -289,6 +239,6 @@ def test_the_words_of_deepseek_r1_are_those_of_its_script(tmp_path: Path) -> Non
     assert rules.quant_config("/stem") == {**published, "dump_stats_path": "/stem"}
     (folder / "run_example_tp.py").unlink()
     with pytest.raises(LaunchError) as refused:
-        read_scripts(folder, DEEPSEEK)
+        read_scripts(folder, calibration(DEEPSEEK))
     assert "git clone -b deepseek_r1 https://github.com/HabanaAI/vllm-fork" in str(refused.value)
     assert "--scripts vllm-fork/scripts" in str(refused.value)

@@ -6,33 +6,35 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from gaudi_launch.models import fp8
+from gaudi_launch.models.fp8 import arithmetic
 
 CODES = np.arange(256, dtype=np.uint8)
 
 
 def test_every_code_decodes_to_its_value() -> None:
-    np.testing.assert_array_equal(fp8.decode_table(), CODES.view(ml_dtypes.float8_e4m3fn).astype(np.float32))
+    np.testing.assert_array_equal(arithmetic.decode_table(), CODES.view(ml_dtypes.float8_e4m3fn).astype(np.float32))
 
 
 def test_every_code_converts_as_float_arithmetic_does() -> None:
     scaled = CODES.view(ml_dtypes.float8_e4m3fn).astype(np.float32) * np.float32(240) / np.float32(448)
-    np.testing.assert_array_equal(fp8.conversion_table(), scaled.astype(ml_dtypes.float8_e4m3fn).view(np.uint8))
+    np.testing.assert_array_equal(
+        arithmetic.conversion_table(), scaled.astype(ml_dtypes.float8_e4m3fn).view(np.uint8)
+    )
 
 
 def test_nothing_converted_is_beyond_gaudi2() -> None:
-    assert fp8.is_beyond_gaudi2(CODES)
-    assert not fp8.is_beyond_gaudi2(fp8.conversion_table())
-    assert not fp8.is_beyond_gaudi2(np.array([0x77, 0xF7, 0x7F, 0xFF], np.uint8))
-    assert fp8.is_beyond_gaudi2(np.array([0xF8], np.uint8))
+    assert arithmetic.is_beyond_gaudi2(CODES)
+    assert not arithmetic.is_beyond_gaudi2(arithmetic.conversion_table())
+    assert not arithmetic.is_beyond_gaudi2(np.array([0x77, 0xF7, 0x7F, 0xFF], np.uint8))
+    assert arithmetic.is_beyond_gaudi2(np.array([0xF8], np.uint8))
 
 
 def test_scales_become_float32() -> None:
     values = np.array([1.0, 0.5, -3.0], np.float32)
     want = (values * np.float32(448) / np.float32(240)).tobytes()
-    assert fp8.convert_scale(values.tobytes(), "F32") == want
-    assert fp8.convert_scale(values.astype(ml_dtypes.bfloat16).tobytes(), "BF16") == want
-    assert fp8.convert_scale(values.astype(np.float16).tobytes(), "F16") == want
+    assert arithmetic.convert_scale(values.tobytes(), "F32") == want
+    assert arithmetic.convert_scale(values.astype(ml_dtypes.bfloat16).tobytes(), "BF16") == want
+    assert arithmetic.convert_scale(values.astype(np.float16).tobytes(), "F16") == want
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,7 @@ def test_scales_become_float32() -> None:
     ],
 )
 def test_action(name: str, dtype: str, want: str) -> None:
-    assert fp8.action(name, dtype) == want
+    assert arithmetic.action(name, dtype) == want
 
 
 @pytest.mark.parametrize(
@@ -61,6 +63,6 @@ def test_action(name: str, dtype: str, want: str) -> None:
     ],
 )
 def test_the_weight_of_a_scale(name: str, weight: str | None) -> None:
-    from gaudi_launch.models.fp8 import weight_of
+    from gaudi_launch.models.fp8.arithmetic import weight_of
 
     assert weight_of(name) == weight

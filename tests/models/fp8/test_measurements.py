@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models.measurements import (
+from gaudi_launch.models.fp8.measurements import (
+    MeasurementQuery,
     Published,
-    Wanted,
     calibrated_folder,
     calibrated_for,
     clear_stale,
@@ -23,9 +23,9 @@ from gaudi_launch.models.measurements import (
     quant_name,
     write_published,
 )
-from gaudi_launch.models.quant_config import QuantFile, read_quant_file
+from gaudi_launch.models.fp8.quant_config import QuantFile, read_quant_file
 
-WANTED = Wanted(model="Small-1B", cards=2, generation="g2")
+WANTED = MeasurementQuery(model="Small-1B", cards=2, generation="g2")
 PUBLISHED = Published("me/measured", 2, "inc_measure_output", {"mode": "QUANTIZE", "observer": "maxabs"})
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.models.quant_config import kv_cache_dtype
+from gaudi_launch.models.fp8.quant_config import kv_cache_dtype
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from gaudi_launch.models.network import reason_of
+from gaudi_launch.models.hub.network import reason_of
 
 
 class MaxRetryError(Exception):

@@ -1,0 +1,1 @@
+"""Calibration for fp8 by the engines' own scripts."""

@@ -1,0 +1,1 @@
+"""8-bit weights: arithmetic, conversion and measurement files."""

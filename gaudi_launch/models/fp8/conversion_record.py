@@ -1,0 +1,25 @@
+"""The record that a conversion to Gaudi2's fp8 range leaves in its folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+RECORD = ".gaudi-launch.json"
+# a converted model's folder has the model's own name with this suffix
+CONVERTED = "-G2"
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Return the record of a conversion into ``folder``; {} without one, or for one that cannot be read."""
+    try:
+        document = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def is_recorded(folder: Path) -> bool:
+    """Return True if a conversion into ``folder`` was completed."""
+    return read_record(folder).get("complete") is True

@@ -1,0 +1,1 @@
+"""Models on a hub: list, fetch, verify and find them on this machine."""
