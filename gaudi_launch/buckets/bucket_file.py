@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from gaudi_launch.warmup.buckets import Buckets
-from gaudi_launch.warmup.cost import ONE_CARD_8B, StepTime
-from gaudi_launch.warmup.engine_buckets import FORK_1_21, FORK_1_22, PLUGIN, engine_buckets
-from gaudi_launch.warmup.expect import TRACE_SHARE, Requests
-from gaudi_launch.warmup.limits import EngineLimits, Question
-from gaudi_launch.warmup.optimise import corners
-from gaudi_launch.warmup.parameters import search
-from gaudi_launch.warmup.planner import Aim, Ask, aim_for, solve
-from gaudi_launch.warmup.strategies import Judged, arguments_of, judge, judged, strategies
+from gaudi_launch.buckets.bucket_list import Buckets
+from gaudi_launch.buckets.engine_buckets import FORK_1_21, FORK_1_22, PLUGIN, engine_buckets
+from gaudi_launch.buckets.optimiser.candidates import corners
+from gaudi_launch.buckets.optimiser.parameters import search
+from gaudi_launch.buckets.optimiser.planner import Aim, BucketGoal, aim_for, solve
+from gaudi_launch.buckets.optimiser.workload_mix import TRACE_SHARE, Requests
+from gaudi_launch.buckets.strategies import Judged, arguments_of, judge, judged, strategies
+from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits
+from gaudi_launch.performance.step_time import ONE_CARD_8B, StepTime
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Delivered:
 
 
 @lru_cache(maxsize=32)
-def planned(question: Question, ask: Ask, cost: StepTime) -> Delivered:
+def planned(question: CoverageQuestion, ask: BucketGoal, cost: StepTime) -> Delivered:
     """The planner's answer without past requests, once for the same question: a plan asks more than once."""
     limits, limited = question.limits, question.with_limit
     return plan_for_engine(
@@ -44,7 +44,7 @@ def plan_for_engine(
     engine: str,
     limits: EngineLimits,
     workload: Requests | None = None,
-    ask: Ask | None = None,
+    ask: BucketGoal | None = None,
     *,
     choose_prefill_seqs: bool = True,
     with_limit: bool = True,
@@ -53,14 +53,14 @@ def plan_for_engine(
     trace_share: float = TRACE_SHARE,
     name: str = "planned",
 ) -> Delivered:
-    """The best plan that ``engine`` (a value of `strategies.ENGINES`) can be given. Pure.
+    """The best plan that ``engine`` (an `Engine.bucket_family`) can be given. Pure.
 
     ``choose_prefill_seqs``: one prompt a step, the largest lever of all (several need a bucket for every
     rectangle); else ``limits.max_num_prefill_seqs`` stands. ``with_limit``: the installed extension of 1.22 or
     deepseek_r1 knows the padding limit. ``context``: plan vllm-gaudi's context dimension (prefix caching, chunked
     prefill).
     """
-    ask = ask or Ask()
+    ask = ask or BucketGoal()
     if choose_prefill_seqs:
         limits = replace(limits, max_num_prefill_seqs=1)
     aim = aim_for(limits, workload, ask, cost=cost, trace_share=trace_share)
@@ -84,7 +84,7 @@ def plan_for_engine(
         judge(label, engine, algorithm, env, limits, shapes, cost)
         for label, algorithm, env in strategies(engine, limits, ask.reduce)
     ]
-    if limits.prefix_caching and ask == Ask():
+    if limits.prefix_caching and ask == BucketGoal():
         # a linear list has every context of every length: the engine's exponential one can be the better list
         other = next((each for each in others if each.name == "exponential"), mine)
         if engine == FORK_1_22 and other.buckets is not None and other.weight(price) < mine.weight(price):
@@ -106,7 +106,7 @@ def own_list(
 
     The router puts together as many prompts as ``limits`` say, none of them over ``input_max``.
     """
-    aim = aim_for(limits, workload, Ask(), cost=cost, trace_share=trace_share)
+    aim = aim_for(limits, workload, BucketGoal(), cost=cost, trace_share=trace_share)
     promised = replace(limits, max_model_len=limits.input_max)
     mine = judged(strategy, found, promised, aim.expectation.shapes, cost)
     return Delivered({}, limits.max_num_prefill_seqs, found, [mine], aim, 0.0)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gaudi_launch.warmup.buckets import Buckets
-from gaudi_launch.warmup.limits import EngineLimits
+from gaudi_launch.buckets.bucket_list import Buckets
+from gaudi_launch.performance.limits import EngineLimits
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from gaudi_launch.buckets import file_format
+from gaudi_launch.buckets.algorithms import fork_1_21, fork_1_22, fork_deepseek, plugin
+from gaudi_launch.buckets.bucket_list import Bucket, BucketError, Buckets
+from gaudi_launch.buckets.engine_env import Arguments, Env, arguments, boolean, is_true
+from gaudi_launch.buckets.engine_model import EngineModel
+from gaudi_launch.buckets.lookup import Lookups
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.warmup import fork_1_21, fork_1_22, fork_deepseek, plugin, plugin_file
-from gaudi_launch.warmup.buckets import Bucket, BucketError, Buckets
-from gaudi_launch.warmup.engine_env import Arguments, Env, arguments, boolean, is_true
-from gaudi_launch.warmup.engine_model import EngineModel
-from gaudi_launch.warmup.lookup import Lookups
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ MODELS: Mapping[tuple[str, str], Callable[[Env, Arguments], EngineModel]] = {
     (PLUGIN, "exponential"): plugin.exponential_model,
     (PLUGIN, "linear"): plugin.linear_model,
     (PLUGIN, "pad"): plugin.padded_model,
-    (PLUGIN, "file"): plugin_file.file_model,
+    (PLUGIN, "file"): file_format.file_model,
 }
 """Engine and algorithm to its model. A new algorithm is a file and a line here."""
 

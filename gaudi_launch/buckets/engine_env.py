@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gaudi_launch.buckets.ladders import broken
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.warmup.ladders import broken
 
 Env = Mapping[str, str]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from gaudi_launch.warmup.buckets import Bucket, Buckets
-from gaudi_launch.warmup.grid import Grid
-from gaudi_launch.warmup.lookup import Lookups
+from gaudi_launch.buckets.bucket_list import Bucket, Buckets
+from gaudi_launch.buckets.grid import Grid
+from gaudi_launch.buckets.lookup import Lookups
 
 MakeLookups = Callable[[Sequence[Bucket], Sequence[Bucket], bool], Lookups]
 """(prompt buckets, decode buckets, remember invented ones) to a look-up rule."""

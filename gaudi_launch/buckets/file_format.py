@@ -12,12 +12,12 @@ import itertools
 import re
 from collections.abc import Iterable
 
-from gaudi_launch.warmup.buckets import Bucket, Buckets
-from gaudi_launch.warmup.engine_env import Arguments, Env
-from gaudi_launch.warmup.engine_model import EngineModel
-from gaudi_launch.warmup.grid import Row
-from gaudi_launch.warmup.ladders import broken
-from gaudi_launch.warmup.plugin import PluginFlags, assemble, most_blocks, prompt_kept, rows_of
+from gaudi_launch.buckets.algorithms.plugin import PluginFlags, assemble, most_blocks, prompt_kept, rows_of
+from gaudi_launch.buckets.bucket_list import Bucket, Buckets
+from gaudi_launch.buckets.engine_env import Arguments, Env
+from gaudi_launch.buckets.engine_model import EngineModel
+from gaudi_launch.buckets.grid import Row
+from gaudi_launch.buckets.ladders import broken
 
 RANGE_LIMIT = 10_000
 """A range of more elements is left as text, which the engine then cannot read."""

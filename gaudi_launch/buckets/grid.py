@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gaudi_launch.warmup.buckets import Bucket
+from gaudi_launch.buckets.bucket_list import Bucket
 
 Row = tuple[int, list[tuple[int, Sequence[int]]]]
 """A batch with its queries, each with its context (prompt) or block (decode) sizes."""

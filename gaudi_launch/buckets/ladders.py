@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gaudi_launch.warmup.buckets import BucketError
+from gaudi_launch.buckets.bucket_list import BucketError
 
 _SKIP = "set VLLM_SKIP_WARMUP=true"
 _LINEAR_ORDER = f"Min. batch size cannot be greater than max. batch size. If you want to skip warmup, {_SKIP}"

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from gaudi_launch.warmup.buckets import Bucket, BucketError
-from gaudi_launch.warmup.ladders import fallback
+from gaudi_launch.buckets.bucket_list import Bucket, BucketError
+from gaudi_launch.buckets.ladders import fallback
 
 Outcome = Literal["warmed", "fallback", "recompile", "hang", "error"]
 """warmed: a bucket of the warm-up. fallback: the engine invents a bucket and compiles it. recompile: the shape

@@ -9,10 +9,10 @@ import math
 from dataclasses import dataclass
 
 from gaudi_launch import drawing
-from gaudi_launch.drawing import INK, WHITE, Box, Words
-from gaudi_launch.warmup.buckets import Buckets
-from gaudi_launch.warmup.cost import StepTime
-from gaudi_launch.warmup.simulate import Shapes, Weighted
+from gaudi_launch.buckets.bucket_list import Buckets
+from gaudi_launch.drawing import INK, WHITE, Rectangle, Words
+from gaudi_launch.performance.simulator import Shapes, Weighted
+from gaudi_launch.performance.step_time import StepTime
 
 _HOT, _BUCKET = (214, 40, 40), (20, 80, 200)
 # the letters of a PNG are English capitals
@@ -65,12 +65,12 @@ def _cell(ends: tuple[int, ...], value: int) -> int:
 
 def _panel(
     pairs: list[tuple[int, int]], part: Weighted, time: object, left: int, title: str
-) -> tuple[list[Box], list[Words]]:
+) -> tuple[list[Rectangle], list[Words]]:
     grid = heat(pairs, part, time, 24, 48)
     width, height = _PANEL_WIDTH / len(grid.sizes), _PANEL_HEIGHT / len(grid.batches)
     most = max((value for row in grid.share for value in row), default=0.0) or 1.0
-    boxes = [Box(left - 1, _MARGIN - 1, _PANEL_WIDTH + 2, _PANEL_HEIGHT + 2, INK)]
-    boxes.append(Box(left, _MARGIN, _PANEL_WIDTH, _PANEL_HEIGHT, WHITE))
+    boxes = [Rectangle(left - 1, _MARGIN - 1, _PANEL_WIDTH + 2, _PANEL_HEIGHT + 2, INK)]
+    boxes.append(Rectangle(left, _MARGIN, _PANEL_WIDTH, _PANEL_HEIGHT, WHITE))
     for r, row in enumerate(grid.share):
         top = _MARGIN + _PANEL_HEIGHT - (r + 1) * height
         for c, value in enumerate(row):
@@ -82,10 +82,10 @@ def _panel(
                     round(255 - part_of * (255 - _HOT[1])),
                     round(255 - part_of * (255 - _HOT[2])),
                 )
-                boxes.append(Box(x, top, width, height, color))
+                boxes.append(Rectangle(x, top, width, height, color))
             if grid.buckets[r][c]:
                 side = min(width, height, 6.0)
-                boxes.append(Box(x + (width - side) / 2, top + (height - side) / 2, side, side, _BUCKET))
+                boxes.append(Rectangle(x + (width - side) / 2, top + (height - side) / 2, side, side, _BUCKET))
     bottom = _MARGIN + _PANEL_HEIGHT
     first, last, largest = str(grid.batches[0]), str(grid.batches[-1]), str(grid.sizes[-1])
     words: list[Words] = [
@@ -100,7 +100,7 @@ def _panel(
 
 def _scene(
     buckets: Buckets, shapes: Shapes, cost: StepTime, titles: tuple[str, str]
-) -> tuple[int, int, list[Box], list[Words]]:
+) -> tuple[int, int, list[Rectangle], list[Words]]:
     prompt = [(batch, query) for batch, query, context in buckets.prompt if context == 0]
     decode = [(batch, blocks) for batch, _, blocks in buckets.decode]
     boxes, words = _panel(prompt, shapes.prompt, cost.prefill, _MARGIN, titles[0])

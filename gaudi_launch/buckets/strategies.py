@@ -6,25 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.warmup.buckets import BucketError, Buckets
-from gaudi_launch.warmup.cost import StepTime
-from gaudi_launch.warmup.coverage import Holes, uncovered
-from gaudi_launch.warmup.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, PLUGIN, count, engine_buckets
-from gaudi_launch.warmup.limits import EngineLimits
-from gaudi_launch.warmup.score import Score, score
-from gaudi_launch.warmup.simulate import Shapes
+from gaudi_launch.buckets.bucket_list import BucketError, Buckets
+from gaudi_launch.buckets.captured import captured
+from gaudi_launch.buckets.coverage import Holes, uncovered
+from gaudi_launch.buckets.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, count, engine_buckets
+from gaudi_launch.buckets.optimiser.padding_cost import Score, score
+from gaudi_launch.performance.limits import EngineLimits
+from gaudi_launch.performance.simulator import Shapes
+from gaudi_launch.performance.step_time import StepTime
 
-# the users' names of the engines whose buckets are known
-ENGINES: Mapping[str, str] = {
-    "vllm-fork@1.21": FORK_1_21,
-    "vllm-fork@1.22": FORK_1_22,
-    "deepseek_r1": FORK_DEEPSEEK,
-    "vllm-gaudi": PLUGIN,
-}
 # vllm-gaudi's linear context grid can have hundreds of thousands of entries
 MOST_WRITTEN = 200_000
-PADDING_LIMIT = "0.25"
+# 1.21's script with -r: no pass over all buckets, and captures up to this length (scripts/utils.sh)
+_SKIP_COMPILE, _SCRIPT_CAPTURE = "VLLM_SKIP_LAZY_WARMUP", 8192
 
 
 @dataclass(frozen=True)
@@ -49,14 +43,6 @@ class Judged:
         if self.score is None or self.holes is None or self.holes.shapes:
             return float("inf")
         return self.score.overhead + price * self.graphs
-
-
-def engine_key(name: str) -> str:
-    """The bucket engine of a user's engine name. Raises LaunchError (USAGE)."""
-    key = ENGINES.get(name)
-    if key is None:
-        raise LaunchError("warmup.unknown_engine", ExitCode.USAGE, found=name, known=", ".join(ENGINES))
-    return key
 
 
 def arguments_of(limits: EngineLimits) -> dict[str, Any]:
@@ -149,6 +135,8 @@ def strategies(
         found = [(name, name, env) for name in ("exponential", "pad", "linear")]
     if reduce is not None and ranges:
         short = {**script_ranges(engine, limits, reduce), "VLLM_EXPONENTIAL_BUCKETING": "false"}
+        if engine == FORK_1_21:
+            short[_SKIP_COMPILE] = "true"
         found.append((f"{found[0][0]} -r {reduce[0]},{reduce[1]}", found[0][1], short))
     return found
 
@@ -171,6 +159,8 @@ def judge(
         buckets = engine_buckets(engine, algorithm, env, arguments)
     except BucketError as error:
         return Judged(name, 0, 0, None, None, None, str(error))
+    if env.get(_SKIP_COMPILE) == "true":
+        buckets = captured(buckets, _SCRIPT_CAPTURE)
     return judged(name, buckets, limits, shapes, cost)
 
 

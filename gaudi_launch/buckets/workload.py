@@ -9,6 +9,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import random
 import re
 import zlib
@@ -17,9 +18,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch import http_client
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.metrics_page import samples
 
-Request = tuple[float, int, int]
+RequestLengths = tuple[float, int, int]
 
 # names under which logs and public traces keep the three numbers; first match wins
 _TIME = ("t_seconds", "timestamp", "arrived_at", "arrival_time", "time", "ts", "created", "start_time")
@@ -45,15 +48,20 @@ _OUTPUT = (
     "output_len",
     "generation_tokens",
 )
+_METRICS_SECONDS = 10.0
+_MOST_METRICS_BYTES = 64 << 20
 _MOST_BYTES = 256 * 2**20
 # requests drawn from histograms, which keep no single request
 _DRAWN = 4000
-_HISTOGRAM = re.compile(r"^vllm:request_(prompt|generation)_tokens_bucket\{([^}]*)\}\s+([0-9.eE+]+)\s*$")
-_LE = re.compile(r'le="([^"]+)"')
+# vllm/v1/metrics/loggers.py and the fork's vllm/engine/metrics.py
+_HISTOGRAMS = {
+    "vllm:request_prompt_tokens_bucket": "prompt",
+    "vllm:request_generation_tokens_bucket": "generation",
+}
 METRICS_NAMES = ("vllm:request_prompt_tokens", "vllm:request_generation_tokens")
 
 
-def read_workload(source: str) -> list[Request]:
+def read_workload(source: str) -> list[RequestLengths]:
     """Requests from a file (CSV, JSON lines, a saved /metrics page; also .gz) or the URL of a running server.
 
     Raises LaunchError: USAGE when nothing can be made of it, FAILED when the server does not answer.
@@ -61,7 +69,7 @@ def read_workload(source: str) -> list[Request]:
     return read_timed(source)[0]
 
 
-def read_timed(source: str) -> tuple[list[Request], bool]:
+def read_timed(source: str) -> tuple[list[RequestLengths], bool]:
     """As `read_workload`, and whether the source tells when each request came."""
     text = fetch_metrics(source) if source.startswith(("http://", "https://")) else _text(Path(source))
     found, timed = _parse(text)
@@ -76,11 +84,10 @@ def fetch_metrics(url: str) -> str:
 
     address = url if url.rstrip("/").endswith("/metrics") else url.rstrip("/") + "/metrics"
     try:
-        answer = requests.get(address, timeout=10)
-        answer.raise_for_status()
+        page = http_client.get(address, seconds=_METRICS_SECONDS, most_bytes=_MOST_METRICS_BYTES)
     except requests.RequestException as error:
         raise LaunchError("warmup.metrics_unreachable", ExitCode.FAILED, url=address, error=str(error)) from None
-    return answer.text
+    return page.decode("utf-8", errors="replace")
 
 
 def _text(path: Path) -> str:
@@ -100,30 +107,30 @@ def _text(path: Path) -> str:
         ) from None
 
 
-def parse_workload(text: str) -> list[Request]:
+def parse_workload(text: str) -> list[RequestLengths]:
     """Requests from text of any of the forms; empty when it is none of them."""
     return _parse(text)[0]
 
 
-def _parse(text: str) -> tuple[list[Request], bool]:
+def _parse(text: str) -> tuple[list[RequestLengths], bool]:
     if "vllm:request_prompt_tokens_bucket" in text:
         return parse_metrics(text), False
     return _requests(_json_rows(text)) if text.lstrip()[:1] in ("{", "[") else _of_csv(text)
 
 
-def parse_csv(text: str) -> list[Request]:
+def parse_csv(text: str) -> list[RequestLengths]:
     """CSV with a header line that names the columns."""
     return _of_csv(text)[0]
 
 
-def _of_csv(text: str) -> tuple[list[Request], bool]:
+def _of_csv(text: str) -> tuple[list[RequestLengths], bool]:
     try:
         return _requests(csv.DictReader(io.StringIO(text)))
     except csv.Error:
         return [], False
 
 
-def parse_json_lines(text: str) -> list[Request]:
+def parse_json_lines(text: str) -> list[RequestLengths]:
     """One JSON object a line, or one array of them; also with the numbers in a ``usage`` object. Broken lines are
     left out.
     """
@@ -149,9 +156,9 @@ def _json_rows(text: str) -> list[Mapping[str, Any]]:
     return rows
 
 
-def _requests(rows: Iterable[Mapping[Any, Any]]) -> tuple[list[Request], bool]:
+def _requests(rows: Iterable[Mapping[Any, Any]]) -> tuple[list[RequestLengths], bool]:
     """The requests, and whether each row has a time."""
-    found: list[Request] = []
+    found: list[RequestLengths] = []
     timed = True
     for row in rows:
         values = {str(name).strip().lower(): value for name, value in row.items()}
@@ -204,23 +211,19 @@ def _plausible(number: float) -> float | None:
     return number if -1e12 < number < 1e12 else None
 
 
-def parse_metrics(page: str) -> list[Request]:
+def parse_metrics(page: str) -> list[RequestLengths]:
     """Requests drawn from the histograms of prompt and generation lengths.
 
     The page keeps no pairs and no times: lengths are drawn apart, and requests come evenly, one every 0.25 seconds
     (the planner replays them at several rates).
     """
     counts: dict[str, dict[float, float]] = {"prompt": {}, "generation": {}}
-    for line in page.splitlines():
-        match = _HISTOGRAM.match(line.strip())
-        edge = _LE.search(match.group(2)) if match else None
-        if match and edge:
-            try:
-                top, count = float(edge.group(1)), float(match.group(3))
-            except ValueError:
-                continue
-            phase = counts[match.group(1)]
-            phase[top] = phase.get(top, 0.0) + count
+    for sample in samples(page):
+        histogram = _HISTOGRAMS.get(sample.name)
+        edge = _edge(sample.labels.get("le", ""))
+        if histogram is None or edge is None:
+            continue
+        counts[histogram][edge] = counts[histogram].get(edge, 0.0) + sample.value
     prompt, output = (_spans(counts[phase]) for phase in ("prompt", "generation"))
     if not prompt or not output:
         return []
@@ -232,6 +235,15 @@ def parse_metrics(page: str) -> list[Request]:
 
     pairs = zip(draw(prompt), draw(output), strict=True)
     return [(0.25 * number, tokens, made) for number, (tokens, made) in enumerate(pairs)]
+
+
+def _edge(text: str) -> float | None:
+    """Return a histogram's upper edge; None where it is not a number."""
+    try:
+        edge = float(text)
+    except ValueError:
+        return None
+    return None if math.isnan(edge) else edge
 
 
 def _spans(cumulative: Mapping[float, float]) -> list[tuple[int, int, float]]:

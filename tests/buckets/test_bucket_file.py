@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.warmup.cost import ONE_CARD_8B
-from gaudi_launch.warmup.coverage import uncovered
-from gaudi_launch.warmup.delivery import bucket_file, plan_for_engine, with_context
-from gaudi_launch.warmup.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, PLUGIN, engine_buckets
-from gaudi_launch.warmup.lookup import BucketTable
-from gaudi_launch.warmup.planner import Ask, plan, plan_buckets, script_grid
-from gaudi_launch.warmup.strategies import arguments_of, judge, script_ranges
-from tests.warmup.helpers import limits, made_up
+from gaudi_launch.buckets.bucket_file import bucket_file, plan_for_engine, with_context
+from gaudi_launch.buckets.coverage import uncovered
+from gaudi_launch.buckets.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, PLUGIN, engine_buckets
+from gaudi_launch.buckets.lookup import BucketTable
+from gaudi_launch.buckets.optimiser.planner import BucketGoal, plan, plan_buckets, script_grid
+from gaudi_launch.buckets.strategies import arguments_of, judge, script_ranges
+from gaudi_launch.performance.step_time import ONE_CARD_8B
+from tests.support.traces import limits, made_up
 
 
 @pytest.mark.parametrize("prompts", [1, 6])
@@ -94,7 +94,7 @@ def test_an_unknown_cache_size_leaves_no_hole() -> None:
 
 
 def test_fewer_graphs_when_asked() -> None:
-    made = plan_for_engine(FORK_1_21, limits(), None, Ask(graphs=40))
+    made = plan_for_engine(FORK_1_21, limits(), None, BucketGoal(graphs=40))
     assert made.buckets.graphs <= 40
 
 

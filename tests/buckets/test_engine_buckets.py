@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import LANGUAGES, catalogue
-from gaudi_launch.warmup.buckets import BucketError
-from gaudi_launch.warmup.engine_buckets import (
+from gaudi_launch.buckets.bucket_list import BucketError
+from gaudi_launch.buckets.engine_buckets import (
     FORK_1_21,
     FORK_1_22,
     FORK_DEEPSEEK,
@@ -23,9 +21,10 @@ from gaudi_launch.warmup.engine_buckets import (
     lookups,
     prompt_buckets,
 )
-from gaudi_launch.warmup.fork_1_21 import rounded_cache
-from gaudi_launch.warmup.lookup import Lookup
-from tests.warmup.parity import RECORDED, recorded_files, records
+from gaudi_launch.buckets.lookup import Lookup
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import LANGUAGES, catalogue
+from tests.support.bucket_parity import RECORDED, recorded_files, records
 
 SMALL = {
     "max_num_seqs": 16,
@@ -210,10 +209,3 @@ def test_refusals(engine: str, algorithm: str, args: dict[str, Any], id: str) ->
 )
 def test_algorithm_of(engine: str, env: dict[str, str], with_limit: bool, algorithm: str) -> None:
     assert algorithm_of(engine, env, with_limit=with_limit) == algorithm
-
-
-def test_rounded_cache() -> None:
-    step = {"VLLM_DECODE_BLOCK_BUCKET_STEP": "256"}
-    assert rounded_cache({}, 128, 1000) == 896
-    assert rounded_cache(step, 128, 1000) == 768
-    assert rounded_cache({**step, "VLLM_EXPONENTIAL_BUCKETING": "true"}, 128, 1000) == 896

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.warmup.buckets import BucketError, Buckets
-from gaudi_launch.warmup.engine_buckets import PLUGIN, engine_buckets
-from gaudi_launch.warmup.plugin_file import read, write
+from gaudi_launch.buckets.bucket_list import BucketError, Buckets
+from gaudi_launch.buckets.engine_buckets import PLUGIN, engine_buckets
+from gaudi_launch.buckets.file_format import read, write
 
 ARGS = {
     "max_num_seqs": 16,

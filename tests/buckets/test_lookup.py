@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.warmup.buckets import Bucket
-from gaudi_launch.warmup.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, PLUGIN, lookups
-from gaudi_launch.warmup.ladders import fallback, limited
-from gaudi_launch.warmup.lookup import BucketTable, Lookup, decodes, holds, prompts
+from gaudi_launch.buckets.bucket_list import Bucket
+from gaudi_launch.buckets.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, PLUGIN, lookups
+from gaudi_launch.buckets.ladders import fallback, limited
+from gaudi_launch.buckets.lookup import BucketTable, Lookup, decodes, holds, prompts
 
 SIZES = st.integers(0, 12)
 BUCKETS = st.lists(st.tuples(SIZES, SIZES, SIZES).map(list), max_size=30)

@@ -6,11 +6,11 @@ import struct
 import zlib
 from xml.etree import ElementTree
 
+from gaudi_launch.buckets.optimiser.planner import plan
+from gaudi_launch.buckets.picture import heat, png, svg
 from gaudi_launch.drawing import INK
-from gaudi_launch.warmup.cost import ONE_CARD_8B
-from gaudi_launch.warmup.picture import heat, png, svg
-from gaudi_launch.warmup.planner import plan
-from tests.warmup.helpers import limits
+from gaudi_launch.performance.step_time import ONE_CARD_8B
+from tests.support.traces import limits
 
 
 def test_heat_counts_everything() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.warmup.watch import Compiled, compiled_at_run_time
+from gaudi_launch.buckets.runtime_compiles import Compiled, compiled_at_run_time
 
 LOG = """\
 WARNING 11-20 10:00:00 [hpu_model_runner.py:1227] Configuration: (prompt, 1, 24064) was not warmed-up!

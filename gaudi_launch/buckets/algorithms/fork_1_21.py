@@ -8,11 +8,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from gaudi_launch.warmup.engine_env import Arguments, Env, contiguous_p1, is_true, settings
-from gaudi_launch.warmup.engine_model import EngineModel, dimension_configs
-from gaudi_launch.warmup.grid import Grid, Row, decode_rows
-from gaudi_launch.warmup.ladders import by_step, linear, log2_ceiling, nothing_left, spaced
-from gaudi_launch.warmup.lookup import ByDimension, next_of
+from gaudi_launch.buckets.engine_env import Arguments, Env, contiguous_p1, settings
+from gaudi_launch.buckets.engine_model import EngineModel, dimension_configs
+from gaudi_launch.buckets.grid import Grid, Row, decode_rows
+from gaudi_launch.buckets.ladders import by_step, linear, log2_ceiling, nothing_left, spaced
+from gaudi_launch.buckets.lookup import ByDimension, next_of
 
 
 def linear_model(env: Env, args: Arguments) -> EngineModel:
@@ -115,13 +115,3 @@ def prompt_rows(batches: Sequence[int], queries: Sequence[int], budget: int, lon
         if fitting:
             kept.append((batch, [(query, (0,)) for query in fitting]))
     return kept or [(batch, [(query, (0,)) for query in queries]) for batch in batches]
-
-
-def rounded_cache(env: Env, block_size: int, blocks: int) -> int:
-    """The KV cache size that 1.21 hands to its generator: cut to a multiple of the decode block step.
-
-    Source: HabanaAI/vllm-fork@aice/v1.21.0:vllm/worker/hpu_worker.py (determine_num_available_blocks).
-    """
-    exponential = is_true(env.get("VLLM_EXPONENTIAL_BUCKETING", "false"))
-    step = block_size if exponential else settings(env, "DECODE", "BLOCK", (0, block_size, 0))[1]
-    return blocks // step * step

@@ -11,12 +11,12 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
-from gaudi_launch.warmup import engine_env
-from gaudi_launch.warmup.engine_env import Arguments, Env, SlicedAttention, flag
-from gaudi_launch.warmup.engine_model import EngineModel
-from gaudi_launch.warmup.grid import Grid, Row, decode_rows
-from gaudi_launch.warmup.ladders import broken, limited, linear, log2_ceiling, nothing_left, spaced
-from gaudi_launch.warmup.lookup import ByList, FallbackRule
+from gaudi_launch.buckets import engine_env
+from gaudi_launch.buckets.engine_env import Arguments, Env, SlicedAttention, flag
+from gaudi_launch.buckets.engine_model import EngineModel
+from gaudi_launch.buckets.grid import Grid, Row, decode_rows
+from gaudi_launch.buckets.ladders import broken, limited, linear, log2_ceiling, nothing_left, spaced
+from gaudi_launch.buckets.lookup import ByList, FallbackRule
 
 _DIMENSIONS = ("PROMPT_BS", "PROMPT_SEQ", "DECODE_BS", "DECODE_BLOCK")
 _WHOLE = (

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gaudi_launch.warmup.engine_env import Arguments, Env, contiguous_p1, limit_settings, settings
-from gaudi_launch.warmup.engine_model import EngineModel, dimension_configs
-from gaudi_launch.warmup.fork_1_21 import prompt_rows
-from gaudi_launch.warmup.grid import Grid, decode_rows
-from gaudi_launch.warmup.ladders import by_step, limited, linear, nothing_left
-from gaudi_launch.warmup.lookup import ByDimension, Sizer, next_of
+from gaudi_launch.buckets.algorithms.fork_1_21 import prompt_rows
+from gaudi_launch.buckets.engine_env import Arguments, Env, contiguous_p1, limit_settings, settings
+from gaudi_launch.buckets.engine_model import EngineModel, dimension_configs
+from gaudi_launch.buckets.grid import Grid, decode_rows
+from gaudi_launch.buckets.ladders import by_step, limited, linear, nothing_left
+from gaudi_launch.buckets.lookup import ByDimension, Sizer, next_of
 
 PROMPT_TOKENS = 1024
 DECODE_TOKENS = 2048

@@ -12,13 +12,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from gaudi_launch.warmup import engine_env
-from gaudi_launch.warmup.buckets import Bucket
-from gaudi_launch.warmup.engine_env import Arguments, Env, SlicedAttention, boolean, flag, settings
-from gaudi_launch.warmup.engine_model import EngineModel
-from gaudi_launch.warmup.grid import Grid, Row
-from gaudi_launch.warmup.ladders import broken, linear_from_zero, log2_ceiling, padded, spaced_once
-from gaudi_launch.warmup.lookup import ByList, FallbackRule, Raw
+from gaudi_launch.buckets import engine_env
+from gaudi_launch.buckets.bucket_list import Bucket
+from gaudi_launch.buckets.engine_env import Arguments, Env, SlicedAttention, boolean, flag, settings
+from gaudi_launch.buckets.engine_model import EngineModel
+from gaudi_launch.buckets.grid import Grid, Row
+from gaudi_launch.buckets.ladders import broken, linear_from_zero, log2_ceiling, padded, spaced_once
+from gaudi_launch.buckets.lookup import ByList, FallbackRule, Raw
 
 LONG_CONTEXT = 8192
 """From this model length on, the largest prompt context follows the query: query + context fill the model."""

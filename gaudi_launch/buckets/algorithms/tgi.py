@@ -11,11 +11,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gaudi_launch.buckets.ladders import log2_ceiling
+from gaudi_launch.buckets.lookup import ByDimension, Lookups, next_of
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.warmup.ladders import log2_ceiling
-from gaudi_launch.warmup.lookup import ByDimension, Lookups, next_of
 
 BLOCK = 128
+POWERS = "powers"
+"""Rows of the longest length, batches in powers: 3.2.3."""
+PAGED = "paged"
+"""A paged cache with vLLM's exponential buckets: 3.3.x."""
 RUNS_PER_SHAPE = 3
 """3.3.x runs each warmed shape three times (flash_causal_lm.py ``warmup_hpu_graph``)."""
 GRAPH_TOKENS = 8192
@@ -49,7 +53,7 @@ class TgiShapes:
 
 
 def tgi_shapes(
-    version: str,
+    algorithm: str,
     limits: TgiLimits,
     env: Mapping[str, str],
     *,
@@ -57,20 +61,19 @@ def tgi_shapes(
     vision: bool = False,
     mllama: bool = False,
 ) -> TgiShapes:
-    """The warm-up of image ``version`` ("3.2.3-gaudi", "3.3.5-gaudi").
+    """The warm-up of an image by its algorithm: `POWERS` (3.2.3) or `PAGED` (3.3.x).
 
     ``kv_blocks``: the KV cache in blocks, which 3.3.x measures; None takes the most it can use. ``vision``: a model
-    with images (``mllama`` among them warms up like text in 3.3.x). Raises LaunchError for a version or a setting
-    that has no model here.
+    with images (``mllama`` among them warms up like text in 3.3.x). Raises LaunchError for an algorithm or a
+    setting that has no model here.
     """
-    number = version.removesuffix("-gaudi")
-    if number == "3.2.3":
+    if algorithm == POWERS:
         return _powers(limits, env, vision=vision, mllama=mllama)
-    if number in ("3.3.3", "3.3.4", "3.3.5", "3.3.6", "3.3.7"):
-        if env.get("VLLM_EXPONENTIAL_BUCKETING", "true").lower() != "true":
-            raise LaunchError("warmup_engine.tgi_linear", ExitCode.USAGE, version=version)
-        return _paged(limits, env, kv_blocks, prompts=not vision or mllama)
-    raise LaunchError("warmup_engine.tgi_version", ExitCode.USAGE, version=version)
+    if algorithm != PAGED:
+        raise LaunchError("warmup_engine.tgi_version", ExitCode.USAGE, version=algorithm)
+    if env.get("VLLM_EXPONENTIAL_BUCKETING", "true").lower() != "true":
+        raise LaunchError("warmup_engine.tgi_linear", ExitCode.USAGE, version=algorithm)
+    return _paged(limits, env, kv_blocks, prompts=not vision or mllama)
 
 
 def most_blocks(limits: TgiLimits) -> int:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.warmup.limits import EngineLimits
-from gaudi_launch.warmup.simulate import Weighted
+from gaudi_launch.performance.limits import EngineLimits
+from gaudi_launch.performance.simulator import Weighted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +29,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Phase:
+class OptimiserPhase:
     """One phase as the optimiser sees it.
 
     ``top(batch)`` is the largest size of a row; a row for every batch of ``corners`` must exist with its top,
@@ -55,7 +55,7 @@ def corners(limits: EngineLimits) -> tuple[int, ...]:
     )
 
 
-def plan_phase(shapes: Weighted, phase: Phase, price: float, thorough: bool = True) -> list[Pair]:
+def plan_phase(shapes: Weighted, phase: OptimiserPhase, price: float, thorough: bool = True) -> list[Pair]:
     """The buckets of one phase for one price (in the unit of weight times time), sorted as the engine sorts.
 
     Not ``thorough`` is three times as quick, for searches over prices.
@@ -89,7 +89,7 @@ def _ladder(low: int, high: int, ratio: float) -> list[int]:
     return [*values[:-1], high]
 
 
-def _grid(shapes: Weighted, phase: Phase) -> tuple[list[int], list[int]]:
+def _grid(shapes: Weighted, phase: OptimiserPhase) -> tuple[list[int], list[int]]:
     """Candidate rows and sizes."""
     import numpy as np
 
@@ -111,7 +111,7 @@ def _grid(shapes: Weighted, phase: Phase) -> tuple[list[int], list[int]]:
     return sorted(rows), sorted(int(size) for size in np.asarray(sorted(sizes)))
 
 
-def _programme(shapes: Weighted, phase: Phase, price: float) -> list[Pair]:
+def _programme(shapes: Weighted, phase: OptimiserPhase, price: float) -> list[Pair]:
     """The dynamic programme: exact among lists whose rows each reach their own top."""
     import numpy as np
 
@@ -179,7 +179,7 @@ def _trace(parent: Integers, end: int) -> list[int]:
 class _List:
     """A bucket list under change, with every shape's bucket known."""
 
-    def __init__(self, pairs: Sequence[Pair], shapes: Weighted, phase: Phase) -> None:
+    def __init__(self, pairs: Sequence[Pair], shapes: Weighted, phase: OptimiserPhase) -> None:
         import numpy as np
 
         self.shapes = shapes
@@ -237,7 +237,7 @@ class _List:
         del self.pairs[at], self.held[at]
 
 
-def _remove(pairs: Sequence[Pair], shapes: Weighted, phase: Phase, price: float) -> _List:
+def _remove(pairs: Sequence[Pair], shapes: Weighted, phase: OptimiserPhase, price: float) -> _List:
     """Take out buckets that save less than the price; corners stay."""
     state = _List(pairs, shapes, phase)
     kept = {(batch, phase.top(batch)) for batch in phase.corners}

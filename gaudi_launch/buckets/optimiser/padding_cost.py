@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gaudi_launch.warmup.buckets import Bucket, Buckets
-from gaudi_launch.warmup.cost import StepTime
-from gaudi_launch.warmup.simulate import Shapes, Weighted
+from gaudi_launch.buckets.bucket_list import Bucket, Buckets
+from gaudi_launch.performance.simulator import Shapes, Weighted
+from gaudi_launch.performance.step_time import StepTime
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,7 +57,7 @@ def score(buckets: Buckets, shapes: Shapes, cost: StepTime) -> Score:
     """Overhead of ``buckets`` on ``shapes``.
 
     A shape outside pays for the bucket that 1.22 and vllm-gaudi make up on the spot
-    (``warmup.ladders.fallback``), without its compilation.
+    (``buckets.ladders.fallback``), without its compilation.
     """
     prompt_exact, prompt_padded, prompt_out = _phase(
         [b for b in buckets.prompt if b[2] == 0], 1, shapes.prompt, cost.prefill, _TOKEN_STEP
@@ -81,7 +81,7 @@ def _phase(
     """(unpadded time, padded time, weight outside) of one phase."""
     import numpy as np
 
-    from gaudi_launch.warmup.ladders import fallback
+    from gaudi_launch.buckets.ladders import fallback
 
     assert callable(time)
     exact = float(shapes.weight @ time(shapes.batch, shapes.size)) if len(shapes) else 0.0

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.buckets import ladders
+from gaudi_launch.buckets.bucket_list import Buckets
+from gaudi_launch.buckets.coverage import uncovered
+from gaudi_launch.buckets.engine_buckets import FORK_1_21, FORK_1_22, engine_buckets
+from gaudi_launch.buckets.optimiser.candidates import corners
+from gaudi_launch.buckets.optimiser.planner import BucketGoal
+from gaudi_launch.buckets.strategies import arguments_of, variables
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.warmup import ladders
-from gaudi_launch.warmup.buckets import Buckets
-from gaudi_launch.warmup.cost import StepTime
-from gaudi_launch.warmup.coverage import uncovered
-from gaudi_launch.warmup.engine_buckets import FORK_1_22, engine_buckets
-from gaudi_launch.warmup.limits import EngineLimits
-from gaudi_launch.warmup.optimise import corners
-from gaudi_launch.warmup.planner import Ask
-from gaudi_launch.warmup.simulate import Shapes, Weighted, weighted
-from gaudi_launch.warmup.strategies import arguments_of, variables
+from gaudi_launch.performance.limits import EngineLimits
+from gaudi_launch.performance.simulator import Shapes, Weighted, weighted
+from gaudi_launch.performance.step_time import StepTime
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +39,7 @@ _MOST_PLACES = 60_000
 
 
 @dataclass(frozen=True)
-class Choice:
+class ParameterChoice:
     """One setting of a phase: its (min, step, max[, limit]) by dimension, its graphs and its padded time."""
 
     ranges: Mapping[str, Range]
@@ -53,7 +53,7 @@ def search(
     limits: EngineLimits,
     shapes: Shapes,
     cost: StepTime,
-    ask: Ask,
+    ask: BucketGoal,
     price: float,
 ) -> tuple[dict[str, str], Buckets]:
     """The variables and the buckets the engine makes of them.
@@ -64,7 +64,9 @@ def search(
     """
     limited = algorithm == "linear-limit"
     prompts = _prompts(limits, shapes.prompt, cost, limited, engine == FORK_1_22 and limits.prefix_caching)
-    decodes = _decodes(limits, shapes.decode, cost, limited)
+    # a cache below one step was not made by this engine with any ladder of the menu: taken as it is
+    rounds = engine == FORK_1_21 and (limits.cache_blocks or 0) >= limits.block_size
+    decodes = _decodes(limits, shapes.decode, cost, limited, rounds_cache=rounds)
     exact = shapes.milliseconds(cost)
     for prompt, decode in _best(prompts, decodes, exact, ask, price):
         env = variables({**prompt.ranges, **decode.ranges})
@@ -77,8 +79,8 @@ def search(
 
 
 def _best(
-    prompts: list[Choice], decodes: list[Choice], exact: float, ask: Ask, price: float
-) -> list[tuple[Choice, Choice]]:
+    prompts: list[ParameterChoice], decodes: list[ParameterChoice], exact: float, ask: BucketGoal, price: float
+) -> list[tuple[ParameterChoice, ParameterChoice]]:
     """Pairs in order of preference."""
     pairs = list(product(_front(prompts), _front(decodes)))
     if ask.graphs is not None:
@@ -93,9 +95,9 @@ def _best(
     return pairs
 
 
-def _front(choices: list[Choice]) -> list[Choice]:
+def _front(choices: list[ParameterChoice]) -> list[ParameterChoice]:
     """Those that no other beats in both graphs and time."""
-    best: list[Choice] = []
+    best: list[ParameterChoice] = []
     for choice in sorted(choices, key=lambda choice: (choice.graphs, choice.time)):
         if not best or choice.time < best[-1].time:
             best.append(choice)
@@ -124,7 +126,9 @@ def _ladders(minimum: int, step: int, top: int, limited: bool) -> list[tuple[Ran
     ]
 
 
-def _prompts(limits: EngineLimits, shapes: Weighted, cost: StepTime, limited: bool, deep: bool) -> list[Choice]:
+def _prompts(
+    limits: EngineLimits, shapes: Weighted, cost: StepTime, limited: bool, deep: bool
+) -> list[ParameterChoice]:
     """Menu of prompt settings: batch rows 1, 2, 3 ... (several prompts) or 1, and lengths to the longest.
 
     ``deep``: each length has a bucket for every context that fits beside it (fork_1_22.py).
@@ -152,7 +156,7 @@ def _prompts(limits: EngineLimits, shapes: Weighted, cost: StepTime, limited: bo
                     graphs_of(row, b, longest) for row, held in zip(batch_ladder, grid, strict=True) for b in held
                 )
                 time = _time(batch_ladder, grid, shapes, cost.prefill)
-                found.append(Choice({"PROMPT_BS": batches, "PROMPT_SEQ": lengths}, graphs, time))
+                found.append(ParameterChoice({"PROMPT_BS": batches, "PROMPT_SEQ": lengths}, graphs, time))
     return found
 
 
@@ -167,9 +171,35 @@ def _holds_corners(rows: list[int], grid: list[list[int]], limits: EngineLimits)
     )
 
 
-def _decodes(limits: EngineLimits, shapes: Weighted, cost: StepTime, limited: bool) -> list[Choice]:
-    """Menu of decode settings. The block ladder reaches past any KV cache that the model's lengths can fill: the
-    engine cuts it at its real number of blocks, which nobody knows before it starts."""
+def usable_blocks(limits: EngineLimits, step: int) -> int:
+    """Return the KV blocks of these limits that are left when the cache is cut to whole steps of ``step``.
+
+    Source: HabanaAI/vllm-fork@277a33cd9:vllm/worker/hpu_worker.py:362-363. A cache of unknown size is not cut.
+    """
+    if limits.cache_blocks is None:
+        return limits.num_blocks
+    return min(limits.cache_blocks // step * step, limits.num_blocks)
+
+
+def _lost_time(limits: EngineLimits, kept: int, shapes: Weighted, cost: StepTime) -> float:
+    """Return the milliseconds that a smaller cache costs.
+
+    With a share of the blocks gone, that share of the sequences waits, and the same tokens take so many more steps,
+    each with its fixed time. Assumed: the load fills the cache.
+    """
+    lost = 1 - kept / limits.num_blocks
+    return float(shapes.weight.sum()) * cost.decode_fixed * lost / (1 - lost)
+
+
+def _decodes(
+    limits: EngineLimits, shapes: Weighted, cost: StepTime, limited: bool, *, rounds_cache: bool = False
+) -> list[ParameterChoice]:
+    """Return the menu of decode settings.
+
+    The block ladder reaches past any KV cache that the model's lengths can fill: the engine cuts it at its real
+    number of blocks, which is not known before it starts. ``rounds_cache``: the engine cuts the cache to whole
+    steps of blocks, and what that loses is in the choice's time.
+    """
     import numpy as np
 
     seqs = limits.max_num_seqs
@@ -189,15 +219,20 @@ def _decodes(limits: EngineLimits, shapes: Weighted, cost: StepTime, limited: bo
         for minimum, step in product(sorted({min(each, reach) for each in _MINIMA}), _steps(128, reach)):
             if limited and step > 256:
                 continue
+            kept = usable_blocks(limits, step) if rounds_cache else limits.num_blocks
+            if kept < min(limits.blocks_per_sequence, limits.num_blocks):
+                continue  # not one request of the longest length: the engine would not start
+            lost = _lost_time(limits, kept, shapes, cost)
             for blocks, ladder in _ladders(minimum, step, reach, limited):
-                sizes = [size for size in ladder if size < limits.num_blocks] + [limits.num_blocks]
+                sizes = [size for size in ladder if size < kept] + [kept]
                 if len(rows) * len(sizes) > _MOST_PLACES or not _reachable(rows, sizes):
                     continue
                 table = np.asarray(sizes)
                 # a row has no bucket of fewer blocks than sequences
                 graphs = len(rows) * len(sizes) - int(np.searchsorted(table, rows).sum())
-                time = sequences + cost.decode_block * float(np.diff(held[table], prepend=0.0) @ table)
-                found.append(Choice({"DECODE_BS": batches, "DECODE_BLOCK": blocks}, graphs, time))
+                padded = float(np.diff(held[table], prepend=0.0) @ table + (held[-1] - held[kept]) * kept)
+                time = sequences + cost.decode_block * padded + lost
+                found.append(ParameterChoice({"DECODE_BS": batches, "DECODE_BLOCK": blocks}, graphs, time))
     return found
 
 

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gaudi_launch.buckets.bucket_list import Buckets
+from gaudi_launch.buckets.coverage import prove
+from gaudi_launch.buckets.optimiser import workload_mix as expecting
+from gaudi_launch.buckets.optimiser.candidates import OptimiserPhase, corners, plan_phase
+from gaudi_launch.buckets.optimiser.padding_cost import Score, score
+from gaudi_launch.buckets.optimiser.workload_mix import TRACE_SHARE, Expectation, Requests
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.warmup import expect as expecting
-from gaudi_launch.warmup.buckets import Buckets
-from gaudi_launch.warmup.cost import ONE_CARD_8B, StepTime
-from gaudi_launch.warmup.coverage import prove
-from gaudi_launch.warmup.expect import TRACE_SHARE, Expectation, Requests
-from gaudi_launch.warmup.limits import EngineLimits, as_limits
-from gaudi_launch.warmup.optimise import Phase, corners, plan_phase
-from gaudi_launch.warmup.score import Score, score
-from gaudi_launch.warmup.simulate import Shapes, Weighted
+from gaudi_launch.performance.limits import EngineLimits, as_limits
+from gaudi_launch.performance.simulator import Shapes, Weighted
+from gaudi_launch.performance.step_time import ONE_CARD_8B, StepTime
 
 # the share of all step time that one graph must save
 PRICE_TRACE = 5e-4
@@ -30,7 +30,7 @@ COLD_WEIGHT = 0.02
 
 
 @dataclass(frozen=True)
-class Ask:
+class BucketGoal:
     """One way to ask for a plan; all None is the default price.
 
     ``graphs`` at most so many; ``overhead`` at most this share of step time (0.05 is 5 %) with the fewest graphs;
@@ -59,13 +59,13 @@ class Aim:
         """Is there more to go by than ranges?"""
         return self.expectation.distance is not None
 
-    def price(self, ask: Ask) -> float:
+    def price(self, ask: BucketGoal) -> float:
         """The share of step time that a graph must save, where neither graphs nor overhead are asked for."""
         return ask.price or (PRICE_TRACE if self.traced else PRICE_RANGES)
 
 
 @dataclass(frozen=True, eq=False)
-class Planned:
+class PlannedBuckets:
     """A plan with what it was made for; ``score`` is on the aim's shapes."""
 
     buckets: Buckets
@@ -90,13 +90,13 @@ def plan_buckets(
     ``price``: the share of all step time that a graph must save (larger: fewer graphs). Raises LaunchError (USAGE)
     for limits that make no sense.
     """
-    return plan(as_limits(limits), workload, Ask(price=price), cost=cost, trace_share=trace_share).buckets
+    return plan(as_limits(limits), workload, BucketGoal(price=price), cost=cost, trace_share=trace_share).buckets
 
 
 def aim_for(
     limits: EngineLimits,
     workload: Requests | None,
-    ask: Ask,
+    ask: BucketGoal,
     *,
     cost: StepTime = ONE_CARD_8B,
     trace_share: float = TRACE_SHARE,
@@ -114,17 +114,17 @@ def aim_for(
 def plan(
     limits: EngineLimits,
     workload: Requests | None,
-    ask: Ask | None = None,
+    ask: BucketGoal | None = None,
     *,
     cost: StepTime = ONE_CARD_8B,
     trace_share: float = TRACE_SHARE,
-) -> Planned:
+) -> PlannedBuckets:
     """A plan as asked for, with its score on the expected workload."""
-    ask = ask or Ask()
+    ask = ask or BucketGoal()
     return solve(limits, aim_for(limits, workload, ask, cost=cost, trace_share=trace_share), ask, cost)
 
 
-def solve(limits: EngineLimits, aim: Aim, ask: Ask, cost: StepTime) -> Planned:
+def solve(limits: EngineLimits, aim: Aim, ask: BucketGoal, cost: StepTime) -> PlannedBuckets:
     """The plan for what was aimed at."""
     solver = _Solver(limits, aim, cost)
     if ask.graphs is not None:
@@ -138,7 +138,7 @@ def solve(limits: EngineLimits, aim: Aim, ask: Ask, cost: StepTime) -> Planned:
     # a price that was searched for has its plan already, and a better one could have other graphs than asked
     found = solver.made.get(price) or solver.at(price, thorough=True)
     prove(found, limits)
-    return Planned(found, price, score(found, aim.shapes, cost), aim)
+    return PlannedBuckets(found, price, score(found, aim.shapes, cost), aim)
 
 
 class _Solver:
@@ -151,8 +151,8 @@ class _Solver:
         self.cost = cost
         self.total = max(aim.shapes.milliseconds(cost), 1e-9)
         rows = corners(limits)
-        self.prompt = Phase(limits.prefill_rows, limits.query_top, rows, limits.block_size, cost.prefill)
-        self.decode = Phase(limits.max_num_seqs, self._decode_top, (limits.max_num_seqs,), 1, cost.decode)
+        self.prompt = OptimiserPhase(limits.prefill_rows, limits.query_top, rows, limits.block_size, cost.prefill)
+        self.decode = OptimiserPhase(limits.max_num_seqs, self._decode_top, (limits.max_num_seqs,), 1, cost.decode)
         self.made: dict[float, Buckets] = {}
 
     def _decode_top(self, batch: int) -> int:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gaudi_launch.warmup.cost import StepTime
-from gaudi_launch.warmup.limits import EngineLimits
-from gaudi_launch.warmup.simulate import Shapes, Weighted, merge, simulate, weighted
+from gaudi_launch.performance.limits import EngineLimits
+from gaudi_launch.performance.simulator import Shapes, Weighted, merge, simulate, weighted
+from gaudi_launch.performance.step_time import StepTime
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gaudi_launch.buckets.algorithms.tgi import PAGED, POWERS, TgiLimits, TgiShapes, tgi_lookups, tgi_shapes
+from gaudi_launch.buckets.lookup import Lookup
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.warmup.lookup import Lookup
-from gaudi_launch.warmup.tgi import TgiLimits, TgiShapes, tgi_lookups, tgi_shapes
 
 EIGHT_B = TgiLimits(1024, 2048, 32, 2048)
 
@@ -36,18 +36,18 @@ EIGHT_B = TgiLimits(1024, 2048, 32, 2048)
     ],
 )
 def test_paged(limits: TgiLimits, kv_blocks: int | None, prefill: int, decode: int, blocks: list[int]) -> None:
-    shapes = tgi_shapes("3.3.5-gaudi", limits, {}, kv_blocks=kv_blocks)
+    shapes = tgi_shapes(PAGED, limits, {}, kv_blocks=kv_blocks)
     assert (len(shapes.prefill), len(shapes.decode), shapes.runs) == (prefill, decode, 3)
     assert sorted({k for _, k in shapes.decode}) == blocks
 
 
 def test_vision_model_warms_only_decode() -> None:
-    shapes = tgi_shapes("3.3.5-gaudi", TgiLimits(4096, 8192, 4, 16384), {}, vision=True)
+    shapes = tgi_shapes(PAGED, TgiLimits(4096, 8192, 4, 16384), {}, vision=True)
     assert shapes == TgiShapes([], [[b, k] for b in (4, 2, 1) for k in (128, 256, 384)], 3)
 
 
 def test_padding() -> None:
-    rule = tgi_lookups(EIGHT_B, {}, tgi_shapes("3.3.5-gaudi", EIGHT_B, {}))
+    rule = tgi_lookups(EIGHT_B, {}, tgi_shapes(PAGED, EIGHT_B, {}))
     assert rule.prompt(3, 300) == Lookup([4, 384, 0], "warmed")
     assert rule.prompt(5, 300) == Lookup([9, 384, 0], "recompile")
     assert rule.decode(5, 130) == Lookup([9, 1, 256], "warmed")
@@ -83,13 +83,11 @@ def test_powers(
     lengths: list[int],
     decode: list[int],
 ) -> None:
-    shapes = tgi_shapes("3.2.3-gaudi", limits, env, vision=vision)
+    shapes = tgi_shapes(POWERS, limits, env, vision=vision)
     assert shapes == TgiShapes([[b, s] for b in prefill_bs for s in lengths], [[b] for b in decode], 1)
 
 
-@pytest.mark.parametrize(
-    ("version", "env"), [("2.0.6", {}), ("3.3.5-gaudi", {"VLLM_EXPONENTIAL_BUCKETING": "false"})]
-)
-def test_unknown(version: str, env: dict[str, str]) -> None:
-    with pytest.raises(LaunchError, match=version.replace(".", r"\.")):
-        tgi_shapes(version, EIGHT_B, env)
+@pytest.mark.parametrize(("algorithm", "env"), [("2.0.6", {}), (PAGED, {"VLLM_EXPONENTIAL_BUCKETING": "false"})])
+def test_unknown(algorithm: str, env: dict[str, str]) -> None:
+    with pytest.raises(LaunchError, match=algorithm.replace(".", r"\.")):
+        tgi_shapes(algorithm, EIGHT_B, env)

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gaudi_launch.buckets.coverage import uncovered
+from gaudi_launch.buckets.lookup import BucketTable
+from gaudi_launch.buckets.optimiser.candidates import OptimiserPhase, corners, plan_phase
+from gaudi_launch.buckets.optimiser.padding_cost import score
+from gaudi_launch.buckets.optimiser.planner import BucketGoal, plan, plan_buckets
+from gaudi_launch.buckets.optimiser.workload_mix import expect
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.warmup.cost import EIGHT_CARDS_32B, ONE_CARD_8B
-from gaudi_launch.warmup.coverage import uncovered
-from gaudi_launch.warmup.expect import expect
-from gaudi_launch.warmup.limits import EngineLimits, as_limits
-from gaudi_launch.warmup.lookup import BucketTable
-from gaudi_launch.warmup.optimise import Phase, corners, plan_phase
-from gaudi_launch.warmup.planner import Ask, plan, plan_buckets
-from gaudi_launch.warmup.score import score
-from gaudi_launch.warmup.simulate import Weighted, simulate
-from tests.warmup.helpers import limits, made_up
+from gaudi_launch.performance.limits import EngineLimits, as_limits
+from gaudi_launch.performance.simulator import Weighted, simulate
+from gaudi_launch.performance.step_time import EIGHT_CARDS_32B, ONE_CARD_8B
+from tests.support.traces import limits, made_up
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def refused(id: str) -> Iterator[None]:
     assert (caught.value.id, caught.value.exit_code) == (id, ExitCode.USAGE)
 
 
-def cost_of(pairs: list[tuple[int, int]], shapes: Weighted, phase: Phase, price: float) -> float:
+def cost_of(pairs: list[tuple[int, int]], shapes: Weighted, phase: OptimiserPhase, price: float) -> float:
     """Padded time and price of a list, looked up one shape at a time."""
     total = price * len(pairs)
     for batch, size, weight in zip(shapes.batch, shapes.size, shapes.weight, strict=True):
@@ -50,7 +50,7 @@ def test_near_brute_force(seed: int, price: float) -> None:
     number = chance.integers(3, 9)
     batch, size = chance.integers(1, rows + 1, number), chance.integers(1, tops + 1, number)
     shapes = Weighted(batch, size, chance.random(number) + 0.1)
-    phase = Phase(rows, lambda _: tops, (rows,), 1, lambda b, s: 1.0 + 2 * b + 3 * s)
+    phase = OptimiserPhase(rows, lambda _: tops, (rows,), 1, lambda b, s: 1.0 + 2 * b + 3 * s)
     found = plan_phase(shapes, phase, price)
     every = [(b, s) for b in range(1, rows + 1) for s in range(1, tops + 1) if (b, s) != (rows, tops)]
     best = min(
@@ -136,25 +136,25 @@ def test_later_traffic_is_served_better_than_by_ranges(prompts: int) -> None:
 
 def test_ways_to_ask() -> None:
     requests = made_up()
-    few = plan(limits(), requests, Ask(graphs=20))
+    few = plan(limits(), requests, BucketGoal(graphs=20))
     assert few.buckets.graphs <= 20
-    close = plan(limits(), requests, Ask(overhead=0.05))
+    close = plan(limits(), requests, BucketGoal(overhead=0.05))
     assert close.score.overhead <= 0.05
-    assert plan(limits(), requests, Ask(overhead=0.10)).buckets.graphs < close.buckets.graphs
+    assert plan(limits(), requests, BucketGoal(overhead=0.10)).buckets.graphs < close.buckets.graphs
     with refused("warmup.too_few_graphs"):
-        plan(limits(), requests, Ask(graphs=1))
+        plan(limits(), requests, BucketGoal(graphs=1))
     with refused("warmup.overhead_too_low"):
-        plan(limits(), requests, Ask(overhead=0.0001))
+        plan(limits(), requests, BucketGoal(overhead=0.0001))
     with refused("warmup.bad_price"):
-        plan(limits(), requests, Ask(price=-1))
+        plan(limits(), requests, BucketGoal(price=-1))
 
 
 def test_the_hot_part_is_tight_and_the_rest_is_covered() -> None:
     bounds = limits(num_blocks=4096)
-    hot = plan(bounds, None, Ask(price=1e-3, reduce=(8, 1000)))
+    hot = plan(bounds, None, BucketGoal(price=1e-3, reduce=(8, 1000)))
     assert uncovered(hot.buckets, bounds).shapes == 0
     short = simulate([(i * 3.0, 300 + 7 * (i % 90), 50) for i in range(300)], bounds, ONE_CARD_8B)
-    plain = plan(bounds, None, Ask(graphs=hot.buckets.graphs))
+    plain = plan(bounds, None, BucketGoal(graphs=hot.buckets.graphs))
     assert score(hot.buckets, short, ONE_CARD_8B).overhead < score(plain.buckets, short, ONE_CARD_8B).overhead
 
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.warmup.buckets import Buckets
-from gaudi_launch.warmup.cost import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime
-from gaudi_launch.warmup.coverage import uncovered
-from gaudi_launch.warmup.engine_buckets import FORK_1_21, PLUGIN, engine_buckets
-from gaudi_launch.warmup.limits import EngineLimits
-from gaudi_launch.warmup.planner import plan_buckets
-from gaudi_launch.warmup.score import score
-from gaudi_launch.warmup.simulate import simulate
-from gaudi_launch.warmup.strategies import arguments_of, script_ranges
-from gaudi_launch.warmup.workload import read_workload
-from tests.speed import within
-from tests.warmup.helpers import TRACES, limits, made_up
+from gaudi_launch.buckets.bucket_list import Buckets
+from gaudi_launch.buckets.coverage import uncovered
+from gaudi_launch.buckets.engine_buckets import FORK_1_21, PLUGIN, engine_buckets
+from gaudi_launch.buckets.optimiser.padding_cost import score
+from gaudi_launch.buckets.optimiser.planner import plan_buckets
+from gaudi_launch.buckets.strategies import arguments_of, script_ranges
+from gaudi_launch.buckets.workload import read_workload
+from gaudi_launch.performance.limits import EngineLimits
+from gaudi_launch.performance.simulator import simulate
+from gaudi_launch.performance.step_time import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime
+from tests.support.speed import within
+from tests.support.traces import TRACES, limits, made_up
 
 AZURE = EngineLimits(128, 1, 16384, 16384, 3600, 4, 14336, 4, 2048)
 ARXIV = EngineLimits(64, 1, 8192, 8192, 3600, 4, 4096, 4, 4096)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.warmup import ladders
-from gaudi_launch.warmup.cost import ONE_CARD_8B as COST
-from gaudi_launch.warmup.parameters import _decodes, _time
-from gaudi_launch.warmup.simulate import weighted
-from tests.warmup.helpers import limits
+from gaudi_launch.buckets import ladders
+from gaudi_launch.buckets.optimiser.parameters import _decodes, _lost_time, _time, usable_blocks
+from gaudi_launch.performance.simulator import weighted
+from gaudi_launch.performance.step_time import ONE_CARD_8B as COST
+from tests.support.traces import limits
 
 SHAPES = st.lists(st.tuples(st.integers(1, 24), st.integers(1, 1000), st.floats(0.1, 9)), min_size=1, max_size=30)
 
@@ -50,3 +51,25 @@ def test_few_and_short_sequences_have_a_menu(sequences: int, blocks_each: int, l
     size = np.arange(sequences, blocks + 1)
     shapes = weighted(np.full(len(size), sequences), size, np.ones(len(size)))
     assert _decodes(bounds, shapes, COST, limited)
+
+
+@pytest.mark.parametrize(("step", "kept"), [(128, 896), (384, 768), (512, 512), (1024, 0)])
+def test_a_cache_is_cut_to_whole_steps(step: int, kept: int) -> None:
+    bounds = replace(limits(max_num_seqs=256, num_blocks=930, max_model_len=2048), cache_blocks=930)
+    assert usable_blocks(bounds, step) == kept
+    assert usable_blocks(replace(bounds, cache_blocks=None), step) == 930
+
+
+def test_blocks_that_a_step_cuts_off_are_paid_for() -> None:
+    bounds = replace(limits(max_num_seqs=64, num_blocks=930, max_model_len=2048), cache_blocks=930)
+    size = np.arange(64, 930)
+    shapes = weighted(np.full(len(size), 64), size, np.ones(len(size)))
+    # 418 of 930 blocks gone: 512 sequences' blocks do the work of 930, in 418 / 512 more steps
+    assert _lost_time(bounds, 512, shapes, COST) == pytest.approx(len(size) * COST.decode_fixed * 418 / 512)
+    free, priced = (_decodes(bounds, shapes, COST, False, rounds_cache=rounds) for rounds in (False, True))
+    assert max(choice.ranges["DECODE_BLOCK"][1] for choice in free) == 1024
+    assert max(choice.ranges["DECODE_BLOCK"][1] for choice in priced) == 768
+    finest, coarsest = (
+        min(choice.time for choice in priced if choice.ranges["DECODE_BLOCK"][1] == step) for step in (128, 512)
+    )
+    assert coarsest > finest

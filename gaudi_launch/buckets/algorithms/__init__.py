@@ -1,0 +1,1 @@
+"""How each engine builds its bucket list, reproduced value for value."""

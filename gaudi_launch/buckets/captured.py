@@ -1,0 +1,18 @@
+"""What 1.21 warms up when its first pass over the buckets is skipped: only what it captures as graphs."""
+
+from __future__ import annotations
+
+from gaudi_launch.buckets.bucket_list import Buckets
+
+
+def captured(buckets: Buckets, capture_length: int) -> Buckets:
+    """Return the buckets that are captured with --max-seq-len-to-capture ``capture_length``; 0 for eager mode.
+
+    A prompt bucket counts with batch times length, a decode bucket with its batch. What the graph memory does not
+    hold is left out by the engine as well; that is not known here.
+    HabanaAI/vllm-fork@277a33cd9:vllm/worker/hpu_model_runner.py:2665-2680.
+    """
+    return Buckets(
+        [bucket for bucket in buckets.prompt if bucket[0] * bucket[1] <= capture_length],
+        [bucket for bucket in buckets.decode if bucket[0] <= capture_length],
+    )

@@ -1,0 +1,1 @@
+"""The search for a bucket list that covers everything and compiles little."""
