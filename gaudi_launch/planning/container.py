@@ -36,6 +36,7 @@ class Container:
     the same cards by hl-smi's index, which is what the container runtime reads from HABANA_VISIBLE_DEVICES.
     ``health`` is the path that answers 200 when the engine is ready, ``url`` where it answers, seen from inside the
     container, ``start_seconds`` how long a first warm-up may take, ``name`` its name where docker runs it directly.
+    ``scale_out``: the cards talk over the host's network cards.
     """
 
     image: str
@@ -53,3 +54,4 @@ class Container:
     start_seconds: int = 3600
     name: str = ""
     url: str = ""
+    scale_out: bool = False

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gaudi_launch.messages import Message, message
-from gaudi_launch.planning.plan import STRENGTH, Beaten, Kind, Setting, Source
+from gaudi_launch.planning.plan import STRENGTH, Kind, Overridden, Setting, Source
 
 
 class Decisions:
@@ -31,10 +31,10 @@ class Decisions:
         (``user_wins=False``, as some lines of the start scripts do). An empty export counts as none."""
         exported = self._environment.get(name, "")
         if exported and user_wins and STRENGTH.index(source) > STRENGTH.index("environment"):
-            beaten = () if exported == value else (Beaten(value, source),)
+            beaten = () if exported == value else (Overridden(value, source),)
             chosen = Setting(name, exported, "env", "environment", message("plan.exported"), "", beaten)
         else:
-            beaten = (Beaten(exported, "environment"),) if exported and exported != value else ()
+            beaten = (Overridden(exported, "environment"),) if exported and exported != value else ()
             chosen = Setting(name, value, "env", source, reason, origin, beaten)
         self._settings[("env", name)] = chosen
 
@@ -53,6 +53,12 @@ class Decisions:
         """Take a proposal back: this engine or model has no use for it."""
         self._settings.pop((kind, name), None)
 
+    def explain(self, kind: Kind, name: str, reason: Message) -> None:
+        """Give a decided setting another reason; nothing happens for one that is not decided."""
+        held = self._settings.get((kind, name))
+        if held is not None:
+            self._settings[(kind, name)] = replace(held, reason=reason)
+
     def get(self, kind: Kind, name: str) -> str | None:
         """The value decided so far."""
         setting = self._settings.get((kind, name))
@@ -68,4 +74,4 @@ class Decisions:
 def _beat(winner: Setting, loser: Setting) -> Setting:
     if loser.value == winner.value or loser.value is None:
         return replace(winner, beaten=(*winner.beaten, *loser.beaten))
-    return replace(winner, beaten=(*winner.beaten, Beaten(loser.value, loser.source), *loser.beaten))
+    return replace(winner, beaten=(*winner.beaten, Overridden(loser.value, loser.source), *loser.beaten))

@@ -6,10 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from gaudi_launch.buckets.engine_env import boolean, is_true
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
-from gaudi_launch.planning.plan import Setting
+from gaudi_launch.planning.plan import Setting, variables_of
+from gaudi_launch.planning.variable_table import variable_table
 from gaudi_launch.profiles import engine_reads
+from gaudi_launch.redact import is_secret_name, redact_text
 
 # for the engine and the libraries below it; the rest of an environment is not ours to keep
 _KEPT = re.compile(r"^(VLLM|HABANA|PT|HCCL|HF|HUGGINGFACE|MODELSCOPE|RAY|OMP|GLOO|ENABLE|INC|QUANT|TRANSFORMERS)_")
@@ -22,6 +25,7 @@ _HERE = re.compile(
     r"|LIBFABRIC_ROOT|FI_\w+|MPI_ROOT|OPAL_PREFIX|TMPDIR)$"
 )
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+_SKIP_WARMUP = "VLLM_SKIP_WARMUP"
 # variables whose values the engine needs and that are never written down
 SECRETS = ("VLLM_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MODELSCOPE_API_TOKEN")
 
@@ -58,6 +62,52 @@ def check_exported(environment: Mapping[str, str], engine: str, settings: Sequen
         elif not _fits(value, kind):
             raise LaunchError(f"plan.exported_{kind}", ExitCode.USAGE, name=name, found=value)
     return warnings
+
+
+def inherited(environment: Mapping[str, str], table: str, settings: Sequence[Setting]) -> list[Setting]:
+    """Return a setting for each exported variable that the engine reads and ``settings`` do not have.
+
+    ``table`` names the engine's `variable_table`. A variable that contains a secret reaches the engine unlisted. An
+    empty export counts as none.
+    """
+    decided = {setting.name for setting in settings if setting.kind == "env"}
+    found = []
+    for name, place in variable_table(table).items():
+        value = environment.get(name, "")
+        if not value or name in decided or _is_secret(name, value):
+            continue
+        found.append(Setting(name, value, "env", "environment", message("plan.exported_read"), place))
+    return found
+
+
+def overridden(settings: Sequence[Setting]) -> list[Message]:
+    """Return a warning for each exported value that a rule of ours replaced with another one.
+
+    The user's own options come before exported values without a warning.
+    """
+    warnings = []
+    for setting in settings:
+        if setting.kind != "env" or setting.source in ("flag", "environment"):
+            continue
+        lost = [beaten.value for beaten in setting.beaten if beaten.source == "environment"]
+        used = setting.value or ""
+        if not lost or lost[0].lower() == used.lower() or _is_secret(setting.name, lost[0]):
+            continue
+        why = setting.reason.render()
+        warnings.append(message("plan.exported_lost", name=setting.name, found=lost[0], used=used, why=why))
+    return warnings
+
+
+def skips_warmup(settings: Sequence[Setting], engine: str) -> bool:
+    """Return True if the engine of this profile name, started with these settings, warms nothing up."""
+    value = variables_of(settings).get(_SKIP_WARMUP, "")
+    if engine_reads(engine).get(_SKIP_WARMUP) == "true":
+        return is_true(value)
+    return boolean(value)
+
+
+def _is_secret(name: str, value: str) -> bool:
+    return bool(_SECRET.search(name)) or is_secret_name(name) or redact_text(value) != value
 
 
 def _fits(value: str, kind: str) -> bool:

@@ -7,10 +7,11 @@ from dataclasses import replace
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import Accelerator
 from gaudi_launch.host.records import Card, Host
-from gaudi_launch.models.fit import Ask
-from gaudi_launch.models.quant_config import QuantFile
+from gaudi_launch.messages import Message, message
+from gaudi_launch.models.card_memory import MOST_OF_A_CARD, FitRow, FitTable, ServingDemand
+from gaudi_launch.models.fp8.quant_config import QuantFile
 from gaudi_launch.models.records import Model
-from gaudi_launch.models.sizing import MemoryRules
+from gaudi_launch.models.sizing import BLOCK, MemoryRules
 from gaudi_launch.planning.engine import Context, Engine, Limits
 from gaudi_launch.planning.memory import division
 from gaudi_launch.planning.plan import Placement
@@ -19,11 +20,12 @@ from gaudi_launch.planning.request import Request
 
 # the data types that a user names with -d; other weights lie so on disk and need no word
 _NAMED = ("fp8", "awq", "gptq")
+_MIB_PER_GIB = 1024
 
 
 def divided(
     engine: Engine, request: Request, accelerator: Accelerator, model: Model, cards: int, dtype: str
-) -> tuple[Ask, MemoryRules]:
+) -> tuple[ServingDemand, MemoryRules]:
     """The division that ``plan -n cards`` comes to on this product, for weights in ``dtype``.
 
     fp8 of other weights is taken as calibrated, with the KV cache type that the calibration writes. Raises
@@ -39,8 +41,7 @@ def divided(
         request = replace(request, dtype=dtype, quant_file=_calibrated(model, engine) if dtype == "fp8" else None)
     limits = engine.limits(request, host, model)
     settings = engine.propose(Context(request, host, model, Placement(tuple(range(cards))), limits)).settings
-    identity = engine.identity
-    return division(model, limits, settings, identity.name, identity.version)
+    return division(model, limits, settings, engine)
 
 
 def limits_of(engine: Engine, request: Request, model: Model) -> Limits:
@@ -49,5 +50,27 @@ def limits_of(engine: Engine, request: Request, model: Model) -> Limits:
 
 
 def _calibrated(model: Model, engine: Engine) -> QuantFile:
-    identity = engine.identity
-    return QuantFile("calibrated", "calibrated", fp8_cache(model, identity.name, identity.version))
+    return QuantFile("calibrated", "calibrated", fp8_cache(model, engine.calibration))
+
+
+def ways_out(table: FitTable, model: Model, accelerator: Accelerator) -> tuple[Message, ...]:
+    """Return what is left to try when no row fits: never what the table has tried, or the weights are already."""
+    ways = []
+    if max(row.n for row in table.rows) < accelerator.cards:
+        ways.append(message("fit.way_cards"))
+    tried = {row.dtype for row in table.rows}
+    if accelerator.has_fp8 and "fp8" not in tried and model.quantization is None:
+        ways.append(message("fit.way_fp8"))
+    if any(_shorter_helps(row, accelerator) for row in table.rows):
+        ways.append(message("fit.way_length"))
+    return tuple(ways) or (message("fit.would_nothing"),)
+
+
+def _shorter_helps(row: FitRow, accelerator: Accelerator) -> bool:
+    """Return True if a shorter context leaves a card of this row enough room."""
+    if row.longest_context is None or row.longest_context < BLOCK:
+        return False
+    if row.weights_gib_per_card is None or row.activations_gib_per_card is None:
+        return False
+    card_gib = (accelerator.memory_usable_mib or accelerator.memory_total_mib) / _MIB_PER_GIB
+    return row.weights_gib_per_card + row.activations_gib_per_card < MOST_OF_A_CARD * card_gib

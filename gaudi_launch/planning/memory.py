@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from gaudi_launch.host.accelerators import identify
 from gaudi_launch.messages import Message, message
-from gaudi_launch.models import fit, sizing
+from gaudi_launch.models import card_memory, sizing
 from gaudi_launch.models.records import Model
 from gaudi_launch.models.sizing import GIB
-from gaudi_launch.planning.engine import Context, Limits
-from gaudi_launch.planning.plan import EngineIdentity, Setting
+from gaudi_launch.planning.engine import Context, Engine, Limits
+from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs
+from gaudi_launch.planning.passthrough import with_user_args
+from gaudi_launch.planning.plan import Setting, variables_of
 from gaudi_launch.planning.precision import fp8_cache, runs_fp8
 
 _OFF = ("", "0", "false", "False")
@@ -24,10 +26,15 @@ class MemoryPlan:
     ``fits`` None: nothing can be said, for the model's or the card's size is not known; ``gib`` is empty then.
     ``message`` says why it does not fit, or how much concurrency it has; ``remedies`` what would make it fit, in
     options. ``tight`` is a warning besides.
+    ``lost_blocks`` of ``block_bytes`` each would fit besides, were the cache not cut to multiples of
+    ``blocks_step``.
     """
 
     gib: Mapping[str, float] = field(default_factory=dict)
     num_blocks: int | None = None
+    lost_blocks: int = 0
+    blocks_step: int = sizing.BLOCK
+    block_bytes: int = 0
     fits: bool | None = None
     message: Message | None = None
     tight: Message | None = None
@@ -40,63 +47,70 @@ def memory_for(
     cards: int,
     product: str | None,
     settings: Sequence[Setting],
-    engine: str,
-    version: str,
-    extra: Sequence[str] = (),
+    engine: Engine,
+    args: EngineArgs = NO_ARGS,
     *,
     fp8: bool = False,
     most_cards: int | None = None,
 ) -> MemoryPlan:
     """The memory of each of ``cards`` cards of ``product`` (hl-smi's name or the driver's type).
 
-    ``extra`` are the user's own engine words, which win; ``fp8``: the weights run so; ``most_cards``: as many has
+    ``args`` are the user's own engine options, which win; ``fp8``: the weights run so; ``most_cards``: as many has
     the machine (None: a full box of the product). Sources: `models.sizing`.
     """
     accelerator = identify(product, device_type=product)
     if accelerator is None or not cards:
         return MemoryPlan()
-    said = _Said(settings, extra)
-    ask, rules = division(model, limits, settings, engine, version, extra)
+    said = _Said(settings, args)
+    ask, rules = division(model, limits, settings, engine, args)
     usable = accelerator.memory_usable_mib or accelerator.memory_total_mib
     dtype = "fp8" if fp8 else _dtype(model, said)
-    found = fit.divide_card(model, cards, dtype, usable << 20, ask, rules)
+    if dtype == model.quantization:
+        # some versions compute the quantisation away when they load the weights
+        dtype = engine.support(model, args, variables_of(settings)).expanded_to or dtype
+    found = card_memory.divide_card(model, cards, dtype, usable << 20, ask, rules)
     if found is None:
         return MemoryPlan()
     fixed = said.whole("--num-gpu-blocks-override")
-    fits, reason = fit.verdict(found, ask)
+    fits, reason = card_memory.verdict(found, ask)
     if fixed:
         fits, reason = found.weights < found.card, message("fit.blocks_fixed", blocks=fixed)
+    # another number of cards or data type makes a plan with a decode step of its own
+    other = replace(ask, blocks_step=limits.block_size)
     parts = {
         "weights": found.weights,
         "activations": found.activations,
         "graphs": max(0.0, found.parts.graphs),
-        "kv": max(0.0, found.parts.kv),
-        "free": max(0.0, found.parts.margin),
+        "kv": found.cache,
+        "free": found.unused,
         "card": found.card,
     }
     return MemoryPlan(
         gib={name: round(size / GIB, 2) for name, size in parts.items()},
-        num_blocks=(fixed or found.blocks) if fits else None,
+        num_blocks=(fixed or found.blocks or None) if fits else None,
+        lost_blocks=found.lost if fits and not fixed else 0,
+        blocks_step=ask.blocks_step,
+        block_bytes=found.block,
         fits=fits,
         message=reason,
-        tight=fit.too_tight(found, ask) if fits else None,
+        tight=card_memory.too_tight(found, ask) if fits else None,
         remedies=()
         if fits
         else _remedies(
             model,
             cards,
             found,
-            (dtype, ask),
+            (dtype, other),
             # what calibrated weights would bring with them, where the card has 8-bit floats
-            ("fp8", replace(ask, kv_dtype=fp8_cache(model, engine, version))) if accelerator.has_fp8 else None,
+            ("fp8", replace(other, kv_dtype=fp8_cache(model, engine.calibration))) if accelerator.has_fp8 else None,
             rules,
             most_cards or accelerator.cards,
         ),
     )
 
 
-def memory_in(context: Context, settings: Sequence[Setting], identity: EngineIdentity) -> MemoryPlan:
-    """A card's memory as these settings of ``identity`` divide it."""
+def memory_in(context: Context, settings: Sequence[Setting], engine: Engine) -> MemoryPlan:
+    """A card's memory as these settings of ``engine`` divide it."""
     request, model = context.request, context.model
     names = (card.product or card.device_type for card in context.host.cards)
     return memory_for(
@@ -105,20 +119,19 @@ def memory_in(context: Context, settings: Sequence[Setting], identity: EngineIde
         len(context.placement.modules),
         next((name for name in names if name), None),
         settings,
-        identity.name,
-        identity.version,
-        request.extra,
+        engine,
+        request.args,
         fp8=runs_fp8(request, model),
         most_cards=len(context.host.cards),
     )
 
 
 def division(
-    model: Model, limits: Limits, settings: Sequence[Setting], engine: str, version: str, extra: Sequence[str] = ()
-) -> tuple[fit.Ask, sizing.MemoryRules]:
+    model: Model, limits: Limits, settings: Sequence[Setting], engine: Engine, args: EngineArgs = NO_ARGS
+) -> tuple[card_memory.ServingDemand, sizing.MemoryRules]:
     """How an engine with these settings divides a card, whatever the card and the number of cards."""
-    said = _Said(settings, extra)
-    ask = fit.Ask(
+    said, variables = _Said(settings, args), variables_of(settings)
+    ask = card_memory.ServingDemand(
         max_model_len=limits.max_model_len,
         max_num_seqs=limits.max_num_seqs,
         max_num_batched_tokens=limits.max_num_batched_tokens,
@@ -126,40 +139,32 @@ def division(
         utilization=said.share("--gpu-memory-utilization", 0.9),
         reserved=said.share("VLLM_GRAPH_RESERVED_MEM", 0.1),
         eager=said.has("--enforce-eager"),
-        kv_dtype=said.word("--kv-cache-dtype") or _silent_kv_dtype(model, said, version),
+        pools=engine.pools(model, args),
+        kv_dtype=said.word("--kv-cache-dtype") or engine.silent_kv_dtype(model, variables),
         blocks_step=said.whole("VLLM_DECODE_BLOCK_BUCKET_STEP") or limits.block_size,
     )
-    return ask, _rules(engine, version, said)
-
-
-def _rules(engine: str, version: str, said: _Said) -> sizing.MemoryRules:
-    rules = sizing.rules_of(engine, version)
-    if rules.fixed_share is None or rules.fixed_share == 1:
-        return rules
-    # TGI's two shares are variables of its own (flash_causal_lm.py warmup, utils/dist.py); graphs are lazy mode's
-    graphs = said.share("TGI_GRAPH_RESERVED_MEM", 0.1) if said.word("PT_HPU_LAZY_MODE") != "0" else 0.0
-    return replace(rules, fixed_share=said.share("HPU_MEMORY_FRACTION", 0.8) * (1 - graphs))
+    return ask, engine.memory_rules(variables)
 
 
 def _remedies(
     model: Model,
     cards: int,
-    found: fit.CardMemory,
-    now: tuple[str, fit.Ask],
-    in_fp8: tuple[str, fit.Ask] | None,
+    found: card_memory.CardMemory,
+    now: tuple[str, card_memory.ServingDemand],
+    in_fp8: tuple[str, card_memory.ServingDemand] | None,
     rules: sizing.MemoryRules,
     most_cards: int,
 ) -> tuple[Message, ...]:
     """What would make it fit: more cards, fp8, both, or a shorter context. ``now`` and ``in_fp8`` are a data type
     of the weights and what is asked beside it."""
 
-    def works(n: int, asked: tuple[str, fit.Ask]) -> bool:
-        divided = fit.divide_card(model, n, asked[0], found.card, asked[1], rules)
+    def works(n: int, asked: tuple[str, card_memory.ServingDemand]) -> bool:
+        divided = card_memory.divide_card(model, n, asked[0], found.card, asked[1], rules)
         if not sizing.divides(model, n) or divided is None:
             return False
-        return fit.verdict(divided, asked[1])[0] and fit.too_tight(divided, asked[1]) is None
+        return card_memory.verdict(divided, asked[1])[0] and card_memory.too_tight(divided, asked[1]) is None
 
-    def fewest(asked: tuple[str, fit.Ask]) -> int | None:
+    def fewest(asked: tuple[str, card_memory.ServingDemand]) -> int | None:
         return next((n for n in (2, 4, 8) if cards < n <= most_cards and works(n, asked)), None)
 
     more = fewest(now)
@@ -169,9 +174,19 @@ def _remedies(
             would.append(message("fit.would_dtype"))
         elif not more and (both := fewest(in_fp8)):
             would.append(message("fit.would_both", n=both))
-    if found.tokens >= sizing.BLOCK:
+    if found.tokens >= sizing.BLOCK and works(cards, (now[0], _shortened(now[1], found.tokens))):
         would.append(message("fit.would_length", length=found.tokens))
     return tuple(would) or (message("fit.would_nothing"),)
+
+
+def _shortened(ask: card_memory.ServingDemand, length: int) -> card_memory.ServingDemand:
+    """Return the same request with a context of ``length`` tokens, and prompts and steps within it."""
+    return replace(
+        ask,
+        max_model_len=length,
+        longest_prompt=min(ask.longest_prompt or length, length),
+        max_num_batched_tokens=min(ask.max_num_batched_tokens, length),
+    )
 
 
 def _dtype(model: Model, said: _Said) -> str:
@@ -187,23 +202,14 @@ def _dtype(model: Model, said: _Said) -> str:
     return asked if asked in sizing.WEIGHT_BYTES else "bfloat16"
 
 
-def _silent_kv_dtype(model: Model, said: _Said, version: str) -> str:
-    # 1.22 pairs INC weights with an fp8 cache unless the file's blocklist names it (its vllm/config.py)
-    return fp8_cache(model, "vllm-fork", version) if version == "1.22" and said.word("QUANT_CONFIG") else "auto"
-
-
 class _Said:
-    """What was decided, by name; of one option in two spellings, and of the user's own words, the last counts."""
+    """What was decided, by name; the user's own options are in the place of ours."""
 
-    def __init__(self, settings: Sequence[Setting], extra: Sequence[str]) -> None:
+    def __init__(self, settings: Sequence[Setting], args: EngineArgs) -> None:
         self._values: dict[str, str | None] = {}
-        for setting in settings:
+        for setting in with_user_args(settings, args):
             name = setting.name.replace("_", "-") if setting.kind == "option" else setting.name
             self._values[name] = setting.value
-        for word, following in zip(extra, [*extra[1:], ""], strict=False):
-            name, equals, value = word.partition("=")
-            if name.startswith("--"):
-                self._values[name.replace("_", "-")] = value if equals else following
 
     def has(self, name: str) -> bool:
         return name in self._values and self._values[name] not in _OFF[1:]

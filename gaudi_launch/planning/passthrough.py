@@ -6,19 +6,19 @@ buckets, memory, the address to ask) must be the same as what the engine will do
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.planning.asked import MOST_SEQS, MOST_TOKENS, number
-from gaudi_launch.planning.asked import port as read_port
+from gaudi_launch.messages import message
+from gaudi_launch.planning.engine_args import EngineArgs
+from gaudi_launch.planning.option_table import option_table
+from gaudi_launch.planning.parse import MOST_SEQS, number, tokens
+from gaudi_launch.planning.parse import port as read_port
+from gaudi_launch.planning.plan import EngineIdentity, Overridden, Setting
 from gaudi_launch.planning.request import Request
 
-# vllm/engine/arg_utils.py human_readable_int: small letters count in thousands, capitals in 1024
-_SHORT = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)([kmgtKMGT])", re.ASCII)
-_POWERS = "kmgt"
 # the engine finds the length itself (upstream's human_readable_int_or_auto)
 _ITS_OWN = ("auto", "-1")
 # each copy or stage takes cards of its own, which a plan of one server has no word for
@@ -39,15 +39,6 @@ class _Word:
     read: Callable[[str, str], Any]
 
 
-def _tokens(name: str, text: str) -> int:
-    short = _SHORT.fullmatch(text)
-    if short is None:
-        return number(name, text, 1, MOST_TOKENS)
-    base = 1000 if short[2].islower() else 1024
-    count = float(short[1]) * base ** (1 + _POWERS.index(short[2].lower()))
-    return number(name, str(int(count)), 1, MOST_TOKENS)
-
-
 def _text(name: str, text: str) -> str:
     if not text:
         raise LaunchError("plan.no_value", ExitCode.USAGE, option=name)
@@ -59,8 +50,8 @@ def _seqs(name: str, text: str) -> int:
 
 
 _WORDS = (
-    _Word("max_model_len", ("--max-model-len",), "-l", _tokens),
-    _Word("max_num_batched_tokens", ("--max-num-batched-tokens",), "-t", _tokens),
+    _Word("max_model_len", ("--max-model-len",), "-l", tokens),
+    _Word("max_num_batched_tokens", ("--max-num-batched-tokens",), "-t", tokens),
     _Word("max_num_seqs", ("--max-num-seqs",), "-b", _seqs),
     _Word("max_prefill_seqs", ("--max-num-prefill-seqs",), "--max-prefill-seqs", _seqs),
     _Word("cards", ("--tensor-parallel-size", "-tp"), "-n", lambda name, text: number(name, text, 1, 64)),
@@ -71,51 +62,112 @@ _WORDS = (
 )
 
 
-def word_of(extra: Sequence[str], option: str) -> str | None:
-    """The last value of an option among the user's own words; "" for a bare one, None when it is not there."""
-    found: str | None = None
-    for word, following in zip(extra, [*extra[1:], ""], strict=False):
-        name, equals, value = word.partition("=")
-        if name.replace("_", "-") == option:
-            found = value if equals else "" if following.startswith("--") else following
-    return found
+def with_options(request: Request, identity: EngineIdentity) -> Request:
+    """Return the request with the option table of its engine, by which its words after ``--`` are read."""
+    return replace(request, options=option_table(identity.options))
 
 
-def has_word(extra: Sequence[str], *options: str) -> bool:
-    """Is one of these options among the user's own words?"""
-    return any(word.partition("=")[0].replace("_", "-") in options for word in extra)
+def with_user_args(settings: Sequence[Setting], args: EngineArgs) -> tuple[Setting, ...]:
+    """Return the settings with every option of the user's part in the place of ours, and what it overrode.
+
+    Settings that carry the user's part already come out as they are.
+    """
+    own = {argument.name: argument for argument in args.user}
+    shown: dict[str, Setting] = {}
+    for name, argument in own.items():
+        listed, value = (name, None) if argument.positional else args.in_force(name)
+        shown[name] = Setting(listed, value, "option", "flag", message("plan.passed"))
+    merged: list[Setting] = []
+    places: dict[str, int] = {}
+    for setting in settings:
+        name = args.canonical(setting.name) if setting.kind == "option" else ""
+        if name not in shown:
+            merged.append(setting)
+        elif name in places:
+            merged[places[name]] = over(merged[places[name]], setting)
+        else:
+            places[name] = len(merged)
+            merged.append(over(shown[name], setting))
+    return (*merged, *(setting for name, setting in shown.items() if name not in places))
 
 
-def with_own_words(request: Request, lacks: Collection[str]) -> Request:
+def over(winner: Setting, loser: Setting) -> Setting:
+    """The winner, with what the loser would have been; a loser that says the same lost nothing."""
+    beaten = [*winner.beaten]
+    if not _same(winner, loser):
+        beaten.append(Overridden(loser.name if loser.value is None else loser.value, loser.source))
+    beaten += [each for each in loser.beaten if each.value != winner.value and each not in beaten]
+    return replace(winner, beaten=tuple(beaten))
+
+
+def _same(one: Setting, other: Setting) -> bool:
+    """Whether two settings of an option say the same, perhaps in another spelling (16K, 16384)."""
+    if one.value is None or other.value is None:
+        return (one.name, one.value) == (other.name.replace("_", "-"), other.value)
+    word = next((word for word in _WORDS if one.name in word.names), None)
+    if one.value == other.value or word is None:
+        return one.value == other.value
+    try:
+        return bool(word.read(one.name, one.value) == word.read(one.name, other.value))
+    except LaunchError:
+        return False
+
+
+def overruled_flags(proposed: Sequence[Setting], request: Request) -> tuple[str, ...]:
+    """Return our options whose values the user's part replaces, beside those that the request names already."""
+    args, found = request.args, []
+    replaced = {name for word in _WORDS for name in word.names} if request.tuning == "auto" else set()
+    written = {argument.name for argument in args.user}
+    for setting in proposed:
+        name = args.canonical(setting.name) if setting.kind == "option" else ""
+        if setting.source != "flag" or name not in written or name in replaced:
+            continue
+        shown, value = args.in_force(name)
+        if not _same(replace(setting, name=shown, value=value), setting):
+            found.append(str(dict(setting.reason.values).get("flag", setting.name)))
+    return tuple(dict.fromkeys(found))
+
+
+def sent_options(settings: Sequence[Setting]) -> list[tuple[str, str | None]]:
+    """Return the options that are sent to the engine, as name and value."""
+    return [(setting.name, setting.value) for setting in settings if setting.kind == "option" and setting.sent]
+
+
+def with_own_words(request: Request, identity: EngineIdentity, lacks: Collection[str]) -> Request:
     """The request as the words behind ``--`` make it; ``lacks`` are our flags that mean nothing to this engine.
 
     Raises LaunchError (USAGE) for a value that the engine would stop on, and for another model.
     """
-    if has_word(request.extra, "--model"):
+    request = with_options(request, identity)
+    args = request.args
+    if args.has("--model"):
         raise LaunchError("plan.own_option", ExitCode.USAGE, option="--model", ours="-w")
     changed: dict[str, Any] = {}
     overruled = []
     for word in _WORDS:
-        name, text = next(((n, t) for n in word.names if (t := word_of(request.extra, n)) is not None), ("", None))
-        if text is None or word.flag in lacks or (word.field == "max_model_len" and text in _ITS_OWN):
+        given = args.given(*word.names)
+        if not given or word.flag in lacks:
             continue
-        value = word.read(name, text)
+        text = given[-1].value
+        if word.field == "max_model_len" and text in _ITS_OWN:
+            continue
+        value = word.read(given[-1].shown, text)
         if getattr(request, word.field) not in (None, value):
             overruled.append(word.flag)
         changed[word.field] = value
     return replace(request, **changed, overruled=tuple(overruled))
 
 
-def refuse_more_cards(extra: Sequence[str]) -> None:
+def refuse_more_cards(args: EngineArgs) -> None:
     """Raise LaunchError (USAGE) for stages or copies of a model, which take more cards than -n names."""
     for option in _MORE_CARDS:
-        text = word_of(extra, option)
+        text = args.last(option)
         if text is not None and text != "1":
             raise LaunchError("plan.more_cards", ExitCode.USAGE, option=option, found=text)
 
 
-def refuse_layout(extra: Sequence[str]) -> None:
+def refuse_layout(args: EngineArgs) -> None:
     """Raise LaunchError (USAGE) for sizes that a cluster's own options decide: Ray starts so many of its HPUs."""
     for ours, *names in _LAYOUT:
-        if has_word(extra, *names):
+        if args.has(*names):
             raise LaunchError("plan.own_option", ExitCode.USAGE, option=names[0], ours=ours)

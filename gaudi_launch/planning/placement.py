@@ -20,6 +20,7 @@ from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.host.records import Card, Host
 from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.plan import Placement
+from gaudi_launch.planning.request import Request
 
 # the counts that vendors and engines test; any other runs with a warning
 USUAL_COUNTS = (1, 2, 4, 8)
@@ -43,6 +44,21 @@ def parse_visible(text: str | None) -> tuple[int, ...] | None:
     if text is None or text.strip().lower() in ("", "all"):
         return None
     return parse_modules(text, "HABANA_VISIBLE_MODULES")
+
+
+def choose_for(request: Request, host: Host, cards: int | None) -> Placement:
+    """Choose the cards of a request on a host, within HABANA_VISIBLE_MODULES. Raises as `choose`.
+
+    Reference tuning refuses a list that names a busy card, as the start scripts do, even when enough others are
+    free (HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh).
+    """
+    text = request.environment.get("HABANA_VISIBLE_MODULES")
+    visible = parse_visible(text)
+    if request.tuning == "reference" and visible is not None and request.modules is None:
+        busy = [module for module in visible if module not in host.free_modules]
+        if busy:
+            raise LaunchError("plan.visible_busy", ExitCode.MACHINE, found=text, busy=_list(busy))
+    return choose(host, cards, request.modules, visible)
 
 
 def parse_modules(text: str, name: str = "-m") -> tuple[int, ...]:
@@ -237,6 +253,11 @@ def _rank(host: Host, candidate: tuple[int, ...], free: tuple[int, ...]) -> tupl
 def _groups_of(host: Host, modules: Iterable[int]) -> int:
     chosen = set(modules)
     return sum(1 for group in host.groups if chosen.intersection(group))
+
+
+def spans_groups(host: Host, modules: Iterable[int]) -> bool:
+    """Return whether these cards lie in several link groups, so that HCCL needs host network cards between them."""
+    return _groups_of(host, modules) > 1
 
 
 def _nodes_of(host: Host, modules: Iterable[int]) -> int:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.messages import Message
 from gaudi_launch.planning.container import Container
-from gaudi_launch.warmup.buckets import Buckets
+from gaudi_launch.planning.engine_args import EngineArgs, split_argv
+from gaudi_launch.planning.option_table import GENERIC, OptionTable, option_table
 
 Kind = Literal["env", "option"]
+Api = Literal["openai", "generate"]
+"""How a server is asked: by OpenAI's paths, or by TGI's own (``/info``, ``/generate``)."""
 Source = Literal["flag", "environment", "profile", "computed", "engine"]
 
 # strongest first; a stronger source always wins
@@ -18,7 +22,7 @@ STRENGTH: tuple[Source, ...] = ("flag", "environment", "profile", "computed", "e
 
 
 @dataclass(frozen=True)
-class Beaten:
+class Overridden:
     """A weaker proposal that lost: what would have been used, and from where."""
 
     value: str
@@ -41,7 +45,7 @@ class Setting:
     source: Source
     reason: Message
     origin: str = ""
-    beaten: tuple[Beaten, ...] = ()
+    beaten: tuple[Overridden, ...] = ()
 
     @property
     def sent(self) -> bool:
@@ -66,6 +70,11 @@ class Placement:
     warnings: tuple[Message, ...] = ()
 
 
+def variables_of(settings: Sequence[Setting]) -> dict[str, str]:
+    """Return every variable with its value, sent or not."""
+    return {setting.name: setting.value or "" for setting in settings if setting.kind == "env"}
+
+
 @dataclass(frozen=True)
 class Estimate:
     """Warm-up seconds as a range, with the sentence that says what it rests on."""
@@ -79,7 +88,9 @@ class Estimate:
 class EngineIdentity:
     """Which engine a plan is for, in the user's words: ``name`` is ``vllm-fork``, ``version`` ``1.21``.
 
-    ``word`` is what --engine takes where that is not the name alone.
+    ``word`` is what --engine takes where that is not the name alone. ``config_file``: its program is
+    ``vllm serve``, which reads its options from a file. ``options`` names its option table,
+    ``variables`` the table of the variables that it reads.
     """
 
     name: str
@@ -87,6 +98,10 @@ class EngineIdentity:
     python: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     word: str = ""
+    api: Api = "openai"
+    config_file: bool = False
+    options: str = ""
+    variables: str = ""
 
     @property
     def label(self) -> str:
@@ -104,7 +119,8 @@ class Command:
     """How to start the engine. No shell: ``argv`` is from the interpreter on, ``env`` only what we set.
 
     ``files`` are texts by path that must lie there before it starts. ``container`` is the engine's container where
-    ``argv`` starts one: its variables are in there, not in ``env``.
+    ``argv`` starts one: its variables are in there, not in ``env``. ``user`` are the last words of
+    ``argv``, where the user wrote them.
     """
 
     argv: tuple[str, ...]
@@ -115,6 +131,11 @@ class Command:
     working_dir: str | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     container: Container | None = None
+    user: tuple[str, ...] = ()
+
+    def args(self, table: OptionTable = GENERIC) -> EngineArgs:
+        """Return ``argv`` as its parts."""
+        return split_argv(self.argv, table=table, user=self.user)
 
 
 @dataclass(frozen=True)
@@ -134,7 +155,15 @@ class Plan:
     warnings: tuple[Message, ...] = ()
     cache: Mapping[str, Any] = field(default_factory=dict)
     num_blocks: int | None = None
+    kv_cache: Message | None = None
     dtype: str = "bfloat16"
+    reference_differences: tuple[Message, ...] = ()  # reference tuning only: what differs from the scripts
+    skips_warmup: bool = False  # by -s, or by the exported variable
+
+    @property
+    def args(self) -> EngineArgs:
+        """The engine's argument list, read by its own option table."""
+        return self.command.args(option_table(self.engine.options))
 
     @property
     def container(self) -> Container | None:
@@ -163,6 +192,7 @@ class Plan:
             "url": self.url,
             "buckets": None,
             "memory": dict(self.memory),
+            "num_blocks": self.num_blocks,
             "estimate": None,
             "cache": dict(self.cache) or None,
             "settings": [
@@ -179,6 +209,10 @@ class Plan:
             ],
             "warnings": [{"id": w.id, "message": w.render()} for w in self.warnings],
         }
+        if self.reference_differences:
+            document["reference_differences"] = [
+                {"id": each.id, "message": each.render()} for each in self.reference_differences
+            ]
         if self.command.files:
             document["files"] = dict(self.command.files)
         if self.container is not None:

@@ -6,19 +6,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gaudi_launch.buckets.bucket_list import BucketError, Buckets
+from gaudi_launch.buckets.estimate import Measured, per_graph, times
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.records import Model
+from gaudi_launch.models.sizing import BLOCK, GIB
+from gaudi_launch.planning.advice import advice
 from gaudi_launch.planning.engine import Context, Engine
+from gaudi_launch.planning.exported import inherited, overridden, skips_warmup
+from gaudi_launch.planning.exposure import open_warning
 from gaudi_launch.planning.memory import MemoryPlan, memory_in
-from gaudi_launch.planning.own_words import refuse_more_cards
-from gaudi_launch.planning.placement import choose, parse_visible
-from gaudi_launch.planning.plan import Command, Estimate, Placement, Plan, Setting
+from gaudi_launch.planning.option_table import option_table
+from gaudi_launch.planning.passthrough import overruled_flags, refuse_more_cards, with_options, with_user_args
+from gaudi_launch.planning.plan import Command, EngineIdentity, Estimate, Placement, Plan, Setting
 from gaudi_launch.planning.precision import weight_type
+from gaudi_launch.planning.reference import deliberate_differences
 from gaudi_launch.planning.request import Request
-from gaudi_launch.warmup.buckets import BucketError, Buckets
-from gaudi_launch.warmup.estimate import Measured, per_graph, times
+from gaudi_launch.planning.scale_out import with_scale_out
+from gaudi_launch.planning.support import check_support
 
 
 def make_plan(
@@ -35,89 +42,113 @@ def make_plan(
 
     Raises LaunchError for what cannot be.
     """
-    around = getattr(engine, "wrap", None)
-    if around is None and (request.replicas or request.target_ongoing):
+    made = _decide(request, host, model, engine, placement, measured)
+    exposed = open_warning(made.command, request.environment)
+    return made if exposed is None else replace(made, warnings=(*made.warnings, exposed))
+
+
+def _decide(
+    request: Request,
+    host: Host,
+    model: Model,
+    engine: Engine,
+    placement: Placement | None,
+    measured: Sequence[Measured],
+) -> Plan:
+    """Return the plan of one engine, or of an engine around another; arguments as `make_plan` has them."""
+    inner = engine.inner
+    if inner is None and (request.replicas or request.target_ongoing):
         raise LaunchError("ray.only", ExitCode.USAGE, engine=engine.identity.name)
+    request = with_options(request, engine.identity)
     engine.refuse(request, host, model)
-    if around is not None:
+    if inner is not None:
         # an engine around another: that one is planned for one replica, then wrapped
         placement = placement or place(request, host, engine)
-        one, share = engine.first(request, placement, host)  # type: ignore[attr-defined]
-        inside = make_plan(one, host, model, engine.inner, share, measured=measured)  # type: ignore[attr-defined]
-        whole: Plan = around(inside, request, placement, host, model)
-        return whole
+        one, share = engine.first(request, placement, host)
+        replica = _decide(one, host, model, inner, share, measured)
+        return engine.wrap(replica, request, placement, host, model)
+    unsupported = check_support(engine.support(model, request.args, request.environment), force=request.force)
     drawn = draft(request, host, model, engine, placement or place(request, host, engine))
     context, settings, memory = drawn.context, drawn.settings, drawn.memory
-    placement, warnings = context.placement, list(drawn.warnings)
+    placement, warnings = context.placement, [*unsupported, *drawn.warnings]
     found = buckets_of(engine, settings, context, warnings, memory.num_blocks)
     strategy, buckets = found if found is not None else ("", None)
-    command = engine.command(settings, context)
+    command = engine.command(drawn.proposed, context)
+    cold = request.skip_warmup or skips_warmup(settings, engine.identity.label)
+    differences: tuple[Message, ...] = ()
     if request.tuning == "reference" and command.container is None:
         # the scripts leave the CPUs alone unless the cards were named and share a NUMA node
         cpus = placement.cpus if request.modules is not None and len(placement.numa_nodes) == 1 else ()
         command = replace(command, cpus=cpus, memory_node=command.memory_node if cpus else None)
+        if engine.identity.name == "vllm-fork":
+            version = engine.identity.version
+            differences = deliberate_differences(request, host, placement, command, version)
     return Plan(
         engine=engine.identity,
         model=model_json(model),
-        placement=replace(placement, cpus=command.cpus),
+        placement=_bound(placement, command.cpus),
         settings=settings,
         command=command,
-        url=_url(command),
+        url=_url(command, engine.identity),
         buckets=buckets,
         bucket_strategy=strategy,
         memory=memory.gib,
-        estimate=None if request.skip_warmup else _estimate(context, engine, buckets, measured),
+        estimate=None if cold else _estimate(context, engine, buckets, measured),
         warnings=tuple(warnings),
         num_blocks=memory.num_blocks,
+        kv_cache=_kv_cache(memory),
         dtype=weight_type(request, model),
+        reference_differences=differences,
+        skips_warmup=cold,
     )
 
 
 @dataclass(frozen=True)
 class Draft:
-    """What is decided before there is a command: settings and what they do to a card's memory."""
+    """What is decided before there is a command: settings and what they do to a card's memory.
+
+    ``proposed`` are the engine's settings without those that the user wrote after ``--``.
+    """
 
     context: Context
     settings: tuple[Setting, ...]
     memory: MemoryPlan
     warnings: tuple[Message, ...]
+    proposed: tuple[Setting, ...]
 
 
 def draft(request: Request, host: Host, model: Model, engine: Engine, placement: Placement) -> Draft:
     """The settings of one engine (not one around another) on these cards. Raises LaunchError for what cannot be."""
     context = Context(request, host, model, placement, engine.limits(request, host, model))
     proposal = engine.propose(context)
+    if engine.needs_cards:
+        proposal = with_scale_out(proposal, context, engine.identity.label)
     warnings: list[Message] = [*placement.warnings, *proposal.warnings]
-    if request.overruled:
-        warnings.append(message("plan.overruled", flags=", ".join(request.overruled)))
-    memory = _memory(engine, proposal.settings, context, warnings)
-    return Draft(context, tuple(proposal.settings), memory, tuple(warnings))
+    overruled = (*request.overruled, *overruled_flags(proposal.settings, request))
+    if overruled:
+        warnings.append(message("plan.overruled", flags=", ".join(overruled)))
+    warnings += overridden(proposal.settings)
+    own = inherited(request.environment, engine.identity.variables, proposal.settings)
+    proposed = (*proposal.settings, *own)
+    settings = with_user_args(proposed, request.args)
+    memory = _memory(engine, settings, context, warnings)
+    if engine.needs_cards:
+        warnings += advice(context, settings, memory)
+    return Draft(context, settings, memory, tuple(warnings), proposed)
 
 
 def place(request: Request, host: Host, engine: Engine) -> Placement:
     """The cards of this request on this host. An engine without cards places nothing."""
     if not engine.needs_cards:
         return Placement(modules=())
-    refuse_more_cards(request.extra)
-    own = getattr(engine, "place", None)
-    if own is not None:
-        chosen: Placement = own(request, host)
-        return chosen
-    text = request.environment.get("HABANA_VISIBLE_MODULES")
-    visible = parse_visible(text)
-    if request.tuning == "reference" and visible is not None and request.modules is None:
-        # the scripts refuse a list that names a busy card, even when enough others are free
-        busy = [module for module in visible if module not in host.free_modules]
-        if busy:
-            raise LaunchError("plan.visible_busy", ExitCode.MACHINE, found=text, busy=_words(busy))
-    cards = engine.cards(request)
-    return choose(host, cards, request.modules, visible)
+    refuse_more_cards(with_options(request, engine.identity).args)
+    return engine.place(request, host)
 
 
 def _memory(engine: Engine, settings: Sequence[Setting], context: Context, warnings: list[Message]) -> MemoryPlan:
     """A card's memory; auto tuning refuses what cannot start, and says what would."""
     request, cards = context.request, len(context.placement.modules)
-    found = memory_in(context, settings, engine.identity)
+    found = memory_in(context, settings, engine)
     if found.fits is False and found.message is not None:
         would = _list(found.remedies)
         if request.tuning == "auto" and not request.force:
@@ -128,6 +159,23 @@ def _memory(engine: Engine, settings: Sequence[Setting], context: Context, warni
     elif found.tight is not None:
         warnings.append(found.tight)
     return found
+
+
+def _kv_cache(memory: MemoryPlan) -> Message | None:
+    """Return the KV cache in blocks, with what cutting it to decode steps costs; None where it is not known."""
+    if memory.num_blocks is None:
+        return None
+    tokens = memory.num_blocks * BLOCK
+    if not memory.lost_blocks:
+        return message("plan.kv_blocks", blocks=memory.num_blocks, tokens=tokens)
+    return message(
+        "plan.kv_rounded",
+        blocks=memory.num_blocks,
+        tokens=tokens,
+        lost=memory.lost_blocks,
+        gib=f"{memory.lost_blocks * memory.block_bytes / GIB:.1f}",
+        step=memory.blocks_step,
+    )
 
 
 def _list(messages: Sequence[Message]) -> str:
@@ -148,7 +196,9 @@ def buckets_of(
     except BucketError as error:
         if context.request.tuning == "auto":
             raise LaunchError("plan.buckets_fail", ExitCode.USAGE, why=str(error)) from None
-        warnings.append(message("plan.buckets_fail", why=str(error)))
+        exported = any("_BUCKET_" in name for name in context.request.environment)
+        id = "plan.buckets_fail" if exported else "plan.buckets_fail_script"
+        warnings.append(message(id, why=str(error)))
         return None
 
 
@@ -179,23 +229,22 @@ def model_json(model: Model) -> Mapping[str, Any]:
     return {name: getattr(model, name) for name in (*names, *more, *last)}
 
 
-def _words(numbers: Sequence[int]) -> str:
-    return ",".join(str(number) for number in numbers)
-
-
-def _url(command: Command) -> str:
-    """Where to ask: the last --host and --port of the final words, or what a container publishes; an address for
-    all interfaces is asked here."""
-    host, port, argv = "127.0.0.1", "8000", command.argv
+def _url(command: Command, identity: EngineIdentity) -> str:
+    """Return the address to ask: that of the final options, or what a container publishes; an address for all
+    interfaces is asked here."""
     if command.container is not None and command.container.ports:
-        host, port, argv = command.container.address, str(command.container.ports[0][0]), ()
-    for word, following in zip(argv, [*argv[1:], ""][: len(argv)], strict=True):
-        name, equals, value = word.partition("=")
-        name = name.replace("_", "-")
-        if name == "--host":
-            host = value if equals else following
-        elif name == "--port":
-            port = value if equals else following
+        host, port = command.container.address, str(command.container.ports[0][0])
+    else:
+        args = command.args(option_table(identity.options))
+        host, port = args.last("--host") or "127.0.0.1", args.last("--port") or "8000"
     if host in ("0.0.0.0", "::", "[::]", ""):
         host = "127.0.0.1"
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _bound(placement: Placement, cpus: tuple[int, ...]) -> Placement:
+    """Return the placement with the CPUs that the engine is bound to; unbound, it gives no reason for them."""
+    if cpus:
+        return replace(placement, cpus=cpus)
+    reasons = tuple(reason for reason in placement.reasons if reason.id != "placement.cpus")
+    return replace(placement, cpus=(), reasons=reasons)

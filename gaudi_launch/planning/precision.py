@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gaudi_launch import profiles
-from gaudi_launch.models.calibrate_rules import RELEASES, rules_for
-from gaudi_launch.models.quant_config import kv_cache_dtype
+from gaudi_launch.models.calibration.rules import Calibration
+from gaudi_launch.models.fp8.quant_config import kv_cache_dtype
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.request import Request
 
@@ -20,7 +20,7 @@ def asked_fp8(request: Request) -> bool:
 
 def runs_fp8(request: Request, model: Model) -> bool:
     """Do the weights run in fp8: asked for by our options or the engine's own ``--quantization``, or stored so?"""
-    return asked_fp8(request) or _said(request.extra) or model.quantization == "fp8"
+    return asked_fp8(request) or request.args.last("--quantization") in _BY_WORD or model.quantization == "fp8"
 
 
 def weight_type(request: Request, model: Model) -> str:
@@ -34,21 +34,10 @@ def kernels_of(quantised: str | None) -> str | None:
     return f"{quantised}_hpu" if quantised in ("awq", "gptq") else None
 
 
-def fp8_cache(model: Model, engine: str, version: str) -> str:
+def fp8_cache(model: Model, calibration: Calibration | None) -> str:
     """The KV cache type that goes with calibrated fp8 weights: by a profile of the user's own, by the file that
     the calibration scripts of this engine write for the model, by its shipped profile."""
     profile = profiles.match(model)
-    release = version if version in RELEASES else engine
-    if release in RELEASES and not (profile and profile.own):
-        return kv_cache_dtype(rules_for(model.name, release).quant_config(""))
+    if calibration is not None and not (profile and profile.own):
+        return kv_cache_dtype(calibration.rules_for(model.name).quant_config(""))
     return profile.fp8_kv if profile else "fp8_inc"
-
-
-def _said(words: tuple[str, ...]) -> bool:
-    # the engine takes the last of several
-    said = ""
-    for number, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if name == "--quantization":
-            said = value if equals else next(iter(words[number + 1 :]), "")
-    return said in _BY_WORD

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gaudi_launch.models.quant_config import QuantFile
+from gaudi_launch.models.fp8.quant_config import QuantFile
+from gaudi_launch.planning.engine_args import EngineArgs, engine_args
+from gaudi_launch.planning.option_table import GENERIC, OptionTable
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,13 @@ class Request:
     stamp: str = ""  # the time that the scripts put into file names, as `date +%F-%H-%M-%S`
     files_dir: str = ""  # where files for the engine go (its bucket file); "": no file can go with it
     bucket_file: str | None = None  # the text behind VLLM_BUCKETING_FROM_FILE
+    libfabric_root: str = ""  # where `setup --scale-out` put libfabric on this machine; "": it is not there
     environment: Mapping[str, str] = field(default_factory=dict)
     extra: tuple[str, ...] = ()
     overruled: tuple[str, ...] = ()  # our flags whose value a word of ``extra`` replaced (planning.own_words)
+    options: OptionTable = GENERIC  # the engine's, by which ``extra`` is read
+
+    @property
+    def args(self) -> EngineArgs:
+        """The user's own part of the engine's argument list."""
+        return engine_args(table=self.options, user=self.extra)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.cli.app import run
+from gaudi_launch.cli.main import run
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.messages import message
 from gaudi_launch.planning.exported import check_exported

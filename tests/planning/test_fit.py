@@ -10,10 +10,11 @@ from gaudi_launch.engines import registry
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.host.accelerators import accelerators
 from gaudi_launch.host.simulated import make
-from gaudi_launch.models.fit import fit_each
+from gaudi_launch.messages import message
+from gaudi_launch.models.card_memory import FitRow, FitTable, fit_each
 from gaudi_launch.models.records import Model
 from gaudi_launch.models.sizing import BLOCK
-from gaudi_launch.planning.fitting import divided, limits_of
+from gaudi_launch.planning.fit import divided, limits_of, ways_out
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
@@ -87,3 +88,16 @@ def test_the_first_gaudi_has_no_eight_bit_floats() -> None:
     with pytest.raises(LaunchError) as caught:
         divided(chosen, Request(LLAMA), accelerators()["gaudi1"], model, 1, "fp8")
     assert caught.value.id == "fit.no_fp8" and "Gaudi" in str(caught.value)
+
+
+def test_nothing_is_left_for_fp8_weights_on_all_cards() -> None:
+    product, model = accelerators()["gaudi2"], Model(path="m", name="m", quantization="fp8")
+    row = FitRow(8, "fp8", False, message("fit.weights"), weights_gib_per_card=120.0, activations_gib_per_card=1.0)
+    assert [way.id for way in ways_out(FitTable((row,), None), model, product)] == ["fit.would_nothing"]
+    few = replace(row, n=4)
+    assert [way.id for way in ways_out(FitTable((few,), None), model, product)] == ["fit.way_cards"]
+    plain = replace(row, dtype="bfloat16")
+    other = replace(model, quantization=None)
+    assert [way.id for way in ways_out(FitTable((plain,), None), other, product)] == ["fit.way_fp8"]
+    short = replace(row, weights_gib_per_card=60.0, longest_context=1024)
+    assert [way.id for way in ways_out(FitTable((short,), None), model, product)] == ["fit.way_length"]

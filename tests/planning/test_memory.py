@@ -14,6 +14,7 @@ from gaudi_launch.host.machine import load
 from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Limits
+from gaudi_launch.planning.engine_args import engine_args
 from gaudi_launch.planning.memory import MemoryPlan, memory_for
 from gaudi_launch.planning.plan import Plan, Setting
 from gaudi_launch.planning.planner import make_plan
@@ -42,7 +43,7 @@ def planned(
     extra: tuple[str, ...] = (),
 ) -> MemoryPlan:
     chosen = [setting(name, value) for name, value in pairs]
-    return memory_for(model, LIMITS, cards, product, chosen, "vllm-fork", version, extra)
+    return memory_for(model, LIMITS, cards, product, chosen, find(f"vllm-fork@{version}"), engine_args(user=extra))
 
 
 def test_the_readmes_machine() -> None:
@@ -140,19 +141,24 @@ def test_a_shorter_context_is_named_when_it_helps() -> None:
         # half a box has no eight cards
         ("Qwen/Qwen3-235B-A22B", "simulated:gaudi2e-4", "-n 4 -d fp8"),
         ("Qwen/Qwen3-235B-A22B", "simulated:hls2", "-n 8"),
-        # bf16 would come up on eight cards and have no room to work
-        ("zai-org/GLM-4.5", "simulated:hls2", "-n 8 -d fp8"),
+        # at 1.22, the first fork that has its class
+        ("zai-org/GLM-4.5", "simulated:hls2", "-n 8"),
         ("zai-org/GLM-4.5", "simulated:gaudi2e-4", "a machine with more or larger cards"),
     ],
 )
 def test_what_would_fit_is_on_this_machine_and_fits(model: str, machine: str, would: str) -> None:
     with pytest.raises(LaunchError) as caught:
-        plan(model, machine=machine, cards=1)
+        plan(model, _fork_for(model), machine, cards=1)
     assert caught.value.text.values["would"] == would
     if would.startswith("-n"):
         dtype = "fp8" if would.endswith("fp8") else None
-        made = plan(model, machine=machine, cards=int(would.split()[1]), dtype=dtype)
+        made = plan(model, _fork_for(model), machine, cards=int(would.split()[1]), dtype=dtype)
         assert "fit.tight" not in [warning.id for warning in made.warnings]
+
+
+def _fork_for(model: str) -> str:
+    """Return the first fork that has the model's class: Glm4MoeForCausalLM is in 1.22 only."""
+    return "vllm-fork@1.22" if "GLM" in model else "vllm-fork@1.21"
 
 
 @pytest.mark.parametrize("more", [{"force": True}, {"tuning": "reference"}])
@@ -169,7 +175,7 @@ def test_every_profile_fits_its_recommended_cards(profile: profiles.Profile) -> 
     deepseek = profile.name == "deepseek-r1"
     made = plan(
         profile.models[0],
-        "deepseek_r1" if deepseek else "vllm-fork@1.21",
+        "deepseek_r1" if deepseek else _fork_for(profile.models[0]),
         MACHINES[profile.accelerator],
         cards=profile.cards,
         inc_fp8=deepseek,
@@ -263,3 +269,24 @@ def test_deepseeks_command_line() -> None:
     assert made.memory["weights"] == pytest.approx(671.026e9 / 8 / 2**30, rel=0.001)
     assert made.memory["kv"] > 8
     assert made.url == "http://127.0.0.1:8688"
+
+
+def test_1_21_shows_the_blocks_that_it_keeps_and_their_cost() -> None:
+    model = known_model("meta-llama/Llama-2-7b-chat-hf", must_exist=False)
+    wishes: dict[str, Any] = {
+        "cards": 1,
+        "max_num_seqs": 256,
+        "max_model_len": 2048,
+        "max_num_batched_tokens": 2048,
+    }
+    made = make_plan(Request(model=model.path, **wishes), load("simulated:hls2"), model, find("vllm-fork@1.21"))
+    # 930 blocks of 64 MiB fit; the planner's step of 512 left 512 of them (planning.md P1-8)
+    assert made.num_blocks == 896
+    assert made.memory["kv"] == 896 * 64 / 1024
+    assert made.kv_cache is not None and made.kv_cache.id == "plan.kv_rounded"
+    assert "34 blocks (2.1 GiB)" in made.kv_cache.render()
+    assert sum(size for part, size in made.memory.items() if part != "card") == pytest.approx(
+        made.memory["card"], abs=0.05
+    )
+    newer = make_plan(Request(model=model.path, **wishes), load("simulated:hls2"), model, find("vllm-fork@1.22"))
+    assert newer.kv_cache is not None and newer.kv_cache.id == "plan.kv_blocks"

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from gaudi_launch.cli.app import app
-from gaudi_launch.cli.options import OPTIONS, to_request
+from gaudi_launch.app.options import LaunchOptions, to_request
+from gaudi_launch.cli.main import app
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
-from gaudi_launch.planning.own_words import with_own_words
+from gaudi_launch.planning.passthrough import with_own_words
 from gaudi_launch.planning.planner import place
 from gaudi_launch.planning.request import Request
 
 
 def read(*words: str, lacks: tuple[str, ...] = (), **given: object) -> Request:
-    return with_own_words(Request("/m", extra=words, **given), lacks)  # type: ignore[arg-type]
+    return with_own_words(Request("/m", extra=words, **given), find("vllm-gaudi").identity, lacks)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -98,17 +97,16 @@ def test_a_plan_goes_by_the_words(engine: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "text"),
+    "options",
     [
-        ("max_num_seqs", "65536"),
-        ("max_num_batched_tokens", "1000000000"),
-        ("max_model_len", "99999999"),
-        ("input_range", "1,99999999"),
-        ("reduce", "5000,1"),
+        LaunchOptions("m", max_num_seqs="65536"),
+        LaunchOptions("m", max_num_batched_tokens="1000000000"),
+        LaunchOptions("m", max_model_len="99999999"),
+        LaunchOptions("m", input_range="1,99999999"),
+        LaunchOptions("m", reduce="5000,1"),
     ],
 )
-def test_a_slip_of_the_pen_is_refused_at_once(field: str, text: str) -> None:
-    asked: dict[str, Any] = {option.field: False if option.switch else None for option in OPTIONS}
+def test_a_slip_of_the_pen_is_refused_at_once(options: LaunchOptions) -> None:
     with pytest.raises(LaunchError) as caught:
-        to_request({**asked, "model": "m", "extra": [], field: text}, {})
+        to_request(options, {})
     assert (caught.value.id, caught.value.exit_code) == ("plan.number", ExitCode.USAGE)

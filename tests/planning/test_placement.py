@@ -22,7 +22,8 @@ from gaudi_launch.planning.placement import (
     parse_visible,
     share_cpus,
 )
-from tests.host.machines import DATA, make_recorded, recorded_hosts, use
+from tests.support.machines import make_recorded, recorded_hosts, use
+from tests.support.places import DATA
 
 
 def picked(machine: str, cards: int, visible: tuple[int, ...] | None = None) -> tuple[int, ...]:
@@ -177,7 +178,7 @@ def test_reasons_and_their_sentences() -> None:
         "placement.cpus",
     ]
     assert [reason.render("en") for reason in placement.reasons][3] == (
-        "This leaves whole sets for others: 4,5,6,7; 4,5; 6,7."
+        "Leaves complete card groups free: 4,5,6,7; 4,5; 6,7."
     )
 
 

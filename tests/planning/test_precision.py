@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gaudi_launch.buckets.estimate import FILE_NAME
 from gaudi_launch.engines.registry import find
 from gaudi_launch.host.machine import load
 from gaudi_launch.models.records import Model
@@ -16,10 +17,9 @@ from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.precision import asked_fp8, fp8_cache, runs_fp8, weight_type
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
-from gaudi_launch.services.follow import Phase, Progress
-from gaudi_launch.services.job import job_of
-from gaudi_launch.services.recorder import remember
-from gaudi_launch.warmup.estimate import FILE_NAME
+from gaudi_launch.services.log.follow import LaunchPhase, LaunchProgress
+from gaudi_launch.services.state.job import job_of
+from gaudi_launch.services.state.recorder import remember
 
 PLAIN = Model(path="m", name="m", dtype="bfloat16")
 STORED = replace(PLAIN, quantization="fp8")
@@ -63,7 +63,9 @@ def test_the_plan_its_estimate_and_the_record_of_its_warm_up_agree(
         assert plan.estimate is not None and plan.buckets is not None
         found[dtype] = (plan.estimate.high_seconds / plan.buckets.graphs, plan.memory["weights"])
         job = job_of(plan, plain, "one", limits={}, bind=False)
-        remember(job, Progress(phases=(Phase("warmup_prompt", 0.0, items=9),), facts={"warmup_seconds": 5.0}))
+        remember(
+            job, LaunchProgress(phases=(LaunchPhase("warmup_prompt", 0.0, items=9),), facts={"warmup_seconds": 5.0})
+        )
     # published: fp8 takes 7.6 times as long a graph; half of the bytes
     assert found["fp8"][0] == pytest.approx(7.6 * found["bfloat16"][0])
     assert found["fp8"][1] < 0.6 * found["bfloat16"][1]
@@ -88,12 +90,13 @@ def test_the_cache_beside_fp8_weights_is_what_the_calibration_of_the_release_wri
     model: str, in_1_21: str, in_1_22: str, in_plugin: str
 ) -> None:
     known = known_model(model, must_exist=False)
-    releases = (("vllm-fork", "1.21"), ("vllm-fork", "1.22"), ("vllm-gaudi", "main"))
-    assert [fp8_cache(known, *release) for release in releases] == [in_1_21, in_1_22, in_plugin]
+    names = ("vllm-fork@1.21", "vllm-fork@1.22", "vllm-gaudi")
+    found = [fp8_cache(known, find(name).calibration) for name in names]
+    assert found == [in_1_21, in_1_22, in_plugin]
 
 
 def test_without_calibration_the_profile_says_the_cache() -> None:
     known = known_model("deepseek-ai/DeepSeek-R1-0528", must_exist=False)
-    assert fp8_cache(known, "vllm-fork", "deepseek_r1") == "fp8_inc"
-    assert fp8_cache(PLAIN, "tgi", "3.3.5") == "fp8_inc"
-    assert fp8_cache(known_model("Qwen/Qwen3-8B", must_exist=False), "tgi", "3.3.5") == "auto"
+    assert fp8_cache(known, find("deepseek_r1").calibration) == "fp8_inc"
+    assert fp8_cache(PLAIN, find("tgi").calibration) == "fp8_inc"
+    assert fp8_cache(known_model("Qwen/Qwen3-8B", must_exist=False), None) == "auto"

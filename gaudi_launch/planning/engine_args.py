@@ -1,0 +1,359 @@
+"""EngineArgs: the one reader and writer of an engine's argument list.
+
+Reads as vLLM's FlexibleArgumentParser does (HabanaAI/vllm-fork@aice/v1.22.0:vllm/utils.py), which is argparse with
+``_`` for ``-`` in long names, ``--option.key value`` for JSON options, and abbreviations of a long name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from gaudi_launch.planning.option_table import GENERIC, EngineOption, OptionTable
+
+# argparse: words that look like this are values, as long as no option looks like one
+_NEGATIVE = re.compile(r"-\d+|-\d*\.\d+", re.ASCII)
+_MOST_VALUES = {"0": 0, "1": 1, "?": 1}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One option with its values, or a word that belongs to none (``name`` is then the word itself).
+
+    ``words`` are as written. ``key`` is the part after the dot of ``--option.key``. ``attached``: the value is in
+    the option's own word (``--name=value``, ``-O3``). ``on`` is False for the ``--no-`` form of a pair.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    values: tuple[str, ...] = ()
+    key: str = ""
+    on: bool = True
+    attached: bool = False
+    positional: bool = False
+    option: EngineOption | None = None
+
+    @property
+    def value(self) -> str:
+        """The first value; empty without one."""
+        return self.values[0] if self.values else ""
+
+    @property
+    def shown(self) -> str:
+        """The name under which a plan lists it: the long one, with dashes, of the form that was written."""
+        if not self.on and self.option is not None:
+            return self.option.off[0]
+        return self.name
+
+    @property
+    def text(self) -> str | None:
+        """The values as one text; None for a bare flag."""
+        if not self.values and not self.attached:
+            return None
+        return self.values[0] if len(self.values) == 1 else shlex.join(self.values)
+
+
+@dataclass(frozen=True)
+class EngineArgs:
+    """An engine's argument list: what comes before the options, our options, then the user's own, untouched.
+
+    The last of several counts, so the user's part wins over ours. ``tail``: options of a start script that puts the
+    user's words between its own (reference tuning); none of them is in the user's part. Every change returns a new
+    list.
+    """
+
+    table: OptionTable = GENERIC
+    head: tuple[str, ...] = ()
+    ours: tuple[Argument, ...] = ()
+    user: tuple[Argument, ...] = ()
+    tail: tuple[Argument, ...] = ()
+
+    @property
+    def every(self) -> tuple[Argument, ...]:
+        """All arguments, in the order in which the engine reads them."""
+        return (*self.ours, *self.user, *self.tail)
+
+    @property
+    def user_words(self) -> tuple[str, ...]:
+        """The user's part as it was written."""
+        return tuple(word for argument in self.user for word in argument.words)
+
+    def to_argv(self) -> tuple[str, ...]:
+        """Return the list as words."""
+        return (*self.head, *(word for argument in self.every for word in argument.words))
+
+    def canonical(self, name: str) -> str:
+        """Return an option's long name with dashes for any spelling: ``-tp``, ``--no-x``, ``--a_b``."""
+        found = read_words((name,), self.table)
+        return found[0].name if found else name
+
+    def given(self, *names: str) -> tuple[Argument, ...]:
+        """Return the arguments of these options, in order."""
+        wanted = {self.canonical(name) for name in names}
+        return tuple(argument for argument in self.every if argument.name in wanted)
+
+    def has(self, *names: str) -> bool:
+        """Return whether one of these options is in the list, in the form that was asked for (``--x``, ``--no-x``).
+
+        Of a pair only the last one counts.
+        """
+        for name in names:
+            (wanted,) = read_words((name,), self.table)
+            found = self.given(wanted.name)
+            if found and found[-1].on == wanted.on:
+                return True
+        return False
+
+    def last(self, name: str) -> str | None:
+        """Return the value in force: "" for a bare option, None where the option is not in the list.
+
+        Of several values the first; of ``--option.key value`` all keys as the JSON object that the engine makes.
+        """
+        found = self.given(name)
+        if not found:
+            return None
+        return _as_object(found) or found[-1].value
+
+    def in_force(self, name: str) -> tuple[str, str | None]:
+        """Return an option of the list as a plan shows it: the name in the form that counts, and the value.
+
+        None is a bare flag. Of an option whose repeats add up, all values.
+        """
+        found = self.given(name)
+        last = found[-1]
+        by_key = _as_object(found)
+        if by_key:
+            return last.name, by_key
+        if last.option is not None and last.option.appends:
+            return last.shown, shlex.join(value for argument in found for value in argument.values)
+        return last.shown, last.text
+
+    def with_option(self, name: str, value: str | None = None) -> EngineArgs:
+        """Return the list with our option at this value, in its old place, else after our last one.
+
+        An option that the user wrote is left as it is.
+        """
+        canonical = self.canonical(name)
+        if any(argument.name == canonical for argument in self.user):
+            return self.without(name)
+        words = (name,) if value is None else (name, value)
+        fresh = _written(words, self.table)
+        rest = self.without(name)
+        for place, argument in enumerate(self.ours):
+            if argument.name == canonical:
+                if not argument.attached:
+                    # in the spelling that is there
+                    fresh = _written((argument.words[0], *words[1:]), self.table)
+                return replace(rest, ours=(*rest.ours[:place], fresh, *rest.ours[place:]))
+        return replace(rest, ours=(*rest.ours, fresh))
+
+    def without(self, *names: str, of_user: bool = False) -> EngineArgs:
+        """Return the list without our options of these names; ``of_user``: without the user's too."""
+        wanted = {self.canonical(name) for name in names}
+
+        def kept(arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:
+            return tuple(argument for argument in arguments if argument.name not in wanted)
+
+        user = kept(self.user) if of_user else self.user
+        return replace(self, ours=kept(self.ours), user=user, tail=kept(self.tail))
+
+    def with_values(self, name: str, value: str) -> EngineArgs:
+        """Return the list with every value of an option replaced, in each spelling and in both parts.
+
+        For what an engine's surroundings decide, such as the address inside a container.
+        """
+        canonical = self.canonical(name)
+
+        def changed(argument: Argument) -> Argument:
+            return _with_value(argument, value) if argument.name == canonical else argument
+
+        ours, user, tail = (tuple(map(changed, part)) for part in (self.ours, self.user, self.tail))
+        return replace(self, ours=ours, user=user, tail=tail)
+
+
+NO_ARGS = EngineArgs()
+
+
+def engine_args(
+    *,
+    table: OptionTable = GENERIC,
+    head: Sequence[str] = (),
+    ours: Iterable[tuple[str, str | None]] = (),
+    user: Sequence[str] = (),
+    place: str = "",
+) -> EngineArgs:
+    """Return an argument list made of options and the user's words; ours that the user wrote are left out.
+
+    ``place`` is our option after which a start script puts the user's words. Ours before it stay, as the script
+    sends them twice: the user's come later and count.
+    """
+    made = EngineArgs(table, tuple(head), (), read_words(tuple(user), table))
+    taken = {argument.name for argument in made.user}
+    before: list[Argument] = []
+    after: list[Argument] = []
+    reached = False
+    for name, value in ours:
+        fresh = _written((name,) if value is None else (name, value), table)
+        in_script = bool(place) and not reached
+        if in_script or fresh.name not in taken:
+            (after if reached else before).append(fresh)
+        reached = reached or (name == place and bool(taken))
+    return replace(made, ours=tuple(before), tail=tuple(after))
+
+
+def split_argv(argv: Sequence[str], *, table: OptionTable = GENERIC, user: Sequence[str] = ()) -> EngineArgs:
+    """Return a finished command as its parts; ``user`` are the words in it that the user wrote.
+
+    The head ends before the first option that is not ``-m MODULE``.
+    """
+    words, own = tuple(argv), tuple(user)
+    at = _last_place(words, own)
+    words, rest = words[:at], words[at + len(own) :]
+    start = 0
+    while start < len(words):
+        if words[start] == "-m":
+            start += 2
+        elif _find(words[start], table) is None:
+            start += 1
+        else:
+            break
+    parts = (read_words(part, table) for part in (words[start:], own, rest))
+    return EngineArgs(table, words[:start], *parts)
+
+
+def _last_place(words: tuple[str, ...], part: tuple[str, ...]) -> int:
+    """Where a part of some words begins, its last occurrence."""
+    for at in range(len(words) - len(part), -1, -1):
+        if words[at : at + len(part)] == part:
+            return at
+    raise ValueError(f"{part} is not in the command")
+
+
+@lru_cache(maxsize=512)
+def read_words(words: tuple[str, ...], table: OptionTable = GENERIC) -> tuple[Argument, ...]:
+    """Return words as arguments: each option with the values that follow it."""
+    found: list[Argument] = []
+    at = 0
+    while at < len(words):
+        if words[at] == "--":
+            # argparse: everything after it is a value of its own
+            found += [Argument(word, (word,), positional=True) for word in words[at:]]
+            break
+        option = _find(words[at], table)
+        if option is None:
+            found.append(Argument(words[at], (words[at],), positional=True))
+            at += 1
+            continue
+        end = at + 1 + _values_after(option, words[at + 1 :], table)
+        found.append(_with_following(option, words[at:end]))
+        at = end
+    return tuple(found)
+
+
+def _with_following(option: Argument, words: tuple[str, ...]) -> Argument:
+    values = option.values if option.attached else words[1:]
+    return replace(option, words=words, values=values)
+
+
+def _values_after(option: Argument, following: Sequence[str], table: OptionTable) -> int:
+    """How many of the words after an option are its values."""
+    if option.attached:
+        return 0
+    if option.key:
+        # --option.key takes the next word whatever it looks like
+        return min(1, len(following))
+    count = option.option.count if option.option is not None else "1"
+    most = _MOST_VALUES.get(count, len(following))
+    taken = 0
+    for word in following[:most]:
+        if word == "--" or _find(word, table) is not None:
+            break
+        taken += 1
+    return taken
+
+
+def _find(word: str, table: OptionTable) -> Argument | None:
+    """The option that a word is, without the values after it; None for a value."""
+    if not word.startswith("-") or word == "-":
+        return None
+    return _find_long(word, table) if word.startswith("--") else _find_short(word, table)
+
+
+def _find_long(word: str, table: OptionTable) -> Argument | None:
+    written, equals, value = word.partition("=")
+    name, dot, key = written.partition(".")
+    name = name.replace("_", "-")
+    spelling = _full_name(name, table)
+    if spelling is None and " " in written:
+        return None
+    values = (value,) if equals else ()
+    if dot and (spelling is None or table.spellings[spelling].count != "0"):
+        return replace(_argument(spelling or name, word, table), key=key, values=values, attached=bool(equals))
+    return replace(_argument(spelling or name, word, table), values=values, attached=bool(equals))
+
+
+def _full_name(name: str, table: OptionTable) -> str | None:
+    """A long name as the table spells it, also where it is shortened; None for an unknown or ambiguous one."""
+    if name in table.spellings:
+        return name
+    if len(name) < 3:
+        return None
+    candidates = table.starting_with(name)
+    return candidates[0] if len(candidates) == 1 else None
+
+
+def _find_short(word: str, table: OptionTable) -> Argument | None:
+    if word in table.spellings:
+        return _argument(word, word, table)
+    written, equals, value = word.partition("=")
+    if equals and written in table.spellings:
+        return replace(_argument(written, word, table), values=(value,), attached=True)
+    if word[:2] in table.spellings:
+        return replace(_argument(word[:2], word, table), values=(word[2:],), attached=True)
+    if _NEGATIVE.fullmatch(word) or " " in word:
+        return None
+    return replace(_argument(written, word, table), values=(value,) if equals else (), attached=bool(equals))
+
+
+def _argument(spelling: str, word: str, table: OptionTable) -> Argument:
+    option = table.spellings.get(spelling)
+    if option is None:
+        return Argument(spelling, (word,))
+    return Argument(option.name, (word,), on=spelling not in option.off, option=option)
+
+
+def _written(words: tuple[str, ...], table: OptionTable) -> Argument:
+    """One option of ours with its value, whatever the value looks like."""
+    option = _find(words[0], table) or Argument(words[0], words[:1])
+    return _with_following(option, words)
+
+
+def _with_value(argument: Argument, value: str) -> Argument:
+    if argument.attached:
+        word = argument.words[0]
+        equals = word.find("=")
+        start = word[: equals + 1] if equals > 0 else word[: len(word) - len(argument.value)]
+        return replace(argument, words=(start + value,), values=(value,))
+    return replace(argument, words=(argument.words[0], value), values=(value,))
+
+
+def _as_object(arguments: Sequence[Argument]) -> str:
+    """The JSON object of all ``--option.key value``; empty where there is none."""
+    made: dict[str, Any] = {}
+    for argument in arguments:
+        if not argument.key:
+            continue
+        *outer, last = argument.key.split(".")
+        level = made
+        for key in outer:
+            inner = level.get(key)
+            if not isinstance(inner, dict):
+                inner = level[key] = {}
+            level = inner
+        level[last] = argument.value
+    return json.dumps(made) if made else ""

@@ -1,0 +1,67 @@
+"""A model of which only the name is known: what its sizes come from, and which names are near. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from gaudi_launch.messages import Message, message
+from gaudi_launch.models.records import Model
+
+_MOST = 2  # names that a warning lists
+# a misspelling of a long name stays above, another size of the same family mostly below (assumed)
+_NEAR = 0.8
+
+
+@dataclass(frozen=True)
+class KnownNames:
+    """What a model's name is compared with.
+
+    ``hub_ids`` are those that profiles list, ``folders`` the existing ones whose path is near the missing one,
+    ``profile`` is the profile that the sizes are taken from ("": none).
+    """
+
+    hub_ids: tuple[str, ...]
+    folders: tuple[str, ...] = ()
+    profile: str = ""
+
+
+def name_warning(asked: str, model: Model, known: KnownNames) -> Message | None:
+    """Return the warning for a model that is neither a folder nor a hub id that a profile lists, or None.
+
+    ``asked``: what the user named, ``model``: what is known of it.
+    """
+    if model.source != "name" or asked == "demo" or asked in known.hub_ids:
+        return None
+    nearest = ", ".join(nearest_names(asked, known))
+    if model.layers is None:
+        if nearest:
+            return message("plan.name_sizeless_near", model=asked, nearest=nearest)
+        return message("plan.name_sizeless", model=asked)
+    if nearest:
+        return message("plan.name_assumed_near", model=asked, profile=known.profile, nearest=nearest)
+    return message("plan.name_assumed", model=asked, profile=known.profile)
+
+
+def nearest_names(asked: str, known: KnownNames) -> tuple[str, ...]:
+    """Return the folders, then the hub ids that ``asked`` may be a misspelling of, the nearest first.
+
+    A path is compared with hub ids by its last part.
+    """
+    full = asked.count("/") == 1 and not asked.startswith(("/", ".", "~"))
+    by_key: dict[str, list[str]] = {}
+    for each in known.hub_ids:
+        key = each if full else each.rsplit("/", 1)[-1]
+        by_key.setdefault(key.lower(), []).append(each)
+    wanted = asked if full else asked.rstrip("/").rsplit("/", 1)[-1]
+    found = list(known.folders)
+    near = [wanted.lower()] if wanted.lower() in by_key else close_to(wanted.lower(), list(by_key))
+    for key in near:
+        found += by_key[key]
+    return tuple(found[:_MOST])
+
+
+def close_to(word: str, possibilities: Sequence[str]) -> list[str]:
+    """Return the possibilities that ``word`` may be a misspelling of, the nearest first."""
+    return get_close_matches(word, possibilities, n=_MOST, cutoff=_NEAR)

@@ -1,0 +1,82 @@
+"""An engine version's options: spellings, numbers of values and secrets, without the engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Literal
+
+from gaudi_launch import paths
+
+# how many values follow an option, as argparse writes it; "0": a bare flag
+Count = Literal["0", "1", "?", "+"]
+
+
+@dataclass(frozen=True)
+class EngineOption:
+    """One option by its first long name.
+
+    ``aliases`` are other spellings of the same, ``off`` those that turn it off (``--no-x``). ``appends``: a repeat
+    adds a value and replaces none. ``secret``: its value is, and ``variable`` is what the engine reads instead.
+    ``registered`` are the names that this version has for its value, where plans depend on them.
+    """
+
+    name: str
+    count: Count = "1"
+    aliases: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()
+    appends: bool = False
+    secret: bool = False
+    variable: str = ""
+    registered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class OptionTable:
+    """All options of one engine version; an empty table knows none and reads every option by its form."""
+
+    name: str = ""
+    options: tuple[EngineOption, ...] = ()
+    spellings: Mapping[str, EngineOption] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        found = {}
+        for option in self.options:
+            for spelling in (option.name, *option.aliases, *option.off):
+                found[spelling] = option
+        object.__setattr__(self, "spellings", found)
+
+    def starting_with(self, prefix: str) -> list[str]:
+        """Return the spellings that this abbreviation may stand for."""
+        return [spelling for spelling in self.spellings if spelling.startswith(prefix)]
+
+
+GENERIC = OptionTable()
+# the table of upstream vLLM, for engines that are a plugin or a build of it
+UPSTREAM = "vllm-upstream"
+
+
+@cache
+def option_table(name: str) -> OptionTable:
+    """Return the shipped table ``profiles/engines/options/NAME.json``; the empty one for no name."""
+    if not name:
+        return GENERIC
+    path = paths.profiles_dir() / "engines" / "options" / f"{name}.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return OptionTable(name, tuple(_options(document["options"])))
+
+
+def _options(rows: Mapping[str, Mapping[str, object]]) -> Iterable[EngineOption]:
+    for name, row in rows.items():
+        yield EngineOption(
+            name,
+            count=str(row.get("values", "1")),  # type: ignore[arg-type]
+            aliases=tuple(row.get("aliases", ())),  # type: ignore[arg-type]
+            off=tuple(row.get("off", ())),  # type: ignore[arg-type]
+            appends=bool(row.get("appends")),
+            secret="secret" in row,
+            variable=str(row.get("secret", "")),
+            registered=tuple(row.get("registered", ())),  # type: ignore[arg-type]
+        )

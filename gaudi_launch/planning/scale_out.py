@@ -1,0 +1,48 @@
+"""The libraries that HCCL needs where the cards of a job lie in several link groups.
+
+Gaudi2E inference manual 1.21, 1.2.1: more than four cards talk over host network cards, which takes libfabric and
+hccl_ofi_wrapper, with LIBFABRIC_ROOT and LD_LIBRARY_PATH set. How they are built: `engines.install.steps`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gaudi_launch.messages import Message, message
+from gaudi_launch.planning.decisions import Decisions
+from gaudi_launch.planning.engine import Context, Proposal
+from gaudi_launch.planning.placement import spans_groups
+
+ROOT = "LIBFABRIC_ROOT"
+LIBRARIES = "LD_LIBRARY_PATH"
+# where the wrapper is put (HabanaAI/hccl_demo@f623d69:README.md)
+_WRAPPER_FOLDER = "/usr/lib/habanalabs"
+_ORIGIN = "Gaudi2E inference manual 1.21, 1.2.1"
+
+
+def with_scale_out(proposal: Proposal, context: Context, engine: str) -> Proposal:
+    """Return the proposal with the variables of installed scale-out libraries, or with a warning.
+
+    Nothing is added for cards of one group. Reference tuning gets the warning only: the scripts set no such
+    variable.
+    """
+    request, placement = context.request, context.placement
+    if not spans_groups(context.host, placement.modules):
+        return proposal
+    root = request.environment.get(ROOT) or request.libfabric_root
+    if not root:
+        return replace(proposal, warnings=(*proposal.warnings, _missing(engine, len(placement.modules))))
+    if request.tuning == "reference":
+        return proposal
+    decisions = Decisions(request.environment)
+    decisions.env(ROOT, root, message("plan.libfabric_root"), origin=_ORIGIN)
+    exported = request.environment.get(LIBRARIES, "")
+    ours = [folder for folder in (f"{root}/lib", _WRAPPER_FOLDER) if folder not in exported.split(":")]
+    if ours:
+        value = ":".join([*ours, *([exported] if exported else [])])
+        decisions.env(LIBRARIES, value, message("plan.libfabric_libraries"), origin=_ORIGIN, user_wins=False)
+    return replace(proposal, settings=(*proposal.settings, *decisions.settings()))
+
+
+def _missing(engine: str, cards: int) -> Message:
+    return message("plan.scale_out", cards=cards, engine=engine)

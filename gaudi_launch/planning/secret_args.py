@@ -1,0 +1,90 @@
+"""Secrets among the options after ``--``: moved into the engine's variables, or refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.planning.engine_args import Argument, EngineArgs, engine_args
+from gaudi_launch.planning.option_table import UPSTREAM, option_table
+from gaudi_launch.planning.request import Request
+
+# assumed: names of secrets in options and in the keys of JSON options; "eos_token" and "max_tokens" are none
+_NAME = re.compile(
+    r"(^|_)(password|passwd|passphrase|secret|secret_key|secret_access_key|api_key|apikey|private_key|access_token"
+    r"|auth_token|hf_token|session_token|credentials?)$|^token$",
+    re.IGNORECASE,
+)
+# the password of a URL
+_LOGIN = re.compile(r"://[^/\s:@]{0,200}:[^/\s]{1,200}@")
+
+
+def with_secret_moved(request: Request) -> Request:
+    """Return the request with secret options as variables of the engine: other users read command lines.
+
+    vLLM reads VLLM_API_KEY and HF_TOKEN (HabanaAI/vllm-fork@aice/v1.22.0:vllm/envs.py, huggingface_hub). Raises
+    LaunchError (USAGE) for a secret that the engine reads from no variable.
+    """
+    args = engine_args(table=option_table(UPSTREAM), user=request.extra)
+    kept: list[str] = []
+    environment = dict(request.environment)
+    for argument in args.user:
+        option = argument.option
+        if option is not None and option.secret and len(argument.values) == 1:
+            environment[option.variable] = argument.value
+            continue
+        _refuse(argument)
+        kept += argument.words
+    if len(kept) == len(request.extra):
+        return request
+    return replace(request, extra=tuple(kept), environment=environment)
+
+
+def refuse_secret_args(args: EngineArgs) -> None:
+    """Raise LaunchError (USAGE) for a secret in the value of any option."""
+    for argument in args.every:
+        _refuse(argument)
+
+
+def _refuse(argument: Argument) -> None:
+    option = argument.option
+    if not argument.values:
+        return
+    if option is not None and option.secret:
+        raise LaunchError("plan.secret_several", ExitCode.USAGE, option=option.name, variable=option.variable)
+    if _is_secret(argument):
+        raise LaunchError("plan.secret_argument", ExitCode.USAGE, option=argument.shown)
+
+
+def _is_secret(argument: Argument) -> bool:
+    names = [argument.key.rpartition(".")[2]]
+    if argument.option is None and not argument.positional:
+        names.append(argument.name.lstrip("-"))
+    if any(_NAME.search(name.replace("-", "_")) for name in names if name):
+        return True
+    return any(_LOGIN.search(value) or _in_object(value) for value in argument.values)
+
+
+def _in_object(value: str) -> bool:
+    """Whether a JSON value has a secret below one of its keys."""
+    if not value.lstrip().startswith(("{", "[")):
+        return False
+    try:
+        document = json.loads(value)
+    except (ValueError, RecursionError):
+        return False
+    return any(_NAME.search(key.replace("-", "_")) and held for key, held in _entries(document))
+
+
+def _entries(document: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(document, dict):
+        for key, held in document.items():
+            yield str(key), held
+            yield from _entries(held)
+    elif isinstance(document, list):
+        for held in document:
+            yield from _entries(held)

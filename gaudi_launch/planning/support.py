@@ -1,0 +1,58 @@
+"""What an engine version says of one model: it runs, with a limit, it does not, or nothing is known. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message
+
+
+class SupportStatus(Enum):
+    """The four answers, in the terms of ``--json``."""
+
+    RUNS = "runs"
+    LIMITED = "limited"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Validated:
+    """What the engine's makers have tried: numbers of cards, data types, accelerators, and where they say it."""
+
+    cards: tuple[int, ...]
+    dtypes: tuple[str, ...]
+    accelerators: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True)
+class ModelSupport:
+    """One engine version's answer about one model.
+
+    ``engine`` is its exact name, ``evidence`` the file at a commit that the answer rests on ("": none).
+    ``refused`` is True only where the list of exactly this version lacks the class or the quantisation method.
+    ``expanded_to`` is the type that the weights have on the card where the engine computes their quantisation away
+    when it loads them ("": they stay as they are), ``unless`` the variable that keeps it from that.
+    """
+
+    engine: str
+    status: SupportStatus = SupportStatus.UNKNOWN
+    reasons: tuple[Message, ...] = ()
+    evidence: str = ""
+    refused: bool = False
+    validated: Validated | None = None
+    expanded_to: str = ""
+    unless: str = ""
+
+
+def check_support(found: ModelSupport, *, force: bool) -> tuple[Message, ...]:
+    """Return the warnings of an answer. Raises LaunchError (MODEL) for a refusal without ``force``."""
+    if not found.refused:
+        return found.reasons
+    why = " ".join(reason.render() for reason in found.reasons)
+    if force:
+        return (message("support.forced", why=why),)
+    raise LaunchError("support.refused", ExitCode.MODEL, engine=found.engine, why=why)

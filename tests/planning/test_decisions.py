@@ -1,0 +1,124 @@
+"""The strongest source wins, the later of two equals wins, and what lost stays on record."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+import pytest
+
+from gaudi_launch.messages import message
+from gaudi_launch.planning.decisions import Decisions
+from gaudi_launch.planning.plan import STRENGTH, Overridden, Setting, Source
+
+WHY = message("plan.exported")
+
+
+def decided(environment: Mapping[str, str] | None = None) -> Decisions:
+    return Decisions(environment or {})
+
+
+def only(decisions: Decisions) -> Setting:
+    (setting,) = decisions.settings()
+    return setting
+
+
+@pytest.mark.parametrize(("stronger", "weaker"), list(itertools.combinations(STRENGTH, 2)))
+def test_the_strongest_option_wins_in_either_order(stronger: Source, weaker: Source) -> None:
+    proposals: list[tuple[str, Source]] = [("strong", stronger), ("weak", weaker)]
+    for order in (proposals, proposals[::-1]):
+        decisions = decided()
+        for value, source in order:
+            decisions.option("--x", value, WHY, source=source)
+        assert (only(decisions).value, only(decisions).source) == ("strong", stronger)
+        assert only(decisions).beaten == (Overridden("weak", weaker),)
+
+
+@pytest.mark.parametrize("source", STRENGTH)
+def test_the_later_option_of_one_source_wins(source: Source) -> None:
+    decisions = decided()
+    decisions.option("--x", "first", WHY, source=source)
+    decisions.option("--x", "second", WHY, source=source)
+    assert only(decisions).value == "second"
+    assert only(decisions).beaten == (Overridden("first", source),)
+
+
+def test_the_latest_loser_is_listed_first() -> None:
+    decisions = decided()
+    for value, source in (("1", "engine"), ("2", "computed"), ("3", "flag")):
+        decisions.option("--x", value, WHY, source=source)  # type: ignore[arg-type]
+    assert only(decisions).beaten == (Overridden("2", "computed"), Overridden("1", "engine"))
+
+
+def test_an_equal_value_beats_nothing() -> None:
+    decisions = decided()
+    decisions.option("--x", "1", WHY, source="engine")
+    decisions.option("--x", "1", WHY, source="flag")
+    assert (only(decisions).source, only(decisions).beaten) == ("flag", ())
+
+
+def test_a_flag_without_a_value_is_not_listed_as_beaten() -> None:
+    decisions = decided()
+    decisions.option("--x", None, WHY, source="engine")
+    decisions.option("--x", "1", WHY, source="flag")
+    assert (only(decisions).value, only(decisions).beaten) == ("1", ())
+
+
+@pytest.mark.parametrize("source", ["profile", "computed", "engine"])
+def test_what_the_user_exported_beats_a_weaker_source(source: Source) -> None:
+    decisions = decided({"X": "mine"})
+    decisions.env("X", "rule", WHY, source=source)
+    assert (only(decisions).value, only(decisions).source) == ("mine", "environment")
+    assert only(decisions).beaten == (Overridden("rule", source),)
+
+
+@pytest.mark.parametrize("source", ["flag", "environment"])
+def test_what_the_user_exported_does_not_beat_its_equal_or_stronger(source: Source) -> None:
+    decisions = decided({"X": "mine"})
+    decisions.env("X", "other", WHY, source=source)
+    assert (only(decisions).value, only(decisions).source) == ("other", source)
+    assert only(decisions).beaten == (Overridden("mine", "environment"),)
+
+
+def test_a_rule_may_override_an_export() -> None:
+    decisions = decided({"X": "mine"})
+    decisions.env("X", "rule", WHY, user_wins=False)
+    assert (only(decisions).value, only(decisions).source) == ("rule", "computed")
+    assert only(decisions).beaten == (Overridden("mine", "environment"),)
+
+
+def test_an_empty_export_counts_as_none() -> None:
+    decisions = decided({"X": ""})
+    decisions.env("X", "rule", WHY)
+    assert (only(decisions).value, only(decisions).beaten) == ("rule", ())
+
+
+def test_a_variable_and_an_option_of_one_name_are_two_settings() -> None:
+    decisions = decided()
+    decisions.env("x", "1", WHY)
+    decisions.option("x", "2", WHY)
+    assert [(each.kind, each.value) for each in decisions.settings()] == [("env", "1"), ("option", "2")]
+
+
+def test_the_order_is_that_of_the_first_proposals() -> None:
+    decisions = decided()
+    for name in ("--b", "--a", "--b"):
+        decisions.option(name, "1", WHY)
+    assert [setting.name for setting in decisions.settings()] == ["--b", "--a"]
+
+
+def test_a_dropped_proposal_is_gone() -> None:
+    decisions = decided()
+    decisions.option("--x", "1", WHY)
+    decisions.drop("option", "--x")
+    assert decisions.settings() == ()
+    assert decisions.get("option", "--x") is None
+
+
+def test_a_decided_setting_takes_another_reason() -> None:
+    decisions = decided()
+    decisions.option("--x", "1", WHY)
+    other = message("quant.kv_dtype")
+    decisions.explain("option", "--x", other)
+    decisions.explain("option", "--y", other)
+    assert only(decisions).reason == other

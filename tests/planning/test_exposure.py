@@ -1,0 +1,71 @@
+"""Addresses open to the network without a key: every engine's plan warns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gaudi_launch.engines.registry import find
+from gaudi_launch.host.machine import load
+from gaudi_launch.models.records import Model
+from gaudi_launch.planning.plan import Plan
+from gaudi_launch.planning.planner import make_plan
+from gaudi_launch.planning.request import Request
+
+MODEL = Model(
+    path="/m/Small",
+    name="Small",
+    source="config.json",
+    architecture="LlamaForCausalLM",
+    model_type="llama",
+    parameters=10**9,
+    dtype="bfloat16",
+    moe=False,
+    layers=4,
+    hidden_size=1024,
+    heads=8,
+    kv_heads=8,
+    head_dim=128,
+    vocab_size=1000,
+    max_position_embeddings=32768,
+)
+VLLM = ("vllm-fork@1.21", "vllm-fork@1.22", "vllm-gaudi")
+OPEN = {"plan.open_address", "plan.open_keyless"}
+
+
+def plan(engine: str, **wishes: Any) -> Plan:
+    request = Request(model=MODEL.path, engine=engine, **wishes)
+    return make_plan(request, load("simulated:hls2"), MODEL, find(engine))
+
+
+def exposed(made: Plan) -> list[str]:
+    return [warning.id for warning in made.warnings if warning.id in OPEN]
+
+
+@pytest.mark.parametrize("engine", [*VLLM, "ray-serve:vllm-fork@1.21"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.5"])
+def test_an_open_address_without_a_key_is_reported_once(engine: str, host: str) -> None:
+    assert exposed(plan(engine, host=host)) == ["plan.open_address"]
+
+
+@pytest.mark.parametrize("engine", VLLM)
+def test_a_key_silences_the_warning(engine: str) -> None:
+    assert exposed(plan(engine, host="0.0.0.0", environment={"VLLM_API_KEY": "k"})) == []
+
+
+@pytest.mark.parametrize("engine", [*VLLM, "tgi", "ray-serve:vllm-fork@1.21"])
+@pytest.mark.parametrize("host", [None, "127.0.0.1", "localhost"])
+def test_this_machine_alone_needs_no_key(engine: str, host: str | None) -> None:
+    assert exposed(plan(engine, host=host)) == []
+
+
+@pytest.mark.parametrize("key", ["", "k"])
+def test_an_engine_without_a_key_asks_for_a_proxy(key: str) -> None:
+    assert exposed(plan("tgi", host="0.0.0.0", environment={"VLLM_API_KEY": key})) == ["plan.open_keyless"]
+
+
+def test_the_reference_of_deepseek_listens_for_all_and_says_so() -> None:
+    reference = plan("deepseek_r1", tuning="reference", cards=8)
+    assert reference.command.argv[reference.command.argv.index("--host") + 1] == "0.0.0.0"
+    assert exposed(reference) == ["plan.open_address"]

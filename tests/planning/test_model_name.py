@@ -1,0 +1,48 @@
+"""Warnings for a model of which only a name is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from gaudi_launch.messages import Message
+from gaudi_launch.models.records import Model
+from gaudi_launch.planning.model_name import KnownNames, name_warning, nearest_names
+
+HUB = KnownNames(("Qwen/Qwen2-72B-Instruct", "Qwen/Qwen3-8B", "meta-llama/Llama-2-7b-hf"), profile="qwen2-72b")
+
+
+def named(asked: str, layers: int | None = 80, known: KnownNames = HUB) -> Message | None:
+    return name_warning(asked, Model(path=asked, name=asked.rsplit("/", 1)[-1], layers=layers), known)
+
+
+def test_a_misspelled_hub_id_gets_its_neighbour_and_the_profile_of_its_sizes() -> None:
+    found = named("Qwen/Qwen2-72B-Intsruct")
+    assert found is not None
+    assert found.id == "plan.name_assumed_near"
+    assert found.values["nearest"] == "Qwen/Qwen2-72B-Instruct"
+    assert found.values["profile"] == "qwen2-72b"
+
+
+def test_a_path_is_compared_by_its_last_part() -> None:
+    assert nearest_names("/m/Qwen2-72B-Intsruct/", HUB) == ("Qwen/Qwen2-72B-Instruct",)
+    assert nearest_names("qwen3-8b", HUB) == ("Qwen/Qwen3-8B",)
+
+
+def test_folders_come_before_hub_ids() -> None:
+    known = KnownNames(HUB.hub_ids, ("/models/Qwen3-8B",))
+    assert nearest_names("/modles/Qwen3-8B", known) == ("/models/Qwen3-8B", "Qwen/Qwen3-8B")
+
+
+def test_without_sizes_it_is_stated_that_they_are_unknown() -> None:
+    found = named("acme/Something-Else", layers=None)
+    assert found is not None
+    assert found.id == "plan.name_sizeless"
+
+
+@pytest.mark.parametrize("asked", ["Qwen/Qwen2-72B-Instruct", "demo"])
+def test_a_known_name_is_not_warned_of(asked: str) -> None:
+    assert named(asked) is None
+
+
+def test_a_folder_that_was_read_is_not_warned_of() -> None:
+    assert name_warning("/m/x", Model(path="/m/x", name="x", source="config.json"), HUB) is None

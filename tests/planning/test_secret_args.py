@@ -1,0 +1,104 @@
+"""No secret of an option's value reaches a plan, a file or a command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gaudi_launch.cli.main import run
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.planning.request import Request
+from gaudi_launch.planning.secret_args import with_secret_moved
+
+S = "hunter2-SECRET"
+
+
+@pytest.mark.parametrize(
+    ("words", "variable"),
+    [
+        (("--api-key", S), "VLLM_API_KEY"),
+        (("--api_key=" + S,), "VLLM_API_KEY"),
+        (("--api-k", S), "VLLM_API_KEY"),
+        (("--hf-token", S), "HF_TOKEN"),
+        (("--hf_token=" + S,), "HF_TOKEN"),
+    ],
+)
+def test_a_secret_option_becomes_the_engines_variable(words: tuple[str, ...], variable: str) -> None:
+    made = with_secret_moved(Request("/m", extra=("--seed", "1", *words, "--enforce-eager")))
+    assert made.extra == ("--seed", "1", "--enforce-eager")
+    assert dict(made.environment) == {variable: S}
+
+
+REFUSED = [
+    ("--ssl-keyfile-password", S),
+    ("--model-loader-extra-config", json.dumps({"aws_secret_access_key": S})),
+    ("--model_loader_extra_config=" + json.dumps({"s3": [{"token": S}]}),),
+    ("--model-loader-extra-config.aws_secret_access_key", S),
+    ("--hf-overrides", json.dumps({"token": S})),
+    ("--otlp-traces-endpoint", f"http://user:{S}@host/"),
+    ("--api-key", S, "second"),
+]
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_a_secret_without_a_variable_is_refused(words: tuple[str, ...]) -> None:
+    with pytest.raises(LaunchError) as caught:
+        with_secret_moved(Request("/m", extra=words))
+    assert caught.value.exit_code == ExitCode.USAGE
+    assert S not in str(caught.value)
+
+
+@pytest.mark.parametrize("command", [("plan", "--json"), ("render", "script")])
+@pytest.mark.parametrize("words", REFUSED[:2])
+def test_no_command_shows_it(
+    command: tuple[str, ...], words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = (*command, "-w", "/m/q", "--engine", "vllm-fork@1.22", "--machine", "simulated:hls2", "--", *words)
+    assert run([*line]) == ExitCode.USAGE
+    captured = capsys.readouterr()
+    assert S not in captured.out + captured.err
+
+
+def test_what_is_no_secret_stays() -> None:
+    words = (
+        "--hf-token", "--seed", "1", "--tokenizer", "t", "--ssl-keyfile", "/k",
+        "--hf-overrides", '{"eos_token": "x", "max_tokens": 3}', "--served-model-name", "token",
+    )  # fmt: skip
+    assert with_secret_moved(Request("/m", extra=words)).extra == words
+
+
+SCRIPT = "bash start_vllm_server.sh -w /m/q -t 1"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (f"{SCRIPT} -e '--api-key {S}'", "--release", "1.22"),
+        (f"VLLM_API_KEY={S} {SCRIPT}", "--release", "1.22"),
+        (f"HF_TOKEN={S} {SCRIPT}", "--release", "1.22"),
+    ],
+)
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_migrate_names_the_variable_and_never_the_value(
+    words: tuple[str, ...],
+    form: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
+    assert run(["migrate", *words, "--machine", "simulated:hls2", *form]) == 0
+    captured = capsys.readouterr()
+    assert S not in captured.out + captured.err
+    assert "Export HF_TOKEN" in captured.out or "Export VLLM_API_KEY" in captured.out
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+@pytest.mark.parametrize("words", [("--api-key", S), ("--otlp-endpoint", f"http://user:{S}@host/")])
+def test_tgi_is_given_no_secret(
+    words: tuple[str, ...], force: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ("plan", "-w", "Qwen/Qwen3-8B", "--engine", "tgi", "--machine", "simulated:hls2", *force, "--json", "--")
+    assert run([*line, *words]) == ExitCode.USAGE
+    captured = capsys.readouterr()
+    assert S not in captured.out + captured.err
