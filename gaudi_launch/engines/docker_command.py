@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gaudi_launch.engines.scripts_shared import base_name
+from gaudi_launch.engines.vllm_fork.scripts_shared import base_name
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.records import Host
 from gaudi_launch.planning.container import Container, Mount
@@ -13,6 +13,14 @@ from gaudi_launch.planning.container import Container, Mount
 # docs: Docker Installation; huggingface/text-generation-inference@db931fcf:docs/source/backends/gaudi.mdx
 RUNTIME = "habana"
 GAUDI_WORDS = (f"--runtime={RUNTIME}", "--cap-add=sys_nice", "--ipc=host")
+# for jobs over the host's RDMA network cards (Gaudi2E inference manual 1.21, 3.1.1)
+SCALE_OUT_CAPABILITIES = ("SYS_PTRACE", "IPC_LOCK")
+SCALE_OUT_WORDS = (
+    "--device=/dev:/dev",
+    "-v",
+    "/dev:/dev",
+    *(f"--cap-add={name}" for name in SCALE_OUT_CAPABILITIES),
+)
 VISIBLE = "HABANA_VISIBLE_DEVICES"
 
 
@@ -34,6 +42,10 @@ def docker_run(
     words += ["--init", "--name", name]
     if container.modules:
         words += GAUDI_WORDS
+    if container.scale_out:
+        words += SCALE_OUT_WORDS
+        if not any(option.startswith("--ulimit=memlock") for option in options):
+            words.append("--ulimit=memlock=-1:-1")
     for outside, inside in container.ports:
         words += ["-p", f"{_published(container.address)}{outside}:{inside}"]
     if not container.ports:

@@ -12,16 +12,17 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch import interrupt
+from gaudi_launch.buckets.bucket_list import Bucket, Buckets
+from gaudi_launch.buckets.engine_buckets import PLUGIN
 from gaudi_launch.messages import Message, message
-from gaudi_launch.warmup.buckets import Bucket, Buckets
-from gaudi_launch.warmup.engine_buckets import PLUGIN
 
 SECONDS = 30.0
 """How long an engine may take; its bucket code is quadratic in places, its import reads some hundred files."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class IntrospectedBuckets:
     """What an installed engine says. ``buckets`` None: it did not answer, ``why`` says so in a sentence.
 
     ``algorithm``: what it chose and has, as in `engine_buckets` (``linear-limit`` tells the padding limit).
@@ -36,7 +37,7 @@ class Answer:
 
 def ask_engine(
     python: str | Path, engine: str, env: Mapping[str, str], args: Mapping[str, Any], *, seconds: float = SECONDS
-) -> Answer:
+) -> IntrospectedBuckets:
     """The buckets that the engine installed for ``python`` makes of ``env`` and ``args`` (as `engine_buckets`).
 
     Never raises for what the interpreter does: an engine that is absent, slow or broken gives a reason instead.
@@ -46,39 +47,43 @@ def ask_engine(
     complete = {"max_num_prefill_seqs": args.get("max_num_seqs"), **args}
     question = json.dumps({"package": package, "args": complete})
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("VLLM_", "PT_HPU_"))}
-    script = files("gaudi_launch.warmup").joinpath("ask_script.py").read_text(encoding="utf-8")
+    script = files("gaudi_launch.engines.runtime").joinpath("ask_buckets.py").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory(prefix="gaudi-launch-ask-") as folder:
         try:
-            done = subprocess.run(
+            done = interrupt.run(
                 [str(python), "-c", script],
-                input=question,
+                text_in=question,
                 env={**inherited, **{name: str(value) for name, value in env.items()}},
                 cwd=folder,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=seconds,
-                check=False,
+                seconds=seconds,
             )
         except subprocess.TimeoutExpired:
-            return Answer(None, why=message("warmup_engine.ask_timeout", python=python, seconds=f"{seconds:g}"))
+            return IntrospectedBuckets(
+                None, why=message("warmup_engine.ask_timeout", python=python, seconds=f"{seconds:g}")
+            )
         except (OSError, ValueError) as error:
-            return Answer(None, why=message("warmup_engine.ask_no_interpreter", python=python, error=error))
+            return IntrospectedBuckets(
+                None, why=message("warmup_engine.ask_no_interpreter", python=python, error=error)
+            )
     return _read(done.stdout, done.stderr, python, package)
 
 
-def _read(stdout: str, stderr: str, python: str | Path, package: str) -> Answer:
+def _read(stdout: str, stderr: str, python: str | Path, package: str) -> IntrospectedBuckets:
     try:
         said = json.loads(stdout)
         if "missing" in said:
             why = message("warmup_engine.ask_not_installed", package=package, python=python, error=said["missing"])
-            return Answer(None, why=why)
+            return IntrospectedBuckets(None, why=why)
         if "error" in said:
-            return Answer(None, why=message("warmup_engine.ask_refused", error=said["error"]), failed=True)
-        return Answer(Buckets(_triples(said["prompt"]), _triples(said["decode"])), str(said["algorithm"]))
+            return IntrospectedBuckets(
+                None, why=message("warmup_engine.ask_refused", error=said["error"]), failed=True
+            )
+        return IntrospectedBuckets(
+            Buckets(_triples(said["prompt"]), _triples(said["decode"])), str(said["algorithm"])
+        )
     except (ValueError, KeyError, TypeError):
         last = (stderr.strip().splitlines() or ["no output"])[-1]
-        return Answer(None, why=message("warmup_engine.ask_failed", python=python, error=last))
+        return IntrospectedBuckets(None, why=message("warmup_engine.ask_failed", python=python, error=last))
 
 
 def _triples(some: Any) -> list[Bucket]:

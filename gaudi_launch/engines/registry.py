@@ -1,9 +1,14 @@
-"""Engines by the names that users write. A new engine is one file and one line here."""
+"""Engines by the names that users write. A new engine is one file and one line of `ENGINES` here.
+
+The file has a function ``create(name, python, facts)`` that returns an `Engine`; it is imported when that engine is
+asked for, and no other is. `register` adds an engine of another package in the same way.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from importlib import import_module
 
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -11,67 +16,76 @@ from gaudi_launch.host.accelerators import product_of
 from gaudi_launch.host.records import Host
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Engine
+from gaudi_launch.planning.plan import Api
 
 # what a plan is for where no engine is installed and the model asks for no other: the release of the manual that
 # most users follow
 DEFAULT = "vllm-fork@1.21"
 _DEEPSEEK = "deepseek_r1"
+# HabanaAI/vllm-fork@95af7009: the server's own message names the plugin as the fork's successor
+_SUCCESSOR = "vllm-gaudi"
+_EMBEDDED = "cpu"
+_RAY = "ray-serve"
+# the setup command's own name for it
+_RAY_SETUP = "ray"
+
+Create = Callable[[str, str | None, Mapping[str, str]], Engine]
 
 
-def _fork(version: str) -> Callable[[str | None, Mapping[str, str]], Engine]:
-    def make(python: str | None, facts: Mapping[str, str]) -> Engine:
-        from gaudi_launch.engines.vllm_fork import VllmFork
+@dataclass(frozen=True)
+class Entry:
+    """One engine of the table; what is known of it before its file is imported.
 
-        return VllmFork(version, python, facts)
+    ``create`` takes its name, its interpreter and the facts of that. ``in_container``: it comes as an image, and no
+    interpreter of this machine has it. ``any_version``: ``NAME@VERSION`` is accepted for versions that have no line
+    of their own. ``anywhere``: it also runs without cards, in an environment that `setup` makes on any machine.
+    """
 
-    return make
-
-
-def _cpu(python: str | None, facts: Mapping[str, str]) -> Engine:
-    from gaudi_launch.engines.vllm_cpu import VllmCpu
-
-    return VllmCpu(python, facts)
-
-
-def _gaudi(python: str | None, facts: Mapping[str, str]) -> Engine:
-    from gaudi_launch.engines.vllm_gaudi import VllmGaudi
-
-    return VllmGaudi(python, facts)
+    create: Create
+    in_container: bool = False
+    any_version: bool = False
+    anywhere: bool = False
 
 
-def _tgi(version: str) -> Callable[[str | None, Mapping[str, str]], Engine]:
-    def make(python: str | None, facts: Mapping[str, str]) -> Engine:
-        from gaudi_launch.engines.tgi import Tgi
+def _file(module: str) -> Create:
+    """Return the ``create`` of a file of this package, imported when it is called."""
 
-        return Tgi(version, facts)
+    def create(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
+        made: Engine = import_module(f"gaudi_launch.engines.{module}.engine").create(name, python, facts)
+        return made
 
-    return make
-
-
-def _ray(python: str | None, facts: Mapping[str, str]) -> Engine:
-    return _around("", None, python)
+    return create
 
 
-ENGINES: dict[str, Callable[[str | None, Mapping[str, str]], Engine]] = {
-    "vllm-fork@1.21": _fork("1.21"),
-    "vllm-fork@1.22": _fork("1.22"),
-    "deepseek_r1": _fork("deepseek_r1"),
-    "vllm-gaudi": _gaudi,
-    "tgi@3.3.5": _tgi("3.3.5"),
-    "tgi@3.2.3": _tgi("3.2.3"),
-    "cpu": _cpu,
+ENGINES: dict[str, Entry] = {
+    "vllm-fork@1.21": Entry(_file("vllm_fork")),
+    "vllm-fork@1.22": Entry(_file("vllm_fork")),
+    "deepseek_r1": Entry(_file("vllm_fork")),
+    "vllm-gaudi": Entry(_file("vllm_gaudi"), any_version=True),
+    "tgi@3.3.5": Entry(_file("tgi"), in_container=True, any_version=True),
+    "tgi@3.2.3": Entry(_file("tgi"), in_container=True),
+    "cpu": Entry(_file("vllm_cpu"), anywhere=True),
     # ray-serve:ENGINE names the engine inside
-    "ray-serve": _ray,
+    "ray-serve": Entry(lambda name, python, facts: _around("", None, python), anywhere=True),
 }
 ALIASES = {
     "vllm-fork@deepseek_r1": "deepseek_r1",
     "vllm-cpu": "cpu",
     "vllm-fork": DEFAULT,
-    "vllm-gaudi@main": "vllm-gaudi",
     "tgi": "tgi@3.3.5",
 }
-# engines that come as an image: no interpreter on this machine has them
-_IMAGES = "tgi"
+
+
+def register(name: str, entry: Entry) -> None:
+    """Add an engine under a name of its own. Raises ValueError for a name that is taken."""
+    if name in ENGINES or name in ALIASES or name == "auto":
+        raise ValueError(f"an engine is called {name} already")
+    ENGINES[name] = entry
+
+
+def unregister(name: str) -> None:
+    """Remove an engine that `register` added."""
+    del ENGINES[name]
 
 
 def names() -> tuple[str, ...]:
@@ -79,49 +93,109 @@ def names() -> tuple[str, ...]:
     return ("auto", *ENGINES)
 
 
+def names_with_cards() -> tuple[str, ...]:
+    """The names of engines that take cards and are not around another."""
+    return tuple(name for name, entry in ENGINES.items() if not entry.anywhere)
+
+
+def takes_cards(name: str) -> bool:
+    """Return True for the name of an engine, at any version it has, that takes cards and is not around another."""
+    entry = _entry(name)
+    return entry is not None and not entry.anywhere
+
+
+def families(which: Callable[[Engine], bool]) -> tuple[str, ...]:
+    """Return the names, without versions, of the engines for which this is true. Imports every engine."""
+    engines = [find(name) for name in ENGINES]
+    return tuple(dict.fromkeys(engine.identity.name for engine in engines if which(engine)))
+
+
+def labels(which: Callable[[Engine], bool]) -> tuple[str, ...]:
+    """Return the names as users write them of the engines for which this is true. Imports every engine."""
+    engines = [find(name) for name in ENGINES]
+    return tuple(dict.fromkeys(engine.identity.label for engine in engines if which(engine)))
+
+
+def _entry(name: str) -> Entry | None:
+    """Return the line of this name, or of a name that takes any version."""
+    name = ALIASES.get(name, name)
+    found = ENGINES.get(name)
+    if found is not None:
+        return found
+    family = name.partition("@")[0]
+    versioned = (entry for known, entry in ENGINES.items() if known.partition("@")[0] == family)
+    return next((entry for entry in versioned if entry.any_version), None)
+
+
 def in_container(name: str) -> bool:
     """Does this engine run in a container, so that no interpreter is asked for it?"""
-    return name.partition("@")[0] == _IMAGES
+    entry = _entry(name)
+    return entry is not None and entry.in_container
 
 
 def on_cpu(name: str) -> bool:
     """Is this the embedded engine, which runs on the CPU?"""
-    return ALIASES.get(name, name) == "cpu"
+    return ALIASES.get(name, name) == _EMBEDDED
 
 
 def is_ray(name: str) -> bool:
     """Is this Ray Serve, around whatever engine?"""
-    return name.partition(":")[0] == "ray-serve"
+    return name.partition(":")[0] == _RAY
+
+
+def ray_engine(name: str | None) -> str:
+    """Return the engine of a Serve config: the one named, else Ray Serve around the installed one."""
+    return name or _RAY
+
+
+def demo_engine(name: str) -> str:
+    """Return the engine that serves the demo model where the user named this one."""
+    return {"auto": _EMBEDDED, _RAY: f"{_RAY}:{_EMBEDDED}"}.get(name, name)
+
+
+def setup_name(word: str) -> str:
+    """Return the engine that ``setup`` was asked for by this word."""
+    return _RAY if word == _RAY_SETUP else ALIASES.get(word, word)
+
+
+def runs_anywhere(name: str) -> bool:
+    """Return True for an engine that also runs without cards."""
+    entry = _entry(name)
+    return entry is not None and entry.anywhere
+
+
+def setup_names() -> tuple[str, ...]:
+    """Return the words of ``setup`` for engines without cards."""
+    return (_EMBEDDED, _RAY_SETUP)
+
+
+def api_of(exact: str) -> Api:
+    """Return the API of an engine by its exact name (``tgi@3.3.5``), for records that do not state it."""
+    try:
+        return find(exact).identity.api
+    except LaunchError:
+        return "openai"
 
 
 def interpreter_of(name: str, installed: Installed | None) -> str | None:
     """The interpreter that has the engine of this name: the one that was asked, else what setup made for it."""
-    from gaudi_launch.engines import embedded, ray_environment
+    from gaudi_launch.engines.ray_serve import install as ray_install
+    from gaudi_launch.engines.vllm_cpu import install as cpu_install
 
     if installed is not None and has(installed, name):
         return installed.python
-    if on_cpu(name) and embedded.engine_is_ready():
-        return str(embedded.python_path())
-    if is_ray(name) and ray_environment.is_ready():
-        return str(ray_environment.python_path())
+    if on_cpu(name) and cpu_install.engine_is_ready():
+        return str(cpu_install.python_path())
+    if is_ray(name) and ray_install.is_ready():
+        return str(ray_install.python_path())
     return None
-
-
-def _made(name: str) -> Callable[[str | None, Mapping[str, str]], Engine] | None:
-    made = ENGINES.get(name)
-    if made is None and in_container(name):
-        from gaudi_launch.engines.tgi_words import VERSIONS
-
-        version = name.partition("@")[2].removesuffix("-gaudi")
-        return _tgi(version) if version in VERSIONS else None
-    return made
 
 
 def has(installed: Installed | None, name: str) -> bool:
     """Does this interpreter have the engine of this name?"""
     if installed is None:
         return False
-    return "ray" in installed.packages if name == "ray-serve" else installed.engine == name
+    return "ray" in installed.packages if name == _RAY else installed.engine == name
 
 
 def assumed_for(model: Model, product: Callable[[], str]) -> str:
@@ -138,8 +212,20 @@ def assumed_for(model: Model, product: Callable[[], str]) -> str:
     if not wanted and model.architecture == "DeepseekV3ForCausalLM":
         wanted = _DEEPSEEK
     if wanted == _DEEPSEEK and product().startswith("gaudi3"):
+        wanted = ""
+    return wanted or _default_for(model)
+
+
+def _default_for(model: Model) -> str:
+    """Return `DEFAULT`, or its successor for a model that only the successor can load."""
+    if not find(DEFAULT).support(model).refused:
         return DEFAULT
-    return wanted or DEFAULT
+    return DEFAULT if find(_SUCCESSOR).support(model).refused else _SUCCESSOR
+
+
+def for_inc_switch() -> str:
+    """Return the engine that -q is an option of."""
+    return _DEEPSEEK
 
 
 def name_for(name: str, installed: Installed | None, model: Model, host: Callable[[], Host]) -> str:
@@ -158,22 +244,27 @@ def find(name: str, installed: Installed | None = None, python: str | None = Non
         name = installed.engine if installed is not None and installed.engine in ENGINES else DEFAULT
     name = ALIASES.get(name, name)
     outer, _, inner = name.partition(":")
-    if outer == "ray-serve":
+    if outer == _RAY:
         return _around(inner, installed, python)
-    make = _made(name)
-    if make is None:
-        raise LaunchError("engines.unknown", ExitCode.USAGE, found=name, known=", ".join(names()))
+    entry = _entry(name)
+    if entry is None:
+        raise unknown(name)
     # facts of an interpreter that has another engine say nothing about this one
     fitting = installed is not None and installed.engine == name
     facts = dict(installed.facts) if installed is not None and fitting else {}
-    return make(python or (installed.python if installed is not None and fitting else None), facts)
+    return entry.create(name, python or (installed.python if installed is not None and fitting else None), facts)
+
+
+def unknown(name: str) -> LaunchError:
+    """Return the error (USAGE) of a name that no engine has."""
+    return LaunchError("engines.unknown", ExitCode.USAGE, found=name, known=", ".join(names()))
 
 
 def _around(inner: str, installed: Installed | None, python: str | None) -> Engine:
     """Ray Serve around the engine ``inner`` ("": the installed one, else plain generation, else the default)."""
-    from gaudi_launch.engines.hugging_face import NAME as PLAIN
-    from gaudi_launch.engines.hugging_face import HuggingFace
-    from gaudi_launch.engines.ray_serve import NAME, RayServe, architectures
+    from gaudi_launch.engines.ray_serve.engine import NAME, RayServe, architectures
+    from gaudi_launch.engines.transformers import NAME as PLAIN
+    from gaudi_launch.engines.transformers import HuggingFace
 
     names = (name for name in ENGINES if name != NAME and not in_container(name))
     known = ", ".join((*(f"{NAME}:{name}" for name in names), f"{NAME}:{PLAIN}"))
@@ -182,7 +273,9 @@ def _around(inner: str, installed: Installed | None, python: str | None) -> Engi
     facts = {"ray": packages["ray"]} if has_ray else {}
     where = python or (installed.python if installed is not None and has_ray else None)
     facts_of_plain = {PLAIN: packages[PLAIN]} if PLAIN in packages else {}
-    plain = HuggingFace(where, facts_of_plain, on_cards=not packages or "habana-torch-plugin" in packages)
+    optimum = "optimum-habana" in packages if packages else None
+    on_cards = not packages or "habana-torch-plugin" in packages
+    plain = HuggingFace(where, facts_of_plain, optimum=optimum, on_cards=on_cards)
     if inner == PLAIN or (not inner and has_ray and installed and not installed.engine and PLAIN in packages):
         return RayServe(plain, where, facts)
     if in_container(inner):
@@ -198,14 +291,12 @@ def _around(inner: str, installed: Installed | None, python: str | None) -> Engi
 def check_engine(engine: Engine, installed: Installed | None) -> None:
     """Is the planned engine what the interpreter has? Raises LaunchError (MACHINE). An engine in a container is in
     no interpreter: its image is looked for when docker is (`containers.make_ready`)."""
-    inner = getattr(engine, "inner", None)
-    if inner is not None:
-        _check_around(inner, installed)
+    if engine.inner is not None:
+        _check_around(engine.inner, installed)
         return
-    identity = engine.identity
-    if in_container(identity.name):
+    if not engine.needs_interpreter:
         return
-    wanted = identity.label
+    wanted = engine.identity.label
     if installed is None or not installed.engine:
         where = installed.python if installed is not None else "PATH"
         raise LaunchError("serve.no_engine", ExitCode.MACHINE, python=where, engine=wanted)

@@ -60,6 +60,11 @@ class Release:
         return f"gaudi-launch/{name}:{self.version.replace('_', '-')}-{self.code.commit or 'main'}"
 
     @property
+    def scale_out_image(self) -> str:
+        """The name of the built image that also has libfabric and the HCCL wrapper (`setup --scale-out`)."""
+        return f"{self.built_image}-scale-out"
+
+    @property
     def image(self) -> str | None:
         """The image that serves this engine: the published one, else the one that is built."""
         return self.whole_image or (self.built_image if self.bare_image else None)
@@ -102,10 +107,12 @@ def needed_release(engine: str) -> Release:
     if found is not None and found.engine != engine:
         from gaudi_launch.engines.registry import find
 
-        image = getattr(find(engine), "image", None)
+        image = find(engine).image
         found = replace(found, engine=engine, version=version, images=(image,)) if image else None
     if found is None:
-        all_known = ", ".join(("cpu", "ray", *known()))
+        from gaudi_launch.engines.registry import setup_names
+
+        all_known = ", ".join((*setup_names(), *known()))
         raise LaunchError("serve.setup_unknown", ExitCode.USAGE, found=engine, known=all_known)
     return found
 

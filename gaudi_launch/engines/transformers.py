@@ -10,18 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gaudi_launch.engines.scripts_shared import base_name
-from gaudi_launch.engines.vllm_cpu import WITHOUT
+from gaudi_launch.engines.base import given, options_of, sent_variables
+from gaudi_launch.engines.vllm_cpu.engine import WITHOUT
+from gaudi_launch.engines.vllm_fork.scripts_shared import base_name
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
-from gaudi_launch.planning.engine import Context, Limits, Proposal
+from gaudi_launch.planning.decisions import Decisions
+from gaudi_launch.planning.engine import Context, Engine, Limits, Proposal
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.settings import Decisions
-from gaudi_launch.warmup.buckets import Buckets
-from gaudi_launch.warmup.limits import Question
 
 NAME = "transformers"
 _LENGTH = 2048
@@ -31,11 +30,12 @@ _ALSO_WITHOUT = {"max_num_seqs": "-b", "max_num_batched_tokens": "-t", "input_ra
 
 
 @dataclass(frozen=True)
-class HuggingFace:
-    """Generation by transformers (planning.engine.Engine); ``on_cards`` False for the CPU."""
+class HuggingFace(Engine):
+    """Generation by transformers; ``on_cards`` False for the CPU."""
 
     python: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    optimum: bool | None = None  # whether the interpreter has optimum-habana; None: not looked at
     on_cards: bool = True
 
     @property
@@ -47,15 +47,8 @@ class HuggingFace:
         return self.on_cards
 
     @property
-    def can(self) -> tuple[str, ...]:
-        return ("chat",)
-
-    @property
     def lacks(self) -> tuple[str, ...]:
         return (*(flag for name, flag in WITHOUT.items() if name != "modules"), *_ALSO_WITHOUT.values())
-
-    def cards(self, request: Request) -> int | None:
-        return request.cards
 
     def limits(self, request: Request, host: Host, model: Model) -> Limits:
         """One request at a time, as long as the model goes."""
@@ -76,12 +69,11 @@ class HuggingFace:
 
     def refuse(self, request: Request, host: Host, model: Model) -> None:
         """Raise LaunchError for what plain generation cannot do."""
-        given = {**WITHOUT, **_ALSO_WITHOUT}
+        without = {**WITHOUT, **_ALSO_WITHOUT}
         if self.on_cards:
-            given.pop("modules")
-        for name, flag in given.items():
-            if getattr(request, name) not in (None, False):
-                raise LaunchError("ray.plain_option", ExitCode.USAGE, flag=flag)
+            without.pop("modules")
+        for flag in given(request, without.items()):
+            raise LaunchError("ray.plain_option", ExitCode.USAGE, flag=flag)
         if request.extra:
             raise LaunchError("ray.plain_option", ExitCode.USAGE, flag=f"-- {request.extra[0]}")
         if request.dtype not in (None, "bfloat16", "float16", "float32"):
@@ -96,8 +88,8 @@ class HuggingFace:
         request = context.request
         decisions = Decisions(request.environment)
 
-        def add(option: str, value: str, given: object, flag: str, reason: str, origin: str = "") -> None:
-            if given is None:
+        def add(option: str, value: str, asked: object, flag: str, reason: str, origin: str = "") -> None:
+            if asked is None:
                 decisions.option(option, value, message(reason), origin=origin)
             else:
                 decisions.option(option, value, message("plan.flag", flag=flag), source="flag")
@@ -118,24 +110,18 @@ class HuggingFace:
             decisions.env("HABANA_VISIBLE_MODULES", modules, message("plan.placement"), user_wins=False)
             decisions.env("PT_HPU_LAZY_MODE", "1", message("ray.plain_lazy"), origin=_LAZY_ORIGIN)
         decisions.env("TOKENIZERS_PARALLELISM", "false", message("ray.plain_threads"), origin="assumed")
+        if self.on_cards and self.optimum is False:
+            decisions.warn("ray.no_optimum", python=self.python or "python3")
         if request.model.startswith("/"):
             decisions.env("HF_HUB_OFFLINE", "1", message("plan.cpu_offline"))
         return Proposal(decisions.settings(), tuple(decisions.warnings))
 
-    def buckets(
-        self, settings: Sequence[Setting], context: Context, num_blocks: int | None
-    ) -> tuple[str, Buckets] | None:
-        return None
-
-    def question(self, settings: Sequence[Setting], context: Context, num_blocks: int | None) -> Question | None:
-        return None
-
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
         """No program of its own stands behind these words: a replica reads them."""
-        argv = [self.python or "python3"]
-        for setting in settings:
-            if setting.kind == "option" and setting.sent:
-                argv += [setting.name] if setting.value is None else [setting.name, setting.value]
-        env = {s.name: s.value or "" for s in settings if s.kind == "env" and s.sent}
         placement = context.placement
-        return Command(argv=tuple(argv), env=env, cpus=placement.cpus, memory_node=placement.memory_node)
+        return Command(
+            argv=(self.python or "python3", *options_of(settings)),
+            env=sent_variables(settings),
+            cpus=placement.cpus,
+            memory_node=placement.memory_node,
+        )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 
 from gaudi_launch.models.records import Model
-from gaudi_launch.planning.own_words import word_of
+from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs
 
 CHAT, EMBED, RERANK, POOL = "chat", "embed", "rerank", "pool"
 
@@ -37,7 +36,7 @@ _QWEN3_RERANKER = {
 }
 
 
-def task_of(model: Model, extra: Sequence[str] = ()) -> str:
+def task_of(model: Model, args: EngineArgs = NO_ARGS) -> str:
     """``chat``, ``embed``, ``rerank`` or ``pool`` (another pooling task); the user's --runner and --convert win.
 
     >>> task_of(Model("m", "m", architecture="BertModel"))
@@ -45,7 +44,7 @@ def task_of(model: Model, extra: Sequence[str] = ()) -> str:
     >>> task_of(Model("m", "Qwen3-Reranker-8B", architecture="Qwen3ForCausalLM"))
     'rerank'
     """
-    runner, convert = word_of(extra, "--runner"), word_of(extra, "--convert")
+    runner, convert = args.last("--runner"), args.last("--convert")
     if runner == "generate":
         return CHAT
     by_convert = {"embed": EMBED, "classify": RERANK}.get(convert or "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from pathlib import Path
 
@@ -9,27 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.engines.detect import Installed, detect, parse
+from gaudi_launch.engines.detect import Installed, detect, parse, question
 from gaudi_launch.engines.registry import DEFAULT, find
 from gaudi_launch.errors import ExitCode, LaunchError
+from tests.support.engines import interpreter
 
 BOOM = "raise RuntimeError('imported')\n"
-
-
-def interpreter(folder: Path, packages: dict[str, str], files: dict[str, str]) -> str:
-    """A python program whose site has these packages (name -> version) and files."""
-    site = folder / "site"
-    for name, version in packages.items():
-        info = site / f"{name.replace('-', '_')}-{version}.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    for path, text in files.items():
-        (site / path).parent.mkdir(parents=True, exist_ok=True)
-        (site / path).write_text(text)
-    program = folder / "python"
-    program.write_text(f'#!/bin/sh\nPYTHONPATH={site} exec {sys.executable} -S "$@"\n')
-    program.chmod(0o755)
-    return str(program)
 
 
 EXTENSION = "vllm_hpu_extension"
@@ -110,3 +96,13 @@ def test_any_answer(text: str) -> None:
 def test_auto_without_an_engine_is_the_release_most_users_follow() -> None:
     assert find("auto", Installed("/p", "")).identity == find(DEFAULT).identity
     assert find("vllm-fork@deepseek_r1").identity.version == "deepseek_r1"
+
+
+def test_the_program_for_the_interpreter_needs_only_the_standard_library() -> None:
+    imported = set()
+    for node in ast.walk(ast.parse(question())):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
+        if isinstance(node, ast.ImportFrom):
+            imported.add((node.module or "").partition(".")[0])
+    assert imported and imported <= sys.stdlib_module_names

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.engines.docker import card_indices, docker_run
+from gaudi_launch.engines.docker_command import card_indices, docker_run
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.records import Card, Host
 from gaudi_launch.planning.container import Container, Mount

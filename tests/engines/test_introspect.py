@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.warmup.ask import ask_engine
-from gaudi_launch.warmup.buckets import BucketError, Buckets
-from gaudi_launch.warmup.engine_buckets import (
+from gaudi_launch.buckets.bucket_list import BucketError, Buckets
+from gaudi_launch.buckets.engine_buckets import (
     FORK_1_21,
     FORK_1_22,
     FORK_DEEPSEEK,
@@ -24,6 +23,7 @@ from gaudi_launch.warmup.engine_buckets import (
     algorithm_of,
     engine_buckets,
 )
+from gaudi_launch.engines.introspect import ask_engine
 
 ARGS = {
     "max_num_seqs": 3,

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gaudi_launch.engines.embedded import alone, engines_dir
-from gaudi_launch.engines.recipe import CodeStep, Wishes, code_steps, dockerfile
+from gaudi_launch import interrupt
+from gaudi_launch.engines.install.in_use import check_unused
+from gaudi_launch.engines.install.steps import CodeStep, Wishes, code_steps, dockerfile
 from gaudi_launch.engines.releases import Release
+from gaudi_launch.engines.vllm_cpu.install import alone, engines_dir
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
 
@@ -97,7 +99,7 @@ def check(recipe: Recipe, base: str, wishes: Wishes) -> None:
             raise LaunchError("setup.no_docker", ExitCode.MACHINE)
         return
     try:
-        status = subprocess.run([base, "-c", _HAS_TORCH], capture_output=True, check=False).returncode
+        status = interrupt.run([base, "-c", _HAS_TORCH]).returncode
     except OSError as error:
         why = error.strerror or str(error)
         raise LaunchError("setup.bad_python", ExitCode.MACHINE, python=base, why=why) from None
@@ -121,6 +123,8 @@ def make(recipe: Recipe, say: Say) -> int:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(content, encoding="utf-8")
             done = remembered(recipe)
+            if done < len(recipe.steps) and recipe.python is not None:
+                check_unused(recipe.folder)
             for number, step in enumerate(recipe.steps[done:], start=done + 1):
                 say(f"[{number}/{len(recipe.steps)}] {text(step.id)}")
                 _run(step, recipe.folder / LOG)
@@ -143,7 +147,7 @@ def remembered(recipe: Recipe) -> int:
         return 0
     count = 0
     for key, entry in zip(_keys(recipe), before, strict=False):
-        if key != entry:
+        if _placeless(key, recipe.folder) != _placeless(entry, recipe.folder):
             break
         count += 1
     return 0 if count == len(recipe.steps) and recipe.image and not _has_image(recipe.image) else count
@@ -152,9 +156,7 @@ def remembered(recipe: Recipe) -> int:
 def _has_image(image: str) -> bool:
     """Is the image still here? A docker that is not, or does not answer, says so at the first step."""
     try:
-        return not subprocess.run(
-            ["docker", "image", "inspect", image], capture_output=True, check=False
-        ).returncode
+        return not interrupt.run(["docker", "image", "inspect", image]).returncode
     except OSError:
         return False
 
@@ -173,6 +175,12 @@ def _keys(recipe: Recipe) -> list[tuple[str, ...]]:
     return [(*step.argv, *texts) for step in recipe.steps]
 
 
+def _placeless(key: tuple[str, ...], folder: Path) -> tuple[str, ...]:
+    """A step without the path by which its folder was reached: the same folder may have several."""
+    path = re.compile(rf"/[^\s'\"]*?/{re.escape(folder.name)}(?=/|$)")
+    return tuple(path.sub("@", word) for word in key)
+
+
 def _run(step: CodeStep, log: Path) -> None:
     # bytecode makes every start of the engine quicker; another environment's folders have no place in this one
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
@@ -181,9 +189,7 @@ def _run(step: CodeStep, log: Path) -> None:
         output.flush()
         begin = output.tell()
         try:
-            status = subprocess.run(
-                step.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, check=False
-            ).returncode
+            status = interrupt.run(step.argv, env=environment, output=output, errors=output).returncode
         except OSError as error:
             output.write((error.strerror or str(error)).encode())
             status = 127

@@ -6,21 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gaudi_launch.engines.ray_schema import check
+from gaudi_launch.engines.ray_serve.schema import check
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.planning.engine_args import EngineArgs, split_argv
 
 IMPORT_PATH = "gaudi_ray_app:build"
 APPLICATION = "default"
 PORT = "{port}"
 # requests besides those that generate: /health, /v1/models, the next ones in the engine's own queue
 RESERVE = 8
-# an engine ends within 8 s of its signal, then what it left (in_ray/gaudi_ray_engine.py)
+# an engine ends within 8 s of its signal, then what it left (runtime/gaudi_ray_engine.py)
 _SHUTDOWN_SECONDS = 12
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Replicas and requests of a deployment; ``target``, ``up`` and ``down`` only count where they may vary."""
+class ScalingOptions:
+    """Replicas and requests of a deployment; ``target``, ``up`` and ``down`` only count where they may vary.
+
+    ``hpus`` are cards of a replica, 0 for an engine without cards.
+    """
 
     least: int
     most: int
@@ -31,26 +35,22 @@ class Wanted:
     down: int = 0
 
 
-def without_address(argv: Sequence[str]) -> tuple[list[str], str, int]:
-    """An engine's words without --host and --port, and the address that they named (the last counts)."""
-    words: list[str] = []
-    host, port = "127.0.0.1", 8000
-    rest = iter(argv)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name not in ("--host", "--port"):
-            words.append(word)
-            continue
-        value = value if equals else next(rest, "")
-        if name == "--host":
-            host = value or host
-        elif value.isascii() and value.isdigit():
-            port = int(value)
-    return words, host, port
+def without_address(args: EngineArgs) -> tuple[list[str], str, int]:
+    """Return an engine's words without --host and --port, and the address that they name."""
+    text = args.last("--port") or ""
+    port = int(text) if text.isascii() and text.isdigit() else 8000
+    host = args.last("--host") or "127.0.0.1"
+    return list(args.without("--host", "--port", of_user=True).to_argv()), host, port
 
 
 def document(
-    *, address: str, port: int, kind: str, words: Sequence[str], sets: Sequence[Mapping[str, Any]], wanted: Wanted
+    *,
+    address: str,
+    port: int,
+    kind: str,
+    words: Sequence[str],
+    sets: Sequence[Mapping[str, Any]],
+    wanted: ScalingOptions,
 ) -> dict[str, Any]:
     """The config. ``words`` are the inner engine's command; for ``transformers`` its options are read from them."""
     args: dict[str, Any] = {"kind": kind}
@@ -65,8 +65,11 @@ def document(
         "health_check_period_s": 5,
         "graceful_shutdown_timeout_s": _SHUTDOWN_SECONDS,
         # cards are what counts; CPUs are bound by set
-        "ray_actor_options": {"num_cpus": 0, "resources": {"HPU": wanted.hpus}},
+        "ray_actor_options": {"num_cpus": 0},
     }
+    if wanted.hpus:
+        # a Ray without cards has no such resource and would wait for one without end
+        deployment["ray_actor_options"]["resources"] = {"HPU": wanted.hpus}
     if wanted.least == wanted.most:
         deployment["num_replicas"] = wanted.most
     else:
@@ -98,13 +101,13 @@ def document(
 
 
 def _plain(words: Sequence[str]) -> dict[str, Any]:
-    values = dict(zip(words, [*words[1:], ""], strict=True))
+    args = split_argv(words)
     return {
-        "model": values["--model"],
-        "name": values["--served-model-name"],
-        "dtype": values["--dtype"],
-        "max_model_len": int(values["--max-model-len"]),
-        "trust_remote_code": "--trust-remote-code" in words,
+        "model": args.last("--model"),
+        "name": args.last("--served-model-name"),
+        "dtype": args.last("--dtype"),
+        "max_model_len": int(args.last("--max-model-len") or 0),
+        "trust_remote_code": args.has("--trust-remote-code"),
     }
 
 

@@ -4,7 +4,7 @@ A replica starts the planned engine as its subprocess, or generates with plain t
 used: it has no HPU backend (ray 2.60.0: llm/_internal/serve/core/configs/accelerators.py knows cpu, gpu and tpu).
 Cards are planned in sets, for Ray deals ids out unsorted and knows no link groups; so Ray is told to leave
 HABANA_VISIBLE_MODULES alone (exactly ``1``: releases before 2.60 take any text, even 0, as yes), and a replica sets
-it (`in_ray/gaudi_ray_slots.py`).
+it (`runtime/gaudi_ray_slots.py`).
 """
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.engines import ray_config
-from gaudi_launch.engines.hugging_face import NAME as PLAIN
+from gaudi_launch.buckets.bucket_list import Buckets
+from gaudi_launch.engines.ray_serve import config
+from gaudi_launch.engines.transformers import NAME as PLAIN
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.records import Model
+from gaudi_launch.performance.limits import CoverageQuestion
+from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context, Engine, Limits, Proposal
+from gaudi_launch.planning.engine_args import split_argv
 from gaudi_launch.planning.placement import choose, parse_visible
-from gaudi_launch.planning.plan import Beaten, Command, EngineIdentity, Placement, Plan, Setting
+from gaudi_launch.planning.plan import Command, EngineIdentity, Overridden, Placement, Plan, Setting, Source
 from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.settings import Decisions
-from gaudi_launch.warmup.buckets import Buckets
-from gaudi_launch.warmup.limits import Question
 
 NAME = "ray-serve"
 # the release that this was run with; written into plans where none is installed
 VERSION = "2.60.0"
-IN_RAY = Path(__file__).with_name("in_ray")
+IN_RAY = Path(__file__).with_name("runtime")
 HEAD = IN_RAY / "gaudi_ray_head.py"
 VISIBLE = "HABANA_VISIBLE_MODULES"
 NOSET = "RAY_EXPERIMENTAL_NOSET_HABANA_VISIBLE_MODULES"
@@ -59,20 +60,19 @@ def architectures(facts: Mapping[str, str]) -> frozenset[str] | None:
 
 def config_of(plan: Plan) -> dict[str, Any]:
     """The Serve config that a plan of Ray Serve starts."""
-    argv = plan.command.argv
-    document: dict[str, Any] = json.loads(argv[argv.index("--config") + 1])
+    document: dict[str, Any] = json.loads(split_argv(plan.command.argv).last("--config") or "{}")
     return document
 
 
 @dataclass(frozen=True)
-class RayServe:
-    """Ray Serve as engine of a plan. It decides nothing about the model: that is its inner engine's part.
+class RayServe(Engine):
+    """Ray Serve around the engine ``inside``, which decides everything about the model.
 
     ``spare`` stands in for an inner engine that the user did not name and that lacks the model (``knows`` are the
     model classes it has, None where that is not known); ``lacked`` is the class for which it does.
     """
 
-    inner: Engine
+    inside: Engine
     python: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     spare: Engine | None = None
@@ -80,18 +80,26 @@ class RayServe:
     lacked: str = ""
 
     @property
+    def inner(self) -> Engine:
+        return self.inside
+
+    @property
     def identity(self) -> EngineIdentity:
         inside = self.inner.identity
         facts = {**inside.facts, **self.facts, "inner": inside.exact}
-        return EngineIdentity(NAME, self.facts.get("ray", VERSION), self.python, facts)
+        return EngineIdentity(NAME, self.facts.get("ray", VERSION), self.python, facts, options=inside.options)
 
     @property
     def needs_cards(self) -> bool:
         return self.inner.needs_cards
 
     @property
+    def keeps_recipes(self) -> bool:
+        return self.inner.keeps_recipes
+
+    @property
     def can(self) -> tuple[str, ...]:
-        return tuple(getattr(self.inner, "can", ()))
+        return self.inner.can
 
     @property
     def lacks(self) -> tuple[str, ...]:
@@ -102,7 +110,7 @@ class RayServe:
         lacks = self.knows is not None and model.architecture and model.architecture not in self.knows
         if self.spare is None or not lacks:
             return self
-        return replace(self, inner=self.spare, spare=None, lacked=model.architecture or "")
+        return replace(self, inside=self.spare, spare=None, lacked=model.architecture or "")
 
     def cards(self, request: Request) -> int | None:
         """Cards of one replica."""
@@ -130,7 +138,9 @@ class RayServe:
     ) -> tuple[str, Buckets] | None:
         return self.inner.buckets(settings, context, num_blocks)
 
-    def question(self, settings: Sequence[Setting], context: Context, num_blocks: int | None) -> Question | None:
+    def question(
+        self, settings: Sequence[Setting], context: Context, num_blocks: int | None
+    ) -> CoverageQuestion | None:
         return self.inner.question(settings, context, num_blocks)
 
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
@@ -170,9 +180,9 @@ class RayServe:
         sets = _sets(request, placement, host)
         decisions = Decisions(request.environment)
         plan = _without_own_ray(plan, request)
-        words, address, port = ray_config.without_address(plan.command.argv)
-        wanted = self._deployment(request, seqs, len(sets[0].modules) or 1, decisions)
-        document = ray_config.document(
+        words, address, port = config.without_address(plan.args)
+        wanted = self._deployment(request, seqs, len(sets[0].modules), decisions)
+        document = config.document(
             address=address,
             port=port,
             kind=PLAIN if self.inner.identity.name == PLAIN else "engine",
@@ -216,19 +226,19 @@ class RayServe:
             warnings=(*placement.warnings, *self._warnings(request), *plan.warnings),
         )
 
-    def _deployment(self, request: Request, seqs: int, hpus: int, decisions: Decisions) -> ray_config.Wanted:
+    def _deployment(self, request: Request, seqs: int, hpus: int, decisions: Decisions) -> config.ScalingOptions:
         """How many replicas with how many requests, each number a setting with its reason."""
         least, most = request.replicas or (1, 1)
-        flag = "computed" if request.replicas is None else "flag"
+        flag: Source = "computed" if request.replicas is None else "flag"
         asked = message("ray.one_replica") if request.replicas is None else message("plan.flag", flag="--replicas")
-        reserve = ray_config.RESERVE
+        reserve = config.RESERVE
         ongoing = message("ray.ongoing", seqs=seqs, reserve=reserve)
         decisions.option("max_ongoing_requests", str(seqs + reserve), ongoing, origin="assumed")
-        resources = message("ray.hpu") if self.needs_cards else message("ray.hpu_cpu")
-        decisions.option("resources.HPU", str(hpus), resources, origin=_HPU_ORIGIN)
-        wanted = ray_config.Wanted(least, most, hpus, seqs + reserve)
+        if self.needs_cards:
+            decisions.option("resources.HPU", str(hpus), message("ray.hpu"), origin=_HPU_ORIGIN)
+        wanted = config.ScalingOptions(least, most, hpus, seqs + reserve)
         if least == most:
-            decisions.option("num_replicas", str(most), asked, source=flag)  # type: ignore[arg-type]
+            decisions.option("num_replicas", str(most), asked, source=flag)
             return wanted
         decisions.option("min_replicas", str(least), asked, source="flag")
         decisions.option("max_replicas", str(most), asked, source="flag")
@@ -263,11 +273,10 @@ def _without_own_ray(plan: Plan, request: Request) -> Plan:
     deepseek_r1's script asks for ray; mp is what both engines' documents advise within one node
     (vllm-project/vllm-gaudi@091bbadd:docs/configuration/env_variables.md). The user's own words stand.
     """
-    held = next((s for s in plan.settings if s.name.replace("_", "-") == _BACKEND and s.value == "ray"), None)
-    if held is None or any(word.replace("_", "-").startswith(_BACKEND) for word in request.extra):
+    args = plan.args
+    held = next((s for s in plan.settings if args.canonical(s.name) == _BACKEND and s.value == "ray"), None)
+    if held is None or request.args.has(_BACKEND):
         return plan
-    argv = list(plan.command.argv)
-    argv[argv.index(held.name) + 1] = "mp"
     source = "vllm-project/vllm-gaudi@091bbadd:docs/configuration/env_variables.md"
     changed = replace(
         held,
@@ -275,10 +284,12 @@ def _without_own_ray(plan: Plan, request: Request) -> Plan:
         source="computed",
         reason=message("ray.no_second_ray"),
         origin=source,
-        beaten=(Beaten("ray", held.source),),
+        beaten=(Overridden("ray", held.source),),
     )
     settings = tuple(changed if setting is held else setting for setting in plan.settings)
-    return replace(plan, settings=settings, command=replace(plan.command, argv=tuple(argv)))
+    return replace(
+        plan, settings=settings, command=replace(plan.command, argv=args.with_option(held.name, "mp").to_argv())
+    )
 
 
 def _most(request: Request) -> int:

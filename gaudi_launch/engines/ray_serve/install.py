@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from gaudi_launch.engines import embedded
 from gaudi_launch.engines.detect import Installed, detect
+from gaudi_launch.engines.install.in_use import check_clearable, marker_of
+from gaudi_launch.engines.vllm_cpu import install as cpu_install
 
 RAY = "2.60.0"
 
 
 def environment_dir() -> Path:
-    return embedded.engines_dir() / "ray"
+    return cpu_install.engines_dir() / "ray"
 
 
 def python_path() -> Path:
@@ -25,8 +26,19 @@ def python_path() -> Path:
 
 
 def is_ready() -> bool:
-    wanted = {"ray": RAY, "vllm": embedded.VLLM, "beside": str(embedded.environment_dir())}
-    return embedded.engine_is_ready() and embedded.is_whole(environment_dir(), wanted) and python_path().exists()
+    found = marker_of(environment_dir())
+    if found is None or not cpu_install.engine_is_ready() or not python_path().exists():
+        return False
+    same_versions = found.get("ray") == RAY and found.get("vllm") == cpu_install.VLLM
+    return same_versions and _is_beside(found.get("beside", ""))
+
+
+def _is_beside(path: str) -> bool:
+    """Report whether this path, which is written in the environment, is the embedded engine's folder here."""
+    try:
+        return Path(path).samefile(cpu_install.environment_dir())
+    except OSError:
+        return False
 
 
 def installed(demo: bool) -> Installed | None:
@@ -40,14 +52,16 @@ def installed(demo: bool) -> Installed | None:
     return found
 
 
-def steps() -> list[embedded.Step]:
+def steps() -> list[cpu_install.InstallStep]:
     """The steps that make the environment, in order; they need the embedded engine."""
     folder, python = environment_dir(), str(python_path())
     pip = (python, "-m", "pip", "--disable-pip-version-check", "--no-input")
     return [
-        embedded.Step("ray.setup_venv", (str(embedded.python_path()), "-m", "venv", "--clear", str(folder))),
-        embedded.Step("ray.setup_borrow", (), lambda: _borrow(folder)),
-        embedded.Step("ray.setup_install", (*pip, "install", "--quiet", f"ray[serve]=={RAY}")),
+        cpu_install.InstallStep(
+            "ray.setup_venv", (str(cpu_install.python_path()), "-m", "venv", "--clear", str(folder))
+        ),
+        cpu_install.InstallStep("ray.setup_borrow", (), lambda: _borrow(folder)),
+        cpu_install.InstallStep("ray.setup_install", (*pip, "install", "--quiet", f"ray[serve]=={RAY}")),
     ]
 
 
@@ -55,18 +69,19 @@ def setup(say: Callable[[str], None], *, demo: bool = True, index_url: str | Non
     """Make what is missing: the embedded engine (and demo model), then Ray beside it. Raises LaunchError."""
     from gaudi_launch.messages import text
 
-    embedded.setup(say, demo=demo, index_url=index_url)
-    with embedded.alone():
+    cpu_install.setup(say, demo=demo, index_url=index_url)
+    with cpu_install.alone():
         if is_ready():
             say(text("serve.setup_have_engine", path=environment_dir()))
             return
-        embedded.run_steps(embedded.mirrored(steps(), index_url), say)
-        marker = {"ray": RAY, "vllm": embedded.VLLM, "beside": str(embedded.environment_dir())}
-        embedded.mark(environment_dir(), marker)
+        marker = {"ray": RAY, "vllm": cpu_install.VLLM, "beside": str(cpu_install.environment_dir().resolve())}
+        check_clearable(environment_dir(), marker)
+        cpu_install.run_steps(cpu_install.mirrored(steps(), index_url), say)
+        cpu_install.mark(environment_dir(), marker)
 
 
 def _borrow(folder: Path) -> None:
     """Let this environment see the embedded engine's packages."""
-    theirs = next(embedded.environment_dir().glob("lib/python3.*/site-packages"))
+    theirs = next(cpu_install.environment_dir().resolve().glob("lib/python3.*/site-packages"))
     ours = next(folder.glob("lib/python3.*/site-packages"))
     (ours / "embedded_engine.pth").write_text(f"{theirs}\n", encoding="utf-8")

@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gaudi_launch.engines.docker import card_indices, container_name, docker_run
-from gaudi_launch.engines.scripts_shared import base_name
+from gaudi_launch.engines.docker_command import card_indices, container_name, docker_run
+from gaudi_launch.engines.vllm_fork.scripts_shared import base_name
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.models.config import looks_like_hub_id

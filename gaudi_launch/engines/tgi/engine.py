@@ -10,24 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from gaudi_launch.engines import tgi_container, tgi_tokens
-from gaudi_launch.engines import tgi_words as words_of
+from gaudi_launch.buckets.algorithms.tgi import BLOCK, PAGED, POWERS, TgiLimits, tgi_shapes
+from gaudi_launch.buckets.bucket_list import Buckets
+from gaudi_launch.buckets.engine_env import boolean
+from gaudi_launch.engines.base import given
+from gaudi_launch.engines.tgi import container as tgi_container
+from gaudi_launch.engines.tgi import options as words_of
+from gaudi_launch.engines.tgi import tokens as tgi_tokens
 from gaudi_launch.engines.upstream_tasks import CHAT, sees_by_name, task_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
-from gaudi_launch.planning.engine import Context, Limits, Proposal
+from gaudi_launch.models.sizing import MemoryRules
+from gaudi_launch.performance.limits import CoverageQuestion, as_limits
+from gaudi_launch.planning.decisions import Decisions
+from gaudi_launch.planning.engine import Context, Engine, Limits, Proposal
 from gaudi_launch.planning.exported import check_exported
 from gaudi_launch.planning.lengths import ceil_div
 from gaudi_launch.planning.placement import USUAL_COUNTS
-from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
+from gaudi_launch.planning.plan import Command, EngineIdentity, Setting, variables_of
 from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.settings import Decisions
-from gaudi_launch.warmup.buckets import Buckets
-from gaudi_launch.warmup.engine_env import boolean
-from gaudi_launch.warmup.limits import Question, as_limits
-from gaudi_launch.warmup.tgi import BLOCK, TgiLimits, tgi_shapes
 
 # fields of Request that no version of TGI can honour
 _WITHOUT = {
@@ -63,15 +66,15 @@ _LAUNCHER = "huggingface/text-generation-inference@v3.3.5:launcher/src/main.rs"
 
 
 @dataclass(frozen=True)
-class Tgi:
-    """One image version, as engine of a plan (planning.engine.Engine)."""
+class Tgi(Engine):
+    """One version of the image."""
 
     version: str = words_of.LATEST
     facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def identity(self) -> EngineIdentity:
-        return EngineIdentity("tgi", self.version, None, self.facts)
+        return EngineIdentity("tgi", self.version, None, self.facts, api="generate")
 
     @property
     def image(self) -> str:
@@ -80,10 +83,6 @@ class Tgi:
     @property
     def paged(self) -> bool:
         return words_of.paged(self.version)
-
-    @property
-    def needs_cards(self) -> bool:
-        return True
 
     @property
     def can(self) -> tuple[str, ...]:
@@ -96,9 +95,6 @@ class Tgi:
     @property
     def _without(self) -> Mapping[str, str]:
         return {**_WITHOUT, **(_PAGED_WITHOUT if self.paged else _PADDED_WITHOUT)}
-
-    def cards(self, request: Request) -> int | None:
-        return request.cards
 
     def limits(self, request: Request, host: Host, model: Model) -> Limits:
         """The lengths as TGI has them: its longest input, its total, its batch and its prefill budget."""
@@ -125,9 +121,8 @@ class Tgi:
 
     def refuse(self, request: Request, host: Host, model: Model) -> None:
         """Raise LaunchError for options that this version does not have or cannot honour."""
-        for name, flag in self._without.items():
-            if getattr(request, name) not in (None, False):
-                raise LaunchError("tgi.option", ExitCode.USAGE, flag=flag, version=self.version)
+        for flag in given(request, self._without.items()):
+            raise LaunchError("tgi.option", ExitCode.USAGE, flag=flag, version=self.version)
         self._words(request)
         self._refuse_dtype(request, model)
         kind = model.model_type
@@ -182,7 +177,7 @@ class Tgi:
             decisions.warn("engines.vision_by_name", model=model.name)
         self._variables(context, decisions)
         self._options(context, decisions, tokens, words)
-        env = {s.name: s.value or "" for s in decisions.settings() if s.kind == "env"}
+        env = variables_of(decisions.settings())
         decisions.warnings += tgi_tokens.check_version(tokens, self.version, model, env, request.force)
         if "--max-batch-total-tokens" in words:
             decisions.warn("tgi.batch_total")
@@ -329,7 +324,7 @@ class Tgi:
         """
         limits, request, model = context.limits, context.request, context.model
         self._check_memory(limits, num_blocks, request.force)
-        env = {s.name: s.value or "" for s in settings if s.kind == "env"}
+        env = variables_of(settings)
         names = {s.name for s in settings if s.kind == "option"}
         linear = self.paged and env.get("VLLM_EXPONENTIAL_BUCKETING", "true").lower() != "true"
         skipped = env.get("VLLM_SKIP_WARMUP", "false").lower() == "true"
@@ -345,14 +340,21 @@ class Tgi:
         )
         vision = tgi_tokens.is_vision(model)
         mllama = model.model_type == "mllama"
-        shapes = tgi_shapes(self.version, asked, env, kv_blocks=num_blocks, vision=vision, mllama=mllama)
+        algorithm = PAGED if self.paged else POWERS
+        shapes = tgi_shapes(algorithm, asked, env, kv_blocks=num_blocks, vision=vision, mllama=mllama)
         prompt = [[batch, tokens, 0] for batch, tokens in shapes.prefill]
         if self.paged:
             return "exponential", Buckets(prompt, [[batch, 1, blocks] for batch, blocks in shapes.decode])
         row = ceil_div(limits.max_model_len, BLOCK)
         return "powers", Buckets(prompt, [[batch, 1, batch * row] for (batch,) in shapes.decode])
 
-    def question(self, settings: Sequence[Setting], context: Context, num_blocks: int | None) -> Question | None:
+    @property
+    def bucket_family(self) -> str:
+        return ""
+
+    def question(
+        self, settings: Sequence[Setting], context: Context, num_blocks: int | None
+    ) -> CoverageQuestion | None:
         """Nothing can be planned for TGI; what it covers ends at the cache, or at the rows of a full batch.
 
         The paged router fills its budget with as many prompts as there are (backends/v3/src/queue.rs), the padded
@@ -366,7 +368,7 @@ class Tgi:
         last = max(bucket[2] for bucket in found[1].decode)
         contiguous = boolean(next((s.value or "" for s in settings if s.name == "VLLM_CONTIGUOUS_PA"), "true"))
         changed = {"num_blocks": last, "max_num_prefill_seqs": prompts, "contiguous_pa": contiguous}
-        return Question("", as_limits({**asdict(limits), **changed}))
+        return CoverageQuestion("", as_limits({**asdict(limits), **changed}))
 
     def _check_memory(self, limits: Limits, num_blocks: int | None, force: bool) -> None:
         if num_blocks is None or force:
@@ -388,7 +390,40 @@ class Tgi:
                 most=max(1, room // limits.max_model_len),
             )
 
+    def memory_rules(self, variables: Mapping[str, str]) -> MemoryRules:
+        """Return the fixed share that becomes the cache.
+
+        The paged images: HPU_MEMORY_FRACTION of what is free, and of that TGI_GRAPH_RESERVED_MEM for the graphs of
+        lazy mode (flash_causal_lm.py warmup, utils/dist.py). 3.2.3 keeps rows of the longest length and nothing in
+        reserve (causal_lm.py).
+        """
+        if not self.paged:
+            return MemoryRules(fixed_share=1.0)
+        graphs = 0.0
+        if variables.get("PT_HPU_LAZY_MODE") != "0":
+            graphs = _share(variables.get("TGI_GRAPH_RESERVED_MEM"), 0.1)
+        return MemoryRules(fixed_share=_share(variables.get("HPU_MEMORY_FRACTION"), 0.8) * (1 - graphs))
+
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
         """``docker run``: the container's own words behind the image, ours in front of it."""
         image = tgi_container.own_image(context.request, self.image) or self.image
         return tgi_container.command(image, settings, context)
+
+
+def _share(text: str | None, default: float) -> float:
+    """Return a share between 0 and 1; the default for what is none."""
+    try:
+        value = float(text or default)
+    except ValueError:
+        return default
+    return value if 0 <= value <= 1 else default
+
+
+def create(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
+    """Return the image of this name (``tgi@3.3.5``). Raises LaunchError (USAGE) for a version that is not known."""
+    from gaudi_launch.engines.registry import unknown
+
+    version = name.partition("@")[2].removesuffix("-gaudi")
+    if version not in words_of.VERSIONS:
+        raise unknown(name)
+    return Tgi(version, facts)

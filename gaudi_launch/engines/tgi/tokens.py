@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gaudi_launch.engines.tgi_words import PADDED_VISION_TYPES, VISION_TYPES, paged
+from gaudi_launch.engines.tgi.options import PADDED_VISION_TYPES, VISION_TYPES, paged
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.records import Model
-from gaudi_launch.planning.asked import MOST_SEQS, MOST_TOKENS
+from gaudi_launch.planning.parse import MOST_SEQS, MOST_TOKENS
 from gaudi_launch.planning.request import Request
 
 # docs/source/backends/gaudi.mdx: a LLaVA-1.6 image is about 2000 tokens, one of 512 x 512 is 2800

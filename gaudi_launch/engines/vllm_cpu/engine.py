@@ -6,17 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gaudi_launch.engines.scripts_shared import base_name
+from gaudi_launch.engines.base import given, sent_variables
+from gaudi_launch.engines.vllm_fork.scripts_shared import base_name
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
-from gaudi_launch.planning.engine import Context, Limits, Proposal
+from gaudi_launch.planning.decisions import Decisions
+from gaudi_launch.planning.engine import Context, Engine, Limits, OverHosts, Proposal
+from gaudi_launch.planning.engine_args import engine_args
+from gaudi_launch.planning.option_table import UPSTREAM, option_table
+from gaudi_launch.planning.passthrough import sent_options
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.settings import Decisions
-from gaudi_launch.warmup.buckets import Buckets
-from gaudi_launch.warmup.limits import Question
 
 VERSION = "0.32.0"
 # `vllm serve` asks for the metadata of a distribution called vllm; the module is also the forks' entry
@@ -43,27 +45,29 @@ WITHOUT = {
 
 
 @dataclass(frozen=True)
-class VllmCpu:
-    """The embedded engine of a plan (planning.engine.Engine). It takes no cards and warms nothing up."""
+class VllmCpu(Engine):
+    """The embedded engine. It takes no cards and warms nothing up."""
 
     python: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def identity(self) -> EngineIdentity:
-        return EngineIdentity("cpu", self.facts.get("vllm", VERSION), self.python, self.facts)
+        version = self.facts.get("vllm", VERSION)
+        return EngineIdentity("cpu", version, self.python, self.facts, config_file=True, options=UPSTREAM)
 
     @property
     def needs_cards(self) -> bool:
         return False
 
     @property
-    def can(self) -> tuple[str, ...]:
-        return ("chat",)
-
-    @property
     def lacks(self) -> tuple[str, ...]:
         return (*WITHOUT.values(), "--tuning reference")
+
+    @property
+    def over_hosts(self) -> OverHosts:
+        """Side by side only: vLLM's CPU platform asks Ray for nothing ("does not support ray", ray_utils.py)."""
+        return OverHosts(ray=False)
 
     def cards(self, request: Request) -> int | None:
         return None
@@ -89,9 +93,8 @@ class VllmCpu:
 
     def refuse(self, request: Request, host: Host, model: Model) -> None:
         """Raise LaunchError for what only cards can do."""
-        for name, flag in WITHOUT.items():
-            if getattr(request, name) not in (None, False):
-                raise LaunchError("plan.cpu_option", ExitCode.USAGE, flag=flag)
+        for flag in given(request, WITHOUT.items()):
+            raise LaunchError("plan.cpu_option", ExitCode.USAGE, flag=flag)
         if request.tuning == "reference":
             raise LaunchError("plan.cpu_option", ExitCode.USAGE, flag="--tuning reference")
         if request.dtype not in (None, "bfloat16", "float16", "float32"):
@@ -103,9 +106,9 @@ class VllmCpu:
         request, limits = context.request, context.limits
         decisions = Decisions(request.environment)
 
-        def add(option: str, value: str | int | None, given: object, flag: str, reason: str = "plan.cpu") -> None:
+        def add(option: str, value: str | int | None, asked: object, flag: str, reason: str = "plan.cpu") -> None:
             text = None if value is None else str(value)
-            if given is None or given is False:
+            if asked is None or asked is False:
                 decisions.option(option, text, message(reason))
             else:
                 decisions.option(option, text, message("plan.flag", flag=flag), source="flag")
@@ -136,18 +139,16 @@ class VllmCpu:
             decisions.warn("plan.cpu_cards", cards=request.cards)
         return Proposal(decisions.settings(), tuple(decisions.warnings))
 
-    def buckets(
-        self, settings: Sequence[Setting], context: Context, num_blocks: int | None
-    ) -> tuple[str, Buckets] | None:
-        return None
-
-    def question(self, settings: Sequence[Setting], context: Context, num_blocks: int | None) -> Question | None:
-        return None
-
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
-        argv: list[str] = [self.python or "python3", *ENTRY]
-        for setting in settings:
-            if setting.kind == "option" and setting.sent:
-                argv += [setting.name] if setting.value is None else [setting.name, setting.value]
-        env = {s.name: s.value or "" for s in settings if s.kind == "env" and s.sent}
-        return Command(argv=(*argv, *context.request.extra), env=env)
+        args = engine_args(
+            table=option_table(UPSTREAM),
+            head=(self.python or "python3", *ENTRY),
+            ours=sent_options(settings),
+            user=context.request.extra,
+        )
+        return Command(argv=args.to_argv(), env=sent_variables(settings), user=args.user_words)
+
+
+def create(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
+    """Return the embedded engine."""
+    return VllmCpu(python, facts)

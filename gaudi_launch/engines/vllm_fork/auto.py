@@ -11,21 +11,23 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from gaudi_launch import profiles
+from gaudi_launch.buckets.engine_env import boolean, exported
+from gaudi_launch.engines.vllm_fork.pooling import pools
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
 from gaudi_launch.models import sizing
 from gaudi_launch.models.records import Model
+from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
-from gaudi_launch.planning.lengths import round_up
-from gaudi_launch.planning.own_words import has_word
+from gaudi_launch.planning.engine_args import EngineArgs
+from gaudi_launch.planning.lengths import BLOCK, round_down, round_up
 from gaudi_launch.planning.placement import USUAL_COUNTS
 from gaudi_launch.planning.plan import Setting
 from gaudi_launch.planning.precision import runs_fp8
-from gaudi_launch.planning.settings import Decisions
-from gaudi_launch.warmup.engine_env import boolean, exported
 
 if TYPE_CHECKING:
-    from gaudi_launch.warmup.limits import EngineLimits, Question
+    from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits
+    from gaudi_launch.performance.step_time import StepTime
 
 # exported by the scripts, read by nobody in that tree: grep over vllm/ and the extension of each branch
 _UNREAD = {
@@ -34,6 +36,7 @@ _UNREAD = {
     "deepseek_r1": ("VLLM_GPU_MEMORY_UTILIZATION", "HABANA_VISIBLE_DEVICES"),
 }
 _MOE_ONLY = ("VLLM_DYNAMIC_MOE_MIN_TOKENS", "VLLM_DYNAMIC_MOE_MIN_EXPERTS_SINGLEHPU")
+SKIP_COMPILE = "VLLM_SKIP_LAZY_WARMUP"
 PREFIX_CACHING = "--enable-prefix-caching"
 _RAY_ONLY = ("RAY_IGNORE_UNHANDLED_ERRORS", "VLLM_RAY_DISABLE_LOG_TO_DRIVER")
 _BUCKET_VARIABLE = re.compile(r"^VLLM_(PROMPT|DECODE)_\w+_BUCKET_(MIN|STEP|MAX)$|^VLLM_EXPONENTIAL_BUCKETING$")
@@ -82,7 +85,7 @@ def _check_remote_code(context: Context) -> None:
 
 def _check_conflicts(context: Context, version: str) -> None:
     """Settings that the engine refuses, or accepts and hangs on (each seen in its source or executed)."""
-    environment, extra = context.request.environment, context.request.extra
+    environment, args = context.request.environment, context.request.args
 
     def on(name: str) -> bool:
         return environment.get(name, "").lower() in ("1", "true", "t", "yes", "y", "on")
@@ -90,9 +93,9 @@ def _check_conflicts(context: Context, version: str) -> None:
     contiguous = on("VLLM_CONTIGUOUS_PA")
     if on("VLLM_MERGED_PREFILL"):
         raise LaunchError("plan.merged_prefill", ExitCode.USAGE)
-    if contiguous and has_word(extra, PREFIX_CACHING):
+    if contiguous and args.has(PREFIX_CACHING):
         raise LaunchError("plan.contiguous", ExitCode.USAGE, other=PREFIX_CACHING)
-    if contiguous and _speculates(extra):
+    if contiguous and _speculates(args):
         raise LaunchError("plan.contiguous", ExitCode.USAGE, other="speculative decoding")
     if version == "1.21" and on("VLLM_EXPONENTIAL_BUCKETING"):
         raise LaunchError("plan.exponential", ExitCode.USAGE)
@@ -111,6 +114,13 @@ def adjust(context: Context, decisions: Decisions, version: str, facts: dict[str
         if decisions.get("env", name) == value and name not in request.environment:
             decisions.drop("env", name)
     decisions.drop("option", "--use-v2-block-manager")
+    _open_to_others(context, decisions, version)
+    if version == "1.21":
+        # with it, buckets over --max-seq-len-to-capture are never compiled; raising that length instead would only
+        # help while graph memory lasts, and what a graph takes there is not known
+        # (HabanaAI/vllm-fork@277a33cd9:vllm/worker/hpu_model_runner.py:2661-2680, 2838-2848)
+        _drop_unless_exported(context, decisions, SKIP_COMPILE)
+    _length_reason(context, decisions)
     _spelling(decisions)
     _limit(decisions, request.padding_limit, version, facts)
     _attention(context, decisions)
@@ -118,7 +128,11 @@ def adjust(context: Context, decisions: Decisions, version: str, facts: dict[str
 
 def _experts(decisions: Decisions, model: Model, version: str) -> None:
     if version == "deepseek_r1":
-        return  # its parser has expert parallelism on, and the degree in VLLM_EP_SIZE
+        # its parser has expert parallelism on, takes any text for it, and the degree from VLLM_EP_SIZE; a dense
+        # model ends with a ValueError (HabanaAI/vllm-fork@016b6bd20:vllm/engine/arg_utils.py:447)
+        if model.moe is False:
+            decisions.option("--enable-expert-parallel", "", message("plan.dense"))
+        return
     if model.moe:
         if (
             decisions.get("option", "--enable-expert-parallel") is None
@@ -129,7 +143,7 @@ def _experts(decisions: Decisions, model: Model, version: str) -> None:
     decisions.drop("option", "--enable-expert-parallel")
     for name in _MOE_ONLY:
         decisions.drop("env", name)
-    if model.moe is None:
+    if model.moe is None and model.name:
         decisions.warn("plan.moe_unknown", model=model.name)
 
 
@@ -144,6 +158,32 @@ def _remote_code(decisions: Decisions, context: Context) -> None:
 
 def _unread(decisions: Decisions, version: str) -> None:
     for name in _UNREAD[version]:
+        decisions.drop("env", name)
+
+
+def _open_to_others(context: Context, decisions: Decisions, version: str) -> None:
+    """Close what the scripts leave open to anyone who reaches the port."""
+    request, longest = context.request, context.model.max_position_embeddings
+    if version == "deepseek_r1" and request.host is None:
+        decisions.option("--host", "127.0.0.1", message("gaudi.host"))
+    # /sleep, /wake_up, /reset_prefix_cache and /server_info, for which no key is needed
+    # (HabanaAI/vllm-fork@17a7946f4:vllm/entrypoints/openai/api_server.py:870-915)
+    _drop_unless_exported(context, decisions, "VLLM_SERVER_DEV_MODE")
+    if longest and context.limits.max_model_len <= longest:
+        # the engine's own check of the length stays on (the same tree's vllm/config.py _get_and_verify_max_len)
+        _drop_unless_exported(context, decisions, "VLLM_ALLOW_LONG_MAX_MODEL_LEN")
+
+
+def _length_reason(context: Context, decisions: Decisions) -> None:
+    """Say so where the length is the model's own, not the script's."""
+    longest, length = context.model.max_position_embeddings, context.limits.max_model_len
+    if context.request.max_model_len is None and longest and round_down(longest, BLOCK) == length:
+        reason = message("plan.length_of_model", longest=longest)
+        decisions.explain("option", "--max-model-len", reason)
+
+
+def _drop_unless_exported(context: Context, decisions: Decisions, name: str) -> None:
+    if not context.request.environment.get(name):
         decisions.drop("env", name)
 
 
@@ -187,8 +227,16 @@ def knows_limit(facts: Mapping[str, str]) -> bool:
     return facts.get("bucket_limit") == "true"
 
 
-def plan_buckets(context: Context, decisions: Decisions, question: Question, count: Callable[[], int]) -> None:
+def plan_buckets(
+    context: Context,
+    decisions: Decisions,
+    question: CoverageQuestion,
+    cost: StepTime,
+    count: Callable[[], int],
+) -> None:
     """Bucket ranges and prefill batch of the warm-up planner: every shape covered, with few graphs.
+
+    ``cost`` are the step times.
 
     ``count`` says how many graphs the settings decided so far come to. Variables that the user exported, or a
     profile has, stand as they are; the script's arithmetic then fills in the rest, because half of one plan and
@@ -201,14 +249,15 @@ def plan_buckets(context: Context, decisions: Decisions, question: Question, cou
     if own:
         decisions.warn("plan.own_buckets", names=", ".join(sorted(own)))
         return
-    from gaudi_launch.warmup.cost import step_time_for
-    from gaudi_launch.warmup.delivery import planned
-    from gaudi_launch.warmup.planner import Ask
+    from gaudi_launch.buckets.bucket_file import planned
+    from gaudi_launch.buckets.optimiser.planner import BucketGoal
 
-    model, cards = context.model, len(context.placement.modules)
-    found = planned(question, Ask(reduce=request.reduce), step_time_for(model.parameters, cards, model.name))
+    found = planned(question, BucketGoal(reduce=request.reduce), cost)
     if request.max_prefill_seqs is None:
-        prefill = message("plan.prefill_planned", count=found.max_prefill_seqs)
+        pooling = pools(context.model, request.args)
+        prefill = message(
+            "plan.prefill_pooling" if pooling else "plan.prefill_planned", count=found.max_prefill_seqs
+        )
         decisions.option("--max-num-prefill-seqs", str(found.max_prefill_seqs), prefill)
     script = next(iter(found.comparison[1:]), None)
     theirs = script.graphs if script is not None else 0
@@ -238,14 +287,15 @@ def planned_limits(context: Context, settings: Sequence[Setting], num_blocks: in
     ``num_blocks`` is what the cache will hold (None: not known), for which buckets are the best; shapes of a larger
     cache are covered as well.
     """
-    from gaudi_launch.warmup.limits import as_limits
+    from gaudi_launch.performance.limits import as_limits
 
     request, limits = context.request, context.limits
-    prefix = has_word(request.extra, PREFIX_CACHING)
+    pooling = pools(context.model, request.args)
+    prefix = request.args.has(PREFIX_CACHING)
     env = {**exported(request.environment), **{s.name: s.value or "" for s in settings if s.kind == "env"}}
     # "1" is true to the model runners and false to some bucket code: what is contiguous covers both
     contiguous = not prefix and boolean(env.get("VLLM_CONTIGUOUS_PA", "true"))
-    prompts = request.max_prefill_seqs or 1
+    prompts = request.max_prefill_seqs or (limits.max_num_prefill_seqs if pooling else 1)
     more = {"contiguous_pa": contiguous, "max_num_prefill_seqs": prompts, "prefix_caching": prefix}
     asked = as_limits({**asdict(limits), **more})
     if num_blocks is not None:
@@ -255,14 +305,14 @@ def planned_limits(context: Context, settings: Sequence[Setting], num_blocks: in
     return asked
 
 
-def _speculates(extra: Sequence[str]) -> bool:
-    return any(word.replace("_", "-").startswith(("--speculative", "--num-speculative")) for word in extra)
+def _speculates(args: EngineArgs) -> bool:
+    return any(argument.name.startswith(("--speculative", "--num-speculative")) for argument in args.user)
 
 
 def _attention(context: Context, decisions: Decisions) -> None:
     """Contiguous paged attention is on by default and does not go with prefix caching or speculation."""
-    extra = context.request.extra
-    if has_word(extra, PREFIX_CACHING) or _speculates(extra):
+    args = context.request.args
+    if args.has(PREFIX_CACHING) or _speculates(args):
         decisions.env("VLLM_CONTIGUOUS_PA", "false", message("plan.no_contiguous"))
 
 
@@ -291,5 +341,5 @@ def follow_profile(context: Context, decisions: Decisions, version: str) -> None
         reason = message("profiles.setting", profile=profile.name)
         origin = profile.sources.get("fp8_kv_cache", profile.sources["serving"])
         decisions.option("--kv-cache-dtype", profile.fp8_kv, reason, source="profile", origin=origin)
-    if not profile.expert_parallel:
+    if not profile.expert_parallel and version != "deepseek_r1":
         decisions.drop("option", "--enable-expert-parallel")

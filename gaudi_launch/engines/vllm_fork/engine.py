@@ -3,33 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gaudi_launch.engines import fork_auto, fork_fp8, scripts_1_21, scripts_1_22, scripts_deepseek
+from gaudi_launch.buckets.bucket_list import Buckets
+from gaudi_launch.buckets.captured import captured
+from gaudi_launch.buckets.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, algorithm_of, engine_buckets
+from gaudi_launch.buckets.engine_env import exported
+from gaudi_launch.engines.base import given, sent_variables
+from gaudi_launch.engines.parsers import REASONING, REASONING_SWITCH, add_parsers, source_of
+from gaudi_launch.engines.support import installed_classes, support_of
+from gaudi_launch.engines.vllm_fork import auto as fork_auto
+from gaudi_launch.engines.vllm_fork import fp8 as fork_fp8
+from gaudi_launch.engines.vllm_fork import hosts, pooling, scripts_1_21, scripts_1_22, scripts_deepseek
+from gaudi_launch.engines.vllm_fork.calibration import CALIBRATIONS
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.records import Host
-from gaudi_launch.messages import message
+from gaudi_launch.messages import message, text
+from gaudi_launch.models.calibration.rules import Calibration
 from gaudi_launch.models.records import Model
-from gaudi_launch.planning.engine import Context, Limits, Proposal
+from gaudi_launch.models.sizing import MemoryRules
+from gaudi_launch.performance.limits import CoverageQuestion
+from gaudi_launch.planning.decisions import Decisions
+from gaudi_launch.planning.engine import BucketQuestion, Context, Engine, Limits, OverHosts, Proposal, Spread
+from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs, engine_args
 from gaudi_launch.planning.exported import check_exported
 from gaudi_launch.planning.lengths import BLOCK, ceil_div, round_down, round_up
 from gaudi_launch.planning.memory import memory_in
-from gaudi_launch.planning.own_words import has_word
-from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
+from gaudi_launch.planning.option_table import option_table
+from gaudi_launch.planning.passthrough import sent_options
+from gaudi_launch.planning.plan import Command, EngineIdentity, Setting, variables_of
 from gaudi_launch.planning.planner import buckets_of
-from gaudi_launch.planning.precision import kernels_of
+from gaudi_launch.planning.precision import fp8_cache, kernels_of
 from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.settings import Decisions
-from gaudi_launch.warmup.buckets import Buckets
-from gaudi_launch.warmup.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, algorithm_of, engine_buckets
-from gaudi_launch.warmup.engine_env import exported
-from gaudi_launch.warmup.limits import Question
+from gaudi_launch.planning.speed import step_time_in
+from gaudi_launch.planning.support import ModelSupport
 
 ENTRY = ("-m", "vllm.entrypoints.openai.api_server")
 # HabanaAI/vllm-fork@aice/v1.22.0:scripts/utils.sh PREFERED_BATCHED_TOKENS
 _LEAST_BATCHED_TOKENS_1_22 = 2048
 _LONGEST_DEEPSEEK = 32768
+# the engine's own default (HabanaAI/vllm-fork@277a33cd9:vllm/config.py max_seq_len_to_capture)
+_CAPTURE_LENGTH = 8192
 
 
 @dataclass(frozen=True)
@@ -42,8 +57,11 @@ class _Version:
     max_model_len: int
     max_num_seqs: int
     without: Mapping[str, str]
+    memory: MemoryRules = field(default_factory=MemoryRules)
     entry_after: str = ""
     can: tuple[str, ...] = ("chat", "vision", "fp8", "awq", "experts")
+    # --enable-reasoning beside --reasoning-parser; an old and unneeded option in the other versions
+    reasoning_switch: bool = False
 
 
 _LENGTHS = {"input_range": "-i", "output_range": "-o", "max_num_batched_tokens": "-t", "reduce": "-r"}
@@ -63,6 +81,7 @@ _VERSIONS = {
             "max_capture_len": "--max-capture-len",
             "quant_config": "--quant-config",
         },
+        MemoryRules(blocks_step=True),
     ),
     "1.22": _Version(
         FORK_1_22,
@@ -71,8 +90,8 @@ _VERSIONS = {
         16384,
         128,
         {**_LENGTHS, **_SWITCHES, "inc_fp8": "-q"},
-        "--distributed_executor_backend",
-        ("chat", "embed", "vision", "fp8", "awq", "experts", "prefix"),
+        entry_after="--distributed_executor_backend",
+        can=("chat", "embed", "vision", "fp8", "awq", "experts", "prefix"),
     ),
     "deepseek_r1": _Version(
         FORK_DEEPSEEK,
@@ -90,6 +109,7 @@ _VERSIONS = {
             "max_capture_len": "--max-capture-len",
         },
         can=("chat", "fp8", "experts"),
+        reasoning_switch=True,
     ),
 }
 VERSIONS = tuple(_VERSIONS)
@@ -102,21 +122,33 @@ _AUTO_CAN = {
 
 
 @dataclass(frozen=True)
-class VllmFork:
-    """One version of the fork, as engine of a plan (planning.engine.Engine)."""
+class VllmFork(Engine):
+    """One version of the fork."""
 
     version: str
     python: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    classes: frozenset[str] | None = None
 
     @property
     def identity(self) -> EngineIdentity:
         word = self.version if self.version == "deepseek_r1" else f"vllm-fork@{self.version}"
-        return EngineIdentity("vllm-fork", self.version, self.python, self.facts, word)
+        table = f"vllm-fork-{self.version}"
+        known = (self.python, self.facts, word)
+        return EngineIdentity("vllm-fork", self.version, *known, config_file=True, options=table, variables=table)
 
-    @property
-    def needs_cards(self) -> bool:
-        return True
+    def support(
+        self, model: Model, args: EngineArgs = NO_ARGS, variables: Mapping[str, str] | None = None
+    ) -> ModelSupport:
+        """Return what the list of this version, or of the installed engine, says of a model."""
+        return support_of(
+            model,
+            "vllm-fork",
+            self.version,
+            installed=self.classes,
+            quantization=args.last("--quantization") or "",
+            variables=variables,
+        )
 
     @property
     def can(self) -> tuple[str, ...]:
@@ -136,6 +168,14 @@ class VllmFork:
         return request.cards
 
     def limits(self, request: Request, host: Host, model: Model) -> Limits:
+        """As `_lengths`; a pooling model takes as many texts a step as it has requests."""
+        found = self._lengths(request, model)
+        several = request.tuning == "auto" and request.max_prefill_seqs is None
+        if several and pooling.pools(model, request.args):
+            return replace(found, max_num_prefill_seqs=found.max_num_seqs)
+        return found
+
+    def _lengths(self, request: Request, model: Model) -> Limits:
         """Lengths from the request and the version's script; auto tuning keeps them within the model."""
         version = _VERSIONS[self.version]
         auto = request.tuning == "auto"
@@ -196,16 +236,59 @@ class VllmFork:
     def refuse(self, request: Request, host: Host, model: Model) -> None:
         """Raise LaunchError for options that this version, or its script, does not have."""
         allowed = _AUTO_CAN[self.version] if request.tuning == "auto" else set()
-        for name, flag in _VERSIONS[self.version].without.items():
-            if name not in allowed and getattr(request, name) not in (None, False):
-                raise LaunchError("plan.no_such_option", ExitCode.USAGE, flag=flag, engine=self.identity.label)
+        without = _VERSIONS[self.version].without.items()
+        for flag in given(request, [(name, flag) for name, flag in without if name not in allowed]):
+            # auto tuning is no advice where it is in force
+            instead = text("plan.other_tuning" if request.tuning == "reference" else "plan.other_engine")
+            raise LaunchError(
+                "plan.no_such_option", ExitCode.USAGE, flag=flag, engine=self.identity.label, instead=instead
+            )
         if self.version != "deepseek_r1":
             return
+        if request.tuning == "auto" and pooling.pools(model, request.args) and not request.force:
+            task = pooling.fork_task(model, request.args)
+            raise LaunchError("plan.fork_task", ExitCode.MODEL, model=model.name, task=task)
         known = [card.product for card in host.cards if card.product]
         if known and not any(name.startswith(("HL-225", "HL-288")) for name in known):
             raise LaunchError("plan.deepseek_platform", ExitCode.MACHINE, found=known[0])
         if self.cards(request) not in (None, 8) and not (request.tuning == "auto" and request.force):
             raise LaunchError("plan.deepseek_cards", ExitCode.USAGE, found=self.cards(request))
+
+    @property
+    def needs_gaudi2_range(self) -> bool:
+        """1.21 and deepseek_r1 load fp8 codes as they are, and their manuals convert with convert_for_g2.py.
+
+        HabanaAI/vllm-fork@277a33cd9:scripts/docs/vllm推理手册.md:491-507. 1.22 rescales at load.
+        """
+        return self.version in ("1.21", "deepseek_r1")
+
+    @property
+    def calibration(self) -> Calibration:
+        return CALIBRATIONS[self.version]
+
+    @property
+    def profile_key(self) -> str:
+        return self.version
+
+    @property
+    def over_hosts(self) -> OverHosts:
+        guide = hosts.GUIDE if self.version == "deepseek_r1" else ""
+        return OverHosts(tensor_guide=guide, old_ray=self.version == "1.21")
+
+    def spread(self, spread: Spread) -> tuple[Setting, ...]:
+        return hosts.two_nodes(spread) if self.version == "deepseek_r1" else ()
+
+    def pools(self, model: Model, args: EngineArgs) -> bool:
+        return pooling.pools(model, args)
+
+    def memory_rules(self, variables: Mapping[str, str]) -> MemoryRules:
+        return _VERSIONS[self.version].memory
+
+    def silent_kv_dtype(self, model: Model, variables: Mapping[str, str]) -> str:
+        """1.22 pairs INC weights with an fp8 cache unless the file's blocklist names it (its vllm/config.py)."""
+        if self.version == "1.22" and variables.get("QUANT_CONFIG"):
+            return fp8_cache(model, self.calibration)
+        return "auto"
 
     def needs_quant_file(self, request: Request, model: Model) -> bool:
         """Does this deployment read a QUANT_CONFIG?"""
@@ -224,25 +307,40 @@ class VllmFork:
             fork_auto.adjust(context, decisions, self.version, dict(self.facts))
             fork_auto.follow_profile(context, decisions, self.version)
             fork_fp8.quantise(context, decisions, self.version)
+            if pooling.pools(context.model, request.args):
+                pooling.add_options(context, decisions)
+            else:
+                self._add_parsers(context, decisions)
+            fork_fp8.warn_of_range(context, decisions, needs_range=self.needs_gaudi2_range)
             self._more_options(context, decisions)
             self._plan_buckets(context, decisions)
+            if pooling.pools(context.model, request.args):
+                pooling.leave_out_decode(decisions)
         if request.served_name:
             reason = message("plan.flag", flag="--served-name")
             decisions.option("--served-model-name", request.served_name, reason, source="flag")
         return Proposal(decisions.settings(), tuple(decisions.warnings))
 
+    def _add_parsers(self, context: Context, decisions: Decisions) -> None:
+        """Add the profile's parsers, and drop the one that the script of deepseek_r1 gives every model."""
+        table = option_table(self.identity.options)
+        add_parsers(context, decisions, table, reasoning_switch=_VERSIONS[self.version].reasoning_switch)
+        for name in (REASONING_SWITCH, REASONING):
+            if source_of(decisions, name) == "computed":
+                decisions.drop("option", name)
+
     def _plan_buckets(self, context: Context, decisions: Decisions) -> None:
         """Last of all, as everything before decides how many blocks the cache has, and how they are numbered."""
 
         def blocks() -> int | None:
-            return memory_in(context, decisions.settings(), self.identity).num_blocks
+            return memory_in(context, decisions.settings(), self).num_blocks
 
         def graphs() -> int:
             found = buckets_of(self, decisions.settings(), context, decisions.warnings, blocks())
             return found[1].graphs if found is not None else 0
 
-        question = self.question(decisions.settings(), context, blocks())
-        fork_auto.plan_buckets(context, decisions, question, graphs)
+        question = self._question(decisions.settings(), context, blocks())
+        fork_auto.plan_buckets(context, decisions, question, step_time_in(context, self), graphs)
 
     def _more_options(self, context: Context, decisions: Decisions) -> None:
         """Long options that another version's script has and this version's engine understands as well."""
@@ -287,28 +385,54 @@ class VllmFork:
         ):
             decisions.env(name, str(value), message("plan.flag", flag="-i -o"), source="computed")
 
-    def question(self, settings: Sequence[Setting], context: Context, num_blocks: int | None) -> Question:
+    @property
+    def bucket_family(self) -> str:
+        return _VERSIONS[self.version].buckets_engine
+
+    def question(
+        self, settings: Sequence[Setting], context: Context, num_blocks: int | None
+    ) -> CoverageQuestion | None:
+        """None for pooling models, whose warm-up has prompts only."""
+        if pooling.pools(context.model, context.request.args):
+            return None
+        return self._question(settings, context, num_blocks)
+
+    def _question(self, settings: Sequence[Setting], context: Context, num_blocks: int | None) -> CoverageQuestion:
         """What the warm-up planner is to cover; the padding limit is the user's where one is given."""
         limited = fork_auto.knows_limit(self.facts) and context.request.padding_limit is None
         limits = fork_auto.planned_limits(context, settings, num_blocks)
-        return Question(_VERSIONS[self.version].buckets_engine, limits, limited)
+        return CoverageQuestion(self.bucket_family, limits, limited)
 
     def buckets(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> tuple[str, Buckets] | None:
         """The grid that these settings warm up; the engine's own arithmetic. None when warm-up needs no list."""
-        engine, algorithm, env, arguments = self.bucket_question(settings, context, num_blocks)
-        return algorithm, engine_buckets(engine, algorithm, env, arguments)
+        asked = self.bucket_question(settings, context, num_blocks)
+        found = engine_buckets(asked.engine, asked.algorithm, asked.environment, asked.arguments)
+        return asked.algorithm, self.warmed(found, settings, context)
+
+    def warmed(self, buckets: Buckets, settings: Sequence[Setting], context: Context) -> Buckets:
+        """1.21 without its first pass compiles only what it captures (the script's -r, or exported); a pooling
+        model has no decode."""
+        if pooling.pools(context.model, context.request.args):
+            buckets = Buckets(buckets.prompt, [])
+        args = context.request.args
+        values = {setting.name: setting.value or "" for setting in settings}
+        values = {**context.request.environment, **values}
+        skips = values.get(fork_auto.SKIP_COMPILE, "").lower() == "true"
+        if self.version != "1.21" or not skips:
+            return buckets
+        longest = args.last("--max-seq-len-to-capture") or values.get("--max-seq-len-to-capture", "")
+        length = int(longest) if longest.isdigit() else _CAPTURE_LENGTH
+        return captured(buckets, 0 if args.has("--enforce-eager") else length)
 
     def bucket_question(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
-    ) -> tuple[str, str, dict[str, str], dict[str, Any]]:
-        """What decides the grid, for our arithmetic or the engine's own: its key, the algorithm, variables and
-        arguments (as `engine_buckets` takes them)."""
+    ) -> BucketQuestion:
+        """Return what decides the grid, for our arithmetic or the engine's own."""
         limits = context.limits
-        env = {s.name: s.value or "" for s in settings if s.kind == "env"}
-        env = {**exported(context.request.environment), **env}
-        engine = _VERSIONS[self.version].buckets_engine
+        env = {**exported(context.request.environment), **variables_of(settings)}
+        engine = self.bucket_family
         # the default of the script's own documents is the extension with the limit (1.22, deepseek_r1)
         # the scripts of today are made for an extension with the limit; ours is only sent what is known
         scripts = context.request.tuning == "reference"
@@ -324,27 +448,29 @@ class VllmFork:
             "max_model_len": limits.max_model_len,
             "num_hpu_blocks": num_blocks or most,
             "num_blocks": num_blocks or most,
-            "prefix_caching": has_word(context.request.extra, fork_auto.PREFIX_CACHING),
+            "prefix_caching": context.request.args.has(fork_auto.PREFIX_CACHING),
         }
-        return engine, algorithm, env, arguments
+        return BucketQuestion(engine, algorithm, env, arguments)
 
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
-        """argv from the interpreter on, with the user's own words where the version's script has them."""
-        argv: list[str] = [self.python or "python3", *ENTRY]
-        extra = list(context.request.extra)
-        after = _VERSIONS[self.version].entry_after
-        for setting in settings:
-            if setting.kind != "option" or not setting.sent:
-                continue
-            argv.append(setting.name)
-            if setting.value is not None:
-                argv.append(setting.value)
-            if extra and setting.name == after:
-                argv += extra
-                extra = []
+        """argv from the interpreter on, the user's own words last (reference: where the script has them)."""
+        reference = context.request.tuning == "reference"
+        args = engine_args(
+            table=option_table(self.identity.options),
+            head=(self.python or "python3", *ENTRY),
+            ours=sent_options(settings),
+            user=context.request.extra,
+            place=_VERSIONS[self.version].entry_after if reference else "",
+        )
         return Command(
-            argv=(*argv, *extra),
-            env={s.name: s.value or "" for s in settings if s.kind == "env" and s.sent},
+            argv=args.to_argv(),
+            env=sent_variables(settings),
             cpus=context.placement.cpus,
             memory_node=context.placement.memory_node,
+            user=args.user_words,
         )
+
+
+def create(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
+    """Return the fork of this name: ``vllm-fork@1.21``, ``deepseek_r1``."""
+    return VllmFork(name.rpartition("@")[2], python, facts, installed_classes(facts))

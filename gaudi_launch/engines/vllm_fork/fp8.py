@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gaudi_launch.engines.generation import is_gaudi2
 from gaudi_launch.messages import message
-from gaudi_launch.models.measurements import PREFIX
-from gaudi_launch.models.quant_config import Origin
+from gaudi_launch.models.fp8.conversion_record import CONVERTED
+from gaudi_launch.models.fp8.measurements import PREFIX
+from gaudi_launch.models.fp8.quant_config import Origin
 from gaudi_launch.models.records import Model
+from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
+from gaudi_launch.planning.host_memory import check_host_memory
 from gaudi_launch.planning.plan import Source
 from gaudi_launch.planning.precision import asked_fp8
 from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.settings import Decisions
 
+_LOAD_DEVICE = "--weights-load-device"
+_RESCALE = "VLLM_HPU_CONVERT_TO_FP8UZ"
+# config.json's quant_method of checkpoints that hold 8-bit floats
+_FP8 = ("fp8", "compressed-tensors")
 _SOURCES: Mapping[Origin, Source] = {
     "flag": "flag",
     "environment": "environment",
@@ -44,9 +51,13 @@ def with_fp8(context: Context, version: str) -> Context:
 def quantise(context: Context, decisions: Decisions, version: str) -> None:
     """Set QUANT_CONFIG and the KV cache type to what was found, over the scripts' guesses by the folder's name."""
     request, found = context.request, context.request.quant_file
+    if version == "1.22" and not needs_quant_file(request, context.model, version):
+        _rescale(context, decisions)
     if not asked_fp8(request):
         return
-    if not needs_quant_file(request, context.model, version):
+    if needs_quant_file(request, context.model, version):
+        _load_on_host(context, decisions)
+    else:
         for name in ("--quantization", "--kv-cache-dtype", "--weights-load-device"):
             decisions.drop("option", name)
         decisions.drop("env", "QUANT_CONFIG")
@@ -73,3 +84,52 @@ def quantise(context: Context, decisions: Decisions, version: str) -> None:
     decisions.option(
         "--kv-cache-dtype", found.kv_dtype, message("quant.kv_dtype"), source=decided, origin="vllm/config.py"
     )
+
+
+def _load_on_host(context: Context, decisions: Decisions) -> None:
+    """Load weights that are not fp8 on disk into host memory: INC quantises them there.
+
+    The load device is the card unless the option is given (HabanaAI/vllm-fork@277a33cd9 and @016b6bd20:
+    vllm/model_executor/model_loader/loader.py load_model; @17a7946f4: base_loader.py:39), so that weights of full
+    size would be on the cards first.
+    """
+    if context.model.quantization is not None:
+        return
+    own = context.request.args.last(_LOAD_DEVICE)
+    if own is None:
+        origin = "HabanaAI/vllm-fork@aice/v1.22.0:scripts/README.md"
+        decisions.option(_LOAD_DEVICE, "cpu", message("quant.load_on_host"), origin=origin)
+    if own in (None, "cpu"):
+        check_host_memory(context, decisions)
+
+
+def _rescale(context: Context, decisions: Decisions) -> None:
+    """1.22 on Gaudi2: quantised weights go through host memory, where fp8 ones are brought into Gaudi2's range.
+
+    HabanaAI/vllm-fork@17a7946f4:vllm/config.py:4504-4519; scripts/README.md: not for weights that were converted.
+    """
+    model = context.model
+    if model.quantization is None or not is_gaudi2(context):
+        return
+    origin = "HabanaAI/vllm-fork@17a7946f4:vllm/config.py"
+    if model.converted:
+        decisions.env(_RESCALE, "false", message("quant.converted"), origin=origin)
+    elif model.quantization in _FP8:
+        decisions.env(_RESCALE, "true", message("quant.rescaled"), source="engine", origin=origin)
+    exported = context.request.environment.get(_RESCALE, "").lower()
+    if not model.converted and exported in ("", "1", "true"):
+        check_host_memory(context, decisions)
+
+
+def warn_of_range(context: Context, decisions: Decisions, *, needs_range: bool) -> None:
+    """Warn of fp8 weights that must be in Gaudi2's range where their folder is not on this machine.
+
+    A folder or hub id that is known gets its conversion as a step before the launch (`models.setup_steps`).
+    A folder with the name that a conversion gives is what such a step makes.
+    """
+    model = context.model
+    if model.path.rstrip("/").endswith(CONVERTED):
+        return
+    unread = model.source == "name" and model.path.startswith(("/", ".", "~"))
+    if needs_range and unread and model.quantization == "fp8" and is_gaudi2(context):
+        decisions.warn("gaudi.convert_first", model=model.name)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.planning import asked
+from gaudi_launch.planning import parse
 from gaudi_launch.planning.placement import parse_modules
 from gaudi_launch.planning.request import Request
 
@@ -123,19 +123,22 @@ def request_of(call: ScriptCall, environment: Mapping[str, str] | None = None, s
 
 
 def _fields_1_21(given: Mapping[str, str]) -> dict[str, Any]:
+    ranges = parse.ranges(given.get("-i"), given.get("-o"), short=False)
     return {
-        "cards": asked.number("-n", given.get("-n", "1"), 1, 64),
+        "cards": parse.number("-n", given.get("-n", "1"), 1, 64),
         "modules": _modules(given.get("-m")),
         "host": given.get("-u"),
-        "port": _optional(given, "-p", asked.port),
+        "port": _optional(given, "-p", parse.port),
         "dtype": given.get("-d"),
-        **asked.ranges(given.get("-i"), given.get("-o")),
+        "input_range": ranges.input,
+        "output_range": ranges.output,
+        "open_ranges": ranges.open,
         "max_num_batched_tokens": _optional(given, "-t"),
         "max_model_len": _optional(given, "-l"),
         "max_num_seqs": _optional(given, "-b"),
         "scheduler_steps": _optional(given, "-e"),
         "cache_dir": given.get("-c") or None,
-        "reduce": asked.reduce(given["-r"], one_is_both=True) if "-r" in given else None,
+        "reduce": parse.reduce(given["-r"], one_is_both=True, short=False) if "-r" in given else None,
         "skip_warmup": "-s" in given,
         "profile": "-f" in given,
         "no_zero_padding": "-z" in given,
@@ -151,18 +154,18 @@ def _fields_1_22(given: Mapping[str, str]) -> dict[str, Any]:
         prefill = 128
     host, port = (address.split(":", 1)[0], address.rsplit(":", 1)[-1]) if address else (None, None)
     return {
-        "cards": asked.number("-t", given.get("-t", "1"), 1, 64),
+        "cards": parse.number("-t", given.get("-t", "1"), 1, 64),
         "modules": _modules(given.get("-m")),
         "host": host or None,
-        "port": asked.port("-a", port) if port else None,
+        "port": parse.port("-a", port) if port else None,
         "dtype": given.get("-d"),
         "quant_config": given.get("-q") or None,
         "max_model_len": _optional(given, "-x"),
         "max_prefill_seqs": prefill,
         "max_num_seqs": _optional(given, "-b"),
         "max_capture_len": _optional(given, "-g"),
-        "memory_utilization": asked.fraction("-u", given["-u"], 0.01, 1.0) if "-u" in given else None,
-        "padding_limit": asked.fraction("-l", given["-l"], 0.0, 0.5, strict=True) if "-l" in given else None,
+        "memory_utilization": parse.fraction("-u", given["-u"], 0.01, 1.0) if "-u" in given else None,
+        "padding_limit": parse.fraction("-l", given["-l"], 0.0, 0.5, strict=True) if "-l" in given else None,
         "cache_dir": given.get("-c") or None,
         "skip_warmup": "-s" in given,
         "profile": "-f" in given,
@@ -173,7 +176,7 @@ def _fields_1_22(given: Mapping[str, str]) -> dict[str, Any]:
 def _fields_deepseek(given: Mapping[str, str]) -> dict[str, Any]:
     return {
         "host": given.get("-u"),
-        "port": _optional(given, "-p", asked.port),
+        "port": _optional(given, "-p", parse.port),
         "max_model_len": _optional(given, "-l"),
         "max_num_seqs": _optional(given, "-b"),
         "max_prefill_seqs": _optional(given, "-m"),
@@ -183,7 +186,7 @@ def _fields_deepseek(given: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _optional(given: Mapping[str, str], flag: str, read: Any = asked.number) -> int | None:
+def _optional(given: Mapping[str, str], flag: str, read: Any = parse.number) -> int | None:
     return int(read(flag, given[flag])) if flag in given else None
 
 

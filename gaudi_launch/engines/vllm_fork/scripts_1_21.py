@@ -5,7 +5,7 @@ HabanaAI/vllm-fork@277a33cd9 (aice/v1.21.0): scripts/start_gaudi_vllm_server.sh,
 
 from __future__ import annotations
 
-from gaudi_launch.engines.scripts_shared import (
+from gaudi_launch.engines.vllm_fork.scripts_shared import (
     NO_EXPERT_PARALLEL,
     QWEN2_7B,
     base_name,
@@ -19,9 +19,9 @@ from gaudi_launch.engines.scripts_shared import (
     script_rule,
     visible_modules,
 )
+from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.lengths import ceil_div, round_up
-from gaudi_launch.planning.settings import Decisions
 
 ORIGIN = "HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh"
 

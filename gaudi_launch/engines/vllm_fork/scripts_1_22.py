@@ -5,7 +5,7 @@ HabanaAI/vllm-fork@17a7946f4 (aice/v1.22.0): scripts/start_gaudi_vllm_server.sh,
 
 from __future__ import annotations
 
-from gaudi_launch.engines.scripts_shared import (
+from gaudi_launch.engines.vllm_fork.scripts_shared import (
     NO_EXPERT_PARALLEL,
     QWEN2_7B,
     base_name,
@@ -19,10 +19,10 @@ from gaudi_launch.engines.scripts_shared import (
     script_rule,
     visible_modules,
 )
+from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.lengths import ceil_div, round_up
 from gaudi_launch.planning.precision import asked_fp8
-from gaudi_launch.planning.settings import Decisions
 
 ORIGIN = "HabanaAI/vllm-fork@aice/v1.22.0:scripts/utils.sh"
 
@@ -84,7 +84,8 @@ def rules(context: Context, decisions: Decisions) -> None:
 def _buckets(context: Context, decisions: Decisions) -> None:
     limits = context.limits
     block = limits.block_size
-    ratio = (context.request.padding_limit or "0.25", "")
+    limit = context.request.padding_limit
+    ratio = ("0.25", "") if limit is None else (limit, "--padding-limit")
     even = round_up(limits.max_num_seqs, 2)
     blocks = round_up(ceil_div(limits.max_model_len, block) * even, block)
     prefill = limits.max_num_prefill_seqs

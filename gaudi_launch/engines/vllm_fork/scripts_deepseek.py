@@ -5,7 +5,7 @@ HabanaAI/vllm-fork@016b6bd20 (deepseek_r1): scripts/quickstart/start_vllm.sh.
 
 from __future__ import annotations
 
-from gaudi_launch.engines.scripts_shared import (
+from gaudi_launch.engines.vllm_fork.scripts_shared import (
     device_name,
     flag_reason,
     force,
@@ -13,8 +13,8 @@ from gaudi_launch.engines.scripts_shared import (
     script_rule,
 )
 from gaudi_launch.messages import message
+from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
-from gaudi_launch.planning.settings import Decisions
 
 ORIGIN = "HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/start_vllm.sh"
 
@@ -95,7 +95,10 @@ def _buckets(context: Context, decisions: Decisions) -> None:
     ):
         for name, value in (("MIN", least), ("STEP", step), ("MAX", most), ("LIMIT", ratio)):
             variable = f"VLLM_{phase}_{dimension}_BUCKET_{name}"
-            force(decisions, variable, str(value), script_rule(why if name == "MAX" else ""), ORIGIN)
+            if name == "LIMIT" and context.request.padding_limit is not None:
+                force(decisions, variable, str(value), flag_reason("--padding-limit"), ORIGIN, flag=True)
+            else:
+                force(decisions, variable, str(value), script_rule(why if name == "MAX" else ""), ORIGIN)
 
 
 def _argv(context: Context, decisions: Decisions, cards: int, utilisation: str) -> None:

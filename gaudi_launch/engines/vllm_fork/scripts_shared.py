@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
+from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.plan import Source
-from gaudi_launch.planning.settings import Decisions
 
 DTYPES = ("bfloat16", "float16", "fp8", "awq", "gptq")
 # 1.22 turns fp32 softmax on, and 1.21 keeps the KV cache in bfloat16 with fp8 weights, for these

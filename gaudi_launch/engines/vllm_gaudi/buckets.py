@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -13,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Context
+from gaudi_launch.planning.engine_args import EngineArgs
 from gaudi_launch.planning.lengths import ceil_div
-from gaudi_launch.planning.own_words import has_word, word_of
 
 if TYPE_CHECKING:
-    from gaudi_launch.warmup.limits import Question
-    from gaudi_launch.warmup.strategies import Judged
+    from gaudi_launch.buckets.strategies import Judged
+    from gaudi_launch.performance.limits import CoverageQuestion
+    from gaudi_launch.performance.step_time import StepTime
 
 ORIGIN = "vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/common.py"
 # variables that decide buckets; the prefill batch among them is an option of ours and leaves the rest to the plan
@@ -33,7 +33,7 @@ _PAD_DIMENSIONS = ("PROMPT_BS", "PROMPT_QUERY", "PROMPT_CTX", "DECODE_BS", "DECO
 
 
 @dataclass(frozen=True)
-class Choice:
+class StrategyChoice:
     """A strategy (``file``, ``exp``, ``lin`` or ``pad``) with its reason and, for ``file``, the file's text."""
 
     strategy: str
@@ -60,14 +60,14 @@ def pad_variables(limit: str) -> dict[str, str]:
     return {f"VLLM_{dimension}_BUCKET_PAD_PERCENT": percent for dimension in _PAD_DIMENSIONS}
 
 
-def speculative_tokens(extra: Sequence[str]) -> int:
+def speculative_tokens(args: EngineArgs) -> int:
     """How many tokens are guessed a step, from the user's own words; 0 without speculation."""
     try:
-        said = json.loads(word_of(extra, "--speculative-config") or word_of(extra, "-sc") or "{}")
+        said = json.loads(args.last("--speculative-config") or "{}")
         count = said.get("num_speculative_tokens", 0)
     except (ValueError, AttributeError):
         count = 0
-    text = word_of(extra, "--spec-tokens") or ""
+    text = args.last("--spec-tokens") or ""
     count = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else count
     return count if isinstance(count, int) and 0 < count < 1000 else 0
 
@@ -101,10 +101,10 @@ def most_blocks(context: Context, contiguous: bool, physical: int | None) -> int
     return worst if full_references(context.model) else max(min(worst, 3 * physical), limits.max_num_seqs)
 
 
-def question(context: Context, contiguous: bool, physical: int | None) -> Question:
+def question(context: Context, contiguous: bool, physical: int | None) -> CoverageQuestion:
     """What the warm-up planner is to cover."""
-    from gaudi_launch.warmup.engine_buckets import PLUGIN
-    from gaudi_launch.warmup.limits import Question, as_limits
+    from gaudi_launch.buckets.engine_buckets import PLUGIN
+    from gaudi_launch.performance.limits import CoverageQuestion, as_limits
 
     limits = context.limits
     asked = {
@@ -116,25 +116,23 @@ def question(context: Context, contiguous: bool, physical: int | None) -> Questi
     if limits.input_max > limits.max_num_batched_tokens:
         # such prompts come in pieces, and the last piece may have any length
         asked["input_min"] = 1
-    return Question(PLUGIN, as_limits(asked))
+    return CoverageQuestion(PLUGIN, as_limits(asked))
 
 
-def choose(context: Context, contiguous: bool, physical: int | None) -> Choice:
+def choose(context: Context, contiguous: bool, physical: int | None, cost: StepTime) -> StrategyChoice:
     """The strategy for this deployment; ``physical`` is the number of KV blocks, None when not known."""
     request = context.request
     if request.padding_limit is not None:
-        return Choice("pad", message("plan.flag", flag="--padding-limit"))
+        return StrategyChoice("pad", message("plan.flag", flag="--padding-limit"))
     if is_hybrid(context.model):
-        return Choice("exp", message("gaudi.hybrid_buckets"))
-    from gaudi_launch.warmup.cost import step_time_for
-    from gaudi_launch.warmup.delivery import planned
-    from gaudi_launch.warmup.planner import Ask
+        return StrategyChoice("exp", message("gaudi.hybrid_buckets"))
+    from gaudi_launch.buckets.bucket_file import planned
+    from gaudi_launch.buckets.optimiser.planner import BucketGoal
 
-    model, cards = context.model, len(context.placement.modules)
     found = planned(
         question(context, contiguous, physical),
-        Ask(reduce=request.reduce),
-        step_time_for(model.parameters, cards, model.name),
+        BucketGoal(reduce=request.reduce),
+        cost,
     )
 
     def weight(judged: Judged) -> float:
@@ -147,19 +145,19 @@ def choose(context: Context, contiguous: bool, physical: int | None) -> Choice:
         best = min(found.comparison[1:], key=weight)
         id = "gaudi.buckets_best" if request.files_dir else "gaudi.buckets_alone"
         id = "gaudi.buckets_contiguous" if contiguous else id
-        return Choice(STRATEGIES[best.name], message(id, graphs=best.graphs))
+        return StrategyChoice(STRATEGIES[best.name], message(id, graphs=best.graphs))
     theirs = ", ".join(f"{STRATEGIES[other.name]} {other.graphs}" for other in found.comparison[1:])
     if request.reduce is not None:
         batch, length = request.reduce
         reason = message("gaudi.buckets_reduce", graphs=best.graphs, batch=batch, length=length, theirs=theirs)
     else:
         reason = message("gaudi.buckets_planned", graphs=best.graphs, theirs=theirs)
-    return Choice("file", reason, found.file)
+    return StrategyChoice("file", reason, found.file)
 
 
 def arguments(context: Context, contiguous: bool, num_blocks: int | None, file: str | None) -> dict[str, Any]:
-    """What the engine hands to its bucket code (`warmup.engine_env.Arguments`)."""
-    limits, extra = context.limits, context.request.extra
+    """What the engine hands to its bucket code (`buckets.engine_env.Arguments`)."""
+    limits, args = context.limits, context.request.args
     hybrid = is_hybrid(context.model)
     return {
         "max_num_seqs": limits.max_num_seqs,
@@ -168,8 +166,8 @@ def arguments(context: Context, contiguous: bool, num_blocks: int | None, file: 
         "max_num_batched_tokens": limits.max_num_batched_tokens,
         "max_model_len": limits.max_model_len,
         "num_hpu_blocks": num_blocks or ceil_div(limits.max_model_len, limits.block_size) * limits.max_num_seqs,
-        "prefix_caching": not contiguous and not has_word(extra, "--no-enable-prefix-caching"),
-        "num_speculative_tokens": speculative_tokens(extra),
+        "prefix_caching": not contiguous and not args.has("--no-enable-prefix-caching"),
+        "num_speculative_tokens": speculative_tokens(args),
         # a chunk size that config.json does not name is one block (hpu_model_runner.py)
         "mamba_chunk_size": _chunk(context.model) or (limits.block_size if hybrid else 0),
         "mamba_chunk_size_is_explicit": bool(_chunk(context.model)),

@@ -8,27 +8,46 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal
 
-from gaudi_launch.engines import fork_auto, gaudi_buckets, gaudi_rules
+from gaudi_launch.buckets.bucket_list import BucketError, Buckets
+from gaudi_launch.buckets.engine_buckets import PLUGIN, algorithm_of, engine_buckets
+from gaudi_launch.buckets.engine_env import exported
+from gaudi_launch.engines.base import given, sent_variables
+from gaudi_launch.engines.parsers import add_parsers
+from gaudi_launch.engines.support import (
+    installed_classes,
+    load_switch,
+    matching,
+    newest,
+    support_of,
+    unknown_version,
+)
 from gaudi_launch.engines.upstream_tasks import CHAT, task_of
+from gaudi_launch.engines.vllm_fork import auto as fork_auto
+from gaudi_launch.engines.vllm_gaudi import buckets as gaudi_buckets
+from gaudi_launch.engines.vllm_gaudi import rules as gaudi_rules
+from gaudi_launch.engines.vllm_gaudi.calibration import CALIBRATION
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import message, text
+from gaudi_launch.models.calibration.rules import Calibration
 from gaudi_launch.models.records import Model
-from gaudi_launch.planning.asked import number
-from gaudi_launch.planning.engine import Context, Limits, Proposal
+from gaudi_launch.models.sizing import MemoryRules
+from gaudi_launch.performance.limits import CoverageQuestion
+from gaudi_launch.planning.decisions import Decisions
+from gaudi_launch.planning.engine import BucketQuestion, Context, Engine, Limits, OverHosts, Proposal
+from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs, engine_args
 from gaudi_launch.planning.exported import check_exported
 from gaudi_launch.planning.lengths import BLOCK, round_down, round_up
 from gaudi_launch.planning.memory import memory_in
-from gaudi_launch.planning.own_words import has_word
-from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
+from gaudi_launch.planning.option_table import UPSTREAM, option_table
+from gaudi_launch.planning.parse import number
+from gaudi_launch.planning.passthrough import sent_options
+from gaudi_launch.planning.plan import Command, EngineIdentity, Setting, variables_of
 from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.settings import Decisions
-from gaudi_launch.warmup.buckets import BucketError, Buckets
-from gaudi_launch.warmup.engine_buckets import PLUGIN, algorithm_of, engine_buckets
-from gaudi_launch.warmup.engine_env import exported
-from gaudi_launch.warmup.limits import Question
+from gaudi_launch.planning.speed import step_time_in
+from gaudi_launch.planning.support import ModelSupport
 
 NAME = "vllm-gaudi"
 # `vllm serve` by its module: the program of that name may belong to another environment
@@ -48,19 +67,36 @@ _WITHOUT = {
 
 
 @dataclass(frozen=True)
-class VllmGaudi:
-    """The plugin with upstream vLLM, as engine of a plan (planning.engine.Engine)."""
+class VllmGaudi(Engine):
+    """The plugin with upstream vLLM."""
 
     python: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    version: str = "main"
+    classes: frozenset[str] | None = None
 
     @property
     def identity(self) -> EngineIdentity:
-        return EngineIdentity(NAME, self.facts.get("plugin", "main"), self.python, self.facts)
+        return EngineIdentity(
+            NAME, self.version, self.python, self.facts, config_file=True, options=UPSTREAM, variables=NAME
+        )
+
+    def support(
+        self, model: Model, args: EngineArgs = NO_ARGS, variables: Mapping[str, str] | None = None
+    ) -> ModelSupport:
+        """Return what the list of this version, or of the installed engine, says of a model."""
+        return support_of(
+            model,
+            "vllm-gaudi",
+            self.version,
+            installed=self.classes,
+            quantization=args.last("--quantization") or "",
+            variables=variables,
+        )
 
     @property
-    def needs_cards(self) -> bool:
-        return True
+    def scheduling(self) -> Literal["v0", "v1"]:
+        return "v1"
 
     @property
     def lacks(self) -> tuple[str, ...]:
@@ -76,12 +112,9 @@ class VllmGaudi:
         """The variable that names a bucket file."""
         return gaudi_buckets.FILE
 
-    def cards(self, request: Request) -> int | None:
-        return request.cards
-
     def limits(self, request: Request, host: Host, model: Model) -> Limits:
         """Lengths within the model, whole blocks where the model allows; prompts may be longer than one step."""
-        pooling = task_of(model, request.extra) != CHAT
+        pooling = task_of(model, request.args) != CHAT
         length = self._length(request, model)
         seqs = request.max_num_seqs or _SEQS
         least = length if pooling else 1
@@ -127,10 +160,22 @@ class VllmGaudi:
         """Raise LaunchError for what this engine does not have, with what to use instead."""
         if request.tuning == "reference":
             raise LaunchError("gaudi.reference", ExitCode.USAGE)
-        for name, (flag, instead) in _WITHOUT.items():
-            if getattr(request, name) not in (None, False):
-                raise LaunchError("gaudi.no_option", ExitCode.USAGE, flag=flag, instead=text(instead))
+        for flag, instead in given(request, _WITHOUT.items()):
+            raise LaunchError("gaudi.no_option", ExitCode.USAGE, flag=flag, instead=text(instead))
         gaudi_rules.check(request, model)
+
+    @property
+    def calibration(self) -> Calibration:
+        return CALIBRATION
+
+    @property
+    def over_hosts(self) -> OverHosts:
+        """vllm-project/vllm-gaudi@091bbadd:docs/configuration/env_variables.md: not validated by its makers."""
+        return OverHosts(validated=False)
+
+    def memory_rules(self, variables: Mapping[str, str]) -> MemoryRules:
+        """Its profile run returns at once (vllm_gaudi/v1/worker/hpu_worker.py), and one block is kept spare."""
+        return MemoryRules(profile_run=False, spare_block=True)
 
     def needs_quant_file(self, request: Request, model: Model) -> bool:
         """Does this deployment read a QUANT_CONFIG?"""
@@ -141,19 +186,24 @@ class VllmGaudi:
         request = context.request
         decisions = Decisions(request.environment)
         fork_auto.check_model(context)
-        task = task_of(context.model, request.extra)
+        task = task_of(context.model, request.args)
         gaudi_rules.address(context, decisions)
         gaudi_rules.lengths(context, decisions)
         gaudi_rules.cards(context, decisions)
         gaudi_rules.mode(context, decisions)
         gaudi_rules.types(context, decisions)
-        gaudi_rules.utilization(context, decisions, memory_in(context, decisions.settings(), self.identity))
+        switch = load_switch(context.model, NAME, self.version)
+        if switch is not None:
+            decisions.env(switch[0], "0", switch[1], source="engine")
+        gaudi_rules.utilization(context, decisions, memory_in(context, decisions.settings(), self))
         gaudi_rules.attention(context, decisions, task)
         gaudi_rules.experts(context, decisions)
         gaudi_rules.task(context, decisions, task)
         gaudi_rules.vision(context, decisions)
         gaudi_rules.switches(context, decisions)
         fork_auto.follow_profile(context, decisions, NAME)
+        if task == CHAT:
+            add_parsers(context, decisions, option_table(UPSTREAM))
         self._warmup(context, decisions, task)
         decisions.warnings += check_exported(request.environment, NAME, decisions.settings())
         strategy = decisions.get("env", "VLLM_BUCKETING_STRATEGY")
@@ -182,7 +232,7 @@ class VllmGaudi:
             self._strategy(context, decisions)
         # the planner tells a list that cannot be; it has no graphs to keep room for
         with contextlib.suppress(BucketError):
-            memory = memory_in(context, decisions.settings(), self.identity)
+            memory = memory_in(context, decisions.settings(), self)
             found = self.buckets(decisions.settings(), context, memory.num_blocks)
             if found is not None:
                 gaudi_rules.reserved(context, decisions, memory, found[1].graphs)
@@ -203,17 +253,18 @@ class VllmGaudi:
 
     def _warms(self, request: Request, task: str) -> bool:
         # hpu_model_runner.py warmup_model: neither eager nor pooling models are warmed up
-        return task == CHAT and not has_word(request.extra, "--enforce-eager")
+        return task == CHAT and not request.args.has("--enforce-eager")
 
-    def _choice(self, settings: Sequence[Setting], context: Context) -> gaudi_buckets.Choice:
+    def _choice(self, settings: Sequence[Setting], context: Context) -> gaudi_buckets.StrategyChoice:
         """The bucket strategy that these settings call for; it depends on the number of KV blocks they leave."""
-        blocks = memory_in(context, settings, self.identity).num_blocks
-        return gaudi_buckets.choose(context, gaudi_rules.is_contiguous(settings), blocks)
+        blocks = memory_in(context, settings, self).num_blocks
+        contiguous = gaudi_rules.is_contiguous(settings)
+        return gaudi_buckets.choose(context, contiguous, blocks, step_time_in(context, self))
 
     def _file(self, settings: Sequence[Setting], context: Context) -> tuple[str, str] | None:
         """(path, text) of the bucket file that these settings name: the planner's, or one of the user's."""
         value = next((s.value for s in settings if s.name == gaudi_buckets.FILE), None)
-        if not value or not self._warms(context.request, task_of(context.model, context.request.extra)):
+        if not value or not self._warms(context.request, task_of(context.model, context.request.args)):
             return None
         if gaudi_buckets.own_variables(dict(context.request.environment)):
             return None if context.request.bucket_file is None else (value, context.request.bucket_file)
@@ -225,44 +276,67 @@ class VllmGaudi:
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> tuple[str, Buckets] | None:
         """The grid that these settings warm up; None where nothing is warmed up, or by a file that was not read."""
-        if not self._warms(context.request, task_of(context.model, context.request.extra)):
+        if not self._warms(context.request, task_of(context.model, context.request.args)):
             return None
-        engine, algorithm, env, arguments = self.bucket_question(settings, context, num_blocks)
-        if algorithm == "file" and arguments["bucket_file"] is None:
+        asked = self.bucket_question(settings, context, num_blocks)
+        if asked.algorithm == "file" and asked.arguments["bucket_file"] is None:
             return None
-        return algorithm, engine_buckets(engine, algorithm, env, arguments)
+        return asked.algorithm, engine_buckets(asked.engine, asked.algorithm, asked.environment, asked.arguments)
 
-    def question(self, settings: Sequence[Setting], context: Context, num_blocks: int | None) -> Question | None:
+    @property
+    def bucket_family(self) -> str:
+        return PLUGIN
+
+    def question(
+        self, settings: Sequence[Setting], context: Context, num_blocks: int | None
+    ) -> CoverageQuestion | None:
         """What the warm-up planner is to cover; None where nothing is warmed up."""
-        if not self._warms(context.request, task_of(context.model, context.request.extra)):
+        if not self._warms(context.request, task_of(context.model, context.request.args)):
             return None
         return gaudi_buckets.question(context, gaudi_rules.is_contiguous(settings), num_blocks)
 
     def bucket_question(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
-    ) -> tuple[str, str, dict[str, str], dict[str, Any]]:
-        """What decides the grid, for our arithmetic or the plugin's own: its key, the algorithm, variables and
-        arguments (as `engine_buckets` takes them)."""
-        env = {s.name: s.value or "" for s in settings if s.kind == "env"}
-        env = {**exported(context.request.environment), **env}
+    ) -> BucketQuestion:
+        """Return what decides the grid, for our arithmetic or the plugin's own."""
+        env = {**exported(context.request.environment), **variables_of(settings)}
         algorithm = algorithm_of(PLUGIN, env, with_limit=False)
         file = self._file(settings, context)
         contiguous = gaudi_rules.is_contiguous(settings)
         arguments = gaudi_buckets.arguments(context, contiguous, num_blocks, file[1] if file else None)
-        return PLUGIN, algorithm, env, arguments
+        return BucketQuestion(PLUGIN, algorithm, env, arguments)
 
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
         """``vllm serve MODEL`` with these options, then the user's own words, of which the last counts."""
-        argv: list[str] = [self.python or "python3", *ENTRY, context.request.model]
-        for setting in settings:
-            if setting.kind == "option" and setting.sent:
-                argv += [setting.name] if setting.value is None else [setting.name, setting.value]
+        args = engine_args(
+            table=option_table(UPSTREAM),
+            head=(self.python or "python3", *ENTRY, context.request.model),
+            ours=sent_options(settings),
+            user=context.request.extra,
+        )
         own = gaudi_buckets.own_variables(dict(context.request.environment))
         file = None if own else self._file(settings, context)
         return Command(
-            argv=(*argv, *context.request.extra),
-            env={s.name: s.value or "" for s in settings if s.kind == "env" and s.sent},
+            argv=args.to_argv(),
+            env=sent_variables(settings),
             cpus=context.placement.cpus,
             memory_node=context.placement.memory_node,
             files=dict([file]) if file is not None else {},
+            user=args.user_words,
         )
+
+
+def create(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
+    """Return the plugin's engine: the installed version, the one named, else the newest release with facts."""
+    version = facts.get("plugin") or _named(name.partition("@")[2])
+    return VllmGaudi(python, facts, version, installed_classes(facts))
+
+
+def _named(version: str) -> str:
+    """Return the complete version of ``0.26`` or "". Raises LaunchError (USAGE) for one without facts."""
+    if not version:
+        return newest(NAME).version
+    found = matching(NAME, version)
+    if found is None:
+        raise unknown_version(f"{NAME}@{version}")
+    return found.version

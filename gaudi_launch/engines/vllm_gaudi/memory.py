@@ -41,10 +41,27 @@ def _table() -> dict[str, Any]:
     return document
 
 
+def _row(rows: list[dict[str, Any]], model: Model) -> dict[str, Any] | None:
+    """Return the row of this name; else the row of a model of the same build."""
+    name = model.name.lower()
+    for row in rows:
+        if any(fnmatchcase(name, pattern) for pattern in row["names"]):
+            return row
+    shape = [
+        model.model_type,
+        model.layers,
+        model.hidden_size,
+        model.intermediate_size,
+        model.heads,
+        model.kv_heads,
+    ]
+    return next((row for row in rows if row.get("shape") == shape), None)
+
+
 def need_of(model: Model, cards: int, batched_tokens: int) -> Need:
     """What this model needs; more than the table's tokens a step need as much more as their activations."""
-    table, name = _table(), model.name.lower()
-    row = next((r for r in table["models"] if any(fnmatchcase(name, p) for p in r["names"])), None)
+    table = _table()
+    row = _row(table["models"], model)
     known = row if row is not None else table["others"]
     tokens = max(batched_tokens, table["batched_tokens"])
     more = sizing.activation_bytes(model, tokens, cards) - sizing.activation_bytes(

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gaudi_launch.engines import gaudi_memory
+from gaudi_launch.engines.generation import is_gaudi2
 from gaudi_launch.engines.upstream_tasks import CHAT, by_name_only, pooling_options, sees_by_name, task_of
+from gaudi_launch.engines.vllm_gaudi import memory as gaudi_memory
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.accelerators import identify
 from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
+from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
+from gaudi_launch.planning.host_memory import check_host_memory
 from gaudi_launch.planning.memory import MemoryPlan
-from gaudi_launch.planning.own_words import has_word, word_of
 from gaudi_launch.planning.plan import Setting, Source
 from gaudi_launch.planning.precision import kernels_of
 from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.settings import Decisions
 
 _AT = "vllm-project/vllm-gaudi@091bbadd:"
 _PLATFORM = _AT + "vllm_gaudi/platform.py"
@@ -56,7 +56,7 @@ def needs_quant_file(request: Request, model: Model) -> bool:
 def check(request: Request, model: Model) -> None:
     """Raise LaunchError for wishes that cannot be had together, or that the weights do not fulfil."""
     contiguous = is_true(request.environment.get(_CONTIGUOUS, ""))
-    if contiguous and has_word(request.extra, "--enable-prefix-caching"):
+    if contiguous and request.args.has("--enable-prefix-caching"):
         raise LaunchError("gaudi.contiguous", ExitCode.USAGE, other="--enable-prefix-caching")
     if request.dtype is not None and request.dtype not in _DTYPES:
         raise LaunchError("plan.dtype", ExitCode.USAGE, found=request.dtype, known=", ".join(_DTYPES))
@@ -93,7 +93,7 @@ def lengths(context: Context, decisions: Decisions) -> None:
         decisions.option("--max-model-len", str(limits.max_model_len), reason, source="flag")
     _add(decisions, "--max-num-seqs", request.max_num_seqs, "-b", limits.max_num_seqs, "gaudi.seqs", _PLATFORM)
     origin, tokens = _AT + ".cd/server/settings_vllm.csv", limits.max_num_batched_tokens
-    asked, pooling = request.max_num_batched_tokens, task_of(context.model, request.extra) != CHAT
+    asked, pooling = request.max_num_batched_tokens, task_of(context.model, request.args) != CHAT
     why = "gaudi.whole_texts" if pooling else "gaudi.tokens"
     _add(decisions, "--max-num-batched-tokens", asked, "-t", tokens, why, origin)
     decisions.option(
@@ -138,7 +138,7 @@ def mode(context: Context, decisions: Decisions) -> None:
         decisions.warn("gaudi.compile_fp8")
     if "vision" in context.model.multimodal:
         decisions.warn("gaudi.compile_vision")
-    if has_word(request.extra, *_SPECULATION):
+    if request.args.has(*_SPECULATION):
         decisions.warn("gaudi.compile_speculation")
     decisions.env("PT_ENABLE_INT64_SUPPORT", "0", message("gaudi.bridge"), origin=_LAUNCHER)
     decisions.env("PT_HPU_ENABLE_EAGER_CACHE", "true", message("gaudi.bridge"), origin=_LAUNCHER)
@@ -169,8 +169,10 @@ def types(context: Context, decisions: Decisions) -> None:
         origin = _AT + "docs/configuration/long_context.md"
         for name, value in (("VLLM_ENGINE_ITERATION_TIMEOUT_S", "3600"), ("VLLM_RPC_TIMEOUT", "100000")):
             decisions.env(name, value, message("gaudi.patience"), origin=origin)
-    if model.quantization == "fp8" and _is_gaudi2(context):
-        decisions.warn("gaudi.convert_first", model=model.name)
+    if model.converted and is_gaudi2(context):
+        # other checkpoints are rescaled at load (extension/ops.py gaudi_weight_wrapper), these were before
+        origin = _AT + "vllm_gaudi/extension/features.py"
+        decisions.env("VLLM_SCALE_ADJUSTMENT", "false", message("quant.converted"), origin=origin)
 
 
 def _measured(context: Context, decisions: Decisions) -> None:
@@ -188,17 +190,13 @@ def _measured(context: Context, decisions: Decisions) -> None:
         reason = message(f"quant.found_{found.origin}")
         decisions.env("QUANT_CONFIG", found.path, reason, source=source, origin=found.path)
     decisions.option("--quantization", "inc", message("gaudi.inc"), origin=docs)
+    # platform.py check_and_update_config loads the weights on the CPU wherever INC is on
+    check_host_memory(context, decisions)
     cache, why = (found.kv_dtype, "quant.kv_dtype") if found is not None else ("fp8_inc", "gaudi.fp8_cache")
     decisions.option("--kv-cache-dtype", cache, message(why), origin=docs)
     if decisions.get("env", "PT_HPU_LAZY_MODE") != "1":
         scales = message("gaudi.scales")
         decisions.env("RUNTIME_SCALE_PATCHING", "1", scales, source="engine", origin=_PLATFORM)
-
-
-def _is_gaudi2(context: Context) -> bool:
-    card = next((card for card in context.host.cards), None)
-    found = identify(card.product, device_type=card.device_type) if card is not None else None
-    return found is not None and found.id.startswith("gaudi2")
 
 
 def utilization(context: Context, decisions: Decisions, found: MemoryPlan) -> None:
@@ -233,7 +231,7 @@ def reserved(context: Context, decisions: Decisions, found: MemoryPlan, graphs: 
 def attention(context: Context, decisions: Decisions, task: str) -> None:
     """Prefix caching (the engine's default) or contiguous paged attention: one of both."""
     request = context.request
-    off = has_word(request.extra, "--no-enable-prefix-caching")
+    off = request.args.has("--no-enable-prefix-caching")
     exported = request.environment.get(_CONTIGUOUS, "")
     if task != CHAT and not exported:
         # tests/full_tests/ci_e2e_discoverable_tests.sh runs pooling models without it
@@ -256,23 +254,23 @@ def experts(context: Context, decisions: Decisions) -> None:
         decisions.option(
             "--enable-expert-parallel", None, reason, origin=_AT + "tests/full_tests/model_cards/Qwen3-30B-A3B.yaml"
         )
-    elif model.moe is None and len(context.placement.modules) > 1:
+    elif model.moe is None and model.name and len(context.placement.modules) > 1:
         decisions.warn("plan.moe_unknown", model=model.name)
 
 
 def task(context: Context, decisions: Decisions, task: str) -> None:
     """Chat models schedule the next step while the last one runs; pooling models are told that they pool."""
-    extra = context.request.extra
+    args = context.request.args
     if task == CHAT:
         pipeline = ("--pipeline-parallel-size", "-pp", "--no-async-scheduling", "--async-scheduling")
-        ray = word_of(extra, "--distributed-executor-backend") == "ray"
-        if not ray and not has_word(extra, *_SPECULATION, *pipeline):
+        ray = args.last("--distributed-executor-backend") == "ray"
+        if not ray and not args.has(*_SPECULATION, *pipeline):
             decisions.option("--async-scheduling", None, message("gaudi.async"), origin=_LAUNCHER)
         return
-    if by_name_only(context.model) and not has_word(extra, "--runner", "--convert"):
+    if by_name_only(context.model) and not args.has("--runner", "--convert"):
         decisions.warn("gaudi.task_by_name", model=context.model.name, task=task)
     for option, value in pooling_options(context.model, task):
-        if not has_word(extra, option):
+        if not args.has(option):
             reason = message(f"gaudi.task_{task}")
             decisions.option(option, value, reason, origin="vllm-project/vllm 0.32.0:vllm/config/model.py")
 
@@ -285,7 +283,7 @@ def vision(context: Context, decisions: Decisions) -> None:
     if sees_by_name(model):
         decisions.warn("engines.vision_by_name", model=model.name)
     limit = "--limit-mm-per-prompt"
-    if not has_word(request.extra, limit, "--language-model-only"):
+    if not request.args.has(limit, "--language-model-only"):
         reason = message("gaudi.images", count=_IMAGES)
         decisions.option(limit, f'{{"image":{_IMAGES}}}', reason, origin=_RUNNER)
     kind = (model.model_type or "").lower()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gaudi_launch.engines.detect import Installed
-from gaudi_launch.engines.ray_config import without_address
-from gaudi_launch.engines.ray_schema import check
-from gaudi_launch.engines.ray_serve import IN_RAY, config_of
+from gaudi_launch.engines.ray_serve.config import without_address
+from gaudi_launch.engines.ray_serve.engine import IN_RAY, config_of
+from gaudi_launch.engines.ray_serve.schema import check
 from gaudi_launch.engines.registry import find, has
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
@@ -23,7 +23,7 @@ from gaudi_launch.planning.planner import make_plan, place
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
 from gaudi_launch.recipe_cache.key import parts_of
-from tests.cli.test_devices import golden
+from tests.support.cli import golden
 
 MODEL = Model("/m/Qwen2-7B", "Qwen2-7B", "config.json", moe=False, heads=28, kv_heads=4, remote_code=False)
 GAUDI = Installed("/e/python", "vllm-fork@1.21", {"ray": "2.40.0", "habana-torch-plugin": "1.21.0"}, {})
@@ -76,7 +76,7 @@ def test_the_inner_engine_keeps_what_it_would_have_alone() -> None:
     alone = plan("vllm-fork@1.21", cards=4)
     inside = plan("ray-serve:vllm-fork@1.21", cards=4)
     args = config_of(inside)["applications"][0]["args"]
-    words, _, _ = without_address(alone.command.argv)
+    words, _, _ = without_address(alone.args)
     assert args["argv"] == [*words, "--host", "127.0.0.1", "--port", "{port}"]
     changed = {k: v for k, v in inside.command.env.items() if alone.command.env.get(k) != v}
     assert changed == {
@@ -246,7 +246,7 @@ def test_a_model_that_the_installed_engine_lacks_is_generated_plainly(tmp_path: 
     )
     inner = {
         model.architecture: [
-            engine.suited(model).inner.identity.name  # type: ignore[attr-defined]
+            engine.suited(model).innermost.identity.name
             for engine in (find("ray-serve", has_all), find("ray-serve:vllm-fork@1.21", has_all), find("ray-serve"))
         ]
         for model in (rare, usual)
@@ -256,9 +256,37 @@ def test_a_model_that_the_installed_engine_lacks_is_generated_plainly(tmp_path: 
         "RareForCausalLM": ["transformers", "vllm-fork", "vllm-fork"],
         "LlamaForCausalLM": ["vllm-fork", "vllm-fork", "vllm-fork"],
     }
-    engine = find("ray-serve", has_all).suited(rare)  # type: ignore[attr-defined]
+    engine = find("ray-serve", has_all).suited(rare)
     made = make_plan(Request(model=rare.path), simulated.make("hls2"), rare, engine)
-    assert [w.id for w in made.warnings if w.id.startswith("ray.")] == ["ray.lacked", "ray.plain_slow"]
+    found = [warning.id for warning in made.warnings if warning.id.startswith("ray.")]
+    assert found == ["ray.lacked", "ray.plain_slow", "ray.no_optimum"]
+
+
+@pytest.mark.parametrize(
+    ("packages", "warned"),
+    [
+        ({"habana-torch-plugin": "1.21.0.555"}, True),
+        ({"habana-torch-plugin": "1.21.0.555", "optimum-habana": "1.18.0"}, False),
+        ({}, False),  # not a card's interpreter
+    ],
+)
+def test_plain_generation_on_a_card_wants_optimum_habana(packages: dict[str, str], warned: bool) -> None:
+    installed = Installed("/p/python", "", {"ray": "2.60.0", "transformers": "4.52.4", **packages}, {})
+    model = Model("/m/x", "x")
+    engine = find("ray-serve:transformers", installed)
+    made = make_plan(Request(model=model.path), simulated.make("hls2"), model, engine)
+    found = [warning for warning in made.warnings if warning.id == "ray.no_optimum"]
+    assert bool(found) is warned
+    assert all("/p/python -m pip install optimum-habana" in each.render("en") for each in found)
+
+
+def test_without_cards_ray_is_asked_for_none() -> None:
+    """A Ray that has no HPU resource would wait for one without end."""
+    made = make_plan(
+        Request(model="/m/x", replicas=(1, 2)), simulated.make("hls2"), Model("/m/x", "x"), find("ray-serve:cpu")
+    )
+    assert config_of(made)["applications"][0]["deployments"][0]["ray_actor_options"] == {"num_cpus": 0}
+    assert [setting for setting in made.settings if setting.name == "resources.HPU"] == []
 
 
 def test_on_the_cpu_hpus_are_counted_and_no_card_is_named() -> None:

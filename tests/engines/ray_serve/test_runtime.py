@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.engines.ray_serve import IN_RAY
+from gaudi_launch.engines.ray_serve.engine import IN_RAY
 
 
 @pytest.fixture(autouse=True)
@@ -261,7 +261,7 @@ def test_folders_of_killed_heads_are_taken_away(tmp_path: Path, monkeypatch: pyt
             (tmp_path / name / "lock").touch()
     with (tmp_path / "gaudi-ray-alive/lock").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        gaudi_ray_head.sweep()
+        gaudi_ray_head.sweep(str(tmp_path))
     assert sorted(each.name for each in tmp_path.iterdir()) == ["gaudi-ray-alive", "gaudi-ray-no-lock", "other"]
 
 
@@ -277,12 +277,12 @@ def test_a_job_is_read_in_the_loop_while_a_thread_generates(monkeypatch: pytest.
     import asyncio
     import threading
 
-    from gaudi_ray_generate import Generation, Job
+    from gaudi_ray_generate import Generation, GenerationJob
 
     made = Generation.__new__(Generation)
-    jobs = [Job(str(n), {}, (), True) for n in range(12)]
+    jobs = [GenerationJob(str(n), {}, (), True) for n in range(12)]
 
-    def generate(job: Job) -> None:
+    def generate(job: GenerationJob) -> None:
         if job.prompt == "1":
             raise ValueError("one that fails")
         for piece in "ab":
@@ -296,7 +296,7 @@ def test_a_job_is_read_in_the_loop_while_a_thread_generates(monkeypatch: pytest.
         monkeypatch.setattr(made, "_log", lambda line: None, raising=False)
         threading.Thread(target=made._work, daemon=True).start()
 
-    async def read(job: Job) -> str:
+    async def read(job: GenerationJob) -> str:
         try:
             return "".join([piece async for piece in job.text()])
         except ValueError as error:
@@ -333,3 +333,96 @@ def test_a_ray_that_does_not_answer_is_a_failed_start_or_none_where_it_was_stopp
         assert life.run(stops) == (0 if stops else 1)
     said = capsys.readouterr().out
     assert said.startswith("gaudi-launch ray: FAILED: ") == (not stops) and "sesame" not in said
+
+
+def test_a_long_temporary_folder_is_replaced_by_a_short_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import tempfile
+
+    import gaudi_ray_head as head
+
+    long = tmp_path / ("x" * 60)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    assert head.short_folder() == "/tmp"
+    assert str(long) in capsys.readouterr().out
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp")
+    assert head.short_folder() == "/tmp"
+    assert capsys.readouterr().out == ""
+
+
+def test_the_length_is_that_of_a_real_socket(tmp_path: Path) -> None:
+    """The length counts, to the byte: one byte more cannot be bound."""
+    import socket
+
+    import gaudi_ray_head as head
+
+    fixed = head.socket_length("")
+    assert head._LONGEST_SOCKET == 107
+    for length, fits in ((107, True), (108, False)):
+        path = ("/" + "y" * 200)[:length]
+        assert len(path) == length
+        with socket.socket(socket.AF_UNIX) as made:
+            try:
+                # the folder is not there: a path that fits fails for that reason
+                made.bind(path.replace("y", "z/", 1)[:length])
+            except FileNotFoundError:
+                bound = True
+            except OSError as error:
+                bound = "too long" not in str(error)
+        assert bound is fits
+    # the folder of the report: 20 characters, one too many for Ray's longest socket
+    assert fixed + 20 > 107
+
+
+def test_nowhere_is_short_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import tempfile
+
+    import gaudi_ray_head as head
+
+    long = tmp_path / ("x" * 60)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    monkeypatch.setattr(head, "_SHORT_FOLDERS", ())
+    words = ["--host", "127.0.0.1", "--port", "1", "--hpus", "1", "--config", "{}"]
+    assert head.main(words) == 1
+    assert "AF_UNIX path" in capsys.readouterr().out
+    assert list(long.iterdir()) == []
+
+
+def test_the_logs_of_a_failed_ray_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import gaudi_ray_head as head
+
+    monkeypatch.setattr(head, "short_folder", lambda: str(tmp_path))
+
+    def fails(config: object, hpus: int, folder: Path) -> int:
+        logs = folder / "ray" / "session_latest" / "logs"
+        logs.mkdir(parents=True)
+        (logs / "dashboard_MetricsHead.log").write_text("AF_UNIX path length")
+        (folder / "token").write_text("sesame")
+        os.mkfifo(logs / "pipe")
+        if hpus == 2:
+            raise RuntimeError("as ray.init does")
+        return 1 if hpus else 0
+
+    monkeypatch.setattr(head, "run", fails)
+
+    def start(hpus: int) -> int:
+        return int(head.main(["--host", "h", "--port", "1", "--hpus", str(hpus), "--config", "{}"]))
+
+    assert start(0) == 0
+    assert list(tmp_path.iterdir()) == []
+    assert start(1) == 1
+    (kept,) = tmp_path.iterdir()
+    assert [path.name for path in sorted(kept.rglob("*"))] == ["logs", "dashboard_MetricsHead.log"]
+    assert str(kept / "logs") in capsys.readouterr().out
+    with pytest.raises(RuntimeError):
+        start(2)
+    for _ in range(4):
+        start(1)
+    assert len(list(tmp_path.iterdir())) == 3

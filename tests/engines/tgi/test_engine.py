@@ -5,48 +5,44 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.options import OPTIONS, to_request
+from gaudi_launch.app.fields import option_of
+from gaudi_launch.app.options import LaunchOptions, to_request
+from gaudi_launch.buckets.algorithms.tgi import PAGED, TgiLimits, tgi_shapes
 from gaudi_launch.engines.registry import find
-from gaudi_launch.engines.tgi import Tgi
-from gaudi_launch.engines.tgi_container import published
-from gaudi_launch.engines.tgi_words import read_by
+from gaudi_launch.engines.tgi.container import published
+from gaudi_launch.engines.tgi.engine import Tgi
+from gaudi_launch.engines.tgi.options import read_by
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host import simulated
 from gaudi_launch.messages import set_language
 from gaudi_launch.models.records import Model
-from gaudi_launch.planning.container import Container, Mount
+from gaudi_launch.planning.container import Mount
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.profiles import known_model
-from gaudi_launch.warmup.tgi import TgiLimits, tgi_shapes
-from tests.cli.test_devices import golden
-from tests.engines.options_table import parse
+from tests.support.cli import golden
+from tests.support.options_table import parse
+from tests.support.places import DATA
+from tests.support.tgi_plans import HERE, HLS2, LLAMA, LLAVA, container, options, table
 
-HLS2 = simulated.make("hls2")
-DATA = Path(__file__).parents[1] / "data"
 CASES = json.loads((DATA / "tgi_guides.json").read_text(encoding="utf-8"))["cases"]
-HERE = {"PWD": "/work", "HOME": "/home/me"}
-LLAMA = "meta-llama/Meta-Llama-3.1-8B-Instruct"
-LLAVA = "llava-hf/llava-v1.6-mistral-7b-hf"
 
 
 def plan(words: str, engine: str = "tgi", model: Model | None = None, **exported: str) -> Plan:
     """The plan of a command line, as the program makes it, on an 8-card Gaudi2 server."""
     ours, _, behind = words.partition(" -- ")
-    asked: dict[str, Any] = {option.field: False if option.switch else None for option in OPTIONS}
-    flags = {name: option for option in OPTIONS for name in option.names}
+    flags = {name: each for each in fields(LaunchOptions) if (option := option_of(each)) for name in option.names}
     rest = shlex.split(ours)
+    given: dict[str, Any] = {}
     while rest:
-        option = flags[rest.pop(0)]
-        asked[option.field] = True if option.switch else rest.pop(0)
-    asked |= {"engine": engine, "extra": shlex.split(behind)}
-    request = to_request(asked, {**HERE, **exported})
+        each = flags[rest.pop(0)]
+        given[each.name] = True if each.type == "bool" else rest.pop(0)
+    options = LaunchOptions(**{**given, "engine": engine, "extra": tuple(shlex.split(behind))})
+    request = to_request(options, {**HERE, **exported})
     return make_plan(request, HLS2, model or known_model(request.model, must_exist=False), find(engine))
 
 
@@ -55,26 +51,6 @@ def refused(words: str, engine: str = "tgi", model: Model | None = None, **expor
         plan(words, engine, model, **exported)
     assert "{" not in str(error.value)
     return error.value.id, error.value.exit_code
-
-
-def container(made: Plan) -> Container:
-    assert made.container is not None
-    return made.container
-
-
-def options(made: Plan) -> dict[str, str | None]:
-    """What stands behind the image, by option."""
-    found: dict[str, str | None] = {}
-    words = list(container(made).argv)
-    while words:
-        name = words.pop(0)
-        assert name.startswith("--") and name not in found
-        found[name] = words.pop(0) if words and not words[0].startswith("--") else None
-    return found
-
-
-def table(version: str) -> str:
-    return f"tgi-launcher-v{'3.2.3' if version == '3.2.3' else '3.3.5'}"
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
@@ -177,7 +153,10 @@ def test_an_image_needs_room() -> None:
     small = plan(f"-w {LLAVA} -i 2500")
     assert [warning.id for warning in small.warnings] == ["tgi.maintenance", "tgi.image_512"]
     other = Model("q", "q", model_type="qwen2_vl")
-    assert [w.id for w in plan("-w q -i 900", model=other).warnings][1:] == ["tgi.image_unknown"]
+    assert [w.id for w in plan("-w q -i 900", model=other).warnings][1:] == [
+        "tgi.image_unknown",
+        "plan.memory_unchecked",
+    ]
     assert refused("-w q", "tgi@3.2.3", other) == ("tgi.model_type", ExitCode.MODEL)
 
 
@@ -247,7 +226,10 @@ def test_what_one_version_cannot(version: str, words: str, id: str) -> None:
 def test_numbers_of_variables(name: str, value: str) -> None:
     assert refused("-w m", "tgi@3.2.3", None, **{name: value}) == ("plan.number", ExitCode.USAGE)
     # an image that does not read it does not mind
-    assert [w.id for w in plan("-w m", "tgi", None, **{name: value}).warnings][1:] == ["tgi.unread"]
+    assert [w.id for w in plan("-w m", "tgi", None, **{name: value}).warnings][1:] == [
+        "tgi.unread",
+        "plan.memory_unchecked",
+    ]
 
 
 def test_a_padding_that_would_never_end() -> None:
@@ -258,7 +240,7 @@ def test_a_padding_that_would_never_end() -> None:
 def test_the_variable_that_breaks_the_warm_up_is_kept_away() -> None:
     made = plan("-w m", VLLM_DECODE_BLOCK_BUCKET_STEP="128")
     assert "VLLM_DECODE_BLOCK_BUCKET_STEP" not in container(made).env
-    assert [warning.id for warning in made.warnings] == ["tgi.maintenance", "tgi.breaks"]
+    assert [warning.id for warning in made.warnings] == ["tgi.maintenance", "tgi.breaks", "plan.memory_unchecked"]
 
 
 def test_models() -> None:
@@ -301,7 +283,7 @@ def test_memory_that_is_not_there() -> None:
 
 def test_the_warm_up_is_that_of_the_warm_up_room() -> None:
     made = plan(f"-w {LLAMA} -i 1024 -l 2048 -b 32 -t 2048")
-    shapes = tgi_shapes("3.3.5", TgiLimits(1024, 2048, 32, 2048, 131072), {}, kv_blocks=made.num_blocks)
+    shapes = tgi_shapes(PAGED, TgiLimits(1024, 2048, 32, 2048, 131072), {}, kv_blocks=made.num_blocks)
     assert made.buckets is not None and made.buckets.graphs == shapes.shapes == 51
     assert made.buckets.prompt == [[batch, tokens, 0] for batch, tokens in shapes.prefill]
     assert made.estimate is not None and made.estimate.low_seconds > 0
@@ -313,9 +295,14 @@ def test_the_warm_up_is_that_of_the_warm_up_room() -> None:
 
 def test_what_is_lost_is_told() -> None:
     ignored = plan("-w m -- --max-batch-total-tokens 90000")
-    assert [warning.id for warning in ignored.warnings] == ["tgi.maintenance", "tgi.batch_total"]
+    assert [warning.id for warning in ignored.warnings] == [
+        "tgi.maintenance",
+        "tgi.batch_total",
+        "plan.memory_unchecked",
+    ]
     made = plan("-w m -i 100,1000 -o 10,2000 -l 2048 --served-name x", VLLM_API_KEY="k")
     lost = ["tgi.lost_least", "tgi.lost_least", "tgi.lost_output", "tgi.lost_name", "tgi.lost_key"]
+    lost += ["plan.length_rule", "plan.memory_unchecked"]
     assert [warning.id for warning in made.warnings][1:] == lost
     assert "VLLM_API_KEY" not in " ".join(made.command.argv)
 
@@ -393,7 +380,7 @@ def test_an_image_of_the_users_own() -> None:
     made = plan("-w m", GAUDI_LAUNCH_TGI_IMAGE="mirror.local:5000/tgi:3.3.5-gaudi")
     assert container(made).image == "mirror.local:5000/tgi:3.3.5-gaudi"
     assert container(made).image in made.command.argv
-    assert [warning.id for warning in made.warnings] == ["tgi.maintenance", "tgi.image"]
+    assert [warning.id for warning in made.warnings] == ["tgi.maintenance", "tgi.image", "plan.memory_unchecked"]
     for bad in ("-v", "a b", "--rm"):
         assert refused("-w m", GAUDI_LAUNCH_TGI_IMAGE=bad) == ("tgi.bad_image", ExitCode.USAGE)
 
@@ -404,7 +391,11 @@ def test_a_revision_is_the_hubs() -> None:
 
 
 def test_an_image_that_no_document_names_is_assumed() -> None:
-    assert [warning.id for warning in plan("-w m", "tgi@3.3.7").warnings] == ["tgi.maintenance", "tgi.assumed"]
+    assert [warning.id for warning in plan("-w m", "tgi@3.3.7").warnings] == [
+        "tgi.maintenance",
+        "tgi.assumed",
+        "plan.memory_unchecked",
+    ]
 
 
 def test_unknown_versions() -> None:

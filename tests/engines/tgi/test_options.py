@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.engines.tgi import Tgi
-from gaudi_launch.engines.tgi_words import VERSIONS, read_words
+from gaudi_launch.engines.tgi.engine import Tgi
+from gaudi_launch.engines.tgi.options import VERSIONS, read_words
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
-from tests.engines.options_table import Refused, parse
-from tests.engines.test_tgi import HERE, HLS2, LLAMA, LLAVA, container, options, table
+from tests.support.options_table import Refused, parse
+from tests.support.tgi_plans import HERE, HLS2, LLAMA, LLAVA, container, options, table
 
 
 def test_the_launchers_own_table_refuses_what_is_not_in_it() -> None:

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
+from gaudi_launch.buckets.coverage import uncovered
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
 from gaudi_launch.models.records import Model
+from gaudi_launch.performance.limits import as_limits
 from gaudi_launch.planning.plan import Plan, Setting
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model, own_dir, read_document, shipped_dir
-from gaudi_launch.warmup.coverage import uncovered
-from gaudi_launch.warmup.limits import as_limits
 
 HLS2 = simulated.make("hls2")
 DENSE = Model("/m/Qwen2-7B", "Qwen2-7B", "config.json", moe=False, heads=28, kv_heads=4, remote_code=False)
@@ -252,3 +252,63 @@ def test_an_unknown_engine_is_answered_with_the_known_ones() -> None:
         find("vllm-fork@9")
     assert caught.value.exit_code == ExitCode.USAGE
     assert "vllm-fork@1.22" in str(caught.value)
+
+
+def test_deepseek_listens_where_the_help_says() -> None:
+    experts = replace(MOE, heads=128, kv_heads=128)
+    made = plan(experts, "deepseek_r1")
+    assert made.command.argv[made.command.argv.index("--host") + 1] == "127.0.0.1"
+    named = plan(experts, "deepseek_r1", host="10.0.0.5")
+    assert named.command.argv[named.command.argv.index("--host") + 1] == "10.0.0.5"
+
+
+def test_endpoints_without_a_key_stay_off_unless_exported() -> None:
+    name = "VLLM_SERVER_DEV_MODE"
+    assert name not in plan(engine="vllm-fork@1.22").command.env
+    assert plan(engine="vllm-fork@1.22", environment={name: "1"}).command.env[name] == "1"
+    assert plan(engine="vllm-fork@1.22", tuning="reference").command.env[name] == "1"
+
+
+def test_the_engines_own_check_of_the_length_stays_on() -> None:
+    name = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+    known = replace(DENSE, max_position_embeddings=4000)
+    assert name not in plan(known, "vllm-fork@1.22", max_model_len=3968).command.env
+    # -l in whole blocks is longer than the model: without the variable the engine would refuse it
+    assert plan(known, "vllm-fork@1.22", max_model_len=4000).command.env[name] == "1"
+    assert plan(DENSE, "vllm-fork@1.22").command.env[name] == "1"
+
+
+def test_a_dense_model_on_deepseek_runs_without_expert_parallelism() -> None:
+    made = plan(replace(DENSE, heads=32, kv_heads=8), "deepseek_r1")
+    at = made.command.argv.index("--enable-expert-parallel")
+    assert made.command.argv[at + 1] == ""
+    assert "--enable-expert-parallel" not in plan(replace(MOE, kv_heads=8), "deepseek_r1").command.argv
+
+
+HOT: dict[str, Any] = {
+    "reduce": (8, 24000),
+    "input_range": (4, 38000),
+    "max_model_len": 40960,
+    "max_num_batched_tokens": 40960,
+}
+
+
+def test_every_bucket_of_a_hot_plan_is_compiled() -> None:
+    made = plan(**HOT)
+    assert "VLLM_SKIP_LAZY_WARMUP" not in made.command.env
+    assert made.buckets is not None
+    assert max(batch * query for batch, query, _context in made.buckets.prompt) >= 40960
+
+
+@pytest.mark.parametrize(("extra", "longest"), [((), 8192), (("--max-seq-len-to-capture", "2048"), 2048)])
+def test_buckets_over_the_capture_length_do_not_count_as_warmed(extra: tuple[str, ...], longest: int) -> None:
+    exported = {"VLLM_SKIP_LAZY_WARMUP": "true"}
+    made = plan(**HOT, environment=exported, extra=extra)
+    assert made.buckets is not None and made.buckets.prompt and made.buckets.decode
+    assert max(batch * query for batch, query, _context in made.buckets.prompt) <= longest
+    eager = plan(**HOT, environment=exported, extra=("--enforce-eager",))
+    assert eager.buckets is not None and eager.buckets.graphs == 0
+    # the script's own -r has the variable
+    reference = plan(**HOT, tuning="reference")
+    assert reference.buckets is not None
+    assert max(batch * query for batch, query, _context in reference.buckets.prompt) <= 8192

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from gaudi_launch.engines.registry import find
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.machine import load
-from gaudi_launch.models.quant_config import QuantFile
+from gaudi_launch.models.fp8.quant_config import QuantFile
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan
@@ -144,3 +145,78 @@ def test_the_reference_is_left_alone() -> None:
             plan(engine, dtype="fp8", tuning="reference", quant_file=one).command for one in (found, None)
         )
         assert with_it == without
+
+
+LOAD = "--weights-load-device"
+HUGE = replace(SMALL, parameters=4 * 10**11, weight_bytes=8 * 10**11, dtype="bfloat16")
+FOUND = QuantFile("/q.json", "calibrated", "fp8_inc")
+
+
+@pytest.mark.parametrize("engine", FORKS)
+def test_weights_that_inc_quantises_go_through_host_memory(engine: str) -> None:
+    made = plan(engine, dtype="fp8", quant_file=FOUND)
+    assert said(made, LOAD) == {LOAD: ("cpu", "computed")}
+    assert LOAD not in said(plan(engine), LOAD)
+    assert LOAD not in said(plan(engine, replace(SMALL, quantization="fp8"), dtype="fp8"), LOAD)
+
+
+def test_deepseek_r1_loads_bfloat16_weights_for_inc_on_the_host() -> None:
+    model = replace(SMALL, moe=True, experts=8)
+    assert said(plan("deepseek_r1", model, inc_fp8=True), LOAD) == {LOAD: ("cpu", "computed")}
+    assert LOAD not in said(plan("deepseek_r1", replace(model, quantization="fp8"), inc_fp8=True), LOAD)
+
+
+@pytest.mark.parametrize("engine", FORKS)
+def test_the_users_own_load_device_stands(engine: str) -> None:
+    made = plan(engine, dtype="fp8", quant_file=FOUND, extra=(LOAD, "hpu"))
+    assert made.command.argv.count(LOAD) == 1
+
+
+def test_reference_tuning_adds_no_load_device() -> None:
+    made = plan("vllm-fork@1.22", dtype="fp8", tuning="reference", quant_config="/q.json")
+    assert LOAD not in made.command.argv
+
+
+@pytest.mark.parametrize("engine", [*FORKS, "vllm-gaudi"])
+def test_host_memory_that_is_too_small_is_refused(engine: str) -> None:
+    host = replace(load("simulated:hls2"), memory_total_mib=500 << 10, memory_available_mib=400 << 10)
+    request = Request(model=HUGE.path, cards=8, engine=engine, dtype="fp8", quant_file=FOUND)
+    with pytest.raises(LaunchError) as caught:
+        make_plan(request, host, HUGE, find(engine))
+    assert (caught.value.id, caught.value.exit_code) == ("plan.host_memory", ExitCode.MACHINE)
+    forced = make_plan(replace(request, force=True), host, HUGE, find(engine))
+    assert "plan.host_memory" in [warning.id for warning in forced.warnings]
+    busy = replace(host, memory_total_mib=1000 << 10)
+    ids = [warning.id for warning in make_plan(request, busy, HUGE, find(engine)).warnings]
+    assert "plan.host_memory_low" in ids
+
+
+def test_1_22_rescales_fp8_weights_on_gaudi2_itself() -> None:
+    name = "VLLM_HPU_CONVERT_TO_FP8UZ"
+    stored = replace(SMALL, quantization="fp8")
+    assert said(plan("vllm-fork@1.22", stored), name) == {name: ("true", "engine")}
+    converted = plan("vllm-fork@1.22", replace(stored, converted=True))
+    assert converted.command.env[name] == "false"
+    request = Request(model=stored.path, engine="vllm-fork@1.22")
+    gaudi3 = make_plan(request, load("simulated:gaudi3-oam"), stored, find("vllm-fork@1.22"))
+    assert said(gaudi3, name) == {}
+
+
+@pytest.mark.parametrize(
+    ("engine", "needs"),
+    [("vllm-fork@1.21", True), ("vllm-fork@1.22", False), ("deepseek_r1", True), ("vllm-gaudi", False)],
+)
+def test_who_needs_weights_in_gaudi2s_range(engine: str, needs: bool) -> None:
+    assert find(engine).needs_gaudi2_range is needs
+
+
+def test_a_folder_that_is_elsewhere_gets_a_warning_on_1_21() -> None:
+    elsewhere = replace(SMALL, source="name", quantization="fp8")
+    for engine, warned in (("vllm-fork@1.21", True), ("vllm-fork@1.22", False)):
+        ids = [warning.id for warning in plan(engine, elsewhere).warnings]
+        assert ("gaudi.convert_first" in ids) is warned
+
+
+def test_a_folder_with_a_converted_models_name_gets_no_warning() -> None:
+    elsewhere = replace(SMALL, path="/models/DeepSeek-R1-G2", source="name", quantization="fp8")
+    assert "gaudi.convert_first" not in [warning.id for warning in plan("deepseek_r1", elsewhere).warnings]

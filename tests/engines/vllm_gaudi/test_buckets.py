@@ -6,12 +6,12 @@ import re
 
 import pytest
 
+from gaudi_launch.buckets.engine_buckets import PLUGIN, engine_buckets
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
-from gaudi_launch.warmup.engine_buckets import PLUGIN, engine_buckets
-from tests.engines.test_vllm_gaudi import HLS2, HYBRID, LLAMA, plan, refused, setting, value, warnings
+from tests.support.vllm_gaudi_plans import HLS2, HYBRID, LLAMA, plan, refused, setting, value, warnings
 
 
 def test_the_bucket_file_is_the_planners_and_covers_everything() -> None:

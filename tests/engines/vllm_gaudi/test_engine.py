@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,65 +17,21 @@ from gaudi_launch.engines.upstream_tasks import task_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
 from gaudi_launch.models.config import model_from_config
-from gaudi_launch.models.quant_config import QuantFile
+from gaudi_launch.models.fp8.quant_config import QuantFile
 from gaudi_launch.models.records import Model
-from gaudi_launch.planning.own_words import word_of
-from gaudi_launch.planning.plan import Plan, Setting
+from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
-from tests.cli.test_devices import golden
-from tests.engines.options_table import UPSTREAM, Refused, parse
-from tests.engines.test_options_table import HOSTS, requests
+from tests.support.cli import golden
+from tests.support.launches import HOSTS, requests
+from tests.support.options_table import UPSTREAM, Refused, parse
+from tests.support.vllm_gaudi_plans import HLS2, HYBRID, LLAMA, plan, refused, setting, value, warnings
 
-HLS2 = simulated.make("hls2")
-LLAMA = Model(
-    "/m/Llama-3.1-8B",
-    "Llama-3.1-8B",
-    "config.json",
-    "LlamaForCausalLM",
-    "llama",
-    parameters=8_030_261_248,
-    dtype="bfloat16",
-    moe=False,
-    layers=32,
-    hidden_size=4096,
-    heads=32,
-    kv_heads=8,
-    head_dim=128,
-    max_position_embeddings=131072,
-    remote_code=False,
-)
 MOE = replace(LLAMA, name="mixture", architecture="Qwen3MoeForCausalLM", moe=True, experts=128)
 BERT = replace(LLAMA, name="bge-m3", architecture="XLMRobertaModel", model_type="xlm-roberta", heads=16)
 BERT = replace(BERT, max_position_embeddings=514, kv_heads=16)
 VISION = replace(LLAMA, architecture="Qwen2_5_VLForConditionalGeneration", multimodal=("vision",))
-HYBRID = replace(LLAMA, name="hybrid", attention_layers=8)
-
-
-def plan(model: Model = LLAMA, environment: Mapping[str, str] | None = None, **wishes: Any) -> Plan:
-    request = Request(model=model.path, environment=environment or {}, files_dir="/cache/buckets", **wishes)
-    return make_plan(request, HLS2, model, find("vllm-gaudi"))
-
-
-def setting(made: Plan, name: str) -> Setting | None:
-    return next((s for s in made.settings if s.name == name), None)
-
-
-def value(made: Plan, name: str) -> str | None:
-    found = setting(made, name)
-    return found.value if found is not None and found.sent else None
-
-
-def refused(model: Model = LLAMA, environment: Mapping[str, str] | None = None, **wishes: Any) -> LaunchError:
-    with pytest.raises(LaunchError) as caught:
-        plan(model, environment, **wishes)
-    assert str(caught.value) and "{" not in str(caught.value)
-    return caught.value
-
-
-def warnings(made: Plan) -> list[str]:
-    return [warning.id for warning in made.warnings]
 
 
 # --- the options
@@ -134,7 +89,7 @@ def test_the_lengths_the_card_and_the_mode() -> None:
     assert value(made, "PT_HPU_ENABLE_EAGER_CACHE") == "true"
     assert value(made, "--distributed-executor-backend") is None
     assert value(made, "--async-scheduling") is None and "--async-scheduling" in made.command.argv
-    assert made.engine.version == "main"
+    assert made.engine.version == "0.26.0"
     # stated, because something rests on it, but not sent
     assert setting(made, "--block-size") is not None and "--block-size" not in made.command.argv
 
@@ -220,7 +175,7 @@ def test_each_task_has_its_options(config: dict[str, Any], name: str, task: str,
 def test_a_language_model_as_reranker_is_told_how() -> None:
     config = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}
     made = plan(model_from_config("/m/Qwen3-Reranker-4B", config))
-    overrides = json.loads(word_of(made.command.argv, "--hf-overrides") or "{}")
+    overrides = json.loads(made.args.last("--hf-overrides") or "{}")
     assert overrides["architectures"] == ["Qwen3ForSequenceClassification"]
     assert overrides["classifier_from_token"] == ["no", "yes"]
     assert "gaudi.task_by_name" in warnings(made)
@@ -239,7 +194,7 @@ def test_a_text_is_pooled_in_one_step() -> None:
 
 def test_images_are_limited_so_that_they_are_warmed_up() -> None:
     made = plan(VISION)
-    assert json.loads(word_of(made.command.argv, "--limit-mm-per-prompt") or "") == {"image": 8}
+    assert json.loads(made.args.last("--limit-mm-per-prompt") or "") == {"image": 8}
     own = plan(VISION, extra=("--limit-mm-per-prompt", '{"image":1}'))
     assert own.command.argv.count("--limit-mm-per-prompt") == 1
     gemma = replace(VISION, model_type="gemma4")
@@ -294,12 +249,17 @@ def test_quantised_checkpoints_by_the_plugins_kernels(kind: str) -> None:
     assert refused(dtype=kind).id == "gaudi.not_quantised"
 
 
-def test_an_fp8_checkpoint_on_gaudi2_must_be_converted() -> None:
+def test_an_fp8_checkpoint_on_gaudi2_is_rescaled_by_the_plugin() -> None:
     model = replace(LLAMA, quantization="fp8", dtype="bfloat16")
-    assert "gaudi.convert_first" in warnings(plan(model, dtype="fp8"))
-    request = Request(model=model.path)
-    gaudi3 = make_plan(request, simulated.make("gaudi3-oam"), model, find("vllm-gaudi"))
-    assert "gaudi.convert_first" not in warnings(gaudi3)
+    assert warnings(plan(model, dtype="fp8")) == warnings(plan(LLAMA))
+    assert "VLLM_SCALE_ADJUSTMENT" not in plan(model).command.env
+
+
+def test_a_converted_checkpoint_is_not_scaled_twice() -> None:
+    model = replace(LLAMA, quantization="fp8", dtype="bfloat16", converted=True)
+    assert plan(model).command.env["VLLM_SCALE_ADJUSTMENT"] == "false"
+    gaudi3 = make_plan(Request(model=model.path), simulated.make("gaudi3-oam"), model, find("vllm-gaudi"))
+    assert "VLLM_SCALE_ADJUSTMENT" not in gaudi3.command.env
 
 
 @pytest.mark.parametrize(

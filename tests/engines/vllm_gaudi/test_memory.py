@@ -6,14 +6,14 @@ The answers were made by executing its rules; the data files name their sources.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gaudi_launch.engines import gaudi_memory
 from gaudi_launch.engines.registry import find
+from gaudi_launch.engines.vllm_gaudi import memory as gaudi_memory
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
 from gaudi_launch.models import sizing
@@ -21,8 +21,9 @@ from gaudi_launch.models.records import Model
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
+from tests.support.places import DATA
 
-DATA = Path(__file__).parents[1] / "data" / "autocalc"
+DATA = DATA / "autocalc"
 CASES: list[dict[str, Any]] = json.loads((DATA / "vllm-gaudi-main.json").read_text(encoding="utf-8"))["cases"]
 FORK: list[dict[str, Any]] = json.loads((DATA / "vllm-fork-1.22.json").read_text(encoding="utf-8"))["rows"]
 HOSTS = {"GAUDI2": simulated.make("hls2"), "GAUDI3": simulated.make("gaudi3-oam")}
@@ -163,3 +164,23 @@ def test_a_model_outside_the_table_is_assumed_and_says_so() -> None:
     assert (found.value, found.reason.id) == ("0.87", "gaudi.utilization_assumed")
     reserved = next(s for s in made.settings if s.name == "VLLM_GRAPH_RESERVED_MEM")
     assert (reserved.value, reserved.sent) == ("0.1", False)
+
+
+QWEN_32B = Model(
+    "m",
+    "QwQ-32B",
+    model_type="qwen2",
+    layers=64,
+    hidden_size=5120,
+    intermediate_size=27648,
+    heads=40,
+    kv_heads=8,
+)
+
+
+@pytest.mark.parametrize("name", ["QwQ-32B", "DeepSeek-R1-Distill-Qwen-32B", "my-own-copy"])
+def test_a_model_of_the_same_build_needs_what_its_twin_needs(name: str) -> None:
+    twin = gaudi_memory.need_of(replace(QWEN_32B, name="Qwen2.5-32B-Instruct"), 1, 2048)
+    assert gaudi_memory.need_of(replace(QWEN_32B, name=name), 1, 2048) == twin
+    assert twin.free_gib == 16
+    assert not gaudi_memory.need_of(replace(QWEN_32B, name=name, layers=63), 1, 2048).known

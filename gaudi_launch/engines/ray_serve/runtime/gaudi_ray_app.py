@@ -39,7 +39,7 @@ model_api = FastAPI()
 
 @serve.deployment(name="Engine")
 @serve.ingress(engine_api)
-class Engine:
+class EngineReplica:
     """One replica: a planned engine as subprocess, every request passed on to it as it is."""
 
     def __init__(self, args: dict[str, Any]) -> None:
@@ -160,5 +160,5 @@ class Generator:
 
 def build(args: dict[str, Any]) -> Any:
     """The application of these args (Serve calls this in a worker)."""
-    deployment: Any = Generator if args.get("kind") == "transformers" else Engine
+    deployment: Any = Generator if args.get("kind") == "transformers" else EngineReplica
     return deployment.bind(args)

@@ -25,7 +25,7 @@ class BadRequest(Exception):
 
 
 @dataclass
-class Job:
+class GenerationJob:
     """One request on its way: text pieces come out of ``pieces``, then `_END` or an exception."""
 
     prompt: str
@@ -74,7 +74,7 @@ class Generation:
 
     def __init__(self, args: dict[str, Any]) -> None:
         self._slot = claim(folder(), args["sets"])
-        self._jobs: queue.Queue[Job] = queue.Queue()
+        self._jobs: queue.Queue[GenerationJob] = queue.Queue()
         try:
             self._load(args)
         except BaseException as error:
@@ -129,7 +129,7 @@ class Generation:
         adapt_transformers_to_gaudi()
         return True
 
-    def add(self, job: Job) -> None:
+    def add(self, job: GenerationJob) -> None:
         """Put a job at the end of the queue. Called in the event loop that waits for it."""
         job.loop = asyncio.get_running_loop()
         self._jobs.put(job)
@@ -146,7 +146,7 @@ class Generation:
                 self._log(f"request failed: {type(error).__name__}: {error}")
                 job.put(error)
 
-    def _generate(self, job: Job) -> None:
+    def _generate(self, job: GenerationJob) -> None:
         """Run one job; its pieces go into its queue while it runs."""
         from transformers import StoppingCriteriaList
         from transformers.generation.streamers import TextStreamer

@@ -27,6 +27,14 @@ from gaudi_ray_engine import OWN_THREADS
 from gaudi_ray_slots import FOLDER, end_leftovers, log_of
 
 _PREFIX = "gaudi-ray-"
+_LOGS_PREFIX = "gaudi-launch-ray-logs-"
+_KEPT_LOGS = 3
+# the longest path that a Unix socket may have (linux: sun_path is 108 bytes with its end)
+_LONGEST_SOCKET = 107
+# below a session's folder; the longest names of Ray 2.60.0 (python/ray/dashboard: one socket for each module)
+_SOCKET = "sockets/dash_UsageStatsHead"
+# where the temporary folder of the environment is too long for Ray's sockets
+_SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
 _APPLICATIONS = "/api/serve/applications/"
 # loopback, so that nothing of Ray is reached from outside; not .1, which releases such as 2.40 replace by the
 # host's own address and then wait for without end (ray 2.40.0: _private/services.py resolve_ip_for_localhost)
@@ -123,9 +131,61 @@ def summary(applications: dict[str, Any]) -> list[str]:
     return lines
 
 
-def sweep() -> None:
-    """Take away what heads of ours left that were killed: their folders, whose locks nobody holds."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+def socket_length(temporary: str) -> int:
+    """Return the length in bytes of the longest socket path of a session below this temporary folder.
+
+    A session is called ``session_2026-11-22_02-20-00_123456_PID`` (ray 2.60.0: python/ray/_private/node.py).
+    """
+    session = f"session_2026-11-22_02-20-00_123456_{os.getpid()}"
+    return len(os.fsencode(f"{temporary}/{_PREFIX}xxxxxxxx/ray/{session}/{_SOCKET}"))
+
+
+def short_folder() -> str | None:
+    """Return a temporary folder that Ray's sockets fit into; None where there is none.
+
+    The environment's own (TMPDIR) comes first, then those of the system.
+    """
+    own = tempfile.gettempdir()
+    for folder in (own, *_SHORT_FOLDERS):
+        usable = folder == own or os.access(folder, os.W_OK | os.X_OK)
+        if usable and socket_length(folder) <= _LONGEST_SOCKET:
+            if folder != own:
+                say(f"{folder} is used: the paths of Ray's sockets below {own} would be too long")
+            return folder
+    return None
+
+
+def keep_logs(folder: Path) -> None:
+    """Move the logs of a session that failed out of its folder, and report where they are."""
+    logs = folder / "ray" / "session_latest" / "logs"
+    if not logs.is_dir():
+        return
+    parent = folder.parent
+    try:
+        own = [p for p in parent.glob(f"{_LOGS_PREFIX}*") if p.stat().st_uid == os.getuid()]
+        for old in sorted(own, key=lambda p: p.stat().st_mtime, reverse=True)[_KEPT_LOGS - 1 :]:
+            shutil.rmtree(old, ignore_errors=True)
+        kept = Path(tempfile.mkdtemp(prefix=_LOGS_PREFIX, dir=parent))
+        shutil.copytree(logs, kept / "logs", ignore=_only_files)
+    except (OSError, shutil.Error) as error:
+        say(f"Ray's logs could not be kept: {error}")
+        return
+    say(f"Ray's logs are kept in {kept / 'logs'}")
+
+
+def _only_files(folder: str, names: list[str]) -> set[str]:
+    """Return what is not copied: sockets and pipes, which have no content."""
+    left_out = set()
+    for name in names:
+        path = Path(folder) / name
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            left_out.add(name)
+    return left_out
+
+
+def sweep(temporary: str) -> None:
+    """Take away what heads of ours left that were killed: their folders, whose locks no process holds."""
+    for folder in Path(temporary).glob(f"{_PREFIX}*"):
         try:
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
                 continue
@@ -143,14 +203,24 @@ def main(words: list[str]) -> int:
     asked = parser.parse_args(words)
     config = json.loads(asked.config)
     # the sockets of a session have long names: a folder right below the temporary one
-    sweep()
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    temporary = short_folder()
+    if temporary is None:
+        own = tempfile.gettempdir()
+        most = _LONGEST_SOCKET
+        say(f"FAILED: Ray's sockets below TMPDIR={own} would have an AF_UNIX path of more than {most} bytes")
+        return 1
+    sweep(temporary)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=temporary))
     # held as long as this process lives
     mark = (folder / "lock").open("w")
     fcntl.flock(mark, fcntl.LOCK_EX)
+    status = 1
     try:
-        return run(config, int(asked.hpus), folder)
+        status = run(config, int(asked.hpus), folder)
+        return status
     finally:
+        if status:
+            keep_logs(folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 

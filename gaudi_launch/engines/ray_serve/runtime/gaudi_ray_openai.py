@@ -8,7 +8,7 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
-from gaudi_ray_generate import BadRequest, Job
+from gaudi_ray_generate import BadRequest, GenerationJob
 
 _TOKENS = 128  # the guide's own default of max_new_tokens
 
@@ -31,7 +31,7 @@ def stops_of(body: dict[str, Any]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def job_of(body: dict[str, Any], chat: bool, tokenizer: Any) -> Job:
+def job_of(body: dict[str, Any], chat: bool, tokenizer: Any) -> GenerationJob:
     """The job of a request. Raises BadRequest."""
     if number(body, "n", 1, 1, 128, int) != 1:
         raise BadRequest("n must be 1")
@@ -59,10 +59,10 @@ def job_of(body: dict[str, Any], chat: bool, tokenizer: Any) -> Job:
         if not isinstance(prompt, str) or not prompt:
             raise BadRequest("prompt must be a text")
     # a chat template writes the special tokens itself
-    return Job(prompt, options, stops_of(body), special=not chat)
+    return GenerationJob(prompt, options, stops_of(body), special=not chat)
 
 
-async def events(job: Job, shape: Shape, usage: bool) -> AsyncIterator[str]:
+async def events(job: GenerationJob, shape: Shape, usage: bool) -> AsyncIterator[str]:
     """A job as server-sent events. The status is sent by then, so a failure is an event too."""
     try:
         if shape.chat:
@@ -87,13 +87,13 @@ class Shape:
         self._model = model
         self._created = int(time.time())
 
-    def whole(self, text: str, job: Job) -> dict[str, Any]:
+    def whole(self, text: str, job: GenerationJob) -> dict[str, Any]:
         content = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
         choice = {"index": 0, **content, "finish_reason": job.reason}
         return {**self._head(""), "choices": [choice], "usage": self._usage(job)}
 
     def event(
-        self, job: Job, piece: str = "", *, role: bool = False, end: bool = False, usage: bool = False
+        self, job: GenerationJob, piece: str = "", *, role: bool = False, end: bool = False, usage: bool = False
     ) -> str:
         delta: dict[str, Any] = {"role": "assistant", "content": ""} if role else {"content": piece}
         content = {"delta": {} if end else delta} if self.chat else {"text": piece}
@@ -107,6 +107,6 @@ class Shape:
         kind = f"chat.completion{chunk}" if self.chat else "text_completion"
         return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
 
-    def _usage(self, job: Job) -> dict[str, int]:
+    def _usage(self, job: GenerationJob) -> dict[str, int]:
         total = job.prompt_tokens + job.tokens
         return {"prompt_tokens": job.prompt_tokens, "completion_tokens": job.tokens, "total_tokens": total}

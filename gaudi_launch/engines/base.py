@@ -1,0 +1,33 @@
+"""What engines share: how settings become a command, and which options were given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from gaudi_launch.planning.plan import Setting, variables_of
+from gaudi_launch.planning.request import Request
+
+_Rest = TypeVar("_Rest")
+
+
+def options_of(settings: Sequence[Setting]) -> list[str]:
+    """Return the options that are sent, as arguments, in the order of the settings."""
+    argv: list[str] = []
+    for setting in settings:
+        if setting.kind != "option" or not setting.sent:
+            continue
+        argv.append(setting.name)
+        if setting.value is not None:
+            argv.append(setting.value)
+    return argv
+
+
+def sent_variables(settings: Sequence[Setting]) -> dict[str, str]:
+    """Return the variables that the engine's process gets from us."""
+    return variables_of([setting for setting in settings if setting.sent])
+
+
+def given(request: Request, fields: Iterable[tuple[str, _Rest]]) -> list[_Rest]:
+    """Return what is paired with each field of the request that the user gave."""
+    return [rest for name, rest in fields if getattr(request, name) not in (None, False)]

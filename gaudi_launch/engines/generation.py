@@ -1,0 +1,15 @@
+"""The generation of the cards that a plan is for."""
+
+from __future__ import annotations
+
+from gaudi_launch.host.accelerators import identify
+from gaudi_launch.planning.engine import Context
+
+
+def is_gaudi2(context: Context) -> bool:
+    """Return True if the first card of the machine is a Gaudi2 of any form; False where it is not known."""
+    if not context.host.cards:
+        return False
+    card = context.host.cards[0]
+    found = identify(card.product, device_type=card.device_type)
+    return found is not None and found.id.startswith("gaudi2")

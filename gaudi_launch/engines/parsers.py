@@ -1,0 +1,81 @@
+"""Parsers of reasoning and tool calls that a model's profile names, for engines that are a vLLM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gaudi_launch import profiles
+from gaudi_launch.messages import message
+from gaudi_launch.planning.decisions import Decisions
+from gaudi_launch.planning.engine import Context
+from gaudi_launch.planning.engine_args import EngineArgs
+from gaudi_launch.planning.option_table import OptionTable
+from gaudi_launch.planning.plan import Source
+
+REASONING, REASONING_SWITCH = "--reasoning-parser", "--enable-reasoning"
+TOOL, TOOL_SWITCH = "--tool-call-parser", "--enable-auto-tool-choice"
+
+
+@dataclass(frozen=True)
+class _Parsers:
+    """The parsers of one profile on their way into a plan."""
+
+    profile: profiles.Profile
+    table: OptionTable
+    args: EngineArgs
+    decisions: Decisions
+
+    def add(self, name: str, parser: str | None, switch: str | None) -> bool:
+        """Add one parser and its switch; return False where this engine version does not have it.
+
+        A user who wrote one of the two options decides about the switch.
+        """
+        option = self.table.spellings.get(name)
+        if parser is None or option is None or parser not in option.registered:
+            return False
+        if source_of(self.decisions, name) not in (None, "computed"):
+            return True
+        if switch is not None and not self.args.given(name, switch):
+            self._option(switch, None)
+        self._option(name, parser)
+        return True
+
+    def _option(self, name: str, value: str | None) -> None:
+        reason = message("profiles.setting", profile=self.profile.name)
+        origin = self.profile.sources.get("parsers", "")
+        self.decisions.option(name, value, reason, source="profile", origin=origin)
+
+
+def source_of(decisions: Decisions, option: str) -> Source | None:
+    """Return where the decided value of an option comes from; None for one that is not decided."""
+    for setting in decisions.settings():
+        if (setting.kind, setting.name) == ("option", option):
+            return setting.source
+    return None
+
+
+def add_parsers(
+    context: Context, decisions: Decisions, table: OptionTable, *, reasoning_switch: bool = False
+) -> None:
+    """Add the parsers of the model's profile that this engine version has registered.
+
+    A parser looks for tokens in the tokenizer and fails every chat without them, so only models that the profile
+    means by name get one. ``reasoning_switch``: reasoning has a switch of its own there, which excludes tool calls
+    (HabanaAI/vllm-fork@016b6bd20:vllm/entrypoints/openai/cli_args.py validate_parsed_serve_args).
+    """
+    profile = profiles.match(context.model)
+    if profile is None:
+        return
+    found = profiles.parsers_for(profile, context.model.name)
+    args = context.request.args
+    parsers = _Parsers(profile, table, args, decisions)
+    if not reasoning_switch:
+        parsers.add(REASONING, found.reasoning, None)
+        parsers.add(TOOL, found.tool, TOOL_SWITCH)
+        return
+    if args.given(TOOL, TOOL_SWITCH):
+        parsers.add(TOOL, found.tool, TOOL_SWITCH)
+        return
+    added = parsers.add(REASONING, found.reasoning, REASONING_SWITCH)
+    if not added and not args.given(REASONING, REASONING_SWITCH):
+        parsers.add(TOOL, found.tool, TOOL_SWITCH)

@@ -1,0 +1,1 @@
+"""Ray Serve around another engine."""

@@ -1,0 +1,476 @@
+"""Which models each engine version runs, by the lists in profiles/engines/support.
+
+The lists were read from the engines' own source by ``scripts/engine_facts.py``; each answer names its commit.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch import paths
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message
+from gaudi_launch.models.records import Model
+from gaudi_launch.planning.precision import kernels_of
+from gaudi_launch.planning.support import ModelSupport, SupportStatus, Validated
+
+_REGISTRY = "vllm/model_executor/models/registry.py"
+_DEEPSEEK = "deepseek_r1"
+# vllm-project/vllm 0.26.0:vllm/config/model.py _SUFFIX_TO_DEFAULTS: a class is also taken from a base class with
+# another suffix. The forks do not have this (vllm/model_executor/models/registry.py _normalize_archs).
+_SUFFIXES = (
+    "ForCausalLM",
+    "ForConditionalGeneration",
+    "ChatModel",
+    "LMHeadModel",
+    "ForTextEncoding",
+    "EmbeddingModel",
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForAudioClassification",
+    "ForImageClassification",
+    "ForVideoClassification",
+    "ClassificationModel",
+    "ForRewardModeling",
+    "RewardModel",
+    "Model",
+)
+_COMPARED = re.compile(r"(>=|<=|==|!=|<|>|~=)([0-9][0-9.]*(?:\.\*)?)")
+# how hubs write one model's name in several ways: Meta-Llama-3.1-8B and Llama-3.1-8B
+_PREFIX = re.compile(r"^(meta-)")
+
+
+# HabanaAI/vllm-fork@95af7009 (2025-10-28): the server's own message names the end of the fork and its successor
+_ENDED = {"vllm-fork": "2025-10-28", _DEEPSEEK: "2025-10-28"}
+
+
+def ended(label: str) -> str | None:
+    """Return the date on which an engine's makers announced its end; None for one that goes on."""
+    return _ENDED.get(label.partition("@")[0])
+
+
+@dataclass(frozen=True)
+class Version:
+    """One engine version of the shipped data. ``complete`` is False where the vLLM under a plugin is not known."""
+
+    engine: str
+    version: str
+    repository: str
+    commit: str
+    date: str
+    upstream: str
+    complete: bool
+    classes: frozenset[str]
+    methods: tuple[str, ...]
+    expanded: tuple[Mapping[str, str], ...]
+    transformers: str
+    sparse_as_dense: bool
+    removed: Mapping[str, str]
+    validated: tuple[Mapping[str, Any], ...]
+
+    @property
+    def label(self) -> str:
+        """The version as ``--engine`` takes it."""
+        return self.engine if self.engine == self.version else f"{self.engine}@{self.version}"
+
+    @property
+    def evidence(self) -> str:
+        """The list of classes at its commit."""
+        under = f" with vLLM {self.upstream}" if self.upstream else ""
+        return f"{self.repository}@{self.commit}{under}: {_REGISTRY}"
+
+
+@cache
+def versions() -> tuple[Version, ...]:
+    """Return every version of the shipped data, engines by name, the oldest first."""
+    document = json.loads((_folder() / "index.json").read_text(encoding="utf-8"))
+    classes: list[set[str]] = [set() for _ in document["versions"]]
+    for name, numbers in document["models"].items():
+        for number in numbers:
+            classes[number].add(name)
+    rows = zip(document["versions"], classes, strict=True)
+    return tuple(_version(row, names) for row, names in rows)
+
+
+def _version(row: Mapping[str, Any], classes: Iterable[str]) -> Version:
+    stated = row["transformers"]
+    # the plugin's own requirement is installed last and wins
+    spec = stated.get("requirements.txt") or next(iter(stated.values()), "")
+    return Version(
+        engine=row["engine"],
+        version=row["version"],
+        repository=row["repository"],
+        commit=row["commit"],
+        date=row["date"],
+        upstream=row.get("upstream", {}).get("version", ""),
+        complete=row["complete"],
+        classes=frozenset(classes),
+        methods=tuple(row["quantization"]["supported"]),
+        expanded=tuple(row["quantization"]["expanded_at_load"]),
+        transformers=spec,
+        sparse_as_dense=bool(row["sparse_as_dense"]),
+        removed=row["removed"],
+        validated=tuple(row["validated"]),
+    )
+
+
+def _folder() -> Path:
+    return paths.profiles_dir() / "engines" / "support"
+
+
+def version_of(engine: str, version: str) -> Version | None:
+    """Return the shipped data of exactly this version; None where there is none.
+
+    ``engine`` and ``version`` are those of an `EngineIdentity`: ``vllm-fork`` at ``deepseek_r1`` is that branch.
+    """
+    if version == _DEEPSEEK:
+        engine = _DEEPSEEK
+    return next((each for each in versions() if (each.engine, each.version) == (engine, version)), None)
+
+
+def newest(engine: str) -> Version:
+    """Return the newest release of an engine whose list is complete."""
+    found = [each for each in versions() if each.engine == engine and each.complete]
+    return max(found, key=lambda each: (each.date, _numbers(each.version)))
+
+
+def matching(engine: str, version: str) -> Version | None:
+    """Return the newest version that a user's ``0.26`` names; None where no version begins so."""
+    exact = version_of(engine, version)
+    if exact is not None:
+        return exact
+    wanted = version.split(".")
+    found = [
+        each for each in versions() if each.engine == engine and each.version.split(".")[: len(wanted)] == wanted
+    ]
+    return max(found, key=lambda each: _numbers(each.version), default=None)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+@cache
+def _transformers() -> Mapping[str, Any]:
+    document: Mapping[str, Any] = json.loads((_folder() / "transformers.json").read_text(encoding="utf-8"))
+    return document
+
+
+def releases_with(architecture: str, spec: str) -> tuple[str, ...]:
+    """Return the releases of transformers within a range that have this class for vLLM's Transformers backend."""
+    known = _transformers()
+    numbers = known["classes"].get(architecture, ())
+    return tuple(known["releases"][number] for number in numbers if _within(known["releases"][number], spec))
+
+
+def _within(release: str, spec: str) -> bool:
+    return all(_holds(release, operator, bound) for operator, bound in _COMPARED.findall(spec))
+
+
+def _holds(release: str, operator: str, bound: str) -> bool:
+    found, limit = _numbers(release), _numbers(bound)
+    if bound.endswith(".*"):
+        found = found[: len(limit)]
+    width = max(len(found), len(limit))
+    found += (0,) * (width - len(found))
+    limit += (0,) * (width - len(limit))
+    if operator == ">=":
+        return found >= limit
+    if operator == "<=":
+        return found <= limit
+    if operator == "<":
+        return found < limit
+    if operator == ">":
+        return found > limit
+    if operator == "!=":
+        return found != limit
+    return found == limit
+
+
+def unknown_version(found: str) -> LaunchError:
+    """Return the error (USAGE) of an engine version without facts, with the nearest names."""
+    known = [each.label for each in versions()]
+    near = get_close_matches(found, known, n=3, cutoff=0.3) or known[-1:]
+    return LaunchError(
+        "support.unknown_version", ExitCode.USAGE, found=found, known=", ".join(known), near=", ".join(near)
+    )
+
+
+# An installed engine
+
+
+def installed_classes(facts: Mapping[str, str]) -> frozenset[str] | None:
+    """Return the model classes of an installed vLLM and its plugin; None where they cannot be read.
+
+    ``facts`` are those of `engines.detect`: ``source`` is the folder of vLLM, ``plugin_source`` that of the plugin.
+    """
+    source, plugin = facts.get("source"), facts.get("plugin_source")
+    if not source:
+        return None
+    found = _names_in(Path(source) / _REGISTRY)
+    if found is None:
+        return None
+    if plugin:
+        found |= _registered_in(Path(plugin) / "vllm_gaudi/models/__init__.py")
+    return frozenset(found)
+
+
+def _tree(path: Path) -> ast.Module | None:
+    try:
+        return ast.parse(path.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return None
+
+
+def _names_in(path: Path) -> set[str] | None:
+    """Return the keys of the registry's dictionaries whose values are a module and a class."""
+    tree = _tree(path)
+    if tree is None:
+        return None
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            found |= {_word(key) for key, value in pairs if isinstance(value, ast.Tuple) and _word(key)}
+    return found or None
+
+
+def _registered_in(path: Path) -> set[str]:
+    """Return the first arguments of every ``register_model``."""
+    tree = _tree(path)
+    if tree is None:
+        return set()
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr == "register_model" and node.args and _word(node.args[0]):
+            found.add(_word(node.args[0]))
+    return found
+
+
+def _word(node: ast.expr | None) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return ""
+
+
+# The answer
+
+
+def support_of(
+    model: Model,
+    engine: str,
+    version: str,
+    *,
+    installed: frozenset[str] | None = None,
+    quantization: str = "",
+    variables: Mapping[str, str] | None = None,
+) -> ModelSupport:
+    """Return what one engine version says of a model.
+
+    ``installed`` are the classes of the installed engine, which win over the shipped list. ``quantization`` is what
+    the user gives with ``--quantization`` ("": the checkpoint's own), ``variables`` the engine's environment.
+    """
+    facts = version_of(engine, version)
+    label = facts.label if facts is not None else f"{engine}@{version}"
+    classes = _classes(facts, installed)
+    if model.architecture is None:
+        return ModelSupport(label)
+    answer = _by_class(model, label, facts, classes, engine)
+    if answer.status is SupportStatus.NO or facts is None:
+        return answer
+    return _with_limits(answer, model, facts, quantization, variables or {})
+
+
+def _classes(facts: Version | None, installed: frozenset[str] | None) -> frozenset[str] | None:
+    """Return the list that decides; None where there is none of exactly this version."""
+    if installed is not None:
+        return installed
+    if facts is not None and facts.complete:
+        return facts.classes
+    return None
+
+
+def _by_class(
+    model: Model, label: str, facts: Version | None, classes: frozenset[str] | None, engine: str
+) -> ModelSupport:
+    """Return the answer that the list of classes gives."""
+    architecture = model.architecture or ""
+    evidence = facts.evidence if facts is not None else ""
+    validated = _validated(model, facts)
+    if classes is None:
+        if facts is not None and architecture in facts.classes:
+            # the plugin's own classes are known even where its vLLM is not
+            return ModelSupport(label, SupportStatus.RUNS, evidence=evidence, validated=validated)
+        known = newest(engine).label
+        reason = message("support.no_data", engine=label, architecture=architecture, known=known)
+        return ModelSupport(label, SupportStatus.UNKNOWN, (reason,), evidence, validated=validated)
+    if _has(architecture, classes, suffixes=engine == "vllm-gaudi"):
+        return ModelSupport(label, SupportStatus.RUNS, evidence=evidence, validated=validated)
+    releases = releases_with(architecture, facts.transformers) if facts is not None else ()
+    if releases and _has_backend(classes):
+        reason = message("support.fallback", engine=label, architecture=architecture, releases=", ".join(releases))
+        return ModelSupport(label, SupportStatus.LIMITED, (reason,), evidence, validated=validated)
+    if model.remote_code:
+        reason = message("support.own_code", engine=label, model=model.name, architecture=architecture)
+        return ModelSupport(label, SupportStatus.UNKNOWN, (reason,), evidence, validated=validated)
+    reasons = (message("support.no_class", engine=label, architecture=architecture), *_elsewhere(model, facts))
+    return ModelSupport(label, SupportStatus.NO, reasons, evidence, refused=True)
+
+
+def _has(architecture: str, classes: frozenset[str], *, suffixes: bool) -> bool:
+    """Return True for a class of the list, or one that vLLM converts from a base class."""
+    if architecture in classes:
+        return True
+    if not suffixes:
+        return False
+    ending = next((suffix for suffix in _SUFFIXES if architecture.endswith(suffix)), "")
+    if not ending:
+        return False
+    return any(architecture.replace(ending, other) in classes for other in _SUFFIXES)
+
+
+def _has_backend(classes: frozenset[str]) -> bool:
+    return any(name.startswith("Transformers") for name in classes)
+
+
+def _elsewhere(model: Model, facts: Version | None) -> tuple[Message, ...]:
+    """Return the sentence that names the versions with this class, or the vLLM that had it last."""
+    architecture = model.architecture or ""
+    removed = facts.removed.get(architecture) if facts is not None else None
+    if removed is not None:
+        return (message("support.until", architecture=architecture, version=removed),)
+    having = [each for each in versions() if each.complete and _has(architecture, each.classes, suffixes=False)]
+    if not having:
+        return (message("support.nowhere", architecture=architecture),)
+    firsts = {each.engine: each for each in reversed(having)}
+    return (message("support.since", known=", ".join(each.label for each in firsts.values())),)
+
+
+def _with_limits(
+    answer: ModelSupport, model: Model, facts: Version, quantization: str, variables: Mapping[str, str]
+) -> ModelSupport:
+    """Return the answer with what quantisation and sparse attention make of it."""
+    reasons = list(answer.reasons)
+    expanded = _expanded(model, facts, variables)
+    if expanded is not None:
+        reasons.append(_expanded_reason(answer.engine, expanded))
+    else:
+        method = quantization or method_of(model)
+        if method and method not in facts.methods and not _is_kept(model, facts, method):
+            known = ", ".join(facts.methods)
+            reason = message("support.no_method", engine=answer.engine, method=method, known=known)
+            return ModelSupport(
+                answer.engine,
+                SupportStatus.NO,
+                (reason, *_methods_elsewhere(model, method)),
+                f"{facts.repository}@{facts.commit}: supported_quantization",
+                refused=True,
+            )
+    top = model.config.get("index_topk")
+    if isinstance(top, int):
+        id = "support.dense" if facts.sparse_as_dense else "support.no_sparse"
+        reasons.append(message(id, engine=answer.engine, model=model.name, tokens=top))
+    status = answer.status
+    if reasons and status is SupportStatus.RUNS:
+        status = SupportStatus.LIMITED
+    return ModelSupport(
+        answer.engine,
+        status,
+        tuple(reasons),
+        answer.evidence,
+        validated=answer.validated,
+        expanded_to=expanded["to"] if expanded is not None else "",
+        unless=expanded["unless"] if expanded is not None else "",
+    )
+
+
+def method_of(model: Model) -> str:
+    """Return the name by which the engine's platform is asked for a checkpoint's quantisation method.
+
+    vllm/config.py _verify_quantization: lower case, ``compressed_tensors`` with a hyphen; ``modelopt`` with FP4
+    weights is ``modelopt_fp4``. awq and gptq are given as ``awq_hpu`` and ``gptq_hpu`` by our plans.
+    """
+    method = (model.quantization or "").lower().replace("compressed_tensors", "compressed-tensors")
+    settings = model.config.get("quantization_config")
+    if method == "modelopt" and isinstance(settings, Mapping) and "FP4" in str(settings.get("quant_algo")):
+        return "modelopt_fp4"
+    return kernels_of(method) or method
+
+
+def _expanded(model: Model, facts: Version, variables: Mapping[str, str]) -> Mapping[str, str] | None:
+    """Return how this version computes the model's quantisation away; None where it does not."""
+    for each in facts.expanded:
+        same = each["method"] == model.quantization and each["model_type"] == model.model_type
+        name, _, value = each["unless"].partition("=")
+        if same and not (name and variables.get(name) == value):
+            return each
+    return None
+
+
+def load_switch(model: Model, engine: str, version: str) -> tuple[str, Message] | None:
+    """Return the variable that keeps this model's weights quantised, and the reason to list it.
+
+    None for a version that has no such variable, or a model that it loads as it is.
+    """
+    facts = version_of(engine, version)
+    for each in facts.expanded if facts is not None else ():
+        same = each["method"] == model.quantization and each["model_type"] == model.model_type
+        if same and each["unless"]:
+            return each["unless"].partition("=")[0], _expanded_reason(f"{engine}@{version}", each)
+    return None
+
+
+def _is_kept(model: Model, facts: Version, method: str) -> bool:
+    """Return True for a method that this version computes away unless a variable keeps it."""
+    return any(each["method"] == method and each["model_type"] == model.model_type for each in facts.expanded)
+
+
+def _expanded_reason(engine: str, expanded: Mapping[str, str]) -> Message:
+    if expanded["unless"]:
+        return message(
+            "support.expanded_unless",
+            engine=engine,
+            method=expanded["method"],
+            to=expanded["to"],
+            unless=expanded["unless"],
+        )
+    return message("support.expanded", engine=engine, method=expanded["method"], to=expanded["to"])
+
+
+def _methods_elsewhere(model: Model, method: str) -> tuple[Message, ...]:
+    """Return the sentence that names the first version of each engine that loads this method for this model."""
+    having = [each for each in versions() if method in each.methods or _is_kept(model, each, method)]
+    firsts = {each.engine: each for each in reversed(having)}
+    if not firsts:
+        return (message("support.method_nowhere", method=method),)
+    return (message("support.since", known=", ".join(each.label for each in firsts.values())),)
+
+
+def _validated(model: Model, facts: Version | None) -> Validated | None:
+    """Return what the makers have tried with a model of this name."""
+    if facts is None:
+        return None
+    wanted = _plain(model.name)
+    for each in facts.validated:
+        if _plain(str(each["model"]).rpartition("/")[2]) == wanted:
+            return Validated(
+                tuple(each["cards"]),
+                tuple(each["dtypes"]),
+                tuple(each["accelerators"]),
+                f"{facts.repository}@{facts.commit}: {each['source']}",
+            )
+    return None
+
+
+def _plain(name: str) -> str:
+    return _PREFIX.sub("", name.lower())

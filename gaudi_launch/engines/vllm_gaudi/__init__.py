@@ -1,0 +1,1 @@
+"""The vllm-gaudi plugin for upstream vLLM."""

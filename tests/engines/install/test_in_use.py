@@ -1,0 +1,151 @@
+"""Environments that are complete or in use are left alone, by whatever path they are reached."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.engines.install import environment
+from gaudi_launch.engines.install.environment import Recipe
+from gaudi_launch.engines.install.in_use import check_unused, in_use
+from gaudi_launch.engines.install.steps import CodeStep
+from gaudi_launch.engines.ray_serve import install as ray_install
+from gaudi_launch.engines.vllm_cpu import install as cpu_install
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.planning.plan import Command
+from gaudi_launch.services import service
+from gaudi_launch.services.process.detach import _Lines
+from gaudi_launch.services.state import registry
+from gaudi_launch.services.state.job import ServiceJob
+
+
+@pytest.fixture
+def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of engines, reached by a link: two homes have it."""
+    real = tmp_path / "disk" / "engines"
+    real.mkdir(parents=True)
+    (tmp_path / "home").symlink_to(tmp_path / "disk")
+    monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(tmp_path / "home" / "engines"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return real
+
+
+def make(folder: Path, marker: dict[str, str] | None, python: str = sys.executable) -> None:
+    """An environment with this marker; None for one that was not finished."""
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").symlink_to(python)
+    (folder / "kept").write_text("", encoding="utf-8")
+    if marker is not None:
+        (folder / "gaudi-launch.json").write_text(json.dumps(marker), encoding="utf-8")
+
+
+def refused(id: str, folder: Path) -> None:
+    """A setup is refused, and nothing was changed or run."""
+    said: list[str] = []
+    place = cpu_install if folder.name == "cpu" else ray_install
+    with pytest.raises(LaunchError) as caught:
+        place.setup(said.append, demo=False)
+    assert (caught.value.id, caught.value.exit_code) == (id, ExitCode.FAILED)
+    assert str(cpu_install.engines_dir() / folder.name) in str(caught.value)
+    assert (folder / "kept").exists()
+    assert not [line for line in said if line.startswith("[")]
+
+
+@pytest.mark.parametrize(
+    ("marker", "python"),
+    [
+        # of a container, whose base interpreter is elsewhere
+        ({"vllm": cpu_install.VLLM}, "/nowhere/python3"),
+        # of another version of the program
+        ({"vllm": "0.1.0"}, sys.executable),
+    ],
+)
+def test_a_complete_engine_is_never_cleared(engines: Path, marker: dict[str, str], python: str) -> None:
+    make(engines / "cpu", marker, python)
+    refused("setup.complete_other", engines / "cpu")
+
+
+def test_a_marker_that_cannot_be_read_is_no_leave_to_clear(engines: Path) -> None:
+    make(engines / "cpu", None)
+    (engines / "cpu" / "gaudi-launch.json").write_text("{", encoding="utf-8")
+    refused("setup.complete_other", engines / "cpu")
+
+
+def test_a_half_made_engine_is_cleared_only_when_nothing_runs_from_it(
+    engines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(engines / "cpu", None)
+    with in_use(str(engines / "cpu/bin/python"), cpu_install.engines_dir()):
+        refused("setup.in_use", engines / "cpu")
+    ran: list[str] = []
+    monkeypatch.setattr(cpu_install, "run_steps", lambda steps, say: ran.extend(step.id for step in steps))
+    cpu_install.setup(lambda line: None, demo=False)
+    assert ran[0] == "serve.setup_venv" and cpu_install.engine_is_ready()
+
+
+@pytest.mark.parametrize("by", ["home", "disk"])
+def test_ray_beside_the_engine_is_known_by_either_path(engines: Path, tmp_path: Path, by: str) -> None:
+    make(engines / "cpu", {"vllm": cpu_install.VLLM})
+    beside = str(tmp_path / by / "engines" / "cpu")
+    make(engines / "ray", {"ray": ray_install.RAY, "vllm": cpu_install.VLLM, "beside": beside})
+    assert ray_install.is_ready()
+    ray_install.setup(lambda line: None, demo=False)
+    assert (engines / "ray" / "kept").exists()
+
+
+def test_ray_beside_another_engine_is_left_alone(engines: Path) -> None:
+    make(engines / "cpu", {"vllm": cpu_install.VLLM})
+    marker = {"ray": ray_install.RAY, "vllm": cpu_install.VLLM, "beside": "/container/engines/cpu"}
+    make(engines / "ray", marker)
+    assert not ray_install.is_ready()
+    refused("setup.complete_other", engines / "ray")
+
+
+def test_the_steps_done_are_known_by_either_path(engines: Path, tmp_path: Path) -> None:
+    def recipe(home: Path) -> Recipe:
+        folder = home / "engines" / "vllm-fork-1.22"
+        python = str(folder / "venv/bin/python")
+        steps = (
+            CodeStep("setup.venv", ("/usr/bin/python3", "-m", "venv", str(folder / "venv"))),
+            CodeStep("setup.source", (python, "-m", "pip", "install", f"-e{folder}/src")),
+        )
+        return Recipe("vllm-fork@1.22", folder, steps, {}, python=python)
+
+    first, second = recipe(tmp_path / "disk"), recipe(tmp_path / "home")
+    make(first.folder / "venv", None)
+    environment._remember(first, 2)
+    assert (environment.remembered(first), environment.remembered(second)) == (2, 2)
+    environment._remember(second, 1)
+    assert environment.remembered(first) == 1
+    # what is left to do would change what a service runs from
+    with in_use(str(second.python), cpu_install.engines_dir()), pytest.raises(LaunchError) as caught:
+        environment.make(first, lambda line: None)
+    assert caught.value.id == "setup.in_use"
+
+
+def test_a_service_keeps_its_environment_as_long_as_it_runs(engines: Path) -> None:
+    make(engines / "cpu", None)
+    seen: list[str] = []
+
+    class Watcher(_Lines):
+        def started(self, pid: int) -> None:
+            with pytest.raises(LaunchError) as caught:
+                check_unused(engines / "cpu")
+            seen.append(caught.value.id)
+
+    command = Command((str(cpu_install.engines_dir() / "cpu/bin/python"), "-c", ""), {})
+    job = ServiceJob("a", "m", "/m", "vllm-cpu@1", "http://127.0.0.1:1", command, bind=False)
+    with registry.hold("a"):
+        service.run(job, Watcher(), os.environ, seen.append)
+    assert seen == ["setup.in_use"]
+    check_unused(engines / "cpu")
+
+
+def test_what_is_no_environment_of_ours_needs_no_lock(engines: Path) -> None:
+    for program in (sys.executable, "docker", "python3"):
+        with in_use(program, cpu_install.engines_dir()):
+            assert list(engines.iterdir()) == []

@@ -1,0 +1,246 @@
+"""Which models each engine version runs, by the shipped lists and by an installed engine's own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+from gaudi_launch.cli.main import run
+from gaudi_launch.engines import registry, support
+from gaudi_launch.engines.detect import Installed
+from gaudi_launch.engines.support import support_of
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.models.records import Model
+from gaudi_launch.models.weights import count_parameters
+from gaudi_launch.planning.support import ModelSupport, SupportStatus, check_support
+
+LLAMA = Model("m", "Llama-3.1-8B-Instruct", architecture="LlamaForCausalLM", model_type="llama")
+UNKNOWN = Model("m", "Made-Up-7B", architecture="TotallyUnknownForCausalLM", model_type="made_up")
+GPT_OSS = Model("m", "gpt-oss-120b", architecture="GptOssForCausalLM", model_type="gpt_oss", quantization="mxfp4")
+RELEASES = [(each.engine, each.version) for each in support.versions() if each.complete]
+
+
+def architecture(name: str) -> Model:
+    return Model("m", name, architecture=name)
+
+
+def ids(found: ModelSupport) -> list[str]:
+    return [reason.id for reason in found.reasons]
+
+
+@pytest.mark.parametrize(("engine", "version"), RELEASES)
+def test_every_version_runs_llama_and_no_version_an_unknown_class(engine: str, version: str) -> None:
+    assert support_of(LLAMA, engine, version).status is SupportStatus.RUNS
+    found = support_of(UNKNOWN, engine, version)
+    assert found.status is SupportStatus.NO
+    assert found.refused
+    assert ids(found) == ["support.no_class", "support.nowhere"]
+
+
+@pytest.mark.parametrize(
+    ("name", "engine", "version", "runs"),
+    [
+        # review/planning.md P1-1
+        ("GptOssForCausalLM", "vllm-fork", "1.21", False),
+        ("Ernie4_5_MoeForCausalLM", "vllm-fork", "1.21", False),
+        ("Glm4MoeForCausalLM", "vllm-fork", "1.21", False),
+        ("Glm4MoeForCausalLM", "vllm-fork", "1.22", True),
+        ("Qwen3NextForCausalLM", "vllm-fork", "1.21", False),
+        ("Qwen3_5MoeForConditionalGeneration", "vllm-fork", "1.22", False),
+        ("Qwen3_5MoeForConditionalGeneration", "vllm-gaudi", "0.26.0", True),
+        ("Qwen3ForCausalLM", "vllm-fork", "deepseek_r1", False),
+        ("MiniMaxM3SparseForCausalLM", "vllm-gaudi", "0.26.0", True),
+        ("MiniMaxM3SparseForCausalLM", "vllm-gaudi", "0.21.0", False),
+    ],
+)
+def test_a_class_decides(name: str, engine: str, version: str, runs: bool) -> None:
+    assert support_of(architecture(name), engine, version).refused is not runs
+
+
+def test_the_versions_that_have_the_class_are_named() -> None:
+    found = support_of(architecture("Qwen3_5MoeForConditionalGeneration"), "vllm-fork", "1.21")
+    (since,) = (reason for reason in found.reasons if reason.id == "support.since")
+    assert "vllm-gaudi@" in since.values["known"]
+    assert "vllm-fork" not in since.values["known"]
+
+
+def test_the_transformers_backend_counts_where_its_transformers_knows_the_model() -> None:
+    # transformers 4.57 has it, 4.52 has not; neither fork has a class of its own
+    model = architecture("GptOssForCausalLM")
+    later = support_of(model, "vllm-fork", "1.22")
+    assert later.status is SupportStatus.LIMITED
+    assert ids(later) == ["support.fallback"]
+    assert support_of(model, "vllm-fork", "1.21").refused
+
+
+def test_mxfp4_is_refused_by_the_forks() -> None:
+    found = support_of(GPT_OSS, "vllm-fork", "1.22")
+    assert found.refused
+    assert ids(found)[0] == "support.no_method"
+
+
+@pytest.mark.parametrize(
+    ("method", "engine", "version", "runs"),
+    [
+        ("fbgemm_fp8", "vllm-gaudi", "0.26.0", False),
+        ("compressed-tensors", "vllm-fork", "deepseek_r1", False),
+        ("compressed_tensors", "vllm-fork", "1.21", True),
+        ("awq", "vllm-fork", "1.21", True),
+        ("bitsandbytes", "vllm-fork", "1.21", False),
+        ("bitsandbytes", "vllm-fork", "1.22", True),
+        ("modelopt", "vllm-gaudi", "0.14.1", False),
+        ("modelopt", "vllm-gaudi", "0.15.1", True),
+    ],
+)
+def test_a_quantisation_method_decides(method: str, engine: str, version: str, runs: bool) -> None:
+    assert support_of(replace(LLAMA, quantization=method), engine, version).refused is not runs
+
+
+def test_the_users_own_method_is_asked_about() -> None:
+    found = support_of(LLAMA, "vllm-gaudi", "0.26.0", quantization="marlin")
+    assert found.refused
+    assert ids(found)[0] == "support.no_method"
+
+
+def test_mxfp4_is_computed_away_unless_the_variable_says_no() -> None:
+    found = support_of(GPT_OSS, "vllm-gaudi", "0.26.0")
+    assert (found.expanded_to, found.unless) == ("bfloat16", "HPU_MXFP4_NATIVE=1")
+    kept = support_of(GPT_OSS, "vllm-gaudi", "0.26.0", variables={"HPU_MXFP4_NATIVE": "1"})
+    assert (kept.status, kept.expanded_to) == (SupportStatus.RUNS, "")
+    # 0.21 has no such variable
+    assert support_of(GPT_OSS, "vllm-gaudi", "0.21.0").unless == ""
+
+
+def test_a_byte_of_a_block_holds_two_weights() -> None:
+    header = {
+        "model.layers.0.mlp.experts.down_proj_blocks": {"dtype": "U8", "shape": [4, 16]},
+        "model.layers.0.mlp.experts.down_proj_scales": {"dtype": "U8", "shape": [4, 1]},
+        "model.norm.weight": {"dtype": "BF16", "shape": [8]},
+    }
+    assert count_parameters(header) == 2 * 64 + 8
+
+
+def test_code_of_the_models_own_is_a_warning() -> None:
+    found = support_of(replace(UNKNOWN, remote_code=True), "vllm-gaudi", "0.26.0")
+    assert (found.status, found.refused) == (SupportStatus.UNKNOWN, False)
+    assert ids(found) == ["support.own_code"]
+
+
+def test_a_version_without_a_list_is_a_warning() -> None:
+    for version in ("0.31.0", "main"):
+        found = support_of(UNKNOWN, "vllm-gaudi", version)
+        assert (found.status, found.refused) == (SupportStatus.UNKNOWN, False)
+        assert ids(found) == ["support.no_data"]
+
+
+def test_an_installed_registry_beats_the_shipped_one(tmp_path: Path) -> None:
+    path = tmp_path / "vllm/model_executor/models/registry.py"
+    path.parent.mkdir(parents=True)
+    path.write_text('_X = {"TotallyUnknownForCausalLM": ("x", "X")}\n_OLD = {"LlamaForCausalLM": "0.9"}\n')
+    plugin = tmp_path / "vllm_gaudi/models/__init__.py"
+    plugin.parent.mkdir(parents=True)
+    plugin.write_text('def register_model():\n    ModelRegistry.register_model("NewForCausalLM", "a:B")\n')
+    facts = {"source": str(tmp_path), "plugin_source": str(tmp_path), "plugin": "0.26.0"}
+    engine = registry.find("auto", Installed("/p", "vllm-gaudi", {}, facts))
+    assert engine.support(UNKNOWN).status is SupportStatus.RUNS
+    assert engine.support(architecture("NewForCausalLM")).status is SupportStatus.RUNS
+    assert engine.support(architecture("MistralForCausalLM")).refused
+
+
+def test_a_damaged_installed_registry_leaves_the_shipped_one(tmp_path: Path) -> None:
+    path = tmp_path / "vllm/model_executor/models/registry.py"
+    path.parent.mkdir(parents=True)
+    path.write_text("def broken(:\n")
+    engine = registry.find("auto", Installed("/p", "vllm-fork@1.21", {}, {"source": str(tmp_path)}))
+    assert engine.support(UNKNOWN).refused
+
+
+def test_sparse_attention_is_said_to_be_dense() -> None:
+    model = Model("m", "GLM-5.1", architecture="GlmMoeDsaForCausalLM", config={"index_topk": 2048})
+    found = support_of(model, "vllm-gaudi", "0.26.0")
+    assert found.status is SupportStatus.LIMITED
+    assert [(reason.id, reason.values["tokens"]) for reason in found.reasons] == [("support.dense", 2048)]
+
+
+def test_validated_models_are_found_by_name() -> None:
+    found = support_of(LLAMA, "vllm-gaudi", "0.26.0").validated
+    assert found is not None
+    assert (found.cards, found.accelerators) == ((1,), ("gaudi2", "gaudi3"))
+    assert support_of(UNKNOWN, "vllm-gaudi", "0.26.0").validated is None
+
+
+def test_a_refusal_is_exit_5_and_force_continues() -> None:
+    found = support_of(UNKNOWN, "vllm-gaudi", "0.26.0")
+    with pytest.raises(LaunchError) as error:
+        check_support(found, force=False)
+    assert (error.value.id, error.value.exit_code) == ("support.refused", ExitCode.MODEL)
+    assert [each.id for each in check_support(found, force=True)] == ["support.forced"]
+
+
+def test_the_index_loads_fast() -> None:
+    support.versions.cache_clear()
+    start = perf_counter()
+    support.versions()
+    # a tenth of a second is the promise; the test machine is shared
+    assert perf_counter() - start < 1.0
+
+
+@pytest.fixture
+def made_up(tmp_path: Path) -> Path:
+    folder = tmp_path / "Made-Up-7B"
+    folder.mkdir()
+    document = {
+        "architectures": ["TotallyUnknownForCausalLM"],
+        "model_type": "made_up",
+        "hidden_size": 4096,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "torch_dtype": "bfloat16",
+        "max_position_embeddings": 32768,
+    }
+    (folder / "config.json").write_text(json.dumps(document), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("command", ["plan", "warmup", "render script"])
+@pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "vllm-gaudi", "vllm-gaudi@0.19"])
+def test_commands_refuse_with_exit_5(
+    made_up: Path, command: str, engine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = [*command.split(), "-w", str(made_up), "-n", "1", "--engine", engine, "--machine", "simulated:hls2"]
+    assert run(argv) == ExitCode.MODEL
+    assert "TotallyUnknownForCausalLM" in capsys.readouterr().err
+
+
+def test_plan_continues_with_force(made_up: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["plan", "-w", str(made_up), "-n", "1", "--engine", "vllm-gaudi", "--machine", "simulated:hls2"]
+    assert run([*argv, "--force", "--json"]) == 0
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    assert "support.forced" in [warning["id"] for warning in warnings]
+
+
+def test_an_unknown_version_names_the_nearest(made_up: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["plan", "-w", str(made_up), "-n", "1", "--engine", "vllm-gaudi@0.29", "--machine", "simulated:hls2"]
+    assert run(argv) == ExitCode.USAGE
+    assert "vllm-gaudi@0.19" in capsys.readouterr().err
+
+
+def test_a_model_that_the_default_lacks_is_planned_for_the_successor() -> None:
+    assert registry.assumed_for(GPT_OSS, lambda: "gaudi3-oam") == "vllm-gaudi"
+    assert registry.assumed_for(LLAMA, lambda: "gaudi3-oam") == registry.DEFAULT
+    assert registry.assumed_for(UNKNOWN, lambda: "gaudi3-oam") == registry.DEFAULT
+
+
+def test_the_main_branch_expands_mxfp4_although_its_list_is_not_known() -> None:
+    found = support_of(GPT_OSS, "vllm-gaudi", "main")
+    assert (found.status, found.expanded_to) == (SupportStatus.UNKNOWN, "bfloat16")
+
+
+def test_the_versions_that_expand_a_method_are_named() -> None:
+    found = support_of(GPT_OSS, "vllm-gaudi", "0.16.0")
+    assert found.reasons[1].values["known"] == "vllm-gaudi@0.17.1"
