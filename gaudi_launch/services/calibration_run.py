@@ -5,59 +5,72 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models.calibrate import (
+from gaudi_launch.models.calibration.phases import (
+    CalibrationPhase,
+    CalibrationRequest,
     Done,
-    Phase,
     Places,
     Scripts,
-    Wish,
     about,
     phases,
     read_done,
     write_done,
 )
-from gaudi_launch.models.calibrate_rules import family_of, rules_for
+from gaudi_launch.models.calibration.rules import Calibration
 from gaudi_launch.models.folder_lock import hold
-from gaudi_launch.models.measurements import calibrated_folder, quant_name
-from gaudi_launch.models.quant_config import QuantFile, read_quant_file
-from gaudi_launch.services.failure import last_lines
-from gaudi_launch.services.steps import StepProgress, run_step
+from gaudi_launch.models.fp8.measurements import calibrated_folder, quant_name
+from gaudi_launch.models.fp8.quant_config import QuantFile, read_quant_file
+from gaudi_launch.services.diagnosis.failure import last_lines
+from gaudi_launch.services.process.steps import StepProgress, run_step
 
 # what is written down when a phase's files were copied over the measurements
 _PLACED = "placed"
-State = Literal["begin", "skip", "done"]
-Told = Callable[[str, State, int, int], None]
+PhaseState = Literal["begin", "skip", "done"]
+
+
+@dataclass(frozen=True)
+class CalibrationTools:
+    """What runs the phases. ``visible`` are the variables that name the cards; a phase that writes nothing for
+    ``quiet_seconds`` is ended."""
+
+    scripts: Scripts
+    calibration: Calibration
+    python: str
+    visible: Mapping[str, str]
+    quiet_seconds: float = 3600.0
+
+
+class CalibrationWatcher(Protocol):
+    """Receives how far a calibration is."""
+
+    def phase(self, name: str, state: PhaseState, number: int, count: int) -> None:
+        """Receive that a phase begins, is skipped or is done."""
+
+    def progress(self, progress: StepProgress) -> None:
+        """Receive how far the running phase is."""
 
 
 def calibrate(
-    wish: Wish,
-    scripts: Scripts,
-    release: str,
-    python: str,
-    visible: Mapping[str, str],
-    *,
-    again: bool = False,
-    told: Told = lambda name, state, number, count: None,
-    progress: Callable[[StepProgress], None] = lambda progress: None,
-    quiet_seconds: float = 3600.0,
+    wish: CalibrationRequest, tools: CalibrationTools, watcher: CalibrationWatcher, *, again: bool = False
 ) -> QuantFile:
-    """Calibrate, or go on where an earlier run stopped; the QUANT_CONFIG that ``-d fp8`` finds from then on.
+    """Calibrate, or continue where an earlier run stopped; return the QUANT_CONFIG that ``-d fp8`` finds then.
 
-    ``visible`` are the variables that name the cards. Raises LaunchError: ENGINE for a phase that fails, hangs or
-    leaves nothing; FAILED when another process calibrates the same, or the disk refuses.
+    Raises LaunchError: ENGINE for a phase that fails, hangs or leaves nothing; FAILED when another process
+    calibrates the same, or the disk refuses.
     """
-    out = calibrated_folder(wish.name, wish.generation, wish.cards, family_of(release))
+    calibration = tools.calibration
+    out = calibrated_folder(wish.name, wish.generation, wish.cards, calibration.family)
     places = Places(out, wish.generation)
-    rules = rules_for(wish.name, release)
-    todo = phases(wish, scripts, rules, places, python)
+    rules = calibration.rules_for(wish.name)
+    todo = phases(wish, tools.scripts, rules, places, tools.python)
     with hold(places.out, "calibrate"):
-        facts = about(wish, scripts, release)
+        facts = about(wish, tools.scripts, calibration.release)
         done = Done(facts) if again else read_done(places.out, facts)
         final = places.out / quant_name(wish.generation)
         if done.whole and final.is_file():
@@ -68,13 +81,13 @@ def calibrate(
         _write(places.config("quant"), rules.quant_config(places.stem))
         for number, phase in enumerate(todo, 1):
             if phase.name in done.phases:
-                told(phase.name, "skip", number, len(todo))
+                watcher.phase(phase.name, "skip", number, len(todo))
             else:
-                told(phase.name, "begin", number, len(todo))
-                _run(phase, places, wish, visible, progress, quiet_seconds)
+                watcher.phase(phase.name, "begin", number, len(todo))
+                _run(phase, places, wish, tools, watcher)
                 done = replace(done, phases=(*done.phases, phase.name))
                 write_done(places.out, done)
-                told(phase.name, "done", number, len(todo))
+                watcher.phase(phase.name, "done", number, len(todo))
             made, placed = places.made(phase.name), f"{phase.name} {_PLACED}"
             if made is not None and placed not in done.phases:
                 _place(made, places.measurements)
@@ -95,12 +108,11 @@ def _begin_anew(places: Places, final: Path) -> None:
 
 
 def _run(
-    phase: Phase,
+    phase: CalibrationPhase,
     places: Places,
-    wish: Wish,
-    visible: Mapping[str, str],
-    progress: Callable[[StepProgress], None],
-    quiet_seconds: float,
+    wish: CalibrationRequest,
+    tools: CalibrationTools,
+    watcher: CalibrationWatcher,
 ) -> None:
     if phase.name == "measure":
         # half of an earlier attempt is not half of this one
@@ -109,7 +121,8 @@ def _run(
         folder.mkdir(parents=True, exist_ok=True)
     log = places.out / "logs" / f"{phase.name}.log"
     try:
-        status = run_step(phase.argv, {**phase.env, **visible}, places.work, log, progress, quiet_seconds)
+        env = {**phase.env, **tools.visible}
+        status = run_step(phase.argv, env, places.work, log, watcher.progress, tools.quiet_seconds)
     except OSError as error:
         why = error.strerror or str(error)
         raise LaunchError("calibrate.not_started", ExitCode.ENGINE, python=phase.argv[0], why=why) from None
@@ -119,7 +132,7 @@ def _run(
             "calibrate.stuck",
             ExitCode.ENGINE,
             phase=phase.name,
-            seconds=round(quiet_seconds),
+            seconds=round(tools.quiet_seconds),
             log=str(log),
             detail=last,
         )
@@ -133,7 +146,7 @@ def _run(
         )
 
 
-def _missing(phase: Phase, places: Places, wish: Wish) -> str:
+def _missing(phase: CalibrationPhase, places: Places, wish: CalibrationRequest) -> str:
     """A file that a phase should have left and did not."""
     if phase.name == "dataset":
         pickle = places.work / f"{wish.name.lower()}-calibration-dataset.pkl"

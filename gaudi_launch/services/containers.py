@@ -5,18 +5,22 @@ Everything is asked of the ``docker`` program on PATH; its own settings (context
 
 from __future__ import annotations
 
-import contextlib
 import json
+import logging
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from gaudi_launch.engines.docker import RUNTIME
+from gaudi_launch import interrupt
+from gaudi_launch.debug_log import best_effort
+from gaudi_launch.engines.docker_command import RUNTIME
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.container import Container
 from gaudi_launch.planning.engine import Engine
+
+_log = logging.getLogger(__name__)
 
 _SECONDS = 30.0
 _QUICK_SECONDS = 3.0
@@ -63,9 +67,10 @@ def has_image(image: str, seconds: float = _SECONDS) -> bool:
 
 def image_of(engine: Engine) -> str | None:
     """The image of an engine that comes as one, where it is on this machine; None also where docker cannot say."""
-    image = getattr(engine, "image", None)
+    if engine.image is None:
+        return None
     try:
-        return image if isinstance(image, str) and has_image(image, _QUICK_SECONDS) else None
+        return engine.image if has_image(engine.image, _QUICK_SECONDS) else None
     except LaunchError:
         return None
 
@@ -78,7 +83,7 @@ def remover(name: str) -> Callable[[int | None], None]:
 
     def remove(status: int | None) -> None:
         if status != _NOT_RUN:
-            with contextlib.suppress(LaunchError):
+            with best_effort(_log, "remove the container", LaunchError):
                 _ask("rm", "--force", name)
 
     return remove
@@ -133,22 +138,14 @@ def _fetch(image: str, say: Say) -> None:
 
     say(text("docker.fetching", image=image))
     # its progress goes to stderr, where ours is
-    done = subprocess.run(["docker", "pull", image], stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+    done = interrupt.run(["docker", "pull", image], output=sys.stderr, errors=None)
     if done.returncode != 0:
         raise LaunchError("docker.fetch_failed", ExitCode.MACHINE, image=image, status=done.returncode)
 
 
 def _ask(*words: str, seconds: float = _SECONDS) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(
-            ["docker", *words],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-            timeout=seconds,
-            check=False,
-        )
+        return interrupt.run(["docker", *words], seconds=seconds)
     except subprocess.TimeoutExpired:
         raise LaunchError("docker.slow", ExitCode.MACHINE, seconds=seconds) from None
     except OSError as error:

@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.services import registry, state
+from gaudi_launch.planning.engine_args import split_argv
+from gaudi_launch.services.state import registry, store
 
 # an address to listen on is no address to ask
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
@@ -50,7 +51,7 @@ def target(text: str, *, running: bool = True) -> Target:
     service = registry.find(word)
     if running and service.phase != "ready":
         raise LaunchError("measure.not_ready", ExitCode.FAILED, name=word, phase=service.phase)
-    plan = state.read(service.folder, "plan.json") or {}
+    plan = store.read(service.folder, "plan.json") or {}
     return Target(_base(service.url), word, option(plan, "--served-model-name"), plan)
 
 
@@ -58,13 +59,7 @@ def option(plan: Mapping[str, Any], name: str) -> str | None:
     """The value of an engine option in a plan's argument list, the last one given; None when it is not there."""
     argv = plan.get("argv")
     words = [str(word) for word in argv] if isinstance(argv, list) else []
-    value = None
-    for at, word in enumerate(words):
-        if word == name and at + 1 < len(words):
-            value = words[at + 1]
-        elif word.startswith(f"{name}="):
-            value = word.partition("=")[2]
-    return value
+    return split_argv(words).last(name) or None
 
 
 def _base(text: str) -> str:

@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gaudi_launch.services.ready import ask
+from gaudi_launch.metrics_page import samples
+from gaudi_launch.services.probe import ask
 
 # vllm/v1/metrics/loggers.py and the fork's vllm/engine/metrics.py; TGI's router/src/infer
 _RUNNING = ("vllm:num_requests_running", "tgi_batch_current_size")
 _WAITING = ("vllm:num_requests_waiting", "tgi_queue_size")
-_SAMPLE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{[^\n]*\})?[ \t]+([0-9.eE+-]{1,32})(?:[ \t]|$)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Load:
+class EngineLoad:
     """Requests that are worked on and that wait."""
 
     running: int
     waiting: int
 
 
-def read_load(text: str) -> Load | None:
+def read_load(text: str) -> EngineLoad | None:
     """The load in a page of metrics, summed over engines; None when it names no requests."""
     sums: dict[str, float] = {}
-    for name, value in _SAMPLE.findall(text):
-        if name in _RUNNING or name in _WAITING:
-            try:
-                sums[name] = sums.get(name, 0.0) + float(value)
-            except ValueError:
-                continue
+    for sample in samples(text):
+        if sample.name in _RUNNING or sample.name in _WAITING:
+            sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
     running = [sums[name] for name in _RUNNING if name in sums]
     waiting = [sums[name] for name in _WAITING if name in sums]
     if not running and not waiting:
         return None
-    return Load(_whole(running), _whole(waiting))
+    return EngineLoad(_whole(running), _whole(waiting))
 
 
 def _whole(values: Sequence[float]) -> int:
@@ -44,7 +40,7 @@ def _whole(values: Sequence[float]) -> int:
     return int(total) if 0 <= total < 1e12 else 0
 
 
-def requests_of(url: str, timeout: float = 2.0) -> Load | None:
+def requests_of(url: str, timeout: float = 2.0) -> EngineLoad | None:
     """The load of the engine at this base URL; None when it does not tell in time."""
     answer = ask(f"{url}/metrics", timeout)
     if isinstance(answer, str) or answer.status != 200:
@@ -52,9 +48,9 @@ def requests_of(url: str, timeout: float = 2.0) -> Load | None:
     return read_load(answer.body.decode("utf-8", errors="replace"))
 
 
-def loads(urls: Mapping[str, str], seconds: float) -> dict[str, Load]:
+def loads(urls: Mapping[str, str], seconds: float) -> dict[str, EngineLoad]:
     """Loads by name, all asked at once; those that did not answer in this time are left out."""
-    found: dict[str, Load] = {}
+    found: dict[str, EngineLoad] = {}
 
     def look(name: str, url: str) -> None:
         load = requests_of(url, seconds)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.models.config import looks_like_hub_id, read_model
 from gaudi_launch.models.records import Model
+from gaudi_launch.models.weights import has_weights
 from gaudi_launch.paths import machine_root
 from gaudi_launch.planning.request import Request
-from gaudi_launch.services import detach, registry
 from gaudi_launch.services.containers import check_docker
-from gaudi_launch.services.job import ServiceJob
-from gaudi_launch.services.ready import listener, port_free
-from gaudi_launch.services.reservation import reserve
+from gaudi_launch.services.listener import address
+from gaudi_launch.services.probe import listener, port_free
+from gaudi_launch.services.process import detach
+from gaudi_launch.services.state import registry
+from gaudi_launch.services.state.job import ServiceJob
+from gaudi_launch.services.state.reservation import check_address, free_port, reserve, reserve_address
 
 
 def check_model(model: Model, request: Request) -> None:
@@ -23,24 +29,54 @@ def check_model(model: Model, request: Request) -> None:
         raise LaunchError(
             "serve.model_incomplete", ExitCode.MODEL, path=model.path, count=len(model.files_missing), files=shown
         )
+    folder = Path(model.path).expanduser()
+    if not request.force and folder.is_dir() and not request.args.has("--load-format") and not has_weights(folder):
+        raise LaunchError("serve.no_weights", ExitCode.MODEL, path=model.path)
+
+
+def check_folder(request: Request) -> None:
+    """Check the folder of a model that is not fetched, before anything is written for its launch.
+
+    Raises LaunchError (MODEL): no such folder, nothing or no weights in it.
+    """
+    if not looks_like_hub_id(request.model):
+        check_model(read_model(request.model), request)
+
+
+@contextlib.contextmanager
+def hold_port(url: str, name: str) -> Iterator[tuple[int, ...]]:
+    """Reserve the address of a service that is about to start; the open lock files, as those of `reserve`.
+
+    Raises LaunchError (MACHINE), naming the service that has it, also one that does not listen yet, or else the
+    process that listens there.
+    """
+    host, port = address(url)
+    with reserve_address(host, port, name, machine_root()) as handles:
+        _check_free(host, port)
+        yield handles
 
 
 def check_port(url: str) -> None:
-    """Is the port free? Raises LaunchError (MACHINE), naming who listens where that can be seen."""
+    """Raise what `hold_port` would raise now. Takes nothing."""
     host, port = address(url)
+    check_address(host, port, machine_root())
+    _check_free(host, port)
+
+
+def _check_free(host: str, port: int) -> None:
     try:
         free = port_free(host, port)
     except OSError as error:
         why = error.strerror or str(error)
         raise LaunchError("serve.bad_host", ExitCode.MACHINE, host=host, port=port, why=why) from None
     if not free:
-        raise LaunchError("serve.port_taken", ExitCode.MACHINE, port=port, who=listener(port) or "-")
-
-
-def address(url: str) -> tuple[str, int]:
-    """Host and port of a base URL."""
-    host, _, port = url.removeprefix("http://").removeprefix("https://").rpartition(":")
-    return host.strip("[]"), int(port) if port.isdigit() else 0
+        raise LaunchError(
+            "serve.port_taken",
+            ExitCode.MACHINE,
+            port=port,
+            who=listener(port) or "-",
+            free=free_port(host, port, machine_root()),
+        )
 
 
 def start_detached(job: ServiceJob, plan: Mapping[str, Any] | None, environment: Mapping[str, str]) -> None:
@@ -50,6 +86,9 @@ def start_detached(job: ServiceJob, plan: Mapping[str, Any] | None, environment:
     """
     if job.container:
         check_docker(needs_cards=bool(job.modules))
-    with registry.hold(job.name) as name, reserve(job.modules, machine_root()) as cards:
-        check_port(job.url)
-        detach.spawn(job, plan, environment, (name, *cards))
+    with (
+        registry.hold(job.name) as name,
+        reserve(job.modules, machine_root()) as cards,
+        hold_port(job.url, job.name) as port,
+    ):
+        detach.spawn(job, plan, environment, (name, *cards, *port))

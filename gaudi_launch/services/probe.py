@@ -1,6 +1,9 @@
 """Does it answer? /health alone is not enough (an engine was seen healthy whose first request killed it): the
 models are asked for, then one tiny completion, or what a model that writes nothing is for. Proxies are passed by:
-they would swallow 127.0.0.1."""
+they would swallow 127.0.0.1.
+
+The standard library alone: `cluster.readiness` sends this text to hosts that have nothing of ours, and `ps`,
+`status` and the supervisor ask often, so they do not pay for importing requests (`http_client` has it)."""
 
 from __future__ import annotations
 
@@ -26,27 +29,33 @@ from urllib.request import (
 )
 
 _MOST_BYTES = 1 << 20
+# a first chat of one token may compile a graph
+_CHAT_SECONDS = 60.0
+CHAT = "/v1/chat/completions"
 
 # where servers that write nothing take their questions, by task. The order matters: an embedding model is asked for
 # scores at /rerank as well, and /pooling knows every such model (vllm-project/vllm
 # 0.32.0:vllm/entrypoints/pooling/factories.py register_pooling_api_routers)
+# the stage of a server that answers under another name than the one that is meant
+OTHER = "other"
 POOLED = {"embed": "/v1/embeddings", "rerank": "/rerank", "pool": "/pooling"}
 
 
 @dataclass(frozen=True)
 class Readiness:
-    """``stage`` is how far it got: connect, health, models, completion, ready. ``detail`` says why not further,
-    ``path`` where it answered a question."""
+    """``stage`` is how far it got: connect, health, models, completion, ready, or `OTHER`. ``detail`` says why not
+    further, ``path`` where it answered a question."""
 
     ready: bool
     stage: str
     detail: str = ""
     model: str | None = None
     path: str = ""
+    no_chat: str = ""
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProbeResult:
     status: int
     body: bytes
 
@@ -59,11 +68,18 @@ class Answer:
 
 
 def probe(
-    base_url: str, *, timeout: float = 5.0, api_key: str | None = None, complete: bool = True, tgi: bool = False
+    base_url: str,
+    *,
+    timeout: float = 5.0,
+    api_key: str | None = None,
+    complete: bool = True,
+    tgi: bool = False,
+    names: Sequence[str] = (),
 ) -> Readiness:
     """Ask a server at ``base_url`` (no path) whether it answers. Never raises; the key is sent, never shown.
 
-    ``tgi``: the server is TGI, which is asked in its own words (/info, /generate).
+    ``tgi``: the server is TGI, which is asked in its own words (/info, /generate). ``names``: it is the one that is
+    meant only when it answers under one of them; () for any.
     """
     health = ask(f"{base_url}/health", min(timeout, 5.0), api_key)
     if isinstance(health, str):
@@ -71,15 +87,18 @@ def probe(
     if health.status != 200:
         return Readiness(False, "health", f"/health: {health.status}")
     if tgi:
-        return _probe_tgi(base_url, timeout, api_key, complete)
+        return _probe_tgi(base_url, timeout, api_key, complete, names)
     models = ask(f"{base_url}/v1/models", min(timeout, 10.0), api_key)
     if isinstance(models, str):
         return Readiness(False, "models", models)
     if models.status == 404:
-        return _probe_tgi(base_url, timeout, api_key, complete)
-    name = _first_model(models.document)
-    if models.status != 200 or name is None:
+        return _probe_tgi(base_url, timeout, api_key, complete, names)
+    listed = _models(models.document)
+    if models.status != 200 or not listed:
         return Readiness(False, "models", f"/v1/models: {models.status}")
+    name = listed[0]
+    if names and not set(names) & set(listed):
+        return Readiness(False, OTHER, f"/v1/models: {name}", name)
     if not complete:
         return Readiness(True, "ready", "", name)
     question = {"model": name, "prompt": "1", "max_tokens": 1, "temperature": 0}
@@ -88,7 +107,31 @@ def probe(
         return _probe_pooled(base_url, timeout, api_key, name)
     if isinstance(answer, str) or answer.status != 200 or not _holds(answer.document, "choices"):
         return Readiness(False, "completion", _why(answer, "/v1/completions"), name)
-    return Readiness(True, "ready", "", name, "/v1/completions")
+    return Readiness(True, "ready", "", name, "/v1/completions", _no_chat(base_url, timeout, api_key, name))
+
+
+def _no_chat(base_url: str, timeout: float, api_key: str | None, name: str) -> str:
+    """Return the status and sentence with which the server refuses a chat, "" where it answers or says nothing.
+
+    A model without a chat template has completions only; deepseek_r1 was seen to refuse every chat of a model
+    without its reasoning tokens.
+    """
+    question = {"model": name, "messages": [{"role": "user", "content": "1"}], "max_tokens": 1, "temperature": 0}
+    answer = ask(f"{base_url}{CHAT}", min(timeout, _CHAT_SECONDS), api_key, question)
+    if isinstance(answer, str) or answer.status < 400:
+        return ""
+    return f"{CHAT}: {answer.status} {_sentence(answer.document)}".strip()
+
+
+def _sentence(document: Any) -> str:
+    """Return an error's own sentence: OpenAI's error.message, vLLM's message, FastAPI's detail."""
+    if not isinstance(document, dict):
+        return ""
+    for found in (document.get("error"), document.get("message"), document.get("detail")):
+        words = found.get("message") if isinstance(found, dict) else found
+        if isinstance(words, str) and words.strip():
+            return "".join(letter if letter.isprintable() else " " for letter in words.strip()[:300])
+    return ""
 
 
 def _probe_pooled(base_url: str, timeout: float, api_key: str | None, name: str) -> Readiness:
@@ -135,16 +178,20 @@ def true_status(status: int, body: bytes) -> int:
     return code if isinstance(code, int) and 400 <= code < 600 else status
 
 
-def _why(answer: Answer | str, path: str) -> str:
+def _why(answer: ProbeResult | str, path: str) -> str:
     return answer if isinstance(answer, str) else f"{path}: {answer.status}"
 
 
-def _probe_tgi(base_url: str, timeout: float, api_key: str | None, complete: bool) -> Readiness:
+def _probe_tgi(
+    base_url: str, timeout: float, api_key: str | None, complete: bool, names: Sequence[str]
+) -> Readiness:
     """TGI, and what has no /v1/models: /info names the model, /generate answers."""
     info = ask(f"{base_url}/info", min(timeout, 10.0), api_key)
     if isinstance(info, str) or info.status != 200 or not isinstance(info.document, dict):
         return Readiness(False, "models", "neither /v1/models nor /info")
     name = str(info.document.get("model_id", "")) or None
+    if names and name is not None and not _same_model(name, names):
+        return Readiness(False, OTHER, f"/info: {name}", name)
     if not complete:
         return Readiness(True, "ready", "", name)
     question = {"inputs": "1", "parameters": {"max_new_tokens": 1}}
@@ -153,6 +200,12 @@ def _probe_tgi(base_url: str, timeout: float, api_key: str | None, complete: boo
     if isinstance(answer, str) or answer.status != 200 or not _has_text(answer.document):
         return Readiness(False, "completion", _why(answer, "/generate"), name)
     return Readiness(True, "ready", "", name, "/generate")
+
+
+def _same_model(found: str, names: Sequence[str]) -> bool:
+    """Compare the last parts alone: TGI may show a repository's present name for an older one (assumed)."""
+    last = {name.rstrip("/").rpartition("/")[2].lower() for name in names}
+    return found.rstrip("/").rpartition("/")[2].lower() in last
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -168,7 +221,7 @@ def ask(
     api_key: str | None = None,
     question: dict[str, Any] | None = None,
     most_bytes: int = _MOST_BYTES,
-) -> Answer | str:
+) -> ProbeResult | str:
     """One request, a POST where there is a ``question``: the answer of any status, or why there is none.
 
     Proxies are passed by and redirects not followed; it takes ``timeout`` seconds at most, however slowly the
@@ -192,14 +245,14 @@ def ask(
 
 def _exchange(
     opener: OpenerDirector, url: str, body: bytes | None, headers: dict[str, str], timeout: float, most_bytes: int
-) -> Answer | str:
+) -> ProbeResult | str:
     try:
         with opener.open(Request(url, data=body, headers=headers), timeout=timeout) as response:
             body = response.read(most_bytes)
-            return Answer(true_status(response.status, body), body)
+            return ProbeResult(true_status(response.status, body), body)
     except HTTPError as error:
         with error:
-            return Answer(error.code, error.read(most_bytes))
+            return ProbeResult(error.code, error.read(most_bytes))
     except URLError as error:
         return str(error.reason)
     except (OSError, ValueError) as error:
@@ -263,11 +316,12 @@ def _opener(url: str, limit: _Limit) -> OpenerDirector:
     return opener
 
 
-def _first_model(document: Any) -> str | None:
+def _models(document: Any) -> list[str]:
+    """The names of a list of models; [] where it is not one."""
     try:
-        return str(document["data"][0]["id"])
-    except (KeyError, IndexError, TypeError):
-        return None
+        return [str(entry["id"]) for entry in document["data"]]
+    except (KeyError, TypeError):
+        return []
 
 
 def _holds(document: Any, *names: str) -> bool:

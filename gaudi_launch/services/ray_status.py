@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.services import state
-from gaudi_launch.services.ready import ask
+from gaudi_launch.services.probe import ask
+from gaudi_launch.services.state import store
 
 _PATH = "/api/serve/applications/"
 _MOST_BYTES = 8 << 20
@@ -43,7 +43,7 @@ class RayStatus:
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningRay:
     """A service that runs Ray: its name, address, dashboard, and the file of its token."""
 
     name: str
@@ -52,12 +52,12 @@ class Running:
     token: Path
 
 
-def running(name: str | None) -> Running:
+def running(name: str | None) -> RunningRay:
     """The running Ray Serve service of this name, or the only one. Raises LaunchError (USAGE)."""
     if name is not None:
-        names = [state.check_name(name)]
+        names = [store.check_name(name)]
     else:
-        folder = state.services_dir()
+        folder = store.services_dir()
         names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
     found = [each for each in map(_running, names) if each is not None]
     if len(found) != 1:
@@ -66,18 +66,18 @@ def running(name: str | None) -> Running:
     return found[0]
 
 
-def _running(name: str) -> Running | None:
-    document = state.read(state.services_dir() / name, "state.json") or {}
+def _running(name: str) -> RunningRay | None:
+    document = store.read(store.services_dir() / name, "state.json") or {}
     facts = document.get("facts")
     if not isinstance(facts, dict) or document.get("phase") in ("stopped", "failed"):
         return None
     dashboard, token = facts.get("ray_dashboard"), facts.get("ray_token")
     if not (isinstance(dashboard, str) and isinstance(token, str) and Path(token).is_file()):
         return None
-    return Running(name, str(document.get("url", "")), dashboard, Path(token))
+    return RunningRay(name, str(document.get("url", "")), dashboard, Path(token))
 
 
-def read(service: Running) -> RayStatus:
+def read(service: RunningRay) -> RayStatus:
     """Ask Ray. Raises LaunchError (FAILED) when it does not answer as it should."""
     try:
         token = service.token.read_text(encoding="utf-8").strip()
@@ -109,5 +109,5 @@ def _deployment(name: str, facts: dict[str, Any]) -> Deployment:
     )
 
 
-def _failed(service: Running, why: str) -> LaunchError:
+def _failed(service: RunningRay, why: str) -> LaunchError:
     return LaunchError("ray.no_status", ExitCode.FAILED, dashboard=service.dashboard, why=why)

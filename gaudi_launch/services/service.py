@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from gaudi_launch.debug_log import best_effort
+from gaudi_launch.engines.install.in_use import in_use
+from gaudi_launch.engines.vllm_cpu.install import engines_dir
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.messages import text
 from gaudi_launch.planning.plan import Command
-from gaudi_launch.recipe_cache.use import Keeper, kept, without_cache
-from gaudi_launch.services import kernel_log, sockets, state
+from gaudi_launch.recipe_cache.attach import Keeper, kept, without_cache
 from gaudi_launch.services.containers import remover
-from gaudi_launch.services.diagnose import diagnose
-from gaudi_launch.services.endings import ended
-from gaudi_launch.services.failure import read_log
-from gaudi_launch.services.job import ServiceJob
-from gaudi_launch.services.orphans import MARK
-from gaudi_launch.services.recorder import Recorder
-from gaudi_launch.services.rotate import earlier
-from gaudi_launch.services.signals import Signals
-from gaudi_launch.services.supervise import Job, Outcome, Supervisor, Watcher
-from gaudi_launch.services.watchers import Warmed
+from gaudi_launch.services.diagnosis.diagnose import diagnose
+from gaudi_launch.services.diagnosis.endings import ended
+from gaudi_launch.services.diagnosis.failure import judged_log
+from gaudi_launch.services.listener import address, other_service_at, served_names
+from gaudi_launch.services.log import kernel_log
+from gaudi_launch.services.log.rotate import earlier
+from gaudi_launch.services.process import sockets
+from gaudi_launch.services.process.signals import Signals
+from gaudi_launch.services.process.supervise import EngineJob, EngineOutcome, Supervisor, Watcher
+from gaudi_launch.services.process.watchers import Warmed
+from gaudi_launch.services.state import store
+from gaudi_launch.services.state.job import ServiceJob
+from gaudi_launch.services.state.orphans import MARK
+from gaudi_launch.services.state.recorder import Recorder
+
+_log = logging.getLogger(__name__)
 
 LOG = "engine.log"
 
@@ -39,18 +49,19 @@ Say = Callable[[str], None]
 
 def run(
     job: ServiceJob, watcher: Watcher, environment: Mapping[str, str], say: Say, *, once: bool = False
-) -> Outcome:
+) -> EngineOutcome:
     """Start the engine and stay until it ends for good; the last outcome.
 
     ``environment`` is what the engine inherits (the job's own variables go over it), ``say`` gets sentences.
     ``once``: the watcher ends it when it is ready, so it is never started again.
     """
-    folder = state.service_dir(job.name)
+    folder = store.service_dir(job.name)
     log = folder / LOG
     recorder = Recorder(watcher, folder, job, log)
     signals = Signals()
     # the cache is waited for before signals only queue: Ctrl-C ends a wait at once
-    with _cache(job, say) as (command, keeper), signals.handled():
+    environment_kept = in_use(job.command.argv[0], engines_dir())
+    with environment_kept, _cache(job, say) as (command, keeper), signals.handled():
         inner = recorder if keeper is None else Warmed(recorder, keeper)
         return _lives(replace(job, command=command), inner, recorder, environment, say, signals, once)
 
@@ -63,25 +74,27 @@ def _lives(
     say: Say,
     signals: Signals,
     once: bool,
-) -> Outcome:
-    folder = state.service_dir(job.name)
+) -> EngineOutcome:
+    folder = store.service_dir(job.name)
     whole = {**environment, **job.environment, MARK: str(folder)}
     restarts, row = 0, 0
     while True:
         began, since = time.monotonic(), time.time()
         # of every life its own log: the one before is kept, and a failure is not judged by an earlier one
         log = _fresh(folder / LOG)
-        supervised = Job(
+        supervised = EngineJob(
             command=job.command,
             url=job.url,
             log=log,
             environment=whole,
-            # TGI was not given the key
-            api_key=whole.get("VLLM_API_KEY") if not job.engine.startswith("tgi@") else None,
+            # a server with the other API was not given the key
+            api_key=whole.get("VLLM_API_KEY") if job.api == "openai" else None,
             bind=job.bind,
             limits=job.limits,
             after=remover(job.container) if job.container else lambda status: None,
-            tgi=job.engine.startswith("tgi@"),
+            tgi=job.api == "generate",
+            names=served_names(job.command.argv),
+            owner=partial(other_service_at, *address(job.url), folder),
         )
         outcome = Supervisor(supervised, watcher, signals=signals).run()
         sockets.remove_dead(since, whole)
@@ -89,7 +102,7 @@ def _lives(
             recorder.ended(outcome)
             return outcome
         kernel_log.note(log, began, cards=bool(job.modules))
-        found = diagnose(read_log(log), exit_status=outcome.status, outcome=outcome.kind)
+        found = diagnose(judged_log(log), exit_status=outcome.status, outcome=outcome.kind)
         title = found.causes[0].title if found.causes else None
         # a sentence within another one
         cause = title.render().rstrip(".。") if title else ended(outcome.kind, outcome.status)
@@ -133,7 +146,7 @@ def _cache(job: ServiceJob, say: Say) -> Iterator[tuple[Command, Keeper | None]]
 
 def _fresh(log: Path) -> Path:
     """Put an earlier life's log aside."""
-    with contextlib.suppress(OSError):
+    with best_effort(_log, "put the earlier log aside"):
         if log.stat().st_size:
             log.replace(earlier(log))
     return log

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gaudi_launch.debug_log import best_effort
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.services import state
 from gaudi_launch.services.containers import remover
 from gaudi_launch.services.metrics import requests_of
-from gaudi_launch.services.orphans import Orphan, end, orphans
-from gaudi_launch.services.registry import Service, find, hold, is_held
-from gaudi_launch.services.sockets import remove_dead
+from gaudi_launch.services.process.sockets import remove_dead
+from gaudi_launch.services.state import store
+from gaudi_launch.services.state.orphans import Orphan, end, orphans
+from gaudi_launch.services.state.registry import ServiceRecord, find, hold, runs
+
+_log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
 # the launcher gives its engine 20 s, what that left behind 5 s, and then kills; ours must be longer
@@ -29,14 +32,14 @@ class Stopped:
     """``left`` requests were still running when the drain's time was over; ``orphans`` are processes that its
     launcher had not ended, of which ``deaf`` still live."""
 
-    service: Service
+    service: ServiceRecord
     was_alive: bool
     left: int
     orphans: tuple[Orphan, ...]
     deaf: tuple[Orphan, ...] = ()
 
 
-def stop(service: Service, drain_seconds: float, say: Callable[[str, float], None]) -> Stopped:
+def stop(service: ServiceRecord, drain_seconds: float, say: Callable[[str, float], None]) -> Stopped:
     """End a service and everything that it started.
 
     ``say`` gets what is waited for (``drain`` with the requests running, ``end`` with seconds). Raises LaunchError
@@ -52,7 +55,7 @@ def stop(service: Service, drain_seconds: float, say: Callable[[str, float], Non
     # a launcher that was killed earlier, or had to be now, may have left processes
     found = tuple(orphans(service.folder))
     deaf = tuple(end(found))
-    container = str((state.read(service.folder, "job.json") or {}).get("container", ""))
+    container = str((store.read(service.folder, "job.json") or {}).get("container", ""))
     if (found or lost) and container:
         # a docker client that is killed leaves its container running
         remover(container)(None)
@@ -81,8 +84,8 @@ def tidy(folder: Path, patient: bool = True) -> None:
 
     ``patient``: an engine that dies without its launcher takes a moment to let go.
     """
-    began = (state.read(folder, "state.json") or {}).get("engine_began")
-    environment = (state.read(folder, "job.json") or {}).get("environment")
+    began = (store.read(folder, "state.json") or {}).get("engine_began")
+    environment = (store.read(folder, "job.json") or {}).get("environment")
     if not isinstance(began, int | float):
         return
     for pause in _LET_GO_SECONDS if patient else (0.0,):
@@ -91,27 +94,27 @@ def tidy(folder: Path, patient: bool = True) -> None:
             return
 
 
-def _drain(service: Service, seconds: float, say: Callable[[str, float], None]) -> int:
+def _drain(service: ServiceRecord, seconds: float, say: Callable[[str, float], None]) -> int:
     """Wait until no request runs; how many still do when the time is over (0 where the engine cannot be asked)."""
     deadline = time.monotonic() + seconds
     while service.phase == "ready":
         load = requests_of(service.url)
         busy = 0 if load is None else load.running + load.waiting
-        if not busy or time.monotonic() >= deadline or not is_held(service.folder):
+        if not busy or time.monotonic() >= deadline or not runs(service.folder, service.launcher):
             return busy
         say("drain", busy)
         time.sleep(_POLL_SECONDS * 5)
     return 0
 
 
-def _note_end(service: Service) -> None:
+def _note_end(service: ServiceRecord) -> None:
     """Write down that it was stopped, where its launcher had to be killed and did not."""
-    with contextlib.suppress(LaunchError), hold(service.name):
+    with best_effort(_log, "record that the service was stopped", LaunchError), hold(service.name):
         news = {"phase": "stopped", "outcome": "stopped", "ended": time.time()}
-        state.write(service.folder, "state.json", {**find(service.name).state, **news})
+        store.write(service.folder, "state.json", {**find(service.name).state, **news}, last=True)
 
 
-def _end_launcher(service: Service, say: Callable[[str, float], None]) -> None:
+def _end_launcher(service: ServiceRecord, say: Callable[[str, float], None]) -> None:
     begin = time.monotonic()
     # one that is just being started has not said its pid yet
     while (launcher := find(service.name).launcher) is None:
@@ -120,7 +123,7 @@ def _end_launcher(service: Service, say: Callable[[str, float], None]) -> None:
         time.sleep(_POLL_SECONDS)
     asked = False
     killed = False
-    while is_held(service.folder):
+    while runs(service.folder, launcher):
         waited = time.monotonic() - begin
         try:
             if not asked:

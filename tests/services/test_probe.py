@@ -13,8 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from gaudi_launch.services.ready import Readiness, ask, listener, port_free, probe
-from tests.waiting import GENEROUS, unused_port
+from gaudi_launch.services.probe import Readiness, ask, listener, port_free, probe
+from tests.support.waiting import GENEROUS, unused_port
 
 Answer = Callable[[str, dict[str, str]], tuple[int, object]]
 
@@ -51,7 +51,12 @@ def server(answer: Answer) -> Iterator[str]:
 
 MODELS = {"data": [{"id": "m"}]}
 CHOICES = {"choices": [{"text": "2"}]}
-GOOD = {"/health": (200, {}), "/v1/models": (200, MODELS), "/v1/completions": (200, CHOICES)}
+GOOD = {
+    "/health": (200, {}),
+    "/v1/models": (200, MODELS),
+    "/v1/completions": (200, CHOICES),
+    "/v1/chat/completions": (200, CHOICES),
+}
 
 
 def table(**changes: tuple[int, object]) -> Answer:
@@ -94,6 +99,40 @@ def table(**changes: tuple[int, object]) -> Answer:
 def test_how_far_it_gets(answer: Answer, expected: Readiness) -> None:
     with server(answer) as url:
         assert probe(url) == expected
+
+
+@pytest.mark.parametrize(
+    ("pages", "tgi", "names", "expected"),
+    [
+        ({}, False, ("m",), Readiness(True, "ready", "", "m", "/v1/completions")),
+        ({}, False, ("x", "m"), Readiness(True, "ready", "", "m", "/v1/completions")),
+        ({}, False, ("Small",), Readiness(False, "other", "/v1/models: m", "m")),
+        ({}, False, ("/models/m",), Readiness(False, "other", "/v1/models: m", "m")),
+        (
+            {"v1_models": (200, {"data": [{"id": "m"}, {"id": "adapter"}]})},
+            False,
+            ("adapter",),
+            Readiness(True, "ready", "", "m", "/v1/completions"),
+        ),
+        (
+            {"info": (200, {"model_id": "me/Small"})},
+            True,
+            ("Other",),
+            Readiness(False, "other", "/info: me/Small", "me/Small"),
+        ),
+        (
+            {"info": (200, {"model_id": "me/Small"}), "generate": (200, {"generated_text": "x"})},
+            True,
+            ("/data/small",),
+            Readiness(True, "ready", "", "me/Small", "/generate"),
+        ),
+    ],
+)
+def test_only_a_server_of_the_expected_name_is_ready(
+    pages: dict[str, tuple[int, object]], tgi: bool, names: tuple[str, ...], expected: Readiness
+) -> None:
+    with server(table(**pages)) as url:
+        assert probe(url, tgi=tgi, names=names) == expected
 
 
 NOTHING = (404, {"detail": "Not Found"})
@@ -250,3 +289,19 @@ def test_a_server_that_drips_holds_no_probe(beginning: bytes) -> None:
         # the drips go on until the one who asked is gone
         answer = ask(f"http://127.0.0.1:{listening.getsockname()[1]}/health", 0.5)
         assert answer == "timed out"
+
+
+@pytest.mark.parametrize(
+    ("chat", "said"),
+    [
+        ((400, {"message": "could not locate think tokens"}), "400 could not locate think tokens"),
+        ((500, {"error": {"message": "odd\x1b[31m"}}), "500 odd [31m"),
+        ((404, {"detail": "Not Found"}), "404 Not Found"),
+        ((422, []), "422"),
+    ],
+)
+def test_a_refused_chat_is_known_when_it_is_ready(chat: tuple[int, object], said: str) -> None:
+    pages = {**GOOD, "/v1/chat/completions": chat}
+    with server(lambda path, _headers: pages.get(path, (404, {}))) as url:
+        found = probe(url)
+    assert found == Readiness(True, "ready", "", "m", "/v1/completions", f"/v1/chat/completions: {said}")

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.services import ray_status, state
-from gaudi_launch.services.diagnose import diagnose
-from gaudi_launch.services.follow import Follower
+from gaudi_launch.services import ray_status
+from gaudi_launch.services.diagnosis.diagnose import diagnose
+from gaudi_launch.services.log.follow import Follower
+from gaudi_launch.services.state import store
 
 # a start of ours, two replicas, stopped (shortened); the replicas' lines are those of the engine
 LOG = """\
@@ -113,9 +114,9 @@ def dashboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[
         url = f"http://127.0.0.1:{server.server_port}"
         ray = {"ray_dashboard": url, "ray_token": str(token)}
         document = {"url": "http://127.0.0.1:1", "phase": "ready", "facts": ray}
-        state.write(state.make_dir("one"), "state.json", document)
-        state.write(state.make_dir("plain"), "state.json", {"phase": "ready"})
-        state.write(state.make_dir("gone"), "state.json", {**document, "phase": "stopped"})
+        store.write(store.make_dir("one"), "state.json", document)
+        store.write(store.make_dir("plain"), "state.json", {"phase": "ready"})
+        store.write(store.make_dir("gone"), "state.json", {**document, "phase": "stopped"})
         yield seen
         server.shutdown()
 
@@ -147,7 +148,7 @@ def test_only_a_running_one_is_asked(dashboard: dict[str, Any], name: str) -> No
 
 
 def test_of_two_running_ones_the_user_chooses(dashboard: dict[str, Any]) -> None:
-    state.write(state.make_dir("two"), "state.json", state.read(state.service_dir("one"), "state.json") or {})
+    store.write(store.make_dir("two"), "state.json", store.read(store.service_dir("one"), "state.json") or {})
     with pytest.raises(LaunchError) as caught:
         ray_status.running(None)
     assert "one, two" in str(caught.value)

@@ -19,23 +19,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.cli.app import run
+from gaudi_launch.buckets.bucket_list import Buckets
+from gaudi_launch.cli.main import run
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import catalogue, message, set_language
 from gaudi_launch.planning.plan import Command
+from gaudi_launch.recipe_cache.attach import CacheJob
 from gaudi_launch.recipe_cache.key import KeyParts
-from gaudi_launch.recipe_cache.use import CacheJob
-from gaudi_launch.services import detach, identity, kernel_log, registry, rotate, state, stop
-from gaudi_launch.services.diagnose import diagnose
-from gaudi_launch.services.follow import Follower
-from gaudi_launch.services.identity import Identity
-from gaudi_launch.services.job import ServiceJob
-from gaudi_launch.services.metrics import Load, read_load
-from gaudi_launch.services.orphans import MARK, Orphan, end, orphans
-from gaudi_launch.services.recorder import Recorder
-from gaudi_launch.services.supervise import Outcome
-from gaudi_launch.warmup.buckets import Buckets
-from tests.waiting import GENEROUS, until
+from gaudi_launch.services import stop
+from gaudi_launch.services.diagnosis.diagnose import diagnose
+from gaudi_launch.services.log import kernel_log, rotate
+from gaudi_launch.services.log.follow import Follower
+from gaudi_launch.services.metrics import EngineLoad, read_load
+from gaudi_launch.services.process import detach
+from gaudi_launch.services.process.supervise import EngineOutcome
+from gaudi_launch.services.state import identity, registry, store
+from gaudi_launch.services.state.identity import Identity
+from gaudi_launch.services.state.job import ServiceJob
+from gaudi_launch.services.state.orphans import MARK, Orphan, end, orphans
+from gaudi_launch.services.state.recorder import Recorder
+from tests.support.waiting import GENEROUS, until
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +110,7 @@ def test_a_service_whose_pid_is_anothers_now_is_not_signalled(
     assert stale is not None
     launcher = {**stale.to_json(), "ticks": stale.ticks - 1}
     with registry.hold("a"):
-        state.write(state.service_dir("a"), "state.json", {"name": "a", "phase": "ready", "launcher": launcher})
+        store.write(store.service_dir("a"), "state.json", {"name": "a", "phase": "ready", "launcher": launcher})
         with pytest.raises(LaunchError) as caught:
             stop.stop(registry.find("a"), 0, lambda what, value: None)
     assert caught.value.id == "services.not_ending"
@@ -121,8 +124,8 @@ def test_a_name_is_held_once() -> None:
         pass
     assert caught.value.id == "services.name_taken"
     with registry.hold("a"):
-        assert registry.is_held(state.service_dir("a"))
-    assert not registry.is_held(state.service_dir("a"))
+        assert registry.runs(store.service_dir("a"))
+    assert not registry.runs(store.service_dir("a"))
 
 
 def test_a_log_is_cut_and_its_writer_goes_on(tmp_path: Path) -> None:
@@ -188,7 +191,8 @@ def test_that_no_huge_page_is_free_is_noted_for_engines_on_cards(
     kernel_log.note(log, 0.0, cards=cards)
     assert log.read_text() == f"RuntimeError: odd\n{noted}"
     found = diagnose(log.read_text(), exit_status=1, outcome="died")
-    assert ([cause.id for cause in found.causes], found.permanent) == (["hugepages"] if noted else [], False)
+    expected = "hugepages" if noted else "exception"
+    assert ([cause.id for cause in found.causes], found.permanent) == ([expected], False)
 
 
 def test_a_job_is_written_down_whole(tmp_path: Path) -> None:
@@ -232,8 +236,8 @@ def test_the_load_of_each_engine() -> None:
         'vllm:num_requests_running{engine="1",model_name="m"} 2.0\n'
         "vllm:num_requests_waiting 1.0 1700000000\n"
     )
-    assert read_load(vllm) == Load(5, 1)
-    assert read_load("tgi_batch_current_size 4\ntgi_queue_size 9\n") == Load(4, 9)
+    assert read_load(vllm) == EngineLoad(5, 1)
+    assert read_load("tgi_batch_current_size 4\ntgi_queue_size 9\n") == EngineLoad(4, 9)
     assert read_load("up 1\n") is None
 
 
@@ -252,15 +256,15 @@ def test_a_full_disk_leaves_nothing_of_a_service_that_cannot_start(monkeypatch: 
     with registry.hold("a") as handle, pytest.raises(LaunchError) as caught:
         detach.spawn(job, None, {}, (handle,))
     assert caught.value.id == "services.not_spawned"
-    assert list(state.services_dir().iterdir()) == []
+    assert list(store.services_dir().iterdir()) == []
     # nor is the state of an earlier life taken for this one's
     before = {"name": "a", "phase": "ready"}
     with registry.hold("a") as handle:
         for name in ("state.json", "job.json"):
-            (state.service_dir("a") / name).write_text(json.dumps(before))
+            (store.service_dir("a") / name).write_text(json.dumps(before))
         with pytest.raises(LaunchError):
             detach.spawn(job, None, {}, (handle,))
-        assert state.read(state.service_dir("a"), "state.json") == before
+        assert store.read(store.service_dir("a"), "state.json") == before
 
 
 def test_all_are_ended_although_one_cannot_be(
@@ -268,7 +272,7 @@ def test_all_are_ended_although_one_cannot_be(
 ) -> None:
     asked = []
 
-    def end(service: registry.Service, *_: object) -> stop.Stopped:
+    def end(service: registry.ServiceRecord, *_: object) -> stop.Stopped:
         asked.append(service.name)
         if service.name == "a":
             raise LaunchError("services.not_ours", ExitCode.FAILED, name="a", pid=1)
@@ -277,7 +281,7 @@ def test_all_are_ended_although_one_cannot_be(
     monkeypatch.setattr(stop, "stop", end)
     for name in ("a", "b"):
         with registry.hold(name):
-            state.write(state.service_dir(name), "state.json", {"name": name, "phase": "ready"})
+            store.write(store.service_dir(name), "state.json", {"name": name, "phase": "ready"})
     assert run(["stop", "a", "b"]) == 1
     assert asked == ["a", "b"] and "belongs to another user" in capsys.readouterr().err
 
@@ -285,25 +289,25 @@ def test_all_are_ended_although_one_cannot_be(
 @pytest.mark.parametrize(
     ("known", "alive", "error"),
     [
-        ({"outcome": "died", "status": 3}, False, "the engine ended (exit status 3)"),
-        ({"outcome": "died", "status": -12}, False, "the engine ended (exit status signal 12)"),
+        ({"outcome": "died", "status": 3}, False, "the engine exited (exit status 3)"),
+        ({"outcome": "died", "status": -12}, False, "the engine exited (exit status signal 12)"),
         ({"outcome": "died", "status": 1, "error_id": "diagnose.disk_full"}, False, "A disk is full."),
-        ({"status": 3, "restarts": 1}, True, "the engine ended (exit status 3)"),
+        ({"status": 3, "restarts": 1}, True, "the engine exited (exit status 3)"),
         ({"outcome": "stopped", "status": -15, "restarts": 1}, False, ""),
         ({}, True, ""),
     ],
 )
 def test_why_the_last_life_ended(known: dict[str, object], alive: bool, error: str) -> None:
-    assert registry.Service("a", Path("a"), known, alive).error == error
+    assert registry.ServiceRecord("a", Path("a"), known, alive).error == error
 
 
 DEAF = """
 import os, signal, sys, time
-from gaudi_launch.services import identity, registry, state
+from gaudi_launch.services.state import identity, registry, store
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 with registry.hold("a"):
     launcher = identity.of(os.getpid()).to_json()
-    state.write(state.service_dir("a"), "state.json", {"name": "a", "phase": "load", "launcher": launcher})
+    store.write(store.service_dir("a"), "state.json", {"name": "a", "phase": "load", "launcher": launcher})
     print("held", flush=True)
     time.sleep(600)
 """
@@ -327,16 +331,16 @@ def test_what_could_not_be_ended_is_told(
     deaf = Orphan(Identity(7, 1, ""), "python", "a")
     monkeypatch.setattr(stop, "stop", lambda service, *_: stop.Stopped(service, True, 0, (deaf,), (deaf,)))
     with registry.hold("a"):
-        state.write(state.service_dir("a"), "state.json", {"name": "a", "phase": "ready"})
+        store.write(store.service_dir("a"), "state.json", {"name": "a", "phase": "ready"})
     assert run(["stop", "a"]) == 1
     shown = capsys.readouterr().err
-    assert "could not be ended: 7" in shown and "nothing is left" not in shown
+    assert "could not be stopped: 7" in shown and "nothing is left" not in shown
 
 
 def test_the_phases_of_a_start_are_written_as_it_goes(tmp_path: Path) -> None:
     job = ServiceJob("a", "m", "/m", "vllm-cpu@1", "http://127.0.0.1:1", Command(("py",), {}))
     with registry.hold("a"):
-        folder = state.service_dir("a")
+        folder = store.service_dir("a")
         recorder = Recorder(Mock(), folder, job, folder / "engine.log")
         follower = Follower()
         now = time.monotonic()
@@ -345,7 +349,7 @@ def test_the_phases_of_a_start_are_written_as_it_goes(tmp_path: Path) -> None:
             ("start", now),
             ("load", None),
         ]
-        recorder.ended(Outcome("died", 1, follower.progress), message("diagnose.disk_full"))
+        recorder.ended(EngineOutcome("died", 1, follower.progress), message("diagnose.disk_full"))
     told = registry.find("a")
     assert (told.phase, told.error, told.state["phases"][1]["end"] >= now) == ("failed", "A disk is full.", True)
     set_language("zh")
@@ -358,8 +362,8 @@ def test_an_orphan_without_its_environment_is_known_by_its_log(tmp_path: Path) -
     clean = {name: value for name, value in os.environ.items() if name != MARK}
     (tmp_path / "engine.log").touch()
     with registry.hold("a"):
-        folder = state.service_dir("a")
-        state.write(folder, "state.json", {"name": "a", "phase": "ready"})
+        folder = store.service_dir("a")
+        store.write(folder, "state.json", {"name": "a", "phase": "ready"})
     with contextlib.ExitStack() as napped:
         pids = []
         for log in (folder / "engine.log", tmp_path / "engine.log"):
@@ -384,7 +388,7 @@ def test_the_folder_of_a_service_is_its_users_own() -> None:
     former = os.umask(0)
     try:
         with registry.hold("a"):
-            folder = state.service_dir("a")
+            folder = store.service_dir("a")
             assert folder.stat().st_mode & 0o777 == 0o700
             assert (folder / "lock").stat().st_mode & 0o777 == 0o600
     finally:

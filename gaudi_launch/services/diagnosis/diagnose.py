@@ -5,14 +5,24 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGTERM
 from typing import Any
 
 from gaudi_launch.messages import Message, message
-from gaudi_launch.services.follow import Follower, bare
-from gaudi_launch.services.signatures import KILLED, QUIT, STUCK, TERMINATED, Signature, signatures
+from gaudi_launch.redact import redact_text
+from gaudi_launch.services.diagnosis.exceptions import Exceptions, Line
+from gaudi_launch.services.diagnosis.signatures import (
+    EXCEPTION,
+    KILLED,
+    QUIT,
+    STUCK,
+    TERMINATED,
+    Signature,
+    signatures,
+)
+from gaudi_launch.services.log.follow import Follower, bare
 
 _MOST_EVIDENCE = 3
 _MOST_LINE = 2000
@@ -64,7 +74,8 @@ class Diagnosis:
     """Causes, the likeliest first. ``phase`` is the one in which it failed, ``failed`` False for a healthy log.
 
     ``came_up``: it had started before it failed; where it did not fail, causes are what requests failed of.
-    ``at`` is how far the phase was, done and total, (0, 0) where that is unknown.
+    ``at`` is how far the phase was, done and total, (0, 0) where that is unknown. ``findings`` are what made
+    requests slow; nothing fails of them.
     """
 
     causes: tuple[Cause, ...]
@@ -72,6 +83,7 @@ class Diagnosis:
     failed: bool
     came_up: bool = False
     at: tuple[int, int] = (0, 0)
+    findings: tuple[Cause, ...] = ()
 
     @property
     def permanent(self) -> bool:
@@ -93,7 +105,8 @@ def diagnose(text: str, *, exit_status: int | None = None, outcome: str = "", ph
     bad_end = outcome in ("died", "stuck") or (not outcome and exit_status not in (None, 0))
     # a signal that its own supervisor sent says nothing
     signal = _signal(exit_status) if outcome in ("", "died") else None
-    hits, came_up = _hits(text)
+    read = _read(text)
+    hits, came_up = read.stages, read.came_up
     found = {} if came_up else hits["starting"]
     if came_up and (bad_end or any(id in _DEADLY for id in hits["up"])):
         # an engine survives the failure of one request; one that ended did not
@@ -106,14 +119,19 @@ def diagnose(text: str, *, exit_status: int | None = None, outcome: str = "", ph
     # what is told after the failure, an ordered end, is not where it failed
     where = phase or _last_working(follower, ends=not found or found is hits["stopping"])
     found = _with_end(found, outcome, signal, exit_status)
-    if any(id not in _BLUNT and _known()[id].rank for id in found):
+    ended_itself = outcome != "stopped" and TERMINATED.id not in found
+    if ended_itself and (bad_end or progress.phase == "failed"):
+        found = _with_exception(found, read)
+    if any(_known()[id].rank for id in found):
+        # a warning is no cause where anything else is known
         found = {id: lines for id, lines in found.items() if _known()[id].rank}
     failed = bool(found) or bad_end or (progress.phase == "failed" and outcome != "stopped")
     if came_up and not failed and not outcome:
         found = {id: lines for id, lines in hits["up"].items() if not _warned(lines)}
     order = sorted(found, key=lambda id: (_warned(found[id]), -_known()[id].rank, [n for n, _ in found[id]]))
     causes = tuple(_cause(_known()[id], found[id], where) for id in order)
-    return Diagnosis(causes, where, failed, came_up, (progress.done, progress.total))
+    findings = tuple(_cause(_known()[id], lines, where) for id, lines in read.slow.items())
+    return Diagnosis(causes, where, failed, came_up, (progress.done, progress.total), findings)
 
 
 # what takes the card's memory in a phase decides the remedy
@@ -137,14 +155,24 @@ _BY_SIGNAL: dict[int, str] = {
     **dict.fromkeys((SIGABRT, SIGFPE, SIGILL, SIGSEGV), "crashed"),
 }
 # say that the engine is gone, not why: an ordered end prints them, too
-_BLUNT = {"core_failed", "process_gone", "startup_probe"}
+_BLUNT = {"core_failed", "process_gone", "startup_probe", "shard_failed"}
 # of these no running engine is left
 _DEADLY = (*_BLUNT, "crashed", "oom_killer", "device_oom", "bucket_hang", KILLED.id)
 
 
 @cache
 def _known() -> dict[str, Signature]:
-    return {signature.id: signature for signature in (*signatures(), KILLED, TERMINATED, STUCK, QUIT)}
+    own = (KILLED, TERMINATED, STUCK, QUIT, EXCEPTION)
+    return {signature.id: signature for signature in (*signatures(), *own)}
+
+
+def _with_exception(found: _Hits, read: _Log) -> _Hits:
+    """Return the causes with the exception of the log's first traceback, where no error explains more."""
+    for id, lines in found.items():
+        if lines and not _warned(lines) and _known()[id].rank > EXCEPTION.rank:
+            return found
+    raised = read.exception()
+    return found if raised is None else {**found, EXCEPTION.id: [raised]}
 
 
 def _with_end(found: _Hits, outcome: str, signal: int | None, exit_status: int | None) -> _Hits:
@@ -176,24 +204,53 @@ def _signal(exit_status: int | None) -> int | None:
     return -exit_status if exit_status < 0 else exit_status - 128 if exit_status > 128 else None
 
 
-def _hits(text: str) -> tuple[dict[str, _Hits], bool]:
-    """Lines by cause, of the log's last life: while it was starting, up and stopping; and whether it came up."""
-    stages: dict[str, _Hits] = {"starting": {}, "up": {}, "stopping": {}}
-    stage, came_up = "starting", False
+@dataclass
+class _Log:
+    """What the last life in a log shows: lines by cause while it was starting, up and stopping; what was slow."""
+
+    stages: dict[str, _Hits] = field(default_factory=lambda: {"starting": {}, "up": {}, "stopping": {}})
+    slow: _Hits = field(default_factory=dict)
+    came_up: bool = False
+    stage: str = "starting"
+    exceptions: dict[str, Exceptions] = field(
+        default_factory=lambda: {"starting": Exceptions(), "up": Exceptions(), "stopping": Exceptions()}
+    )
+
+    def add(self, number: int, line: str) -> None:
+        """Read one line."""
+        if "Application startup complete" in line or line.endswith(" Connected"):
+            self.stage, self.came_up = "up", True
+        elif "Shutting down" in line or "Shutdown initiated" in line:
+            self.stage = "stopping"
+        self.exceptions[self.stage].feed(number, line)
+        for id in _signs(line):
+            hits = self.slow if _known()[id].slows else self.stages[self.stage]
+            hits.setdefault(id, []).append((number, line[:300]))
+
+    def exception(self) -> Line | None:
+        """Return the line that names the error: the first of a start, the last of an engine that was up.
+
+        One that only says that another process failed is none.
+        """
+        found = self.exceptions["up" if self.came_up else "starting"]
+        # an engine that is up survives the failures of requests, so its last error ended it
+        raised = [*reversed(found.raised)] if self.came_up else found.raised
+        for line in (*raised, *reversed(found.loose)):
+            if not _BLUNT.intersection(_signs(line[1])):
+                return line
+        return None
+
+
+def _read(text: str) -> _Log:
+    """Return what the log's last life shows."""
+    log = _Log()
     for number, line in _lines(text):
         if not line:
             continue
         if "vLLM API server version" in line:
-            stage, came_up = "starting", False
-            for hits in stages.values():
-                hits.clear()
-        elif "Application startup complete" in line or line.endswith(" Connected"):
-            stage, came_up = "up", True
-        elif "Shutting down" in line or "Shutdown initiated" in line:
-            stage = "stopping"
-        for id in _signs(line):
-            stages[stage].setdefault(id, []).append((number, line[:300]))
-    return stages, came_up
+            log = _Log()
+        log.add(number, line)
+    return log
 
 
 @lru_cache(maxsize=4096)
@@ -212,12 +269,14 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _cause(signature: Signature, evidence: list[tuple[int, str]], phase: str) -> Cause:
-    words = signature.id
+    words, values = signature.id, {}
+    if signature is EXCEPTION:
+        values = {"error": redact_text(evidence[0][1])}
     if words == "device_oom" and phase in _FILLS:
         words = _FILLS[phase]
     return Cause(
         id=signature.id,
-        title=message(f"diagnose.{words}"),
+        title=message(f"diagnose.{words}", **values),
         remedy=message(f"diagnose.{words}_fix"),
         commands=signature.commands,
         evidence=tuple(evidence[:_MOST_EVIDENCE]),

@@ -9,9 +9,9 @@ from pathlib import Path
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.services import service as life
-from gaudi_launch.services.diagnose import Diagnosis, diagnose
-from gaudi_launch.services.excerpt import Excerpt, read_excerpt
-from gaudi_launch.services.registry import Service
+from gaudi_launch.services.diagnosis.diagnose import Diagnosis, diagnose
+from gaudi_launch.services.log.excerpt import Excerpt, read_excerpt
+from gaudi_launch.services.state.registry import ServiceRecord
 
 # the engine's own arguments: Namespace(model='...'), config: model='...', non-default args: {'model': '...'
 _MODEL = re.compile(r"\bmodel'?[=:] ?'([^'\n]{1,500})'")
@@ -39,7 +39,7 @@ def explain_log(path: Path | None, exit_status: int | None) -> Explanation:
     return Explanation(name, _for_model(found, named[1]) if named else found, content)
 
 
-def explain_service(service: Service, exit_status: int | None = None) -> Explanation:
+def explain_service(service: ServiceRecord, exit_status: int | None = None) -> Explanation:
     """Judge a service's log with how its launcher saw it end. Raises LaunchError for a log that cannot be read."""
     state = service.state
     outcome = str(state.get("outcome", "")) if not service.alive else ""
@@ -61,15 +61,17 @@ def explain_service(service: Service, exit_status: int | None = None) -> Explana
 
 def _for_model(found: Diagnosis, model: str) -> Diagnosis:
     """With commands for this model."""
-    return replace(found, causes=tuple(cause.for_model(model) for cause in found.causes))
+    causes = tuple(cause.for_model(model) for cause in found.causes)
+    findings = tuple(finding.for_model(model) for finding in found.findings)
+    return replace(found, causes=causes, findings=findings)
 
 
-def lost(service: Service) -> str:
+def lost(service: ServiceRecord) -> str:
     """The message's id for a service whose launcher ended without a word."""
     return "diagnose.lost_rebooted" if service.rebooted else "diagnose.lost"
 
 
-def _note(service: Service, failed: bool) -> Message | None:
+def _note(service: ServiceRecord, failed: bool) -> Message | None:
     name, state = service.name, service.state
     if service.phase == "lost":
         return message(lost(service), name=name)
@@ -80,7 +82,7 @@ def _note(service: Service, failed: bool) -> Message | None:
     return None
 
 
-def _without_log(service: Service, outcome: str) -> Explanation:
+def _without_log(service: ServiceRecord, outcome: str) -> Explanation:
     """A service whose engine did not come so far as to write."""
     name, state = service.name, service.state
     why = service.error

@@ -1,4 +1,4 @@
-"""The end of an engine in words: the cause, the last lines of its log, where the whole log is."""
+"""The end of an engine in words: where its log is, the log's last lines, the cause."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ from pathlib import Path
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
-from gaudi_launch.services.diagnose import Diagnosis, diagnose
-from gaudi_launch.services.endings import status_words
-from gaudi_launch.services.supervise import Outcome
+from gaudi_launch.services.diagnosis.diagnose import Diagnosis, diagnose
+from gaudi_launch.services.diagnosis.endings import status_words
+from gaudi_launch.services.log.kernel_log import full_disks
+from gaudi_launch.services.process.supervise import EngineOutcome
 
 _LAST_LINES = 30
 _MOST_LOG_BYTES = 4 << 20
 
 
-def failure(outcome: Outcome, log: Path, model: str = "MODEL") -> LaunchError:
-    """The error of an engine that died, got stuck or never started: the cause, its last lines, the log's path.
+def failure(outcome: EngineOutcome, log: Path, model: str = "MODEL") -> LaunchError:
+    """The error of an engine that died, got stuck or never started: its log's path and last lines, the cause.
 
     ``model`` is its folder or name, for the commands that may help.
     """
     if outcome.kind == "not_started":
         return LaunchError("serve.not_started", ExitCode.ENGINE, why=outcome.detail)
-    lines = last_lines(log)
-    found = diagnose(read_log(log), exit_status=outcome.status, outcome=outcome.kind)
-    detail = "\n".join([*_causes(found, model), "", *lines])
+    content = judged_log(log)
+    found = diagnose(content, exit_status=outcome.status, outcome=outcome.kind)
+    # what a terminal shows last is what its user reads first
+    detail = "\n".join([text("serve.last_lines"), *content.splitlines()[-_LAST_LINES:], "", *causes(found, model)])
     phase = text(f"serve.phase_{found.phase}")
     if outcome.kind == "stuck":
         return LaunchError(
@@ -45,13 +47,24 @@ def failure(outcome: Outcome, log: Path, model: str = "MODEL") -> LaunchError:
     )
 
 
-def _causes(found: Diagnosis, model: str) -> list[str]:
+def causes(found: Diagnosis, model: str = "MODEL") -> list[str]:
+    """Return the likeliest causes in lines: each with what the log says, the remedy and its commands."""
     lines = []
     for cause in found.causes[:3]:
         lines.append(f"{text('serve.word_cause')}: {cause.title.render()}")
+        lines += [f"  > {words}" for _, words in cause.evidence]
         lines.append(f"  {cause.remedy.render()}")
         lines += [f"  $ {command}" for command in cause.for_model(model).commands]
     return lines or [text("serve.no_cause")]
+
+
+def judged_log(path: Path) -> str:
+    """Return the end of a log, and that its disk is full if it is: a full disk keeps that out of the log."""
+    notes = "".join(f"kernel: {line}\n" for line in full_disks(path))
+    content = read_log(path)
+    if not notes or not content or content.endswith("\n"):
+        return content + notes
+    return f"{content}\n{notes}"
 
 
 def read_log(path: Path) -> str:

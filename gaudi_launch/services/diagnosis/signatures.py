@@ -18,6 +18,7 @@ class Signature:
     permanent: bool
     source: str
     commands: tuple[str, ...] = ()
+    slows: bool = False
 
 
 # told by the exit status, or by the word of the shell that waited for it
@@ -33,6 +34,8 @@ TERMINATED = Signature("terminated", (), 20, False, "signal(7)")
 # told by the supervisor
 STUCK = Signature("stuck", (), 25, False, "assumed: no line of its log for the phase's time limit", ("top",))
 QUIT = Signature("quit", (), 10, False, "exit status 0 of an engine that nobody stopped")
+# where no signature fits: it explains more than that a process is gone, and less than any other error
+EXCEPTION = Signature("exception", (), 18, False, "the log's first traceback; of an engine that was up, its last")
 
 
 @cache
@@ -49,6 +52,7 @@ def signatures() -> tuple[Signature, ...]:
             permanent=entry["permanent"],
             source=entry["source"],
             commands=tuple(entry.get("commands", ())),
+            slows=entry.get("slows", False),
         )
         for entry in document["signatures"]
     )

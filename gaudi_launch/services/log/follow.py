@@ -35,7 +35,7 @@ Facts = Mapping[str, "str | int | float"]
 
 
 @dataclass(frozen=True)
-class Phase:
+class LaunchPhase:
     """One stretch of a start: its name, when it began and ended (None: it lasts), how many items it came to."""
 
     name: str
@@ -48,7 +48,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Progress:
+class LaunchProgress:
     """Where a start is. ``done`` of ``total`` items of the phase (0: unknown), ``bucket`` the last one in words.
 
     ``left_seconds`` is for this phase only, from the items done so far; None until two are done. ``facts`` hold
@@ -62,7 +62,7 @@ class Progress:
     bucket: str = ""
     left_seconds: float | None = None
     facts: Facts = field(default_factory=dict)
-    phases: tuple[Phase, ...] = ()
+    phases: tuple[LaunchPhase, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -84,12 +84,12 @@ class Follower:
     """Feed it the log as it grows, in any pieces."""
 
     def __init__(self) -> None:
-        self.progress = Progress()
+        self.progress = LaunchProgress()
         self._line = ""
         # items finished when the phase's first was seen, and when that was: the speed is measured from there
         self._first: tuple[int, float] | None = None
 
-    def feed(self, text: str, now: float) -> Progress:
+    def feed(self, text: str, now: float) -> LaunchProgress:
         """Take more text of the log at this time (seconds of any clock); the progress after it."""
         # a progress bar ends its lines with CR
         pieces = text.replace("\r", "\n").split("\n")
@@ -125,7 +125,7 @@ class Follower:
         phases = list(progress.phases)
         if phases and phases[-1].end is None:
             phases[-1] = replace(phases[-1], end=now)
-        phases.append(Phase(phase, now))
+        phases.append(LaunchPhase(phase, now))
         self._first = None
         self.progress = replace(
             progress, phase=phase, done=0, total=0, bucket="", left_seconds=None, phases=tuple(phases)
@@ -347,7 +347,8 @@ _RULES: tuple[tuple[re.Pattern[str], _Act], ...] = tuple(
         (r"Following prefill warmup successfully", _phase("warmup_decode")),
         (r"warmup hpu graph time (?P<seconds>\d{1,9})s warmup shape count (?P<shapes>\d{1,9})", _tgi_warm),
         (r"Started engine process with PID (?P<pid>\d+)", _process),
-        # engines/in_ray/gaudi_ray_head.py; Ray Serve's own lines (ray: serve/_private/api.py, serve/scripts.py)
+        # engines/ray_serve/runtime/gaudi_ray_head.py; Ray Serve's own lines
+        # (ray: serve/_private/api.py, serve/scripts.py)
         (
             r"^gaudi-launch ray: Ray \S+ with (?P<hpus>\d+) HPU, dashboard (?P<url>http://127\.0\.0\.1:\d{1,5})$",
             _dashboard,

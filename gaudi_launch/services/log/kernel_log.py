@@ -3,13 +3,17 @@ log of the engine itself has no word of either."""
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import os
 import re
+import tempfile
 from pathlib import Path
 
+from gaudi_launch.debug_log import best_effort
 from gaudi_launch.host.sysfs import read_meminfo
 from gaudi_launch.paths import machine_root
+
+_log = logging.getLogger(__name__)
 
 # mm/oom_kill.c: "Out of memory: Killed process 4242 (python3) ...", or the same behind "Memory cgroup"
 _KILLED = re.compile(
@@ -18,6 +22,8 @@ _KILLED = re.compile(
 _OURS = re.compile(r"python|vllm|engine|ray|text-generation|worker", re.IGNORECASE)
 _MOST_RECORDS = 20_000
 _RECORD_BYTES = 8192
+# a page; less and not one more line can be written
+_LEAST_FREE_BYTES = 4096
 
 
 def killed_since(begin: float) -> list[str]:
@@ -71,10 +77,31 @@ def no_hugepages() -> list[str]:
     return [f"HugePages_Free: 0 of {total}"] if free == 0 and total is not None else []
 
 
+def full_disks(log: Path) -> list[str]:
+    """Return a line for each full file system of a log and of temporary files, in the words of errno 28.
+
+    What is left to the super-user counts for it only; a file system without free inodes is full, too (statvfs(3)).
+    """
+    lines = []
+    seen = set()
+    for folder in (log.parent, Path(tempfile.gettempdir())):
+        try:
+            device, room = folder.stat().st_dev, os.statvfs(folder)
+        except OSError:
+            continue
+        blocks = room.f_bfree if os.geteuid() == 0 else room.f_bavail
+        free = blocks * room.f_frsize
+        full = free < _LEAST_FREE_BYTES or (room.f_files > 0 and room.f_ffree == 0)
+        if full and device not in seen:
+            seen.add(device)
+            lines.append(f"No space left on device: {folder} ({free} bytes free)")
+    return lines
+
+
 def note(log: Path, begin: float, *, cards: bool) -> None:
     """Write such lines behind the engine's own, where `why` finds them later, too. ``cards``: it used Gaudi cards,
     whose software takes huge pages."""
     lines = killed_since(begin) + (no_hugepages() if cards else [])
     if lines:
-        with contextlib.suppress(OSError), log.open("a", encoding="utf-8") as file:
+        with best_effort(_log, "write the lines of the kernel"), log.open("a", encoding="utf-8") as file:
             file.writelines(f"kernel: {line}\n" for line in lines)

@@ -7,9 +7,12 @@ the instant between copy and cut are lost; a log that grows while it is copied i
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 from pathlib import Path
+
+_log = logging.getLogger(__name__)
 
 MOST_BYTES = 64 << 20
 _PIECE = 1 << 20
@@ -35,9 +38,11 @@ def rotate(log: Path, most_bytes: int = MOST_BYTES) -> bool:
                 shutil.copyfileobj(source, target, _PIECE)
                 part.replace(earlier(log))
         except OSError:
+            _log.debug("the earlier part of %s is not kept", log, exc_info=True)
             with contextlib.suppress(OSError):
                 part.unlink(missing_ok=True)
         os.truncate(log, 0)
     except OSError:
+        _log.debug("%s is not cut", log, exc_info=True)
         return False
     return True

@@ -6,6 +6,7 @@ that there is no instant in which nobody holds them. It is started by `spawn` an
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -17,17 +18,20 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from gaudi_launch import debug_log
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
 from gaudi_launch.planning.exported import SECRETS
-from gaudi_launch.services import reservation, state
-from gaudi_launch.services.endings import ended
-from gaudi_launch.services.follow import Progress
-from gaudi_launch.services.job import ServiceJob
-from gaudi_launch.services.ready import Readiness
-from gaudi_launch.services.recorder import first_state
+from gaudi_launch.services.diagnosis.endings import ended
+from gaudi_launch.services.log.follow import LaunchProgress
+from gaudi_launch.services.probe import Readiness
 from gaudi_launch.services.service import LOG as ENGINE_LOG
 from gaudi_launch.services.service import run
+from gaudi_launch.services.state import reservation, store
+from gaudi_launch.services.state.job import ServiceJob
+from gaudi_launch.services.state.recorder import first_state
+
+_log = logging.getLogger(__name__)
 
 LOG = "launcher.log"
 
@@ -40,17 +44,17 @@ def spawn(
     ``held`` are the open lock files that it takes over, the name's first. ``environment`` may hold secrets: it is
     handed over in memory only. Raises LaunchError when the state folder cannot be written or nothing starts.
     """
-    folder = state.service_dir(job.name)
+    folder = store.service_dir(job.name)
     documents: dict[str, Mapping[str, Any]] = {"job.json": job.to_json()}
     if plan is not None:
         documents["plan.json"] = plan
     # the last: from here on others see it starting, before the launcher itself is there to say so
     documents["state.json"] = first_state(job, folder / ENGINE_LOG)
-    written = all(state.write(folder, name, document) for name, document in documents.items())
+    written = all(store.write(folder, name, document) for name, document in documents.items())
     words = [
         sys.executable,
         "-m",
-        "gaudi_launch.services.detach",
+        "gaudi_launch.services.process.detach",
         job.name,
         ",".join(str(handle) for handle in held),
     ]
@@ -59,6 +63,7 @@ def spawn(
             # what an earlier life left there must not be taken for this one's
             raise OSError(28, os.strerror(28))
         handle = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        seen = debug_log.ChildLog(_log, words)
         try:
             child = subprocess.Popen(
                 words,
@@ -71,11 +76,16 @@ def spawn(
                 # a launcher lives long: it keeps no folder busy, and imports from none that it was started in
                 cwd="/",
             )
+        except OSError as error:
+            seen.failed(error)
+            raise
         finally:
             os.close(handle)
+        seen.started(child.pid)
+        seen.continues()
     except OSError as error:
         why = error.strerror or str(error)
-        if state.read(folder, "state.json") is None:
+        if store.read(folder, "state.json") is None:
             # the full disk that stopped it keeps no remains of it
             shutil.rmtree(folder, ignore_errors=True)
         raise LaunchError("services.not_spawned", ExitCode.FAILED, path=str(folder), why=why) from None
@@ -94,7 +104,7 @@ class _Lines:
     def output(self, text: str) -> None:
         pass
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: LaunchProgress) -> None:
         if progress.phase != self._phase:
             self._phase = progress.phase
             _say(text(f"serve.phase_{progress.phase}"))
@@ -116,16 +126,21 @@ def _say(line: str) -> None:
 
 def main() -> None:
     """The launcher's process: ``NAME HANDLES``. Its exit status is DESIGN's."""
+    with debug_log.kept(debug=False):
+        _launch()
+
+
+def _launch() -> None:
     name, handles = sys.argv[1], [int(word) for word in sys.argv[2].split(",")]
-    folder = state.service_dir(name)
+    folder = store.service_dir(name)
     signal.signal(signal.SIGTERM, _interrupt)
     for handle in handles:
         # an engine must not keep our locks alive
         os.set_inheritable(handle, False)
     try:
-        job = ServiceJob.from_json(state.read(folder, "job.json"), folder / "job.json")
+        job = ServiceJob.from_json(store.read(folder, "job.json"), folder / "job.json")
         for handle in handles[1:]:
-            reservation.sign(handle)
+            reservation.sign(handle, name)
         outcome = run(job, _Lines(), os.environ, _say)
     except KeyboardInterrupt:
         _end(folder, "stopped", "")
@@ -138,6 +153,7 @@ def main() -> None:
         import traceback
 
         traceback.print_exc()
+        _log.debug("the launcher of %s failed", name, exc_info=True)
         _end(folder, "failed", f"{type(error).__name__}: {error}")
         sys.exit(int(ExitCode.FAILED))
     _say(ended(outcome.kind, outcome.status))
@@ -150,9 +166,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _end(folder: Path, phase: str, error: str) -> None:
     """An end before or beside the engine's own."""
-    known = state.read(folder, "state.json") or {"name": folder.name, "began": time.time()}
+    known = store.read(folder, "state.json") or {"name": folder.name, "began": time.time()}
     news = {"phase": phase, "outcome": phase, "error": error, "error_id": "", "ended": time.time()}
-    state.write(folder, "state.json", {**known, **news})
+    store.write(folder, "state.json", {**known, **news}, last=True)
 
 
 def missing_secrets(job: ServiceJob, environment: Mapping[str, str]) -> list[str]:

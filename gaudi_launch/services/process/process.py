@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
 import os
 import shutil
 import signal
@@ -15,8 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from gaudi_launch.debug_log import ChildLog
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.planning.plan import Command
+
+_log = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -26,7 +30,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
-class Patience:
+class StopTimeouts:
     """How long an ordered end may take, in seconds: for the engine itself, then for what it left behind."""
 
     engine: float = 20.0
@@ -77,6 +81,7 @@ class EngineProcess:
     environment: Mapping[str, str]
     bind: bool = True
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
+    _seen: ChildLog | None = field(default=None, init=False, repr=False)
 
     def start(self) -> int:
         """Start it in a session of its own; its pid. Raises OSError when it, or a file for it, cannot be made."""
@@ -88,18 +93,25 @@ class EngineProcess:
         environment = {**self.environment, **self.command.env}
         for name in self.command.unset:
             environment.pop(name, None)
+        argv = [*prefix, *self.command.argv]
+        self._seen = ChildLog(_log, argv)
         output: IO[bytes]
-        with self.log.open("ab") as output:
-            self._child = subprocess.Popen(
-                [*prefix, *self.command.argv],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                cwd=self.command.working_dir,
-                start_new_session=True,
-                preexec_fn=_in_child(cpus),
-            )
+        try:
+            with self.log.open("ab") as output:
+                self._child = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    cwd=self.command.working_dir,
+                    start_new_session=True,
+                    preexec_fn=_in_child(cpus),
+                )
+        except OSError as error:
+            self._seen.failed(error)
+            raise
+        self._seen.started(self._child.pid)
         return self._child.pid
 
     @property
@@ -114,7 +126,14 @@ class EngineProcess:
         """
         assert self._child is not None, "not started"
         self._reap_adopted()
-        return self._child.poll()
+        return self._status()
+
+    def _status(self) -> int | None:
+        assert self._child is not None and self._seen is not None, "not started"
+        status = self._child.poll()
+        if status is not None:
+            self._seen.ended(status)
+        return status
 
     def _reap_adopted(self) -> None:
         """Take the exit statuses of orphans that the kernel gave to us; the first child is Popen's to reap."""
@@ -148,7 +167,7 @@ class EngineProcess:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
 
-    def end(self, patience: Patience, hurry: Callable[[], bool] = lambda: False) -> int | None:
+    def end(self, patience: StopTimeouts, hurry: Callable[[], bool] = lambda: False) -> int | None:
         """End the engine, then all that descends from it: ask, wait, kill. The engine's exit status.
 
         ``hurry`` is asked on the way: True (a second Ctrl-C) stops the waiting. Nothing is left when it returns,
@@ -169,7 +188,7 @@ class EngineProcess:
         # a process on its way out is no longer listed before it can be waited for
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(patience.rest)
-        return self._child.poll()
+        return self._status()
 
     def _signal(self, pids: list[int], number: signal.Signals) -> None:
         for pid in pids:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gaudi_launch.interrupt import deferred, pause, requested
 from gaudi_launch.planning.plan import Command
-from gaudi_launch.services.process import EngineProcess, Patience
+from gaudi_launch.services.process.process import EngineProcess, StopTimeouts
 
 _TURN_SECONDS = 0.2
 _LAST_BYTES = 8192
@@ -41,22 +42,23 @@ def run_step(
     begin = log.stat().st_size if log.is_file() else 0
     command = Command(argv=argv, env=dict(env), working_dir=str(folder))
     process = EngineProcess(command, log, dict(os.environ), bind=False)
-    process.start()
-    try:
-        size, moved = -1, time.monotonic()
-        while (status := process.poll()) is None:
-            now = log.stat().st_size
-            if now != size:
-                size, moved = now, time.monotonic()
-                if (progress := read_progress(_tail(log, begin))) is not None:
-                    tell(progress)
-            if time.monotonic() - moved > quiet_seconds:
-                return None
-            time.sleep(_TURN_SECONDS)
-        return status
-    finally:
-        # also on Ctrl-C, and for workers that a step forgot
-        process.end(Patience())
+    with deferred():
+        process.start()
+        try:
+            size, moved = -1, time.monotonic()
+            while (status := process.poll()) is None:
+                now = log.stat().st_size
+                if now != size:
+                    size, moved = now, time.monotonic()
+                    if (progress := read_progress(_tail(log, begin))) is not None:
+                        tell(progress)
+                if time.monotonic() - moved > quiet_seconds:
+                    return None
+                pause(_TURN_SECONDS)
+            return status
+        finally:
+            # also on Ctrl-C (a second one hurries it), and for workers that a step forgot
+            process.end(StopTimeouts(), requested)
 
 
 def read_progress(text: str) -> StepProgress | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -9,12 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from gaudi_launch.debug_log import best_effort
 from gaudi_launch.planning.plan import Command
-from gaudi_launch.services.follow import Follower, Progress
-from gaudi_launch.services.process import EngineProcess, Patience
-from gaudi_launch.services.ready import Readiness, probe
-from gaudi_launch.services.rotate import rotate
-from gaudi_launch.services.signals import Signals
+from gaudi_launch.services.log.follow import Follower, LaunchProgress
+from gaudi_launch.services.log.rotate import rotate
+from gaudi_launch.services.probe import OTHER, Readiness, probe
+from gaudi_launch.services.process.process import EngineProcess, StopTimeouts
+from gaudi_launch.services.process.signals import Signals
+
+_log = logging.getLogger(__name__)
 
 _TURN_SECONDS = 0.1
 _CALM_SECONDS = 1.0
@@ -40,11 +44,12 @@ LIMITS: Mapping[str, float] = {
 
 
 @dataclass(frozen=True)
-class Job:
+class EngineJob:
     """What to run and how to tell that it answers. ``environment`` is what the engine inherits.
 
     ``after`` is called once with the engine's exit status when its processes are gone: what they leave behind is
-    removed there. ``tgi`` says that the server speaks TGI's own language.
+    removed there. ``tgi`` says that the server speaks TGI's own language. ``names`` are those that the engine
+    answers under, where they are known; ``owner`` names another service that listens at its address.
     """
 
     command: Command
@@ -54,18 +59,20 @@ class Job:
     api_key: str | None = field(default=None, repr=False)
     bind: bool = True
     limits: Mapping[str, float] = field(default_factory=lambda: LIMITS)
-    patience: Patience = field(default_factory=Patience)
+    patience: StopTimeouts = field(default_factory=StopTimeouts)
     after: Callable[[int | None], None] = lambda status: None
     tgi: bool = False
+    names: tuple[str, ...] = ()
+    owner: Callable[[], str | None] = lambda: None
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EngineOutcome:
     """How it ended. ``status`` is the engine's exit status, negative for a signal; ``signal`` is ours, if any."""
 
     kind: Literal["stopped", "died", "stuck", "not_started"]
     status: int | None
-    progress: Progress
+    progress: LaunchProgress
     signal: int | None = None
     was_ready: bool = False
     detail: str = ""
@@ -78,7 +85,7 @@ class Watcher(Protocol):
 
     def output(self, text: str) -> None: ...
 
-    def progress(self, progress: Progress) -> None: ...
+    def progress(self, progress: LaunchProgress) -> None: ...
 
     def ready(self, readiness: Readiness) -> None: ...
 
@@ -90,7 +97,7 @@ class Supervisor:
 
     def __init__(
         self,
-        job: Job,
+        job: EngineJob,
         watcher: Watcher,
         clock: Callable[[], float] = time.monotonic,
         signals: Signals | None = None,
@@ -105,15 +112,16 @@ class Supervisor:
         self._prober = _Prober(job)
         self._ready = False
         self._ended = False
+        self._noted = ""
 
-    def run(self) -> Outcome:
+    def run(self) -> EngineOutcome:
         """Start, follow and end the engine. Nothing of it lives when this returns."""
         with self._signals.handled():
             try:
                 pid = self._engine.start()
             except OSError as error:
                 progress = self._follower.progress
-                return Outcome("not_started", None, progress, detail=error.strerror or str(error))
+                return EngineOutcome("not_started", None, progress, detail=error.strerror or str(error))
             try:
                 self._watcher.started(pid)
                 return self._loop()
@@ -130,7 +138,7 @@ class Supervisor:
             self._job.after(status)
         return status
 
-    def _loop(self) -> Outcome:
+    def _loop(self) -> EngineOutcome:
         last = self._clock()
         seen: tuple[object, ...] = ()
         while True:
@@ -142,7 +150,7 @@ class Supervisor:
             if status is not None:
                 self._end()
                 self._read()
-                return Outcome("died", status, self._follower.progress, was_ready=self._ready)
+                return EngineOutcome("died", status, self._follower.progress, was_ready=self._ready)
             now = self._clock()
             state = (progress.phase, progress.done, progress.bucket)
             # while it starts or loads, every line is progress; a warm-up must get on with its graphs
@@ -152,7 +160,7 @@ class Supervisor:
             if limit is not None and now - last > limit:
                 self._watcher.ending(None)
                 status = self._end()
-                return Outcome("stuck", status, progress, detail=f"{now - last:.0f}")
+                return EngineOutcome("stuck", status, progress, detail=f"{now - last:.0f}")
             if not self._ready:
                 self._look_ready(now)
             # an engine that answers needs no haste: a small share of one CPU for days
@@ -160,16 +168,32 @@ class Supervisor:
 
     def _look_ready(self, now: float) -> None:
         readiness = self._prober.ask(now)
-        if readiness is not None and readiness.ready:
+        if readiness is None:
+            return
+        if readiness.stage == OTHER:
+            self._note(readiness.detail)
+        if readiness.ready:
             self._ready = True
             self._watcher.ready(readiness)
 
-    def _stop(self) -> Outcome:
+    def _note(self, found: str) -> None:
+        """Write into the log, once, that somebody else answers: the log explains a start that gets no further."""
+        if found == self._noted:
+            return
+        self._noted = found
+        names = ", ".join(self._job.names) or "-"
+        with (
+            best_effort(_log, "write a note into the log of the engine"),
+            self._job.log.open("a", encoding="utf-8") as log,
+        ):
+            log.write(f"gaudi-launch: {self._job.url} is answered by another server ({found}); expected {names}\n")
+
+    def _stop(self) -> EngineOutcome:
         number = self._signals.take()
         self._watcher.ending(number)
         status = self._end()
         self._read()
-        return Outcome("stopped", status, self._follower.progress, number, self._ready)
+        return EngineOutcome("stopped", status, self._follower.progress, number, self._ready)
 
     def _read(self) -> bool:
         grew = False
@@ -234,7 +258,7 @@ def _unfinished(content: bytes) -> int:
 class _Prober:
     """Asks the engine whether it answers, on a thread of its own: a slow answer must not hold up signals."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: EngineJob) -> None:
         self._job = job
         self._thread: threading.Thread | None = None
         self._answer: Readiness | None = None
@@ -252,5 +276,10 @@ class _Prober:
         return answer
 
     def _probe(self) -> None:
+        job = self._job
         # a first completion may compile for a minute
-        self._answer = probe(self._job.url, timeout=90.0, api_key=self._job.api_key, tgi=self._job.tgi)
+        answer = probe(job.url, timeout=90.0, api_key=job.api_key, tgi=job.tgi, names=job.names)
+        other = job.owner() if answer.ready else None
+        if other is not None:
+            answer = Readiness(False, OTHER, f"service {other}", answer.model)
+        self._answer = answer

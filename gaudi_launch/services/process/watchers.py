@@ -8,10 +8,10 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gaudi_launch.recipe_cache.use import Keeper
-    from gaudi_launch.services.follow import Progress
-    from gaudi_launch.services.ready import Readiness
-    from gaudi_launch.services.supervise import Watcher
+    from gaudi_launch.recipe_cache.attach import Keeper
+    from gaudi_launch.services.log.follow import LaunchProgress
+    from gaudi_launch.services.probe import Readiness
+    from gaudi_launch.services.process.supervise import Watcher
 
 
 class Passing:
@@ -26,7 +26,7 @@ class Passing:
     def output(self, text: str) -> None:
         self._inner.output(text)
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: LaunchProgress) -> None:
         self._inner.progress(progress)
 
     def ready(self, readiness: Readiness) -> None:
@@ -57,7 +57,7 @@ class Warmed(Passing):
         self._began = time.monotonic()
         super().started(pid)
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: LaunchProgress) -> None:
         self._facts = dict(progress.facts)
         super().progress(progress)
 

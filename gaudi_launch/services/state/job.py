@@ -9,9 +9,9 @@ from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.exported import SECRETS, engine_variables, local_variables
-from gaudi_launch.planning.plan import Command, Plan
+from gaudi_launch.planning.plan import Api, Command, Plan
 from gaudi_launch.planning.request import Request
-from gaudi_launch.recipe_cache.use import Cached, CacheJob
+from gaudi_launch.recipe_cache.attach import Cached, CacheJob
 
 RESTARTS = ("no", "on-failure")
 
@@ -41,6 +41,7 @@ class ServiceJob:
     secrets: tuple[str, ...] = ()
     container: str = ""
     cache: CacheJob | None = None
+    api: Api = "openai"
 
     def to_json(self) -> dict[str, Any]:
         """The object of ``job.json``."""
@@ -70,6 +71,7 @@ class ServiceJob:
             "secrets": list(self.secrets),
             "container": self.container,
             "cache": self.cache.to_json() if self.cache else None,
+            "api": self.api,
         }
 
     @classmethod
@@ -105,8 +107,9 @@ class ServiceJob:
                 secrets=tuple(str(name) for name in document["secrets"]),
                 container=str(document["container"]),
                 cache=CacheJob.from_json(cache) if cache else None,
+                api=_api(document),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise LaunchError(
                 "services.bad_job", ExitCode.FAILED, path=str(path), why=f"{type(error).__name__}: {error}"
             ) from None
@@ -141,7 +144,19 @@ def job_of(
         environment={**local_variables(request.environment), **engine_variables(request.environment)},
         secrets=tuple(name for name in SECRETS if request.environment.get(name)),
         cache=cached.job if cached is not None else None,
+        api=plan.engine.api,
     )
+
+
+def _api(document: Mapping[str, Any]) -> Api:
+    """Return the API of a job's server; jobs of 2026 and before name their engine only."""
+    if document.get("api") == "generate":
+        return "generate"
+    if document.get("api") == "openai":
+        return "openai"
+    from gaudi_launch.engines.registry import api_of
+
+    return api_of(str(document["engine"]))
 
 
 def check_restart(word: str) -> str:

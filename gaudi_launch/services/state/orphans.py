@@ -16,10 +16,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gaudi_launch.services import identity
-from gaudi_launch.services.identity import Identity
-from gaudi_launch.services.registry import is_held
-from gaudi_launch.services.state import is_name
+from gaudi_launch.messages import Message, message
+from gaudi_launch.services.process.lineage import Above, above, seen_by, shares_our_files
+from gaudi_launch.services.state import identity
+from gaudi_launch.services.state.identity import Identity
+from gaudi_launch.services.state.registry import Held, LockAnswer, ask_lock
+from gaudi_launch.services.state.store import is_name
 
 # the folder of a service, in the environment of everything that its engine starts
 MARK = "GAUDI_LAUNCH_SERVICE"
@@ -29,38 +31,116 @@ _PATIENCE_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Orphan:
-    """One process. ``service`` is the folder of the service that it belonged to."""
+    """One process. ``service`` is the folder of the service that it belongs to, as the process sees it.
+
+    ``doubt`` is why it cannot be told whether its launcher lives; None: it is known to be dead. ``elsewhere``: the
+    process sees other files than we do, as in a container.
+    """
 
     process: Identity
     command: str
     service: str
+    doubt: Message | None = None
+    elsewhere: bool = False
 
     def to_json(self) -> dict[str, object]:
-        return {
+        document: dict[str, object] = {
             "pid": self.process.pid,
             "command": self.command,
             "service": Path(self.service).name,
             "folder": self.service,
         }
+        if self.doubt is not None:
+            document["reason"] = self.doubt.render()
+        return document
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Processes whose launcher is ``dead``, and those of which that cannot be told (``unsure``), in pid order."""
+
+    dead: tuple[Orphan, ...] = ()
+    unsure: tuple[Orphan, ...] = ()
 
 
 def orphans(folder: Path | None = None) -> list[Orphan]:
-    """Living processes that a service's engine started and whose launcher does not live; of one service or of all.
+    """Return the living processes of services whose launcher is known to be dead; of one service or of all."""
+    return list(look(folder).dead)
 
-    Only processes whose environment this user may read are seen: one's own, or everybody's as root.
+
+def look(folder: Path | None = None) -> Lost:
+    """Find the living processes that a service's engine started and whose launcher is not seen to live.
+
+    Only processes whose environment this user may read are seen: one's own, or everybody's as root. ``folder``
+    limits it to one service of ours.
     """
-    alive: dict[str, bool] = {}
     found = []
-    wanted = None if folder is None else folder.resolve()
     for pid, service in _marked():
-        if wanted is not None and Path(service).resolve() != wanted:
+        if folder is not None and not is_of(pid, service, folder):
             continue
-        if service not in alive:
-            alive[service] = is_held(Path(service))
-        who = None if alive[service] else identity.of(pid)
-        if who is not None:
-            found.append(Orphan(who, _command(pid), service))
-    return sorted(found, key=lambda orphan: orphan.process.pid)
+        orphan = _judge(pid, service)
+        if orphan is not None:
+            found.append(orphan)
+    found.sort(key=lambda orphan: orphan.process.pid)
+    dead = tuple(orphan for orphan in found if orphan.doubt is None)
+    return Lost(dead, tuple(orphan for orphan in found if orphan.doubt is not None))
+
+
+def _judge(pid: int, service: str) -> Orphan | None:
+    """Return the process with what is known of its launcher; None when that lives, or the process is gone.
+
+    A launcher is dead only when its lock is seen to be free and no launcher is above the process.
+    """
+    answer = _ask_lock(pid, service)
+    if answer.held is Held.HELD:
+        return None
+    ancestors = above(pid)
+    if answer.held is Held.UNKNOWN and ancestors is Above.LAUNCHER:
+        return None
+    who = identity.of(pid)
+    if who is None:
+        return None
+    elsewhere = _is_elsewhere(pid)
+    why = doubt(service, answer, ancestors, elsewhere=elsewhere)
+    return Orphan(who, _command(pid), service, why, elsewhere)
+
+
+def _ask_lock(pid: int, service: str) -> LockAnswer:
+    """Look at the lock of a service's folder where the process sees it."""
+    try:
+        return ask_lock(seen_by(pid, Path(service)))
+    except OSError as error:
+        return LockAnswer(Held.UNKNOWN, error.strerror or str(error))
+
+
+def doubt(service: str, answer: LockAnswer, ancestors: Above, *, elsewhere: bool) -> Message | None:
+    """Return why it cannot be told whether the launcher of a process lives; None where it is dead.
+
+    ``answer`` is not "held": that is a launcher that lives.
+    """
+    if answer.held is Held.UNKNOWN:
+        return message("services.doubt_lock", path=service, why=answer.why)
+    if ancestors is Above.LAUNCHER:
+        return message("services.doubt_launcher")
+    # a free lock among our own files is that of the launcher
+    if ancestors is Above.HIDDEN and elsewhere:
+        return message("services.doubt_hidden")
+    return None
+
+
+def _is_elsewhere(pid: int) -> bool:
+    try:
+        return not shares_our_files(pid)
+    except OSError:
+        return True
+
+
+def is_of(pid: int, service: str, folder: Path) -> bool:
+    """Report whether the folder that a process names is this folder of ours: paths alone mean nothing."""
+    try:
+        return seen_by(pid, Path(service)).samefile(folder)
+    except OSError:
+        return False
 
 
 def _marked() -> Iterator[tuple[int, str]]:
@@ -68,9 +148,14 @@ def _marked() -> Iterator[tuple[int, str]]:
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
-        service = _by_environment(entry.path) or _by_log(entry.path)
+        service = service_of(int(entry.name))
         if service is not None:
             yield int(entry.name), service
+
+
+def service_of(pid: int) -> str | None:
+    """Return the folder of the service that a process belongs to, as the process sees it; None: of none."""
+    return _by_environment(f"/proc/{pid}") or _by_log(pid)
 
 
 def _by_environment(process: str) -> str | None:
@@ -84,19 +169,27 @@ def _by_environment(process: str) -> str | None:
     return next((os.fsdecode(word[len(mark) :]) for word in words if word.startswith(mark)), None)
 
 
-def _by_log(process: str) -> str | None:
+def _by_log(pid: int) -> str | None:
     """The service whose log its output or its errors go to."""
     for number in (1, 2):
         try:
-            target = Path(f"{process}/fd/{number}").readlink()
+            target = Path(f"/proc/{pid}/fd/{number}").readlink()
         except OSError:
             continue
         # a log that was put aside for a later life is .1
-        if target.name.removesuffix(".1") == "engine.log" and is_name(target.parent.name):
-            folder = target.parent
-            if folder.parent.name == "services" and (folder / "state.json").is_file():
-                return str(folder)
+        if target.name.removesuffix(".1") != "engine.log" or not is_name(target.parent.name):
+            continue
+        folder = target.parent
+        if folder.parent.name == "services" and _has_state(pid, folder):
+            return str(folder)
     return None
+
+
+def _has_state(pid: int, folder: Path) -> bool:
+    try:
+        return (seen_by(pid, folder) / "state.json").is_file()
+    except OSError:
+        return False
 
 
 def _command(pid: int) -> str:

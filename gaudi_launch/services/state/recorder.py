@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import os
 import time
 from dataclasses import replace
 from pathlib import Path
 
+from gaudi_launch.buckets.estimate import FILE_NAME, Measured, record
+from gaudi_launch.debug_log import best_effort
 from gaudi_launch.messages import Message
 from gaudi_launch.paths import state_dir
-from gaudi_launch.services import identity, state
-from gaudi_launch.services.follow import Progress
-from gaudi_launch.services.job import ServiceJob
-from gaudi_launch.services.ready import Readiness
-from gaudi_launch.services.supervise import Outcome, Watcher
-from gaudi_launch.services.watchers import Passing
-from gaudi_launch.warmup.estimate import FILE_NAME, Measured, record
+from gaudi_launch.services.log.follow import LaunchProgress
+from gaudi_launch.services.probe import Readiness
+from gaudi_launch.services.process.supervise import EngineOutcome, Watcher
+from gaudi_launch.services.process.watchers import Passing
+from gaudi_launch.services.state import identity, store
+from gaudi_launch.services.state.job import ServiceJob
+
+_log = logging.getLogger(__name__)
 
 
 class Recorder(Passing):
@@ -26,7 +29,7 @@ class Recorder(Passing):
         super().__init__(inner)
         self._folder = folder
         self._job = job
-        self._progress = Progress()
+        self._progress = LaunchProgress()
         launcher = identity.of(os.getpid())
         self._state = first_state(job, log)
         self.put(launcher=launcher.to_json() if launcher else None, launcher_pid=os.getpid())
@@ -34,7 +37,8 @@ class Recorder(Passing):
     def put(self, **news: object) -> None:
         """Write the state with this news."""
         self._state.update(news)
-        state.write(self._folder, "state.json", self._state)
+        # how it ended is known nowhere else
+        store.write(self._folder, "state.json", self._state, last="outcome" in news)
 
     def started(self, pid: int) -> None:
         engine = identity.of(pid)
@@ -43,7 +47,7 @@ class Recorder(Passing):
         )
         super().started(pid)
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: LaunchProgress) -> None:
         # at most once a turn of the supervisor: an item left out would be missed while the next one lasts
         self._progress = progress
         self.put(
@@ -64,7 +68,7 @@ class Recorder(Passing):
         return "answering" if said == "ready" else said
 
     def ready(self, readiness: Readiness) -> None:
-        news = {"served": readiness.model, "answers": readiness.path}
+        news = {"served": readiness.model, "answers": readiness.path, "no_chat": readiness.no_chat}
         self.put(phase="ready", ready_at=time.time(), **news, **self._seen())
         # now, not at its end: a launcher that is killed outright has told what it saw
         remember(self._job, self._progress)
@@ -74,7 +78,7 @@ class Recorder(Passing):
         self.put(phase="stopping")
         super().ending(signal_number)
 
-    def ended(self, outcome: Outcome, error: Message | None = None, permanent: bool = False) -> None:
+    def ended(self, outcome: EngineOutcome, error: Message | None = None, permanent: bool = False) -> None:
         """One life of the engine is over; ``error`` is its likeliest cause."""
         # the phase that it ended in is over, too
         phases = tuple(replace(p, end=p.end or time.monotonic()) for p in outcome.progress.phases)
@@ -123,7 +127,7 @@ def first_state(job: ServiceJob, log: Path) -> dict[str, object]:
     }
 
 
-def remember(job: ServiceJob, progress: Progress) -> None:
+def remember(job: ServiceJob, progress: LaunchProgress) -> None:
     """Write down how long this warm-up took, for the estimates of later plans on this machine."""
     seconds = progress.facts.get("warmup_seconds", 0)
     counted = sum(phase.items for phase in progress.phases if phase.name.startswith("warmup_"))
@@ -142,5 +146,5 @@ def remember(job: ServiceJob, progress: Progress) -> None:
         cached=job.cache is not None and not job.cache.because,
     )
     # a full disk costs the estimate, not the service
-    with contextlib.suppress(OSError):
+    with best_effort(_log, "record the time of the warm-up"):
         record(state_dir() / FILE_NAME, measured)

@@ -6,23 +6,40 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch import locks
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host import locks
 from gaudi_launch.messages import catalogue, language, text
-from gaudi_launch.services import state
-from gaudi_launch.services.endings import ended
-from gaudi_launch.services.identity import Identity, boot_id
+from gaudi_launch.services.diagnosis.endings import ended
+from gaudi_launch.services.state import store
+from gaudi_launch.services.state.identity import Identity, boot_id
 
 _LOCK = "lock"
 ENDED = ("stopped", "failed")
 
 
+class Held(Enum):
+    """Whether a launcher holds the lock of a service's folder."""
+
+    HELD = "held"
+    FREE = "free"
+    UNKNOWN = "cannot tell"
+
+
 @dataclass(frozen=True)
-class Service:
-    """One service as its folder tells. ``alive``: its launcher holds the folder's lock, whatever pids say."""
+class LockAnswer:
+    """An answer of the lock; ``why`` is the system's reason where it cannot be looked at."""
+
+    held: Held
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class ServiceRecord:
+    """One service as its folder shows it. ``alive``: its launcher holds the folder's lock, whatever pids say."""
 
     name: str
     folder: Path
@@ -70,48 +87,65 @@ class Service:
         return tuple(m for m in found if isinstance(m, int)) if isinstance(found, list) else ()
 
 
-def services() -> list[Service]:
+def services() -> list[ServiceRecord]:
     """Every service of this user, the living first, then by name."""
     try:
-        names = sorted(entry.name for entry in os.scandir(state.services_dir()) if entry.is_dir())
+        names = sorted(entry.name for entry in os.scandir(store.services_dir()) if entry.is_dir())
     except OSError:
         return []
     found = [service for service in map(read, names) if service is not None]
     return sorted(found, key=lambda service: not service.alive)
 
 
-def find(name: str) -> Service:
+def find(name: str) -> ServiceRecord:
     """The service of this name. Raises LaunchError (USAGE), naming those that there are."""
-    service = read(name) if state.is_name(name) else None
+    service = read(name) if store.is_name(name) else None
     if service is None:
         known = ", ".join(service.name for service in services()) or "-"
         raise LaunchError("services.unknown", ExitCode.USAGE, found=name, known=known)
     return service
 
 
-def read(name: str) -> Service | None:
+def read(name: str) -> ServiceRecord | None:
     """The service of this name, None when there is none."""
-    if not state.is_name(name):
+    if not store.is_name(name):
         return None
-    folder = state.services_dir() / name
-    document = state.read(folder, "state.json")
+    folder = store.services_dir() / name
+    document = store.read(folder, "state.json")
     if document is None:
-        return None
-    return Service(name, folder, document, is_held(folder))
+        if not (folder / "state.json").is_file():
+            return None
+        # a damaged file hides no service: its lock still shows whether it lives
+        document = {}
+    launcher = Identity.from_json(document.get("launcher"))
+    return ServiceRecord(name, folder, document, runs(folder, launcher))
 
 
-def is_held(folder: Path) -> bool:
-    """Does a launcher hold this service's folder? Asks without taking."""
+def ask_lock(folder: Path) -> LockAnswer:
+    """Look whether a launcher holds the lock of a service's folder. Takes nothing."""
     try:
-        handle = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return False
+        handle = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        return LockAnswer(Held.UNKNOWN, error.strerror or str(error))
     try:
-        return locks.is_locked(handle)
-    except OSError:
-        return False
+        return LockAnswer(Held.HELD if locks.is_ofd_locked(handle) else Held.FREE)
+    except OSError as error:
+        return LockAnswer(Held.UNKNOWN, error.strerror or str(error))
     finally:
         os.close(handle)
+
+
+def runs(folder: Path, launcher: Identity | None = None) -> bool:
+    """Report whether a service's launcher lives: by its lock, else by the process that its state names.
+
+    ``launcher`` is that process where the caller knows it.
+    """
+    held = ask_lock(folder).held
+    if held is not Held.UNKNOWN:
+        return held is Held.HELD
+    if launcher is None:
+        launcher = Identity.from_json((store.read(folder, "state.json") or {}).get("launcher"))
+    return launcher is not None and launcher.alive
 
 
 @contextlib.contextmanager
@@ -120,14 +154,14 @@ def hold(name: str) -> Iterator[int]:
 
     Raises LaunchError (USAGE) when a service of this name runs.
     """
-    folder = state.make_dir(name)
+    folder = store.make_dir(name)
     try:
         handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         why = error.strerror or str(error)
         raise LaunchError("serve.state_folder", ExitCode.FAILED, path=str(folder), why=why) from None
     try:
-        if not locks.try_lock(handle):
+        if not locks.try_ofd(handle):
             raise LaunchError("services.name_taken", ExitCode.USAGE, name=name)
         yield handle
     finally:

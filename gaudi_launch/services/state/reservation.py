@@ -1,6 +1,6 @@
 """Holding cards between the choice and the engine's own hold on them, so that two launches never take the same.
 
-One lock file per module under the machine's root (see `gaudi_launch.host.locks`). A lock lasts as long as the
+One lock file per module under the machine's root (see `gaudi_launch.host.card_locks`). A lock lasts as long as the
 ``with`` block or the process, whichever ends first; the file stays, and means nothing without its lock.
 """
 
@@ -10,18 +10,23 @@ import contextlib
 import json
 import os
 import pwd
+import socket
 import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from gaudi_launch import locks
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host import locks
+from gaudi_launch.host import card_locks
 from gaudi_launch.host.records import Host
 from gaudi_launch.planning.plan import Placement
+from gaudi_launch.services.probe import port_free
 
 _TRIES = 20
 _PAUSE_SECONDS = 0.05
+_PORTS_TRIED = 100
+_LAST_PORT = 65535
 
 
 @contextlib.contextmanager
@@ -32,19 +37,43 @@ def reserve(modules: tuple[int, ...], root: Path) -> Iterator[tuple[int, ...]]:
     when no lock folder can be written. Either all are held or none.
     """
     with contextlib.ExitStack() as held:
-        folders = [folder for folder in locks.lock_folders(root) if _prepare(folder)]
+        folders = [folder for folder in card_locks.lock_folders(root) if _prepare(folder)]
         if not folders:
-            shown = ", ".join(map(str, locks.lock_folders(root)))
+            shown = ", ".join(map(str, card_locks.lock_folders(root)))
             raise LaunchError("placement.no_lock_folder", ExitCode.MACHINE, folders=shown)
         handles: list[int] = []
         # in one order everywhere, so that of two launches that want the same cards one gets them all
         for module in sorted(modules):
-            tried = (_hold(folder / locks.lock_name(module), module, held) for folder in folders)
+            tried = (_hold(folder / card_locks.lock_name(module), module, held) for folder in folders)
             taken = [handle for handle in tried if handle is not None]
             if not taken:
                 shown = ", ".join(map(str, folders))
                 raise LaunchError("placement.no_lock_folder", ExitCode.MACHINE, folders=shown)
             handles += taken
+        yield tuple(handles)
+
+
+@contextlib.contextmanager
+def reserve_address(host: str, port: int, service: str, root: Path) -> Iterator[tuple[int, ...]]:
+    """Hold an address for a service before its engine listens there; the open lock files, as `reserve` gives them.
+
+    Raises LaunchError (MACHINE, ``services.port_reserved``) naming the service that has it. Where no lock folder
+    can be written nothing is held: the engine's own bind decides then.
+    """
+    with contextlib.ExitStack() as held:
+        handles = []
+        for folder in card_locks.lock_folders(root):
+            handle = _open(folder / card_locks.port_lock_name(host, port)) if _prepare(folder) else None
+            if handle is None:
+                continue
+            held.callback(os.close, handle)
+            try:
+                if not locks.try_ofd(handle):
+                    raise _address_taken(host, port, root, handle)
+                sign(handle, service)
+            except OSError:
+                continue
+            handles.append(handle)
         yield tuple(handles)
 
 
@@ -91,7 +120,7 @@ def _hold(path: Path, module: int, held: contextlib.ExitStack) -> int | None:
         return None
     held.callback(os.close, handle)
     try:
-        if not locks.try_lock(handle):
+        if not locks.try_ofd(handle):
             raise _taken(module, handle)
         sign(handle)
     except OSError:
@@ -124,17 +153,88 @@ def _open(path: Path) -> int | None:
 
 
 def _taken(module: int, handle: int) -> LaunchError:
-    holder = locks.read_holder(os.pread(handle, 4096, 0).decode("utf-8", errors="replace"))
+    holder = card_locks.read_holder(locks.read_holder(handle))
     who = f"{holder.command} (pid {holder.pid}, {holder.user})" if holder else "-"
     return LaunchError("placement.reserved", ExitCode.MACHINE, module=module, holder=who)
 
 
-def sign(handle: int) -> None:
-    """Write who holds the lock, for those who find it taken."""
+def check_address(host: str, port: int, root: Path) -> None:
+    """Raise what `reserve_address` would raise now. Takes nothing."""
+    handle = _lock_on(host, port, root)
+    if handle is None:
+        return
+    try:
+        raise _address_taken(host, port, root, handle)
+    finally:
+        os.close(handle)
+
+
+def _is_reserved(host: str, port: int, root: Path) -> bool:
+    handle = _lock_on(host, port, root)
+    if handle is None:
+        return False
+    os.close(handle)
+    return True
+
+
+def _lock_on(host: str, port: int, root: Path) -> int | None:
+    """Return the open lock file that another launch holds for an address, for the caller to close; else None."""
+    for folder in card_locks.lock_folders(root):
+        try:
+            handle = os.open(
+                folder / card_locks.port_lock_name(host, port),
+                os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
+            )
+        except OSError:
+            continue
+        try:
+            if locks.is_ofd_locked(handle):
+                return handle
+        except OSError:
+            pass
+        os.close(handle)
+    return None
+
+
+def free_port(host: str, after: int, root: Path) -> int:
+    """Return a port that a service could have now: the next one above ``after``, else one that the system picks."""
+    for port in range(after + 1, min(after + _PORTS_TRIED, _LAST_PORT) + 1):
+        if _is_available(host, port, root):
+            return port
+    with socket.socket() as picked:
+        picked.bind(("", 0))
+        return int(picked.getsockname()[1])
+
+
+def _is_available(host: str, port: int, root: Path) -> bool:
+    if _is_reserved(host, port, root):
+        return False
+    try:
+        return port_free(host, port)
+    except OSError:
+        # an address that this machine does not have is refused as such
+        return True
+
+
+def _address_taken(host: str, port: int, root: Path, handle: int) -> LaunchError:
+    content = locks.read_holder(handle)
+    holder = card_locks.read_holder(content)
+    return LaunchError(
+        "services.port_reserved",
+        ExitCode.MACHINE,
+        port=port,
+        service=card_locks.read_service(content) or "-",
+        pid=holder.pid if holder else "-",
+        user=holder.user if holder else "-",
+        free=free_port(host, port, root),
+    )
+
+
+def sign(handle: int, service: str = "") -> None:
+    """Write who holds the lock, and for which service, for those who find it taken."""
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         user = str(os.getuid())
-    content = json.dumps({"pid": os.getpid(), "command": "gaudi-launch", "user": user}).encode()
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, content, 0)
+    content = json.dumps({"pid": os.getpid(), "command": "gaudi-launch", "user": user, "service": service})
+    locks.write_holder(handle, content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import tempfile
@@ -12,6 +13,9 @@ from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.paths import state_dir
+from gaudi_launch.services.state import fields
+
+_log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", re.ASCII)
 SCHEMA = 1
@@ -55,26 +59,69 @@ def make_dir(name: str) -> Path:
     return folder
 
 
-def write(folder: Path, name: str, document: Mapping[str, Any]) -> bool:
-    """Replace one JSON file of a service; was it replaced? A full disk loses the news, never the old file."""
-    content = json.dumps({"schema": SCHEMA, **document}, ensure_ascii=False, indent=1)
+def write(folder: Path, name: str, document: Mapping[str, Any], *, last: bool = False) -> bool:
+    """Replace one JSON file of a service; report whether it was replaced.
+
+    A full disk loses the news, never the old file. ``last``: the news is how the service ended, which is
+    written over the old file where that has the room.
+    """
+    content = _encoded({"schema": SCHEMA, **document})
     part = ""
     try:
         handle, part = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with os.fdopen(handle, "wb") as file:
             file.write(content)
         Path(part).replace(folder / name)
     except OSError:
+        _log.debug("%s is not written", folder / name, exc_info=True)
         if part:
             Path(part).unlink(missing_ok=True)
-        return False
+        return last and _overwrite(folder / name, content)
     return True
 
 
-def read(folder: Path, name: str) -> dict[str, Any] | None:
-    """One JSON file of a service; None when it is missing or not whole."""
+def _overwrite(path: Path, content: bytes) -> bool:
+    """Write over a file within the blocks that it has; the old content stays where that fails."""
     try:
-        document = json.loads((folder / name).read_text(encoding="utf-8"))
+        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        status = os.fstat(handle)
+        # stat(2): blocks of 512 bytes, whatever the file system's own size is
+        if len(content) > status.st_blocks * 512:
+            return False
+        before = os.pread(handle, status.st_size, 0)
+        try:
+            whole = os.pwrite(handle, content, 0) == len(content)
+        except OSError:
+            whole = False
+        if not whole:
+            os.pwrite(handle, before, 0)
+        os.ftruncate(handle, len(content) if whole else len(before))
+        return whole
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+
+
+def _encoded(document: Mapping[str, Any]) -> bytes:
+    """Return a document as UTF-8; a path that is not UTF-8 is kept by JSON's own escapes."""
+    try:
+        return json.dumps(document, ensure_ascii=False, indent=1).encode()
+    except UnicodeEncodeError:
+        return json.dumps(document, indent=1).encode()
+
+
+def read(folder: Path, name: str) -> dict[str, Any] | None:
+    """Return one JSON file of a service; None when it is missing or not whole.
+
+    Fields of the wrong kind are left out: a damaged file costs its own service, never the others.
+    """
+    try:
+        content = (folder / name).read_text(encoding="utf-8")
     except (OSError, ValueError):
         return None
-    return document if isinstance(document, dict) else None
+    document = fields.parse(content)
+    return None if document is None else fields.believed(name, document)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
 from gaudi_launch.messages import catalogue
-from gaudi_launch.services.diagnose import diagnose
-from gaudi_launch.services.follow import bare
-from gaudi_launch.services.signatures import KILLED, QUIT, STUCK, TERMINATED, signatures
+from gaudi_launch.services.diagnosis.diagnose import diagnose
+from gaudi_launch.services.diagnosis.signatures import KILLED, QUIT, STUCK, TERMINATED, signatures
+from gaudi_launch.services.log.follow import bare
+from tests.support.log_lines import PROMPT
+from tests.support.places import DATA
 
 # the public texts of the failures, one a cause at least
 TEXTS = [
@@ -119,9 +123,9 @@ TEXTS = [
     ("worker_timeout", "TimeoutError: RPC call to execute_model timed out."),
     ("ray_resources", "ValueError: Cannot provide a placement group of placement_group_specs=[{'HPU': 1.0}]"),
     ("crashed", "Internal Error: Received signal - Aborted"),
-    ("not_supported", "ValueError: fp8 quantization is currently not supported in hpu."),
+    ("quant_method", "ValueError: fp8 quantization is currently not supported in hpu."),
     (
-        "not_supported",
+        "quant_method",
         "ValueError: The quantization method compressed-tensors is not supported for the current GPU.",
     ),
     ("host_oom", "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory."),
@@ -145,8 +149,51 @@ TEXTS = [
     ("hugepages", "ERROR: could not allocate 4096 huge pages of 2 MB"),
     ("startup_probe", "Normal  Killing  2m  kubelet  Container engine failed startup probe, will be restarted"),
     ("startup_probe", "KeyboardInterrupt: terminated"),
+    ("quant_method", "ValueError: Unknown quantization method: abc. Must be one of ['awq', 'fp8']."),
+    ("argument_value", "api_server.py: error: argument --dtype: invalid choice: 'int8' (choose from auto, half)"),
+    ("argument_value", "api_server.py: error: argument --max-num-seqs: invalid int value: 'many'"),
+    ("no_weights", "RuntimeError: Cannot find any model weights with `/models/NoWeights`"),
+    ("no_tokenizer", "ValueError: Either model_file or model_proto must be specified."),
+    (
+        "expert_parallel_dense",
+        "ValueError: Number of experts in the model must be greater than 0 when expert parallelism is enabled.",
+    ),
+    (
+        "model_type",
+        "ValueError: The checkpoint you are trying to load has model type `glm_moe_dsa` but Transformers does not "
+        "recognize this architecture. This could be because of an issue with the checkpoint",
+    ),
+    ("recompile", "torch._dynamo.exc.RecompileError: Recompilation triggered with skip_guard_eval_unsafe stance."),
+    ("fastapi_routes", "AttributeError: '_IncludedRouter' object has no attribute 'path'"),
+    (
+        "optimum_transformers",
+        "ImportError: cannot import name '_VALID_DICT_FIELDS' from 'transformers.training_args' (/x/y.py)",
+    ),
+    ("socket_path", "OSError: AF_UNIX path too long"),
+    ("socket_path", "OSError: AF_UNIX path length cannot exceed 107 bytes: /x/ray/sockets/dash_MetricsHead"),
+    ("capture_collective", "RuntimeError: collective nonSFG is not supported during hpu graph capturing"),
+    (
+        "ray_resources",
+        "ValueError: The number of required HPUs exceeds the total number of available HPUs in the placement group",
+    ),
     ("low_nofile", "Traceback: Found ulimit of 1024 and failed to automatically increase"),
 ]
+
+# what fails nothing, and makes requests slow (vllm-fork#836)
+SLOW = [
+    ("not_warmed_up", "WARNING 04-28 07:43:17 [r.py:1013] Configuration: ('prompt', 16, 896) was not warmed-up!"),
+    (
+        "preempted",
+        "WARNING 04-28 [scheduler.py:1] Sequence group cmpl-1-0 is preempted by PreemptionMode.RECOMPUTE mode",
+    ),
+]
+
+
+@pytest.mark.parametrize(("finding", "line"), SLOW)
+def test_what_makes_requests_slow_is_a_finding_and_no_failure(finding: str, line: str) -> None:
+    found = diagnose(f"{UP}{line}\n{line}\n")
+    assert (found.failed, found.causes) == (False, ())
+    assert [(each.id, len(each.evidence)) for each in found.findings] == [(finding, 2)]
 
 
 @pytest.mark.parametrize(("cause", "text"), TEXTS, ids=[f"{c}-{n}" for n, (c, _) in enumerate(TEXTS)])
@@ -157,7 +204,8 @@ def test_each_known_text(cause: str, text: str) -> None:
 
 
 def test_every_signature_has_a_text() -> None:
-    assert {signature.id for signature in signatures()} == {cause for cause, _ in TEXTS}
+    assert {each.id for each in signatures() if not each.slows} == {cause for cause, _ in TEXTS}
+    assert {each.id for each in signatures() if each.slows} == {cause for cause, _ in SLOW}
     assert len(signatures()) >= 39
 
 
@@ -197,9 +245,11 @@ def test_warnings_that_every_start_survives_are_no_cause() -> None:
         "INFO 11-21 03:02:41 [api_server.py:1043] args: Namespace(trust_remote_code=True, port=8000)\n"
     )
     assert diagnose(text).causes == ()
-    # only where it failed, and nothing else explains it
-    died = diagnose(text + "RuntimeError: odd\n", exit_status=1, outcome="died")
+    # only where it failed, and the log has no error at all
+    died = diagnose(text + "INFO the last line\n", exit_status=1, outcome="died")
     assert [(cause.id, died.permanent) for cause in died.causes] == [("low_nofile", False)]
+    odd = diagnose(text + "RuntimeError: odd\n", exit_status=1, outcome="died")
+    assert [(cause.id, cause.evidence) for cause in odd.causes] == [("exception", ((3, "RuntimeError: odd"),))]
     other = diagnose(text + "OSError: [Errno 28] No space left on device\n", exit_status=1)
     assert [cause.id for cause in other.causes] == ["disk_full"]
     assert [cause.id for cause in diagnose(text, exit_status=-15, outcome="died").causes] == ["terminated"]
@@ -300,11 +350,6 @@ def test_other_texts_of_a_cause(cause: str, line: str) -> None:
     assert cause in [c.id for c in diagnose(line, exit_status=1).causes]
 
 
-PROMPT = (
-    "INFO 11-21 03:03:01 [hpu_model_runner.py:2587] [Warmup][Prompt][2/4] batch_size:1 seq_len:256 free_mem:0 B\n"
-)
-
-
 @pytest.mark.parametrize(
     ("outcome", "status", "causes"),
     [
@@ -343,7 +388,7 @@ def test_a_warning_is_no_likelier_than_an_error() -> None:
     warned = "WARNING 11-21 03:03:01 [usage_lib.py:1] Max retries exceeded with url: /stats\n"
     assert not diagnose(warned).failed
     only = diagnose("WARNING 11-21 [config.py:1] quantization is not supported for lm_head\n", exit_status=1)
-    assert ([c.id for c in only.causes], only.permanent) == (["not_supported"], False)
+    assert ([c.id for c in only.causes], only.permanent) == (["quant_method"], False)
     failed = "RuntimeError: Graph compile failed. synStatus=synStatus 26 [Generic failure].\n"
     assert [c.id for c in diagnose(warned + failed, exit_status=1).causes] == ["compile_failed", "offline"]
 
@@ -395,3 +440,97 @@ def test_what_an_ordered_end_prints_while_it_starts_is_no_failure() -> None:
     found = diagnose(text, exit_status=1, outcome="stopped")
     assert (found.failed, found.causes) == (False, ())
     assert diagnose(f"{OOM}{text}", exit_status=1, outcome="stopped").failed
+
+
+ULIMIT = "WARNING 11-21 03:02:41 [utils.py:2385] Found ulimit of 20000 and failed to automatically increase\n"
+CORE = "RuntimeError: Engine process failed to start. See stack trace for the root cause.\n"
+
+
+def _traceback(error: str, mark: str = "") -> str:
+    lines = ("Traceback (most recent call last):", '  File "/x/y.py", line 3, in run', "    raise it()", error)
+    return "".join(f"{mark}{line}\n" for line in lines)
+
+
+@pytest.mark.parametrize(
+    "mark", ["", "ERROR 11-21 04:16:31 [engine.py:474] ", "(EngineCore_0 pid=7) ERROR 11-21 [c.py:1] "]
+)
+def test_the_error_of_the_first_traceback_is_the_cause_where_none_is_known(mark: str) -> None:
+    text = ULIMIT + _traceback("IndexError: list index out of range", mark) + _traceback(CORE.strip())
+    found = diagnose(text, exit_status=1, outcome="died")
+    assert [cause.id for cause in found.causes] == ["exception", "core_failed"]
+    assert found.causes[0].evidence == ((5, "IndexError: list index out of range"),)
+    assert found.causes[0].title.render().endswith("IndexError: list index out of range")
+    assert not found.permanent
+
+
+def test_of_a_chain_of_exceptions_the_last_is_the_error() -> None:
+    chain = "\nThe above exception was the direct cause of the following exception:\n\n"
+    text = _traceback("KeyError: 'x'") + chain + _traceback("OSError: odd file") + _traceback("ValueError: later")
+    assert diagnose(text, exit_status=1).causes[0].evidence[0][1] == "OSError: odd file"
+
+
+def test_the_reason_below_a_validation_error_is_part_of_it() -> None:
+    error = "pydantic_core._pydantic_core.ValidationError: 1 validation error for VllmConfig"
+    text = _traceback(error) + "  Value error, odd value [type=value_error]\n"
+    assert (
+        diagnose(text, exit_status=1).causes[0].evidence[0][1]
+        == f"{error}: Value error, odd value [type=value_error]"
+    )
+
+
+def test_an_engine_that_was_up_ended_of_its_last_error() -> None:
+    text = UP + _traceback("ValueError: a bad request") + _traceback("ZeroDivisionError: division by zero")
+    assert diagnose(text, exit_status=1).causes[0].evidence[0][1] == "ZeroDivisionError: division by zero"
+    assert diagnose(text).causes == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _traceback("ValueError: survived", "WARNING 11-21 04:16:31 [hub.py:1] "),
+        _traceback("KeyboardInterrupt"),
+        _traceback("asyncio.exceptions.CancelledError"),
+    ],
+)
+def test_what_is_survived_or_ordered_is_no_error(text: str) -> None:
+    assert diagnose(text, exit_status=1, outcome="died").causes == ()
+
+
+def test_an_ordered_end_has_no_error() -> None:
+    text = _traceback("ValueError: odd")
+    assert diagnose(text, exit_status=-15, outcome="stopped").causes == ()
+    assert [cause.id for cause in diagnose(text, exit_status=-15, outcome="died").causes] == ["terminated"]
+
+
+def test_a_known_cause_needs_no_exception_and_a_warned_one_comes_after_it() -> None:
+    assert [c.id for c in diagnose(OOM + _traceback("ValueError: odd"), exit_status=1).causes] == ["device_oom"]
+    warned = "WARNING 11-21 03:03:01 [usage_lib.py:1] Max retries exceeded with url: /stats\n"
+    found = diagnose(warned + _traceback("ValueError: odd"), exit_status=1)
+    assert [cause.id for cause in found.causes] == ["exception", "offline"]
+
+
+def test_a_secret_in_an_error_is_not_repeated_in_its_title() -> None:
+    title = diagnose(_traceback("ValueError: bad api_key='S3cretValue'"), exit_status=1).causes[0].title
+    assert "S3cretValue" not in title.render()
+
+
+def test_one_warning_beside_an_error_hides_neither() -> None:
+    """No status is known, and no line of the engine says that it failed: the kernel's line alone does."""
+    text = "WARNING hub: Max retries exceeded with url: /stats\nkernel: Out of memory: Killed process 1 (python3)\n"
+    assert [cause.id for cause in diagnose(text).causes] == ["oom_killer", "offline"]
+
+
+@pytest.mark.parametrize(
+    ("log", "first"),
+    [
+        ("fakehpu-v1.22.0-fractional-bucket-limit-refused", "bucket_limit"),
+        ("fakehpu-v1.21.0-wrong-model-path", "wrong_path"),
+        ("fakehpu-v1.21.0-impossible-bucket", "bucket_config"),
+        ("fakehpu-v1.21.0-port-in-use", "port_in_use"),
+    ],
+)
+def test_recorded_failures(log: str, first: str) -> None:
+    path = DATA / "logs" / f"{log}.txt.gz"
+    found = diagnose(gzip.decompress(path.read_bytes()).decode(), exit_status=1, outcome="died")
+    assert found.causes[0].id == first
+    assert not {"low_nofile", "exception"}.intersection(cause.id for cause in found.causes)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.services.diagnose import diagnose
-from tests.services.test_diagnose import PROMPT
+from gaudi_launch.services.diagnosis.diagnose import diagnose
+from tests.support.log_lines import PROMPT
 
 # what each way to a log puts in front of a line
 CARRIERS = [
@@ -30,7 +30,7 @@ def test_a_log_that_another_program_carried_is_judged_alike(carrier: str) -> Non
     found = diagnose(carried)
     assert found == diagnose(lines)
     assert ([cause.id for cause in found.causes], found.failed, found.phase) == (
-        ["shard_failed"],
+        ["exception", "shard_failed"],
         True,
         "warmup_prompt",
     )

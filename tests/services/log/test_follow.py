@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.services.diagnose import diagnose
-from gaudi_launch.services.follow import Follower, Progress
-from tests.speed import within
+from gaudi_launch.services.diagnosis.diagnose import diagnose
+from gaudi_launch.services.log.follow import Follower, LaunchProgress
+from tests.support.places import DATA, SHARED
+from tests.support.speed import within
 
-DATA = Path(__file__).parents[1] / "data"
 LOGS = sorted((DATA / "logs").glob("*.txt.gz"))
-SHARED = Path(__file__).parents[3] / "shared" / "samples" / "vllm-logs"
+SHARED = SHARED / "samples" / "vllm-logs"
 GOLDEN = json.loads((DATA / "golden" / "logs.json").read_text(encoding="utf-8"))
 
 
-def follow(text: str) -> Progress:
+def follow(text: str) -> LaunchProgress:
     """A log fed a line a second."""
     follower = Follower()
     for second, line in enumerate(text.splitlines(keepends=True)):

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from gaudi_launch.services import sockets
+from gaudi_launch.services.process import sockets
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -9,17 +10,18 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from gaudi_launch.planning.plan import Command
-from gaudi_launch.services.follow import Progress
-from gaudi_launch.services.process import Patience, bind_words, usable_cpus
-from gaudi_launch.services.ready import Readiness
-from gaudi_launch.services.supervise import LIMITS, Job, Outcome, Supervisor
-from tests.services.conftest import TRIVIAL, living
-from tests.waiting import GENEROUS
+from gaudi_launch.services.log.follow import LaunchProgress
+from gaudi_launch.services.probe import Readiness
+from gaudi_launch.services.process.process import StopTimeouts, bind_words, usable_cpus
+from gaudi_launch.services.process.supervise import LIMITS, EngineJob, EngineOutcome, Supervisor
+from tests.support.processes import TRIVIAL, living
+from tests.support.waiting import GENEROUS
 
 
 class Recorder:
@@ -41,7 +43,7 @@ class Recorder:
     def output(self, text: str) -> None:
         self.text += text
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: LaunchProgress) -> None:
         if self.said[-1] != progress.phase:
             self.said.append(progress.phase)
 
@@ -54,15 +56,15 @@ class Recorder:
         self._when_ending()
 
 
-def job(tmp_path: Path, port: int, pids: Path, do: str = "", **limits: float) -> Job:
+def job(tmp_path: Path, port: int, pids: Path, do: str = "", **limits: float) -> EngineJob:
     words = (sys.executable, str(TRIVIAL), "--port", str(port), "--model", "m")
-    return Job(
+    return EngineJob(
         command=Command(argv=words, env={"TRIVIAL_DO": do, "TRIVIAL_PIDS": str(pids)}),
         url=f"http://127.0.0.1:{port}",
         log=tmp_path / "engine.log",
         environment=dict(os.environ),
         limits={**LIMITS, **limits},
-        patience=Patience(GENEROUS, GENEROUS),
+        patience=StopTimeouts(GENEROUS, GENEROUS),
     )
 
 
@@ -83,7 +85,7 @@ def test_ready_then_a_signal_ends_everything(tmp_path: Path, free_port: int, pid
 
 
 def test_an_engine_deaf_to_term_is_killed(tmp_path: Path, free_port: int, pids: Path) -> None:
-    deaf = replace(job(tmp_path, free_port, pids, "deaf"), patience=Patience(2.0, 2.0))
+    deaf = replace(job(tmp_path, free_port, pids, "deaf"), patience=StopTimeouts(2.0, 2.0))
     outcome = Supervisor(deaf, Recorder(send_self(signal.SIGTERM))).run()
     assert (outcome.kind, outcome.status) == ("stopped", -signal.SIGKILL)
 
@@ -129,14 +131,14 @@ def test_health_alone_is_not_ready(tmp_path: Path, free_port: int, pids: Path) -
 
 
 def test_an_interpreter_that_is_not_there(tmp_path: Path, free_port: int) -> None:
-    nowhere = Job(
+    nowhere = EngineJob(
         command=Command(argv=("/nonexistent/python",), env={}),
         url=f"http://127.0.0.1:{free_port}",
         log=tmp_path / "engine.log",
         environment={},
     )
     outcome = Supervisor(nowhere, Recorder()).run()
-    assert outcome == Outcome("not_started", None, Progress(), detail="No such file or directory")
+    assert outcome == EngineOutcome("not_started", None, LaunchProgress(), detail="No such file or directory")
 
 
 def test_the_log_of_an_earlier_life_is_not_read_again(tmp_path: Path, free_port: int, pids: Path) -> None:
@@ -147,7 +149,7 @@ def test_the_log_of_an_earlier_life_is_not_read_again(tmp_path: Path, free_port:
 
 
 def test_characters_cut_in_two_are_read_whole(tmp_path: Path) -> None:
-    from gaudi_launch.services.supervise import _Tail
+    from gaudi_launch.services.process.supervise import _Tail
 
     path = tmp_path / "log"
     path.write_bytes(b"")
@@ -171,10 +173,55 @@ def test_cpus_of_another_machine_bind_nothing(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_signals_are_left_alone_off_the_main_thread(tmp_path: Path, free_port: int, pids: Path) -> None:
-    results: list[Outcome] = []
+    results: list[EngineOutcome] = []
     thread = threading.Thread(
         target=lambda: results.append(Supervisor(job(tmp_path, free_port, pids, "die"), Recorder()).run())
     )
     thread.start()
     thread.join(GENEROUS)
     assert [outcome.kind for outcome in results] == ["died"]
+
+
+class Other(BaseHTTPRequestHandler):
+    """A server that answers under the name Other."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        document = {"data": [{"id": "Other"}], "choices": [{"text": "2"}]}
+        body = json.dumps(document).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        self.do_GET()
+
+
+@pytest.mark.parametrize(
+    ("names", "owner", "found"),
+    [(("m",), None, "/v1/models: Other"), ((), "b", "service b")],
+    ids=["under another name", "known to belong to another service"],
+)
+def test_answers_of_another_server_make_nothing_ready(
+    tmp_path: Path, free_port: int, pids: Path, names: tuple[str, ...], owner: str | None, found: str
+) -> None:
+    """An engine that still warms up while another one listens at its port already."""
+    other = ThreadingHTTPServer(("127.0.0.1", free_port), Other)
+    threading.Thread(target=other.serve_forever, daemon=True).start()
+    recorder = Recorder()
+    # it hangs in its warm-up until it counts as stuck, and is asked every second
+    hangs = replace(job(tmp_path, free_port, pids, "hang", warmup_prompt=4.0), names=names, owner=lambda: owner)
+    try:
+        outcome = Supervisor(hangs, recorder).run()
+    finally:
+        other.shutdown()
+        other.server_close()
+    assert (outcome.kind, outcome.was_ready) == ("stuck", False)
+    assert not [said for said in recorder.said if said.startswith("answers")]
+    noted = [line for line in hangs.log.read_text().splitlines() if line.startswith("gaudi-launch: ")]
+    expected = ", ".join(names) or "-"
+    assert noted == [f"gaudi-launch: {hangs.url} is answered by another server ({found}); expected {expected}"]

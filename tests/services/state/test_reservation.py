@@ -14,22 +14,23 @@ import pytest
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
-from gaudi_launch.host.locks import lock_folders, read_holder, read_reserved
+from gaudi_launch.host.card_locks import lock_folders, read_holder, read_reserved
 from gaudi_launch.host.machine import load
 from gaudi_launch.planning.placement import choose
-from gaudi_launch.services.reservation import claim, reserve
-from tests.host.machines import use
-from tests.waiting import GENEROUS
+from gaudi_launch.services.state.reservation import claim, reserve
+from tests.support.machines import use
+from tests.support.places import TOP
+from tests.support.waiting import GENEROUS
 
 
 @contextlib.contextmanager
 def launch(root: Path, modules: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.services.holder", str(root), modules],
+        [sys.executable, "-m", "tests.support.holder", str(root), modules],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        cwd=Path(__file__).parent.parent.parent,
+        cwd=TOP,
     )
     try:
         yield process
@@ -173,7 +174,7 @@ def test_launches_that_race_get_different_cards(tmp_path: Path, monkeypatch: pyt
 
 
 def test_claim_gives_up_when_the_same_cards_stay_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gaudi_launch.services.reservation._PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("gaudi_launch.services.state.reservation._PAUSE_SECONDS", 0.0)
     host = load("simulated:hls2")
     again = claim(lambda: host, lambda h: choose(h, 1, (0,)), tmp_path)
     with reserve((0,), tmp_path), pytest.raises(LaunchError) as caught, again:

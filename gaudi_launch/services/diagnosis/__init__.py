@@ -1,0 +1,1 @@
+"""Causes of a failed launch, found in its log."""

@@ -1,0 +1,1 @@
+"""Engine logs: follow, rotate and excerpt them."""

@@ -1,0 +1,1 @@
+"""Engine processes: start, supervise, signal and end them."""
