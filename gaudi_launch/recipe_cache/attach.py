@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.buckets.bucket_list import Buckets
+from gaudi_launch.buckets.estimate import per_graph
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import message
 from gaudi_launch.planning.plan import Command, Estimate, Plan, Setting, Source
 from gaudi_launch.planning.request import Request
 from gaudi_launch.recipe_cache import store
 from gaudi_launch.recipe_cache.key import KeyParts, parts_of
+from gaudi_launch.recipe_cache.key_locks import in_use
 from gaudi_launch.recipe_cache.limits import size_limit
-from gaudi_launch.recipe_cache.locks import in_use
-from gaudi_launch.recipe_cache.place import copy_new, file_system, is_network
-from gaudi_launch.warmup.buckets import Buckets
-from gaudi_launch.warmup.estimate import per_graph
+from gaudi_launch.recipe_cache.location import copy_new, file_system, is_network
 
 VARIABLE = "PT_HPU_RECIPE_CACHE_CONFIG"
 _NONE = Buckets([], [])
@@ -141,7 +141,7 @@ def _rewrite(plan: Plan, request: Request, use: store.Use, root: Path, local: Pa
         warnings.append(message("cache.limit_small", path=str(folder), mib=limit.mib))
     if local is not None:
         warnings.append(message("cache.network", path=str(root), local=str(local)))
-    if request.skip_warmup and use.state != "hit":
+    if plan.skips_warmup and use.state != "hit":
         warnings.append(message("cache.skip_incomplete", new=use.new.graphs))
     return replace(
         plan,

@@ -46,7 +46,7 @@ _GRAPH_OPTIONS = (
 
 
 @dataclass(frozen=True)
-class Difference:
+class KeyDifference:
     """One invalidating fact that is not the same: its name and both values in words."""
 
     name: str
@@ -98,17 +98,17 @@ class KeyParts:
         }
         return cls(**texts, variables={str(k): str(v) for k, v in variables.items()})
 
-    def differences(self, now: KeyParts) -> tuple[Difference, ...]:
+    def differences(self, now: KeyParts) -> tuple[KeyDifference, ...]:
         """What is not the same in ``now``, in the order of the fields, variables last."""
         found = [
-            Difference(f.name, str(getattr(self, f.name)), str(getattr(now, f.name)))
+            KeyDifference(f.name, str(getattr(self, f.name)), str(getattr(now, f.name)))
             for f in fields(self)
             if f.name != "variables" and getattr(self, f.name) != getattr(now, f.name)
         ]
         for name in sorted({*self.variables, *now.variables}):
             was, is_now = self.variables.get(name, ""), now.variables.get(name, "")
             if was != is_now:
-                found.append(Difference(name, was, is_now))
+                found.append(KeyDifference(name, was, is_now))
         return tuple(found)
 
 

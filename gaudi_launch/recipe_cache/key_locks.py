@@ -8,16 +8,12 @@ The kernel forgets dead holders.
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from gaudi_launch import locks
 from gaudi_launch.errors import ExitCode, LaunchError
-
-_POLL_SECONDS = 0.2
 
 
 def lock_path(root: Path, key: str, *, fill: bool = False) -> Path:
@@ -35,7 +31,13 @@ def held(root: Path, key: str, *, exclusive: bool, wait_seconds: float = 0.0, fi
     except OSError as error:
         raise LaunchError("cache.no_lock", ExitCode.FAILED, path=str(root), why=error.strerror or "") from None
     try:
-        _flock(handle, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH, root, key, wait_seconds)
+        try:
+            taken = locks.try_take(handle, shared=not exclusive, wait_seconds=wait_seconds)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise LaunchError("cache.no_lock", ExitCode.FAILED, path=str(root), why=why) from None
+        if not taken:
+            raise LaunchError("cache.in_use", ExitCode.FAILED, key=key, path=str(root))
         yield
     finally:
         os.close(handle)
@@ -48,23 +50,8 @@ def in_use(root: Path, key: str, *, fill: bool = False) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno in (errno.EAGAIN, errno.EACCES)
+        return not locks.try_take(handle)
+    except OSError:
+        return False
     finally:
         os.close(handle)
-    return False
-
-
-def _flock(handle: int, mode: int, root: Path, key: str, wait_seconds: float) -> None:
-    deadline = time.monotonic() + wait_seconds
-    while True:
-        try:
-            return fcntl.flock(handle, mode | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                why = error.strerror or str(error)
-                raise LaunchError("cache.no_lock", ExitCode.FAILED, path=str(root), why=why) from None
-            if time.monotonic() >= deadline:
-                raise LaunchError("cache.in_use", ExitCode.FAILED, key=key, path=str(root)) from None
-        time.sleep(_POLL_SECONDS)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.buckets.bucket_list import Bucket, Buckets
 from gaudi_launch.recipe_cache.key import KeyParts
-from gaudi_launch.warmup.buckets import Bucket, Buckets
 
 SCHEMA = 1
 
@@ -88,7 +88,7 @@ class Ledger:
                 files=int(document["files"]),
                 bytes=int(document["bytes"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise LedgerError(f"a field is missing or of the wrong kind ({error})") from None
         if document.get("key") != parts.key:
             raise LedgerError(f"its key {document.get('key')!r} is not that of its parts ({parts.key})")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.recipe_cache.key import KeyParts
-from gaudi_launch.recipe_cache.store import Entry
+from gaudi_launch.recipe_cache.store import CacheEntry
 
 MIB = 1 << 20
 # assumed, no published figure: the scripts' 16384 MB were outgrown by grids of several hundred graphs
@@ -48,12 +48,12 @@ def size_limit(graphs: int, free_bytes: int, held_bytes: int = 0, measured_graph
 class Doomed:
     """A key to remove and why."""
 
-    entry: Entry
+    entry: CacheEntry
     reason: Message
 
 
 def to_prune(
-    found: Iterable[Entry],
+    found: Iterable[CacheEntry],
     *,
     now: float,
     max_bytes: int | None = None,

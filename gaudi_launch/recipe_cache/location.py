@@ -11,7 +11,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from gaudi_launch.host.config_files import mount_kind
-from gaudi_launch.recipe_cache.files import walk
+from gaudi_launch.recipe_cache.manifest import walk
 
 # /proc/mounts names; fuse.* covers sshfs, ceph-fuse, juicefs, s3fs and the like
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ceph", "glusterfs", "lustre", "gpfs", "beegfs", "afs", "9p"}

@@ -10,22 +10,28 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, cast
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.recipe_cache.files import checksum, files_path, read_list, write_list
-from gaudi_launch.recipe_cache.key import Difference, KeyParts
+from gaudi_launch.recipe_cache.key import KeyDifference, KeyParts
+from gaudi_launch.recipe_cache.key_locks import held
 from gaudi_launch.recipe_cache.ledger import Ledger, LedgerError, read_ledger, write_ledger, write_whole
-from gaudi_launch.recipe_cache.locks import held
-from gaudi_launch.recipe_cache.store import Entry, is_ours
+from gaudi_launch.recipe_cache.manifest import checksum, files_path, read_list, write_list
+from gaudi_launch.recipe_cache.store import CacheEntry, is_ours
 
 _LEDGER, _LIST, _RECIPES = "ledger.json", "files", "recipes/"
 _MOST_LEDGER_BYTES = 64 << 20
+# both documents with their tar headers
+_MOST_HEAD_BYTES = 2 * _MOST_LEDGER_BYTES + (1 << 20)
+# a member's tar and pax headers (a path has at most 4 KiB) and its padding
+_MEMBER_BYTES = 16 << 10
+# kept free beside the recipes, for the ledger and other writers
+_SPARE_BYTES = 16 << 20
 
 Progress = Callable[[int, int], None]
 
 
-def export(root: Path, entry: Entry, target: Path, progress: Progress | None = None) -> tuple[int, int]:
+def export(root: Path, entry: CacheEntry, target: Path, progress: Progress | None = None) -> tuple[int, int]:
     """Write one key to a file; (files, bytes). The file appears whole or not at all.
 
     Raises LaunchError when the key has no ledger to believe, or the file cannot be written.
@@ -47,7 +53,9 @@ def export(root: Path, entry: Entry, target: Path, progress: Progress | None = N
     return counted
 
 
-def _write(root: Path, entry: Entry, ledger: Ledger, raw: IO[bytes], progress: Progress | None) -> tuple[int, int]:
+def _write(
+    root: Path, entry: CacheEntry, ledger: Ledger, raw: IO[bytes], progress: Progress | None
+) -> tuple[int, int]:
     import zstandard
 
     document = ledger.to_json() | {"folder": ledger.key}
@@ -77,7 +85,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     tar.addfile(info, io.BytesIO(content))
 
 
-def differences(ledger: Ledger, here: KeyParts) -> tuple[Difference, ...]:
+def differences(ledger: Ledger, here: KeyParts) -> tuple[KeyDifference, ...]:
     """What keeps these recipes from being of use on this machine: its product and driver release."""
     return tuple(
         difference
@@ -93,17 +101,22 @@ def import_(
 
     Raises LaunchError when the file is no export of ours, was made for another machine (unless ``force``),
     holds names that lead outside, is damaged, or when the root already has the key (unless ``force``).
+    Nothing is written that the archive's own list does not name with that size, and nothing that the
+    disk has no room for.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with _opened(source) as tar:
-            ledger, listed = _head(tar, source)
+        with _opened(source) as (tar, bounded):
+            ledger, content = _head(tar, source)
+            listed = _Listed(content)
+            bounded.allow(listed.total + _MEMBER_BYTES * (len(listed.files) + 1))
             different = differences(ledger, here)
             if different and not force:
                 words = "; ".join(f"{d.name} {d.was} -> {d.now}" for d in different)
                 raise LaunchError("cache.import_differs", ExitCode.MACHINE, path=str(source), differences=words)
             if read_or_none(root, ledger.key) is not None and not force:
                 raise LaunchError("cache.import_exists", ExitCode.FAILED, key=ledger.key, path=str(root))
+            _check_room(root, listed, source)
             with held(root, ledger.key, exclusive=True):
                 _unpack(tar, root, ledger, listed, source, progress)
     except OSError as error:
@@ -120,17 +133,68 @@ def read_or_none(root: Path, key: str) -> Ledger | None:
         return None
 
 
+class _Listed:
+    """The archive's own list of its files: name -> (size, digest)."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.files: dict[str, tuple[int, str]] = {}
+        for line in content.decode("utf-8", "surrogateescape").split("\n"):
+            fields = line.split("\t")
+            if len(fields) == 4 and fields[1].isascii() and fields[1].isdecimal() and len(fields[1]) < 20:
+                self.files[fields[0]] = (int(fields[1]), fields[2])
+
+    @property
+    def total(self) -> int:
+        return sum(size for size, _ in self.files.values())
+
+
+class _Bounded:
+    """A stream that gives no more than it may: an archive cannot unpack to more than it lists."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._left = _MOST_HEAD_BYTES
+
+    def allow(self, count: int) -> None:
+        """Let this many more bytes through."""
+        self._left += count
+
+    def read(self, size: int = -1) -> bytes:
+        """Read like a file. Raises TarError for more than is allowed."""
+        content = self._stream.read(size)
+        self._left -= len(content)
+        if self._left < 0:
+            raise tarfile.ReadError("larger than its own list")
+        return content
+
+
+def _check_room(root: Path, listed: _Listed, source: Path) -> None:
+    free = shutil.disk_usage(root).free
+    needed = listed.total + _SPARE_BYTES
+    if needed > free:
+        raise LaunchError(
+            "cache.import_no_room",
+            ExitCode.MACHINE,
+            path=str(source),
+            root=str(root),
+            needed=f"{needed / 2**20:.0f}",
+            free=f"{free / 2**20:.0f}",
+        )
+
+
 @contextmanager
-def _opened(source: Path) -> Iterator[tarfile.TarFile]:
+def _opened(source: Path) -> Iterator[tuple[tarfile.TarFile, _Bounded]]:
     import zstandard
 
     try:
         with (
             source.open("rb") as raw,
             zstandard.ZstdDecompressor().stream_reader(raw) as stream,
-            tarfile.open(fileobj=stream, mode="r|") as tar,
         ):
-            yield tar
+            bounded = _Bounded(stream)
+            with tarfile.open(fileobj=cast("IO[bytes]", bounded), mode="r|") as tar:
+                yield tar, bounded
     except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
         raise LaunchError("cache.import_damaged", ExitCode.FAILED, path=str(source), why=str(error)) from None
 
@@ -150,7 +214,7 @@ def _head(tar: tarfile.TarFile, source: Path) -> tuple[Ledger, bytes]:
 
 
 def _unpack(
-    tar: tarfile.TarFile, root: Path, ledger: Ledger, listed: bytes, source: Path, progress: Progress | None
+    tar: tarfile.TarFile, root: Path, ledger: Ledger, listed: _Listed, source: Path, progress: Progress | None
 ) -> None:
     fresh = root / f".{ledger.key}.import-{time.time_ns()}"
     try:
@@ -158,6 +222,7 @@ def _unpack(
         files = total = 0
         while (member := tar.next()) is not None:
             name = _safe(member, source)
+            _check_listed(name, member, listed, source)
             file = tar.extractfile(member)
             assert file is not None  # _safe lets regular files through only
             target = fresh / name
@@ -173,7 +238,7 @@ def _unpack(
         if target.exists():
             target.rename(root / f".{ledger.key}.gone-{time.time_ns()}")
         fresh.rename(target)
-        write_whole(files_path(root, ledger.key), listed)
+        write_whole(files_path(root, ledger.key), listed.content)
         write_ledger(root, ledger)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -190,14 +255,17 @@ def _safe(member: tarfile.TarInfo, source: Path) -> str:
     return "/".join(inside)
 
 
-def _compare(folder: Path, listed: bytes, source: Path) -> None:
-    wanted = {}
-    for line in listed.decode("utf-8", "surrogateescape").split("\n"):
-        if line.count("\t") == 3:
-            name, size, digest, _ = line.split("\t")
-            wanted[name] = (size, digest)
+def _check_listed(name: str, member: tarfile.TarInfo, listed: _Listed, source: Path) -> None:
+    """Refuse a member before it is written, unless the list names it with this size."""
+    size, _ = listed.files.get(name, (None, ""))
+    if member.issparse() or size != member.size:
+        raise LaunchError("cache.import_damaged", ExitCode.FAILED, path=str(source), why=name)
+
+
+def _compare(folder: Path, listed: _Listed, source: Path) -> None:
+    wanted = listed.files
     found = {
-        path.relative_to(folder).as_posix(): (str(path.stat().st_size), checksum(path))
+        path.relative_to(folder).as_posix(): (path.stat().st_size, checksum(path))
         for path in folder.rglob("*")
         if path.is_file()
     }
@@ -206,7 +274,7 @@ def _compare(folder: Path, listed: bytes, source: Path) -> None:
         raise LaunchError("cache.import_damaged", ExitCode.FAILED, path=str(source), why=wrong)
 
 
-def sync_command(root: Path, entry: Entry, target: str) -> list[str]:
+def sync_command(root: Path, entry: CacheEntry, target: str) -> list[str]:
     """The rsync words that bring one key to ``user@host`` or ``user@host:DIR`` (the same root without DIR).
 
     Raises LaunchError for a target that rsync would read as an option.

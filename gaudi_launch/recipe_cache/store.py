@@ -11,17 +11,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from gaudi_launch.buckets.bucket_list import Bucket, Buckets
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
-from gaudi_launch.recipe_cache.files import Findings, files_path, read_list, size_of, verify, walk, write_list
-from gaudi_launch.recipe_cache.key import Difference, KeyParts
+from gaudi_launch.recipe_cache.key import KeyDifference, KeyParts
+from gaudi_launch.recipe_cache.key_locks import held, in_use, lock_path
 from gaudi_launch.recipe_cache.ledger import Ledger, LedgerError, ledger_path, read_ledger, touched, write_ledger
-from gaudi_launch.recipe_cache.locks import held, in_use, lock_path
-from gaudi_launch.warmup.buckets import Bucket, Buckets
+from gaudi_launch.recipe_cache.manifest import Findings, files_path, read_list, size_of, verify, walk, write_list
 
 _OURS = re.compile(r"^\.?[0-9a-f]{16}(\.(json|files|lock|import|gone).*)?$")
 _KEEP_TIMES = 19
-_KEY = re.compile(r"^[0-9a-f]{16}$")
 
 
 def is_ours(name: str) -> bool:
@@ -29,12 +28,8 @@ def is_ours(name: str) -> bool:
     return bool(_OURS.match(name))
 
 
-def is_key(text: str) -> bool:
-    return bool(_KEY.match(text))
-
-
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """One key of a root as it stands: its ledger (None when it cannot be believed, ``trouble`` says why)."""
 
     key: str
@@ -55,7 +50,7 @@ class Use:
     folder: Path
     new: Buckets
     because: Message
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[KeyDifference, ...] = ()
     ledger: Ledger | None = None
 
 
@@ -72,7 +67,7 @@ def flat_files(root: Path) -> bool:
         return False
 
 
-def entries(root: Path, *, sizes: bool = True) -> list[Entry]:
+def entries(root: Path, *, sizes: bool = True) -> list[CacheEntry]:
     """Every key of a root, the last used first. A root that is not there holds none."""
     try:
         names = [entry.name for entry in root.iterdir()]
@@ -98,11 +93,11 @@ def entries(root: Path, *, sizes: bool = True) -> list[Entry]:
             trouble = "it has no ledger"
         skip = is_ours if folder == root else None
         files, total = size_of(folder, skip) if sizes else (0, 0)
-        found.append(Entry(key, folder, ledger, files, total, trouble, in_use(root, key)))
+        found.append(CacheEntry(key, folder, ledger, files, total, trouble, in_use(root, key)))
     return sorted(found, key=lambda e: -(e.ledger.last_used if e.ledger else 0.0))
 
 
-def find(root: Path, key: str) -> Entry:
+def find(root: Path, key: str) -> CacheEntry:
     """The entry whose key begins with these digits. Raises LaunchError when none or several do."""
     matching = [entry for entry in entries(root, sizes=False) if entry.key.startswith(key.lower())] if key else []
     if len(matching) != 1:
@@ -147,7 +142,7 @@ def _missing(wanted: Sequence[Bucket], warm: Sequence[Bucket]) -> list[Bucket]:
 
 def _nearest(root: Path, parts: KeyParts, wanted: Buckets) -> Use:
     folder = root / parts.key
-    near: tuple[Difference, ...] | None = None
+    near: tuple[KeyDifference, ...] | None = None
     for entry in entries(root, sizes=False):
         if entry.ledger is None or entry.ledger.parts.model != parts.model:
             continue
@@ -282,12 +277,12 @@ def adopt(root: Path, parts: KeyParts, warmed: Buckets) -> Ledger:
     return ledger
 
 
-def check(root: Path, entry: Entry, *, quick: bool) -> Findings:
+def check(root: Path, entry: CacheEntry, *, quick: bool) -> Findings:
     """Compare one key's files with its list."""
     return verify(root, entry.key, entry.folder, quick=quick, skip=is_ours if entry.folder == root else None)
 
 
-def repair(root: Path, entry: Entry, findings: Findings) -> tuple[str, ...]:
+def repair(root: Path, entry: CacheEntry, findings: Findings) -> tuple[str, ...]:
     """Remove what is bad and write the list again; the engine compiles those recipes anew. Returns the names."""
     with held(root, entry.key, exclusive=True):
         for name in findings.bad:
@@ -299,7 +294,7 @@ def repair(root: Path, entry: Entry, findings: Findings) -> tuple[str, ...]:
     return findings.bad
 
 
-def remove(root: Path, entry: Entry) -> None:
+def remove(root: Path, entry: CacheEntry) -> None:
     """Remove one key whole; of a flat folder only the files on its list. Raises LaunchError when in use."""
     # the lock file stays: somebody may be waiting on it; on the other nobody can, who has not this one
     with held(root, entry.key, exclusive=True):

@@ -9,24 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.recipe_cache.key import _INDIFFERENT_VARIABLES, Difference, KeyParts
-
-PARTS = KeyParts(
-    product="gaudi2",
-    stepping="GAUDI2",
-    driver="1.21",
-    software="1.21",
-    engine="vllm-fork@1.21",
-    engine_commit="277a33cd9",
-    extension_commit="8afd253",
-    model="Qwen2-72B-Instruct",
-    model_config="0123456789abcdef",
-    tensor_parallel=4,
-    dtype="bfloat16",
-    quantization="",
-    mode="lazy",
-    variables={"VLLM_FP32_SOFTMAX": "false", "VLLM_CONTIGUOUS_PA": "true", "--block-size": "128"},
-)
+from gaudi_launch.recipe_cache.key import _INDIFFERENT_VARIABLES, KeyDifference, KeyParts
+from tests.support.recipes import PARTS
 
 
 def test_the_key_never_changes_between_releases() -> None:
@@ -44,14 +28,14 @@ def test_every_fact_changes_the_key(name: str) -> None:
     value: Any = 8 if name == "tensor_parallel" else "other"
     other = replace(PARTS, **{name: value})
     assert other.key != PARTS.key
-    assert PARTS.differences(other) == (Difference(name, str(getattr(PARTS, name)), str(value)),)
+    assert PARTS.differences(other) == (KeyDifference(name, str(getattr(PARTS, name)), str(value)),)
 
 
 @pytest.mark.parametrize("name", [*PARTS.variables, "VLLM_SOMETHING_NEW"])
 def test_every_variable_changes_the_key(name: str) -> None:
     other = replace(PARTS, variables={**PARTS.variables, name: "other"})
     assert other.key != PARTS.key
-    assert PARTS.differences(other) == (Difference(name, PARTS.variables.get(name, ""), "other"),)
+    assert PARTS.differences(other) == (KeyDifference(name, PARTS.variables.get(name, ""), "other"),)
 
 
 def test_a_variable_that_went_away_is_a_difference() -> None:

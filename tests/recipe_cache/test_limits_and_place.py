@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.recipe_cache.files import walk
 from gaudi_launch.recipe_cache.key import KeyParts
 from gaudi_launch.recipe_cache.ledger import Ledger
 from gaudi_launch.recipe_cache.limits import parse_age, parse_size, size_limit, to_prune
-from gaudi_launch.recipe_cache.place import Copied, copy_new, file_system, is_network
-from gaudi_launch.recipe_cache.store import Entry
-from tests.recipe_cache.test_key import PARTS
+from gaudi_launch.recipe_cache.location import Copied, copy_new, file_system, is_network
+from gaudi_launch.recipe_cache.manifest import walk
+from gaudi_launch.recipe_cache.store import CacheEntry
+from tests.support.recipes import PARTS
 
 GIB = 1 << 30
 
@@ -33,8 +33,8 @@ def test_size_limit(
     assert (limit.mib, limit.too_small, limit.reason.id) == (mib, too_small, reason)
 
 
-def entry(key: str, used: float, size: int, parts: KeyParts = PARTS, busy: bool = False) -> Entry:
-    return Entry(key, Path(key), Ledger(parts, key, last_used=used), 1, size, in_use=busy)
+def entry(key: str, used: float, size: int, parts: KeyParts = PARTS, busy: bool = False) -> CacheEntry:
+    return CacheEntry(key, Path(key), Ledger(parts, key, last_used=used), 1, size, in_use=busy)
 
 
 def test_prune_by_size_takes_the_least_recently_used_and_none_in_use() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,9 @@ import zstandard
 
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.recipe_cache import ship, store
-from gaudi_launch.recipe_cache.files import Findings
 from gaudi_launch.recipe_cache.key import KeyParts
-from tests.recipe_cache.conftest import BUCKETS, fill
-from tests.recipe_cache.test_key import PARTS
+from gaudi_launch.recipe_cache.manifest import Findings
+from tests.support.recipes import BUCKETS, PARTS, fill
 
 HERE = KeyParts(product="gaudi2", stepping="GAUDI2", driver="1.21")
 
@@ -129,3 +129,100 @@ def test_sync_prints_one_rsync_and_refuses_options(root: Path) -> None:
     for bad in ("-e sh", "--rsh=x", "", "a b"):
         with pytest.raises(LaunchError):
             ship.sync_command(root, store.find(root, PARTS.key), bad)
+
+
+def squeezed(tmp_path: Path, members: list[tuple[tarfile.TarInfo, bytes]]) -> Path:
+    """An archive of these members."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as target:
+        for member, content in members:
+            member.size = len(content)
+            target.addfile(member, io.BytesIO(content))
+    file = tmp_path / "squeezed.tar.zst"
+    file.write_bytes(zstandard.ZstdCompressor().compress(out.getvalue()))
+    return file
+
+
+def head(root: Path, tmp_path: Path, listed: bytes | None = None) -> list[tuple[tarfile.TarInfo, bytes]]:
+    """The two documents of a true export; ``listed`` instead of its list."""
+    raw = zstandard.ZstdDecompressor().stream_reader(exported(root, tmp_path).open("rb")).read()
+    found = []
+    with tarfile.open(fileobj=io.BytesIO(raw)) as source:
+        for name in ("ledger.json", "files"):
+            file = source.extractfile(name)
+            assert file is not None
+            found.append((tarfile.TarInfo(name), file.read()))
+    if listed is not None:
+        found[1] = (found[1][0], listed)
+    return found
+
+
+def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes that imports write into files, as they are written."""
+    counts: list[int] = []
+
+    def copy(source: io.BufferedReader, target: io.BufferedWriter, length: int = 0) -> None:
+        while block := source.read(1 << 20):
+            counts.append(target.write(block))
+
+    monkeypatch.setattr(shutil, "copyfileobj", copy)
+    return counts
+
+
+def test_what_the_list_does_not_name_is_never_written(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bomb = (tarfile.TarInfo("recipes/bomb"), bytes(64 << 20))
+    file = squeezed(tmp_path, [*head(root, tmp_path), bomb])
+    counts = written(monkeypatch)
+    with pytest.raises(LaunchError) as refused:
+        ship.import_(tmp_path / "other", file, HERE)
+    assert (refused.value.id, refused.value.text.values["why"]) == ("cache.import_damaged", "bomb")
+    assert counts == []
+
+
+def test_a_member_larger_than_listed_is_never_written(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = b"bomb\t10\tdigest\t0\n"
+    bomb = (tarfile.TarInfo("recipes/bomb"), bytes(64 << 20))
+    counts = written(monkeypatch)
+    with pytest.raises(LaunchError) as refused:
+        ship.import_(tmp_path / "other", squeezed(tmp_path, [*head(root, tmp_path, listed), bomb]), HERE)
+    assert refused.value.id == "cache.import_damaged"
+    assert counts == []
+
+
+def test_more_than_the_disk_has_is_refused_first(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = 1 << 60
+    listed = f"bomb\t{size}\tdigest\t0\n".encode()
+    counts = written(monkeypatch)
+    with pytest.raises(LaunchError) as refused:
+        ship.import_(tmp_path / "other", squeezed(tmp_path, head(root, tmp_path, listed)), HERE)
+    assert (refused.value.id, refused.value.exit_code) == ("cache.import_no_room", 3)
+    assert counts == []
+    assert list((tmp_path / "other").iterdir()) == []
+
+
+def test_a_bomb_in_a_header_is_cut_off(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """tarfile reads a pax header into memory, however long it is."""
+    monkeypatch.setattr(ship, "_MOST_HEAD_BYTES", 1 << 20)
+    member = tarfile.TarInfo("recipes/x")
+    member.pax_headers = {"comment": "0" * (64 << 20)}
+    with pytest.raises(LaunchError) as refused:
+        ship.import_(tmp_path / "other", squeezed(tmp_path, [*head(root, tmp_path), (member, b"")]), HERE)
+    assert (refused.value.id, refused.value.text.values["why"]) == (
+        "cache.import_damaged",
+        "larger than its own list",
+    )
+
+
+def test_an_endless_number_in_the_ledger_is_a_sentence(root: Path, tmp_path: Path) -> None:
+    (ledger, content), files = head(root, tmp_path)
+    endless = content.replace(b'"num_blocks": ', b'"num_blocks": 1e999, "x": ')
+    assert endless != content
+    with pytest.raises(LaunchError) as refused:
+        ship.import_(tmp_path / "other", squeezed(tmp_path, [(ledger, endless), files]), HERE)
+    assert refused.value.id == "cache.import_not_ours"

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.recipe_cache import store
-from gaudi_launch.recipe_cache.files import Findings, write_list
+from gaudi_launch.recipe_cache.key_locks import held, in_use
 from gaudi_launch.recipe_cache.ledger import LedgerError, ledger_path, read_ledger
-from gaudi_launch.recipe_cache.locks import held, in_use
-from gaudi_launch.warmup.buckets import Buckets
-from tests.recipe_cache.conftest import BUCKETS, fill
-from tests.recipe_cache.test_key import PARTS
+from gaudi_launch.recipe_cache.manifest import Findings, write_list
+from tests.support.places import TOP
+from tests.support.recipes import BUCKETS, PARTS, fill
 
 MORE = Buckets([*BUCKETS.prompt, [1, 512, 0]], BUCKETS.decode)
 
@@ -65,7 +65,7 @@ def test_a_miss_names_the_nearest_cache_of_the_model(root: Path) -> None:
     use = store.look_up(root, PARTS, BUCKETS)
     assert (use.state, use.because.render("en")) == (
         "miss",
-        "There is a cache of this model, but it does not fit: software 1.20 -> 1.21.",
+        "A cache of this model exists, but it does not match: software 1.20 -> 1.21.",
     )
 
 
@@ -99,8 +99,8 @@ def _child(root: Path, body: str) -> subprocess.Popen[str]:
         import sys, time
         from pathlib import Path
         from gaudi_launch.recipe_cache import store
-        from tests.recipe_cache.conftest import BUCKETS
-        from tests.recipe_cache.test_key import PARTS
+        from tests.support.recipes import BUCKETS
+        from tests.support.recipes import PARTS
         root = Path(sys.argv[1])
         {body}
     """
@@ -108,7 +108,7 @@ def _child(root: Path, body: str) -> subprocess.Popen[str]:
         [sys.executable, "-c", textwrap.dedent(program), os.fspath(root)],
         stdout=subprocess.PIPE,
         text=True,
-        cwd=Path(__file__).parents[2],
+        cwd=TOP,
     )
 
 
@@ -266,10 +266,10 @@ def test_the_list_keeps_checksums_of_files_that_did_not_change(root: Path, monke
     folder = fill(root)
     (folder / "new.recipe").write_bytes(b"new")
     read: list[str] = []
-    from gaudi_launch.recipe_cache import files
+    from gaudi_launch.recipe_cache import manifest
 
-    original = files.checksum
-    monkeypatch.setattr(files, "checksum", lambda path: read.append(path.name) or original(path))  # type: ignore[func-returns-value]
+    original = manifest.checksum
+    monkeypatch.setattr(manifest, "checksum", lambda path: read.append(path.name) or original(path))  # type: ignore[func-returns-value]
     assert write_list(root, PARTS.key, folder) == (5, 1003)
     assert read == ["new.recipe"]
 
