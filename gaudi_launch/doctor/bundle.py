@@ -14,40 +14,22 @@ import tarfile
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch import __version__, paths
+from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.redact import redact_document, redact_text
+from gaudi_launch.version import VERSION
 
 _LOGS, _PLANS, _TAIL = 5, 5, 1 << 20
-_REMOVED = "[removed]"
-_SECRET_NAME = (
-    r"[\w.-]*(?:token|secret|passwo?r?d|api[_-]?key|access[_-]?key|private[_-]?key|credential|authorization)[\w.-]*"
-)
-_SECRETS = (
-    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S), _REMOVED),
-    (re.compile(r"\b(?:hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|ms-)[A-Za-z0-9_-]{8,}"), _REMOVED),
-    (re.compile(r"\beyJ[\w-]{4,}\.[\w-]{4,}\.[\w-]*"), _REMOVED),
-    (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"), rf"\1 {_REMOVED}"),
-    (re.compile(r"(//)[^/@\s\"']+@"), rf"\1{_REMOVED}@"),
-    # an option (--api-key VALUE), an assignment, or a JSON field
-    (re.compile(rf"(?i)(--{_SECRET_NAME})([ =]+)[^\s\"',]+"), rf"\1\2{_REMOVED}"),
-    (re.compile(rf"(?i)([\"']?{_SECRET_NAME}[\"']?\s*[:=]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;}}\]]+)"), rf"\1{_REMOVED}"),
-)
-_SECRET_KEY = re.compile(rf"(?i)^{_SECRET_NAME}$")
-# counts and sizes named after tokens are no secrets
-_COUNTS = re.compile(
-    r"(?i)(?:max|num|total|prompt|batched|output|input|generation)[\w-]*tokens?\w*|tokens?_per\w*|tokenizer\w*"
-)
 _IPV4 = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
 _IPV6 = re.compile(
     r"(?<![\w:])(?:[0-9a-f]{1,4}:){2,7}(?::?[0-9a-f]{1,4}){1,7}(?![\w:])|(?<![\w:])fe80::[0-9a-f:]+", re.I
 )
 _MAC = re.compile(r"(?<![\w:])(?:[0-9a-f]{2}:){5}[0-9a-f]{2}(?![\w:])", re.I)
-_HOME = re.compile(r"(/home/|/Users/)([^/\s\"':]+)")
-_MAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+")
+_HOME = re.compile(r"(/home/|/Users/)([^/\s\"':]{1,64})")
+_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}\.[\w.-]{1,190}")
 
 
 @dataclass
@@ -59,10 +41,11 @@ class Redactor:
     _known: dict[str, str] = field(default_factory=dict)
 
     def text(self, text: str) -> str:
-        for pattern, instead in _SECRETS:
-            text = pattern.sub(partial(_without_secret, instead), text)
-        if self.keep_names:
-            return text
+        text = redact_text(text)
+        return text if self.keep_names else self._names(text)
+
+    def _names(self, text: str) -> str:
+        """Return the text with mail addresses, homes, addresses and given names replaced."""
         text = _MAIL.sub(lambda m: self._alias("mail", m[0]), text)
         text = _HOME.sub(lambda m: m[1] + self._alias("user", m[2]), text)
         text = _MAC.sub(lambda m: self._alias("mac", m[0]), text)
@@ -74,28 +57,24 @@ class Redactor:
             text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", lambda m: self._alias("name", m[0]), text)
         return text
 
-    def document(self, value: Any, key: str = "") -> Any:
-        """A JSON value with every text redacted, and every field with a secret's or person's name emptied."""
+    def document(self, value: Any) -> Any:
+        """Return a JSON value without secrets and, unless they are kept, without names."""
+        redacted = redact_document(value)
+        return redacted if self.keep_names else self._without_names(redacted)
+
+    def _without_names(self, value: Any, key: str = "") -> Any:
         if isinstance(value, Mapping):
-            return {self.text(str(k)): self.document(inner, str(k)) for k, inner in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [self.document(inner) for inner in value]
-        if isinstance(value, str):
-            if _SECRET_KEY.match(key) and not _COUNTS.search(key):
-                return _REMOVED
-            if not self.keep_names and value and key in ("hostname", "user", "serial", "uuid"):
-                return self._alias(key, value)
-            return self.text(value)
-        return value
+            return {self._names(str(name)): self._without_names(inner, str(name)) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [self._without_names(inner) for inner in value]
+        if not isinstance(value, str):
+            return value
+        if value and key in ("hostname", "user", "serial", "uuid"):
+            return self._alias(key, value)
+        return self._names(value)
 
     def _alias(self, kind: str, word: str) -> str:
         return self._known.setdefault(word, f"[{kind}-{len(self._known) + 1}]")
-
-
-def _without_secret(instead: str, match: re.Match[str]) -> str:
-    """The match with its secret taken out; ``max_num_batched_tokens`` only sounds like one."""
-    name = match[1] if match.re.groups else ""
-    return match[0] if _COUNTS.search(name) else match.expand(instead)
 
 
 def contents(
@@ -105,7 +84,7 @@ def contents(
     import platform
 
     versions = {
-        "gaudi_launch": __version__,
+        "gaudi_launch": VERSION,
         "python": platform.python_version(),
         "system": platform.platform(),
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gaudi_launch.doctor.records import (
     Check,
-    Facts,
+    DoctorFacts,
     Remedy,
+    Shown,
     Verdict,
     fail,
     ok,
@@ -17,7 +18,8 @@ from gaudi_launch.doctor.records import (
     unreadable,
     warn,
 )
-from gaudi_launch.host.accelerators import accelerators
+from gaudi_launch.host.accelerators import accelerators, temperature_hot_c
+from gaudi_launch.host.health import CardHealth
 from gaudi_launch.host.records import Card
 from gaudi_launch.messages import message
 
@@ -38,14 +40,14 @@ def _list(cards: Sequence[Card]) -> str:
     return ", ".join(_name(card) for card in cards)
 
 
-def _judge(facts: Facts, bad: Sequence[Card], id: str, found: str, expected: str, remedy: Remedy) -> Verdict:
+def _judge(facts: DoctorFacts, bad: Sequence[Card], id: str, found: str, expected: str, remedy: Remedy) -> Verdict:
     """A failure when a chosen card is meant (or nothing is chosen yet), a warning otherwise."""
     if facts.concerned(bad):
         return fail(id, found, expected, remedy, cards=_list(bad))
     return warn(id, found, expected, remedy, cards=_list(bad))
 
 
-def _present(facts: Facts) -> Verdict:
+def _present(facts: DoctorFacts) -> Verdict:
     seen, bus = len(facts.host.cards), facts.config.pci_devices
     if not facts.wants.gaudi:
         return skip("doctor.cards.present.not_needed")
@@ -63,7 +65,7 @@ def _present(facts: Facts) -> Verdict:
     return fail("doctor.cards.present.fail", "0", ">= 1", remedy)
 
 
-def _count(facts: Facts) -> Verdict:
+def _count(facts: DoctorFacts) -> Verdict:
     product = accelerators().get(facts.host.product or "")
     seen, wanted = len(facts.host.cards), facts.wants.cards
     if wanted is not None and seen < wanted:
@@ -78,7 +80,7 @@ def _count(facts: Facts) -> Verdict:
     return warn("doctor.cards.count.warn", str(seen), expected, remedy, product=product.title)
 
 
-def _nodes(facts: Facts) -> Verdict:
+def _nodes(facts: DoctorFacts) -> Verdict:
     nodes = facts.config.device_nodes
     without = [card for card in facts.host.cards if card.index is not None and not _node_of(card, nodes)]
     # where nothing of the host can be read, a missing /dev says nothing about its nodes
@@ -104,7 +106,7 @@ def _node_of(card: Card, nodes: object) -> bool:
     )
 
 
-def _status(facts: Facts) -> Verdict:
+def _status(facts: DoctorFacts) -> Verdict:
     cards = facts.host.cards
     told = [card for card in cards if card.status]
     if not told:
@@ -117,22 +119,92 @@ def _status(facts: Facts) -> Verdict:
     return _judge(facts, bad, "doctor.cards.status.fail", found, "Operational", remedy)
 
 
-def _temperature(facts: Facts) -> Verdict:
+def _temperature(facts: DoctorFacts) -> Verdict:
     told = [card for card in facts.host.cards if card.temperature_c is not None]
     if not told:
         return unknown("doctor.cards.unread", "", "> 0 C", what="temperature")
     bad = [card for card in told if card.temperature_c == 0]
-    if not bad:
-        numbers = [card.temperature_c for card in told]
-        return ok(
-            f"{min(n for n in numbers if n is not None)}-{max(n for n in numbers if n is not None)} C", "> 0 C"
-        )
-    remedy = Remedy(message("doctor.cards.status.remedy"), commands=("sudo dmesg | grep -i habana",))
-    found = ", ".join(f"{_name(card)}: 0 C" for card in bad)
-    return _judge(facts, bad, "doctor.cards.temperature.fail", found, "> 0 C", remedy)
+    if bad:
+        remedy = Remedy(message("doctor.cards.status.remedy"), commands=("sudo dmesg | grep -i habana",))
+        found = ", ".join(f"{_name(card)}: 0 C" for card in bad)
+        return _judge(facts, bad, "doctor.cards.temperature.fail", found, "> 0 C", remedy)
+    limit = temperature_hot_c()
+    expected = message("doctor.cards.temperature.expected", limit=limit)
+    hot = [card for card in told if (card.temperature_c or 0) >= limit]
+    if hot:
+        found = ", ".join(f"{_name(card)}: {card.temperature_c} C" for card in hot)
+        remedy = Remedy(message("doctor.cards.temperature.remedy"))
+        return warn("doctor.cards.temperature.hot", found, expected, remedy, limit=limit)
+    numbers = [card.temperature_c or 0 for card in told]
+    return ok(f"{min(numbers)}-{max(numbers)} C", expected)
 
 
-def _memory(facts: Facts) -> Verdict:
+def _power_cap(facts: DoctorFacts) -> Verdict:
+    product = accelerators().get(facts.host.product or "")
+    if product is None or product.power_w is None:
+        return unknown("doctor.cards.product")
+    expected: Shown = f"{product.power_w} W"
+    if product.sources["power_w"].startswith("assumed"):
+        expected = message("doctor.cards.power_cap.assumed", power=product.power_w)
+    told = [card for card in facts.host.cards if card.power_cap_w and card.product in product.power_names]
+    if not told:
+        return unknown("doctor.cards.unread", "", expected, what="power limit")
+    low = [card for card in told if (card.power_cap_w or 0) < product.power_w]
+    if not low:
+        return ok(", ".join(f"{watts} W" for watts in sorted({card.power_cap_w or 0 for card in told})), expected)
+    found = ", ".join(f"{_name(card)}: {card.power_cap_w} W" for card in low)
+    remedy = Remedy(message("doctor.cards.power_cap.remedy"))
+    return warn("doctor.cards.power_cap.warn", found, expected, remedy)
+
+
+def _throttling(facts: DoctorFacts) -> Verdict:
+    """A card that is slowed down now, has been for heat, or is at the limit that it reports itself."""
+    health = facts.health
+    told = [one for one in health.values() if one.slowdowns is not None or one.violations is not None]
+    if not told:
+        return unknown("doctor.cards.unread", "", "Not Active", what="throttling")
+    lines = []
+    for card in facts.host.cards:
+        one = health.get(card.index) if card.index is not None else None
+        if one is not None:
+            lines += [f"{_name(card)}: {trouble}" for trouble in _heat(card, one)]
+    if lines:
+        remedy = Remedy(message("doctor.cards.temperature.remedy"), commands=("hl-smi -q -d TEMPERATURE",))
+        return warn("doctor.cards.throttling.warn", "; ".join(lines), "Not Active", remedy)
+    power = sum((one.violations or {}).get("power", 0) for one in told)
+    if power:
+        return ok(f"stats.violation.power {power}", "Not Active", "doctor.cards.throttling.power")
+    return ok("Not Active", "Not Active")
+
+
+def _heat(card: Card, health: CardHealth) -> list[str]:
+    found = list(health.slowdowns or ())
+    thermal = (health.violations or {}).get("thermal", 0)
+    if thermal:
+        found.append(f"stats.violation.thermal {thermal}")
+    if health.limit_c is not None and (card.temperature_c or 0) >= health.limit_c:
+        found.append(f"{card.temperature_c} C (temp1_crit {health.limit_c} C)")
+    return found
+
+
+def _rows(facts: DoctorFacts) -> Verdict:
+    health = facts.health
+    told = [card for card in facts.host.cards if _pending(health, card) is not None]
+    if not told:
+        return unknown("doctor.cards.unread", "", "No", what="row replacement")
+    pending = [card for card in told if _pending(health, card)]
+    if not pending:
+        return ok("No", "No")
+    remedy = Remedy(message("doctor.cards.rows.remedy"), commands=("hl-smi -q -d ROW_REPLACEMENT",))
+    return warn("doctor.cards.rows.warn", _list(pending), "No", remedy)
+
+
+def _pending(health: Mapping[int, CardHealth], card: Card) -> bool | None:
+    one = health.get(card.index) if card.index is not None else None
+    return one.rows_pending if one is not None else None
+
+
+def _memory(facts: DoctorFacts) -> Verdict:
     product = accelerators().get(facts.host.product or "")
     if product is None:
         return unknown("doctor.cards.product")
@@ -147,7 +219,7 @@ def _memory(facts: Facts) -> Verdict:
     return warn("doctor.cards.memory.warn", found, expected, Remedy(message("doctor.cards.support")))
 
 
-def _events(facts: Facts) -> Verdict:
+def _events(facts: DoctorFacts) -> Verdict:
     told = [card for card in facts.host.cards if card.uncorrectable_events is not None]
     if not told:
         return unknown("doctor.cards.unread", "", "0", what="uncorrectable events")
@@ -163,7 +235,7 @@ def _gigatransfers(text: str | None) -> float | None:
     return float(match[1]) if match else None
 
 
-def _pcie(facts: Facts) -> Verdict:
+def _pcie(facts: DoctorFacts) -> Verdict:
     told = [c for c in facts.host.cards if c.pcie_width and c.pcie_max_width]
     if not told:
         return unknown("doctor.cards.unread", what="PCIe link")
@@ -180,7 +252,7 @@ def _pcie(facts: Facts) -> Verdict:
     return warn("doctor.cards.pcie.warn", found, expected, Remedy(message("doctor.cards.pcie.remedy")))
 
 
-def _free(facts: Facts) -> Verdict:
+def _free(facts: DoctorFacts) -> Verdict:
     cards = facts.host.cards
     busy = [card for card in cards if card.busy]
     found = ", ".join(f"{_name(card)}: {_holders(card)}" for card in busy) or "-"
@@ -204,7 +276,7 @@ def _holders(card: Card) -> str:
     )
 
 
-def _links(facts: Facts) -> Verdict:
+def _links(facts: DoctorFacts) -> Verdict:
     from gaudi_launch.host.read import read_ports
 
     host = read_ports(facts.host, facts.ask) if facts.live or facts.ask else facts.host
@@ -233,7 +305,7 @@ def _links(facts: Facts) -> Verdict:
     return _judge(facts, down, "doctor.cards.links.fail", found, "UP", remedy)
 
 
-def _visible(facts: Facts) -> Verdict:
+def _visible(facts: DoctorFacts) -> Verdict:
     environment = facts.config.environment
     devices, modules = environment.get("HABANA_VISIBLE_DEVICES"), environment.get("HABANA_VISIBLE_MODULES")
     error = environment.get("HABANA_RUNTIME_ERROR")
@@ -258,18 +330,27 @@ def _visible(facts: Facts) -> Verdict:
     return ok(shown)
 
 
+_HEALTH = "docs: hl-smi (throttle reasons, stats.violation.*); linux drivers/accel/habanalabs hwmon.c"
 _BUS = "linux drivers/pci: current_link_*, max_link_*"
 CHECKS = (
     Check("cards.present", _present, "linux drivers/accel/habanalabs (vendor 1da3)"),
     Check("cards.count", _count, "profiles/accelerators.yaml", ("cards",)),
     Check("cards.nodes", _nodes, "linux drivers/accel/habanalabs: /dev/accel", ("cards",)),
     Check("cards.status", _status, "linux Documentation/ABI/testing/sysfs-driver-habanalabs", ("cards",)),
-    Check("cards.temperature", _temperature, "docs: System Verifications (0 C: failed to initialise)", ("cards",)),
+    Check(
+        "cards.temperature",
+        _temperature,
+        "docs: System Verifications (0 C: failed to initialise); heat: assumed",
+        ("cards",),
+    ),
+    Check("cards.power_cap", _power_cap, "profiles/accelerators.yaml", ("cards",)),
     Check("cards.memory", _memory, "profiles/accelerators.yaml", ("cards",)),
     Check("cards.events", _events, "docs: hl-smi (uncorrectable events)", ("cards",)),
     Check("cards.pcie", _pcie, _BUS, ("cards", "host")),
     Check("cards.free", _free, "facts of `gaudi-launch devices`", ("cards",)),
     Check("cards.visible", _visible, "HabanaAI/gaudi-container-runtime; vllm-project/vllm-gaudi#946", ("cards",)),
+    Check("cards.throttling", _throttling, _HEALTH, ("cards",), "slow", 20.0),
+    Check("cards.rows", _rows, "docs: hl-smi (ROW_REPLACEMENT); HLML: rows pending", ("cards",), "slow", 20.0),
     Check(
         "cards.links", _links, "Gaudi2E 1.23.0 manual; HabanaAI/HCL server types", ("cards", "host"), "slow", 20.0
     ),

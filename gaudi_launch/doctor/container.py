@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from gaudi_launch.doctor import guides
-from gaudi_launch.doctor.records import Check, Facts, Remedy, Verdict, fail, ok, skip, unknown, warn
+from gaudi_launch.doctor.records import Check, DoctorFacts, Remedy, Verdict, fail, ok, skip, unknown, warn
 from gaudi_launch.messages import message
 
 _RUNTIME = "/usr/bin/habana-container-runtime"
 
 
-def _engine(facts: Facts) -> Verdict:
+def _engine(facts: DoctorFacts) -> Verdict:
     found = [facts.config.programs[name] for name in ("docker", "podman") if name in facts.config.programs]
     if found:
         return ok(", ".join(found), "docker | podman")
@@ -21,7 +21,7 @@ def _engine(facts: Facts) -> Verdict:
     return skip("doctor.container.engine.skip")
 
 
-def _runtime(facts: Facts) -> Verdict:
+def _runtime(facts: DoctorFacts) -> Verdict:
     config = facts.config
     if facts.host.in_container:
         return skip("doctor.container.inside")

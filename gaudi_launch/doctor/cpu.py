@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gaudi_launch.doctor import guides
-from gaudi_launch.doctor.records import Check, Facts, Remedy, Verdict, ok, unknown, unreadable, warn
+from gaudi_launch.doctor.records import Check, DoctorFacts, Remedy, Verdict, ok, unknown, unreadable, warn
 from gaudi_launch.host.config_files import CPU
 from gaudi_launch.messages import message
 
@@ -14,7 +14,7 @@ G2E = "Gaudi2E 1.23.0 manual (HabanaAI/vllm-fork#2222)"
 _DEEP = re.compile(r"C1E|C([6-9]|1\d)\w*", re.I)
 
 
-def _governor(facts: Facts) -> Verdict:
+def _governor(facts: DoctorFacts) -> Verdict:
     governors = facts.config.governors
     if not governors:
         return unknown("doctor.cpu.governor.unknown", "", "performance")
@@ -34,7 +34,7 @@ def _governor(facts: Facts) -> Verdict:
     return warn("doctor.cpu.governor.warn", found, "performance", remedy)
 
 
-def _pstate(facts: Facts) -> Verdict:
+def _pstate(facts: DoctorFacts) -> Verdict:
     config = facts.config
     if not config.scaling_drivers:
         return unknown("doctor.cpu.governor.unknown", "", "intel_pstate")
@@ -48,7 +48,7 @@ def _pstate(facts: Facts) -> Verdict:
     return warn("doctor.cpu.pstate_driver.warn", found, "intel_pstate", guides.bios(facts, "doctor.bios.hwp"))
 
 
-def _idle_states(facts: Facts) -> Verdict:
+def _idle_states(facts: DoctorFacts) -> Verdict:
     config = facts.config
     if facts.host.virtual_machine:
         return unknown("doctor.virtual", "", "POLL, C1")
@@ -58,16 +58,21 @@ def _idle_states(facts: Facts) -> Verdict:
     if not deep:
         return ok(", ".join(config.idle_states), "POLL, C1")
     found = "; ".join(f"{cpus}={name}" for name, cpus in deep.items())
+    if facts.amd:
+        # intel_idle is not loaded there
+        return warn("doctor.cpu.idle_states.warn", found, "POLL, C1", guides.bios(facts, "doctor.bios.c6"))
     remedy = guides.boot(
         facts, "doctor.cpu.idle_states.remedy", ("intel_idle.max_cstate=0",), bios="doctor.bios.c6"
     )
     return warn("doctor.cpu.idle_states.warn", found, "POLL, C1", remedy)
 
 
-def _max_cstate(facts: Facts) -> Verdict:
+def _max_cstate(facts: DoctorFacts) -> Verdict:
     found = facts.config.max_cstate
     if facts.host.virtual_machine:
         return unknown("doctor.virtual", "" if found is None else str(found), "0")
+    if found is None and facts.amd:
+        return ok("-", id="doctor.cpu.intel_only")
     if found is None:
         return unreadable("/sys/module/intel_idle/parameters/max_cstate", "0")
     if found == 0:
@@ -76,8 +81,10 @@ def _max_cstate(facts: Facts) -> Verdict:
     return warn("doctor.cpu.max_cstate.warn", str(found), "0", remedy)
 
 
-def _turbo(facts: Facts) -> Verdict:
+def _turbo(facts: DoctorFacts) -> Verdict:
     found = facts.config.no_turbo
+    if found is None and facts.amd:
+        return ok("-", id="doctor.cpu.intel_only")
     if found is None:
         return unreadable(f"/{CPU}/intel_pstate/no_turbo", "no_turbo=0")
     if found == 0:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gaudi_launch.doctor.records import Check, Facts, Remedy, Verdict, fail, ok, skip, unknown
+from gaudi_launch import interrupt
+from gaudi_launch.doctor.records import Check, DoctorFacts, Remedy, Verdict, fail, ok, skip, unknown
 from gaudi_launch.messages import message
 
 _SECONDS = 300.0
@@ -21,7 +21,7 @@ _DEMO_FOLDERS = ("opt/hccl_demo", "opt/habanalabs/hccl_demo", "root/hccl_demo")
 _QUAL = "opt/habanalabs/qual"
 
 
-def _blocked(facts: Facts) -> Verdict | None:
+def _blocked(facts: DoctorFacts) -> Verdict | None:
     """Why the cards may not be used for a test now."""
     if not facts.live:
         return skip("doctor.deep.not_live")
@@ -36,7 +36,7 @@ def _demo(root: Path) -> Path | None:
     return next((place for place in places if (place / "run_hccl_demo.py").is_file()), None)
 
 
-def _all_reduce(facts: Facts) -> Verdict:
+def _all_reduce(facts: DoctorFacts) -> Verdict:
     if blocked := _blocked(facts):
         return blocked
     folder = _demo(Path(facts.config.root))
@@ -50,7 +50,7 @@ def _all_reduce(facts: Facts) -> Verdict:
     return _judge(text, code, code == 0 and rate is not None, rate[1] if rate else "-")
 
 
-def _qual(facts: Facts, options: Sequence[str]) -> Verdict:
+def _qual(facts: DoctorFacts, options: Sequence[str]) -> Verdict:
     if blocked := _blocked(facts):
         return blocked
     kind = "gaudi3" if "gaudi3" in (facts.host.product or "") else "gaudi2"
@@ -67,11 +67,11 @@ def _qual(facts: Facts, options: Sequence[str]) -> Verdict:
     )
 
 
-def _memory_bandwidth(facts: Facts) -> Verdict:
+def _memory_bandwidth(facts: DoctorFacts) -> Verdict:
     return _qual(facts, ("-mb", "-memOnly"))
 
 
-def _pcie_bandwidth(facts: Facts) -> Verdict:
+def _pcie_bandwidth(facts: DoctorFacts) -> Verdict:
     if facts.host.virtual_machine:
         return skip("doctor.deep.virtual")
     return _qual(facts, ("-t", "20", "-p", "-b"))
@@ -89,27 +89,14 @@ def _judge(text: str, code: int | None, good: bool, found: str) -> Verdict:
 
 def _run(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> tuple[str, int | None]:
     """Output and exit code, None after the time limit; nothing that it started is left behind."""
+    environment = {**os.environ, **environment}
     try:
-        process = subprocess.Popen(
-            list(words),
-            cwd=folder,
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    except OSError as error:
-        return str(error), 127
-    try:
-        content, _ = process.communicate(timeout=_SECONDS)
-        return content.decode("utf-8", errors="replace"), process.returncode
+        done = interrupt.run(words, cwd=folder, env=environment, errors=subprocess.STDOUT, seconds=_SECONDS)
     except subprocess.TimeoutExpired:
         return "", None
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    except OSError as error:
+        return str(error), 127
+    return done.stdout, done.returncode
 
 
 _NEEDS = ("cards",)

@@ -6,7 +6,7 @@ import re
 
 from gaudi_launch.doctor.records import (
     Check,
-    Facts,
+    DoctorFacts,
     Remedy,
     Verdict,
     dotted,
@@ -25,7 +25,7 @@ from gaudi_launch.messages import message
 _COMPANIONS = ("habanalabs_compat", "habanalabs_cn", "habanalabs_en", "habanalabs_ib", "ib_uverbs")
 
 
-def _loaded(facts: Facts) -> Verdict:
+def _loaded(facts: DoctorFacts) -> Verdict:
     config, driver = facts.config, facts.host.driver_version
     if driver or "habanalabs" in (config.modules or ()):
         return ok(driver or "habanalabs", "habanalabs")
@@ -45,7 +45,7 @@ def _loaded(facts: Facts) -> Verdict:
     return fail("doctor.driver.loaded.fail", "-", "habanalabs", remedy)
 
 
-def _modules(facts: Facts) -> Verdict:
+def _modules(facts: DoctorFacts) -> Verdict:
     loaded = facts.config.modules
     expected = ", ".join(_COMPANIONS)
     if loaded is None:
@@ -60,7 +60,7 @@ def _modules(facts: Facts) -> Verdict:
     return warn("doctor.driver.modules.warn", ", ".join(loaded), expected, remedy, missing=", ".join(missing))
 
 
-def _hl_smi(facts: Facts) -> Verdict:
+def _hl_smi(facts: DoctorFacts) -> Verdict:
     driver, tool = facts.host.driver_version, facts.host.hl_smi_version
     if driver is None:
         return skip("doctor.needs.driver")
@@ -72,7 +72,7 @@ def _hl_smi(facts: Facts) -> Verdict:
     return warn("doctor.driver.hl_smi.warn", tool, driver, remedy)
 
 
-def _firmware(facts: Facts) -> Verdict:
+def _firmware(facts: DoctorFacts) -> Verdict:
     driver = release_of(facts.host.driver_version)
     told = {card.firmware for card in facts.host.cards if card.firmware}
     # "hl-gaudi2-1.22.1-fw-61.4": the release stands between the product and the firmware's own number
@@ -89,7 +89,7 @@ def _firmware(facts: Facts) -> Verdict:
     return ok(shown, expected)
 
 
-def _packages(facts: Facts) -> Verdict:
+def _packages(facts: DoctorFacts) -> Verdict:
     found = facts.config.packages
     driver = release_of(facts.host.driver_version)
     if not found or driver is None:
@@ -102,7 +102,45 @@ def _packages(facts: Facts) -> Verdict:
     return warn("doctor.driver.packages.warn", shown, dotted(driver), remedy, others=", ".join(sorted(others)))
 
 
-def _user_space(facts: Facts) -> Verdict:
+def _missing_packages(facts: DoctorFacts) -> Verdict:
+    """Packages of the release that are not installed: those of a host that runs containers, or of a whole one."""
+    found = facts.config.packages
+    if not found:
+        return unknown("doctor.driver.packages.unknown")
+    table = releases()
+    wanted = table.container_packages if facts.wants.container else table.packages
+    shown, expected = ", ".join(sorted(found)), ", ".join(wanted)
+    missing = [name for name in wanted if name not in found]
+    if not missing:
+        return ok(shown, expected)
+    # the same release as the driver's package, where dpkg knows it
+    version = next((found[name] for name in ("habanalabs-dkms", "habanalabs-firmware") if name in found), None)
+    names = " ".join(name if version is None else f"{name}={version}" for name in missing)
+    remedy = Remedy(
+        message("doctor.driver.missing_packages.remedy"), commands=(f"sudo apt-get install {names}",), root=True
+    )
+    return warn("doctor.driver.missing_packages.warn", shown, expected, remedy, missing=", ".join(missing))
+
+
+def _firmware_pair(facts: DoctorFacts) -> Verdict:
+    """Boot image (FIT) against preboot firmware (SPI) of each card."""
+    told = [one for one in facts.health.values() if one.spi and one.fit]
+    if not told:
+        return unknown("doctor.driver.firmware.unknown", "-")
+    shown = ", ".join(sorted({f"SPI {one.spi} FIT {one.fit}" for one in told}))
+    for pair in releases().firmware_pairs:
+        bad = [one for one in told if facts.host.product in pair.products and pair.covers(one.spi, one.fit)]
+        if bad:
+            remedy = Remedy(
+                message("doctor.driver.firmware_pair.remedy"), commands=("sudo hl-fw-loader",), root=True
+            )
+            expected = f"FIT > {dotted(pair.fit_to)}"
+            found = ", ".join(sorted({f"SPI {one.spi} FIT {one.fit}" for one in bad}))
+            return warn("doctor.driver.firmware_pair.warn", found, expected, remedy, source=pair.source)
+    return ok(shown)
+
+
+def _user_space(facts: DoctorFacts) -> Verdict:
     assert facts.engine is not None
     driver, plugin = release_of(facts.host.driver_version), release_of(facts.engine.torch_plugin)
     if driver is None:
@@ -112,7 +150,7 @@ def _user_space(facts: Facts) -> Verdict:
     return _pair(facts, plugin, str(facts.engine.torch_plugin))
 
 
-def _image(facts: Facts) -> Verdict:
+def _image(facts: DoctorFacts) -> Verdict:
     # .../gaudi-docker/1.24.0/ubuntu24.04/...:1.24.0-1007
     image = facts.wants.image or ""
     match = re.search(r"gaudi-docker/(\d+\.\d+[.\d]*)/|:(\d+\.\d+\.\d+-\d+)$", image)
@@ -124,7 +162,7 @@ def _image(facts: Facts) -> Verdict:
     return _pair(facts, release_of(version) or (0, 0), version)
 
 
-def _pair(facts: Facts, user_space: tuple[int, int], shown: str) -> Verdict:
+def _pair(facts: DoctorFacts, user_space: tuple[int, int], shown: str) -> Verdict:
     """User space against the driver: a public failure is a failure, any other difference only untested."""
     driver = release_of(facts.host.driver_version) or (0, 0)
     if user_space == driver:
@@ -145,6 +183,20 @@ CHECKS = (
         "driver.firmware", _firmware, "docs: release notes (firmware of the driver's release)", ("cards", "host")
     ),
     Check("driver.packages", _packages, "dpkg; docs: Support Matrix", ("gaudi", "named")),
+    Check(
+        "driver.missing_packages",
+        _missing_packages,
+        "docs: Custom Driver and Software Installation; profiles/releases.yaml",
+        ("gaudi", "named", "host"),
+    ),
+    Check(
+        "driver.firmware_pair",
+        _firmware_pair,
+        "docs: release notes; profiles/releases.yaml",
+        ("cards", "host"),
+        "slow",
+        20.0,
+    ),
     Check("driver.user_space", _user_space, "docs: Support Matrix; profiles/releases.yaml", ("gaudi", "engine")),
     Check("driver.image", _image, "docs: Support Matrix; profiles/releases.yaml", ("gaudi", "image")),
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gaudi_launch.doctor.records import (
     Check,
+    DoctorFacts,
     EngineFacts,
-    Facts,
     Remedy,
     Verdict,
     dotted,
@@ -20,12 +20,12 @@ from gaudi_launch.doctor.releases import Version, releases
 from gaudi_launch.messages import message
 
 
-def _engine(facts: Facts) -> EngineFacts:
+def _engine(facts: DoctorFacts) -> EngineFacts:
     assert facts.engine is not None
     return facts.engine
 
 
-def _present(facts: Facts) -> Verdict:
+def _present(facts: DoctorFacts) -> Verdict:
     engine = _engine(facts)
     if engine.problem:
         remedy = Remedy(message("doctor.engine.present.remedy"), commands=("gaudi-launch engines",))
@@ -36,12 +36,12 @@ def _present(facts: Facts) -> Verdict:
     return ok(f"{engine.name or 'vllm'} {engine.vllm}", "vllm")
 
 
-def _software(facts: Facts) -> Version | None:
+def _software(facts: DoctorFacts) -> Version | None:
     """The Gaudi release of the engine's environment, the driver's where that is not told."""
     return release_of(_engine(facts).torch_plugin) or release_of(facts.host.driver_version)
 
 
-def _pair(facts: Facts) -> Verdict:
+def _pair(facts: DoctorFacts) -> Verdict:
     engine, software = _engine(facts), _software(facts)
     if facts.host.product == "gaudi1":
         return fail("doctor.engine.pair.gaudi1", "gaudi1", "gaudi2, gaudi3")
@@ -62,22 +62,23 @@ def _pair(facts: Facts) -> Verdict:
     return warn("doctor.engine.pair.warn", shown, expected, remedy)
 
 
-def _torch(facts: Facts) -> Verdict:
+def _torch(facts: DoctorFacts) -> Verdict:
     engine = _engine(facts)
     torch, plugin = release_of(engine.torch), release_of(engine.torch_plugin)
     if torch is None or plugin is None:
         return skip("doctor.engine.torch.skip")
-    wanted = releases().torch.get(plugin)
+    wanted = releases().torch_of(engine.torch_plugin or "")
     shown = f"torch {engine.torch}, habana-torch-plugin {engine.torch_plugin}"
-    if wanted is None:
+    if not wanted:
         return unknown("doctor.engine.torch.unknown", shown)
-    if torch == wanted:
-        return ok(shown, dotted(wanted))
+    expected = ", ".join(map(dotted, wanted))
+    if torch in wanted:
+        return ok(shown, expected)
     remedy = Remedy(message("doctor.engine.torch.remedy"))
-    return warn("doctor.engine.torch.warn", shown, dotted(wanted), remedy)
+    return warn("doctor.engine.torch.warn", shown, expected, remedy)
 
 
-def _bucket_limit(facts: Facts) -> Verdict:
+def _bucket_limit(facts: DoctorFacts) -> Verdict:
     engine = _engine(facts)
     if engine.bucket_limit is None:
         return skip("doctor.engine.bucket_limit.skip")

@@ -7,7 +7,7 @@ grub2-mkconfig (their own manuals).
 
 from __future__ import annotations
 
-from gaudi_launch.doctor.records import Facts, Remedy
+from gaudi_launch.doctor.records import DoctorFacts, Remedy
 from gaudi_launch.messages import message
 
 _FAMILIES = {
@@ -17,7 +17,7 @@ _FAMILIES = {
 }
 
 
-def family(facts: Facts) -> str | None:
+def family(facts: DoctorFacts) -> str | None:
     """``ubuntu``, ``rhel``, ``opencloudos`` or None."""
     # the system's own name goes first: Anolis calls itself like RHEL
     for word in (facts.config.os_id, *facts.config.os_like):
@@ -27,7 +27,7 @@ def family(facts: Facts) -> str | None:
     return None
 
 
-def boot(facts: Facts, text: str, arguments: tuple[str, ...], bios: str | None = None) -> Remedy:
+def boot(facts: DoctorFacts, text: str, arguments: tuple[str, ...], bios: str | None = None) -> Remedy:
     """How to add kernel arguments on this distribution (on all of them when it is not known)."""
     words = " ".join(arguments)
     known = family(facts)
@@ -44,7 +44,7 @@ def boot(facts: Facts, text: str, arguments: tuple[str, ...], bios: str | None =
     return Remedy(message(text, arguments=words), steps=steps, reboot=True, root=True)
 
 
-def bios(facts: Facts, setting: str) -> Remedy:
+def bios(facts: DoctorFacts, setting: str) -> Remedy:
     """How to reach a BIOS setting."""
     return Remedy(
         message("doctor.bios.remedy"), steps=(message("doctor.bios.enter"), message(setting)), reboot=True

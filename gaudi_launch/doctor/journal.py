@@ -7,7 +7,6 @@ A torn last line means that its write never began.
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
 import os
 import time
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch import paths
+from gaudi_launch import locks, paths
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ def opened() -> Iterator[Journal]:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        locks.wait(handle)
         _sync_folder(path.parent)
         yield Journal(handle)
     finally:

@@ -3,7 +3,22 @@
 from __future__ import annotations
 
 from gaudi_launch.doctor.cpu import G2E
-from gaudi_launch.doctor.records import Check, Facts, Remedy, Verdict, fail, ok, skip, unknown, unreadable, warn
+from gaudi_launch.doctor.records import (
+    CARD_PAGES,
+    SERVER_PAGES,
+    Check,
+    DoctorFacts,
+    Remedy,
+    Shown,
+    Verdict,
+    Wants,
+    fail,
+    ok,
+    skip,
+    unknown,
+    unreadable,
+    warn,
+)
 from gaudi_launch.messages import message
 
 _NOFILE = 65535
@@ -23,13 +38,14 @@ def _more_pages(pages: int) -> Remedy:
     )
 
 
-def _hugepages(facts: Facts) -> Verdict:
-    config, wanted = facts.config, facts.wants.hugepages
+def _hugepages(facts: DoctorFacts) -> Verdict:
+    config, wanted = facts.config, facts.wants.pages
     if config.hugepages_total is None:
         return unreadable("/proc/meminfo", str(wanted))
     size = config.hugepage_kib or 2048
     pages = config.hugepages_total * size // 2048
-    shown, expected = f"{config.hugepages_total} x {size // 1024} MiB", f"{wanted} x 2 MiB"
+    shown = f"{config.hugepages_total} x {size // 1024} MiB"
+    expected = _expected(facts.wants)
     if pages >= wanted:
         return ok(shown, expected)
     if size != 2048:
@@ -40,20 +56,32 @@ def _hugepages(facts: Facts) -> Verdict:
     return warn("doctor.memory.hugepages.warn", shown, expected, _more_pages(wanted))
 
 
-def _hugepages_free(facts: Facts) -> Verdict:
+def _expected(wants: Wants) -> Shown:
+    """The pages wanted, and whether the number is an assumed share of the guides' number."""
+    if wants.hugepages is not None or wants.pages == SERVER_PAGES:
+        return f"{wants.pages} x 2 MiB"
+    return message(
+        "doctor.memory.hugepages.share", pages=wants.pages, server=SERVER_PAGES, cards=wants.cards_in_use
+    )
+
+
+def _hugepages_free(facts: DoctorFacts) -> Verdict:
     free, total = facts.config.hugepages_free, facts.config.hugepages_total
     if free is None or total is None:
         return unreadable("/proc/meminfo")
     if total == 0:
         return skip("doctor.memory.hugepages_free.skip")
     shown = f"{free} / {total}"
-    if free > 0:
-        return ok(shown, "> 0")
+    # before a choice of cards: what one card would take
+    needed = facts.wants.pages if facts.wants.cards_in_use else CARD_PAGES
+    expected = message("doctor.memory.hugepages_free.expected", pages=needed)
+    if free * (facts.config.hugepage_kib or 2048) // 2048 >= needed:
+        return ok(shown, expected)
     remedy = Remedy(message("doctor.memory.hugepages_free.remedy"))
-    return warn("doctor.memory.hugepages_free.warn", shown, "> 0", remedy)
+    return warn("doctor.memory.hugepages_free.warn", shown, expected, remedy)
 
 
-def _hugepages_nodes(facts: Facts) -> Verdict:
+def _hugepages_nodes(facts: DoctorFacts) -> Verdict:
     nodes = [node for node in facts.host.numa_nodes if node.hugepages_total is not None]
     total = sum(node.hugepages_total or 0 for node in nodes)
     if not nodes:
@@ -73,7 +101,7 @@ def _hugepages_nodes(facts: Facts) -> Verdict:
     return warn("doctor.memory.hugepages_nodes.warn", shown, expected, remedy)
 
 
-def _transparent(facts: Facts) -> Verdict:
+def _transparent(facts: DoctorFacts) -> Verdict:
     found = facts.config.transparent_hugepages
     if found is None:
         return unreadable("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -94,7 +122,7 @@ def _limits(container: bool | None) -> Remedy:
     return Remedy(message("doctor.memory.limits.remedy"), persist=(_LIMITS,), root=True, fix="limits")
 
 
-def _memlock(facts: Facts) -> Verdict:
+def _memlock(facts: DoctorFacts) -> Verdict:
     found = facts.config.memlock
     if found is None:
         return unreadable("/proc/self/limits", "unlimited")
@@ -105,7 +133,7 @@ def _memlock(facts: Facts) -> Verdict:
     return warn("doctor.memory.memlock.warn", found, "unlimited", _limits(facts.host.in_container))
 
 
-def _nofile(facts: Facts) -> Verdict:
+def _nofile(facts: DoctorFacts) -> Verdict:
     found = facts.config.nofile
     if found is None:
         return unreadable("/proc/self/limits", f">= {_NOFILE}")
@@ -114,7 +142,7 @@ def _nofile(facts: Facts) -> Verdict:
     return warn("doctor.memory.nofile.warn", found, f">= {_NOFILE}", _limits(facts.host.in_container))
 
 
-def _shm(facts: Facts) -> Verdict:
+def _shm(facts: DoctorFacts) -> Verdict:
     found = facts.config.shm_mib
     if found is None:
         return unreadable("/proc/mounts", f">= {_SHM_MIB} MiB")
@@ -126,7 +154,7 @@ def _shm(facts: Facts) -> Verdict:
     return warn("doctor.memory.shm.warn", f"{found} MiB", f">= {_SHM_MIB} MiB", remedy)
 
 
-def _available(facts: Facts) -> Verdict:
+def _available(facts: DoctorFacts) -> Verdict:
     assert facts.weights is not None
     free, wanted = facts.host.memory_available_mib, facts.weights.bytes
     if free is None:
@@ -142,7 +170,9 @@ def _available(facts: Facts) -> Verdict:
 
 CHECKS = (
     Check("memory.hugepages", _hugepages, f"{G2E} 1.1.2; HabanaAI/vllm-fork scripts/README.md", ("gaudi", "host")),
-    Check("memory.hugepages_free", _hugepages_free, "assumed: huge pages in use are of no use", ("gaudi", "host")),
+    Check(
+        "memory.hugepages_free", _hugepages_free, "assumed: an even share of 15000 pages a card", ("gaudi", "host")
+    ),
     Check("memory.hugepages_nodes", _hugepages_nodes, "assumed: far pages cross the socket", ("gaudi", "host")),
     Check(
         "memory.transparent_hugepages", _transparent, "HabanaAI/vllm-fork@deepseek_r1:pd_xpyd/readme.md", ("host",)

@@ -6,7 +6,7 @@ import re
 
 from gaudi_launch.doctor.records import (
     Check,
-    Facts,
+    DoctorFacts,
     Remedy,
     Verdict,
     fail,
@@ -22,14 +22,23 @@ _LIBFABRIC = (1, 20)
 _LOCAL = ("127.0.0.1", "localhost")
 
 
-def _scale_out(facts: Facts) -> bool:
+def _scale_out(facts: DoctorFacts) -> bool:
     """Whether this launch talks through host NICs: several nodes, or more cards than one group has."""
     largest = max((len(group) for group in facts.host.groups), default=8)
     cards = max(facts.wants.cards or 0, len(facts.wants.modules))
     return facts.wants.nodes > 1 or cards > largest
 
 
-def _interfaces(facts: Facts) -> Verdict:
+def _scale_out_remedy(facts: DoctorFacts, text: str) -> Remedy:
+    """How the libraries are made: by our setup, for the engine of this launch where it is known."""
+    engine = facts.wants.engine or "ENGINE"
+    words = (
+        f"gaudi-launch setup {engine} --in docker" if facts.wants.container else f"sudo gaudi-launch setup {engine}"
+    )
+    return Remedy(message(text), commands=(f"{words} --scale-out",), root=not facts.wants.container)
+
+
+def _interfaces(facts: DoctorFacts) -> Verdict:
     up = [i for i in facts.host.interfaces if i.up and i.addresses]
     shown = ", ".join(i.name for i in up) or "-"
     if not _scale_out(facts):
@@ -40,12 +49,12 @@ def _interfaces(facts: Facts) -> Verdict:
     return fail("doctor.network.interfaces.fail", shown, ">= 1", remedy)
 
 
-def _libfabric(facts: Facts) -> Verdict:
+def _libfabric(facts: DoctorFacts) -> Verdict:
     path = facts.config.libfabric
     if not _scale_out(facts):
         return ok(path or "-", id="doctor.network.not_needed")
     expected = "libfabric >= 1.20"
-    remedy = Remedy(message("doctor.network.libfabric.remedy"))
+    remedy = _scale_out_remedy(facts, "doctor.network.libfabric.remedy")
     if path is None:
         return warn("doctor.network.libfabric.warn", "-", expected, remedy)
     # libfabric.so.1.22.0 is API 1, library 1.22; a bare libfabric.so.1 does not tell
@@ -59,17 +68,17 @@ def _libfabric(facts: Facts) -> Verdict:
     return warn("doctor.network.libfabric.old", path, expected, remedy)
 
 
-def _wrapper(facts: Facts) -> Verdict:
+def _wrapper(facts: DoctorFacts) -> Verdict:
     path = facts.config.ofi_wrapper
     if not _scale_out(facts):
         return ok(path or "-", id="doctor.network.not_needed")
     if path:
         return ok(path, "libhccl_ofi_wrapper.so")
-    remedy = Remedy(message("doctor.network.ofi_wrapper.remedy"))
+    remedy = _scale_out_remedy(facts, "doctor.network.ofi_wrapper.remedy")
     return warn("doctor.network.ofi_wrapper.warn", "-", "libhccl_ofi_wrapper.so", remedy)
 
 
-def _socket_interface(facts: Facts) -> Verdict:
+def _socket_interface(facts: DoctorFacts) -> Verdict:
     names = ("HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
     asked = {name: facts.config.environment[name] for name in names if name in facts.config.environment}
     known = {i.name: i.up for i in facts.host.interfaces} | {"lo": True}
@@ -86,7 +95,7 @@ def _socket_interface(facts: Facts) -> Verdict:
     return ok(shown, expected if asked else "")
 
 
-def _port(facts: Facts) -> Verdict:
+def _port(facts: DoctorFacts) -> Verdict:
     port, listening = facts.wants.port, facts.config.ports
     if listening is None:
         return unreadable("/proc/net/tcp", str(port))
@@ -96,7 +105,7 @@ def _port(facts: Facts) -> Verdict:
     return fail("doctor.network.port.fail", str(port), "free", remedy, port=port)
 
 
-def _proxy(facts: Facts) -> Verdict:
+def _proxy(facts: DoctorFacts) -> Verdict:
     environment = facts.config.environment
     proxies = [name for name in ("http_proxy", "all_proxy", "https_proxy") if name in environment]
     if not proxies:

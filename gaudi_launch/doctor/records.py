@@ -9,9 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from gaudi_launch.host.config import Disk, HostConfig
+from gaudi_launch.host.files import Files
+from gaudi_launch.host.health import CardHealth, read_health
 from gaudi_launch.host.hl_smi import Ask
 from gaudi_launch.host.records import Card, Host
 from gaudi_launch.messages import Message, message
@@ -92,22 +95,49 @@ def unreadable(path: str, expected: Shown = "") -> Verdict:
     return unknown("doctor.unreadable", "", expected, path=path)
 
 
+# huge pages of 2 MiB that the guides set, the cards of that server, and one card's even share (assumed)
+SERVER_PAGES = 15000
+SERVER_CARDS = 8
+CARD_PAGES = SERVER_PAGES // SERVER_CARDS
+
+
 @dataclass(frozen=True)
 class Wants:
     """What the machine shall serve; the defaults are a plain server with nothing chosen yet.
 
-    ``hugepages`` are pages of 2 MiB, ``modules`` the chosen cards, ``container`` whether the engine will run in
-    one, ``image`` its container image, ``gaudi`` False for an engine that needs no card.
+    ``hugepages`` are pages of 2 MiB (None: by the cards in use, `pages`), ``modules`` the chosen cards,
+    ``container`` whether the engine will run in one, ``image`` its container image, ``engine`` its name
+    (``vllm-fork@1.21``), ``gaudi`` False for an engine that needs no card.
     """
 
     cards: int | None = None
     modules: tuple[int, ...] = ()
     nodes: int = 1
     port: int | None = None
-    hugepages: int = 15000
+    hugepages: int | None = None
     container: bool = False
     image: str | None = None
     gaudi: bool = True
+    engine: str | None = None
+
+    @property
+    def cards_in_use(self) -> int | None:
+        """The number of cards that this launch uses; None before a choice."""
+        return max(self.cards or 0, len(self.modules)) or None
+
+    @property
+    def pages(self) -> int:
+        """Return the huge pages that the server needs for the cards in use, all of them before a choice.
+
+        The guides set 15000 for a server of eight cards (Gaudi2E 1.21 and 1.23 manuals 1.1.2); an even share of a
+        card is assumed.
+        """
+        if self.hugepages is not None:
+            return self.hugepages
+        used = self.cards_in_use
+        if used is None or used >= SERVER_CARDS:
+            return SERVER_PAGES
+        return used * CARD_PAGES
 
 
 @dataclass(frozen=True)
@@ -141,8 +171,11 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """Everything that a probe may look at. ``ask`` is hl-smi, for slow checks on the live machine only."""
+class DoctorFacts:
+    """Everything that a probe may look at.
+
+    ``ask`` is hl-smi and ``files`` are those of the machine, for slow checks on a live or simulated machine only.
+    """
 
     host: Host
     config: HostConfig
@@ -151,11 +184,22 @@ class Facts:
     weights: Weights | None = None
     ask: Ask | None = None
     live: bool = False
+    files: Files | None = None
+
+    @cached_property
+    def health(self) -> Mapping[int, CardHealth]:
+        """The condition of the cards by hl-smi's index, read once, when a slow check needs it."""
+        return read_health(self.host, self.ask, self.files)
 
     @property
     def gaudi(self) -> bool:
         """Whether this is a Gaudi machine at all, working or not."""
         return bool(self.host.cards or self.config.pci_devices)
+
+    @property
+    def amd(self) -> bool:
+        """Whether the processors are AMD's."""
+        return "amd" in (self.host.cpu_model or "").lower().split()
 
     def concerned(self, cards: Iterable[Card]) -> bool:
         """Whether one of these cards is among those that were chosen (all are, before a choice)."""
@@ -169,7 +213,7 @@ class Check:
     ``weights``, ``image``, ``port`` (told by the caller), ``host`` (a setting of the host, not of a container)."""
 
     id: str
-    probe: Callable[[Facts], Verdict]
+    probe: Callable[[DoctorFacts], Verdict]
     source: str
     needs: tuple[str, ...] = ()
     level: str = "quick"

@@ -1,7 +1,11 @@
-"""Which software goes with which, from ``profiles/releases.yaml``. Keys are (major, minor)."""
+"""Which software goes with which, from ``profiles/releases.yaml``.
+
+Keys are (major, minor); PyTorch's also (major, minor, patch) where a patch release brought another one.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -11,23 +15,59 @@ from gaudi_launch import paths
 from gaudi_launch.doctor.records import release_of
 
 Version = tuple[int, int]
+Patch = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class FirmwarePair:
+    """Preboot firmware (SPI) from a release on that does not start with boot images (FIT) up to another one."""
+
+    products: tuple[str, ...]
+    spi_from: Patch
+    fit_to: Patch
+    source: str
+
+    def covers(self, spi: str | None, fit: str | None) -> bool:
+        """Return whether these versions are such a pair."""
+        found_spi, found_fit = patch_of(spi), patch_of(fit)
+        if found_spi is None or found_fit is None:
+            return False
+        return found_spi >= self.spi_from and found_fit <= self.fit_to
 
 
 @dataclass(frozen=True)
 class Releases:
-    """``kernels``: oldest kernel by distribution (``ubuntu-22.04``) by release. ``bad_pairs``: source by
-    (user space, driver)."""
+    """The tables of the file.
 
-    torch: Mapping[Version, Version]
+    ``kernels``: oldest kernel by distribution (``ubuntu-22.04``) by release. ``bad_pairs``: source by (user space,
+    driver). ``packages``: those of a host, ``container_packages`` those of a host whose engines run in containers.
+    """
+
+    torch: Mapping[tuple[int, ...], Version]
     kernels: Mapping[Version, Mapping[str, Version]]
     oldest_kernel: Version
     plugin: Mapping[Version, tuple[Version, ...]]
     fork: Mapping[Version, tuple[Version, ...]]
     bad_pairs: Mapping[tuple[Version, Version], str]
+    packages: tuple[str, ...]
+    container_packages: tuple[str, ...]
+    firmware_pairs: tuple[FirmwarePair, ...]
 
     @property
     def newest(self) -> Version:
-        return max(self.torch)
+        newest = max(self.torch)
+        return newest[0], newest[1]
+
+    def torch_of(self, software: str) -> tuple[Version, ...]:
+        """Return the PyTorch versions of a release; several where its patch is not given and they differ."""
+        patch, release = patch_of(software), release_of(software)
+        if patch is not None and patch in self.torch:
+            return (self.torch[patch],)
+        if release is None:
+            return ()
+        if patch is not None:
+            return (self.torch[release],) if release in self.torch else ()
+        return tuple(sorted({torch for known, torch in self.torch.items() if known[:2] == release}))
 
     @property
     def distributions(self) -> frozenset[str]:
@@ -42,10 +82,11 @@ def releases() -> Releases:
     document: dict[str, Any] = yaml.safe_load((paths.profiles_dir() / "releases.yaml").read_text(encoding="utf-8"))
     table = document["releases"]
     return Releases(
-        torch={_version(r): _version(entry["torch"]) for r, entry in table.items()},
+        torch={patch_of(r) or _version(r): _version(entry["torch"]) for r, entry in table.items()},
         kernels={
             _version(r): {name: _version(kernel) for name, kernel in entry["kernels"].items()}
             for r, entry in table.items()
+            if "kernels" in entry
         },
         oldest_kernel=_version(document["oldest_kernel"]),
         plugin={_version(v): tuple(map(_version, known)) for v, known in document["plugin"].items()},
@@ -54,7 +95,23 @@ def releases() -> Releases:
             (_version(pair["user_space"]), _version(pair["driver"])): pair["source"]
             for pair in document["bad_pairs"]
         },
+        packages=tuple(document["packages"]["host"]),
+        container_packages=tuple(document["packages"]["containers"]),
+        firmware_pairs=tuple(_firmware_pair(pair) for pair in document["firmware_pairs"]),
     )
+
+
+def _firmware_pair(pair: Mapping[str, Any]) -> FirmwarePair:
+    spi, fit = patch_of(pair["spi_from"]), patch_of(pair["fit_to"])
+    if spi is None or fit is None:
+        raise ValueError(f"not versions of three numbers: {pair}")
+    return FirmwarePair(tuple(pair["products"]), spi, fit, pair["source"])
+
+
+def patch_of(text: str | None) -> Patch | None:
+    """Return the first version of three numbers in a text: ``1.24.1.482`` is (1, 24, 1)."""
+    match = re.search(r"(?<![\d.])(\d{1,4})\.(\d{1,4})\.(\d{1,4})", text or "")
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
 def _version(text: str) -> Version:

@@ -38,7 +38,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RemedyOutcome:
     """What became of one change. ``status``: ``changed``, ``restored``, ``same`` (was right already), ``kept``
     (somebody wrote to the file since), ``failed``. Contents are None where there is no file."""
 
@@ -70,8 +70,8 @@ def _changes(fix: str, config: HostConfig, wants: Wants) -> list[Change]:
         now = [("proc/sys/kernel/numa_balancing", "0\n")]
         keep = (NUMA_FILE, "kernel.numa_balancing = 0\n")
     elif fix == "hugepages":
-        now = [("proc/sys/vm/nr_hugepages", f"{wants.hugepages}\n")]
-        keep = (HUGEPAGES_FILE, f"vm.nr_hugepages = {wants.hugepages}\n")
+        now = [("proc/sys/vm/nr_hugepages", f"{wants.pages}\n")]
+        keep = (HUGEPAGES_FILE, f"vm.nr_hugepages = {wants.pages}\n")
     elif fix == "limits":
         now = []
         lines = (f"{who} - {limit}\n" for who in ("*", "root") for limit in ("nofile 1048576", "memlock unlimited"))
@@ -113,7 +113,7 @@ def refused(root: Path, changes: Iterable[Change]) -> list[str]:
 
 def apply(
     root: Path, changes: Sequence[Change], on_step: Callable[[str, Change], None] | None = None
-) -> list[Outcome]:
+) -> list[RemedyOutcome]:
     """Write the changes, each one journalled first. One that fails leaves its file as it was, and the others go on.
 
     ``on_step`` hears ``journalled`` and ``written`` of each change. Raises LaunchError (FAILED) when there is no
@@ -144,11 +144,11 @@ class _Opened:
         self._context.__exit__(None, None, None)
 
 
-def _apply_one(root: Path, change: Change, book: Journal, on_step: Callable[[str, Change], None]) -> Outcome:
+def _apply_one(root: Path, change: Change, book: Journal, on_step: Callable[[str, Change], None]) -> RemedyOutcome:
     path = root / change.path
     before = _read(path)
     if _is_right(root, change):
-        return Outcome(change.path, "same", _text(before), _text(before))
+        return RemedyOutcome(change.path, "same", _text(before), _text(before))
     try:
         _inside(root, path)
         mode = stat.S_IMODE(path.stat().st_mode) if before is not None else None
@@ -167,7 +167,7 @@ def _apply_one(root: Path, change: Change, book: Journal, on_step: Callable[[str
         )
         book.add(former)
     except OSError as error:
-        return Outcome(change.path, "failed", _text(before), _text(before), error.strerror or str(error))
+        return RemedyOutcome(change.path, "failed", _text(before), _text(before), error.strerror or str(error))
     on_step("journalled", change)
     try:
         for folder in folders:
@@ -178,12 +178,12 @@ def _apply_one(root: Path, change: Change, book: Journal, on_step: Callable[[str
         undone = _restore(root, former)
         if undone.status != "failed":
             book.undone(former.number)
-        return Outcome(change.path, "failed", _text(before), _text(_read(path)), reason)
+        return RemedyOutcome(change.path, "failed", _text(before), _text(_read(path)), reason)
     on_step("written", change)
-    return Outcome(change.path, "changed", _text(before), _text(_read(path)))
+    return RemedyOutcome(change.path, "changed", _text(before), _text(_read(path)))
 
 
-def undo(root: Path, on_step: Callable[[Former], None] | None = None) -> list[Outcome]:
+def undo(root: Path, on_step: Callable[[Former], None] | None = None) -> list[RemedyOutcome]:
     """Put back what the journal holds for this root, newest first. What is restored is struck off at once, so an
     interrupted undo goes on where it stopped. Raises LaunchError (FAILED) when the journal cannot be opened."""
     if not journal.journal_path().exists():
@@ -200,7 +200,7 @@ def undo(root: Path, on_step: Callable[[Former], None] | None = None) -> list[Ou
         return outcomes
 
 
-def _restore(root: Path, former: Former) -> Outcome:
+def _restore(root: Path, former: Former) -> RemedyOutcome:
     path = root / former.path
     now = _read(path)
     try:
@@ -210,18 +210,18 @@ def _restore(root: Path, former: Former) -> Outcome:
         mode = stat.S_IMODE(path.stat().st_mode) if now is not None else None
         if now == former.content and mode == former.mode:
             _remove_folders(root, former)
-            return Outcome(former.path, "same", _text(now), _text(now))
+            return RemedyOutcome(former.path, "same", _text(now), _text(now))
         if not former.kernel and now != former.wrote and now is not None:
             # somebody's later edit is theirs
-            return Outcome(former.path, "kept", _text(now), _text(now))
+            return RemedyOutcome(former.path, "kept", _text(now), _text(now))
         if former.content is None:
             path.unlink(missing_ok=True)
             _remove_folders(root, former)
         else:
             _write(path, former.content, former.mode, former.kernel)
     except OSError as error:
-        return Outcome(former.path, "failed", _text(now), _text(_read(path)), error.strerror or str(error))
-    return Outcome(former.path, "restored", _text(now), _text(_read(path)))
+        return RemedyOutcome(former.path, "failed", _text(now), _text(_read(path)), error.strerror or str(error))
+    return RemedyOutcome(former.path, "restored", _text(now), _text(_read(path)))
 
 
 def _remove_folders(root: Path, former: Former) -> None:

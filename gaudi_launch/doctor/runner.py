@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -11,8 +12,8 @@ from gaudi_launch.doctor.records import (
     LEVELS,
     STATUSES,
     Check,
+    DoctorFacts,
     EngineFacts,
-    Facts,
     Finding,
     Verdict,
     Wants,
@@ -23,6 +24,8 @@ from gaudi_launch.doctor.records import (
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.config import HostConfig
 from gaudi_launch.host.records import Host
+
+_log = logging.getLogger(__name__)
 
 # host, kernel, memory, driver, cards, network, container, engine, weights, cache; long ones last
 CHECKS: tuple[Check, ...] = tuple(
@@ -64,7 +67,7 @@ def select(
     ]
 
 
-def applies(check: Check, facts: Facts, named: Collection[str] = ()) -> bool:
+def applies(check: Check, facts: DoctorFacts, named: Collection[str] = ()) -> bool:
     """Whether this check has anything to ask: what its caller must tell is there, or it (or its area) was named."""
     told = {
         "engine": facts.engine is not None,
@@ -76,7 +79,7 @@ def applies(check: Check, facts: Facts, named: Collection[str] = ()) -> bool:
     return check.id in named or check.area in named or all(told[need] for need in check.needs if need in told)
 
 
-def _barred(check: Check, facts: Facts) -> Verdict | None:
+def _barred(check: Check, facts: DoctorFacts) -> Verdict | None:
     """Why a probe may not even be asked."""
     for need in check.needs:
         if need == "gaudi" and not facts.gaudi:
@@ -94,18 +97,19 @@ def _barred(check: Check, facts: Facts) -> Verdict | None:
     return None
 
 
-def judge(check: Check, facts: Facts) -> Finding:
+def judge(check: Check, facts: DoctorFacts) -> Finding:
     """One check on one machine. Never raises: a probe that breaks has found nothing out."""
     verdict = _barred(check, facts)
     if verdict is None:
         try:
             verdict = check.probe(facts)
         except Exception as error:
+            _log.debug("the check %s failed", check.id, exc_info=True)
             verdict = unknown("doctor.broken", error=f"{type(error).__name__}: {error}")
     return _finding(check, facts, verdict)
 
 
-def _finding(check: Check, facts: Facts, verdict: Verdict) -> Finding:
+def _finding(check: Check, facts: DoctorFacts, verdict: Verdict) -> Finding:
     return Finding(
         id=check.id,
         status=verdict.status,
@@ -122,7 +126,7 @@ def _finding(check: Check, facts: Facts, verdict: Verdict) -> Finding:
 
 def run(
     checks: Sequence[Check],
-    facts: Facts,
+    facts: DoctorFacts,
     *,
     named: Collection[str] = (),
     on_finding: Callable[[Finding], None] | None = None,
@@ -146,7 +150,7 @@ def run(
 _Started = tuple[threading.Thread, list[Finding]]
 
 
-def _start(check: Check, facts: Facts) -> _Started:
+def _start(check: Check, facts: DoctorFacts) -> _Started:
     told: list[Finding] = []
     # a daemon: a probe that hangs must not keep the program from ending
     worker = threading.Thread(target=lambda: told.append(judge(check, facts)), daemon=True)
@@ -154,7 +158,7 @@ def _start(check: Check, facts: Facts) -> _Started:
     return worker, told
 
 
-def _await(started: _Started, check: Check, facts: Facts) -> Finding:
+def _await(started: _Started, check: Check, facts: DoctorFacts) -> Finding:
     worker, told = started
     worker.join(check.seconds)
     return told[0] if told else _finding(check, facts, unknown("doctor.timeout", seconds=f"{check.seconds:g}"))
@@ -171,7 +175,7 @@ def quick(
 
     With ``wants.gaudi`` False (the embedded CPU engine) nothing about cards or their host is asked.
     """
-    facts = Facts(host, config, wants or Wants(), engine, weights)
+    facts = DoctorFacts(host, config, wants or Wants(), engine, weights)
     checks = select(levels=("quick",))
     if not facts.wants.gaudi:
         checks = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gaudi_launch.doctor.records import Check, Facts, Remedy, Verdict, Weights, fail, ok, unknown, warn
+from gaudi_launch.doctor.records import Check, DoctorFacts, Remedy, Verdict, Weights, fail, ok, unknown, warn
 from gaudi_launch.host.config import Disk, read_disk
 from gaudi_launch.messages import message
 
@@ -71,7 +71,7 @@ def _is_damaged(path: Path) -> bool:
         return True
 
 
-def _weights(facts: Facts) -> Weights:
+def _weights(facts: DoctorFacts) -> Weights:
     assert facts.weights is not None
     return facts.weights
 
@@ -80,7 +80,7 @@ def _short(names: tuple[str, ...]) -> str:
     return ", ".join(names[:3]) + (f" … (+{len(names) - 3})" if len(names) > 3 else "")
 
 
-def _complete(facts: Facts) -> Verdict:
+def _complete(facts: DoctorFacts) -> Verdict:
     weights = _weights(facts)
     remedy = Remedy(message("doctor.weights.remedy"), commands=(f"gaudi-launch inspect {weights.path}",))
     if weights.problem:
@@ -94,7 +94,7 @@ def _complete(facts: Facts) -> Verdict:
     return ok(str(weights.files), str(weights.files))
 
 
-def _sizes(facts: Facts) -> Verdict:
+def _sizes(facts: DoctorFacts) -> Verdict:
     weights = _weights(facts)
     if weights.problem:
         return unknown("doctor.weights.sizes.unknown", weights.problem)
@@ -104,11 +104,11 @@ def _sizes(facts: Facts) -> Verdict:
     return fail("doctor.weights.sizes.fail", _short(weights.damaged), "", remedy, count=len(weights.damaged))
 
 
-def _cache(facts: Facts) -> Disk | None:
+def _cache(facts: DoctorFacts) -> Disk | None:
     return facts.config.disks.get("cache")
 
 
-def _cache_space(facts: Facts) -> Verdict:
+def _cache_space(facts: DoctorFacts) -> Verdict:
     disk = _cache(facts)
     expected = f">= {_CACHE_MIB >> 10} GiB"
     if disk is None or disk.free_mib is None:
@@ -126,7 +126,7 @@ def _cache_space(facts: Facts) -> Verdict:
     return ok(shown, expected)
 
 
-def _cache_filesystem(facts: Facts) -> Verdict:
+def _cache_filesystem(facts: DoctorFacts) -> Verdict:
     disk = _cache(facts)
     if disk is None or disk.kind is None:
         return unknown("doctor.cache.unknown")
@@ -139,7 +139,7 @@ def _cache_filesystem(facts: Facts) -> Verdict:
     return warn("doctor.cache.filesystem.warn", shown, "ext4, xfs", remedy)
 
 
-def _conversion(facts: Facts) -> Verdict:
+def _conversion(facts: DoctorFacts) -> Verdict:
     """Converting to FP8 writes a second copy, at most as large as the first."""
     weights, disk = _weights(facts), facts.config.disks.get("data")
     if weights.bytes is None:

@@ -71,6 +71,19 @@ def test_secrets_are_always_gone(keep_names: bool) -> None:
     assert '"max_tokens": 5' in text
 
 
+def test_a_secret_in_the_element_after_its_option_is_gone() -> None:
+    place = state_dir() / "services" / "one"
+    place.mkdir(parents=True)
+    argv = ["vllm", "serve", "--ssl-keyfile-password", "first-S", "--hf-token", "second-S", "--port", "80"]
+    settings = [{"name": "--ssl-keyfile-password", "value": "first-S"}, {"name": "--port", "value": "80"}]
+    (place / "plan.json").write_text(json.dumps({"argv": argv, "settings": settings, "api_key": ["a", "third-S"]}))
+    (place / "engine.log").write_text("{'api_key': ['a', 'third-S']}\n" + "a" * 30_000 + "\nPASSPHRASE=fourth-S\n")
+    files = bundle.contents({}, {}, {}, Redactor())
+    text = "\n".join(files.values())
+    assert "-S" not in text
+    assert json.loads(files["plans/1-plan.json"])["argv"][-2:] == ["--port", "80"]
+
+
 def test_names_go_by_default_and_stay_when_asked_for() -> None:
     names = ["gpu-host-7", "ann", "10.20.30.40", "10.20.30.41", "fe80::1ff", "3c:ec:ef", "AM123", "example.org"]
     assert [name for name in names if name in everything(False)] == []

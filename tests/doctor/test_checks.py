@@ -12,20 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.doctor import quick, runner, summary
-from gaudi_launch.doctor.records import LEVELS, Check, Facts, Wants, ok
+from gaudi_launch.doctor.records import LEVELS, Check, DoctorFacts, Wants, ok
 from gaudi_launch.doctor.runner import CHECKS, judge
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.host import config as host_config
 from gaudi_launch.host import simulated
 from gaudi_launch.host.config import Disk, HostConfig
 from gaudi_launch.host.files import Imagined
-from gaudi_launch.host.hl_smi import Answer
+from gaudi_launch.host.hl_smi import HlSmiOutput
 from gaudi_launch.host.read import assemble
 from gaudi_launch.host.records import Holder, Host, NumaNode
 from gaudi_launch.messages import LANGUAGES
-from tests.doctor import machines as m
-from tests.speed import within
-from tests.waiting import GENEROUS
+from tests.support import doctor_machines as m
+from tests.support.speed import within
+from tests.support.waiting import GENEROUS
 
 BY_ID = {check.id: check for check in CHECKS}
 NO_FILES = {"command_line": None, "modules": None}
@@ -34,17 +34,17 @@ VM = m.host(virtual_machine=True)
 NODES_2 = m.wants(nodes=2)
 
 
-def _no_cards(facts: Facts) -> Facts:
+def _no_cards(facts: DoctorFacts) -> DoctorFacts:
     return replace(facts, host=replace(facts.host, cards=(), driver_version=None, product=None))
 
 
-def _laptop(facts: Facts) -> Facts:
+def _laptop(facts: DoctorFacts) -> DoctorFacts:
     return m.settings(pci_devices=(), modules=())(_no_cards(facts))
 
 
 def _link_down(port: int) -> m.Change:
-    def ask(arguments: Sequence[str]) -> Answer:
-        return Answer("".join(f"port {p}:\t{'DOWN' if p == port else 'UP'}\n" for p in range(24)))
+    def ask(arguments: Sequence[str]) -> HlSmiOutput:
+        return HlSmiOutput("".join(f"port {p}:\t{'DOWN' if p == port else 'UP'}\n" for p in range(24)))
 
     return lambda facts: replace(facts, ask=ask)
 
@@ -76,6 +76,8 @@ CASES: list[tuple[str, str, str, m.Change]] = [
     ("kernel.iommu", "ok", "hls2+bad-tuning", m.host(kernel="5.15.0-119-generic")),
     ("kernel.iommu", "unknown", "hls2", m.settings(command_line=None)),
     ("kernel.iommu", "skip", "hls2", _laptop),
+    ("kernel.iommu", "ok", "hls2+amd", m.both()),
+    ("kernel.iommu", "warn", "hls2+amd", m.settings(command_line=("ro",))),
     ("kernel.grub", "warn", "hls2", m.settings(command_line=("ro", "iommu=pt"))),
     ("kernel.grub", "unknown", "hls2", m.settings(grub=None)),
     ("kernel.numa_balancing", "warn", "hls2+bad-tuning", m.both()),
@@ -88,7 +90,17 @@ CASES: list[tuple[str, str, str, m.Change]] = [
     ("memory.hugepages", "warn", "hls2", m.settings(hugepages_total=8, hugepage_kib=1 << 20)),
     ("memory.hugepages", "ok", "hls2", m.settings(hugepages_total=32, hugepage_kib=1 << 20)),
     ("memory.hugepages", "unknown", "hls2", m.settings(hugepages_total=None)),
+    ("memory.hugepages", "ok", "hls2", m.both(m.settings(hugepages_total=1875), m.wants(cards=1))),
+    ("memory.hugepages", "warn", "hls2", m.both(m.settings(hugepages_total=1874), m.wants(cards=1))),
+    ("memory.hugepages", "warn", "hls2", m.both(m.settings(hugepages_total=3749), m.wants(modules=(2, 3)))),
+    ("memory.hugepages", "warn", "hls2", m.both(m.settings(hugepages_total=1875), m.wants(cards=8))),
+    ("memory.hugepages", "warn", "hls2", m.settings(hugepages_total=1875)),
     ("memory.hugepages_free", "warn", "hls2", m.settings(hugepages_free=0)),
+    ("memory.hugepages_free", "warn", "hls2", m.settings(hugepages_free=1)),
+    ("memory.hugepages_free", "warn", "hls2", m.settings(hugepages_free=1874)),
+    ("memory.hugepages_free", "ok", "hls2", m.settings(hugepages_free=1875)),
+    ("memory.hugepages_free", "ok", "hls2", m.settings(hugepages_free=4, hugepage_kib=1 << 20)),
+    ("memory.hugepages_free", "warn", "hls2", m.both(m.settings(hugepages_free=1875), m.wants(cards=2))),
     ("memory.hugepages_free", "skip", "hls2+bad-tuning", m.both()),
     ("memory.hugepages_free", "unknown", "hls2", m.settings(hugepages_free=None)),
     (
@@ -122,6 +134,25 @@ CASES: list[tuple[str, str, str, m.Change]] = [
     ("driver.firmware", "unknown", "hls2", m.every_card(firmware=None)),
     ("driver.packages", "warn", "hls2", m.settings(packages={"habanalabs-dkms": "1.23.0-695"})),
     ("driver.packages", "unknown", "hls2+no-driver", m.both()),
+    ("driver.missing_packages", "warn", "hls2", m.without_packages("habanalabs-firmware-tools")),
+    ("driver.missing_packages", "warn", "hls2", m.without_packages("habanalabs-graph")),
+    ("driver.missing_packages", "unknown", "hls2", m.settings(packages={})),
+    (
+        "driver.missing_packages",
+        "ok",
+        "hls2",
+        m.both(m.without_packages("habanalabs-graph", "habanalabs-thunk"), m.wants(container=True)),
+    ),
+    (
+        "driver.missing_packages",
+        "warn",
+        "hls2",
+        m.both(m.without_packages("habanalabs-container-runtime"), m.wants(container=True)),
+    ),
+    ("driver.firmware_pair", "warn", "hls2+old-fit", m.both()),
+    ("driver.firmware_pair", "warn", "gaudi2e-8+old-fit", m.both()),
+    ("driver.firmware_pair", "ok", "gaudi3-oam+old-fit", m.both()),
+    ("driver.firmware_pair", "unknown", "hls2+no-hl-smi", m.both()),
     ("driver.user_space", "warn", "hls2", m.engine(torch_plugin="1.21.0.555")),
     ("driver.user_space", "fail", "hls2", m.host(driver_version="1.24.0-abc")),
     ("driver.user_space", "skip", "hls2", m.engine(torch_plugin=None)),
@@ -150,6 +181,20 @@ CASES: list[tuple[str, str, str, m.Change]] = [
     ("cards.status", "unknown", "hls2", m.every_card(status=None)),
     ("cards.temperature", "fail", "hls2+failed=3", m.both()),
     ("cards.temperature", "unknown", "hls2+no-hl-smi", m.both()),
+    ("cards.temperature", "warn", "hls2+hot=3", m.both()),
+    ("cards.temperature", "warn", "hls2", m.cards(temperature_c=100)),
+    ("cards.temperature", "ok", "hls2", m.cards(temperature_c=99)),
+    ("cards.throttling", "warn", "hls2+hot=3", m.both()),
+    # a limit that the card itself reports, though it has not slowed down yet
+    ("cards.throttling", "warn", "hls2", m.cards(temperature_c=105)),
+    ("cards.throttling", "ok", "hls2", m.cards(temperature_c=104)),
+    ("cards.throttling", "unknown", "hls2+no-hl-smi", m.both()),
+    ("cards.rows", "warn", "hls2+pending-rows=3,5", m.both()),
+    ("cards.rows", "unknown", "hls2+no-hl-smi", m.both()),
+    ("cards.power_cap", "warn", "hls2+capped=3", m.both()),
+    ("cards.power_cap", "unknown", "hls2+no-hl-smi", m.both()),
+    ("cards.power_cap", "unknown", "hls2", m.every_card(product="HL-225D")),
+    ("cards.power_cap", "unknown", "hls2", m.host(product=None)),
     ("cards.memory", "warn", "hls2", m.cards(memory_total_mib=65536)),
     ("cards.memory", "unknown", "hls2+no-hl-smi", m.both()),
     ("cards.events", "warn", "hls2", m.cards(uncorrectable_events=21)),
@@ -205,6 +250,12 @@ CASES: list[tuple[str, str, str, m.Change]] = [
     ("engine.pair", "skip", "hls2", m.engine(vllm=None)),
     ("engine.torch", "warn", "hls2", m.engine(torch="2.9.0")),
     ("engine.torch", "unknown", "hls2", m.engine(torch_plugin="1.99.0")),
+    ("engine.torch", "ok", "hls2", m.engine(torch="2.11.0", torch_plugin="1.24.1.482")),
+    ("engine.torch", "warn", "hls2", m.engine(torch="2.10.0", torch_plugin="1.24.1.482")),
+    ("engine.torch", "ok", "hls2", m.engine(torch="2.10.0", torch_plugin="1.24.0.1007")),
+    ("engine.torch", "warn", "hls2", m.engine(torch="2.11.0", torch_plugin="1.24.0.1007")),
+    ("engine.torch", "ok", "hls2", m.engine(torch="2.11.0", torch_plugin="1.24")),
+    ("engine.torch", "ok", "hls2", m.engine(torch="2.10.0", torch_plugin="1.24")),
     ("engine.torch", "skip", "hls2", m.engine(torch=None)),
     ("engine.bucket_limit", "ok", "hls2", m.engine(bucket_limit=False)),
     (
@@ -294,10 +345,10 @@ def test_order_of_areas_and_slow_ones_last() -> None:
 
 
 def test_a_probe_that_breaks_or_hangs_is_unknown() -> None:
-    def breaks(facts: Facts) -> object:
+    def breaks(facts: DoctorFacts) -> object:
         raise KeyError("x")
 
-    def hangs(facts: Facts) -> object:
+    def hangs(facts: DoctorFacts) -> object:
         given_up.wait(GENEROUS)
         return ok("")
 
@@ -315,7 +366,7 @@ def test_quick_takes_under_a_second_and_two_hl_smi_calls_on_a_large_machine() ->
     machine = simulated.build("gaudi3-oam")
     calls: list[Sequence[str]] = []
 
-    def ask(arguments: Sequence[str]) -> Answer:
+    def ask(arguments: Sequence[str]) -> HlSmiOutput:
         calls.append(arguments)
         return machine.ask(arguments)
 
@@ -356,3 +407,59 @@ def test_serve_is_stopped_by_failures_only() -> None:
         runner.stop_on_failures(quick(good.host, good.config, Wants(modules=(2, 3))))
     assert (error.value.id, int(error.value.exit_code)) == ("doctor.stops", 3)
     assert error.value.text.values == {"count": 1, "ids": "cards.free"}
+
+
+def test_an_amd_server_gets_no_intel_argument() -> None:
+    facts = m.settings(command_line=("ro",), idle_states={"C6": "0-3"}, grub=())(m.facts("hls2+amd"))
+    findings = runner.run(runner.select(levels=("quick", "slow")), facts)
+    shown = json.dumps([finding.to_json() for finding in findings])
+    assert "amd_iommu" not in shown
+    assert "intel_iommu" not in shown
+    assert "intel_idle.max_cstate=" not in shown
+    assert int(runner.exit_code(findings)) == 0
+
+
+@pytest.mark.parametrize("name", simulated.NAMES)
+def test_a_known_good_amd_server_is_only_ok(name: str) -> None:
+    findings = runner.run(runner.select(levels=("quick", "slow")), m.facts(f"{name}+amd"))
+    assert [(f.id, f.message.render()) for f in findings if f.status != "ok"] == []
+
+
+def test_an_assumed_limit_is_called_assumed() -> None:
+    hot = judge(BY_ID["cards.temperature"], m.facts("hls2+hot=3"))
+    assert "104 C" in hot.message.render("en")
+    assert "assumed" in hot.message.render("en")
+    share = judge(BY_ID["memory.hugepages"], m.both(m.settings(hugepages_total=8), m.wants(cards=2))(m.facts()))
+    assert "3750 x 2 MiB (assumed" in share.message.render("en")
+    whole = judge(BY_ID["memory.hugepages"], m.settings(hugepages_total=8)(m.facts()))
+    assert "assumed" not in whole.message.render("en")
+
+
+def test_a_slowed_card_is_named_with_what_slows_it() -> None:
+    finding = judge(BY_ID["cards.throttling"], m.facts("hls2+hot=3"))
+    sentence = finding.message.render("en")
+    assert "module 3: HW Slowdown" in sentence
+    assert "module 3: Thermal Slowdown" in sentence
+    assert "module 3: stats.violation.thermal 1250" in sentence
+    assert "module 2" not in sentence
+
+
+def test_the_condition_of_the_cards_is_read_once() -> None:
+    asked: list[str] = []
+    machine = simulated.build("hls2")
+
+    def ask(arguments: Sequence[str]) -> HlSmiOutput:
+        asked.append(" ".join(arguments))
+        return machine.ask(arguments)
+
+    facts = replace(m.facts(), ask=ask)
+    for name in ("cards.throttling", "cards.rows", "driver.firmware_pair"):
+        assert judge(BY_ID[name], facts).status == "ok"
+    assert asked == ["-L", "-Q index,stats.violation.thermal,stats.violation.power -f csv"]
+
+
+def test_missing_packages_are_installed_in_the_drivers_release() -> None:
+    facts = m.without_packages("habanalabs-thunk")(m.facts())
+    remedy = judge(BY_ID["driver.missing_packages"], facts).remedy
+    assert remedy is not None
+    assert remedy.commands == ("sudo apt-get install habanalabs-thunk=1.22.1-6",)

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.doctor import deep
-from gaudi_launch.doctor.records import Facts, Finding
+from gaudi_launch.doctor.records import DoctorFacts, Finding
 from gaudi_launch.doctor.runner import CHECKS, judge
 from gaudi_launch.host.records import Holder
-from tests.doctor import machines as m
+from tests.support import doctor_machines as m
 
 BY_ID = {check.id: check for check in CHECKS}
 # the lines that the tools print at the end, as their manuals show them
 DEMO = "print('[BENCHMARK]     NW Bandwidth                         : 258.209121 GB/s')"
 
 
-def live(root: Path) -> Facts:
+def live(root: Path) -> DoctorFacts:
     facts = m.facts("hls2")
     return replace(facts, live=True, config=replace(facts.config, root=str(root), root_user=True))
 
@@ -36,7 +36,7 @@ def qual(root: Path, script: str) -> None:
     (folder / "hl_qual").chmod(0o755)
 
 
-def result(id: str, facts: Facts) -> tuple[str, str]:
+def result(id: str, facts: DoctorFacts) -> tuple[str, str]:
     finding: Finding = judge(BY_ID[id], facts)
     return finding.status, finding.message.id
 

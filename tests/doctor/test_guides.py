@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_launch.doctor import guides
 from gaudi_launch.doctor.runner import CHECKS, judge
-from tests.doctor import machines as m
+from tests.support import doctor_machines as m
 
 
 @pytest.mark.parametrize(

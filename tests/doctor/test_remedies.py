@@ -13,14 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.doctor import Wants, quick, remedies
+from gaudi_launch.doctor import quick, remedies
 from gaudi_launch.doctor.journal import journal_path
-from gaudi_launch.doctor.remedies import Change, Outcome
+from gaudi_launch.doctor.remedies import Change, RemedyOutcome
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.host import simulated
 from gaudi_launch.host.config import read_live
 from gaudi_launch.host.read import read_host
-from tests.waiting import GENEROUS
+from tests.support.places import TOP
+from tests.support.remedies import plan
+from tests.support.waiting import GENEROUS
 
 DROP_INS = {
     "etc/tmpfiles.d/gaudi-launch-governor.conf",
@@ -60,12 +62,7 @@ def changed(before: Tree, after: Tree) -> set[str]:
     return {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)} - folders
 
 
-def plan(root: Path) -> list[Change]:
-    config = read_live(root)
-    return remedies.planned(quick(read_host(root), config), config, Wants())
-
-
-def statuses(outcomes: list[Outcome]) -> set[str]:
+def statuses(outcomes: list[RemedyOutcome]) -> set[str]:
     return {outcome.status for outcome in outcomes}
 
 
@@ -115,7 +112,7 @@ def test_two_fixes_with_a_change_between_go_back_to_the_beginning(root: Path) ->
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tests.doctor.test_remedies import plan
+from tests.support.remedies import plan
 from gaudi_launch.doctor import remedies
 root, stop = Path(sys.argv[1]), int(sys.argv[2])
 seen = 0
@@ -133,7 +130,7 @@ else:
 
 def killed(root: Path, step: int, action: str) -> None:
     """A real process that is killed at this step: odd ones are between journal and write, even ones after it."""
-    here = Path(__file__).parents[2]
+    here = TOP
     done = subprocess.run([sys.executable, "-c", KILLED, str(root), str(step), action], cwd=here, timeout=GENEROUS)
     assert done.returncode == -signal.SIGKILL
 
