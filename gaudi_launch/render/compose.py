@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import yaml
-
-from gaudi_launch.engines.docker import GAUDI_WORDS
+from gaudi_launch.engines.docker_command import GAUDI_WORDS, SCALE_OUT_CAPABILITIES
 from gaudi_launch.planning.container import Container
+from gaudi_launch.render import yaml_text
 from gaudi_launch.render.container import about_cards, required, visible
 from gaudi_launch.render.docker import HEALTH_RETRIES, HEALTH_SECONDS, STOP_SECONDS, ULIMITS, health_words
 from gaudi_launch.render.records import Rendered
@@ -26,6 +25,9 @@ def render(container: Container, name: str, head: Sequence[str], dockerfile: str
     service["command"] = [_plain(word) for word in container.argv]
     if container.modules:
         service |= dict(_gaudi(word) for word in GAUDI_WORDS)
+    if container.scale_out:
+        service["cap_add"] = [*service.get("cap_add", []), *SCALE_OUT_CAPABILITIES]
+        service["devices"] = ["/dev:/dev"]
     service["init"] = True
     if container.ports:
         address = f"{container.address}:" if container.address else ""
@@ -49,6 +51,8 @@ def render(container: Container, name: str, head: Sequence[str], dockerfile: str
         }
         for mount in container.mounts
     ]
+    if container.scale_out:
+        service["volumes"].append({"type": "bind", "source": "/dev", "target": "/dev"})
     health = health_words(container)
     if health:
         service["healthcheck"] = {
@@ -64,25 +68,8 @@ def render(container: Container, name: str, head: Sequence[str], dockerfile: str
         "name": _project(name),
         "services": {name: {key: value for key, value in service.items() if value != []}},
     }
-    body = yaml.dump(document, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=1 << 20)
+    body = yaml_text.dump(document)
     return Rendered({"compose.yaml": "\n".join(comments(head)) + "\n" + body}, notes=about_cards(container))
-
-
-class _Dumper(yaml.SafeDumper):
-    """Texts of several lines as blocks, so that a Dockerfile can be read."""
-
-
-def _text(dumper: yaml.SafeDumper, words: str) -> yaml.ScalarNode:
-    style = None
-    if words.endswith("\n") and words.count("\n") > 1 and words.replace("\n", "").isprintable():
-        style = "|"
-    elif not words.isprintable() or re.match(r"[+-]?[.0-9]", words):
-        # Compose reads YAML 1.2, where 0E0 is a number, and ends lines at other characters
-        style = '"'
-    return dumper.represent_scalar("tag:yaml.org,2002:str", words, style=style)
-
-
-_Dumper.add_representer(str, _text)
 
 
 def _plain(words: str) -> str:

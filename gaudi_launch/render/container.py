@@ -9,19 +9,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from gaudi_launch.engines.docker import VISIBLE, card_indices
+from gaudi_launch.engines.docker_command import VISIBLE, card_indices
 from gaudi_launch.engines.releases import release_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.config import looks_like_hub_id
-from gaudi_launch.models.measurements import PREFIX
-from gaudi_launch.models.measurements import root as measurements_root
-from gaudi_launch.models.quant_config import measured_folder
+from gaudi_launch.models.fp8.measurements import PREFIX
+from gaudi_launch.models.fp8.measurements import root as measurements_root
+from gaudi_launch.models.fp8.quant_config import measured_folder
 from gaudi_launch.planning.container import IMAGE, Container, Mount
+from gaudi_launch.planning.engine_args import EngineArgs
 from gaudi_launch.planning.exported import SECRETS, engine_variables
+from gaudi_launch.planning.placement import spans_groups
 from gaudi_launch.planning.plan import Plan
+from gaudi_launch.planning.scale_out import LIBRARIES, ROOT
+from gaudi_launch.planning.secret_args import refuse_secret_args
 
 # the container runtime sets these itself from HABANA_VISIBLE_DEVICES (HabanaAI/gaudi-container-runtime@408d1e7:
 # cmd/habana-container-runtime/specs.go); a second word on them could only contradict it
@@ -86,9 +90,8 @@ def container_of(
         raise LaunchError("kubernetes.image", ExitCode.USAGE, option="--image", found=image)
     if plan.container is not None:
         return _as_planned(plan, plan.container, image)
-    words = list(plan.command.argv)
-    refuse_secrets(words)
-    entrypoint, arguments = _program(words[0]), words[1:]
+    args = plan.args
+    refuse_secrets(args)
     everything = {**engine_variables(environment or {}), **plan.command.env}
     env = {name: value for name, value in everything.items() if name not in (*_RUNTIMES_OWN, *SECRETS)}
     ports: tuple[tuple[int, int], ...] = ()
@@ -97,18 +100,22 @@ def container_of(
         port = int(url.rpartition(":")[2])
         url = f"http://127.0.0.1:{port}"
         env = {name: value for name, value in env.items() if name not in _HOSTS_NETWORK}
-        arguments = _listen_everywhere(arguments)
+        args = args.with_values("--host", "0.0.0.0")
         ports = ((port, port),)
     else:
         env |= _hub_home(plan, env, environment or {})
     modules = plan.placement.modules
+    scale_out = spans_groups(host, modules)
+    if scale_out:
+        # the image has its own libraries; paths of this machine mean nothing in it
+        env = {name: value for name, value in env.items() if name not in (LIBRARIES, ROOT)}
     return Container(
-        image=image or image_for(plan),
-        argv=tuple(arguments),
+        image=image or image_for(plan, scale_out=scale_out),
+        argv=args.to_argv()[1:],
         env={**(_ALWAYS if modules else {}), **env},
         secrets=secrets_of(plan, environment or {}),
-        entrypoint=entrypoint,
-        mounts=mounts_of(env, arguments),
+        entrypoint=_program(plan.command.argv[0]),
+        mounts=mounts_of(env, args),
         ports=ports,
         modules=modules,
         indices=card_indices(host, modules),
@@ -116,6 +123,7 @@ def container_of(
         health="/health",
         start_seconds=start_seconds(plan),
         url=url,
+        scale_out=scale_out,
     )
 
 
@@ -160,16 +168,21 @@ def about_cards(container: Container) -> tuple[Message, ...]:
     return (message("render.indices", modules=modules, indices=indices),)
 
 
-def image_for(plan: Plan) -> str:
-    """The image of the plan's engine. Raises LaunchError (USAGE) where there is none."""
+def image_for(plan: Plan, *, scale_out: bool = False) -> str:
+    """Return the image of the plan's engine; ``scale_out``: the one with libfabric, where we can build it.
+
+    Raises LaunchError (USAGE) where there is none.
+    """
     release = release_of(plan.engine.label, plan.engine.version)
+    if release is not None and scale_out and release.bare_image is not None:
+        return release.scale_out_image
     image = release.image if release is not None else None
     if image is None:
         raise LaunchError("render.no_image", ExitCode.USAGE, engine=plan.engine.label)
     return image
 
 
-def mounts_of(env: Mapping[str, str], words: Sequence[str]) -> tuple[Mount, ...]:
+def mounts_of(env: Mapping[str, str], args: EngineArgs) -> tuple[Mount, ...]:
     """The folders and files of the host that the engine reads and writes, each under its own name, so that no word
     of the plan changes. A folder inside another of them is mounted once."""
     wanted: dict[str, bool] = {}
@@ -189,12 +202,10 @@ def mounts_of(env: Mapping[str, str], words: Sequence[str]) -> tuple[Mount, ...]
         # not fetched yet: file and measurements will lie in one folder
         measured = quant.parent
     want(str(measured or ""), True)
-    for word, following in zip(words, [*words[1:], ""], strict=False):
-        name, equals, value = word.partition("=")
-        name = name.replace("_", "-")
-        if name in _PATH_OPTIONS:
-            want(value if equals else following, _PATH_OPTIONS[name])
-    want(positional_model(words) or "", False)
+    for argument in args.every:
+        if argument.name in _PATH_OPTIONS:
+            want(argument.value, _PATH_OPTIONS[argument.name])
+    want(positional_model(args.to_argv()) or "", False)
     mounts = [
         # of measurements that are not there nothing good would come
         Mount(path, path, not writes, fill=writes and path != str(measured))
@@ -253,23 +264,9 @@ def _program(interpreter: str) -> str:
     return "python3" if re.fullmatch(r"python[0-9.]*", name) else name
 
 
-def _listen_everywhere(words: Sequence[str]) -> list[str]:
-    """The engine's words with every address to listen on replaced by all of them."""
-    changed: list[str] = []
-    after_host = False
-    for word in words:
-        if after_host:
-            changed.append("0.0.0.0")
-        else:
-            changed.append("--host=0.0.0.0" if word.startswith("--host=") else word)
-        after_host = not after_host and word == "--host"
-    return changed
-
-
-def refuse_secrets(words: Sequence[str]) -> None:
+def refuse_secrets(args: EngineArgs) -> None:
     """A rendered file is read by others: what is secret may only come from the environment. Raises LaunchError."""
-    for word in words:
-        name = word.partition("=")[0].replace("_", "-")
-        if name in _SECRET_OPTIONS:
-            variable = "VLLM_API_KEY" if name == "--api-key" else "HF_TOKEN"
-            raise LaunchError("render.secret", ExitCode.USAGE, option=name, variable=variable)
+    for argument in args.given(*_SECRET_OPTIONS):
+        variable = "VLLM_API_KEY" if argument.name == "--api-key" else "HF_TOKEN"
+        raise LaunchError("render.secret", ExitCode.USAGE, option=argument.name, variable=variable)
+    refuse_secret_args(args)

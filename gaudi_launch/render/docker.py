@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from gaudi_launch.engines.docker import docker_run
+from gaudi_launch.engines.docker_command import docker_run
 from gaudi_launch.planning.container import Container
 from gaudi_launch.render.container import about_cards, required
 from gaudi_launch.render.records import Rendered

@@ -9,14 +9,26 @@ from pathlib import Path
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.render.records import Rendered
 
+# systemd.service(5), and podman-systemd.unit(5) for Quadlet
+_UNITS = (".service", ".container")
+
 
 def places(rendered: Rendered, output: str) -> dict[Path, str]:
     """Where each file goes: ``output`` is a folder where it is one, ends in a slash or files are several; else
-    it is the one file's own path."""
+    it is the one file's own path, with the ending that a unit needs."""
     target = Path(output).expanduser()
     if len(rendered.files) == 1 and not target.is_dir() and not output.endswith("/"):
-        return {target: next(iter(rendered.files))}
+        name = next(iter(rendered.files))
+        return {_as_unit(target, name): name}
     return {target / name: name for name in rendered.files}
+
+
+def _as_unit(target: Path, name: str) -> Path:
+    """The path with the ending of a unit: systemd passes by a file that has none (systemd.unit(5))."""
+    ending = Path(name).suffix
+    if ending not in _UNITS or target.suffix == ending:
+        return target
+    return target.with_name(f"{target.name}{ending}")
 
 
 def write(rendered: Rendered, output: str, *, force: bool) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gaudi_launch.engines.docker import container_name
+from gaudi_launch.engines.docker_command import container_name
 from gaudi_launch.host.records import Host
 from gaudi_launch.planning.plan import Command, Plan
 from gaudi_launch.render.container import container_of

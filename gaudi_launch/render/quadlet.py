@@ -11,14 +11,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from gaudi_launch.engines.docker_command import SCALE_OUT_CAPABILITIES
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
 from gaudi_launch.planning.container import Container, Mount
 from gaudi_launch.render.container import about_cards, visible
 from gaudi_launch.render.docker import HEALTH_RETRIES, HEALTH_SECONDS, STOP_SECONDS, ULIMITS, health_words
 from gaudi_launch.render.records import Rendered
+from gaudi_launch.render.systemd_quoting import command, description, environment
 from gaudi_launch.render.text import comments
-from gaudi_launch.render.units import command, description, environment
 
 RUNTIME = "/usr/bin/habana-container-runtime"
 _LEAST_PODMAN = "4.8"
@@ -40,6 +41,8 @@ def render(container: Container, name: str, head: Sequence[str], dockerfile: str
     lines += [f"Image={description(image)}", f"ContainerName={name}"]
     if container.modules:
         lines += [f"GlobalArgs=--runtime={RUNTIME}", "AddCapability=SYS_NICE"]
+    if container.scale_out:
+        lines += [f"AddCapability={name}" for name in SCALE_OUT_CAPABILITIES]
     if container.ports:
         address = f"{container.address}:" if container.address else ""
         lines += [f"PublishPort={address}{outside}:{inside}" for outside, inside in container.ports]
@@ -53,6 +56,8 @@ def render(container: Container, name: str, head: Sequence[str], dockerfile: str
     # --mount stands among the arguments: a Mount= key would be read as a list of its own
     arguments = ["--ipc=host", f"--stop-timeout={STOP_SECONDS}"]
     arguments += [f"--ulimit={limit}={soft}:{hard}" for limit, (soft, hard) in ULIMITS.items()]
+    if container.scale_out:
+        arguments += ["--device=/dev:/dev", "--volume=/dev:/dev"]
     if container.cpus:
         arguments.append(f"--cpuset-cpus={container.cpus}")
     arguments += [f"--mount={_mount(mount)}" for mount in container.mounts]

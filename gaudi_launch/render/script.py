@@ -23,7 +23,7 @@ STRICT = ["set -euo pipefail", ""]
 def render(plan: Plan, environment: Mapping[str, str]) -> Rendered:
     """The script; ``environment`` is what the user exported (secrets stay there and are asked for by name)."""
     check_words(plan)
-    refuse_secrets(plan.command.argv)
+    refuse_secrets(plan.args)
     lines = [*START, *as_they_stand(plan_words(plan)), *comments(heading(plan)), *STRICT]
     lines += exports(plan.command.env)
     lines += [f"unset {name}" for name in plan.command.unset]

@@ -14,8 +14,8 @@ from gaudi_launch.planning.plan import Plan
 from gaudi_launch.render.container import no_container, refuse_secrets, required, secrets_of, start_seconds
 from gaudi_launch.render.records import Rendered
 from gaudi_launch.render.script import folders_of
+from gaudi_launch.render.systemd_quoting import command, description, environment
 from gaudi_launch.render.text import check_words, comments, heading
-from gaudi_launch.render.units import command, description, environment
 
 # a user's name or number: dots and @ are in those of directories, which systemd takes with a word of warning (docs:
 # systemd.io, "User/Group Name Syntax")
@@ -57,7 +57,7 @@ def render(
         raise LaunchError("render.run_as", ExitCode.USAGE, found=run_as)
     no_container(plan, "systemd")
     check_words(plan, for_systemd=True)
-    refuse_secrets(plan.command.argv)
+    refuse_secrets(plan.args)
     if not PurePosixPath(plan.command.argv[0]).is_absolute():
         raise LaunchError("render.no_path", ExitCode.USAGE, found=plan.command.argv[0])
     head = heading(plan)

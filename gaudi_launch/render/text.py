@@ -45,7 +45,7 @@ def on_one_line(words: str) -> str:
 
 
 def comments(lines: Iterable[str]) -> list[str]:
-    return [f"# {line}" for line in lines]
+    return [f"# {on_one_line(line)}" for line in lines]
 
 
 def with_exported(plan: Plan, environment: Mapping[str, str]) -> Plan:

@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from gaudi_launch.render.text import on_one_line
+
 # Readers disagree on what is a number or a boolean (1e3, 0o17, y, on): only words that none of them could take for
 # anything else stand without quotes.
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./@-]*(:[A-Za-z0-9_./@-]+)*")
@@ -45,6 +47,9 @@ def dump(document: Any) -> str:
 
 
 def documents(parts: Iterable[str], header: Sequence[str] = ()) -> str:
-    """Documents of one file behind a header of comment lines (a line break in one starts a new comment line)."""
-    comments = [f"# {line}".rstrip() for text in header for line in text.splitlines()]
+    """Return documents of one file after a header of comment lines; a line break in one starts a new line.
+
+    No YAML reader takes control characters, in comments either (YAML 1.2.2, 5.1 Character Set).
+    """
+    comments = [f"# {on_one_line(line)}".rstrip() for text in header for line in text.splitlines()]
     return "\n".join([*comments, *(f"---\n{part.rstrip()}" for part in parts)]) + "\n"

@@ -21,17 +21,18 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.engines.recipe import Wishes, dockerfile
+from gaudi_launch.engines.install.steps import Wishes, dockerfile
 from gaudi_launch.engines.releases import needed_release
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.simulated import make
 from gaudi_launch.planning.container import Container, Mount
+from gaudi_launch.planning.engine_args import split_argv
 from gaudi_launch.render import docker, env, script
 from gaudi_launch.render.container import container_of
-from tests.render.plans import odd, planned
-from tests.render.tools import NAMES, ODD, shellcheck
-from tests.services.conftest import free_port, living, pids, trivial_python
-from tests.waiting import GENEROUS
+from tests.support.plans import odd, planned
+from tests.support.processes import free_port, living, pids, trivial_python
+from tests.support.render_tools import NAMES, ODD, shellcheck
+from tests.support.waiting import GENEROUS
 
 __all__ = ["free_port", "pids", "trivial_python"]
 
@@ -268,7 +269,7 @@ def test_vllms_config_file_says_the_same(data: st.DataObject) -> None:
     )
     pairs = [[name, *data.draw(st.lists(value, max_size=1))] for name in names]
     argv = ["/v/bin/python3", "-m", "vllm.entrypoints.openai.api_server", *itertools.chain(*pairs)]
-    model, options, rest = env.as_config(argv)
+    model, options, rest = env.as_config(split_argv(argv))
     assert (model, rest) == (None, [])
     text = yaml.safe_dump(options, allow_unicode=True, sort_keys=False, width=1 << 20)
     assert as_argv(yaml.safe_load(text)) == list(itertools.chain(*pairs))
@@ -276,7 +277,7 @@ def test_vllms_config_file_says_the_same(data: st.DataObject) -> None:
 
 def test_what_the_config_file_cannot_say_stays_a_word() -> None:
     line = "py -m mod --model /m --a=1 --lora x y --b 1 --b 2 --flag -tp 4 --neg -1 --yes True"
-    model, options, rest = env.as_config(shlex.split(line))
+    model, options, rest = env.as_config(split_argv(shlex.split(line)))
     assert model == "/m"
     assert options == {"a": "1", "flag": True, "neg": "-1"}
     assert shlex.join(rest) == "--lora x y --b 1 --b 2 -tp 4 --yes True"
@@ -299,9 +300,9 @@ def test_the_plans_own_files_are_written(tmp_path: Path) -> None:
 
 def test_a_model_without_an_option_is_found() -> None:
     words = ("/v/bin/python", "-m", "vllm.entrypoints.cli.main", "serve", "/m", "--port", "1")
-    assert env.as_config(words) == ("/m", {"port": "1"}, [])
+    assert env.as_config(split_argv(words)) == ("/m", {"port": "1"}, [])
     assert container_of(odd(words, {}), make("hls2"), image="i").mounts == (Mount("/m", "/m", True),)
-    assert env.as_config(("vllm", "serve", "--model", "/m"))[0] == "/m"
+    assert env.as_config(split_argv(("vllm", "serve", "--model", "/m")))[0] == "/m"
 
 
 def test_env_names_the_command_to_run() -> None:
@@ -310,7 +311,7 @@ def test_env_names_the_command_to_run() -> None:
     line = "# /opt/v/bin/vllm serve /models/Qwen2-72B-Instruct --config config.yml\n"
     assert line in made.files["env.sh"]
     assert yaml.safe_load(made.files["config.yml"])["max-model-len"] == "20480"
-    tgi = replace(plan, engine=replace(plan.engine, name="tgi"))
+    tgi = replace(plan, engine=replace(plan.engine, name="tgi", config_file=False))
     assert list(env.render(tgi, {}).files) == ["env.sh"]
 
 

@@ -18,10 +18,11 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.simulated import make
 from gaudi_launch.messages import message
 from gaudi_launch.planning.container import Container, Mount
+from gaudi_launch.planning.engine_args import NO_ARGS, split_argv
 from gaudi_launch.planning.plan import EngineIdentity, Estimate
 from gaudi_launch.render.container import container_of, mounts_of, start_seconds
 from gaudi_launch.render.docker import health_words, run_words
-from tests.render.plans import odd, planned, with_env
+from tests.support.plans import odd, planned, with_env
 
 
 def test_the_guides_case() -> None:
@@ -47,16 +48,16 @@ def test_measurements_come_with_the_file_that_names_them(tmp_path: Path) -> None
     config, measured = tmp_path / "maxabs.json", tmp_path / "measured"
     config.write_text(json.dumps({"mode": "QUANTIZE", "dump_stats_path": str(measured / "inc_output")}))
     both = (Mount(str(config), str(config), True), Mount(str(measured), str(measured)))
-    assert mounts_of({"QUANT_CONFIG": str(config)}, ()) == both
+    assert mounts_of({"QUANT_CONFIG": str(config)}, NO_ARGS) == both
     # a relative one is below the prefix; without one it is in the image
     config.write_text(json.dumps({"dump_stats_path": "measured/inc_output"}))
     prefix = {"INC_MEASUREMENT_DUMP_PATH_PREFIX": str(tmp_path)}
-    assert mounts_of({"QUANT_CONFIG": str(config), **prefix}, ()) == both
+    assert mounts_of({"QUANT_CONFIG": str(config), **prefix}, NO_ARGS) == both
     for content in ('{"dump_stats_path": "measured/inc_output"}', "{}", "[]", "no JSON"):
         config.write_text(content)
-        assert mounts_of({"QUANT_CONFIG": str(config)}, ()) == both[:1]
+        assert mounts_of({"QUANT_CONFIG": str(config)}, NO_ARGS) == both[:1]
     config.unlink()
-    assert mounts_of({"QUANT_CONFIG": str(config)}, ()) == both[:1]
+    assert mounts_of({"QUANT_CONFIG": str(config)}, NO_ARGS) == both[:1]
 
 
 def test_weights_from_a_hub_are_fetched_once() -> None:
@@ -129,21 +130,21 @@ def test_mounts() -> None:
     snapshot = "/h/hub/models--Qwen--Q/snapshots/0123"
     words = ("--model", snapshot, "--chat_template=/t/chat.jinja", "--host", "127.0.0.1", "--download-dir", "/h")
     env = {"QUANT_CONFIG": "/q/c.json", "HF_HOME": "relative", "PT_HPU_RECIPE_CACHE_CONFIG": "/w,false,1"}
-    assert mounts_of(env, words) == (
+    assert mounts_of(env, split_argv(words)) == (
         Mount("/h", "/h", fill=True),
         Mount("/q/c.json", "/q/c.json", True),
         Mount("/t/chat.jinja", "/t/chat.jinja", True),
         Mount("/w", "/w", fill=True),
     )
     # a folder that is written to inside one that is only read needs a mount of its own
-    assert mounts_of({"PT_HPU_RECIPE_CACHE_CONFIG": "/m/w,false,1"}, ("--model", "/m")) == (
+    assert mounts_of({"PT_HPU_RECIPE_CACHE_CONFIG": "/m/w,false,1"}, split_argv(("--model", "/m"))) == (
         Mount("/m", "/m", True),
         Mount("/m/w", "/m/w", fill=True),
     )
-    assert mounts_of({}, ("--model", snapshot)) == (
+    assert mounts_of({}, split_argv(("--model", snapshot))) == (
         Mount("/h/hub/models--Qwen--Q", "/h/hub/models--Qwen--Q", True),
     )
-    assert mounts_of({}, ("--model", "Qwen/Q")) == ()
+    assert mounts_of({}, split_argv(("--model", "Qwen/Q"))) == ()
 
 
 @pytest.mark.parametrize(

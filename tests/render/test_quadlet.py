@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.engines.recipe import Wishes, dockerfile
+from gaudi_launch.engines.install.steps import Wishes, dockerfile
 from gaudi_launch.engines.releases import needed_release
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.container import Container, Mount
 from gaudi_launch.render.container import container_of
 from gaudi_launch.render.quadlet import RUNTIME, render
-from tests.render.plans import planned
-from tests.render.tools import NAMES, ODD, generated, loaded, no_control
+from tests.support.plans import planned
+from tests.support.render_tools import NAMES, ODD, generated, loaded, no_control
 
 # containers/podman@c6580b4:docs/source/markdown/podman-systemd.unit.5.md, those of podman 4.8
 # (RELEASE_NOTES.md: GlobalArgs came with 4.8, PodmanArgs with 4.6, Secret and Mount with 4.5)

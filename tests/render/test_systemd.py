@@ -16,10 +16,10 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.render.records import Rendered
 from gaudi_launch.render.systemd import _WAIT, TUNING, render
-from tests.render.plans import odd, planned
-from tests.render.tools import NAMES, ODD, loaded, no_control, tool
-from tests.services.conftest import free_port
-from tests.waiting import GENEROUS
+from tests.support.plans import odd, planned
+from tests.support.processes import free_port
+from tests.support.render_tools import NAMES, ODD, loaded, no_control, tool
+from tests.support.waiting import GENEROUS
 
 __all__ = ["free_port"]
 
