@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gaudi_launch.render.knobs import Checksum, Knob, Name, Words, knobs_of, plain
-from gaudi_launch.render.kubernetes import header, notes, parts_of
-from gaudi_launch.render.kubernetes_check import check
-from gaudi_launch.render.kubernetes_records import Cluster, Served
+from gaudi_launch.kubernetes.chart_values import Checksum, Knob, Name, TemplateText, knobs_of, plain
+from gaudi_launch.kubernetes.documents import header, notes, parts_of
+from gaudi_launch.kubernetes.records import KubernetesTarget, ServedModel
+from gaudi_launch.kubernetes.schema_check import check
 from gaudi_launch.render.records import Rendered
 from gaudi_launch.render.yaml_text import documents, dump
 
@@ -22,7 +22,7 @@ _ENABLED = "enabled"
 _OPEN = ("env", "resources", "nodeSelector", "limits", "requests")
 
 
-def chart(models: Sequence[Served], cluster: Cluster) -> Rendered:
+def chart(models: Sequence[ServedModel], cluster: KubernetesTarget) -> Rendered:
     """A chart with one template an object. Its release's name stands in front of every name, so that two releases
     live side by side. Raises LaunchError for what Kubernetes would refuse."""
     release = Name(cluster.release)
@@ -105,7 +105,7 @@ class _Marks:
         if isinstance(part, (Knob, Name, Checksum)):
             self._found.append(part)
             return f"{self._start}{len(self._found) - 1}x"
-        if isinstance(part, Words):
+        if isinstance(part, TemplateText):
             return "".join(word if isinstance(word, str) else self.into(word) for word in part.parts)
         if isinstance(part, Mapping):
             return {key: self.into(value) for key, value in part.items()}

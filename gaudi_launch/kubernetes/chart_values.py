@@ -1,7 +1,7 @@
 """Values that a Helm chart leaves to its user, and the plain form where each is its default.
 
 Objects are built once, with a `Knob` wherever a chart has a value and a `Name` wherever it puts its release's name.
-`plain` turns them into what is applied as it is, `render.helm` into templates and values.yaml.
+`plain` turns them into what is applied as it is, `kubernetes.chart` into templates and values.yaml.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Checksum:
 
 
 @dataclass(frozen=True)
-class Words:
+class TemplateText:
     """A text with names in it."""
 
     parts: tuple[str | Name, ...]
@@ -73,7 +73,7 @@ def plain(part: Any) -> Any:
         return [{"name": k, "value": v} for k, v in sorted(part.default.items())] if _pairs(part) else part.default
     if isinstance(part, (Name, Checksum)):
         return part.plain()
-    if isinstance(part, Words):
+    if isinstance(part, TemplateText):
         return "".join(word if isinstance(word, str) else word.plain() for word in part.parts)
     if isinstance(part, Mapping):
         return {key: plain(value) for key, value in part.items()}

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gaudi_launch.messages import Message, message
-from gaudi_launch.render.knobs import Name, Words, plain
-from gaudi_launch.render.kubernetes_check import check
-from gaudi_launch.render.kubernetes_deployment import deployment, service
-from gaudi_launch.render.kubernetes_extras import (
+from gaudi_launch.kubernetes.chart_values import Name, TemplateText, plain
+from gaudi_launch.kubernetes.objects.deployment import deployment, service
+from gaudi_launch.kubernetes.objects.extras import (
     access_mode,
     adapter_values,
     budget,
@@ -19,9 +17,11 @@ from gaudi_launch.render.kubernetes_extras import (
     scaler,
     storage,
 )
-from gaudi_launch.render.kubernetes_pod import engine_mounts, places_of, selector
-from gaudi_launch.render.kubernetes_records import Cluster, Served
-from gaudi_launch.render.kubernetes_webui import webui
+from gaudi_launch.kubernetes.objects.pod import engine_mounts, places_of, selector
+from gaudi_launch.kubernetes.objects.webui import webui
+from gaudi_launch.kubernetes.records import KubernetesTarget, ServedModel
+from gaudi_launch.kubernetes.schema_check import check
+from gaudi_launch.messages import Message, message
 from gaudi_launch.render.records import Rendered
 from gaudi_launch.render.yaml_text import documents, dump
 
@@ -29,11 +29,11 @@ from gaudi_launch.render.yaml_text import documents, dump
 Part = tuple[str, Mapping[str, Any]]
 
 
-def parts_of(models: Sequence[Served], cluster: Cluster, release: Name) -> list[Part]:
+def parts_of(models: Sequence[ServedModel], cluster: KubernetesTarget, release: Name) -> list[Part]:
     """Every object, in the order in which it may be applied; knobs are still in it."""
     found: list[Part] = [("", each) for each in storage(cluster, models, release)]
     if cluster.kind == "rayservice" and not models[0].serve:
-        from gaudi_launch.render.rayservice import serve_files
+        from gaudi_launch.kubernetes.objects.rayservice import serve_files
 
         found.append(("", config_map(release, "application", serve_files())))
     places = places_of(models)
@@ -50,7 +50,7 @@ def parts_of(models: Sequence[Served], cluster: Cluster, release: Name) -> list[
         found += [(served.key, each) for each in (main, *extra)]
     first, page = models[0], None
     # the Service that KubeRay makes for what is ready, or ours
-    api: Any = Words((first.name, "-serve-svc")) if cluster.kind == "rayservice" else first.name
+    api: Any = TemplateText((first.name, "-serve-svc")) if cluster.kind == "rayservice" else first.name
     style = "infer" if first.serve else "openai"
     if cluster.webui:
         found += [("", each) for each in webui(cluster, release, api, first.model, style)]
@@ -61,21 +61,21 @@ def parts_of(models: Sequence[Served], cluster: Cluster, release: Name) -> list[
 
 
 def _main(
-    served: Served, cluster: Cluster, release: Name, places: Mapping[str, str], together: bool
+    served: ServedModel, cluster: KubernetesTarget, release: Name, places: Mapping[str, str], together: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The object that makes a model's pods, and the labels of those that answer (none: it has Services itself)."""
     if cluster.kind == "leaderworkerset":
-        from gaudi_launch.render.leaderworkerset import leader_worker_set, leaders
+        from gaudi_launch.kubernetes.objects.leaderworkerset import leader_worker_set, leaders
 
         return leader_worker_set(served, cluster, release, places), leaders(served)
     if cluster.kind == "rayservice":
-        from gaudi_launch.render.rayservice import ray_service
+        from gaudi_launch.kubernetes.objects.rayservice import ray_service
 
         return ray_service(served, cluster, release, places), {}
     return deployment(served, cluster, release, places, together), selector(served)
 
 
-def render(models: Sequence[Served], cluster: Cluster, *, kustomize: bool = False) -> Rendered:
+def render(models: Sequence[ServedModel], cluster: KubernetesTarget, *, kustomize: bool = False) -> Rendered:
     """Plain YAML in one file; with ``kustomize`` also a kustomization that names it.
 
     Raises LaunchError for what Kubernetes would refuse.
@@ -103,7 +103,7 @@ def _in(namespace: str, found: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, "metadata": {"name": metadata["name"], "namespace": namespace, **metadata}}
 
 
-def header(models: Sequence[Served], cluster: Cluster, how: str) -> list[str]:
+def header(models: Sequence[ServedModel], cluster: KubernetesTarget, how: str) -> list[str]:
     """Comment lines of a file: what it is and ``how`` to use it. English, as all of such a file is."""
     lines = [f"Made by gaudi-launch render kubernetes. Apply with: {how}"]
     waits = "the other pods, " if cluster.nodes > 1 else ""
@@ -123,7 +123,7 @@ def header(models: Sequence[Served], cluster: Cluster, how: str) -> list[str]:
     return lines
 
 
-def notes(models: Sequence[Served], cluster: Cluster, release: Name) -> tuple[Message, ...]:
+def notes(models: Sequence[ServedModel], cluster: KubernetesTarget, release: Name) -> tuple[Message, ...]:
     """What the files assume and what the user has to do."""
     found: list[Message] = []
     places = places_of(models)

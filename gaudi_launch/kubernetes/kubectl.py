@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -13,7 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.debug_log import ChildLog
 from gaudi_launch.errors import ExitCode, LaunchError
+
+_log = logging.getLogger(__name__)
 
 PROGRAM = "kubectl"
 _SECONDS = 60.0
@@ -73,6 +77,7 @@ class Kubectl:
         Raises LaunchError: no cluster is configured (MACHINE), it cannot be reached or refuses (FAILED).
         """
         command = self.words(*words, "-o", "json", f"--request-timeout={self.seconds:.0f}s")
+        seen = ChildLog(_log, command)
         try:
             done = subprocess.run(
                 command,
@@ -82,9 +87,12 @@ class Kubectl:
                 check=False,
             )
         except subprocess.TimeoutExpired:
+            seen.ended(None, "timeout")
             raise LaunchError("kube.unreachable", ExitCode.FAILED, why=f"{self.seconds:.0f} s") from None
         except OSError as error:
+            seen.failed(error)
             raise LaunchError("kube.no_kubectl", ExitCode.MACHINE, why=error.strerror or "") from None
+        seen.ended(done.returncode)
         if done.returncode:
             said = _words_of(done.stderr, done.returncode)
             if _NO_KIND.search(said):
@@ -100,16 +108,21 @@ class Kubectl:
 
     def show(self, *words: str) -> None:
         """Run a command whose output goes where ours goes, for as long as it takes. Raises LaunchError (FAILED)."""
+        command = self.words(*words)
+        seen = ChildLog(_log, command)
         try:
-            with subprocess.Popen(self.words(*words), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+            with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
                 assert process.stderr is not None
+                seen.started(process.pid)
                 try:
                     said = process.stderr.read()
                 except BaseException:
                     process.terminate()
                     raise
                 process.wait()
+                seen.ended(process.returncode)
         except OSError as error:
+            seen.failed(error)
             raise LaunchError("kube.no_kubectl", ExitCode.MACHINE, why=error.strerror or "") from None
         # a reader that has gone (| head) is no failure
         if process.returncode and process.returncode != -signal.SIGPIPE and b"broken pipe" not in said:

@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gaudi_launch.messages import Message
+from gaudi_launch.kubernetes.chart_values import Name
+from gaudi_launch.kubernetes.objects.needs import PodResources
 from gaudi_launch.planning.container import Container
-from gaudi_launch.render.knobs import Name
-from gaudi_launch.render.kubernetes_needs import Needs
 
 KINDS = ("deployment", "leaderworkerset", "rayservice")
 PORT = 8000  # of every Service; the engine's own port stands behind it
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedModel:
     """One model: ``key`` is its name among the values of a chart, ``name`` that of its objects, ``requests`` how
     many it takes at once, ``metrics`` the names of its running and waiting requests. ``env_from`` are variables
     that only the pod knows: the path of the field that has them."""
@@ -25,11 +24,12 @@ class Served:
     name: Name
     model: str
     container: Container
-    needs: Needs
+    needs: PodResources
     requests: int
     recipe_mib: int = 0
     recipe_key: str = ""
     metrics: tuple[str, str] = ("", "")
+    options: str = ""  # the engine's option table
     env_from: Mapping[str, str] = field(default_factory=dict)
     selector: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)  # of its pods
@@ -45,7 +45,7 @@ class Served:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class KubernetesTarget:
     """What the user asked of the cluster. Empty texts: not asked."""
 
     release: str
@@ -87,11 +87,3 @@ class Cluster:
     def many(self) -> bool:
         """May pods on several nodes use one claim?"""
         return max(self.replicas, self.max_replicas) > 1 or self.nodes > 1
-
-
-@dataclass(frozen=True)
-class Objects:
-    """Objects with knobs, in the order in which they are applied, each with the model it belongs to ("": all)."""
-
-    parts: tuple[tuple[str, Mapping[str, object]], ...]
-    notes: tuple[Message, ...] = ()

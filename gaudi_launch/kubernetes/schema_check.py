@@ -20,14 +20,6 @@ from gaudi_launch.errors import ExitCode, LaunchError
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?")
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?([KMGTPE]i|[kMGTPEm])?")
-_KINDS: Mapping[str, tuple[type, ...]] = {
-    "object": (Mapping,),
-    "array": (list, tuple),
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-}
 
 
 @cache
@@ -58,36 +50,21 @@ def problems(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if schema is None:
         yield "kind", f"unknown: {kind}"
         return
-    yield from _by_schema(found, schema, "")
+    yield from _by_schema(found, schema)
     yield from _by_rule(found)
 
 
-def _by_schema(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:
-    while "$ref" in schema:
-        schema = schemas()["$defs"][schema["$ref"].rpartition("/")[2]]
-    kinds = schema.get("type")
-    if kinds is not None:
-        names = [kinds] if isinstance(kinds, str) else kinds
-        types = tuple(kind for name in names for kind in _KINDS[name])
-        if not isinstance(value, types) or (isinstance(value, bool) and "boolean" not in names):
-            yield where, f"{type(value).__name__} where {' or '.join(names)} is wanted"
-            return
-    if "enum" in schema and value not in schema["enum"]:
-        yield where, f"{value!r} is none of {schema['enum']}"
-    if isinstance(value, Mapping):
-        known, rest = schema.get("properties", {}), schema.get("additionalProperties", True)
-        for name in schema.get("required", ()):
-            if name not in value:
-                yield f"{where}.{name}", "missing"
-        for name, part in value.items():
-            inner = known.get(name, rest)
-            if not isinstance(name, str) or inner is False:
-                yield f"{where}.{name}", "unknown key"
-            elif isinstance(inner, Mapping):
-                yield from _by_schema(part, inner, f"{where}.{name}")
-    elif isinstance(value, (list, tuple)) and "items" in schema:
-        for at, part in enumerate(value):
-            yield from _by_schema(part, schema["items"], f"{where}[{at}]")
+def _by_schema(found: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    from gaudi_launch import json_schema
+
+    for problem in json_schema.problems(found, {**schema, "$defs": schemas()["$defs"]}):
+        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.path)
+        if problem.keyword == "additionalProperties":
+            yield f"{where}.{problem.entry}", "unknown key"
+        elif problem.keyword == "required":
+            yield f"{where}.{problem.entry}", "missing"
+        else:
+            yield where, problem.text
 
 
 def _by_rule(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

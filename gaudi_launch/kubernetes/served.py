@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.kubernetes.chart_values import Name
+from gaudi_launch.kubernetes.objects.needs import PodResources
+from gaudi_launch.kubernetes.objects.pod import RECIPE_VARIABLE
+from gaudi_launch.kubernetes.records import ServedModel
+from gaudi_launch.kubernetes.schema_check import NAME
 from gaudi_launch.planning.container import Container
-from gaudi_launch.planning.plan import Plan
-from gaudi_launch.render.knobs import Name
-from gaudi_launch.render.kubernetes_check import NAME
-from gaudi_launch.render.kubernetes_needs import Needs
-from gaudi_launch.render.kubernetes_pod import RECIPE_VARIABLE
-from gaudi_launch.render.kubernetes_records import Served
+from gaudi_launch.planning.engine_args import EngineArgs, split_argv
+from gaudi_launch.planning.plan import Api, Plan
 
 # Kubernetes allows 63; controllers put what they need behind it (KubeRay: 47 for a RayService, its validation)
 LONGEST = 45
@@ -21,9 +22,9 @@ LONGEST = 45
 LONGEST_RAY = 40
 # what a chart's release may be long, so that our own suffixes have room
 LONGEST_RELEASE = 33
-_METRICS = {
-    "vllm": ("vllm:num_requests_running", "vllm:num_requests_waiting"),
-    "tgi": ("tgi_batch_current_size", "tgi_queue_size"),
+_METRICS: Mapping[Api, tuple[str, str]] = {
+    "openai": ("vllm:num_requests_running", "vllm:num_requests_waiting"),
+    "generate": ("tgi_batch_current_size", "tgi_queue_size"),
 }
 _LIMIT_OPTIONS = ("--max-num-seqs", "--max-concurrent-requests")
 # opea-project/GenAIInfra@9200b371: target of the vLLM chart on an accelerator
@@ -63,23 +64,31 @@ def keys_of(names: Iterable[str]) -> list[str]:
 
 
 def served_of(
-    plan: Plan, container: Container, needs: Needs, release: str, key: str, *, alone: bool, longest: int = LONGEST
-) -> Served:
+    plan: Plan,
+    container: Container,
+    needs: PodResources,
+    release: str,
+    key: str,
+    *,
+    alone: bool,
+    longest: int = LONGEST,
+) -> ServedModel:
     """``alone``: the only model, whose objects are called as the release."""
     recipe = container.env.get(RECIPE_VARIABLE, "")
     mib = recipe.rpartition(",")[2]
     cached = bool(recipe) and mib.isdigit()
-    return Served(
+    return ServedModel(
         key=key,
         name=Name(release, "" if alone else key, longest),
         model=str(plan.model["path"]),
         container=container,
         needs=needs,
-        requests=_requests(container.argv),
+        requests=_requests(split_argv(container.argv, table=plan.args.table)),
         recipe_mib=int(mib) if cached else 0,
         recipe_key=_recipe_key(plan, container.image) if cached else "",
+        options=plan.engine.options,
         ray_amount=needs.cards or 1,
-        metrics=_METRICS["tgi" if plan.engine.name == "tgi" else "vllm"],
+        metrics=_METRICS[plan.engine.api],
     )
 
 
@@ -89,10 +98,9 @@ def _recipe_key(plan: Plan, image: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _requests(words: Sequence[str]) -> int:
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        name, equals, value = word.partition("=")
-        value = value if equals else following
-        if name.replace("_", "-") in _LIMIT_OPTIONS and value.isdigit():
+def _requests(args: EngineArgs) -> int:
+    for name in _LIMIT_OPTIONS:
+        value = args.last(name) or ""
+        if value.isascii() and value.isdigit():
             return int(value)
     return _REQUESTS

@@ -51,7 +51,7 @@ _WAITING = {
 
 
 @dataclass(frozen=True)
-class Workload:
+class KubeWorkload:
     """What makes pods: its kind, and how many replicas it wants and has ready."""
 
     kind: str
@@ -78,7 +78,7 @@ class Status:
     """One deployment: everything with its instance label."""
 
     name: str
-    workloads: tuple[Workload, ...]
+    workloads: tuple[KubeWorkload, ...]
     pods: tuple[Pod, ...]
     helm: bool = False
 
@@ -139,14 +139,14 @@ def reference_of(item: Any) -> str:
     return f"{kind.lower()}.{version}.{group}/{name}" if group else f"{kind.lower()}/{name}"
 
 
-def _workload(item: Mapping[str, Any]) -> Workload | None:
+def _workload(item: Mapping[str, Any]) -> KubeWorkload | None:
     kind, name = str(item.get("kind")), str(_at(item, "metadata", "name") or "")
     if kind == "Deployment":
-        return Workload(
+        return KubeWorkload(
             kind, name, _number(item, 1, "spec", "replicas"), _number(item, 0, "status", "readyReplicas")
         )
     if kind == "LeaderWorkerSet":
-        return Workload(
+        return KubeWorkload(
             kind, name, _number(item, 1, "spec", "replicas"), _number(item, 0, "status", "readyReplicas")
         )
     if kind == "RayService":
@@ -154,7 +154,7 @@ def _workload(item: Mapping[str, Any]) -> Workload | None:
         wanted = sum(_number(g, 0, "minReplicas") for g in groups) if isinstance(groups, list) else 1
         ready = _number(item, 0, "status", "activeServiceStatus", "rayClusterStatus", "readyWorkerReplicas")
         running = _at(item, "status", "serviceStatus") == "Running"
-        return Workload(kind, name, wanted, ready if running else 0)
+        return KubeWorkload(kind, name, wanted, ready if running else 0)
     return None
 
 

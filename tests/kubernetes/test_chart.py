@@ -10,15 +10,15 @@ import pytest
 import yaml
 from hypothesis import example, given, settings
 
-from gaudi_launch.cli.app import run
+from gaudi_launch.cli.main import run
+from gaudi_launch.kubernetes.chart import chart
+from gaudi_launch.kubernetes.chart_values import Name
+from gaudi_launch.kubernetes.objects.needs import PodResources
+from gaudi_launch.kubernetes.records import KubernetesTarget, ServedModel
 from gaudi_launch.planning.container import Container
 from gaudi_launch.render.files import write
-from gaudi_launch.render.helm import chart
-from gaudi_launch.render.knobs import Name
-from gaudi_launch.render.kubernetes_needs import Needs
-from gaudi_launch.render.kubernetes_records import Cluster, Served
-from tests.cli.test_devices import golden
-from tests.render.test_kubernetes import CASES, HOSTILE, TGI, _plain, objects, rendered, steady
+from tests.support.cli import golden
+from tests.support.kubernetes_documents import CASES, HOSTILE, TGI, _plain, objects, rendered, steady
 
 __all__ = ["_plain"]
 helm = pytest.importorskip("helm_python", reason="pip install '.[dev]'")
@@ -193,11 +193,11 @@ def test_claims_outlive_their_release(three: Path) -> None:
 @example(value="=")
 def test_no_text_is_a_template(value: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Braces of the user are braces, in values and in what stands in a template itself."""
-    needs = Needs(1, 2, 1024, 8, 2048, 600, 20)
+    needs = PodResources(1, 2, 1024, 8, 2048, 600, 20)
     container = Container("image", (value,), {"TEXT": value}, entrypoint=value or "x", ports=((8000, 8000),))
-    served = Served("m", Name("r"), "hub/model", container, needs, 8)
+    served = ServedModel("m", Name("r"), "hub/model", container, needs, 8)
     folder = tmp_path_factory.mktemp("chart")
-    write(chart([served], Cluster("r")), f"{folder}/", force=False)
+    write(chart([served], KubernetesTarget("r")), f"{folder}/", force=False)
     found = next(each for each in templated(folder, "r") if each["kind"] == "Deployment")
     engine = found["spec"]["template"]["spec"]["containers"][0]
     escaped = value.replace("$", "$$") if "$(" in value or "$$" in value else value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import re
 import runpy
 import shutil
@@ -15,87 +14,38 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.cli.app import run
-from gaudi_launch.engines.ray_serve import IN_RAY
-from gaudi_launch.messages import set_language
-from gaudi_launch.render import pods
-from gaudi_launch.render.kubernetes_check import problems, schemas
-from gaudi_launch.render.kubernetes_needs import JOIN_SECONDS
-from gaudi_launch.render.kubernetes_pod import HUB_HOME
-from tests.cli.test_devices import golden
-from tests.speed import run_within
+from gaudi_launch.cli.main import run
+from gaudi_launch.engines.ray_serve.engine import IN_RAY
+from gaudi_launch.kubernetes import pods
+from gaudi_launch.kubernetes.objects.needs import JOIN_SECONDS
+from gaudi_launch.kubernetes.objects.pod import HUB_HOME
+from gaudi_launch.kubernetes.schema_check import problems, schemas
+from tests.support.cli import golden
+from tests.support.kubernetes_documents import (
+    CASES,
+    CHAT,
+    HOSTILE,
+    LLAMA,
+    QWEN,
+    R1,
+    WITH,
+    _plain,
+    _Reader,
+    following,
+    goldens,
+    main_of,
+    objects,
+    rendered,
+    steady,
+)
+from tests.support.speed import run_within
+
+__all__ = ["_plain"]
 
 PODS = Path(pods.__file__).parent
-QWEN = ("-w", "/models/Qwen2-72B-Instruct", "-n", "4", "--engine", "vllm-fork@1.22", "--accelerator", "gaudi2")
-CHAT = ("-w", "Qwen/Qwen3-8B", "-n", "1", "--engine", "vllm-fork@1.22", "--accelerator", "gaudi3")
-R1 = (
-    "-w",
-    "/models/DeepSeek-R1-G2",
-    "-n",
-    "8",
-    "--engine",
-    "deepseek_r1",
-    "--accelerator",
-    "gaudi2",
-    "--trust-remote-code",
-)
-LLAMA = ("-w", "NousResearch/Llama-2-13b-chat-hf", "--accelerator", "inf2.48xlarge")
-WITH = (
-    "--with", "-w BAAI/bge-m3 -n 1 --engine vllm-gaudi -l 8192",
-    "--with", "-w BAAI/bge-reranker-v2-m3 -n 1 --engine vllm-gaudi -l 8192",
-)  # fmt: skip
-TGI = ("-w", "meta-llama/Llama-3.1-8B-Instruct", "--engine", "tgi", "--accelerator", "gaudi2")
-CASES = {
-    "deployment-gaudi2": QWEN,
-    "deployment-gaudi2e": ("-w", "/models/QwQ-32B", "-n", "8", "--engine", "vllm-fork@1.21",
-                           "--accelerator", "gaudi2e",
-                           "--no-recipes", "--runtime-class", "habana", "--weights-claim", "weights"),
-    "deployment-gaudi3-hpa": (*CHAT, "--autoscale", "hpa", "--replicas", "2..4", "--monitor",
-                              "--secret", "hub:HF_TOKEN,VLLM_API_KEY", "--namespace", "chat", "--webui",
-                              "--ingress-host", "chat.example.com", "--ingress-class", "nginx"),
-    "deployment-gaudi3-keda": (*CHAT, "--autoscale", "keda", "--replicas", "1..8", "--ongoing", "24",
-                               "--storage-class", "nfs",
-                               "--prometheus", "http://prometheus-operated.monitoring:9090",
-                               "--node-selector", "node.kubernetes.io/instance-type=gaudi3",
-                               "--tolerate", "example.com/ai"),
-    "three-models-gaudi2": (*QWEN, *WITH, "--name", "stack"),
-    "leaderworkerset-gaudi2": (*R1, "--kind", "leaderworkerset", "--nodes", "2"),
-    "deployment-gaudi2-tgi": (*TGI, "-n", "1", "--secret", "hub"),
-    "rayservice-gaudi3": (*CHAT, "--kind", "rayservice", "--image", "registry/ray-vllm:1", "--replicas", "1..4"),
-    "rayservice-inf2.48xlarge": ("-w", "NousResearch/Llama-2-13b-chat-hf", "--accelerator", "inf2.48xlarge",
-                                 "--name", "llama2", "--namespace", "llama2", "--webui", "--ingress-host",
-                                 "chat.example.com", "--ingress-class", "nginx"),
-    "leaderworkerset-gaudi2-pp": (*R1, "--kind", "leaderworkerset", "--nodes", "2", "--layout", "pp",
-                                  "--interface", "net1", "--name", "r1"),
-}  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "VLLM_API_KEY", "MODELSCOPE_API_TOKEN", "HF_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    for name in [name for name in os.environ if name.startswith(("HABANA_", "PT_HPU_"))]:
-        monkeypatch.delenv(name)
-    for kind in ("STATE", "CACHE", "DATA", "CONFIG"):
-        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind.lower()))
-    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
-    monkeypatch.chdir(tmp_path)
-    yield
-    set_language(None)
-
-
-def rendered(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The first file of what was rendered."""
-    code = run(["render", "kubernetes", "--json", *words])
-    out, err = capsys.readouterr()
-    assert code == 0, out + err
-    document = json.loads(out)
-    assert document["schema"] == 1
-    return str(document["files"][0]["text"])
 
 
 def test_stdout_is_the_file(capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,34 +104,12 @@ def test_files_of_the_plan_come_along(capsys: pytest.CaptureFixture[str]) -> Non
     assert maps[volume["configMap"]["name"]]["data"][name]
 
 
-class _Reader(yaml.SafeLoader):
-    """Reads a lone ``=`` as the text that it is to Helm and to Kubernetes; PyYAML knows no value for it
-    (yaml/pyyaml#89)."""
-
-
 _Reader.add_constructor("tag:yaml.org,2002:value", lambda _, node: str(node.value))
-
-
-def objects(text: str) -> list[dict[str, Any]]:
-    return [found for found in yaml.load_all(text, Loader=_Reader) if found]
-
-
-def main_of(text: str) -> dict[str, Any]:
-    kinds = ("Deployment", "LeaderWorkerSet", "RayService")
-    return next(found for found in objects(text) if found["kind"] in kinds)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_golden(case: str, capsys: pytest.CaptureFixture[str]) -> None:
     golden(f"kubernetes/{case}.yaml", steady(rendered(capsys, *CASES[case])))
-
-
-def steady(text: str) -> str:
-    """Without what other rooms decide: the texts of programs, their sums, and the key of a recipe cache."""
-    sum_of = r"^( +checksum/(?:scripts|application|page)): \W?[0-9a-f]{64}\W?\n"
-    text = re.sub(sum_of, r"\1: its-sum\n", text, flags=re.MULTILINE)
-    text = re.sub(r'subPath: "?[0-9a-f]{16}"?\n', "subPath: key-of-the-recipes\n", text)
-    return re.sub(r"^(  [\w.]+\.py: \|\n)(?:    .*\n|\n)+", r"\1    the program's text\n", text, flags=re.MULTILINE)
 
 
 def test_programs_come_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,11 +120,6 @@ def test_programs_come_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"keep_recipes.py", "multi_node.py", "chat_page.py", "gaudi_ray_app.py"} <= found.keys()
     sources = {path.name: path for folder in (PODS, IN_RAY) for path in folder.glob("*.py")}
     assert found == {name: sources[name].read_text(encoding="utf-8") for name in found}
-
-
-def goldens() -> list[Path]:
-    folder = Path(__file__).parents[1] / "data" / "golden" / "kubernetes"
-    return [folder / f"{case}.yaml" for case in CASES]
 
 
 @functools.cache
@@ -319,6 +242,17 @@ def test_a_secret_of_the_user_beats_the_plan(capsys: pytest.CaptureFixture[str])
     ]
 
 
+def test_secrets_after_the_dashes_come_from_the_secret(capsys: pytest.CaptureFixture[str]) -> None:
+    text = rendered(capsys, *CHAT, "--", "--api-key", "sk-secret", "--hf-token=hf-secret")
+    assert "sk-secret" not in text
+    assert "hf-secret" not in text
+    container = main_of(text)["spec"]["template"]["spec"]["containers"][0]
+    references = {entry["name"]: entry.get("valueFrom") for entry in container["env"]}
+    for name in ("VLLM_API_KEY", "HF_TOKEN"):
+        assert references[name] == {"secretKeyRef": {"name": "qwen3-8b-secrets", "key": name}}
+    assert not {"--api-key", "--hf-token"} & set(container["args"])
+
+
 @pytest.mark.parametrize("model", ["deepseek-ai/DeepSeek-R1", "/models/DeepSeek-R1-G2"])
 def test_gaudi2_gets_converted_weights(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("-w", model, *R1[2:])
@@ -355,10 +289,6 @@ def test_two_nodes_of_deepseek(capsys: pytest.CaptureFixture[str]) -> None:
     words = pp["leaderTemplate"]["spec"]["containers"][0]["args"]
     assert following(words, "--tensor-parallel-size") == "8"
     assert following(words, "--pipeline-parallel-size") == "2"
-
-
-def following(words: list[str], name: str) -> str:
-    return words[words.index(name) + 1]
 
 
 def test_fetched_weights_are_kept_whatever_else_is_written(
@@ -406,29 +336,21 @@ def test_the_same_twice(capsys: pytest.CaptureFixture[str]) -> None:
     assert rendered(capsys, *QWEN, *WITH) == rendered(capsys, *QWEN, *WITH)
 
 
-HOSTILE = st.text(
-    alphabet=st.one_of(
-        st.sampled_from("{}$()'\"`:#&*!|>%@\\\n\t -?,[]=~^"), st.characters(exclude_categories=["Cs", "Cc"])
-    ),
-    max_size=40,
-)
-
-
 @settings(max_examples=60, deadline=None)
 @given(name=HOSTILE, words=st.lists(HOSTILE, max_size=3), value=HOSTILE)
 def test_no_text_of_the_user_breaks_out(name: str, words: list[str], value: str) -> None:
     """Whatever a model is called and an engine is told: names are DNS labels, texts come back as they were."""
+    from gaudi_launch.kubernetes.chart_values import Name
+    from gaudi_launch.kubernetes.documents import render
+    from gaudi_launch.kubernetes.objects.needs import PodResources
+    from gaudi_launch.kubernetes.records import KubernetesTarget, ServedModel
+    from gaudi_launch.kubernetes.served import keys_of, release_name
     from gaudi_launch.planning.container import Container
-    from gaudi_launch.render.knobs import Name
-    from gaudi_launch.render.kubernetes import render
-    from gaudi_launch.render.kubernetes_needs import Needs
-    from gaudi_launch.render.kubernetes_records import Cluster, Served
-    from gaudi_launch.render.kubernetes_served import keys_of, release_name
 
     release, key = release_name("", name), keys_of([name])[0]
     container = Container("image", tuple(words), {"TEXT": value}, entrypoint="python3", ports=((8000, 8000),))
-    served = Served(key, Name(release), "hub/model", container, Needs(1, 2, 1024, 8, 2048, 600, 20), 8)
-    text = render([served], Cluster(release)).files[f"{release}.yaml"]
+    served = ServedModel(key, Name(release), "hub/model", container, PodResources(1, 2, 1024, 8, 2048, 600, 20), 8)
+    text = render([served], KubernetesTarget(release)).files[f"{release}.yaml"]
     engine = main_of(text)["spec"]["template"]["spec"]["containers"][0]
     assert [expanded(word) for word in engine["args"]] == words
     assert expanded({e["name"]: e["value"] for e in engine["env"]}["TEXT"]) == value

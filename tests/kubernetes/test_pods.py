@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.render.pods import chat_page, keep_recipes, multi_node
-from tests.waiting import GENEROUS
+from gaudi_launch.kubernetes.pods import chat_page, keep_recipes, multi_node
+from tests.support.waiting import GENEROUS
 
 PODS = Path(keep_recipes.__file__).parent
 

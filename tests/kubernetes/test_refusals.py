@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.cli.app import run
-from tests.render.test_kubernetes import CHAT, LLAMA, QWEN, R1, TGI, _plain
+from gaudi_launch.cli.main import run
+from tests.support.kubernetes_documents import CHAT, LLAMA, QWEN, R1, TGI, _plain
 
 __all__ = ["_plain"]
 
@@ -58,7 +58,7 @@ __all__ = ["_plain"]
         (("-w", "m", "--accelerator", "gpu"), 2, "gpu"),
         (("--accelerator", "gaudi2"), 2, "-w"),
         (("-w", "/models/a:b", "--engine", "vllm-fork@1.22", "--accelerator", "gaudi2"), 2, "a:b"),
-        ((*CHAT, "--", "--api-key", "sk-secret", "--hf-token=x"), 2, "HF_TOKEN"),
+        ((*CHAT, "--", "--ssl-keyfile-password", "sk-secret"), 2, "--ssl-keyfile-password"),
         ((*CHAT, "--helm", "a", "--to", "b"), 2, "--helm"),
         ((*R1, "--kind", "leaderworkerset", "--nodes", "3"), 5, "24"),
         ((*R1, "--kind", "leaderworkerset", "--layout", "dp"), 2, "dp"),
@@ -75,10 +75,10 @@ __all__ = ["_plain"]
         ((*LLAMA, "--kind", "deployment"), 2, "--kind deployment"),
         ((*LLAMA, "-l", "4096", "-b", "8"), 2, "-l"),
         ((*LLAMA, "--hugepages", "8", "--no-recipes"), 2, "--hugepages, --no-recipes"),
-        ((*LLAMA, "-n", "1"), 3, "needs 2"),
-        ((*LLAMA, "-n", "25"), 3, "there are 24"),
+        ((*LLAMA, "-n", "1"), 3, "need 2"),
+        ((*LLAMA, "-n", "25"), 3, "the instance has 24"),
         (("-w", "Qwen/Qwen3-8B", "--accelerator", "inf2.48xlarge"), 5, "Qwen3ForCausalLM"),
-        (("-w", "meta-llama/Llama-2-70b-chat-hf", "--accelerator", "inf2.8xlarge"), 3, "needs 9"),
+        (("-w", "meta-llama/Llama-2-70b-chat-hf", "--accelerator", "inf2.8xlarge"), 3, "need 9"),
         (("--accelerator", "inf2.48xlarge"), 2, "-w"),
     ],
 )

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.app import run
-from tests.render.test_kubernetes import QWEN, WITH, _plain, objects, rendered
+from gaudi_launch.cli.main import run
+from tests.support.kubernetes_documents import QWEN, WITH, _plain, objects, rendered
 
 __all__ = ["_plain"]
 STACK = (*QWEN, *WITH, "--name", "stack", "--webui")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.render.test_kubernetes import CASES, R1, TGI, _plain, goldens, objects, rendered
+from tests.support.kubernetes_documents import CASES, R1, TGI, _plain, goldens, objects, rendered
 
 __all__ = ["_plain"]
 Object = dict[str, Any]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.app import run
-from tests.render.test_kubernetes import R1, _plain, following, main_of, objects, rendered
+from gaudi_launch.cli.main import run
+from tests.support.kubernetes_documents import R1, _plain, following, main_of, objects, rendered
 
 __all__ = ["_plain"]
 TWO = (*R1, "--kind", "leaderworkerset", "--nodes", "2")

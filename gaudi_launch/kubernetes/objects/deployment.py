@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gaudi_launch.render.knobs import Knob, Name
-from gaudi_launch.render.kubernetes_pod import (
+from gaudi_launch.kubernetes.chart_values import Knob, Name
+from gaudi_launch.kubernetes.objects.pod import (
     config_maps,
     engine_container,
     knob,
@@ -17,11 +17,11 @@ from gaudi_launch.render.kubernetes_pod import (
     rollout_seconds,
     selector,
 )
-from gaudi_launch.render.kubernetes_records import PORT, Cluster, Served
+from gaudi_launch.kubernetes.records import PORT, KubernetesTarget, ServedModel
 
 
 def deployment(
-    served: Served, cluster: Cluster, release: Name, places: Mapping[str, str], together: bool
+    served: ServedModel, cluster: KubernetesTarget, release: Name, places: Mapping[str, str], together: bool
 ) -> dict[str, Any]:
     """Replicas of one model. An update takes a pod away before it makes the new one: a rolling update the other way
     round waits for cards that nobody has free."""
@@ -52,7 +52,7 @@ def deployment(
     }
 
 
-def service(served: Served, release: Name, pods: Mapping[str, Any]) -> dict[str, Any]:
+def service(served: ServedModel, release: Name, pods: Mapping[str, Any]) -> dict[str, Any]:
     """The Service of a model; ``pods`` selects those that answer."""
     return {
         "apiVersion": "v1",

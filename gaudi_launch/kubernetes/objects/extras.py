@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.render.knobs import Knob, Name, Words
-from gaudi_launch.render.kubernetes_pod import ONE_NODE, claim, engine_mounts, knob, labels, scripts_of, selector
-from gaudi_launch.render.kubernetes_records import PORT, Cluster, Served
+from gaudi_launch.kubernetes.chart_values import Knob, Name, TemplateText
+from gaudi_launch.kubernetes.objects.pod import ONE_NODE, claim, engine_mounts, knob, labels, scripts_of, selector
+from gaudi_launch.kubernetes.records import PORT, KubernetesTarget, ServedModel
 
 METRIC = "gaudi_launch_requests"
 
@@ -22,7 +22,7 @@ def shared_labels(release: Name, component: str) -> dict[str, Any]:
     }
 
 
-def access_mode(cluster: Cluster, models: Sequence[Served]) -> str:
+def access_mode(cluster: KubernetesTarget, models: Sequence[ServedModel]) -> str:
     """Of the claims. Raises LaunchError (USAGE) where pods on several nodes would wait for ever for one claim."""
     many = cluster.many or len(models) > 1
     # models beside each other are kept on one node where their claims are
@@ -32,7 +32,7 @@ def access_mode(cluster: Cluster, models: Sequence[Served]) -> str:
     return cluster.access_mode or ("ReadWriteMany" if many else ONE_NODE)
 
 
-def storage(cluster: Cluster, models: Sequence[Served], release: Name) -> list[dict[str, Any]]:
+def storage(cluster: KubernetesTarget, models: Sequence[ServedModel], release: Name) -> list[dict[str, Any]]:
     """The claims of the weights (unless the user has one) and of the compiled graphs, and our scripts."""
     mode = access_mode(cluster, models)
     found = []
@@ -51,7 +51,7 @@ def storage(cluster: Cluster, models: Sequence[Served], release: Name) -> list[d
     return found
 
 
-def _claim(release: Name, use: str, gib: int, mode: str, cluster: Cluster) -> dict[str, Any]:
+def _claim(release: Name, use: str, gib: int, mode: str, cluster: KubernetesTarget) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "accessModes": [Knob((use, "accessMode"), mode)],
         "resources": {"requests": {"storage": Knob((use, "size"), f"{gib}Gi")}},
@@ -75,7 +75,7 @@ def config_map(release: Name, use: str, files: Mapping[str, str]) -> dict[str, A
     }
 
 
-def budget(served: Served, cluster: Cluster, release: Name) -> dict[str, Any]:
+def budget(served: ServedModel, cluster: KubernetesTarget, release: Name) -> dict[str, Any]:
     """As many pods may be evicted at a time as an update takes; none would keep a node from ever being drained.
 
     All pods of a group count: one of them evicted takes the others with it.
@@ -88,7 +88,7 @@ def budget(served: Served, cluster: Cluster, release: Name) -> dict[str, Any]:
     }
 
 
-def monitor(served: Served, release: Name) -> dict[str, Any]:
+def monitor(served: ServedModel, release: Name) -> dict[str, Any]:
     """For the Prometheus operator; the metrics then carry the Service's name as ``service``."""
     return {
         "apiVersion": "monitoring.coreos.com/v1",
@@ -101,7 +101,9 @@ def monitor(served: Served, release: Name) -> dict[str, Any]:
     }
 
 
-def scaler(served: Served, cluster: Cluster, release: Name, target: Mapping[str, str]) -> dict[str, Any]:
+def scaler(
+    served: ServedModel, cluster: KubernetesTarget, release: Name, target: Mapping[str, str]
+) -> dict[str, Any]:
     """Scales on requests running and waiting, a pod's share being what it takes at once: a start takes minutes, so
     CPU use would come too late and tell nothing. Never to none, and down slowly."""
     least = knob(served, "minReplicas", cluster.replicas, "number")
@@ -116,7 +118,7 @@ def scaler(served: Served, cluster: Cluster, release: Name, target: Mapping[str,
     behavior = {"scaleDown": down, "scaleUp": up}
     if cluster.autoscale == "keda":
         running, waiting = served.metrics
-        ask = Words(
+        ask = TemplateText(
             (f'sum({running}{{service="', served.name, f'"}}) + sum({waiting}{{service="', served.name, '"})')
         )
         trigger = {
@@ -159,7 +161,7 @@ def scaler(served: Served, cluster: Cluster, release: Name, target: Mapping[str,
     }
 
 
-def adapter_values(models: Sequence[Served]) -> dict[str, Any]:
+def adapter_values(models: Sequence[ServedModel]) -> dict[str, Any]:
     """Values for the chart of prometheus-adapter, which makes the metric that the HorizontalPodAutoscaler reads."""
     pairs = sorted({served.metrics for served in models})
     return {
@@ -180,7 +182,9 @@ def adapter_values(models: Sequence[Served]) -> dict[str, Any]:
     }
 
 
-def ingress(cluster: Cluster, release: Name, api: Any, page: Any = None, routes: str = "/v1") -> dict[str, Any]:
+def ingress(
+    cluster: KubernetesTarget, release: Name, api: Any, page: Any = None, routes: str = "/v1"
+) -> dict[str, Any]:
     """``routes`` (or everything, without a page) to the model, the rest to the chat page. Answers are streamed for
     minutes, which the annotations tell nginx."""
 

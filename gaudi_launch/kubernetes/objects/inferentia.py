@@ -14,14 +14,14 @@ from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import Instance
+from gaudi_launch.kubernetes.chart_values import Name
+from gaudi_launch.kubernetes.objects.needs import PodResources
+from gaudi_launch.kubernetes.records import ServedModel
+from gaudi_launch.kubernetes.served import LONGEST_RAY
 from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
 from gaudi_launch.models.sizing import units
 from gaudi_launch.planning.container import Container, Mount
-from gaudi_launch.render.knobs import Name
-from gaudi_launch.render.kubernetes_needs import Needs
-from gaudi_launch.render.kubernetes_records import Served
-from gaudi_launch.render.kubernetes_served import LONGEST_RAY
 
 RESOURCE = "aws.amazon.com/neuron"  # one device is a chip with two cores
 IMAGE = "public.ecr.aws/data-on-eks/ray2.22.0-py310-llama2-13b-neuron:latest"
@@ -38,7 +38,7 @@ _LIBRARIES = {"LD_LIBRARY_PATH": "/home/ray/anaconda3/lib"}
 
 def neuron_served(
     model: Model, instance: Instance, release: str, cores: int | None, image: str, replicas: tuple[int, int]
-) -> Served:
+) -> ServedModel:
     """One replica an instance, on ``cores`` NeuronCores (None: all of them, as in the example; fewer are slower).
 
     Raises LaunchError: the weights do not fit (MACHINE), more cores than there are (MACHINE), or a model that the
@@ -63,7 +63,7 @@ def neuron_served(
     weights = model.weight_bytes or 2 * (model.parameters or 0)
     memory = int(instance.memory_gib * _MEMORY_SHARE)
     short = message("kubernetes.neuron_memory", memory=memory, weights=math.ceil(weights / (1 << 30)))
-    needs = Needs(
+    needs = PodResources(
         cards=instance.chips,
         cpus=cpus,
         memory_mib=memory * 1024,
@@ -74,7 +74,7 @@ def neuron_served(
         resource=RESOURCE,
         notes=(short,) if weights > memory << 30 else (),
     )
-    return Served(
+    return ServedModel(
         key="model",
         name=Name(release, "", LONGEST_RAY),
         model=model.path,

@@ -1,7 +1,7 @@
 """One replica over several nodes: LeaderWorkerSet, with Ray inside each group. Pure.
 
 kubernetes-sigs/lws@2161f38f (v0.10.0) makes the groups. How vLLM spans nodes, and what that changes in a plan, is
-fleet's (`fleet.layout`, `fleet.cluster`).
+fleet's (`cluster.layout`, `cluster.parts`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gaudi_launch.render.knobs import Knob, Name
-from gaudi_launch.render.kubernetes_pod import (
+from gaudi_launch.kubernetes.chart_values import Knob, Name
+from gaudi_launch.kubernetes.objects.pod import (
     SCRIPTS,
     config_maps,
     engine_container,
@@ -22,13 +22,15 @@ from gaudi_launch.render.kubernetes_pod import (
     recipe_containers,
     selector,
 )
-from gaudi_launch.render.kubernetes_records import Cluster, Served
+from gaudi_launch.kubernetes.records import KubernetesTarget, ServedModel
 
 API = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
 _SCRIPT = f"{SCRIPTS}/multi_node.py"
 
 
-def leader_worker_set(served: Served, cluster: Cluster, release: Name, places: Mapping[str, str]) -> dict[str, Any]:
+def leader_worker_set(
+    served: ServedModel, cluster: KubernetesTarget, release: Name, places: Mapping[str, str]
+) -> dict[str, Any]:
     """Groups of ``cluster.nodes`` pods. When one pod fails its group is made anew: a Ray cluster that lost a node
     cannot go on with the same engine."""
     first, beside = recipe_containers(served)
@@ -85,10 +87,10 @@ def leader_worker_set(served: Served, cluster: Cluster, release: Name, places: M
     }
 
 
-def leaders(served: Served) -> dict[str, Any]:
+def leaders(served: ServedModel) -> dict[str, Any]:
     """The pods that answer."""
     return {**selector(served), "role": "leader"}
 
 
-def _port(served: Served) -> int:
+def _port(served: ServedModel) -> int:
     return served.container.ports[0][1] if served.container.ports else 8000

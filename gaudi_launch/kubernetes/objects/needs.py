@@ -29,7 +29,7 @@ JOIN_SECONDS = 1800
 
 
 @dataclass(frozen=True)
-class Needs:
+class PodResources:
     """For one pod. Sizes in MiB, times in seconds; ``start_seconds`` is weights and warm-up, and in a group of pods
     the wait for the others before."""
 
@@ -63,7 +63,7 @@ def needs_of(
     hugepages_mib: int | None = None,
     nodes: int = 1,
     fetched: bool = False,
-) -> Needs:
+) -> PodResources:
     """Of a pod with ``cards`` on such a host. ``weights`` are the bytes of the whole model; None where they are not
     known: then as many as its cards can hold. It is cut over ``nodes`` pods. ``hugepages_mib`` a card overrides the
     rule. ``fetched``: from a hub, at the start."""
@@ -89,7 +89,7 @@ def needs_of(
     loading = math.ceil(weights * (1 / _SLOWEST_READ + (1 / _SLOWEST_FETCH if fetched else 0)))
     joining = JOIN_SECONDS if nodes > 1 else 0
     start = start_seconds + loading + joining
-    return Needs(cards, cpus, wanted, pages * cards, shm, start, disk, notes=tuple(notes))
+    return PodResources(cards, cpus, wanted, pages * cards, shm, start, disk, notes=tuple(notes))
 
 
 def _held(cards: int, host: Host) -> float:

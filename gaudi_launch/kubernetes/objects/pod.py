@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from gaudi_launch.engines.tgi_container import DATA
+from gaudi_launch.engines.docker_command import SCALE_OUT_CAPABILITIES
+from gaudi_launch.engines.tgi.container import DATA
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.kubernetes.chart_values import Checksum, Knob, Name
+from gaudi_launch.kubernetes.objects.needs import PULL_SECONDS
+from gaudi_launch.kubernetes.records import KubernetesTarget, ServedModel
 from gaudi_launch.planning.container import Container, Mount
 from gaudi_launch.render.container import HUB_FOLDERS
-from gaudi_launch.render.knobs import Checksum, Knob, Name
-from gaudi_launch.render.kubernetes_needs import PULL_SECONDS
-from gaudi_launch.render.kubernetes_records import Cluster, Served
 
 ONE_NODE = "ReadWriteOnce"
 RECIPE_VARIABLE = "PT_HPU_RECIPE_CACHE_CONFIG"
@@ -27,7 +28,7 @@ _GRACE_SECONDS = 120
 _DRAIN_SECONDS = 10  # until every proxy has taken the pod out of the Service (assumed)
 
 
-def labels(served: Served, release: Name | str, component: str = "engine") -> dict[str, Any]:
+def labels(served: ServedModel, release: Name | str, component: str = "engine") -> dict[str, Any]:
     """The labels of a model's objects; ``kube status`` finds them by the instance."""
     return {
         "app.kubernetes.io/name": served.name,
@@ -37,7 +38,7 @@ def labels(served: Served, release: Name | str, component: str = "engine") -> di
     }
 
 
-def selector(served: Served, component: str = "engine") -> dict[str, Any]:
+def selector(served: ServedModel, component: str = "engine") -> dict[str, Any]:
     return {"app.kubernetes.io/name": served.name, "app.kubernetes.io/component": component}
 
 
@@ -55,16 +56,18 @@ def port_of(container: Container) -> int:
     return container.ports[0][1] if container.ports else 8000
 
 
-def knob(served: Served, name: str, default: Any, form: Any = "block") -> Knob:
+def knob(served: ServedModel, name: str, default: Any, form: Any = "block") -> Knob:
     return Knob(("models", served.key, name), default, form)
 
 
-def engine_container(served: Served, cluster: Cluster, places: Mapping[str, str]) -> dict[str, Any]:
+def engine_container(served: ServedModel, cluster: KubernetesTarget, places: Mapping[str, str]) -> dict[str, Any]:
     """The container of the engine; ``places`` says where in the weights' claim each mounted path lies."""
     container, port = served.container, port_of(served.container)
     command = [container.entrypoint] if container.entrypoint else []
     words: dict[str, Any] = {"command": command} if command else {}
     path = {"path": container.health, "port": "http"}
+    # docs: Docker Installation wants --cap-add=sys_nice; nothing else of the host is needed within a link group
+    capabilities = ["SYS_NICE", *(SCALE_OUT_CAPABILITIES if container.scale_out else ())]
     tries = math.ceil(served.needs.start_seconds / _PROBE_SECONDS)
     probe = {"httpGet": path, "periodSeconds": _PROBE_SECONDS, "timeoutSeconds": 5}
     return {
@@ -75,8 +78,7 @@ def engine_container(served: Served, cluster: Cluster, places: Mapping[str, str]
         "env": env_of(served, cluster),
         "ports": [{"name": "http", "containerPort": port}],
         "resources": knob(served, "resources", served.needs.resources()),
-        # docs: Docker Installation wants --cap-add=sys_nice; nothing else of the host is needed on one node
-        "securityContext": {"capabilities": {"add": ["SYS_NICE"]}},
+        "securityContext": {"capabilities": {"add": capabilities}},
         "volumeMounts": mounts_of(served, places),
         # the engine refuses connections until it is warm; only the startup probe runs until then
         "startupProbe": {**probe, "failureThreshold": knob(served, "startTries", tries, "number")},
@@ -87,7 +89,7 @@ def engine_container(served: Served, cluster: Cluster, places: Mapping[str, str]
     }
 
 
-def env_of(served: Served, cluster: Cluster) -> list[Any]:
+def env_of(served: ServedModel, cluster: KubernetesTarget) -> list[Any]:
     """The variables: those that only the pod knows first, so that others may use them; secrets by reference."""
     elsewhere = (*served.env_from, *cluster.secret_names)
     values = {name: literal(value) for name, value in served.container.env.items() if name not in elsewhere}
@@ -105,12 +107,12 @@ def env_of(served: Served, cluster: Cluster) -> list[Any]:
     return [*known, knob(served, "env", values, "pairs"), *hidden]
 
 
-def uses_hub(served: Served) -> bool:
+def uses_hub(served: ServedModel) -> bool:
     """Is the model fetched from a hub by the engine?"""
     return not served.model.startswith("/")
 
 
-def engine_mounts(served: Served) -> list[Mount]:
+def engine_mounts(served: ServedModel) -> list[Mount]:
     """What the engine has in the weights' claim: for a model from a hub also where it is kept, if the engine has no
     place for that. The recipe cache has a place of its own."""
     recipe = served.container.env.get(RECIPE_VARIABLE, "").split(",")[0]
@@ -127,7 +129,7 @@ def _keeps_models(container: Container) -> bool:
     return named or any(mount.target in (DATA, f"{DATA}/hub") for mount in container.mounts)
 
 
-def places_of(models: Sequence[Served]) -> dict[str, str]:
+def places_of(models: Sequence[ServedModel]) -> dict[str, str]:
     """Where in the claim each mounted path lies: under its last name, or its whole path where two share that.
 
     Raises LaunchError (USAGE) for a path that Kubernetes cannot mount.
@@ -143,7 +145,7 @@ def places_of(models: Sequence[Served]) -> dict[str, str]:
     }
 
 
-def mounts_of(served: Served, places: Mapping[str, str]) -> list[dict[str, Any]]:
+def mounts_of(served: ServedModel, places: Mapping[str, str]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [{"name": "shm", "mountPath": "/dev/shm"}]
     for mount in engine_mounts(served):
         entry: dict[str, Any] = {"name": "weights", "mountPath": mount.target, "subPath": places[mount.source]}
@@ -155,7 +157,7 @@ def mounts_of(served: Served, places: Mapping[str, str]) -> list[dict[str, Any]]
     return found
 
 
-def recipe_containers(served: Served) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def recipe_containers(served: ServedModel) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """(init containers, containers beside the engine) that bring the compiled graphs and keep new ones."""
     if not served.recipe_key:
         return [], []
@@ -180,7 +182,7 @@ def recipe_containers(served: Served) -> tuple[list[dict[str, Any]], list[dict[s
     )
 
 
-def volumes_of(served: Served, cluster: Cluster, release: Name) -> list[dict[str, Any]]:
+def volumes_of(served: ServedModel, cluster: KubernetesTarget, release: Name) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{served.needs.shm_mib}Mi"}}
     ]
@@ -196,7 +198,7 @@ def volumes_of(served: Served, cluster: Cluster, release: Name) -> list[dict[str
     return found
 
 
-def config_maps(served: Served, cluster: Cluster) -> dict[str, Checksum]:
+def config_maps(served: ServedModel, cluster: KubernetesTarget) -> dict[str, Checksum]:
     """The ConfigMaps that a model's pods read, by the volume that each of them is."""
     found: dict[str, Checksum] = {}
     if served.files:
@@ -215,7 +217,7 @@ def pod_metadata(
     return {"labels": dict(labels), **({"annotations": annotations} if annotations else {})}
 
 
-def scripts_of(models: Sequence[Served], cluster: Cluster) -> dict[str, str]:
+def scripts_of(models: Sequence[ServedModel], cluster: KubernetesTarget) -> dict[str, str]:
     """Our own files that run in the engine's image, by name."""
     names = ["keep_recipes.py"] if any(served.recipe_key for served in models) else []
     names += ["multi_node.py"] if cluster.kind == "leaderworkerset" else []
@@ -226,13 +228,13 @@ def claim(release: Name, suffix: str) -> Name:
     return Name(release.release, suffix)
 
 
-def weights_claim(cluster: Cluster, release: Name) -> Any:
+def weights_claim(cluster: KubernetesTarget, release: Name) -> Any:
     return Knob(("weights", "claim"), cluster.weights_claim) if cluster.weights_claim else claim(release, "weights")
 
 
 def pod_spec(
-    served: Served,
-    cluster: Cluster,
+    served: ServedModel,
+    cluster: KubernetesTarget,
     release: Name,
     containers: Sequence[Mapping[str, Any]],
     first: Sequence[Mapping[str, Any]] = (),
@@ -264,7 +266,7 @@ def pod_spec(
     return spec
 
 
-def tolerations(served: Served, cluster: Cluster) -> list[dict[str, str]]:
+def tolerations(served: ServedModel, cluster: KubernetesTarget) -> list[dict[str, str]]:
     """Of the cards' own taint, which does no harm where nodes have none, and of those the user names."""
     keys = [served.needs.resource] if served.needs.cards else []
     names = dict.fromkeys([*keys, *cluster.tolerate])
@@ -273,9 +275,9 @@ def tolerations(served: Served, cluster: Cluster) -> list[dict[str, str]]:
 
 def script(name: str) -> str:
     """The text of one of our own files that run inside a pod."""
-    return (Path(__file__).parent / "pods" / name).read_text(encoding="utf-8")
+    return (Path(__file__).parents[1] / "pods" / name).read_text(encoding="utf-8")
 
 
-def rollout_seconds(served: Served) -> int:
+def rollout_seconds(served: ServedModel) -> int:
     """Until a rollout counts as failed: image, weights and warm-up."""
     return served.needs.start_seconds + PULL_SECONDS

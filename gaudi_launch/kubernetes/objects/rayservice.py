@@ -2,7 +2,7 @@
 
 KubeRay v1.7.0 (ray-project/kuberay@59d663aeec13): it does not know habana.ai/gaudi, so Ray is told of the cards in
 words (rayStartParams), and a change makes a second whole cluster unless it is told not to. On Gaudi a replica is
-the planned engine inside our own Serve application (`engines/in_ray`), one replica a pod.
+the planned engine inside our own Serve application (`engines/ray_serve/runtime`), one replica a pod.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gaudi_launch.engines import ray_config, ray_serve
-from gaudi_launch.engines.ray_schema import check
+from gaudi_launch.engines.ray_serve import config, engine
+from gaudi_launch.engines.ray_serve.schema import check
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.render.knobs import Checksum, Knob, Name
-from gaudi_launch.render.kubernetes_pod import (
+from gaudi_launch.kubernetes.chart_values import Checksum, Knob, Name
+from gaudi_launch.kubernetes.objects.pod import (
     SCRIPTS,
     claim,
     config_maps,
@@ -26,7 +26,9 @@ from gaudi_launch.render.kubernetes_pod import (
     pod_spec,
     recipe_containers,
 )
-from gaudi_launch.render.kubernetes_records import PORT, Cluster, Served
+from gaudi_launch.kubernetes.records import PORT, KubernetesTarget, ServedModel
+from gaudi_launch.planning.engine_args import split_argv
+from gaudi_launch.planning.option_table import option_table
 from gaudi_launch.render.yaml_text import dump
 
 # what runs inside Ray; the head of a machine of its own (gaudi_ray_head.py) is not needed in a cluster
@@ -46,12 +48,12 @@ def serve_files() -> dict[str, str]:
     """The Serve application, file by file."""
     return {
         path.name: path.read_text(encoding="utf-8")
-        for path in sorted(ray_serve.IN_RAY.glob("*.py"))
+        for path in sorted(engine.IN_RAY.glob("*.py"))
         if path.name != _NOT_NEEDED
     }
 
 
-def serve_config(served: Served, cluster: Cluster) -> dict[str, Any]:
+def serve_config(served: ServedModel, cluster: KubernetesTarget) -> dict[str, Any]:
     """What Serve runs: the application that came with the model, else ours around the planned engine.
 
     Raises LaunchError (FAILED) for a key that Ray would take in silence and not know.
@@ -64,19 +66,19 @@ def serve_config(served: Served, cluster: Cluster) -> dict[str, Any]:
     return document
 
 
-def _around(served: Served, cluster: Cluster) -> dict[str, Any]:
+def _around(served: ServedModel, cluster: KubernetesTarget) -> dict[str, Any]:
     container = served.container
-    words, _, _ = ray_config.without_address(container.argv)
+    words, _, _ = config.without_address(split_argv(container.argv, table=option_table(served.options)))
     program = [container.entrypoint] if container.entrypoint else []
-    cards, ongoing = served.needs.cards or 1, served.requests + ray_config.RESERVE
-    document = ray_config.document(
+    cards, ongoing = served.needs.cards or 1, served.requests + config.RESERVE
+    document = config.document(
         address="0.0.0.0",
         port=PORT,
         kind="engine",
         words=[*program, *words],
         # which cards they are the device plugin says, and Ray gives the replica all of them
         sets=[{"modules": list(range(served.needs.cards))}],
-        wanted=ray_config.Wanted(
+        wanted=config.ScalingOptions(
             cluster.replicas,
             cluster.max_replicas,
             cards,
@@ -90,7 +92,9 @@ def _around(served: Served, cluster: Cluster) -> dict[str, Any]:
     return {**document, "proxy_location": "EveryNode"}
 
 
-def ray_service(served: Served, cluster: Cluster, release: Name, places: Mapping[str, str]) -> dict[str, Any]:
+def ray_service(
+    served: ServedModel, cluster: KubernetesTarget, release: Name, places: Mapping[str, str]
+) -> dict[str, Any]:
     """A head without cards, and one worker pod for each replica."""
     worker = _worker(served, cluster, release, places)
     head = _head(served, cluster, release)
@@ -134,7 +138,9 @@ def quoted(resources: Mapping[str, int]) -> str:
     return '"' + json.dumps(dict(resources)).replace('"', '\\"') + '"'
 
 
-def _worker(served: Served, cluster: Cluster, release: Name, places: Mapping[str, str]) -> dict[str, Any]:
+def _worker(
+    served: ServedModel, cluster: KubernetesTarget, release: Name, places: Mapping[str, str]
+) -> dict[str, Any]:
     first, beside = recipe_containers(served)
     container = engine_container(served, cluster, places)
     kept = ("image", "env", "resources", "volumeMounts", *(() if served.serve else ("securityContext",)))
@@ -146,7 +152,7 @@ def _worker(served: Served, cluster: Cluster, release: Name, places: Mapping[str
     return {"metadata": pod_metadata(labels(served, release), reads, served.annotations), "spec": spec}
 
 
-def _head(served: Served, cluster: Cluster, release: Name) -> dict[str, Any]:
+def _head(served: ServedModel, cluster: KubernetesTarget, release: Name) -> dict[str, Any]:
     container = {
         "name": "ray-head",
         "image": knob(served, "image", served.container.image, "text"),
@@ -176,7 +182,7 @@ def _head(served: Served, cluster: Cluster, release: Name) -> dict[str, Any]:
     }
 
 
-def _with_application(container: dict[str, Any], served: Served) -> dict[str, Any]:
+def _with_application(container: dict[str, Any], served: ServedModel) -> dict[str, Any]:
     """The container with our application on Python's path; one that came with the model is in its image."""
     if served.serve:
         return {name: value for name, value in container.items() if value != []}
@@ -189,12 +195,12 @@ def _with_application(container: dict[str, Any], served: Served) -> dict[str, An
     }
 
 
-def _application(served: Served) -> dict[str, Checksum]:
+def _application(served: ServedModel) -> dict[str, Checksum]:
     """The ConfigMap of our Serve application, by its volume; one that came with the model is in its image."""
     return {} if served.serve else {"application": Checksum("application", serve_files())}
 
 
-def _volumes(served: Served, release: Name) -> list[dict[str, Any]]:
+def _volumes(served: ServedModel, release: Name) -> list[dict[str, Any]]:
     maps = _application(served).items()
     return [{"name": volume, "configMap": {"name": claim(release, read.suffix)}} for volume, read in maps]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gaudi_launch.render.knobs import Checksum, Knob, Name, Words
-from gaudi_launch.render.kubernetes_extras import config_map, shared_labels
-from gaudi_launch.render.kubernetes_pod import pod_metadata, script
-from gaudi_launch.render.kubernetes_records import PORT, Cluster
+from gaudi_launch.kubernetes.chart_values import Checksum, Knob, Name, TemplateText
+from gaudi_launch.kubernetes.objects.extras import config_map, shared_labels
+from gaudi_launch.kubernetes.objects.pod import pod_metadata, script
+from gaudi_launch.kubernetes.records import PORT, KubernetesTarget
 
 # the one public image that is only gradio and requests: awslabs/ai-on-eks@41a979e:blueprints/inference/
 # llama2-13b-chat-rayserve-inf2/gradio-ui.yaml
@@ -17,7 +17,7 @@ _NAME = "webui"
 
 
 def webui(
-    cluster: Cluster, release: Name, api: Name | Words, title: str, style: str = "openai"
+    cluster: KubernetesTarget, release: Name, api: Name | TemplateText, title: str, style: str = "openai"
 ) -> list[dict[str, Any]]:
     """The page speaks to the Service ``api``; the numbers of its container are the same example's."""
     name = Name(release.release, _NAME)
@@ -40,7 +40,9 @@ def webui(
         "env": [
             {
                 "name": "CHAT_URL",
-                "value": Words(("http://", *(api.parts if isinstance(api, Words) else (api,)), f":{PORT}")),
+                "value": TemplateText(
+                    ("http://", *(api.parts if isinstance(api, TemplateText) else (api,)), f":{PORT}")
+                ),
             },
             {"name": "CHAT_STYLE", "value": style},
             {"name": "CHAT_TITLE", "value": title},

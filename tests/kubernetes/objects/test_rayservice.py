@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gaudi_launch.cli.app import run
-from tests.render.test_kubernetes import CASES, LLAMA, _plain, main_of, rendered
+from gaudi_launch.cli.main import run
+from tests.support.kubernetes_documents import CASES, LLAMA, _plain, main_of, rendered
 
 __all__ = ["_plain"]
 

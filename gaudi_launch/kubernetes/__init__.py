@@ -1,0 +1,1 @@
+"""Kubernetes: objects, charts, and the cluster read through kubectl."""

@@ -1,0 +1,1 @@
+"""Kubernetes objects of one model, one module per kind."""
