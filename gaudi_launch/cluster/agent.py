@@ -152,8 +152,8 @@ def start(request: Document) -> Document:
     document = {"pid": child.pid, "started": now[2] if now is not None else 0}
     (folder / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
     # what cannot even begin (no such module, a wrong option) is told at once
-    deadline = time.time() + request["settle"]
-    while time.time() < deadline and child.poll() is None and not deserted(request):
+    deadline = time.monotonic() + request["settle"]
+    while time.monotonic() < deadline and child.poll() is None and not deserted(request):
         time.sleep(0.05)
     if deserted(request):
         end(child.pid, 5.0)
@@ -203,8 +203,8 @@ def end(pid: int, patience: float) -> str:
                 os.kill(one, number)
 
     def wait(done: Callable[[], bool], seconds: float) -> None:
-        deadline = time.time() + seconds
-        while not done() and time.time() < deadline:
+        deadline = time.monotonic() + seconds
+        while not done() and time.monotonic() < deadline:
             time.sleep(0.1)
 
     # the first process ends its own in the right order; only then come those it forgot
@@ -232,8 +232,8 @@ def run(request: Document) -> Document:
             )
         except OSError as error:
             return {"code": 127, "output": error.strerror or str(error)}
-        deadline = time.time() + request["seconds"]
-        while child.poll() is None and time.time() < deadline and not deserted(request):
+        deadline = time.monotonic() + request["seconds"]
+        while child.poll() is None and time.monotonic() < deadline and not deserted(request):
             time.sleep(0.1)
         late = child.poll() is None
         if late:
@@ -247,13 +247,13 @@ def run(request: Document) -> Document:
 
 def listening(request: Document) -> Document:
     """Does something take connections at this address yet?"""
-    deadline = time.time() + request["seconds"]
+    deadline = time.monotonic() + request["seconds"]
     while True:
         try:
             socket.create_connection((request["host"], request["port"]), timeout=2).close()
             return {"open": True}
         except OSError as error:
-            if time.time() >= deadline:
+            if time.monotonic() >= deadline:
                 return {"open": False, "why": str(error)}
             time.sleep(0.3)
 
@@ -264,7 +264,7 @@ def nodes(request: Document) -> Document:
 
     os.environ.pop("RAY_ADDRESS", None)
     ray.init(address=request["address"], _node_ip_address=request["ip"], log_to_driver=False, logging_level="ERROR")
-    deadline = time.time() + request["seconds"]
+    deadline = time.monotonic() + request["seconds"]
     while True:
         found = [
             {
@@ -274,7 +274,7 @@ def nodes(request: Document) -> Document:
             }
             for node in ray.nodes()
         ]
-        if sum(node["hpu"] for node in found) >= request["wanted"] or time.time() >= deadline:
+        if sum(node["hpu"] for node in found) >= request["wanted"] or time.monotonic() >= deadline:
             ray.shutdown()
             return {"nodes": found}
         time.sleep(0.5)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gaudi_launch.cluster.inventory import Member
 from gaudi_launch.doctor.records import Finding
 from gaudi_launch.engines.detect import Installed
-from gaudi_launch.fleet.inventory import Member
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import Message, message
 
@@ -24,7 +24,7 @@ _CLOCKS = 2.0
 
 
 @dataclass(frozen=True)
-class Folder:
+class FolderFacts:
     """What lies at a path on a host; zeros when nothing does."""
 
     files: int = 0
@@ -43,13 +43,13 @@ class Seen:
     python: str | None = None
     clock: float | None = None
     clock_within: float = 0.0
-    folders: Mapping[str, Folder] = field(default_factory=dict)
+    folders: Mapping[str, FolderFacts] = field(default_factory=dict)
     tools: tuple[str, ...] = ()
     trouble: Message | None = None
 
 
 @dataclass(frozen=True)
-class Difference:
+class HostDifference:
     """``values`` by host name, as read."""
 
     level: Level
@@ -58,16 +58,18 @@ class Difference:
     message: Message
 
 
-def compare(seen: Sequence[Seen], cards: int | None = None) -> tuple[Difference, ...]:
+def compare(seen: Sequence[Seen], cards: int | None = None) -> tuple[HostDifference, ...]:
     """Every difference between the hosts that answered, worst first. ``cards``: so many of each host are asked for,
     which lets hosts have different numbers of them."""
     known = [one for one in seen if one.trouble is None]
-    found: list[Difference] = []
+    found: list[HostDifference] = []
     for what, level, read in _READERS:
         values = {one.member.name: value for one in known if (value := read(one))}
         if len(set(values.values())) > 1:
             allowed = what == "cards" and cards is not None
-            found.append(Difference("note" if allowed else level, what, values, message(f"cluster.differs_{what}")))
+            found.append(
+                HostDifference("note" if allowed else level, what, values, message(f"cluster.differs_{what}"))
+            )
     clocks = {one.member.name: one for one in known if one.clock is not None}
     if len(clocks) > 1:
         offsets = [(one.clock or 0.0, one.clock_within) for one in clocks.values()]
@@ -76,7 +78,7 @@ def compare(seen: Sequence[Seen], cards: int | None = None) -> tuple[Difference,
         if apart > _CLOCKS:
             shown = {name: f"{one.clock:+.1f} s" for name, one in clocks.items()}
             found.append(
-                Difference("warn", "clock", shown, message("cluster.differs_clock", seconds=f"{apart:.0f}"))
+                HostDifference("warn", "clock", shown, message("cluster.differs_clock", seconds=f"{apart:.0f}"))
             )
     order = ("fail", "warn", "note")
     return tuple(sorted(found, key=lambda difference: order.index(difference.level)))

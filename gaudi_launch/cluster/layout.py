@@ -13,13 +13,13 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.records import Model
 from gaudi_launch.models.sizing import divides
+from gaudi_launch.planning.engine import Engine, OverHosts
 
-DEEPSEEK = "HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/set_head_node.sh"
 GAUDI_README = "HabanaAI/vllm-fork@aice/v1.22.0:README_GAUDI.md"
 
 
 @dataclass(frozen=True)
-class Asked:
+class LayoutOptions:
     """What the user fixed; None: ours to choose."""
 
     tensor: int | None = None
@@ -53,16 +53,17 @@ class Layout:
         return self.world > self.cards_per_host
 
 
-def choose(model: Model, version: str, hosts: int, cards_per_host: int, asked: Asked) -> Layout:
-    """The layout of ``model`` on ``hosts`` of ``cards_per_host`` cards for an engine version.
+def choose(model: Model, engine: Engine, hosts: int, cards_per_host: int, asked: LayoutOptions) -> Layout:
+    """Return the layout of ``model`` on ``hosts`` of ``cards_per_host`` cards for an engine.
 
     Raises LaunchError: USAGE for sizes that do not multiply out, MODEL for heads that cannot be divided.
     """
+    over = engine.over_hosts or OverHosts()
     data = asked.data or 1
     if hosts % data:
         raise LaunchError("cluster.data", ExitCode.USAGE, data=data, hosts=hosts)
     total = hosts // data * cards_per_host
-    tensor, pipeline, reason, origin = _sizes(model, version, hosts // data, cards_per_host, asked)
+    tensor, pipeline, reason, origin = _sizes(model, over.tensor_guide, hosts // data, cards_per_host, asked)
     if tensor * pipeline != total:
         raise LaunchError("cluster.sizes", ExitCode.USAGE, tensor=tensor, pipeline=pipeline, data=data, total=total)
     if not divides(model, tensor):
@@ -77,17 +78,17 @@ def choose(model: Model, version: str, hosts: int, cards_per_host: int, asked: A
     if pipeline > 1 and model.layers and pipeline > model.layers:
         raise LaunchError("cluster.layers", ExitCode.MODEL, layers=model.layers, pipeline=pipeline)
     warnings = []
-    if pipeline > 1 and version == "deepseek_r1":
+    if pipeline > 1 and over.tensor_guide:
         warnings.append(message("cluster.pipeline_untried"))
-    if tensor > cards_per_host and version == "1.21":
-        warnings.append(message("cluster.old_ray", version=version))
+    if tensor > cards_per_host and over.old_ray:
+        warnings.append(message("cluster.old_ray", version=engine.identity.version))
     if data > 1:
         warnings.append(message("cluster.data_router", data=data))
     expert = tensor if model.moe else 0
     return Layout(tensor, pipeline, data, expert, hosts, cards_per_host, reason, origin, tuple(warnings))
 
 
-def _sizes(model: Model, version: str, hosts: int, cards: int, asked: Asked) -> tuple[int, int, Message, str]:
+def _sizes(model: Model, guide: str, hosts: int, cards: int, asked: LayoutOptions) -> tuple[int, int, Message, str]:
     total = hosts * cards
     if asked.tensor or asked.pipeline:
         tensor = asked.tensor or max(1, total // (asked.pipeline or 1))
@@ -95,8 +96,8 @@ def _sizes(model: Model, version: str, hosts: int, cards: int, asked: Asked) -> 
         return tensor, pipeline, message("cluster.as_asked"), "--tensor-parallel, --pipeline-parallel"
     if hosts == 1:
         return total, 1, message("cluster.one_host"), ""
-    if version == "deepseek_r1":
-        return total, 1, message("cluster.deepseek", total=total), DEEPSEEK
+    if guide:
+        return total, 1, message("cluster.deepseek", total=total), guide
     if divides(model, total):
         return total, 1, message("cluster.all_tensor", total=total), GAUDI_README
     return cards, hosts, message("cluster.stages", total=total, cards=cards, hosts=hosts), GAUDI_README

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
+from gaudi_launch.cluster import remote
+from gaudi_launch.cluster.inventory import Member
+from gaudi_launch.cluster.parts import Cluster, ClusterEngine
+from gaudi_launch.cluster.readiness import Tell, Waits, log_of, readiness, wait_ready
+from gaudi_launch.cluster.remote import RemoteError
+from gaudi_launch.cluster.state import FILE_NAME, Part, RunningCluster, kept_in, remember, remembered, running_of
+from gaudi_launch.cluster.steps import Copy, HostStep, ray_steps, service_step
+from gaudi_launch.debug_log import best_effort
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.fleet import remote
-from gaudi_launch.fleet.cluster import Cluster, Engine
-from gaudi_launch.fleet.commands import Copy, Step, ray_steps, service_step
-from gaudi_launch.fleet.inventory import Member
-from gaudi_launch.fleet.remote import RemoteError
-from gaudi_launch.fleet.running import FILE_NAME, Part, Running, kept_in, remember, remembered, running_of
-from gaudi_launch.fleet.waiting import Tell, Waits, log_of, readiness, wait_ready
 from gaudi_launch.messages import Message, message
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,14 @@ class State:
         return (
             asked and all(self.ready) and all(nodes is None or all(n["alive"] for n in nodes) for nodes in self.ray)
         )
+
+
+class EndedPart(NamedTuple):
+    """One part of a cluster on one host (service, ray, or unreachable), and why it was not ended."""
+
+    host: str
+    what: str
+    trouble: Message | None
 
 
 def up(
@@ -98,13 +110,13 @@ def _interrupt(_: int, __: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _take_down(running: Running, begun: Sequence[Member], folder: Path, tell: Tell, waits: Waits) -> None:
+def _take_down(running: RunningCluster, begun: Sequence[Member], folder: Path, tell: Tell, waits: Waits) -> None:
     """End what this start began, and no more: another start may have come before it on a host."""
 
     def say(what: Message) -> None:
         # a terminal that was closed takes no words, and a broken pipe would end the program (rich's
         # Console.on_broken_pipe); the hosts must be cleaned all the same
-        with contextlib.suppress(OSError, SystemExit):
+        with best_effort(_log, "report the end of the cluster", OSError, SystemExit):
             tell(what)
 
     mine = [member for member in running.members if member in begun]
@@ -128,7 +140,7 @@ def _copy(copies: Sequence[Copy], tell: Tell, waits: Waits) -> None:
             raise error.failure() from None
 
 
-def _check_free(running: Running, folder: Path, waits: Waits) -> None:
+def _check_free(running: RunningCluster, folder: Path, waits: Waits) -> None:
     """Does nothing of this name run, here or on the hosts that an earlier start of the name had? What another
     start brought up is not ours to end. Raises LaunchError."""
 
@@ -153,7 +165,7 @@ def _check_free(running: Running, folder: Path, waits: Waits) -> None:
                 raise LaunchError("cluster.runs_already", ExitCode.MACHINE, host=member.name, what=what, pid=pid)
 
 
-def _begin(cluster: Cluster, step: Step, secrets: Mapping[str, str], begun: list[Member], tell: Tell) -> None:
+def _begin(cluster: Cluster, step: HostStep, secrets: Mapping[str, str], begun: list[Member], tell: Tell) -> None:
     tell(step.why)
     first = step.member not in begun
     begun.append(step.member)
@@ -175,7 +187,9 @@ def _begin(cluster: Cluster, step: Step, secrets: Mapping[str, str], begun: list
         raise error.failure() from None
 
 
-def _start_ray(cluster: Cluster, engine: Engine, part: Part, begun: list[Member], tell: Tell, waits: Waits) -> None:
+def _start_ray(
+    cluster: Cluster, engine: ClusterEngine, part: Part, begun: list[Member], tell: Tell, waits: Waits
+) -> None:
     head = engine.head
     _begin(cluster, ray_steps(cluster, engine, True)[0], {}, begun, tell)
     try:
@@ -212,7 +226,7 @@ def _start_ray(cluster: Cluster, engine: Engine, part: Part, begun: list[Member]
         )
 
 
-def _ray_nodes(running: Running, part: Part, seconds: float) -> list[dict[str, Any]]:
+def _ray_nodes(running: RunningCluster, part: Part, seconds: float) -> list[dict[str, Any]]:
     request = {
         "do": "nodes",
         "address": running.ray_address(part),
@@ -223,9 +237,11 @@ def _ray_nodes(running: Running, part: Part, seconds: float) -> list[dict[str, A
     return list(remote.ask(part.head.member, request, seconds + 90)["nodes"])
 
 
-def down(members: Sequence[Member], name: str, waits: Waits | None = None) -> list[tuple[str, str, Message | None]]:
-    """End the services, then Ray's workers, then the heads; (host, what, trouble) for each. Hosts that cannot be
-    asked do not keep the others from being cleaned."""
+def down(members: Sequence[Member], name: str, waits: Waits | None = None) -> list[EndedPart]:
+    """End the services, then Ray's workers, then the heads; return what was ended.
+
+    Hosts that cannot be asked do not keep the others from being cleaned.
+    """
     waits = waits or Waits()
 
     def ended(what: str) -> Callable[[Member], dict[str, Any]]:
@@ -249,10 +265,10 @@ def down(members: Sequence[Member], name: str, waits: Waits | None = None) -> li
             if how != "none":
                 trouble = message("cluster.stuck", host=member.name, what=what) if how == "stuck" else None
                 told[member.name, what] = trouble
-    return [(host, what, trouble) for (host, what), trouble in told.items()]
+    return [EndedPart(host, what, trouble) for (host, what), trouble in told.items()]
 
 
-def status(running: Running, key: str | None, waits: Waits | None = None) -> State:
+def status(running: RunningCluster, key: str | None, waits: Waits | None = None) -> State:
     """Every host, Ray's own view, and whether the engines answer."""
     waits = waits or Waits()
     heads = {part.head.member.name for part in running.parts}
@@ -286,7 +302,7 @@ def status(running: Running, key: str | None, waits: Waits | None = None) -> Sta
     return State(hosts, tuple(ray), tuple(ready for ready, _ in answers), tuple(detail for _, detail in answers))
 
 
-def _view(running: Running, part: Part) -> tuple[dict[str, Any], ...] | None:
+def _view(running: RunningCluster, part: Part) -> tuple[dict[str, Any], ...] | None:
     try:
         return tuple(_ray_nodes(running, part, 0.0))
     except RemoteError:

@@ -13,19 +13,21 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gaudi_launch.cluster.differences import Seen
+from gaudi_launch.cluster.inventory import Member
+from gaudi_launch.cluster.layout import GAUDI_README, Layout
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.fleet.differences import Seen
-from gaudi_launch.fleet.inventory import Member
-from gaudi_launch.fleet.layout import DEEPSEEK, GAUDI_README, Layout
 from gaudi_launch.host.machine import SIMULATED
 from gaudi_launch.host.records import Host, Interface
 from gaudi_launch.messages import Message, message
+from gaudi_launch.planning.engine import Engine as PlannedEngine
+from gaudi_launch.planning.engine import Spread
+from gaudi_launch.planning.passthrough import over
 from gaudi_launch.planning.placement import choose
 from gaudi_launch.planning.plan import Command, Plan, Setting
 
 PER_HOST = ("VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "HABANA_VISIBLE_MODULES")
 RAY_PORT = 8850
-_BF16_CACHE = "scripts/quant_configs/inc_quant_per_channel_bf16kv.json"
 # what -q sets whatever file there is (scripts/quickstart/set_head_node.sh)
 _INC = "VLLM_REQUANT_FP8_INC"
 # names of interfaces that lead nowhere outside the host (assumed: docker, libvirt, Kubernetes network plug-ins)
@@ -44,7 +46,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Engine:
+class ClusterEngine:
     """One engine over some hosts; the first of them is its head, where the service runs."""
 
     nodes: tuple[Node, ...]
@@ -63,7 +65,7 @@ class Cluster:
 
     name: str
     layout: Layout
-    engines: tuple[Engine, ...]
+    engines: tuple[ClusterEngine, ...]
     settings: tuple[Setting, ...]
     plan: Plan
     model: str
@@ -75,7 +77,7 @@ class Cluster:
     def nodes(self) -> tuple[Node, ...]:
         return tuple(node for engine in self.engines for node in engine.nodes)
 
-    def ray_address(self, engine: Engine) -> str:
+    def ray_address(self, engine: ClusterEngine) -> str:
         return join(engine.head.address, self.ray_port)
 
 
@@ -152,20 +154,24 @@ def _addresses(interface: Interface) -> list[str]:
 def changes(
     layout: Layout,
     plan: Plan,
+    engine: PlannedEngine,
     *,
     own: frozenset[str],
     ray_address: str | None = None,
     source: str | None = None,
     measured: bool = False,
 ) -> tuple[Setting, ...]:
-    """What several hosts change in a plan's settings. ``own`` are names that the user decided; they stay.
+    """What several hosts change in a plan's settings. ``own`` are names that the user decided; they stay. An option
+    that the user wrote after ``--`` stays too: `merged` lists what it overrode.
     ``ray_address`` and ``source`` (the engine's checkout on the hosts) where they are known. ``measured``: the plan
     has read the QUANT_CONFIG, and its KV cache type is the one that goes with it."""
-    version = plan.engine.version
+    args = plan.args
+    written = {argument.name for argument in args.user}
+    decided = {args.canonical(name) for name in own} - written
     proposed: list[Setting] = []
 
     def add(kind: str, name: str, value: str | None, id: str, origin: str, **values: object) -> None:
-        if name not in own:
+        if args.canonical(name) not in decided:
             reason = message(id, **values)
             proposed.append(Setting(name, value, "env" if kind == "env" else "option", "computed", reason, origin))
 
@@ -173,68 +179,61 @@ def changes(
     if layout.pipeline > 1:
         add("option", "--pipeline-parallel-size", str(layout.pipeline), "cluster.why_layout", layout.origin)
         add("env", "PT_HPUGRAPH_DISABLE_TENSOR_CACHE", "0", "cluster.why_tensor_cache", GAUDI_README)
-        seqs = _value(plan.settings, "--max-num-seqs")
+        seqs = args.last("--max-num-seqs")
         if seqs is not None and seqs.isdigit():
             less = max(1, int(seqs) // layout.pipeline)
             add("option", "--max-num-seqs", str(less), "cluster.why_seqs", GAUDI_README, stages=layout.pipeline)
-    if version == "deepseek_r1":
-        add("env", "VLLM_EP_SIZE", str(layout.tensor), "cluster.why_experts", DEEPSEEK, cards=layout.tensor)
+    spread = Spread(plan.settings, layout.tensor, layout.ray, own, source, measured)
+    its_own = [setting for setting in engine.spread(spread) if args.canonical(setting.name) not in decided]
     if not layout.ray:
-        return tuple(proposed)
-    backend = next(
-        (s.name for s in plan.settings if s.name.replace("_", "-") == "--distributed-executor-backend"), None
-    )
-    add("option", backend or "--distributed-executor-backend", "ray", "cluster.why_ray", layout.origin)
+        return (*proposed, *its_own)
+    add("option", "--distributed-executor-backend", "ray", "cluster.why_ray", layout.origin)
     if ray_address is not None:
         add("env", "RAY_ADDRESS", ray_address, "cluster.why_ray_address", "docs: ray.init, RAY_ADDRESS")
-    if version == "deepseek_r1":
-        for kind, name, value in (
-            ("env", "VLLM_GRAPH_RESERVED_MEM", "0.2"),
-            ("option", "--gpu_memory_utilization", "0.9"),
-            ("option", "--num-scheduler-steps", "1"),
-        ):
-            add(kind, name, value, "cluster.why_two_nodes", DEEPSEEK)
-        config = _value(plan.settings, "QUANT_CONFIG")
-        theirs = config if config is not None and "QUANT_CONFIG" in own else ""
-        # the guide: bf16kv goes with auto, fp8kv with fp8_inc, which the single-node script sets
-        if "fp8kv" not in theirs and not measured:
-            add("option", "--kv-cache-dtype", "auto", "cluster.why_two_nodes", DEEPSEEK)
-        if source and _value(plan.settings, _INC) == "1":
-            # both lie in the checkout on each host
-            add("env", "QUANT_CONFIG", f"{source}/{_BF16_CACHE}", "cluster.why_two_nodes", DEEPSEEK)
-            add("env", "INC_MEASUREMENT_DUMP_PATH_PREFIX", source, "cluster.why_two_nodes", DEEPSEEK)
-    return tuple(proposed)
+    return (*proposed, *its_own)
 
 
 def _value(settings: Sequence[Setting], name: str) -> str | None:
     return next((setting.value for setting in settings if setting.name == name), None)
 
 
-def merged(settings: Sequence[Setting], changed: Sequence[Setting]) -> tuple[Setting, ...]:
-    """The settings with the changes in their places, new ones behind; those of a single host left out."""
-    by_name = {setting.name: setting for setting in changed}
-    kept = [by_name.pop(s.name, s) for s in settings if s.name not in PER_HOST]
+def merged(plan: Plan, changed: Sequence[Setting]) -> tuple[Setting, ...]:
+    """Return a plan's settings with these changes, new ones last, without those of a single host."""
+    args = plan.args
+    written = {argument.name for argument in args.user}
+    by_name = {args.canonical(setting.name): setting for setting in changed}
+    kept = []
+    for setting in plan.settings:
+        if setting.name in PER_HOST:
+            continue
+        fresh = by_name.pop(args.canonical(setting.name), None)
+        if fresh is None:
+            kept.append(setting)
+        elif setting.kind == "option" and args.canonical(setting.name) in written:
+            kept.append(over(setting, fresh))
+        else:
+            # a plan shows an option under one name
+            kept.append(replace(fresh, name=setting.name))
     return (*kept, *by_name.values())
 
 
-def changed_command(command: Command, changed: Sequence[Setting]) -> Command:
-    """A command with these options and variables in the place of its own."""
-    argv = list(command.argv)
-    env = {name: value for name, value in command.env.items() if name not in PER_HOST}
+def changed_command(plan: Plan, changed: Sequence[Setting]) -> Command:
+    """Return a plan's command with these options and variables in the place of its own, never of the user's."""
+    args = plan.args
+    env = {name: value for name, value in plan.command.env.items() if name not in PER_HOST}
     for setting in changed:
         if setting.kind == "env":
             env[setting.name] = setting.value or ""
-        elif setting.name in argv:
-            argv[argv.index(setting.name) + 1] = setting.value or ""
         else:
-            argv += [setting.name, *([setting.value] if setting.value is not None else [])]
-    return replace(command, argv=tuple(argv), env=env, cpus=(), memory_node=None)
+            args = args.with_option(setting.name, setting.value)
+    return replace(plan.command, argv=args.to_argv(), env=env, cpus=(), memory_node=None)
 
 
 def assemble(
     name: str,
     layout: Layout,
     plan: Plan,
+    engine: PlannedEngine,
     seen: Sequence[Seen],
     *,
     own: frozenset[str],
@@ -248,7 +247,7 @@ def assemble(
     if layout.ray and port == ray_port:
         raise LaunchError("cluster.one_port", ExitCode.USAGE, port=port)
     each = layout.hosts // layout.data
-    parts: list[Engine] = []
+    parts: list[ClusterEngine] = []
     nodes = [_node(one, layout, interface, bool(plan.placement.modules)) for one in seen]
     addresses = [node.address for node in nodes]
     twice = next((address for address in addresses if addresses.count(address) > 1), None)
@@ -259,15 +258,14 @@ def assemble(
         group = tuple(nodes[start : start + each])
         head = group[0]
         address = join(head.address, ray_port)
-        changed = changes(layout, plan, own=own, ray_address=address, source=_checkout(seen))
-        command = changed_command(plan.command, changed)
+        changed = changes(layout, plan, engine, own=own, ray_address=address, source=_checkout(seen))
         address = listen or head.address
-        command = _spoken(command, {"--host": address, "--port": str(port)}, head.member.python)
+        command = _spoken(plan, changed, {"--host": address, "--port": str(port)}, head.member.python)
         group = tuple(replace(node, env={**command.env, **node.env}) for node in group)
         command = replace(command, env={**command.env, **group[0].env})
         reached = head.address if address in ("0.0.0.0", "::") else address
-        parts.append(Engine(group, command, f"http://{join(reached, port)}"))
-        settings = settings or merged(plan.settings, changed)
+        parts.append(ClusterEngine(group, command, f"http://{join(reached, port)}"))
+        settings = settings or merged(plan, changed)
     return Cluster(
         name=name,
         layout=layout,
@@ -338,15 +336,13 @@ def _node(one: Seen, layout: Layout, interface: str | None, needs_cards: bool) -
     return Node(one.member, address, name, modules, {**env, "HABANA_VISIBLE_MODULES": visible})
 
 
-def _spoken(command: Command, options: Mapping[str, str], python: str) -> Command:
-    """The command with these options and this interpreter."""
-    argv = [python, *command.argv[1:]]
+def _spoken(plan: Plan, changed: Sequence[Setting], options: Mapping[str, str], python: str) -> Command:
+    """The plan's command with these changes and options, and with this interpreter."""
+    command = changed_command(plan, changed)
+    args = command.args(plan.args.table)
     for name, value in options.items():
-        if name in argv:
-            argv[argv.index(name) + 1] = value
-        else:
-            argv += [name, value]
-    return replace(command, argv=tuple(argv))
+        args = args.with_option(name, value)
+    return replace(command, argv=(python, *args.to_argv()[1:]))
 
 
 def _recipes(plan: Plan) -> str | None:

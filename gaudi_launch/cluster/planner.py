@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gaudi_launch.cluster.differences import Seen
+from gaudi_launch.cluster.layout import Layout, LayoutOptions, choose, stage_of
+from gaudi_launch.cluster.parts import RAY_PORT, Cluster, assemble
 from gaudi_launch.engines import registry
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.fleet.cluster import RAY_PORT, Cluster, assemble
-from gaudi_launch.fleet.differences import Seen
-from gaudi_launch.fleet.layout import Asked, Layout, choose, stage_of
 from gaudi_launch.host.records import Host
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Engine
 from gaudi_launch.planning.memory import memory_for
-from gaudi_launch.planning.own_words import refuse_layout, with_own_words
+from gaudi_launch.planning.passthrough import refuse_layout, with_options, with_own_words
 from gaudi_launch.planning.plan import Placement, Plan
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
@@ -22,15 +22,12 @@ from gaudi_launch.profiles import known_model
 
 _LAYOUT_OPTIONS = ("--tensor-parallel-size", "--pipeline-parallel-size", "--host", "--port")
 _QUANTISATION = ("QUANT_CONFIG", "INC_MEASUREMENT_DUMP_PATH_PREFIX")
-# engines that ask Ray for HPUs. vLLM's CPU platform asks for nothing: "does not support ray" (ray_utils.py)
-_RAY_ENGINES = ("vllm-fork", "vllm-gaudi")
-_ENGINES = (*_RAY_ENGINES, "cpu")
 
 
 def plan_cluster(
     request: Request,
     seen: Sequence[Seen],
-    sizes: Asked,
+    sizes: LayoutOptions,
     name: str,
     ray_port: int | None,
     interface: str | None,
@@ -44,10 +41,11 @@ def plan_cluster(
     model = known_model(request.model, False)
     engine = _engine(request, model, seen)
     _check_engine(engine, request)
-    refuse_layout(request.extra)
-    request = with_own_words(request, engine.lacks)
+    refuse_layout(with_options(request, engine.identity).args)
+    request = with_own_words(request, engine.identity, engine.lacks)
     layout = _layout(request, model, engine, seen, sizes)
-    if layout.ray and engine.identity.name not in _RAY_ENGINES and not request.force:
+    over = engine.over_hosts
+    if layout.ray and not (over is not None and over.ray) and not request.force:
         raise LaunchError("cluster.no_ray", ExitCode.USAGE, engine=engine.identity.name, hosts=layout.hosts)
     # beside nobody's home: which folders the hosts have is not known here
     request = replace(request, files_dir=f"/tmp/gaudi-launch-{name}")
@@ -61,6 +59,7 @@ def plan_cluster(
         name,
         layout,
         plan,
+        engine,
         seen,
         own=own,
         port=int(plan.url.rpartition(":")[2]),
@@ -71,11 +70,11 @@ def plan_cluster(
     return _with_memory(cluster, request, model, engine, seen)
 
 
-def _layout(request: Request, model: Model, engine: Engine, seen: Sequence[Seen], sizes: Asked) -> Layout:
+def _layout(request: Request, model: Model, engine: Engine, seen: Sequence[Seen], sizes: LayoutOptions) -> Layout:
     """The layout, or why there is none: a host that lost a card is the reason, not the model's heads."""
     cards = _cards(request, seen, engine)
     try:
-        return choose(model, engine.identity.version, len(seen), cards, sizes)
+        return choose(model, engine, len(seen), cards, sizes)
     except LaunchError as error:
         counts = {one.member.name: len(one.host.modules) for one in seen if one.host is not None}
         if error.id != "cluster.heads" or request.cards is not None or len(set(counts.values())) < 2:
@@ -93,10 +92,8 @@ def _with_memory(cluster: Cluster, request: Request, model: Model, engine: Engin
     product = next((card.product or card.device_type for card in host.cards), None)
     stage = stage_of(model, cluster.layout.pipeline)
     limits = engine.limits(request, host, stage)
-    identity, cards = engine.identity, cluster.layout.tensor if engine.needs_cards else 0
-    found = memory_for(
-        stage, limits, cards, product, cluster.settings, identity.name, identity.version, request.extra
-    )
+    cards = cluster.layout.tensor if engine.needs_cards else 0
+    found = memory_for(stage, limits, cards, product, cluster.settings, engine, request.args)
     if found.fits is False and found.message is not None and not request.force:
         would = ", ".join(each.render() for each in found.remedies)
         why = found.message.render()
@@ -112,11 +109,11 @@ def _engine(request: Request, model: Model, seen: Sequence[Seen]) -> Engine:
 
 def _check_engine(engine: Engine, request: Request) -> None:
     """Raises LaunchError (USAGE) for an engine that cannot, or was never seen to, run over several hosts."""
-    name = engine.identity.name
-    if name not in _ENGINES:
-        raise LaunchError("cluster.no_engine", ExitCode.USAGE, engine=name, known=", ".join(_ENGINES))
-    # vllm-project/vllm-gaudi@091bbadd:docs/configuration/env_variables.md
-    if name == "vllm-gaudi" and not request.force:
+    name, over = engine.identity.name, engine.over_hosts
+    if over is None:
+        known = ", ".join(registry.families(lambda one: one.over_hosts is not None))
+        raise LaunchError("cluster.no_engine", ExitCode.USAGE, engine=name, known=known)
+    if not over.validated and not request.force:
         raise LaunchError("cluster.unvalidated", ExitCode.USAGE, engine=name)
 
 

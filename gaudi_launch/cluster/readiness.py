@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.cluster import remote
+from gaudi_launch.cluster.inventory import Member
+from gaudi_launch.cluster.remote import RemoteError
+from gaudi_launch.cluster.state import Part, RunningCluster, kept_in
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.fleet import remote
-from gaudi_launch.fleet.inventory import Member
-from gaudi_launch.fleet.remote import RemoteError
-from gaudi_launch.fleet.running import Part, Running, kept_in
 from gaudi_launch.messages import Message, message
-from gaudi_launch.services import ready
-from gaudi_launch.services.follow import Follower
+from gaudi_launch.services import probe
+from gaudi_launch.services.log.follow import Follower
 
 Tell = Callable[[Message], None]
 
@@ -69,7 +69,7 @@ class _Patience:
         return None
 
 
-def wait_ready(running: Running, logs: Sequence[Path], key: str | None, tell: Tell, waits: Waits) -> None:
+def wait_ready(running: RunningCluster, logs: Sequence[Path], key: str | None, tell: Tell, waits: Waits) -> None:
     """Until every engine answers a completion. Raises LaunchError: ENGINE when one dies or takes longer than
     ``waits.ready``, MACHINE when a host is gone or its Ray ended."""
     waited = [_Engine(part, log) for part, log in zip(running.parts, logs, strict=True)]
@@ -94,7 +94,7 @@ def wait_ready(running: Running, logs: Sequence[Path], key: str | None, tell: Te
 
 
 def _answers(
-    running: Running, engine: _Engine, key: str | None, patience: _Patience, tell: Tell, waits: Waits
+    running: RunningCluster, engine: _Engine, key: str | None, patience: _Patience, tell: Tell, waits: Waits
 ) -> bool:
     """Does it answer by now? Asked from its head itself: its address need not be reachable from here."""
     request = {
@@ -124,7 +124,7 @@ def _answers(
     return there
 
 
-def _check_workers(running: Running, patience: _Patience, waits: Waits) -> None:
+def _check_workers(running: RunningCluster, patience: _Patience, waits: Waits) -> None:
     """Is Ray still there on every host? An engine that lost a host may wait for it without a word."""
     members = running.members
 
@@ -150,7 +150,7 @@ def _asked(member: Member, request: dict[str, Any], waits: Waits) -> dict[str, A
 
 def readiness(part: Part, key: str | None, waits: Waits) -> dict[str, Any]:
     """What the launcher's own prober finds on the head. Raises RemoteError."""
-    source = Path(ready.__file__).read_text(encoding="utf-8")
+    source = Path(probe.__file__).read_text(encoding="utf-8")
     request = {"do": "ready", "url": part.url, "seconds": waits.ask / 2, "key": key or "", "source": source}
     return remote.ask(part.head.member, request, 2 * waits.ask)
 
@@ -171,15 +171,14 @@ def _append(log: Path, text: str) -> None:
 
 
 def _died(engine: _Engine) -> LaunchError:
-    from gaudi_launch.services.diagnose import diagnose
-    from gaudi_launch.services.failure import last_lines, read_log
+    from gaudi_launch.services.diagnosis.diagnose import diagnose
+    from gaudi_launch.services.diagnosis.failure import causes, last_lines, read_log
 
     found = diagnose(read_log(engine.log))
-    causes = [f"{cause.title.render()} {cause.remedy.render()}" for cause in found.causes[:3]]
     return LaunchError(
         "cluster.died",
         ExitCode.ENGINE,
-        detail="\n".join([*causes, *last_lines(engine.log)]),
+        detail="\n".join([*last_lines(engine.log), "", *causes(found)]),
         host=engine.head.name,
         log=str(engine.log),
     )

@@ -4,6 +4,7 @@ input; what comes back is one marked line of JSON."""
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 import time
@@ -13,13 +14,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gaudi_launch.engines.detect import QUESTION, Installed, parse
+from gaudi_launch.cluster import agent
+from gaudi_launch.cluster.differences import FolderFacts, Seen
+from gaudi_launch.cluster.inventory import LAUNCHER, Member
+from gaudi_launch.cluster.steps import HostStep, ssh_words
+from gaudi_launch.debug_log import ChildLog
+from gaudi_launch.engines.detect import Installed, parse, question
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.fleet import agent
-from gaudi_launch.fleet.commands import Step, ssh_words
-from gaudi_launch.fleet.differences import Folder, Seen
-from gaudi_launch.fleet.inventory import LAUNCHER, Member
 from gaudi_launch.messages import Message, message
+
+_log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _ANSWER = "gaudi-launch-answer:"
@@ -67,6 +71,7 @@ def words(member: Member, argv: Sequence[str], seconds: float) -> str:
 
 
 def _run(member: Member, argv: Sequence[str], text: str, seconds: float) -> tuple[str, str, int]:
+    seen = ChildLog(_log, argv)
     try:
         done = subprocess.run(
             list(argv),
@@ -79,10 +84,13 @@ def _run(member: Member, argv: Sequence[str], text: str, seconds: float) -> tupl
             check=False,
         )
     except subprocess.TimeoutExpired:
+        seen.ended(None, "timeout")
         raise RemoteError(message("cluster.host_slow", host=member.name, seconds=f"{seconds:g}")) from None
     except OSError as error:
+        seen.failed(error)
         why = error.strerror or str(error)
         raise RemoteError(message("cluster.no_ssh", host=member.name, program=argv[0], why=why)) from None
+    seen.ended(done.returncode)
     return done.stdout, done.stderr, done.returncode
 
 
@@ -124,10 +132,12 @@ def snapshot(member: Member, seconds: float) -> dict[str, Any]:
 def look(member: Member, folders: Sequence[str], seconds: float) -> Seen:
     """What the engine's interpreter on a host says: versions, clock, folders, tools. Raises RemoteError."""
     began = time.time()
-    answer = ask(member, {"do": "probe", "folders": list(folders), "question": QUESTION}, seconds)
+    answer = ask(member, {"do": "probe", "folders": list(folders), "question": question()}, seconds)
     ended = time.time()
     try:
-        found = {path: Folder(int(files), int(size)) for path, (files, size) in dict(answer["folders"]).items()}
+        found = {
+            path: FolderFacts(int(files), int(size)) for path, (files, size) in dict(answer["folders"]).items()
+        }
         return Seen(
             member,
             installed=_installed(member, str(answer["engine"])),
@@ -152,7 +162,7 @@ def _installed(member: Member, output: str) -> Installed | None:
         return None
 
 
-def begin(step: Step, folder: str, secrets: Mapping[str, str], settle: float = 2.0) -> dict[str, Any]:
+def begin(step: HostStep, folder: str, secrets: Mapping[str, str], settle: float = 2.0) -> dict[str, Any]:
     """Start a step in the background. Raises RemoteError when it does not start or ends at once."""
     given = {name: secrets[name] for name in step.secrets if name in secrets}
     request = {
@@ -174,7 +184,7 @@ def begin(step: Step, folder: str, secrets: Mapping[str, str], settle: float = 2
     return answer
 
 
-def do(step: Step, seconds: float) -> None:
+def do(step: HostStep, seconds: float) -> None:
     """Run a step to its end. Raises RemoteError when it fails."""
     answer = ask(step.member, {"do": "run", "argv": list(step.argv), "seconds": seconds}, seconds + 30)
     if answer.get("code") != 0:

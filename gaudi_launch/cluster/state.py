@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from gaudi_launch.cluster.inventory import Member
+from gaudi_launch.cluster.parts import Cluster, join
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.fleet.cluster import Cluster, join
-from gaudi_launch.fleet.inventory import Member
 from gaudi_launch.host.snapshot import read_record, write_record
 
 FILE_NAME = "cluster.json"
@@ -35,7 +35,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningCluster:
     """A cluster that was brought up. ``cards`` are those of one engine."""
 
     name: str
@@ -52,13 +52,13 @@ class Running:
         return join(part.head.address, self.ray_port)
 
 
-def running_of(cluster: Cluster) -> Running:
+def running_of(cluster: Cluster) -> RunningCluster:
     """What is to be written down of a planned cluster."""
     parts = tuple(
         Part(tuple(Place(node.member, node.address) for node in engine.nodes), engine.url)
         for engine in cluster.engines
     )
-    return Running(cluster.name, cluster.layout.ray, cluster.ray_port, cluster.layout.world, parts)
+    return RunningCluster(cluster.name, cluster.layout.ray, cluster.ray_port, cluster.layout.world, parts)
 
 
 def kept_in(name: str, member: Member) -> str:
@@ -66,7 +66,7 @@ def kept_in(name: str, member: Member) -> str:
     return f"{name}/{member.name}"
 
 
-def remember(folder: Path, running: Running) -> list[Path]:
+def remember(folder: Path, running: RunningCluster) -> list[Path]:
     """Write it down and begin each engine's log here; the logs. Raises LaunchError (FAILED)."""
     logs = [folder / ("service.log" if len(running.parts) == 1 else f"service-{number}.log")
             for number in range(len(running.parts))]  # fmt: skip
@@ -83,7 +83,7 @@ def remember(folder: Path, running: Running) -> list[Path]:
         raise LaunchError("serve.state_folder", ExitCode.FAILED, path=str(folder), why=why) from None
 
 
-def remembered(folder: Path) -> Running:
+def remembered(folder: Path) -> RunningCluster:
     """What was written down. Raises LaunchError (USAGE) when there is none, or it is no such file."""
     try:
         document = json.loads((folder / FILE_NAME).read_text(encoding="utf-8"))
@@ -94,7 +94,7 @@ def remembered(folder: Path) -> Running:
             "cluster.bad_state", ExitCode.FAILED, path=str(folder / FILE_NAME), why=str(error)
         ) from None
     found = document.get("cluster") if isinstance(document, dict) else None
-    running: Running = read_record(Running, found, "cluster")
+    running: RunningCluster = read_record(RunningCluster, found, "cluster")
     if not running.parts or not all(part.places for part in running.parts):
         raise LaunchError("cluster.bad_state", ExitCode.FAILED, path=str(folder / FILE_NAME), why="-")
     return running

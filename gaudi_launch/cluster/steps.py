@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gaudi_launch.fleet.cluster import Cluster, Engine, Node
-from gaudi_launch.fleet.differences import Folder, Seen
-from gaudi_launch.fleet.inventory import Member
+from gaudi_launch.cluster.differences import FolderFacts, Seen
+from gaudi_launch.cluster.inventory import Member
+from gaudi_launch.cluster.parts import Cluster, ClusterEngine, Node
 from gaudi_launch.messages import Message, message
 
 STATE = "$HOME/.local/state/gaudi-launch/cluster"
@@ -24,7 +24,7 @@ SSH = ("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--")
 
 
 @dataclass(frozen=True)
-class Step:
+class HostStep:
     """One command on one host; with a ``name`` it goes on in the background. ``secrets`` are names of variables
     that it also gets, ``files`` are texts by path that must lie there before it starts."""
 
@@ -47,7 +47,7 @@ def ssh_words(member: Member, words: Sequence[str]) -> list[str]:
     return inside if member.local else [*SSH, member.ssh, shlex.join(inside)]
 
 
-def ray_steps(cluster: Cluster, engine: Engine, heads: bool) -> list[Step]:
+def ray_steps(cluster: Cluster, engine: ClusterEngine, heads: bool) -> list[HostStep]:
     """``ray start`` of the head, or of the workers."""
     steps = []
     for node in engine.nodes[:1] if heads else engine.nodes[1:]:
@@ -66,15 +66,15 @@ def ray_steps(cluster: Cluster, engine: Engine, heads: bool) -> list[Step]:
         env = {name: value for name, value in node.env.items() if name != "RAY_ADDRESS"}
         id = "cluster.step_head" if heads else "cluster.step_worker"
         steps.append(
-            Step(node.member, argv, message(id, host=node.member.name), env, "ray", (), engine.command.files)
+            HostStep(node.member, argv, message(id, host=node.member.name), env, "ray", (), engine.command.files)
         )
     return steps
 
 
-def service_step(engine: Engine, secrets: Sequence[str] = ()) -> Step:
+def service_step(engine: ClusterEngine, secrets: Sequence[str] = ()) -> HostStep:
     """The engine's own command on its head."""
     why = message("cluster.step_service", host=engine.head.member.name)
-    return Step(
+    return HostStep(
         engine.head.member,
         engine.command.argv,
         why,
@@ -85,7 +85,7 @@ def service_step(engine: Engine, secrets: Sequence[str] = ()) -> Step:
     )
 
 
-def start_steps(cluster: Cluster, secrets: Sequence[str] = ()) -> list[Step]:
+def start_steps(cluster: Cluster, secrets: Sequence[str] = ()) -> list[HostStep]:
     """Everything that is started, in its order."""
     steps = []
     for engine in cluster.engines:
@@ -99,7 +99,7 @@ def start_steps(cluster: Cluster, secrets: Sequence[str] = ()) -> list[Step]:
 class Copy:
     """A folder that one host lacks, with the command on the host that has it."""
 
-    step: Step
+    step: HostStep
     folder: str
     source: str
     target: str
@@ -117,7 +117,7 @@ def copies(cluster: Cluster, seen: Sequence[Seen]) -> tuple[list[Copy], list[Mes
     for folder, whole in ((cluster.model, True), (cluster.recipes, False)):
         if folder is None or not folder.startswith("/"):
             continue
-        held = {node.member.name: by_name[node.member.name].folders.get(folder, Folder()) for node in nodes}
+        held = {node.member.name: by_name[node.member.name].folders.get(folder, FolderFacts()) for node in nodes}
         # who has the most: an unfinished download must not be handed on
         first = max(nodes, key=lambda node: (held[node.member.name].bytes, held[node.member.name].files))
         if not held[first.member.name].files:
@@ -162,11 +162,11 @@ def _copy(source: Node, target: Node, folder: str, seen: Mapping[str, Seen]) -> 
         )
     why = message("cluster.step_copy", folder=folder, source=source.member.name, target=target.member.name)
     # in the container too, if there is one: paths mean there what they mean to the engine
-    step = Step(source.member, words, why)
+    step = HostStep(source.member, words, why)
     return Copy(step, folder, source.member.name, there)
 
 
-def render(step: Step, cluster_name: str) -> str:
+def render(step: HostStep, cluster_name: str) -> str:
     """One line for a terminal that does what `up` does; secrets are named, never shown."""
     assignments = [f"{name}={value}" for name, value in sorted(step.env.items())]
     words = shlex.join([*(["env", *assignments] if assignments else []), *step.argv])
@@ -181,8 +181,10 @@ def render(step: Step, cluster_name: str) -> str:
 
 
 def _write_words(path: str, text: str) -> str:
-    folder = path.rpartition("/")[0]
-    return f"mkdir -p {shlex.quote(folder)} && printf %s {shlex.quote(text)} > {shlex.quote(path)} && "
+    """Shell words that write a file, in a folder that no other user made: /tmp is everybody's."""
+    folder = shlex.quote(path.rpartition("/")[0])
+    own = f"[ ! -L {folder} ] && {{ [ -d {folder} ] || mkdir -p -m 700 {folder}; }} && [ -O {folder} ]"
+    return f"{own} && chmod 700 {folder} && printf %s {shlex.quote(text)} > {shlex.quote(path)} && "
 
 
 def render_stop(members: Sequence[Member], cluster_name: str) -> list[str]:

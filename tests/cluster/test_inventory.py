@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gaudi_launch.cluster.inventory import Member, parse_hosts, parse_inventory, read_inventory
+from gaudi_launch.cluster.steps import ssh_words
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.fleet.commands import ssh_words
-from gaudi_launch.fleet.inventory import Member, parse_hosts, parse_inventory, read_inventory
-from tests.fleet.helpers import refused
+from tests.support.capacity import refused
 
 
 def test_words() -> None:

@@ -6,19 +6,21 @@ from dataclasses import replace
 
 import pytest
 
+from gaudi_launch.cluster.differences import FolderFacts, HostDifference, Seen, compare
+from gaudi_launch.cluster.inventory import Member
+from gaudi_launch.cluster.layout import Layout, LayoutOptions, choose, stage_of
+from gaudi_launch.cluster.parts import reach
 from gaudi_launch.engines.detect import Installed
+from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.fleet.cluster import reach
-from gaudi_launch.fleet.differences import Difference, Folder, Seen, compare
-from gaudi_launch.fleet.inventory import Member
-from gaudi_launch.fleet.layout import Asked, Layout, choose, stage_of
 from gaudi_launch.host.records import Host, Interface
 from gaudi_launch.host.simulated import make
 from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
 from gaudi_launch.profiles import known_model
-from tests.fleet.helpers import refused
+from tests.support.capacity import refused
 
+R1, V22 = find("deepseek_r1"), find("vllm-fork@1.22")
 DEEPSEEK = known_model("deepseek-ai/DeepSeek-R1", False)
 LLAMA_405B = Model("m", "m", heads=128, kv_heads=8, layers=126, moe=False)
 QWEN = Model("m", "m", heads=28, kv_heads=4, layers=28, moe=False)
@@ -30,47 +32,53 @@ def sizes(layout: Layout) -> tuple[int, int, int, int, bool]:
 
 def test_the_documented_layouts() -> None:
     # set_head_node.sh: TP 16, VLLM_EP_SIZE 16; README_GAUDI.md: Llama-3.1-405B with TP 16
-    assert sizes(choose(DEEPSEEK, "deepseek_r1", 2, 8, Asked())) == (16, 1, 1, 16, True)
-    assert sizes(choose(LLAMA_405B, "1.22", 2, 8, Asked())) == (16, 1, 1, 0, True)
+    assert sizes(choose(DEEPSEEK, R1, 2, 8, LayoutOptions())) == (16, 1, 1, 16, True)
+    assert sizes(choose(LLAMA_405B, V22, 2, 8, LayoutOptions())) == (16, 1, 1, 0, True)
     # README_GAUDI.md: or tensor 8 and two stages
-    assert sizes(choose(LLAMA_405B, "1.22", 2, 8, Asked(pipeline=2))) == (8, 2, 1, 0, True)
+    assert sizes(choose(LLAMA_405B, V22, 2, 8, LayoutOptions(pipeline=2))) == (8, 2, 1, 0, True)
 
 
 def test_heads_that_do_not_divide_make_stages() -> None:
-    assert sizes(choose(QWEN, "1.22", 2, 4, Asked())) == (4, 2, 1, 0, True)
-    for model, version, hosts, would in ((QWEN, "1.22", 2, (4, 4)), (DEEPSEEK, "deepseek_r1", 3, (8, 3))):
+    assert sizes(choose(QWEN, V22, 2, 4, LayoutOptions())) == (4, 2, 1, 0, True)
+    for model, version, hosts, would in ((QWEN, V22, 2, (4, 4)), (DEEPSEEK, R1, 3, (8, 3))):
         with pytest.raises(LaunchError) as error:
-            choose(model, version, hosts, 8, Asked())
+            choose(model, version, hosts, 8, LayoutOptions())
         assert error.value.id == "cluster.heads"
         assert "--tensor-parallel {} --pipeline-parallel {}".format(*would) in str(error.value)
         # and so it can
-        assert sizes(choose(model, version, hosts, 8, Asked(*would)))[:2] == would
+        assert sizes(choose(model, version, hosts, 8, LayoutOptions(*would)))[:2] == would
     with refused("cluster.heads"):
-        choose(QWEN, "1.22", 2, 4, Asked(tensor=8))
+        choose(QWEN, V22, 2, 4, LayoutOptions(tensor=8))
     with refused("cluster.layers"):
-        choose(replace(QWEN, layers=2), "1.22", 4, 4, Asked())
+        choose(replace(QWEN, layers=2), V22, 4, 4, LayoutOptions())
 
 
 def test_engines_side_by_side() -> None:
-    assert sizes(choose(LLAMA_405B, "1.22", 2, 8, Asked(data=2))) == (8, 1, 2, 0, False)
-    four = choose(DEEPSEEK, "deepseek_r1", 4, 8, Asked(data=2))
+    assert sizes(choose(LLAMA_405B, V22, 2, 8, LayoutOptions(data=2))) == (8, 1, 2, 0, False)
+    four = choose(DEEPSEEK, R1, 4, 8, LayoutOptions(data=2))
     assert (sizes(four), [w.id for w in four.warnings]) == ((16, 1, 2, 16, True), ["cluster.data_router"])
     with refused("cluster.data"):
-        choose(DEEPSEEK, "deepseek_r1", 3, 8, Asked(data=2))
+        choose(DEEPSEEK, R1, 3, 8, LayoutOptions(data=2))
 
 
 @pytest.mark.parametrize(
-    "asked", [Asked(tensor=8), Asked(tensor=4, pipeline=2), Asked(pipeline=16), Asked(tensor=32)]
+    "asked",
+    [
+        LayoutOptions(tensor=8),
+        LayoutOptions(tensor=4, pipeline=2),
+        LayoutOptions(pipeline=16),
+        LayoutOptions(tensor=32),
+    ],
 )
-def test_asked_sizes_must_use_every_card(asked: Asked) -> None:
-    if asked == Asked(tensor=8):
-        assert sizes(choose(DEEPSEEK, "deepseek_r1", 2, 8, asked))[:2] == (8, 2)
-        assert [w.id for w in choose(DEEPSEEK, "deepseek_r1", 2, 8, asked).warnings] == ["cluster.pipeline_untried"]
-    elif asked == Asked(pipeline=16):
-        assert sizes(choose(DEEPSEEK, "deepseek_r1", 2, 8, asked))[:2] == (1, 16)
+def test_asked_sizes_must_use_every_card(asked: LayoutOptions) -> None:
+    if asked == LayoutOptions(tensor=8):
+        assert sizes(choose(DEEPSEEK, R1, 2, 8, asked))[:2] == (8, 2)
+        assert [w.id for w in choose(DEEPSEEK, R1, 2, 8, asked).warnings] == ["cluster.pipeline_untried"]
+    elif asked == LayoutOptions(pipeline=16):
+        assert sizes(choose(DEEPSEEK, R1, 2, 8, asked))[:2] == (1, 16)
     else:
         with refused("cluster.sizes"):
-            choose(DEEPSEEK, "deepseek_r1", 2, 8, asked)
+            choose(DEEPSEEK, R1, 2, 8, asked)
 
 
 def test_a_stage_holds_its_share() -> None:
@@ -107,7 +115,7 @@ def test_what_must_not_differ() -> None:
         ("note", "kernel"),
         ("note", "interfaces"),
     ]
-    assert found[2] == Difference(
+    assert found[2] == HostDifference(
         "fail", "ray", {"a": "ray 2.43.0", "b": "ray 2.40.0"}, message("cluster.differs_ray")
     )
 
@@ -164,4 +172,4 @@ def test_the_interface_between_hosts() -> None:
 
 
 def test_folders_compare_by_value() -> None:
-    assert Folder(3, 10) == Folder(3, 10) != Folder(3, 11)
+    assert FolderFacts(3, 10) == FolderFacts(3, 10) != FolderFacts(3, 11)

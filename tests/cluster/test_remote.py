@@ -14,20 +14,20 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch.cluster import agent, lifecycle, remote
+from gaudi_launch.cluster.differences import FolderFacts
+from gaudi_launch.cluster.inventory import Member
+from gaudi_launch.cluster.layout import Layout
+from gaudi_launch.cluster.parts import Cluster, ClusterEngine, Node
+from gaudi_launch.cluster.readiness import Waits, wait_ready
+from gaudi_launch.cluster.remote import RemoteError
+from gaudi_launch.cluster.state import Part, Place, RunningCluster, remember, remembered, running_of
+from gaudi_launch.cluster.steps import HostStep, ssh_words
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.fleet import agent, remote, run
-from gaudi_launch.fleet.cluster import Cluster, Engine, Node
-from gaudi_launch.fleet.commands import Step, ssh_words
-from gaudi_launch.fleet.differences import Folder
-from gaudi_launch.fleet.inventory import Member
-from gaudi_launch.fleet.layout import Layout
-from gaudi_launch.fleet.remote import RemoteError
-from gaudi_launch.fleet.running import Part, Place, Running, remember, remembered, running_of
-from gaudi_launch.fleet.waiting import Waits, wait_ready
 from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan
-from tests.fleet.helpers import refused
-from tests.waiting import GENEROUS
+from tests.support.capacity import refused
+from tests.support.waiting import GENEROUS
 
 SSH = """#!/bin/sh
 while [ "$1" != "--" ]; do shift; done
@@ -55,15 +55,15 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
     left = [Member(path.parent.name, f"me@{path.parent.name}") for path in tmp_path.rglob("service.json")]
     if left:
-        run.down(left, "c", QUICK)
+        lifecycle.down(left, "c", QUICK)
 
 
 def member(name: str) -> Member:
     return Member(name, f"me@{name}")
 
 
-def step(name: str, *argv: str, **changes: object) -> Step:
-    return Step(member(name), argv, WHY, {"WORD": "it's $HOME"}, "service", **changes)  # type: ignore[arg-type]
+def step(name: str, *argv: str, **changes: object) -> HostStep:
+    return HostStep(member(name), argv, WHY, {"WORD": "it's $HOME"}, "service", **changes)  # type: ignore[arg-type]
 
 
 def living(name: str) -> int | None:
@@ -76,7 +76,7 @@ def test_a_host_tells_of_itself(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "x").write_bytes(b"12345")
     seen = remote.look(member("noisy"), [str(tmp_path / "model"), "/no/such"], 60)
-    assert seen.folders == {str(tmp_path / "model"): Folder(1, 5), "/no/such": Folder()}
+    assert seen.folders == {str(tmp_path / "model"): FolderFacts(1, 5), "/no/such": FolderFacts()}
     assert seen.clock is not None and abs(seen.clock) < 5 and 0 < seen.clock_within < 60
     assert seen.installed is not None and seen.python is not None and seen.python.startswith("3.")
 
@@ -125,9 +125,9 @@ def test_started_once_seen_and_ended_with_all_it_started(tmp_path: Path) -> None
     numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
     family = [pid for pid in numbers if _session(pid) == answer["pid"]]
     assert len(family) >= 3
-    assert run.down([member("a"), member("b")], "c", QUICK) == [("a", "service", None)]
+    assert lifecycle.down([member("a"), member("b")], "c", QUICK) == [("a", "service", None)]
     assert [pid for pid in family if _session(pid) == answer["pid"]] == []
-    assert (living("a"), run.down([member("a")], "c", QUICK)) == (None, [])
+    assert (living("a"), lifecycle.down([member("a")], "c", QUICK)) == (None, [])
 
 
 def test_files_lie_there_before_it_starts(tmp_path: Path) -> None:
@@ -157,10 +157,10 @@ def test_a_pid_that_is_another_process_by_now_is_left_alone(tmp_path: Path) -> N
     path = tmp_path / "a" / "gaudi-launch" / "cluster" / "c" / "a" / "service.json"
     document = json.loads(path.read_text())
     path.write_text(json.dumps({**document, "started": document["started"] - 1}))
-    assert (living("a"), run.down([member("a")], "c", QUICK)) == (None, [])
+    assert (living("a"), lifecycle.down([member("a")], "c", QUICK)) == (None, [])
     assert _session(document["pid"]) == document["pid"]
     path.write_text(json.dumps(document))
-    assert run.down([member("a")], "c", QUICK) == [("a", "service", None)]
+    assert lifecycle.down([member("a")], "c", QUICK) == [("a", "service", None)]
 
 
 def test_what_ends_at_once_says_so() -> None:
@@ -172,7 +172,7 @@ def test_what_ends_at_once_says_so() -> None:
 
 def test_a_host_that_is_gone_keeps_no_other_from_being_cleaned() -> None:
     remote.begin(step("b", "sleep", "300"), "c/b", {}, settle=0.1)
-    told = run.down([member("gone"), member("b")], "c", QUICK)
+    told = lifecycle.down([member("gone"), member("b")], "c", QUICK)
     assert [(host, what, trouble.id if trouble else None) for host, what, trouble in told] == [
         ("gone", "unreachable", "cluster.unreachable"),
         ("b", "service", None),
@@ -181,10 +181,10 @@ def test_a_host_that_is_gone_keeps_no_other_from_being_cleaned() -> None:
 
 
 def test_commands_run_to_their_end() -> None:
-    remote.do(Step(member("a"), ("true",), WHY), 20)
+    remote.do(HostStep(member("a"), ("true",), WHY), 20)
     for argv, words in ((("sh", "-c", "echo full disk; exit 3"), "full disk"), (("/no/rsync",), "No such file")):
         with pytest.raises(RemoteError) as error:
-            remote.do(Step(member("a"), argv, WHY), 20)
+            remote.do(HostStep(member("a"), argv, WHY), 20)
         assert error.value.why.id == "cluster.step_failed" and words in error.value.why.render()
 
 
@@ -236,7 +236,7 @@ def wait_until(done: Callable[[], bool], seconds: float = 60) -> None:
 def one_engine(*names: str) -> Cluster:
     """A cluster of an engine on each host, whose engine only sleeps."""
     engines = tuple(
-        Engine(
+        ClusterEngine(
             (Node(member(name), "127.0.0.1", "lo", (), {}),),
             Command(("sleep", "300"), {}),
             "http://127.0.0.1:9",
@@ -251,7 +251,7 @@ def one_engine(*names: str) -> Cluster:
 def start_up(cluster: Cluster, folder: Path, waits: Waits, said: list[str] | None = None) -> None:
     folder.mkdir(exist_ok=True)
     told = said if said is not None else []
-    run.up(cluster, (), {}, folder, lambda message: told.append(message.id), waits)
+    lifecycle.up(cluster, (), {}, folder, lambda message: told.append(message.id), waits)
 
 
 def test_another_start_does_not_forget_the_first(tmp_path: Path) -> None:
@@ -297,28 +297,28 @@ def test_a_start_that_is_asked_to_end_takes_all_down(tmp_path: Path, number: int
 
     (tmp_path / "known").mkdir()
     with pytest.raises(KeyboardInterrupt):
-        run.up(one_engine("a"), (), {}, tmp_path / "known", ask, QUICK)
+        lifecycle.up(one_engine("a"), (), {}, tmp_path / "known", ask, QUICK)
     assert living("a") is None
     assert signal.getsignal(number) is signal.SIG_DFL
 
 
 def test_ray_that_ends_on_a_worker_is_told(tmp_path: Path) -> None:
     places = (Place(member("a"), "127.0.0.1"), Place(member("b"), "127.0.0.2"))
-    running = Running("c", True, 8850, 2, (Part(places, "http://127.0.0.1:9"),))
+    running = RunningCluster("c", True, 8850, 2, (Part(places, "http://127.0.0.1:9"),))
     for name in ("service", "ray"):
         remote.begin(replace(step("a", "sleep", "300"), name=name), "c/a", {}, settle=0.1)
     (tmp_path / "known").mkdir()
     waits = Waits(ask=20.0, poll=0.1, workers=0.0)
     with refused("cluster.ray_died"):
         wait_ready(running, remember(tmp_path / "known", running), None, lambda _: None, waits)
-    run.down([member("a")], "c", QUICK)
+    lifecycle.down([member("a")], "c", QUICK)
 
 
 def test_status_of_what_is_half_there() -> None:
     places = (Place(member("a"), "127.0.0.1"), Place(member("gone"), "10.0.0.2"))
-    running = Running("c", True, 8850, 4, (Part(places, "http://127.0.0.1:9"),))
+    running = RunningCluster("c", True, 8850, 4, (Part(places, "http://127.0.0.1:9"),))
     remote.begin(step("a", "sleep", "300"), "c/a", {}, settle=0.1)
-    state = run.status(running, None, QUICK)
+    state = lifecycle.status(running, None, QUICK)
     assert (state.whole, state.ready, state.ray) == (False, (False,), (None,))
     assert [(host.name, sorted(host.alive), host.trouble.id if host.trouble else None) for host in state.hosts] == [
         ("a", ["ray", "service"], None),
@@ -329,7 +329,7 @@ def test_status_of_what_is_half_there() -> None:
 
 def test_what_is_written_down_comes_back(tmp_path: Path) -> None:
     places = (Place(Member("a", "me@a", "10.0.0.1", enter=("docker", "exec", "-i", "x")), "10.0.0.1"),)
-    running = Running("c", True, 8850, 16, (Part(places, "http://10.0.0.1:1"),))
+    running = RunningCluster("c", True, 8850, 16, (Part(places, "http://10.0.0.1:1"),))
     remember(tmp_path, running)
     assert remembered(tmp_path) == running
     started = time.monotonic()

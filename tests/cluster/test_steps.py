@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import subprocess
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,20 +13,23 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.app import run
+from gaudi_launch.cli.main import run
+from gaudi_launch.cluster import steps
+from gaudi_launch.cluster.differences import FolderFacts, Seen
+from gaudi_launch.cluster.inventory import Member
+from gaudi_launch.cluster.layout import Layout
+from gaudi_launch.cluster.parts import Cluster, ClusterEngine, Node, assemble
+from gaudi_launch.cluster.steps import HostStep, copies, ray_steps, render, render_stop, service_step, ssh_words
 from gaudi_launch.engines.detect import Installed
-from gaudi_launch.fleet.cluster import Cluster, Engine, Node, assemble
-from gaudi_launch.fleet.commands import Step, copies, ray_steps, render, render_stop, service_step, ssh_words
-from gaudi_launch.fleet.differences import Folder, Seen
-from gaudi_launch.fleet.inventory import Member
-from gaudi_launch.fleet.layout import Layout
+from gaudi_launch.engines.registry import find
 from gaudi_launch.host import snapshot
 from gaudi_launch.host.records import Host, Interface
 from gaudi_launch.host.simulated import make
 from gaudi_launch.messages import message, set_language
 from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan, Setting
+from tests.support.places import DATA
 
-GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "cluster-deepseek-r1.txt"
+GOLDEN = DATA / "golden" / "cluster-deepseek-r1.txt"
 WHY = message("cluster.as_asked")
 
 
@@ -43,7 +48,7 @@ def cluster(*members: Member) -> Cluster:
         EngineIdentity("vllm-fork", "1.22"), {"path": "/models/M"}, Placement(()), (), command, "http://x:1"
     )
     return Cluster(
-        "c", layout, (Engine(nodes, command, "http://10.0.0.1:1"),), (), plan, "/models/M", "/cache", 8850
+        "c", layout, (ClusterEngine(nodes, command, "http://10.0.0.1:1"),), (), plan, "/models/M", "/cache", 8850
     )
 
 
@@ -90,12 +95,12 @@ def test_printed_lines_are_shell_words() -> None:
     boxed = replace(step, member=replace(step.member, enter=("docker", "exec", "-i", "box")))
     inside = shlex.split(shlex.split(render(boxed, "c"))[-1])
     assert inside[:6] == ["docker", "exec", "-i", "box", "sh", "-c"] and len(inside) == 7
-    here = Step(Member("l", "local"), ("echo", "a b"), WHY)
+    here = HostStep(Member("l", "local"), ("echo", "a b"), WHY)
     assert shlex.split(render(here, "c")) == ["sh", "-c", "echo 'a b'"]
     assert [shlex.split(line)[7] for line in render_stop(AB, "c")] == ["admin@a", "admin@b", "admin@b", "admin@a"]
 
 
-def seen(one: Member, model: Folder, recipes: Folder, *tools: str) -> Seen:
+def seen(one: Member, model: FolderFacts, recipes: FolderFacts, *tools: str) -> Seen:
     return Seen(one, folders={"/models/M": model, "/cache": recipes}, tools=tools or ("rsync", "scp"))
 
 
@@ -106,10 +111,10 @@ def test_copies_go_from_the_first_that_has_all_of_it() -> None:
         made,
         [
             # a download that has only begun
-            seen(three[0], Folder(1, 2), Folder(2, 9)),
-            seen(three[1], Folder(5, 100), Folder()),
+            seen(three[0], FolderFacts(1, 2), FolderFacts(2, 9)),
+            seen(three[1], FolderFacts(5, 100), FolderFacts()),
             # a copy that was cut off
-            seen(three[2], Folder(5, 70), Folder(7, 1)),
+            seen(three[2], FolderFacts(5, 70), FolderFacts(7, 1)),
         ],
     )
     assert missing == []
@@ -123,7 +128,11 @@ def test_copies_go_from_the_first_that_has_all_of_it() -> None:
 
 def test_without_rsync_scp_copies() -> None:
     found, _ = copies(
-        cluster(*AB), [seen(AB[0], Folder(1, 1), Folder(), "scp"), seen(AB[1], Folder(), Folder(), "rsync", "scp")]
+        cluster(*AB),
+        [
+            seen(AB[0], FolderFacts(1, 1), FolderFacts(), "scp"),
+            seen(AB[1], FolderFacts(), FolderFacts(), "rsync", "scp"),
+        ],
     )
     assert [copy.step.argv for copy in found] == [
         ("scp", "-r", "-p", "-q", "-o", "BatchMode=yes", "--", "/models/M", "admin@10.0.0.2:/models/")
@@ -131,13 +140,13 @@ def test_without_rsync_scp_copies() -> None:
 
 
 def test_nobody_has_the_model() -> None:
-    found, missing = copies(cluster(*AB), [seen(one, Folder(), Folder()) for one in AB])
+    found, missing = copies(cluster(*AB), [seen(one, FolderFacts(), FolderFacts()) for one in AB])
     assert (found, missing) == ([], [message("cluster.no_model", path="/models/M")])
     # whoever could not be asked may have it
-    lost = replace(seen(AB[1], Folder(), Folder()), trouble=WHY)
-    assert copies(cluster(*AB), [seen(AB[0], Folder(), Folder()), lost]) == ([], [])
+    lost = replace(seen(AB[1], FolderFacts(), FolderFacts()), trouble=WHY)
+    assert copies(cluster(*AB), [seen(AB[0], FolderFacts(), FolderFacts()), lost]) == ([], [])
     hub = replace(cluster(*AB), model="Qwen/Qwen3-8B", recipes=None)
-    assert copies(hub, [seen(one, Folder(), Folder()) for one in AB]) == ([], [])
+    assert copies(hub, [seen(one, FolderFacts(), FolderFacts()) for one in AB]) == ([], [])
 
 
 @pytest.fixture
@@ -233,7 +242,7 @@ def test_what_the_user_decided_stays(inventory: str, capsys: pytest.CaptureFixtu
 def test_pages_in_both_languages(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["cluster", "plan", *SMALL, "--inventory", inventory]) == 0
     page = capsys.readouterr().out
-    for part in ("gaudi-1", "192.168.1.106 (ens8f0)", "Layout: tensor 16", "VLLM_EP_SIZE", "Memory of a card"):
+    for part in ("gaudi-1", "192.168.1.106 (ens8f0)", "Layout: tensor 16", "VLLM_EP_SIZE", "Memory per card"):
         assert part in page
     assert run(["cluster", "plan", *SMALL, "--inventory", inventory, "--lang", "zh"]) == 0
     assert "布局：张量 16" in capsys.readouterr().out
@@ -341,10 +350,18 @@ def test_words_behind_the_dashes_count(capsys: pytest.CaptureFixture[str]) -> No
     ours = planned("-l", "16384", "-b", "8", "-p", "9001")
     own = ("--max-model-len", "16K", "--max-num-seqs=8", "--port", "9001")
     theirs = planned("--", *own)
-    assert (theirs["settings"], theirs["memory"]) == (ours["settings"], ours["memory"])
+    assert theirs["memory"] == ours["memory"]
+    assert {each["name"] for each in theirs["settings"]} == {each["name"] for each in ours["settings"]}
+    assert [each["beaten"] for each in theirs["settings"]] == [each["beaten"] for each in ours["settings"]]
+    stated = {each["name"]: (each["value"], each["source"]) for each in theirs["settings"]}
+    assert (stated["--max-model-len"], stated["--max-num-seqs"]) == (("16K", "flag"), ("8", "flag"))
     assert theirs["engines"][0]["url"] == ours["engines"][0]["url"] == "http://10.0.0.1:9001"
     both = planned("-l", "8192", "--", *own)
-    assert [warning["id"] for warning in both["warnings"]] == ["plan.overruled", "cluster.open_ray"]
+    assert [warning["id"] for warning in both["warnings"]] == [
+        "plan.overruled",
+        "plan.kv_replicated",
+        "cluster.open_ray",
+    ]
 
 
 def test_no_such_cluster(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -382,13 +399,42 @@ def test_quantisation_files_are_found_in_the_checkout() -> None:
         Seen(replace(one, address=f"10.0.0.{at}", interface="ens1"), host, installed=installed)
         for at, one in enumerate(AB, 1)
     ]
-    found = assemble("c", made.layout, plan, seen, own=frozenset(), port=1, listen=None)
+    engine = find("deepseek_r1")
+    found = assemble("c", made.layout, plan, engine, seen, own=frozenset(), port=1, listen=None)
     env = found.engines[0].nodes[1].env
     assert env["QUANT_CONFIG"] == "/workspace/vllm-fork/scripts/quant_configs/inc_quant_per_channel_bf16kv.json"
     assert env["INC_MEASUREMENT_DUMP_PATH_PREFIX"] == "/workspace/vllm-fork"
     assert [warning.id for warning in found.warnings] == ["cluster.open_ray"]
     other = replace(seen[1], installed=replace(installed, facts={"source": "/elsewhere"}))
-    differing = assemble("c", made.layout, plan, [seen[0], other], own=frozenset(), port=1, listen=None)
+    differing = assemble("c", made.layout, plan, engine, [seen[0], other], own=frozenset(), port=1, listen=None)
     assert [warning.id for warning in differing.warnings].count("cluster.relative") == 1
-    mine = assemble("c", made.layout, plan, seen, own=frozenset({"QUANT_CONFIG"}), port=1, listen=None)
+    mine = assemble("c", made.layout, plan, engine, seen, own=frozenset({"QUANT_CONFIG"}), port=1, listen=None)
     assert "QUANT_CONFIG" not in mine.engines[0].nodes[1].env
+
+
+def test_a_printed_command_writes_into_no_folder_of_another(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    trap = tmp_path / "trap"
+    trap.symlink_to(elsewhere)
+
+    def written(folder: Path) -> int:
+        words = f"{steps._write_words(f'{folder}/file', 'text')}true"
+        return subprocess.run(["sh", "-c", words], check=False).returncode
+
+    assert written(trap) == 1
+    assert list(elsewhere.iterdir()) == []
+    own = tmp_path / "own"
+    assert (written(own), written(own)) == (0, 0)
+    assert (own / "file").read_text() == "text"
+    assert own.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_printed_command_refuses_a_folder_of_another_user(tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    os.chown(folder, 65534, 65534)
+    words = f"{steps._write_words(f'{folder}/file', 'text')}true"
+    assert subprocess.run(["sh", "-c", words], check=False).returncode == 1
+    assert list(folder.iterdir()) == []
