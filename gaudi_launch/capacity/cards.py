@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gaudi_launch.capacity.replica import Replica, Unfit, replica
+from gaudi_launch.capacity.search import CEILING, Curve, Fleet, Targets, fleet_for, simulate_curve
+from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.fleet.capacity import CEILING, Curve, Fleet, Targets, fleet_for, simulate_curve
-from gaudi_launch.fleet.replica import Replica, Unfit, replica
-from gaudi_launch.fleet.traffic import Traffic
 from gaudi_launch.host.accelerators import Accelerator
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Engine, Limits
-from gaudi_launch.planning.fitting import divided
+from gaudi_launch.planning.fit import divided
 from gaudi_launch.planning.request import Request
 
 
 @dataclass(frozen=True)
-class Case:
+class CapacityCase:
     """What is asked, read and checked. ``limits`` are the lengths that ``engine`` serves for ``request``."""
 
     model: Model
@@ -38,7 +38,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Choice:
+class CardsChoice:
     """One number of cards a replica: its curve and its fleet, or why there is none."""
 
     cards: int
@@ -49,34 +49,34 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Result:
+class CapacityResult:
     """Every choice, the one with the fewest cards, and what was assumed for it."""
 
-    case: Case
-    choices: tuple[Choice, ...]
-    chosen: Choice | None
+    case: CapacityCase
+    choices: tuple[CardsChoice, ...]
+    chosen: CardsChoice | None
     assumptions: tuple[Message, ...]
 
 
-def solve(case: Case) -> Result:
+def solve(case: CapacityCase) -> CapacityResult:
     """Simulate each number of cards and choose the one with the fewest cards in all."""
     choices = tuple(_choice(case, n) for n in case.cards)
     able = [choice for choice in choices if choice.fleet is not None]
     chosen = min(able, key=lambda c: (c.fleet.cards, c.fleet.nodes, c.cards) if c.fleet else (), default=None)
-    return Result(case, choices, chosen, _assumptions(case, chosen or _simulated(choices)))
+    return CapacityResult(case, choices, chosen, _assumptions(case, chosen or _simulated(choices)))
 
 
-def _simulated(choices: tuple[Choice, ...]) -> Choice | None:
+def _simulated(choices: tuple[CardsChoice, ...]) -> CardsChoice | None:
     return next((choice for choice in reversed(choices) if choice.curve is not None), None)
 
 
-def _choice(case: Case, cards: int) -> Choice:
+def _choice(case: CapacityCase, cards: int) -> CardsChoice:
     try:
         ask, rules = divided(case.engine, case.request, case.accelerator, case.model, cards, case.dtype)
     except LaunchError as error:
         if error.exit_code == ExitCode.USAGE:
             raise
-        return Choice(cards, Unfit(cards, error.text), None, None, error.text)
+        return CardsChoice(cards, Unfit(cards, error.text), None, None, error.text)
     found = replica(
         case.model,
         cards,
@@ -86,19 +86,22 @@ def _choice(case: Case, cards: int) -> Choice:
         rules,
         case.traffic,
         lambda cost: cost.with_constants(case.constants),
+        case.engine.innermost.scheduling,
     )
     if isinstance(found, Unfit):
-        return Choice(cards, found, None, None, found.reason)
+        return CardsChoice(cards, found, None, None, found.reason)
     curve = simulate_curve(case.traffic, found.limits, found.cost, case.targets.percentile)
     if curve is None:
-        return Choice(cards, found, None, None, message("capacity.takes_none", length=case.limits.max_model_len))
+        return CardsChoice(
+            cards, found, None, None, message("capacity.takes_none", length=case.limits.max_model_len)
+        )
     fleet = fleet_for(curve, case.targets, case.rate, cards, case.cards_per_node)
     idle = curve.loads[0]
     why = message("capacity.unreachable", ttft=f"{idle.ttft:.3g}", tpot=f"{1000 * idle.tpot:.3g}")
-    return Choice(cards, found, curve, fleet, None if fleet else why)
+    return CardsChoice(cards, found, curve, fleet, None if fleet else why)
 
 
-def _assumptions(case: Case, choice: Choice | None) -> tuple[Message, ...]:
+def _assumptions(case: CapacityCase, choice: CardsChoice | None) -> tuple[Message, ...]:
     limits = case.limits
     words = {"engine": case.engine.identity.label, "requests": limits.max_num_seqs, "length": limits.max_model_len}
     said = [*case.notes, message("capacity.assume_served", **words)]

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gaudi_launch import drawing
-from gaudi_launch.drawing import INK, WHITE, Box, Words
-from gaudi_launch.fleet.capacity import Curve, latency_at
+from gaudi_launch.capacity.search import Curve, latency_at
+from gaudi_launch.drawing import INK, WHITE, Rectangle, Words
 
 _LINE, _TARGET, _CHOSEN = (20, 80, 200), (214, 40, 40), (30, 140, 60)
 _LEFT, _TOP, _WIDTH, _HEIGHT, _GAP, _RIGHT = 90, 30, 560, 200, 60, 30
@@ -69,20 +69,23 @@ def number(value: float) -> str:
 
 def _scene(
     curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None
-) -> tuple[int, int, list[Box], list[Words]]:
-    boxes: list[Box] = []
+) -> tuple[int, int, list[Rectangle], list[Words]]:
+    boxes: list[Rectangle] = []
     words: list[Words] = []
     top = _TOP
     for panel in panels(curve, ttft, tpot, _WIDTH):
-        boxes += [Box(_LEFT - 1, top - 1, _WIDTH + 2, _HEIGHT + 2, INK), Box(_LEFT, top, _WIDTH, _HEIGHT, WHITE)]
+        boxes += [
+            Rectangle(_LEFT - 1, top - 1, _WIDTH + 2, _HEIGHT + 2, INK),
+            Rectangle(_LEFT, top, _WIDTH, _HEIGHT, WHITE),
+        ]
         if chosen is not None:
-            boxes.append(Box(_LEFT + column_of(curve, chosen, _WIDTH), top, 1, _HEIGHT, _CHOSEN))
+            boxes.append(Rectangle(_LEFT + column_of(curve, chosen, _WIDTH), top, 1, _HEIGHT, _CHOSEN))
         if panel.target is not None:
-            boxes.append(Box(_LEFT, top + _HEIGHT * (1 - panel.height(panel.target)), _WIDTH, 1, _TARGET))
+            boxes.append(Rectangle(_LEFT, top + _HEIGHT * (1 - panel.height(panel.target)), _WIDTH, 1, _TARGET))
         heights = [top + _HEIGHT * (1 - panel.height(value)) for value in panel.values]
         for at, height in enumerate(heights):
             before = heights[max(0, at - 1)]
-            boxes.append(Box(_LEFT + at, min(before, height), 1, abs(before - height) + 2, _LINE))
+            boxes.append(Rectangle(_LEFT + at, min(before, height), 1, abs(before - height) + 2, _LINE))
         words += [
             (10, top + _HEIGHT / 2, f"{panel.name} {panel.unit}"),
             (10, top + 10, number(panel.high * panel.factor)),

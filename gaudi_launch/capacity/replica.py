@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from gaudi_launch.fleet.speed import step_time
-from gaudi_launch.fleet.traffic import Traffic
+from gaudi_launch.buckets.optimiser.planner import plan
+from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.host.accelerators import Accelerator
 from gaudi_launch.messages import Message
-from gaudi_launch.models.fit import Ask, fit
+from gaudi_launch.models.card_memory import ServingDemand, fit
 from gaudi_launch.models.records import Model
 from gaudi_launch.models.sizing import MemoryRules
-from gaudi_launch.warmup.cost import StepTime
-from gaudi_launch.warmup.limits import EngineLimits
-from gaudi_launch.warmup.planner import plan
+from gaudi_launch.performance.limits import EngineLimits
+from gaudi_launch.performance.scaling import step_time
+from gaudi_launch.performance.step_model import Engine as Scheduling
+from gaudi_launch.performance.step_time import StepTime
 
 # the padding of a bucket plan shows after some hundred requests; more of them only take longer
 _PLANNED_FOR = 600
@@ -44,10 +45,11 @@ def replica(
     cards: int,
     dtype: str,
     accelerator: Accelerator,
-    ask: Ask,
+    ask: ServingDemand,
     rules: MemoryRules,
     traffic: Traffic,
     adjust: Callable[[StepTime], StepTime],
+    scheduling: Scheduling = "v0",
 ) -> Replica | Unfit:
     """The replica of ``model`` over ``cards``; ``adjust`` puts the user's own constants into the step times."""
     card = (accelerator.memory_usable_mib or accelerator.memory_total_mib) << 20
@@ -69,7 +71,8 @@ def replica(
         output_min=min(outputs),
         output_max=max(outputs),
     )
-    speed = step_time(model, cards, dtype, accelerator, ask.kv_dtype if dtype == "fp8" else "auto")
+    kv_dtype = ask.kv_dtype if dtype == "fp8" else "auto"
+    speed = step_time(model, cards, dtype, accelerator, kv_dtype, scheduling)
     cost = adjust(speed.cost)
     prompt, decode, padding = _padding(traffic, limits, cost)
     return Replica(cards, limits, _padded(cost, prompt, decode), padding, tuple(speed.notes))

@@ -11,10 +11,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gaudi_launch.fleet.traffic import Traffic
-from gaudi_launch.warmup.cost import StepTime
-from gaudi_launch.warmup.limits import EngineLimits
-from gaudi_launch.warmup.simulate import Times, simulate_times
+from gaudi_launch.capacity.traffic import Traffic
+from gaudi_launch.performance.limits import EngineLimits
+from gaudi_launch.performance.simulator import Times, simulate_times
+from gaudi_launch.performance.step_time import StepTime
 
 # shares of what a replica can do at most. Close to all of it a queue has no end, which no run of some ten thousand
 # requests would see; the last share is therefore the ceiling
@@ -34,7 +34,7 @@ class Targets:
 
 
 @dataclass(frozen=True)
-class Load:
+class LoadPoint:
     """One replica under one load: requests a second, that as a share of the most it can do, and percentiles of
     time to first token and time per further token, in seconds; ``tokens`` are output tokens a second,
     ``inside`` is how many requests the engine holds on average."""
@@ -52,7 +52,7 @@ class Curve:
     """One replica from idle to `CEILING`. ``most``: requests a second that it can do at all; ``refused``: the
     share of requests that it never takes (longer than it allows)."""
 
-    loads: tuple[Load, ...]
+    loads: tuple[LoadPoint, ...]
     most: float
     refused: float
 
@@ -74,7 +74,7 @@ def simulate_curve(traffic: Traffic, limits: EngineLimits, cost: StepTime, perce
     most = most_requests(traffic, limits, cost)
     if most is None:
         return None
-    loads: list[Load] = []
+    loads: list[LoadPoint] = []
     for share in SHARES:
         # no fewer are inside at a higher load
         part = traffic.part(share, loads[-1].inside if loads else 0.0)
@@ -106,7 +106,7 @@ def most_requests(traffic: Traffic, limits: EngineLimits, cost: StepTime) -> flo
 
 def _load(
     traffic: Traffic, limits: EngineLimits, cost: StepTime, percentile: float, share: float, most: float
-) -> Load:
+) -> LoadPoint:
     import numpy as np
 
     rate = share * most
@@ -118,7 +118,7 @@ def _load(
     each = (whole.done - whole.first)[several] / (whole.output[several] - 1)
     stay = whole.done - whole.came
     # rate x mean stay is the mean number inside (Little)
-    return Load(
+    return LoadPoint(
         rate=rate,
         share=share,
         ttft=_percentile(waited, percentile),

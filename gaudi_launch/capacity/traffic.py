@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-Request = tuple[float, int, int]
+TrafficRequest = tuple[float, int, int]
 """(arrival seconds, input tokens, output tokens)."""
 
 # token steps that a replica may simulate, about a third of a second
@@ -31,7 +31,7 @@ _MINUTE = 60.0
 class Traffic:
     """Requests sorted by time, one a second on average; ``mean_output`` in tokens."""
 
-    requests: tuple[Request, ...]
+    requests: tuple[TrafficRequest, ...]
 
     def part(self, share: float, inside: float) -> Traffic:
         """The first of them: as many as a replica needs at this share of the most it can do, and as it simulates
@@ -46,7 +46,7 @@ class Traffic:
         return sum(output for _, _, output in self.requests) / len(self.requests)
 
 
-def from_trace(trace: Sequence[Request], own_arrivals: bool = False, seed: int = 0) -> Traffic:
+def from_trace(trace: Sequence[TrafficRequest], own_arrivals: bool = False, seed: int = 0) -> Traffic:
     """Lengths (and, if asked for, arrivals) of past requests."""
     if own_arrivals:
         return Traffic(_paced(trace[:_MOST]))
@@ -75,7 +75,7 @@ def _poisson(lengths: Sequence[tuple[int, int]], chance: random.Random) -> Traff
     return Traffic(_paced(requests))
 
 
-def _paced(requests: Sequence[Request]) -> tuple[Request, ...]:
+def _paced(requests: Sequence[TrafficRequest]) -> tuple[TrafficRequest, ...]:
     """From time 0 on, one a second on average: a rate must mean what it says."""
     start = requests[0][0]
     span = requests[-1][0] - start
@@ -83,13 +83,13 @@ def _paced(requests: Sequence[Request]) -> tuple[Request, ...]:
     return tuple(((time - start) * pace, tokens, output) for time, tokens, output in requests)
 
 
-def mean_rate(trace: Sequence[Request]) -> float | None:
+def mean_rate(trace: Sequence[TrafficRequest]) -> float | None:
     """Requests a second over the whole trace; None where it has no span."""
     span = trace[-1][0] - trace[0][0] if len(trace) > 1 else 0.0
     return (len(trace) - 1) / span if span > 0 else None
 
 
-def busiest_minute(trace: Sequence[Request]) -> float | None:
+def busiest_minute(trace: Sequence[TrafficRequest]) -> float | None:
     """Requests a second in the busiest minute; None where the trace is not longer than one."""
     if not trace or trace[-1][0] - trace[0][0] <= _MINUTE:
         return None

@@ -6,11 +6,11 @@ import struct
 import zlib
 from xml.etree import ElementTree
 
-from gaudi_launch.fleet.capacity import Curve, Load
-from gaudi_launch.fleet.chart import column_of, number, panels, png, svg
+from gaudi_launch.capacity.chart import column_of, number, panels, png, svg
+from gaudi_launch.capacity.search import Curve, LoadPoint
 
 CURVE = Curve(
-    tuple(Load(float(at), at / 10, 0.1 * at, 0.001 * at * at, 1.0, 1.0) for at in range(1, 10)), 10.0, 0.0
+    tuple(LoadPoint(float(at), at / 10, 0.1 * at, 0.001 * at * at, 1.0, 1.0) for at in range(1, 10)), 10.0, 0.0
 )
 
 
@@ -50,6 +50,7 @@ def test_svg_has_the_words() -> None:
 
 def test_every_figure_can_be_drawn() -> None:
     for value in (1e-7, 0.0123, 1.0, 31.04, 999.6, 12345.6, 3e9):
-        assert png(Curve((Load(value, 0.1, value, value, 1, 1), Load(2 * value, 0.2, value, value, 1, 1)), 1, 0),
-                   None, None, None)  # fmt: skip
+        low = LoadPoint(value, 0.1, value, value, 1, 1)
+        high = LoadPoint(2 * value, 0.2, value, value, 1, 1)
+        assert png(Curve((low, high), 1, 0), None, None, None)
         assert float(number(value)) == float(f"{value:.3g}") or value >= 1000

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.fleet.capacity import (
+from gaudi_launch.capacity.search import (
     CEILING,
     SHARES,
     Curve,
     Fleet,
-    Load,
+    LoadPoint,
     Targets,
     fleet_for,
     latency_at,
@@ -24,10 +24,10 @@ from gaudi_launch.fleet.capacity import (
     replicas_on,
     simulate_curve,
 )
-from gaudi_launch.fleet.traffic import Traffic, from_ranges
-from gaudi_launch.warmup.cost import ONE_CARD_8B, StepTime
-from gaudi_launch.warmup.simulate import simulate_times
-from tests.warmup.helpers import limits, made_up
+from gaudi_launch.capacity.traffic import Traffic, from_ranges
+from gaudi_launch.performance.simulator import simulate_times
+from gaudi_launch.performance.step_time import ONE_CARD_8B, StepTime
+from tests.support.traces import limits, made_up
 
 # a prefill takes 100 ms whatever its length, and nothing decodes: one server with a known service time
 FIXED = StepTime(prefill_fixed=100.0, prefill_token=0.0, prefill_attention=0.0, basis="fixed")
@@ -106,7 +106,7 @@ def test_refused_requests_have_no_times() -> None:
 def curve_of(ttft: list[float], tpot: list[float]) -> Curve:
     most = 20.0
     rows = zip(SHARES, ttft, tpot, strict=True)
-    return Curve(tuple(Load(most * s, s, one, each, 100 * s, 1.0) for s, one, each in rows), most, 0.0)
+    return Curve(tuple(LoadPoint(most * s, s, one, each, 100 * s, 1.0) for s, one, each in rows), most, 0.0)
 
 
 LATENCIES = st.lists(st.floats(0.001, 100), min_size=len(SHARES), max_size=len(SHARES))

@@ -1,0 +1,1 @@
+"""Replicas, cards and nodes for a rate of requests within latency targets."""
