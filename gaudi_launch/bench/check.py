@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gaudi_launch.bench import pooled_rows, protocols, server
+from gaudi_launch.bench.check_rows import CheckRow, failed
+from gaudi_launch.bench.client import Client, ServerError
 from gaudi_launch.errors import ExitCode
-from gaudi_launch.measure import pooled_rows, server, talk
-from gaudi_launch.measure.client import Client, ServerError
-from gaudi_launch.measure.rows import Row, failed
 from gaudi_launch.messages import Message, message
-from gaudi_launch.services.ready import POOLED
-from gaudi_launch.services.target import Target, option
+from gaudi_launch.services.endpoint import Target, option
+from gaudi_launch.services.probe import POOLED
 
 # of a server that writes; one that writes nothing has health, models, its task, long and speed
 NAMES = ("health", "models", "chat", "stream", "long", "speed", "generate")
@@ -25,7 +25,7 @@ _SPEED = 64
 _NO_TIME = 0.2
 
 
-def exit_code(rows: list[Row]) -> ExitCode:
+def exit_code(rows: list[CheckRow]) -> ExitCode:
     """0 when nothing failed; 4 when the engine answered wrongly or not at all in mid-check, else 1."""
     failed = [row for row in rows if row.verdict == "fail"]
     if not failed:
@@ -35,27 +35,28 @@ def exit_code(rows: list[Row]) -> ExitCode:
 
 @dataclass
 class _Facts:
-    served: server.Served | None = None
-    form: talk.Form = "chat"
+    served: server.ServerFacts | None = None
+    form: protocols.Form = "chat"
+    form_answers: bool = False
     task: str = ""
     text: str = ""
 
 
-Question = Callable[[], Awaitable[Row]]
+Question = Callable[[], Awaitable[CheckRow]]
 
 
 async def check(
     client: Client,
     target: Target,
-    said: Callable[[Row], None],
+    said: Callable[[CheckRow], None],
     *,
     long: int | None = None,
     model: str | None = None,
-) -> list[Row]:
+) -> list[CheckRow]:
     """Put every question; ``said`` gets each row when it is known. ``long`` is the long prompt's length in tokens
     (default: the edge of the plan's largest prompt bucket). Never raises for what a server does."""
     facts = _Facts()
-    rows: list[Row] = []
+    rows: list[CheckRow] = []
 
     async def put(name: str, question: Question) -> bool:
         """Did the server do well?"""
@@ -74,7 +75,8 @@ async def check(
         await put("models", lambda: _models(client, facts, model or target.model))
     if facts.served is not None:
         served = facts.served
-        if await put("chat", lambda: _first(client, served, facts)):
+        # where a chat is refused and another form answers, that form is examined all the same
+        if await put("chat", lambda: _first(client, served, facts)) or facts.form_answers:
             for name, question in _more(client, served, facts, target, long).items():
                 await put(name, question)
         if served.tgi and not facts.task:
@@ -83,12 +85,12 @@ async def check(
         if name not in {row.name for row in rows}:
             no_tgi = name == "generate" and facts.served is not None
             sentence = message("measure.check_no_tgi") if no_tgi else message("measure.check_not_asked")
-            rows.append(Row(name, "skip", sentence))
+            rows.append(CheckRow(name, "skip", sentence))
             said(rows[-1])
     return rows
 
 
-async def _first(client: Client, served: server.Served, facts: _Facts) -> Row:
+async def _first(client: Client, served: server.ServerFacts, facts: _Facts) -> CheckRow:
     """One chat, or the one thing that a server does which writes nothing."""
     try:
         return await _chat(client, served, facts)
@@ -103,7 +105,7 @@ async def _first(client: Client, served: server.Served, facts: _Facts) -> Row:
 
 
 def _more(
-    client: Client, served: server.Served, facts: _Facts, target: Target, wanted: int | None
+    client: Client, served: server.ServerFacts, facts: _Facts, target: Target, wanted: int | None
 ) -> dict[str, Question]:
     """What is asked once the first answer was good."""
     tokens, why = edge(target, served, 0 if facts.task else _ANSWER)
@@ -122,27 +124,27 @@ def _more(
     }
 
 
-async def _health(client: Client) -> Row:
+async def _health(client: Client) -> CheckRow:
     reply = await client.ask("/health")
     if reply.status == 404:
-        return Row("health", "skip", message("measure.check_no_health"))
+        return CheckRow("health", "skip", message("measure.check_no_health"))
     if reply.status != 200:
-        raise talk.refused(reply)
-    return Row("health", "ok", message("measure.check_health"))
+        raise protocols.refused(reply)
+    return CheckRow("health", "ok", message("measure.check_health"))
 
 
-async def _models(client: Client, facts: _Facts, wanted: str | None) -> Row:
+async def _models(client: Client, facts: _Facts, wanted: str | None) -> CheckRow:
     served = await server.look(client, wanted)
     names = ", ".join(served.models)
     values = {"models": list(served.models), "longest": served.longest, "tgi": served.tgi}
     if served.model not in served.models and not served.tgi:
         sentence = message("measure.check_other_model", found=names, wanted=served.model)
-        return Row("models", "fail", sentence, values=values, fault="way")
+        return CheckRow("models", "fail", sentence, values=values, fault="way")
     facts.served = served
     if served.longest is None:
-        return Row("models", "ok", message("measure.check_models", names=names), values=values)
+        return CheckRow("models", "ok", message("measure.check_models", names=names), values=values)
     sentence = message("measure.check_models_longest", names=names, tokens=served.longest)
-    return Row("models", "ok", sentence, values=values)
+    return CheckRow("models", "ok", sentence, values=values)
 
 
 _CAPITAL = "What is the capital of France? Answer in one word."
@@ -153,32 +155,47 @@ def _shown(text: str) -> str:
     return words if len(words) <= 60 else f"{words[:57]}..."
 
 
-async def _chat(client: Client, served: server.Served, facts: _Facts) -> Row:
-    facts.form = await server.pick_form(client, served)
-    answer = await talk.whole(client, facts.form, talk.ask_one(_CAPITAL, 32), served.model)
+async def _chat(client: Client, served: server.ServerFacts, facts: _Facts) -> CheckRow:
+    found = await server.find_form(client, served)
+    facts.form = found.form
+    answer = await protocols.whole(client, facts.form, protocols.ask_one(_CAPITAL, 32), served.model)
     facts.text = answer.text or answer.thought
-    values = {"form": facts.form, "text": answer.text, "input": answer.input, "output": answer.tokens}
+    values: dict[str, Any] = {"form": facts.form, "text": answer.text, "input": answer.input}
+    values["output"] = answer.tokens
+    if found.refused is not None:
+        values["refused"] = {"status": found.refused.status, "detail": found.refused.detail}
+    if found.broken and found.refused is not None:
+        facts.form_answers = True
+        sentence = message(
+            "measure.check_chat_broken",
+            status=found.refused.status,
+            why=found.refused.detail,
+            form=facts.form,
+        )
+        return CheckRow("chat", "fail", sentence, answer.seconds, values, "engine")
     if not facts.text.strip() and not answer.tokens:
-        return Row("chat", "fail", message("measure.check_empty"), answer.seconds, values, "engine")
+        return CheckRow("chat", "fail", message("measure.check_empty"), answer.seconds, values, "engine")
     id = "measure.check_chat" if facts.form == "chat" else "measure.check_chat_other"
     sentence = message(id, text=_shown(facts.text), form=facts.form)
-    return Row("chat", "ok", sentence, answer.seconds, values)
+    return CheckRow("chat", "ok", sentence, answer.seconds, values)
 
 
-async def _stream(client: Client, served: server.Served, facts: _Facts) -> Row:
-    answer = await talk.stream(client, facts.form, talk.ask_one(_CAPITAL, 32), served.model)
+async def _stream(client: Client, served: server.ServerFacts, facts: _Facts) -> CheckRow:
+    answer = await protocols.stream(client, facts.form, protocols.ask_one(_CAPITAL, 32), served.model)
     values = {"pieces": len(answer.pieces), "first": answer.first, "output": answer.tokens, "text": answer.text}
     if answer.first is None and facts.text.strip():
-        return Row("stream", "fail", message("measure.check_empty"), answer.seconds, values, "engine")
+        return CheckRow("stream", "fail", message("measure.check_empty"), answer.seconds, values, "engine")
     if answer.tokens > 4 and len(set(answer.pieces)) == 1 and answer.seconds > _NO_TIME:
         # a proxy that gathers the stream, or an engine that streams none; a quick answer may be read at once
-        return Row("stream", "fail", message("measure.check_at_once", tokens=answer.tokens), 0, values, "engine")
+        return CheckRow(
+            "stream", "fail", message("measure.check_at_once", tokens=answer.tokens), 0, values, "engine"
+        )
     first = round(1000 * (answer.first or answer.seconds))
     sentence = message("measure.check_stream", pieces=len(answer.pieces), first=first)
-    return Row("stream", "ok", sentence, answer.seconds, values)
+    return CheckRow("stream", "ok", sentence, answer.seconds, values)
 
 
-def edge(target: Target, served: server.Served, answer: int = _ANSWER) -> tuple[int, Message]:
+def edge(target: Target, served: server.ServerFacts, answer: int = _ANSWER) -> tuple[int, Message]:
     """How long the long prompt is, in tokens, and why: the plan's largest prompt bucket without context that a
     request can fill, else the server's own limit less ``answer`` tokens."""
     limit = served.longest
@@ -211,27 +228,29 @@ def _top_bucket(plan: Mapping[str, Any]) -> int | None:
     return max(tops, default=None)
 
 
-async def _long(client: Client, served: server.Served, facts: _Facts, tokens: int, why: Message) -> Row:
+async def _long(client: Client, served: server.ServerFacts, facts: _Facts, tokens: int, why: Message) -> CheckRow:
     ruler = await server.measure_ruler(client, served, facts.form)
     prompt, counted = await server.exactly(client, served, facts.form, ruler, tokens, server.new_seed())
-    answer = await talk.stream(client, facts.form, talk.ask_one(prompt, _ANSWER), served.model)
+    answer = await protocols.stream(client, facts.form, protocols.ask_one(prompt, _ANSWER), served.model)
     told = answer.input if answer.input is not None else counted
     first = answer.first or answer.seconds
     values = {"wanted": tokens, "input": told, "first": first, "output": answer.tokens}
     if not answer.tokens:
-        return Row("long", "fail", message("measure.check_empty"), answer.seconds, values, "engine")
+        return CheckRow("long", "fail", message("measure.check_empty"), answer.seconds, values, "engine")
     rate = round(told / first)
     sentence = message("measure.check_long", tokens=told, why=why.render(), seconds=f"{first:.2f}", rate=rate)
-    return Row("long", "ok", sentence, answer.seconds, values)
+    return CheckRow("long", "ok", sentence, answer.seconds, values)
 
 
-async def _speed(client: Client, served: server.Served, facts: _Facts) -> Row:
+async def _speed(client: Client, served: server.ServerFacts, facts: _Facts) -> CheckRow:
     room = served.longest - 48 if served.longest is not None else _SPEED
-    asked = talk.ask_one("Count from one to a hundred in words.", max(2, min(_SPEED, room)), ignore_eos=served.vllm)
-    answer = await talk.stream(client, facts.form, asked, served.model)
+    asked = protocols.ask_one(
+        "Count from one to a hundred in words.", max(2, min(_SPEED, room)), ignore_eos=served.vllm
+    )
+    answer = await protocols.stream(client, facts.form, asked, served.model)
     if answer.tokens < 2 or not answer.pieces:
         sentence = message("measure.check_too_short", tokens=answer.tokens)
-        return Row("speed", "skip", sentence, answer.seconds, {"output": answer.tokens})
+        return CheckRow("speed", "skip", sentence, answer.seconds, {"output": answer.tokens})
     first, span = answer.pieces[0], answer.pieces[-1] - answer.pieces[0]
     id = "measure.check_speed" if answer.counted else "measure.check_speed_pieces"
     rate = (answer.tokens - 1) / span if span > 0 else answer.tokens / first
@@ -240,15 +259,15 @@ async def _speed(client: Client, served: server.Served, facts: _Facts) -> Row:
         id = "measure.check_speed_at_once"
     values = {"tokens_per_second": round(rate, 3), "first": first, "output": answer.tokens}
     sentence = message(id, rate=f"{rate:.1f}", tokens=answer.tokens, first=round(1000 * first))
-    return Row("speed", "ok", sentence, answer.seconds, values)
+    return CheckRow("speed", "ok", sentence, answer.seconds, values)
 
 
-async def _generate(client: Client, served: server.Served) -> Row:
-    asked = talk.ask_one(_CAPITAL, 16)
-    answer = await talk.whole(client, "generate", asked, served.model)
-    streamed = await talk.stream(client, "generate", asked, served.model)
+async def _generate(client: Client, served: server.ServerFacts) -> CheckRow:
+    asked = protocols.ask_one(_CAPITAL, 16)
+    answer = await protocols.whole(client, "generate", asked, served.model)
+    streamed = await protocols.stream(client, "generate", asked, served.model)
     values = {"text": answer.text, "output": answer.tokens, "pieces": len(streamed.pieces)}
     if not answer.text.strip() and not answer.tokens:
-        return Row("generate", "fail", message("measure.check_empty"), answer.seconds, values, "engine")
+        return CheckRow("generate", "fail", message("measure.check_empty"), answer.seconds, values, "engine")
     sentence = message("measure.check_generate", text=_shown(answer.text), pieces=len(streamed.pieces))
-    return Row("generate", "ok", sentence, answer.seconds + streamed.seconds, values)
+    return CheckRow("generate", "ok", sentence, answer.seconds + streamed.seconds, values)

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gaudi_launch.measure.client import ServerError
+from gaudi_launch.bench.client import ServerError
 from gaudi_launch.messages import Message, message
 
 Verdict = Literal["ok", "fail", "skip"]
 
 
 @dataclass(frozen=True)
-class Row:
+class CheckRow:
     """One question: what came of it, in a sentence, and its figures. ``fault``: ours (the way there: the address,
     the key) or the engine's."""
 
@@ -35,15 +35,17 @@ class Row:
         }
 
 
-def failed(name: str, error: ServerError) -> Row:
+def failed(name: str, error: ServerError) -> CheckRow:
     """The row of a question that came to nothing."""
     values = {"kind": error.kind, "status": error.status, "detail": error.detail}
     if error.kind == "connect":
-        return Row(name, "fail", message("measure.fail_connect", why=error.detail), values=values, fault="way")
+        return CheckRow(name, "fail", message("measure.fail_connect", why=error.detail), values=values, fault="way")
     if error.kind == "status" and error.status in (401, 403):
-        return Row(name, "fail", message("measure.fail_key", status=error.status), values=values, fault="way")
+        return CheckRow(name, "fail", message("measure.fail_key", status=error.status), values=values, fault="way")
     if error.kind == "status":
         sentence = message("measure.fail_status", status=error.status, why=error.detail)
         # 404 and the like: this address is no such server; 5xx: it is one, and it broke
-        return Row(name, "fail", sentence, values=values, fault="engine" if error.status >= 500 else "way")
-    return Row(name, "fail", message(f"measure.fail_{error.kind}", why=error.detail), values=values, fault="engine")
+        return CheckRow(name, "fail", sentence, values=values, fault="engine" if error.status >= 500 else "way")
+    return CheckRow(
+        name, "fail", message(f"measure.fail_{error.kind}", why=error.detail), values=values, fault="engine"
+    )

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import h11
 
-from gaudi_launch.services.ready import true_status
+from gaudi_launch.services.probe import true_status
 
 _MOST_BYTES = 16 << 20
 _READ = 1 << 16

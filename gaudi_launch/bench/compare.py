@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gaudi_launch.measure.records import Run
-from gaudi_launch.measure.statistics import RATES, TIMES, values
+from gaudi_launch.bench.records import BenchRun
+from gaudi_launch.bench.statistics import RATES, TIMES, values
 from gaudi_launch.messages import Message, message
 
 Verdict = Literal["better", "worse", "same"]
@@ -23,7 +23,7 @@ _PARTS = ("mean", "p50", "p99")
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedFigure:
     """One figure in both runs. ``low`` and ``high`` are the ends of the difference's 95 % range, where known."""
 
     name: str
@@ -56,13 +56,13 @@ class Row:
         }
 
 
-def compare(before: Run, after: Run) -> list[Row]:
+def compare(before: BenchRun, after: BenchRun) -> list[ComparedFigure]:
     """A row for every figure that both runs have."""
     rows = []
     for name in RATES:
         first, second = before.summary.get(name), after.summary.get(name)
         if isinstance(first, int | float) and isinstance(second, int | float):
-            rows.append(Row(name, "", first, second, _plain(first, second, more_is_better=True)))
+            rows.append(ComparedFigure(name, "", first, second, _plain(first, second, more_is_better=True)))
     for name in TIMES:
         # how late requests were sent tells of the client, not of the server
         if name == "late":
@@ -77,12 +77,12 @@ def compare(before: Run, after: Run) -> list[Row]:
     return rows
 
 
-def _row(name: str, part: str, before: float, after: float, ends: tuple[float, float] | None) -> Row:
+def _row(name: str, part: str, before: float, after: float, ends: tuple[float, float] | None) -> ComparedFigure:
     if ends is None:
-        return Row(name, part, before, after, _plain(before, after, more_is_better=False))
+        return ComparedFigure(name, part, before, after, _plain(before, after, more_is_better=False))
     low, high = ends
     verdict: Verdict = "better" if high < 0 else "worse" if low > 0 else "same"
-    return Row(name, part, before, after, verdict, round(low, 6), round(high, 6))
+    return ComparedFigure(name, part, before, after, verdict, round(low, 6), round(high, 6))
 
 
 def _plain(before: float, after: float, more_is_better: bool) -> Verdict:
@@ -112,7 +112,7 @@ def _scatter(before: Sequence[float], after: Sequence[float]) -> dict[str, tuple
     return ranges
 
 
-def doubts(before: Run, after: Run) -> list[Message]:
+def doubts(before: BenchRun, after: BenchRun) -> list[Message]:
     """Why the two may not be comparable."""
     found = []
     if before.workload.get("digest") != after.workload.get("digest"):

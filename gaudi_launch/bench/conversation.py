@@ -9,17 +9,18 @@ import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gaudi_launch.measure import server, talk
-from gaudi_launch.measure.client import Client
+from gaudi_launch.bench import protocols, server
+from gaudi_launch.bench.client import Client
 
 # what a terminal would take for orders; a model may write anything
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# C0 and C1, lone surrogates (no encoding has them), and marks that turn the direction of what follows
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 # servers without chat end after 16 or 20 tokens when nobody says how many
 _PLAIN_TOKENS = 256
 
 
 def clean(words: str) -> str:
-    """Words without control characters, but for line ends and tabs."""
+    """Return text without what steers a terminal or cannot be written; line ends and tabs stay."""
     return _CONTROL.sub("", words.replace("\r\n", "\n"))
 
 
@@ -28,24 +29,24 @@ class Conversation:
     """``messages`` are those of the user and the answers to them; ``system`` stands before them."""
 
     client: Client
-    served: server.Served
-    form: talk.Form
+    served: server.ServerFacts
+    form: protocols.Form
     system: str = ""
     tokens: int | None = None
     temperature: float | None = None
-    messages: list[talk.Message] = field(default_factory=list)
+    messages: list[protocols.Message] = field(default_factory=list)
 
     def reset(self) -> None:
         """Forget what was said."""
         self.messages.clear()
 
-    async def say(self, words: str, show: talk.Show) -> talk.Answer:
+    async def say(self, words: str, show: protocols.Show) -> protocols.ModelAnswer:
         """Ask, and take the answer in. Raises ServerError; then, and when it is cancelled before it answered
         anything, the words are forgotten. What it had said when it was cancelled is kept."""
-        asked: talk.Message = {"role": "user", "content": words}
+        asked: protocols.Message = {"role": "user", "content": words}
         first = [{"role": "system", "content": self.system}] if self.system else []
         tokens = self.tokens if self.tokens is not None or self.form == "chat" else _PLAIN_TOKENS
-        question = talk.Question((*first, *self.messages, asked), tokens, self.temperature)
+        question = protocols.Prompt((*first, *self.messages, asked), tokens, self.temperature)
         said: list[str] = []
 
         def piece(text: str, thought: bool) -> None:
@@ -54,7 +55,7 @@ class Conversation:
             show(text, thought)
 
         try:
-            answer = await talk.stream(self.client, self.form, question, self.served.model, piece)
+            answer = await protocols.stream(self.client, self.form, question, self.served.model, piece)
         except asyncio.CancelledError:
             if said:
                 self.messages += [asked, {"role": "assistant", "content": "".join(said)}]
@@ -72,10 +73,10 @@ async def begin(
     return Conversation(client, served, form, system, tokens, temperature)
 
 
-def answer(conversation: Conversation, words: str, show: talk.Show) -> talk.Answer | None:
+def answer(conversation: Conversation, words: str, show: protocols.Show) -> protocols.ModelAnswer | None:
     """Say words and wait for the answer; None when Ctrl-C ended it. Raises ServerError."""
 
-    async def run() -> talk.Answer | None:
+    async def run() -> protocols.ModelAnswer | None:
         task = asyncio.ensure_future(conversation.say(words, show))
         with _cancelling(task):
             try:
@@ -87,7 +88,7 @@ def answer(conversation: Conversation, words: str, show: talk.Show) -> talk.Answ
 
 
 @contextlib.contextmanager
-def _cancelling(task: asyncio.Future[talk.Answer]) -> Iterator[None]:
+def _cancelling(task: asyncio.Future[protocols.ModelAnswer]) -> Iterator[None]:
     """Ctrl-C cancels this task, and nothing else."""
     loop = asyncio.get_running_loop()
     before = signal.getsignal(signal.SIGINT)

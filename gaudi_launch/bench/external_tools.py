@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from gaudi_launch import interrupt
 from gaudi_launch.errors import ExitCode, LaunchError
 
 TOOLS = ("auto", "builtin", "guidellm", "vllm", "inference-benchmarker")
@@ -27,7 +28,7 @@ _PERCENTILES = (50, 90, 95, 99)
 
 
 @dataclass(frozen=True)
-class Load:
+class ToolLoad:
     """What is asked of a tool: lengths in tokens, how many requests, at a rate or so many at once."""
 
     url: str
@@ -63,15 +64,13 @@ def has_vllm_client(python: str | None) -> bool:
 
 def _output(argv: list[str]) -> str | None:
     try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        done = interrupt.run(argv, seconds=60)
+    except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None
 
 
-def guidellm_config(load: Load, key: str | None, report: Path) -> dict[str, Any]:
+def guidellm_config(load: ToolLoad, key: str | None, report: Path) -> dict[str, Any]:
     """guidellm's scenario file. The key goes in here, since its command line would show it to everybody."""
     profile: dict[str, Any] = (
         {"kind": "poisson", "rate": load.rate}
@@ -92,7 +91,7 @@ def guidellm_config(load: Load, key: str | None, report: Path) -> dict[str, Any]
     }
 
 
-def vllm_words(python: str, load: Load, report: Path) -> list[str]:
+def vllm_words(python: str, load: ToolLoad, report: Path) -> list[str]:
     """vLLM's client as an argument list; the key comes to it by OPENAI_API_KEY."""
     pace = (
         ["--request-rate", f"{load.rate:g}"]
@@ -112,7 +111,7 @@ def vllm_words(python: str, load: Load, report: Path) -> list[str]:
     ]
 
 
-def benchmarker_words(load: Load, results: Path, profile: str = "chat") -> list[str]:
+def benchmarker_words(load: ToolLoad, results: Path, profile: str = "chat") -> list[str]:
     """The docker command of inference-benchmarker, to be run by the user; it wants a server with OpenAI's chat.
 
     Raises LaunchError (USAGE) when the tokenizer is a folder.
@@ -129,7 +128,7 @@ def benchmarker_words(load: Load, results: Path, profile: str = "chat") -> list[
     ]
 
 
-def run_guidellm(program: str, load: Load, environment: Mapping[str, str], key: str | None) -> dict[str, Any]:
+def run_guidellm(program: str, load: ToolLoad, environment: Mapping[str, str], key: str | None) -> dict[str, Any]:
     """guidellm's report. Raises LaunchError (FAILED) when it ends badly."""
 
     def words(folder: Path) -> list[str]:
@@ -141,7 +140,7 @@ def run_guidellm(program: str, load: Load, environment: Mapping[str, str], key: 
     return _run("guidellm", words, environment)
 
 
-def run_vllm(python: str, load: Load, environment: Mapping[str, str]) -> dict[str, Any]:
+def run_vllm(python: str, load: ToolLoad, environment: Mapping[str, str]) -> dict[str, Any]:
     """The report of vLLM's client. Raises LaunchError (FAILED) when it ends badly."""
     return _run("vllm", lambda folder: vllm_words(python, load, folder / "report.json"), environment)
 
@@ -152,17 +151,7 @@ def _run(name: str, words: Callable[[Path], list[str]], environment: Mapping[str
         argv = words(folder)
         try:
             # its own lines are progress: our stdout is for the result
-            done = subprocess.run(
-                argv,
-                cwd=folder,
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                check=False,
-            )
+            done = interrupt.run(argv, cwd=folder, env=environment, errors=subprocess.STDOUT)
             report = (
                 json.loads((folder / "report.json").read_text(encoding="utf-8")) if not done.returncode else None
             )

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from gaudi_launch import drawing
-from gaudi_launch.drawing import INK, LETTER_WIDTH, WHITE, Box, Color
-from gaudi_launch.measure.records import Sample
-from gaudi_launch.measure.statistics import over_time, values
+from gaudi_launch.bench.records import Sample
+from gaudi_launch.bench.statistics import over_time, values
+from gaudi_launch.drawing import INK, LETTER_WIDTH, WHITE, Color, Rectangle
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _ASCII = " .:-=+*#@"
@@ -66,21 +66,21 @@ def _ms(seconds: float) -> str:
 def png(runs: Sequence[tuple[str, Sequence[Sample]]]) -> bytes:
     """Both panels of one or two named runs, with scales; the words in the picture are English."""
     width, height = 3 * _MARGIN + 2 * _WIDTH, 2 * _MARGIN + _HEIGHT
-    boxes: list[Box] = []
+    boxes: list[Rectangle] = []
     left, right = _MARGIN, 2 * _MARGIN + _WIDTH
     for number, (name, _) in enumerate(runs):
         x = left + 260 * number
-        boxes.append(Box(x, 12, 14, 10, _COLORS[number % 2]))
+        boxes.append(Rectangle(x, 12, 14, 10, _COLORS[number % 2]))
         boxes += drawing.words(name[:26], x + 20, 12)
     boxes += _spread(left, [values(samples, "ttft") for _, samples in runs])
     boxes += _course(right, [over_time(samples, 80) for _, samples in runs])
     return drawing.png(width, height, boxes)
 
 
-def _frame(left: int, title: str) -> list[Box]:
+def _frame(left: int, title: str) -> list[Rectangle]:
     return [
-        Box(left - 1, _MARGIN - 1, _WIDTH + 2, _HEIGHT + 2, INK),
-        Box(left, _MARGIN, _WIDTH, _HEIGHT, WHITE),
+        Rectangle(left - 1, _MARGIN - 1, _WIDTH + 2, _HEIGHT + 2, INK),
+        Rectangle(left, _MARGIN, _WIDTH, _HEIGHT, WHITE),
         *drawing.words(title, left, _MARGIN - 18),
     ]
 
@@ -88,17 +88,17 @@ def _frame(left: int, title: str) -> list[Box]:
 _GREY: Color = (225, 225, 225)
 
 
-def _mark_x(x: float, label: str) -> list[Box]:
+def _mark_x(x: float, label: str) -> list[Rectangle]:
     half = len(label) * LETTER_WIDTH
-    return [Box(x, _MARGIN, 1, _HEIGHT, _GREY), *drawing.words(label, x - half, _MARGIN + _HEIGHT + 8)]
+    return [Rectangle(x, _MARGIN, 1, _HEIGHT, _GREY), *drawing.words(label, x - half, _MARGIN + _HEIGHT + 8)]
 
 
-def _mark_y(left: int, y: float, label: str) -> list[Box]:
+def _mark_y(left: int, y: float, label: str) -> list[Rectangle]:
     wide = len(label) * LETTER_WIDTH * 2
-    return [Box(left, y, _WIDTH, 1, _GREY), *drawing.words(label, left - wide - 4, y - 5)]
+    return [Rectangle(left, y, _WIDTH, 1, _GREY), *drawing.words(label, left - wide - 4, y - 5)]
 
 
-def _spread(left: int, sets: list[list[float]]) -> list[Box]:
+def _spread(left: int, sets: list[list[float]]) -> list[Rectangle]:
     """Share of requests (up) whose first token came within a time (along, logarithmic)."""
     boxes = _frame(left, "time to first token, share of requests")
     positive = [number for numbers in sets for number in numbers if number > 0]
@@ -130,7 +130,7 @@ def _spread(left: int, sets: list[list[float]]) -> list[Box]:
     return boxes
 
 
-def _course(left: int, courses: list[tuple[float, list[float]]]) -> list[Box]:
+def _course(left: int, courses: list[tuple[float, list[float]]]) -> list[Rectangle]:
     """Output tokens a second (up) over the run's time (along)."""
     boxes = _frame(left, "output tokens a second over time")
     span = max((seconds * len(rates) for seconds, rates in courses), default=0.0)

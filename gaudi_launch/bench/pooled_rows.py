@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gaudi_launch.measure import pooling, server
-from gaudi_launch.measure.client import Client
-from gaudi_launch.measure.rows import Row
+from gaudi_launch.bench import pooling, server
+from gaudi_launch.bench.check_rows import CheckRow
+from gaudi_launch.bench.client import Client
 from gaudi_launch.messages import Message, message
 
 # any embedding model or reranker holds the second text for nearer to the first than the third
@@ -20,7 +20,7 @@ class Asking:
     """``task`` is one of pooling.POOLED."""
 
     client: Client
-    served: server.Served
+    served: server.ServerFacts
     task: str
 
     async def put(self, texts: tuple[str, ...]) -> pooling.Pooled:
@@ -29,34 +29,34 @@ class Asking:
         return await pooling.pooled(self.client, self.task, (*query, *texts), self.served.model)
 
 
-async def first(asking: Asking) -> Row:
+async def first(asking: Asking) -> CheckRow:
     """Three texts: numbers for each, and do they tell the texts apart?"""
     answer = await pooling.pooled(asking.client, asking.task, _TEXTS, asking.served.model)
     rows, task = answer.numbers, asking.task
     values: dict[str, object] = {"input": answer.input, "numbers": [len(row) for row in rows]}
     if not answer.sound:
-        return Row(task, "fail", message("measure.check_no_numbers"), answer.seconds, values, "engine")
+        return CheckRow(task, "fail", message("measure.check_no_numbers"), answer.seconds, values, "engine")
     if task == "rerank":
         near, far = rows[0][0], rows[1][0]
         values |= {"fitting": near, "other": far}
         id = "measure.check_rerank" if near > far else "measure.check_rerank_order"
-        return Row(task, "ok", message(id, near=f"{near:.3g}", far=f"{far:.3g}"), answer.seconds, values)
+        return CheckRow(task, "ok", message(id, near=f"{near:.3g}", far=f"{far:.3g}"), answer.seconds, values)
     if task == "pool":
         sentence = message("measure.check_pool", sizes=", ".join(str(len(row)) for row in rows))
-        return Row(task, "ok", sentence, answer.seconds, values)
+        return CheckRow(task, "ok", sentence, answer.seconds, values)
     sizes = sorted({len(row) for row in rows})
     if len(sizes) > 1:
         sentence = message("measure.check_sizes", sizes=", ".join(map(str, sizes)))
-        return Row(task, "fail", sentence, answer.seconds, values, "engine")
+        return CheckRow(task, "fail", sentence, answer.seconds, values, "engine")
     if len(set(rows)) == 1 or not all(any(row) for row in rows):
-        return Row(task, "fail", message("measure.check_same_vectors"), answer.seconds, values, "engine")
+        return CheckRow(task, "fail", message("measure.check_same_vectors"), answer.seconds, values, "engine")
     near, far = pooling.nearness(rows[0], rows[1]), pooling.nearness(rows[0], rows[2])
     values |= {"fitting": near, "other": far}
     sentence = message("measure.check_embed", size=sizes[0], near=f"{near:.2f}", far=f"{far:.2f}")
-    return Row(task, "ok", sentence, answer.seconds, values)
+    return CheckRow(task, "ok", sentence, answer.seconds, values)
 
 
-async def long(asking: Asking, tokens: int, why: Message) -> Row:
+async def long(asking: Asking, tokens: int, why: Message) -> CheckRow:
     """One text that makes an input of so many tokens, or as near as it goes."""
 
     async def count(words: str) -> int | None:
@@ -78,29 +78,29 @@ async def long(asking: Asking, tokens: int, why: Message) -> Row:
     told = answer.input if answer.input is not None else counted
     values = {"wanted": tokens, "input": told}
     if not answer.sound:
-        return Row("long", "fail", message("measure.check_no_numbers"), answer.seconds, values, "engine")
+        return CheckRow("long", "fail", message("measure.check_no_numbers"), answer.seconds, values, "engine")
     rate = round(told / answer.seconds)
     sentence = message(
         "measure.check_long_pooled", tokens=told, why=why.render(), seconds=f"{answer.seconds:.2f}", rate=rate
     )
-    return Row("long", "ok", sentence, answer.seconds, values)
+    return CheckRow("long", "ok", sentence, answer.seconds, values)
 
 
-async def speed(asking: Asking) -> Row:
+async def speed(asking: Asking) -> CheckRow:
     """Many texts in one request."""
     words = max(1, min(_WORDS, (asking.served.longest or 4 * _WORDS) // 8))
     seed = server.new_seed()
     answer = await asking.put(tuple(server.text(words, seed + number) for number in range(_MANY)))
     if not answer.sound:
-        return Row("speed", "fail", message("measure.check_no_numbers"), answer.seconds, {}, "engine")
+        return CheckRow("speed", "fail", message("measure.check_no_numbers"), answer.seconds, {}, "engine")
     texts = _MANY / answer.seconds
     values = {"texts_per_second": round(texts, 3), "input": answer.input}
     if answer.input is None:
         sentence = message("measure.check_speed_texts", count=_MANY, texts=f"{texts:.1f}")
-        return Row("speed", "ok", sentence, answer.seconds, values)
+        return CheckRow("speed", "ok", sentence, answer.seconds, values)
     rate = answer.input / answer.seconds
     values["tokens_per_second"] = round(rate, 3)
     sentence = message(
         "measure.check_speed_pooled", count=_MANY, tokens=answer.input, rate=f"{rate:.1f}", texts=f"{texts:.1f}"
     )
-    return Row("speed", "ok", sentence, answer.seconds, values)
+    return CheckRow("speed", "ok", sentence, answer.seconds, values)

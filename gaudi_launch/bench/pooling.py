@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gaudi_launch.measure.client import Client, ServerError
-from gaudi_launch.measure.talk import count_of, refused, shown
-from gaudi_launch.services.ready import POOLED, not_served, pooled_question
+from gaudi_launch.bench.client import Client, ServerError
+from gaudi_launch.bench.protocols import count_of, refused, shown
+from gaudi_launch.services.probe import POOLED, not_served, pooled_question
 
 # where an answer lists its entries, and an entry its numbers
 _LISTS = {"embed": ("data", "embedding"), "rerank": ("results", "relevance_score"), "pool": ("data", "data")}

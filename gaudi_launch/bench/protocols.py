@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gaudi_launch.measure.client import Client, Reply, ServerError
-from gaudi_launch.measure.events import Events, TooLong
+from gaudi_launch.bench.client import Client, Reply, ServerError
+from gaudi_launch.bench.server_sent_events import Events, TooLong
 
 Form = Literal["chat", "completions", "generate"]
 FORMS: tuple[Form, ...] = ("chat", "completions", "generate")
@@ -27,7 +27,7 @@ Show = Callable[[str, bool], None]
 
 
 @dataclass(frozen=True)
-class Question:
+class Prompt:
     """What is asked. ``messages`` for chat; the other forms get their contents as one text. ``tokens`` None: as
     many as the server gives.
 
@@ -45,7 +45,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ModelAnswer:
     """What came. Times are seconds from the sending; ``pieces`` those of every piece with text. ``thought`` is what
     a reasoning model thought aloud before it answered.
 
@@ -67,12 +67,12 @@ class Answer:
         return self.pieces[0] if self.pieces else None
 
 
-def ask_one(text: str, tokens: int | None, **more: Any) -> Question:
+def ask_one(text: str, tokens: int | None, **more: Any) -> Prompt:
     """A question of one user message."""
-    return Question(({"role": "user", "content": text},), tokens, **more)
+    return Prompt(({"role": "user", "content": text},), tokens, **more)
 
 
-def body(form: Form, question: Question, model: str, stream: bool) -> dict[str, Any]:
+def body(form: Form, question: Prompt, model: str, stream: bool) -> dict[str, Any]:
     """The JSON that a server of this form is sent."""
     if form == "generate":
         parameters: dict[str, Any] = {"details": True}
@@ -97,7 +97,7 @@ def body(form: Form, question: Question, model: str, stream: bool) -> dict[str, 
     return document
 
 
-async def whole(client: Client, form: Form, question: Question, model: str) -> Answer:
+async def whole(client: Client, form: Form, question: Prompt, model: str) -> ModelAnswer:
     """Ask and take the answer in one piece. Raises ServerError."""
     reply = await client.ask(_PATHS[form][0], body(form, question, model, stream=False))
     if reply.status != 200:
@@ -110,12 +110,12 @@ async def whole(client: Client, form: Form, question: Question, model: str) -> A
     if event is None:
         raise ServerError("protocol", shown(reply.body))
     counted = event.tokens is not None
-    return Answer(
+    return ModelAnswer(
         event.text, event.input, event.tokens or 0, counted, event.ended, (), reply.seconds, event.thought
     )
 
 
-async def stream(client: Client, form: Form, question: Question, model: str, show: Show | None = None) -> Answer:
+async def stream(client: Client, form: Form, question: Prompt, model: str, show: Show | None = None) -> ModelAnswer:
     """Ask and take the answer piece by piece; ``show`` gets each one's text and whether it is a thought. Raises
     ServerError."""
     began = time.perf_counter()
@@ -182,14 +182,14 @@ class _Taken:
             event.ended or last.ended,
         )
 
-    def answer(self) -> Answer:
+    def answer(self) -> ModelAnswer:
         last = self._last
         # generate has no [DONE]: its last event names the reason
         if not self.done and not last.ended:
             raise ServerError("cut" if self._anything else "protocol", "no end of the stream")
         tokens = last.tokens if last.tokens is not None else len(self._times)
         seconds = time.perf_counter() - self._began
-        return Answer(
+        return ModelAnswer(
             "".join(self._words),
             last.input,
             tokens,

@@ -18,7 +18,7 @@ _MOST_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WorkloadRequest:
     """One request of a workload: when it arrives (seconds from the start) and its lengths in tokens."""
 
     at: float
@@ -27,14 +27,14 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Workload:
+class BenchWorkload:
     """``arrivals``: own (the trace's times), rate (made at a rate), closed (each waits for a free place).
 
     ``concurrency`` is how many may be under way at once; None: as many as arrive. ``left_out`` requests of the
     source were longer than the server takes.
     """
 
-    requests: tuple[Wanted, ...]
+    requests: tuple[WorkloadRequest, ...]
     arrivals: str
     concurrency: int | None
     source: str
@@ -98,7 +98,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Run:
+class BenchRun:
     """A whole run. ``facts``: tool, server, model, engine, when it began; ``summary`` as `statistics.summary` makes
     it, or from another tool's own report (then there are no samples)."""
 
@@ -126,7 +126,7 @@ def check_writable(path: Path) -> None:
         raise LaunchError("measure.not_writable", ExitCode.USAGE, path=str(path))
 
 
-def save(run: Run, path: Path) -> None:
+def save(run: BenchRun, path: Path) -> None:
     """Write a run, one sample a line. Raises LaunchError (FAILED)."""
     head = json.dumps({**run.to_json(), "report": dict(run.report)}, ensure_ascii=False, indent=1)
     lines = ",\n".join(json.dumps(sample.to_json(), ensure_ascii=False) for sample in run.samples)
@@ -143,7 +143,7 @@ def save(run: Run, path: Path) -> None:
         ) from None
 
 
-def load(path: Path) -> Run:
+def load(path: Path) -> BenchRun:
     """A saved run. Raises LaunchError (USAGE) for a file that is none."""
     try:
         if path.stat().st_size > _MOST_BYTES:
@@ -161,7 +161,7 @@ def load(path: Path) -> Run:
         raise LaunchError("measure.not_a_run", ExitCode.USAGE, path=str(path)) from None
 
 
-def from_json(document: Any) -> Run:
+def from_json(document: Any) -> BenchRun:
     """The Run of a saved object. Raises KeyError, TypeError or ValueError when it is none."""
     if not isinstance(document, dict) or document["kind"] != "bench" or document["schema"] != SCHEMA:
         raise ValueError("no run")
@@ -174,7 +174,7 @@ def from_json(document: Any) -> Run:
     known = {"schema", "kind", "workload", "summary", "samples", "report"}
     facts = {name: value for name, value in document.items() if name not in known}
     read = tuple(_sample(row) for row in samples)
-    return Run(facts, workload, summary, read, report)
+    return BenchRun(facts, workload, summary, read, report)
 
 
 def _is_figure(figure: object) -> bool:

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from gaudi_launch.measure import server, talk
-from gaudi_launch.measure.client import Client, ServerError
-from gaudi_launch.measure.records import Sample, Wanted, Workload
+from gaudi_launch.bench import protocols, server
+from gaudi_launch.bench.client import Client, ServerError
+from gaudi_launch.bench.records import BenchWorkload, Sample, WorkloadRequest
 
 
 @dataclass
@@ -33,15 +33,15 @@ class Going:
 class Way:
     """How to ask: the model, the form, the length of our words, whether all tokens are to be made, which texts."""
 
-    served: server.Served
-    form: talk.Form
+    served: server.ServerFacts
+    form: protocols.Form
     ruler: server.Ruler
     ignore_eos: bool
     texts: int = 0
 
 
 async def replay(
-    client: Client, workload: Workload, way: Way, going: Callable[[Going], None], stop: asyncio.Event
+    client: Client, workload: BenchWorkload, way: Way, going: Callable[[Going], None], stop: asyncio.Event
 ) -> list[Sample]:
     """Every request of the workload; after ``stop`` no more are sent and those under way are given up.
 
@@ -52,7 +52,7 @@ async def replay(
     samples: dict[int, Sample] = {}
     began = time.perf_counter()
 
-    async def one(number: int, wanted: Wanted) -> None:
+    async def one(number: int, wanted: WorkloadRequest) -> None:
         closed = workload.arrivals == "closed"
         async with places if places is not None else contextlib.nullcontext():
             at = time.perf_counter() - began if closed else wanted.at
@@ -86,13 +86,13 @@ async def replay(
     return [samples[number] for number in sorted(samples)]
 
 
-async def _ask(client: Client, way: Way, wanted: Wanted, at: float, began: float, number: int) -> Sample:
+async def _ask(client: Client, way: Way, wanted: WorkloadRequest, at: float, began: float, number: int) -> Sample:
     words = way.ruler.words(wanted.input)
     prompt = server.text(words, way.texts * 1_000_003 + number)
-    question = talk.ask_one(prompt, wanted.output, ignore_eos=way.ignore_eos)
+    question = protocols.ask_one(prompt, wanted.output, ignore_eos=way.ignore_eos)
     sent = time.perf_counter() - began
     try:
-        answer = await talk.stream(client, way.form, question, way.served.model)
+        answer = await protocols.stream(client, way.form, question, way.served.model)
     except ServerError as error:
         end = time.perf_counter() - began
         return Sample(at, sent, wanted.input, wanted.output, last=end, error=error.short, detail=error.detail[:200])

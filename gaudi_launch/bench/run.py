@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import time
@@ -12,14 +13,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from gaudi_launch.bench import protocols, server, statistics
+from gaudi_launch.bench import replay as replaying
+from gaudi_launch.bench.client import Client, ServerError
+from gaudi_launch.bench.records import BenchRun, BenchWorkload
+from gaudi_launch.bench.workload import within
+from gaudi_launch.debug_log import best_effort
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.measure import replay as replaying
-from gaudi_launch.measure import server, statistics, talk
-from gaudi_launch.measure.client import Client, ServerError
-from gaudi_launch.measure.records import Run, Workload
-from gaudi_launch.measure.workload import within
 from gaudi_launch.paths import state_dir
-from gaudi_launch.services.target import Target
+from gaudi_launch.services.endpoint import Target
+
+_log = logging.getLogger(__name__)
 
 _MOST_FILES = 1 << 16
 
@@ -42,14 +46,14 @@ def _sentence(id: str, error: ServerError) -> str:
 async def builtin(
     client: Client,
     target: Target,
-    workload: Workload,
+    workload: BenchWorkload,
     going: Callable[[replaying.Going], None],
     *,
-    form: talk.Form | None,
+    form: protocols.Form | None,
     model: str | None,
     ignore_eos: bool,
     texts: int = 0,
-) -> tuple[Run, bool]:
+) -> tuple[BenchRun, bool]:
     """The run, its texts drawn by the number ``texts``, and whether it was interrupted (Ctrl-C keeps what is done).
 
     Raises LaunchError.
@@ -75,7 +79,7 @@ async def builtin(
         "interrupted": stop.is_set(),
         "ruler": {"each": round(ruler.each, 4), "fixed": round(ruler.fixed, 1), "measured": ruler.measured},
     }
-    return Run(facts, fitting.to_json(), statistics.summary(samples), tuple(samples)), stop.is_set()
+    return BenchRun(facts, fitting.to_json(), statistics.summary(samples), tuple(samples)), stop.is_set()
 
 
 def _allow_connections() -> None:
@@ -85,7 +89,7 @@ def _allow_connections() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < most:
-        with contextlib.suppress(OSError, ValueError):
+        with best_effort(_log, "raise the limit of open files", OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import cache
 
-from gaudi_launch.measure import pooling
-from gaudi_launch.measure.client import Client, ServerError
-from gaudi_launch.measure.talk import FORMS, Form, ask_one, first_model, refused, whole
-from gaudi_launch.services.ready import POOLED
+from gaudi_launch.bench import pooling
+from gaudi_launch.bench.client import Client, ServerError
+from gaudi_launch.bench.protocols import FORMS, Form, ask_one, first_model, refused, whole
+from gaudi_launch.services.probe import POOLED
 
 # short common words: nearly every vocabulary has each as one token behind a space
 _LIST = """
@@ -26,7 +27,7 @@ _HEAD = 12
 
 
 @dataclass(frozen=True)
-class Served:
+class ServerFacts:
     """``model`` is the name to ask for. ``longest`` is input plus output in tokens, None when it is not told;
     ``longest_input`` likewise (TGI). ``tgi``: it has TGI's own pages. ``vllm``: its models say so."""
 
@@ -38,7 +39,7 @@ class Served:
     vllm: bool = False
 
 
-async def look(client: Client, model: str | None = None) -> Served:
+async def look(client: Client, model: str | None = None) -> ServerFacts:
     """Ask for the models and limits. Raises ServerError."""
     info = await client.ask("/info")
     facts = info.document if info.status == 200 and isinstance(info.document, dict) else {}
@@ -48,12 +49,12 @@ async def look(client: Client, model: str | None = None) -> Served:
     if entry is None:
         if tgi and reply.status in (200, 404):
             # TGI before it had /v1/models
-            return _with_limits(Served(str(facts["model_id"]), (str(facts["model_id"]),), tgi=True), facts)
+            return _with_limits(ServerFacts(str(facts["model_id"]), (str(facts["model_id"]),), tgi=True), facts)
         if reply.status != 200:
             raise refused(reply)
         raise ServerError("protocol", "/v1/models names no model")
     names = tuple(e["id"] for e in reply.document["data"] if isinstance(e, dict) and isinstance(e.get("id"), str))
-    served = Served(model or names[0], names, tgi=tgi, vllm=entry.get("owned_by") == "vllm")
+    served = ServerFacts(model or names[0], names, tgi=tgi, vllm=entry.get("owned_by") == "vllm")
     longest = entry.get("max_model_len")
     return (
         replace(_with_limits(served, facts), longest=longest) if _length(longest) else _with_limits(served, facts)
@@ -64,7 +65,7 @@ def _length(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**9
 
 
-def _with_limits(served: Served, facts: dict[str, object]) -> Served:
+def _with_limits(served: ServerFacts, facts: dict[str, object]) -> ServerFacts:
     longest, longest_input = facts.get("max_total_tokens"), facts.get("max_input_tokens")
     if _length(longest):
         served = replace(served, longest=longest)  # type: ignore[arg-type]
@@ -73,8 +74,36 @@ def _with_limits(served: Served, facts: dict[str, object]) -> Served:
     return served
 
 
-async def pick_form(client: Client, served: Served) -> Form:
-    """The first form that answers: chat, completions (models without a chat template), TGI's generate.
+@dataclass(frozen=True)
+class Answering:
+    """The form that answers, and with which error the server refused the ones before it, if it did."""
+
+    form: Form
+    refused: ServerError | None = None
+
+    @property
+    def broken(self) -> bool:
+        """Return True where the server has a chat and refuses it: not only a model without a chat template."""
+        if self.refused is None or self.refused.status in (404, 405, 501):
+            return False
+        return _NO_TEMPLATE.search(self.refused.detail) is None
+
+
+# transformers: tokenization_utils_base.py; vLLM: entrypoints/chat_utils.py; TGI: infer/chat_template.rs; and models
+# that the server says are not for chats
+_NO_TEMPLATE = re.compile(
+    r"(?i)chat template is no longer allowed|provide a chat template|template not found|does not support|"
+    r"no chat template|chat_template is not set"
+)
+
+
+async def pick_form(client: Client, served: ServerFacts) -> Form:
+    """Return the first form that answers. Raises as `find_form` does."""
+    return (await find_form(client, served)).form
+
+
+async def find_form(client: Client, served: ServerFacts) -> Answering:
+    """Find the first form that answers: chat, completions (models without a chat template), TGI's generate.
 
     Raises ServerError: of the kind "pooled" for a server that writes nothing, with the path of what it does; else
     that of chat when no form answers.
@@ -92,7 +121,7 @@ async def pick_form(client: Client, served: Served) -> Form:
             if error.kind != "status" or error.status in (401, 403) or broken:
                 raise error from None
         else:
-            return form
+            return Answering(form, problem)
     assert problem is not None
     task = await pooling.pick(client, served.model)
     if task is not None:
@@ -119,7 +148,7 @@ class Ruler:
 Count = Callable[[str], Awaitable[int | None]]
 
 
-async def measure_ruler(client: Client, served: Served, form: Form) -> Ruler:
+async def measure_ruler(client: Client, served: ServerFacts, form: Form) -> Ruler:
     """Two short questions whose input the server counts. Raises ServerError."""
 
     async def count(prompt: str) -> int | None:
@@ -169,7 +198,7 @@ def _pool() -> list[str]:
 
 
 async def exactly(
-    client: Client, served: Served, form: Form, ruler: Ruler, tokens: int, seed: int
+    client: Client, served: ServerFacts, form: Form, ruler: Ruler, tokens: int, seed: int
 ) -> tuple[str, int]:
     """A text whose whole prompt is as near to ``tokens`` as it goes without passing it, and its counted length.
 
@@ -198,7 +227,7 @@ async def fitted(count: Count, ruler: Ruler, tokens: int, seed: int) -> tuple[st
     return best if best is not None else (text(1, seed), 0)
 
 
-def counter(client: Client, served: Served, form: Form) -> Count:
+def counter(client: Client, served: ServerFacts, form: Form) -> Count:
     """Counts a prompt's tokens by the server's /tokenize; None where it has none. Raises ServerError."""
 
     async def count(prompt: str) -> int | None:

@@ -10,9 +10,9 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any
 
-from gaudi_launch.measure import talk
-from gaudi_launch.measure.client import ServerError
-from gaudi_launch.measure.conversation import Conversation
+from gaudi_launch.bench import protocols
+from gaudi_launch.bench.client import ServerError
+from gaudi_launch.bench.conversation import Conversation
 from gaudi_launch.messages import text
 
 # before gradio is imported: it reads this once, and would report its start and look for its newest version
@@ -38,9 +38,9 @@ _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
-def messages(history: object) -> list[talk.Message]:
+def messages(history: object) -> list[protocols.Message]:
     """What was said, from Gradio's history: contents are texts, or lists of parts with texts."""
-    found: list[talk.Message] = []
+    found: list[protocols.Message] = []
     for entry in history if isinstance(history, list) else []:
         role, content = (entry.get("role"), entry.get("content")) if isinstance(entry, dict) else (None, None)
         # thoughts and errors are shown with a title, and not told again

@@ -6,9 +6,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gaudi_launch.bench.records import BenchWorkload, WorkloadRequest
+from gaudi_launch.buckets.workload import read_workload
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.measure.records import Wanted, Workload
-from gaudi_launch.warmup.workload import read_workload
 
 # the source of a workload that is no file: input, output and seed behind it
 MADE_UP = "made-up:"
@@ -16,13 +16,13 @@ MADE_UP = "made-up:"
 
 def from_trace(
     source: str, *, rate: float | None, requests: int | None, seconds: float | None, concurrency: int | None
-) -> Workload:
+) -> BenchWorkload:
     """A trace at its own arrival times, or with its times stretched so that ``rate`` requests a second arrive on
     average. ``requests`` keeps the first so many, ``seconds`` those of its first so many seconds.
 
     Raises LaunchError (USAGE) for a file that is no trace, or when nothing is left.
     """
-    rows = [Wanted(at, tokens, made) for at, tokens, made in read_workload(source)]
+    rows = [WorkloadRequest(at, tokens, made) for at, tokens, made in read_workload(source)]
     if seconds is not None:
         rows = [row for row in rows if row.at <= seconds]
     if requests is not None:
@@ -31,7 +31,7 @@ def from_trace(
         span = rows[-1].at or 1.0
         scale = (len(rows) - 1) / rate / span
         rows = [replace(row, at=row.at * scale) for row in rows]
-    return Workload(tuple(rows), "rate" if rate is not None else "own", concurrency, source, rate=rate)
+    return BenchWorkload(tuple(rows), "rate" if rate is not None else "own", concurrency, source, rate=rate)
 
 
 def made_up(
@@ -42,26 +42,28 @@ def made_up(
     rate: float | None,
     concurrency: int | None,
     seed: int = 0,
-) -> Workload:
+) -> BenchWorkload:
     """Requests with lengths drawn evenly from the ranges; with ``rate`` they arrive as a Poisson process, else each
     waits for a free place of ``concurrency``."""
     chance = random.Random(seed)
     rows, at = [], 0.0
     for _ in range(requests):
-        rows.append(Wanted(at, chance.randint(*input), chance.randint(*output)))
+        rows.append(WorkloadRequest(at, chance.randint(*input), chance.randint(*output)))
         at += chance.expovariate(rate) if rate is not None else 0.0
     source = f"{MADE_UP}{_range(input)}:{_range(output)}:{seed}"
-    return Workload(tuple(rows), "rate" if rate is not None else "closed", concurrency, source, rate=rate)
+    return BenchWorkload(tuple(rows), "rate" if rate is not None else "closed", concurrency, source, rate=rate)
 
 
 def _range(ends: tuple[int, int]) -> str:
     return str(ends[0]) if ends[0] == ends[1] else f"{ends[0]}-{ends[1]}"
 
 
-def within(workload: Workload, longest: int | None, longest_input: int | None, least_input: int) -> Workload:
+def within(
+    workload: BenchWorkload, longest: int | None, longest_input: int | None, least_input: int
+) -> BenchWorkload:
     """The workload without requests that the server would refuse; inputs below ``least_input`` (what the chat
     template alone takes) are raised to it. Raises LaunchError (USAGE) when none is left."""
-    kept: Sequence[Wanted] = [
+    kept: Sequence[WorkloadRequest] = [
         replace(row, input=max(row.input, least_input))
         for row in workload.requests
         if (longest is None or max(row.input, least_input) + row.output <= longest)

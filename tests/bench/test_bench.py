@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.app import run
-from gaudi_launch.measure import records
+from gaudi_launch.bench import records
+from gaudi_launch.cli.main import run
 from gaudi_launch.paths import state_dir
-from tests.measure.conftest import service
-from tests.measure.stand_in_server import FIXED, KEY, serving
-from tests.waiting import GENEROUS, until
+from tests.support.service_record import service
+from tests.support.stand_in_server import FIXED, KEY, serving
+from tests.support.waiting import GENEROUS, until
 
 
 def bench(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
@@ -141,7 +141,7 @@ def test_too_long_requests_are_left_out(capsys: pytest.CaptureFixture[str], tmp_
         code, found = bench(capsys, url, "--trace", str(trace))
         assert (code, found["workload"]["left_out"], found["summary"]["completed"]) == (0, 1, 1)
         assert run(["bench", url, "--tool", "builtin", "-i", "5000"]) == 2
-    assert "longer than the server takes (4096 tokens)" in capsys.readouterr().err
+    assert "longer than the server accepts (4096 tokens)" in capsys.readouterr().err
 
 
 def test_a_named_service_and_its_default_file(
@@ -159,10 +159,10 @@ def test_a_named_service_and_its_default_file(
     assert KEY not in out + err + saved
     assert (json.loads(saved)["engine"], json.loads(saved)["modules"]) == ("vllm-fork@1.21", [0, 1])
     assert "5 of 5 requests" in out and "完成 5 个请求中的 5 个" in out
-    assert "20 tokens in, 3 out (seed 0)" in out and "输入 20 个词元，输出 3 个" in out
+    assert "20 input tokens, 3 output tokens (seed 0)" in out and "输入 20 个 token，输出 3 个" in out
     assert run(["bench", "compare", *map(str, files)]) == 0
     out = capsys.readouterr().out
-    assert "first token (TTFT) p99" in out and "workloads differ" not in out
+    assert "time to first token (TTFT) p99" in out and "workloads differ" not in out
     assert run(["bench", "compare", *map(str, files), "--json", "--plot", str(files[0].with_suffix(".png"))]) == 0
     assert {"rate" in row["name"] for row in json.loads(capsys.readouterr().out)["rows"]} == {True, False}
 
@@ -177,14 +177,14 @@ def test_a_named_service_and_its_default_file(
         (["URL", "--requests", "-3"], 2, "--requests"),
         (["URL", "--concurrency", "x"], 2, "--concurrency"),
         (["URL", "--trace", "/nonexistent"], 2, "/nonexistent"),
-        (["URL", "--tool", "wrk"], 2, "no tool"),
-        (["URL", "--form", "poem"], 2, "no form"),
+        (["URL", "--tool", "wrk"], 2, "not a valid measuring tool"),
+        (["URL", "--form", "poem"], 2, "not a valid API"),
         (["URL", "--plot", "a.svg"], 2, ".png"),
         (["URL", "--tool", "guidellm", "--trace", "x"], 2, "guidellm cannot replay"),
         (["URL", "--tool", "vllm", "-i", "1,2"], 2, "takes one input length"),
-        (["URL", "--tool", "guidellm"], 1, "No guidellm"),
+        (["URL", "--tool", "guidellm"], 1, "No supported guidellm"),
         (["URL", "--tool", "vllm"], 1, "vllm bench serve"),
-        (["URL", "other"], 2, "One server"),
+        (["URL", "other"], 2, "Expected one server"),
         (["compare", "a"], 2, "two files"),
         (["compare", "a", "b"], 2, "cannot be read"),
         (["nobody"], 2, "nobody"),

@@ -11,16 +11,15 @@ import subprocess
 import sys
 import termios
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gaudi_launch.measure.conversation import clean
-from tests.measure.stand_in_server import KEY, serving
-from tests.waiting import GENEROUS, until
+from gaudi_launch.bench.conversation import clean
+from tests.support.places import TOP
+from tests.support.stand_in_server import KEY, serving
+from tests.support.waiting import GENEROUS, until
 
-TOP = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "gaudi_launch", "chat"]
 
 
@@ -72,7 +71,7 @@ class Terminal:
 def test_a_talk_with_history_interruption_and_reset() -> None:
     with serving(gap=0.02, pieces=4) as (url, manner):
         talk = Terminal(url, "--system", "be brief", "--max-tokens", "9", "--temperature", "0.5")
-        assert "Talking with stand-in" in talk.until("> ")
+        assert "Chat with stand-in" in talk.until("> ")
         talk.type("one\n")
         assert "Paris w1 w2 w3\n" in talk.until("> ")
         # an answer that would take a minute; Ctrl-C ends it, not the talk
@@ -80,7 +79,7 @@ def test_a_talk_with_history_interruption_and_reset() -> None:
         talk.type("two\n")
         talk.until("w2")
         talk.type("\x03")
-        assert "(ended by you)" in talk.until("> ")
+        assert "(stopped)" in talk.until("> ")
         manner.pieces, manner.gap = 2, 0.0
         talk.type("three\n")
         talk.until("Paris w1\n[^>]*> ")
@@ -96,14 +95,14 @@ def test_a_talk_with_history_interruption_and_reset() -> None:
         assert said[4][0] == "assistant" and said[4][1].startswith("Paris w1 w2") and len(said[4][1]) < 400
         assert said[5] == ("user", "three")
         talk.type("/reset\n")
-        talk.until("begins anew[^>]*> ")
+        talk.until("History cleared[^>]*> ")
         talk.type("four\n")
         talk.until("Paris w1\n[^>]*> ")
         assert [m["content"] for m in manner.questions[-1]["messages"]] == ["be brief", "four"]
         # at the prompt Ctrl-C ends nothing either; one pressed between prompt and reading waits for the next key
         talk.until_it_reads()
         talk.type("\x03")
-        talk.until("Ctrl-D ends the talk[^>]*> ")
+        talk.until("Ctrl-D ends the chat[^>]*> ")
         talk.type("/nonsense\n")
         talk.until("is no command[^>]*> ")
         talk.type("\x04")
@@ -175,9 +174,9 @@ def test_servers_without_chat_are_talked_to_as_well(form: str) -> None:
 @pytest.mark.parametrize(
     ("manner", "question", "code", "says"),
     [
-        ({}, "", 2, "the pipe was empty"),
+        ({}, "", 2, "standard input is empty"),
         ({"status": 500}, "a", 4, "the engine is dead"),
-        ({"bad": "cut"}, "a", 4, "ended in the middle"),
+        ({"bad": "cut"}, "a", 4, "was cut off"),
     ],
 )
 def test_a_pipe_that_fails(manner: dict[str, Any], question: str, code: int, says: str) -> None:
@@ -202,3 +201,9 @@ def test_a_model_gives_no_orders_to_the_terminal() -> None:
     assert clean("a\x1b[2J\x07b\r\nc\td\x9b1m\u4e2d") == "a[2Jb\nc\td1m\u4e2d"
     with serving(pieces=1, says="\x1b]0;title\x07Paris") as (url, _):
         assert pipe(url, "a").stdout == "]0;titleParis\n"
+
+
+@pytest.mark.parametrize("mark", ["\ud800", "\udfff", "\u202e", "\u2066", "\x1b", "\x9b"], ids=ascii)
+def test_what_cannot_be_written_or_steers_the_terminal_is_left_out(mark: str) -> None:
+    assert clean(f"a{mark}b") == "ab"
+    clean(f"a{mark}b").encode()

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.app import run
-from gaudi_launch.measure import check, talk
-from gaudi_launch.measure.check import NAMES, edge
-from gaudi_launch.measure.client import Client
-from gaudi_launch.measure.server import Served
-from gaudi_launch.services.target import Target, target
-from tests.measure.conftest import service
-from tests.measure.stand_in_server import FIXED, KEY, serving
+from gaudi_launch.bench import check, protocols
+from gaudi_launch.bench.check import NAMES, edge
+from gaudi_launch.bench.client import Client
+from gaudi_launch.bench.server import ServerFacts
+from gaudi_launch.cli.main import run
+from gaudi_launch.services.endpoint import Target, target
+from tests.support.service_record import service
+from tests.support.stand_in_server import FIXED, KEY, serving
 
 
 def ask(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
@@ -70,16 +70,28 @@ def test_a_model_without_chat_template(capsys: pytest.CaptureFixture[str]) -> No
     assert (code, found["checks"][2]["values"]["form"]) == (0, "completions")
 
 
+def test_a_chat_that_is_refused_is_never_ok(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(form="broken-chat", gap=0.001) as (url, _):
+        code, found = ask(capsys, url, "--long", "100")
+    assert code == 4
+    found_verdicts = verdicts(found)
+    assert (found_verdicts["chat"], found_verdicts["stream"], found_verdicts["long"]) == ("fail", "ok", "ok")
+    chat = found["checks"][2]
+    sentence = "DeepSeek R1 reasoning parser could not locate think start/end tokens in the tokenizer!"
+    assert chat["values"]["refused"] == {"status": 400, "detail": sentence}
+    assert f"status 400: {sentence}" in json.dumps(chat)
+
+
 @pytest.mark.parametrize(
     ("manner", "code", "failed", "words"),
     [
         ({"status": 500}, 4, ["chat"], "status 500: the engine is dead"),
         ({"bad": "empty"}, 4, ["chat"], "empty"),
-        ({"bad": "json"}, 4, ["stream", "long", "speed"], "not what such a server answers"),
-        ({"bad": "cut"}, 4, ["stream", "long", "speed"], "ended in the middle"),
-        ({"streams": False, "first": 0.5}, 4, ["stream"], "at once"),
+        ({"bad": "json"}, 4, ["stream", "long", "speed"], "Unexpected response"),
+        ({"bad": "cut"}, 4, ["stream", "long", "speed"], "was cut off"),
+        ({"streams": False, "first": 0.5}, 4, ["stream"], "arrived together"),
         ({"key": True}, 1, ["models"], "VLLM_API_KEY"),
-        ({"bad": "not-http"}, 4, ["health"], "not what such a server answers"),
+        ({"bad": "not-http"}, 4, ["health"], "Unexpected response"),
         # dies after the form was found and the first chat was answered
         ({"fail_from": 3}, 4, ["stream", "long", "speed"], "the engine is dead"),
     ],
@@ -98,7 +110,7 @@ def test_servers_that_are_not_well(
 def test_an_answer_in_no_time_tells_nothing_of_streaming(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gaudi_launch.measure.check._NO_TIME", 60)
+    monkeypatch.setattr("gaudi_launch.bench.check._NO_TIME", 60)
     with serving(streams=False) as (url, _):
         code, found = ask(capsys, url, "--long", "100")
     assert (code, verdicts(found)["stream"]) == (0, "ok")
@@ -117,11 +129,11 @@ def test_an_answer_in_no_time_tells_nothing_of_streaming(
 def test_the_speed(
     pieces: tuple[float, ...], tokens: int, verdict: str, rate: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def stream(*_: object) -> talk.Answer:
-        return talk.Answer("x", 1, tokens, True, "length", pieces, 2.0)
+    async def stream(*_: object) -> protocols.ModelAnswer:
+        return protocols.ModelAnswer("x", 1, tokens, True, "length", pieces, 2.0)
 
-    monkeypatch.setattr(talk, "stream", stream)
-    row = asyncio.run(check._speed(Client("http://a:1"), Served("m", ("m",)), check._Facts()))
+    monkeypatch.setattr(protocols, "stream", stream)
+    row = asyncio.run(check._speed(Client("http://a:1"), ServerFacts("m", ("m",)), check._Facts()))
     assert (row.verdict, row.values.get("tokens_per_second")) == (verdict, rate)
 
 
@@ -143,11 +155,11 @@ def test_the_key_opens(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
     with serving(key=True) as (url, _):
         assert run(["check", url, "--long", "50"]) == 0
     out, err = capsys.readouterr()
-    assert KEY not in out + err and "Everything asked was answered." in out
+    assert KEY not in out + err and "All checks passed." in out
 
 
 def test_a_service_by_name_goes_to_its_bucket_edge(capsys: pytest.CaptureFixture[str]) -> None:
-    buckets = {"prompt": [[1, 128, 0], [1, 640, 0], [1, 128, 2048]], "decode": []}
+    buckets = {"prompt": [[1, 128, 0], [1, 640, 0], [1, 128, 2048]], "decode": [], "graphs": 3}
     argv = ["python", "--served-model-name", "stand-in"]
     with serving(gap=0.001) as (url, manner), service("mine", url, buckets=buckets, argv=argv):
         code, found = ask(capsys, "mine")
@@ -172,10 +184,10 @@ def test_another_model_than_the_plan_says(capsys: pytest.CaptureFixture[str]) ->
         # its launcher ended without a word
         (["dead"], 1, "phase 'lost'"),
         (["../etc"], 2, "../etc"),
-        (["http://"], 2, "no address"),
-        (["ftp://127.0.0.1"], 2, "no address"),
-        (["http://user:pass@127.0.0.1:1"], 2, "no address"),
-        (["127.0.0.1:99999"], 2, "no address"),
+        (["http://"], 2, "not a valid server address"),
+        (["ftp://127.0.0.1"], 2, "not a valid server address"),
+        (["http://user:pass@127.0.0.1:1"], 2, "not a valid server address"),
+        (["127.0.0.1:99999"], 2, "not a valid server address"),
         (["127.0.0.1:1", "--long", "many"], 2, "--long"),
         (["127.0.0.1:1", "--patience", "0"], 2, "--patience"),
         ([], 2, "Missing argument"),
@@ -196,7 +208,7 @@ def test_the_table_in_both_languages(capsys: pytest.CaptureFixture[str]) -> None
         chinese = capsys.readouterr().out
         assert run(["check", url]) == 0
         english = capsys.readouterr().out
-    assert "所有检查项都得到了应答" in chinese and "Everything asked was answered." in english
+    assert "所有检查项都得到了应答" in chinese and "All checks passed." in english
     assert chinese.count("正常") == english.count(" ok ") == 7
 
 
@@ -217,15 +229,15 @@ def test_addresses(text: str, url: str) -> None:
 
 
 def test_the_edge() -> None:
-    served = Served("m", ("m",), longest=1000)
+    served = ServerFacts("m", ("m",), longest=1000)
     plan = {"buckets": {"prompt": [[1, 512, 0], [1, 2048, 0]], "decode": []}}
     assert edge(Target("http://a:1", plan=plan), served)[0] == 992
-    assert edge(Target("http://a:1", plan=plan), Served("m", ("m",)))[0] == 2048
-    assert edge(Target("http://a:1", plan={"argv": ["--max-model-len", "600"]}), Served("m", ("m",)))[0] == 592
-    assert edge(Target("http://a:1"), Served("m", ("m",), longest=131072))[0] == 4096
+    assert edge(Target("http://a:1", plan=plan), ServerFacts("m", ("m",)))[0] == 2048
+    assert edge(Target("http://a:1", plan={"argv": ["--max-model-len", "600"]}), ServerFacts("m", ("m",)))[0] == 592
+    assert edge(Target("http://a:1"), ServerFacts("m", ("m",), longest=131072))[0] == 4096
     assert edge(Target("http://a:1", plan={"buckets": "junk", "argv": 3}), served)[0] == 992
     # the limit that is named is the one that holds
-    tokens, why = edge(Target("http://a:1"), Served("m", ("m",), longest=2048, longest_input=1024))
+    tokens, why = edge(Target("http://a:1"), ServerFacts("m", ("m",), longest=2048, longest_input=1024))
     assert (tokens, why.values["limit"]) == (1024, 1024)
-    tokens, why = edge(Target("http://a:1"), Served("m", ("m",), longest=2048))
+    tokens, why = edge(Target("http://a:1"), ServerFacts("m", ("m",), longest=2048))
     assert (tokens, why.values["limit"]) == (2040, 2048)

@@ -15,24 +15,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.measure import server, talk
-from gaudi_launch.measure.client import Client, ServerError
-from gaudi_launch.measure.events import Events, TooLong
-from tests.measure.stand_in_server import FIXED, KEY, Manner, serving
-from tests.waiting import GENEROUS
+from gaudi_launch.bench import protocols, server
+from gaudi_launch.bench.client import Client, ServerError
+from gaudi_launch.bench.server_sent_events import Events, TooLong
+from tests.support.stand_in_server import FIXED, KEY, Manner, serving
+from tests.support.waiting import GENEROUS
 
 
-def stream(url: str, form: talk.Form = "chat", tokens: int = 6, patience: float = GENEROUS) -> talk.Answer:
+def stream(
+    url: str, form: protocols.Form = "chat", tokens: int = 6, patience: float = GENEROUS
+) -> protocols.ModelAnswer:
     client = Client(url, patience=patience)
-    return asyncio.run(talk.stream(client, form, talk.ask_one("two words", tokens), "stand-in"))
+    return asyncio.run(protocols.stream(client, form, protocols.ask_one("two words", tokens), "stand-in"))
 
 
-def whole(url: str, form: talk.Form) -> talk.Answer:
-    return asyncio.run(talk.whole(Client(url, patience=GENEROUS), form, talk.ask_one("two words", 3), "stand-in"))
+def whole(url: str, form: protocols.Form) -> protocols.ModelAnswer:
+    return asyncio.run(
+        protocols.whole(Client(url, patience=GENEROUS), form, protocols.ask_one("two words", 3), "stand-in")
+    )
 
 
 @pytest.mark.parametrize(("manner", "form"), [("vllm", "chat"), ("vllm", "completions"), ("old-tgi", "generate")])
-def test_each_form_streams_and_answers_whole(manner: str, form: talk.Form) -> None:
+def test_each_form_streams_and_answers_whole(manner: str, form: protocols.Form) -> None:
     with serving(form=manner, gap=0.01) as (url, server):
         answer = stream(url, form)
         assert (answer.text, answer.tokens, answer.input) == ("Paris w1 w2 w3 w4 w5", 6, 2 + FIXED)
@@ -45,7 +49,7 @@ def test_each_form_streams_and_answers_whole(manner: str, form: talk.Form) -> No
         assert (found.text, found.tokens, found.input, found.pieces) == ("Paris w1 w2", 3, 2 + FIXED, ())
 
 
-def sent_after(manner: Manner, form: talk.Form) -> list[float]:
+def sent_after(manner: Manner, form: protocols.Form) -> list[float]:
     """How long after the question each piece of a six word answer was sent: none can have come earlier."""
     first = 1 if form == "chat" else 0  # before it goes the role
     return [when - manner.times[-1] for when in manner.sent[first : first + 6]]
@@ -159,7 +163,7 @@ def test_the_key_is_sent_and_never_shown() -> None:
     with serving(key=True) as (url, manner):
         good = Client(url, api_key=KEY)
         assert asyncio.run(server.look(good)).model == "stand-in"
-        assert asyncio.run(talk.stream(good, "chat", talk.ask_one("a", 2), "stand-in")).tokens == 2
+        assert asyncio.run(protocols.stream(good, "chat", protocols.ask_one("a", 2), "stand-in")).tokens == 2
         bad = Client(url, api_key="wrong\nline")
         with pytest.raises(ServerError) as caught:
             asyncio.run(server.look(bad))
@@ -248,8 +252,8 @@ def test_events_join_lines_and_pass_over_comments() -> None:
 )
 def test_no_json_ends_in_a_traceback(document: Any) -> None:
     content = f"data: {json.dumps(document)}\n\ndata: [DONE]\n\n".encode()
-    for form in talk.FORMS:
-        taken = talk._Taken(form, 0.0, None)
+    for form in protocols.FORMS:
+        taken = protocols._Taken(form, 0.0, None)
         try:
             taken.feed(0.0, content)
             taken.answer()
@@ -260,10 +264,10 @@ def test_no_json_ends_in_a_traceback(document: Any) -> None:
 def test_what_a_server_says_of_itself() -> None:
     with serving() as (url, _):
         found = asyncio.run(server.look(Client(url)))
-    assert found == server.Served("stand-in", ("stand-in",), 4096, None, False, True)
+    assert found == server.ServerFacts("stand-in", ("stand-in",), 4096, None, False, True)
     with serving(form="old-tgi") as (url, _):
         found = asyncio.run(server.look(Client(url)))
-    assert found == server.Served("some/model", ("some/model",), 2048, 1024, True, False)
+    assert found == server.ServerFacts("some/model", ("some/model",), 2048, 1024, True, False)
 
 
 @pytest.mark.parametrize(("manner", "form"), [("vllm", "chat"), ("base", "completions"), ("old-tgi", "generate")])

@@ -13,15 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.cli.app import run
+from gaudi_launch.bench import external_tools, records
+from gaudi_launch.bench.external_tools import ToolLoad
+from gaudi_launch.cli.main import run
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.measure import records, tools
-from gaudi_launch.measure.tools import Load
-from tests.measure.conftest import service
-from tests.measure.stand_in_server import KEY, serving
+from tests.support.places import DATA
+from tests.support.service_record import service
+from tests.support.stand_in_server import KEY, serving
 
-DATA = Path(__file__).parents[1] / "data/bench"
-LOAD = Load("http://h:1", "m", "org/m", 64, 16, 6, None, 2)
+DATA = DATA / "bench"
+LOAD = ToolLoad("http://h:1", "m", "org/m", 64, 16, 6, None, 2)
 
 
 def recorded(name: str) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def recorded(name: str) -> dict[str, Any]:
 
 
 def test_the_report_of_vllm() -> None:
-    found = tools.vllm_summary(recorded("vllm-0.32.0.json"))
+    found = external_tools.vllm_summary(recorded("vllm-0.32.0.json"))
     assert found == {
         "requests": 4,
         "completed": 4,
@@ -49,7 +50,7 @@ def test_the_report_of_vllm() -> None:
 
 
 def test_the_report_of_guidellm() -> None:
-    found = tools.guidellm_summary(recorded("guidellm-0.8.1.json"))
+    found = external_tools.guidellm_summary(recorded("guidellm-0.8.1.json"))
     counts = {name: found[name] for name in ("requests", "completed", "failed", "input_tokens", "output_tokens")}
     assert counts == {"requests": 6, "completed": 6, "failed": 0, "input_tokens": 564, "output_tokens": 96}
     assert found["ttft"] == {
@@ -83,26 +84,26 @@ def test_the_report_of_guidellm() -> None:
 )
 def test_no_report_ends_in_a_traceback(report: Any) -> None:
     if isinstance(report, dict):
-        tools.guidellm_summary(report)
-        tools.vllm_summary(report)
+        external_tools.guidellm_summary(report)
+        external_tools.vllm_summary(report)
 
 
 def test_the_words_of_each() -> None:
-    words = tools.vllm_words("/e/python", LOAD, Path("/t/report.json"))
+    words = external_tools.vllm_words("/e/python", LOAD, Path("/t/report.json"))
     assert words[:5] == ["/e/python", "-m", "vllm.entrypoints.cli.main", "bench", "serve"]
     assert words[words.index("--max-concurrency") + 1] == "2" and "--request-rate" not in words
-    rated = tools.vllm_words("p", Load("u", "m", "t", 1, 1, 1, 2.5, None), Path("/t/r.json"))
+    rated = external_tools.vllm_words("p", ToolLoad("u", "m", "t", 1, 1, 1, 2.5, None), Path("/t/r.json"))
     assert rated[rated.index("--request-rate") + 1] == "2.5" and "--max-concurrency" not in rated
-    spec = tools.guidellm_config(LOAD, KEY, Path("/t/r.json"))["spec"]
+    spec = external_tools.guidellm_config(LOAD, KEY, Path("/t/r.json"))["spec"]
     assert spec["profile"] == {"kind": "concurrent", "streams": 2} and spec["backend"]["api_key"] == KEY
-    assert "api_key" not in tools.guidellm_config(LOAD, None, Path("/t/r.json"))["spec"]["backend"]
-    words = tools.benchmarker_words(LOAD, Path("/state/results"))
+    assert "api_key" not in external_tools.guidellm_config(LOAD, None, Path("/t/r.json"))["spec"]["backend"]
+    words = external_tools.benchmarker_words(LOAD, Path("/state/results"))
     assert words[-9:] == [
         *("inference-benchmarker", "--tokenizer-name", "org/m", "--model-name", "m"),
         *("--url", "http://h:1", "--profile", "chat"),
     ]
     with pytest.raises(LaunchError):
-        tools.benchmarker_words(Load("u", "m", "/models/m", 1, 1, 1, None, 1), Path("/state"))
+        external_tools.benchmarker_words(ToolLoad("u", "m", "/models/m", 1, 1, 1, None, 1), Path("/state"))
 
 
 def script(path: Path, body: str) -> Path:
@@ -161,7 +162,7 @@ def test_guidellm_is_preferred_and_gets_the_key_unseen(
     with serving(key=True) as (url, _):
         code, found, err = bench(capsys, url, "-i", "64", "-o", "16", "--save", str(file))
         assert (code, found["tool"], found["summary"]["completed"]) == (0, "guidellm", 6)
-        assert "guidellm measures" in err and KEY not in file.read_text() + err
+        assert "guidellm is measuring" in err and KEY not in file.read_text() + err
         assert records.load(file).report == recorded("guidellm-0.8.1.json")
         # ranges are beyond it
         code, found, _ = bench(capsys, url, "-i", "20,30", "-o", "2", "--requests", "2")
@@ -178,7 +179,7 @@ def test_an_older_guidellm_is_passed_over(capsys: pytest.CaptureFixture[str], ke
         code, found, _ = bench(capsys, url, "-i", "20", "-o", "2", "--requests", "2")
         assert (code, found["tool"]) == (0, "builtin")
         assert run(["bench", url, "--tool", "guidellm"]) == 1
-    assert "No guidellm that we know" in capsys.readouterr().err
+    assert "No supported guidellm" in capsys.readouterr().err
 
 
 def test_the_engines_own_client(capsys: pytest.CaptureFixture[str], keyed: Path) -> None:

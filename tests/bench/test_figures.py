@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch import drawing
+from gaudi_launch.bench import plot, records, statistics
+from gaudi_launch.bench.compare import ComparedFigure, compare, doubts
+from gaudi_launch.bench.records import BenchRun, BenchWorkload, Sample, WorkloadRequest
+from gaudi_launch.bench.workload import from_trace, made_up, within
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.measure import plot, records, statistics
-from gaudi_launch.measure.compare import Row, compare, doubts
-from gaudi_launch.measure.records import Run, Sample, Wanted, Workload
-from gaudi_launch.measure.workload import from_trace, made_up, within
 
 # two answers of three and two tokens, one failure; the second was sent 0.5 s late
 SAMPLES = (
@@ -83,9 +83,11 @@ def test_figures_hold_together(rows: list[tuple[float, float, list[float], bool]
     plot.terminal(samples, ("a", "b"), ascii=True)
 
 
-def run_of(samples: tuple[Sample, ...], **facts: Any) -> Run:
-    workload = Workload(tuple(Wanted(s.at, s.wanted_input, s.wanted_output) for s in samples), "own", None, "test")
-    return Run({"tool": "builtin", **facts}, workload.to_json(), statistics.summary(samples), samples)
+def run_of(samples: tuple[Sample, ...], **facts: Any) -> BenchRun:
+    workload = BenchWorkload(
+        tuple(WorkloadRequest(s.at, s.wanted_input, s.wanted_output) for s in samples), "own", None, "test"
+    )
+    return BenchRun({"tool": "builtin", **facts}, workload.to_json(), statistics.summary(samples), samples)
 
 
 def test_a_run_comes_back_from_its_file(tmp_path: Path) -> None:
@@ -139,15 +141,15 @@ def test_a_real_difference_is_told_from_scatter() -> None:
 
 
 def test_runs_without_requests_are_judged_by_five_percent() -> None:
-    def other(value: float) -> Run:
-        return Run({"tool": "vllm"}, {}, {"output_rate": 100 * value, "ttft": {"mean": value}})
+    def other(value: float) -> BenchRun:
+        return BenchRun({"tool": "vllm"}, {}, {"output_rate": 100 * value, "ttft": {"mean": value}})
 
     assert compare(other(1.0), other(1.04)) == [
-        Row("output_rate", "", 100.0, 104.0, "same"),
-        Row("ttft", "mean", 1.0, 1.04, "same"),
+        ComparedFigure("output_rate", "", 100.0, 104.0, "same"),
+        ComparedFigure("ttft", "mean", 1.0, 1.04, "same"),
     ]
     assert [row.verdict for row in compare(other(1.0), other(1.06))] == ["better", "worse"]
-    assert Row("ttft", "mean", 0.0, 1.0, "worse").percent is None
+    assert ComparedFigure("ttft", "mean", 0.0, 1.0, "worse").percent is None
 
 
 def test_what_cannot_be_compared_is_said() -> None:
@@ -164,7 +166,7 @@ def test_a_trace_keeps_its_times_and_can_be_cut_and_stretched(tmp_path: Path) ->
     trace = tmp_path / "trace.csv"
     trace.write_text("t_seconds,input_tokens,output_tokens\n5,100,10\n6,200,20\n9,300,30\n")
     own = from_trace(str(trace), rate=None, requests=None, seconds=None, concurrency=None)
-    assert own.requests == (Wanted(0, 100, 10), Wanted(1, 200, 20), Wanted(4, 300, 30))
+    assert own.requests == (WorkloadRequest(0, 100, 10), WorkloadRequest(1, 200, 20), WorkloadRequest(4, 300, 30))
     assert (own.arrivals, own.to_json()["input_tokens"]) == ("own", 600)
     cut = from_trace(str(trace), rate=None, requests=None, seconds=2, concurrency=3)
     assert (len(cut.requests), cut.concurrency) == (2, 3)
@@ -172,7 +174,7 @@ def test_a_trace_keeps_its_times_and_can_be_cut_and_stretched(tmp_path: Path) ->
     # two gaps at 4 a second take half a second in all
     assert [row.at for row in fast.requests] == pytest.approx([0, 0.125, 0.5])
     fitting = within(own, 210, None, 150)
-    assert (fitting.requests, fitting.left_out) == ((Wanted(0, 150, 10),), 2)
+    assert (fitting.requests, fitting.left_out) == ((WorkloadRequest(0, 150, 10),), 2)
     assert own.digest != fast.digest and own.digest == replace(own, source="elsewhere").digest
     with pytest.raises(LaunchError):
         within(own, 50, None, 1)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.app import run
-from gaudi_launch.measure import pooling
-from gaudi_launch.measure.client import Client
-from tests.measure.conftest import service
-from tests.measure.stand_in_server import FIXED, serving
+from gaudi_launch.bench import pooling
+from gaudi_launch.bench.client import Client
+from gaudi_launch.cli.main import run
+from tests.support.service_record import service
+from tests.support.stand_in_server import FIXED, serving
 
 
 def ask(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, dict[str, Any]]]:
@@ -96,14 +96,14 @@ def test_verdicts(
 def test_who_wants_words_hears_that_there_are_none(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
-    monkeypatch.setattr("gaudi_launch.measure.tools.has_vllm_client", lambda python: True)
+    monkeypatch.setattr("gaudi_launch.bench.external_tools.has_vllm_client", lambda python: True)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     with (
         serving(form="embed") as (url, _),
         service("mine", url, engine={"name": "cpu", "version": "0", "python": "/p"}, argv=[]),
     ):
         assert run(words) == 1
-    assert "It writes no text" in capsys.readouterr().err
+    assert "generates no text" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_who_wants_words_hears_that_there_are_none(
 def test_what_is_read(
     task: str, document: object, numbers: tuple[tuple[float, ...], ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gaudi_launch.measure.client import Reply
+    from gaudi_launch.bench.client import Reply
 
     async def answer(self: Client, path: str, question: object = None) -> Reply:
         return Reply(200, json.dumps(document).encode(), 1.0)

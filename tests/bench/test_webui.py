@@ -19,9 +19,9 @@ from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
-from gaudi_launch.cli.app import run
-from tests.measure.stand_in_server import KEY, Manner, serving
-from tests.waiting import GENEROUS, until, unused_port
+from gaudi_launch.cli.main import run
+from tests.support.stand_in_server import KEY, Manner, serving
+from tests.support.waiting import GENEROUS, until, unused_port
 
 gradio = pytest.mark.skipif(importlib.util.find_spec("gradio") is None, reason="gradio is not installed")
 
@@ -184,7 +184,7 @@ def test_the_page_names_no_other_place_and_its_policy_forbids_them() -> None:
 
 @gradio
 def test_history_in_gradios_forms() -> None:
-    from gaudi_launch.measure.webui import messages
+    from gaudi_launch.bench.webui import messages
 
     assert messages(
         [
@@ -201,9 +201,9 @@ def test_history_in_gradios_forms() -> None:
 
 @gradio
 def test_thoughts_stand_apart() -> None:
-    from gaudi_launch.measure.client import Client
-    from gaudi_launch.measure.conversation import begin
-    from gaudi_launch.measure.webui import respond
+    from gaudi_launch.bench.client import Client
+    from gaudi_launch.bench.conversation import begin
+    from gaudi_launch.bench.webui import respond
 
     async def all_of(url: str) -> list[list[dict[str, Any]]]:
         template = await begin(Client(url), None, "", 2, None)
@@ -216,8 +216,8 @@ def test_thoughts_stand_apart() -> None:
 
 
 def test_without_gradio(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "gaudi_launch.measure.webui", raising=False)
-    monkeypatch.delattr("gaudi_launch.measure.webui", raising=False)
+    monkeypatch.delitem(sys.modules, "gaudi_launch.bench.webui", raising=False)
+    monkeypatch.delattr("gaudi_launch.bench.webui", raising=False)
     monkeypatch.setitem(sys.modules, "gradio", None)
     with serving() as (url, _):
         assert run(["webui", url]) == 3
@@ -232,8 +232,8 @@ def test_without_gradio(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
         (["URL", "-p", "0"], 2, "-p"),
         (["URL", "--temperature", "hot"], 2, "--temperature"),
         (["nobody"], 2, "nobody"),
-        (["URL", "-u", "203.0.113.1"], 3, "cannot be listened on"),
-        (["URL", "-u", "no such host"], 3, "cannot be listened on"),
+        (["URL", "-u", "203.0.113.1"], 3, "Cannot listen on"),
+        (["URL", "-u", "no such host"], 3, "Cannot listen on"),
     ],
 )
 def test_bad_words(capsys: pytest.CaptureFixture[str], words: list[str], code: int, says: str) -> None:
@@ -254,4 +254,4 @@ def test_a_page_for_everybody_is_said_to_be_one() -> None:
         first = process.stderr.readline()
         process.kill()
         process.communicate()
-    assert "Everybody who reaches 0.0.0.0" in first
+    assert "Anyone who can reach 0.0.0.0" in first
