@@ -15,8 +15,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.services.follow import Follower
-from gaudi_launch.services.registry import Service, services
+from gaudi_launch.services.log.follow import Follower
+from gaudi_launch.services.state.registry import ServiceRecord, services
 
 if TYPE_CHECKING:
     from gaudi_launch.host.records import Host
@@ -144,7 +144,7 @@ def _counter(name: str, help_text: str, *labels: str) -> CounterMetricFamily:
     return CounterMetricFamily(PREFIX + name, help_text, labels=labels)
 
 
-def _state_families(found: list[Service]) -> list[Family]:
+def _state_families(found: list[ServiceRecord]) -> list[Family]:
     """What state files tell."""
     info = _gauge("service_info", "A service, by its labels", "service", "model", "engine", "url")
     up = _gauge("service_up", "1 while the service's launcher lives", "service")

@@ -16,11 +16,11 @@ from urllib.request import ProxyHandler, build_opener
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gaudi_launch.cli.app import run
-from gaudi_launch.measure import exporter
-from gaudi_launch.services import state
-from tests.measure.conftest import service
-from tests.waiting import GENEROUS, unused_port
+from gaudi_launch.cli.main import run
+from gaudi_launch.services.state import store
+from gaudi_launch.watch import exporter
+from tests.support.service_record import service
+from tests.support.waiting import GENEROUS, unused_port
 
 LINE = "WARNING 11-21 03:03:01 [hpu_model_runner.py:1] Configuration: (prompt, 1, 384) was not warmed-up!\n"
 OTHER_RANK = "(RayWorkerWrapper pid=7) " + LINE
@@ -72,7 +72,7 @@ def scrape(port: int) -> Values:
 def test_a_scrape_tells_services_and_cards(free_port: int) -> None:
     command = [sys.executable, "-m", "gaudi_launch", "exporter", "-p", str(free_port)]
     with service("mine", "-") as folder:
-        state.write(folder, "state.json", STATE)
+        store.write(folder, "state.json", STATE)
         log = folder / "engine.log"
         log.write_text("INFO hello\n" + LINE + OTHER_RANK + LINE[:40])
         process = subprocess.Popen(
@@ -101,7 +101,7 @@ def test_a_scrape_tells_services_and_cards(free_port: int) -> None:
         assert sum(key[0] == "card_memory_total_bytes" and value > 90 * 2**30 for key, value in values.items()) == 8
         with log.open("a") as file:
             file.write(LINE[40:] + LINE)
-        state.write(folder, "state.json", {**STATE, "phase": "stopping"})
+        store.write(folder, "state.json", {**STATE, "phase": "stopping"})
         values = scrape(free_port)
         assert of(values, "service_run_time_compiles_total", **mine) == 3
         assert of(values, "service_phase", **mine, phase="ready") is None
@@ -136,6 +136,7 @@ def once(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_once(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     values = parse(once(capsys))
     assert set(values) == {("cards_read", ())}
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path / "missing"))
@@ -156,11 +157,11 @@ def test_state_files_of_any_content(
         {"model": 'a "quoted"\nname', "engine": None, "phases": [{"begin": 5, "end": 1, "name": None}]},
     ]
     for number, document in enumerate(documents):
-        state.write(state.make_dir(f"s{number}"), "state.json", document)
+        store.write(store.make_dir(f"s{number}"), "state.json", document)
     values = parse(once(capsys))
     assert of(values, "service_restarts_total", service="s1") == 0
     assert of(values, "service_info", service="s2", model='a "quoted"\nname', engine="", url="") == 1
-    assert of(values, "service_phase_seconds", service="s2", phase="None") == 0
+    assert of(values, "service_phase_seconds", service="s2", phase="None") is None
 
 
 def test_two_scrapes_at_once_count_no_line_twice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -196,9 +197,9 @@ def test_two_scrapes_at_once_count_no_line_twice(monkeypatch: pytest.MonkeyPatch
         (["-p", "http"], 2, "-p"),
         (["--json"], 2, "--once"),
         (["--machine", "simulated:nothing"], 2, "nothing"),
-        (["-u", "203.0.113.1"], 3, "cannot be listened on"),
-        (["-u", "no such host"], 3, "cannot be listened on"),
-        (["-u", "a..b"], 3, "cannot be listened on"),
+        (["-u", "203.0.113.1"], 3, "Cannot listen on"),
+        (["-u", "no such host"], 3, "Cannot listen on"),
+        (["-u", "a..b"], 3, "Cannot listen on"),
     ],
 )
 def test_bad_words(capsys: pytest.CaptureFixture[str], words: list[str], code: int, says: str) -> None:
@@ -208,8 +209,8 @@ def test_bad_words(capsys: pytest.CaptureFixture[str], words: list[str], code: i
 
 
 def test_without_the_package(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "gaudi_launch.measure.exporter", raising=False)
-    monkeypatch.delattr("gaudi_launch.measure.exporter", raising=False)
+    monkeypatch.delitem(sys.modules, "gaudi_launch.watch.exporter", raising=False)
+    monkeypatch.delattr("gaudi_launch.watch.exporter", raising=False)
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     assert run(["exporter", "--once"]) == 3
     assert "prometheus_client is not installed" in capsys.readouterr().err
@@ -220,4 +221,4 @@ def test_a_taken_port(capsys: pytest.CaptureFixture[str]) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         assert run(["exporter", "-p", str(taken.getsockname()[1])]) == 3
-    assert "cannot be listened on" in capsys.readouterr().err
+    assert "Cannot listen on" in capsys.readouterr().err

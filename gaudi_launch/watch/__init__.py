@@ -1,0 +1,1 @@
+"""Samples of services and cards for those who monitor them."""

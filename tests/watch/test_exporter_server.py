@@ -1,0 +1,75 @@
+"""The exporter's server: methods, and clients that are many or slow."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+
+from gaudi_launch.watch import exporter_server
+
+LIMIT = 4
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    monkeypatch.setattr(exporter_server, "_MOST_CONNECTIONS", LIMIT)
+    monkeypatch.setattr(exporter_server, "_MOST_SECONDS", 2.0)
+    registry = CollectorRegistry()
+    Gauge("cards", "Cards", registry=registry).set(8)
+    server = exporter_server.listen("127.0.0.1", 0, registry)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server.server_address[1]
+    server.shutdown()
+    server.server_close()
+
+
+def ask(port: int, method: str) -> tuple[int, str | None, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request(method, "/metrics")
+    response = connection.getresponse()
+    return response.status, response.getheader("Content-Length"), response.read()
+
+
+def test_head_is_get_without_a_body(port: int) -> None:
+    status, length, body = ask(port, "GET")
+    assert (status, b"cards 8.0" in body) == (200, True)
+    assert ask(port, "HEAD") == (200, length, b"")
+
+
+def test_other_methods_are_refused(port: int) -> None:
+    assert ask(port, "DELETE")[0] == 405
+
+
+def test_slow_clients_get_no_more_threads_than_the_limit(port: int) -> None:
+    before = threading.active_count()
+    with ExitStack() as slow:
+        clients = [slow.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(20)]
+        for number in range(20):
+            for client in clients:
+                try:
+                    client.send(b"G" if number else b"\n")
+                except OSError:
+                    continue
+            # a thread and a timer for each connection
+            assert threading.active_count() <= before + 2 * LIMIT
+            time.sleep(0.02)
+        # each place is free again after its time, however slowly its client sends
+        assert ask(port, "GET")[0] == 200
+
+
+def test_many_scrapes_at_once_are_all_answered(port: int) -> None:
+    answers: list[int] = []
+    threads = [threading.Thread(target=lambda: answers.append(ask(port, "GET")[0])) for _ in range(60)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [200] * 60
