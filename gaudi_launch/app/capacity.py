@@ -1,4 +1,4 @@
-"""From the options of ``gaudi-launch capacity`` to what is asked."""
+"""The use case of ``gaudi-launch capacity``: from its options to the case that the search solves."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 
 if TYPE_CHECKING:
-    from gaudi_launch.fleet.choice import Case
-    from gaudi_launch.fleet.traffic import Request, Traffic
+    from gaudi_launch.capacity.cards import CapacityCase
+    from gaudi_launch.capacity.traffic import Traffic, TrafficRequest
     from gaudi_launch.models.records import Model
     from gaudi_launch.planning.request import Request as PlanRequest
 
@@ -24,7 +24,7 @@ _MOST_NODES = 10_000_000
 
 
 @dataclass(frozen=True)
-class Words:
+class CapacityOptions:
     """The options as typed; empty where not given."""
 
     rate: str
@@ -44,19 +44,20 @@ class Words:
     requests: str
     constants: tuple[str, ...]
     nodes: str
+    force: bool = False
 
 
-def read(model: str, words: Words, plot: Path | None) -> Case:
+def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
     """The case of these words. Raises LaunchError for what cannot be."""
-    from gaudi_launch.cli.fit import check_dtype, data_types, engine_for, known_model, own_accelerator
+    from gaudi_launch.app.fit import check_dtype, data_types, engine_for, own_accelerator, sized_model
+    from gaudi_launch.buckets.workload import read_timed
+    from gaudi_launch.capacity.cards import CapacityCase
+    from gaudi_launch.capacity.search import Targets
     from gaudi_launch.engines.upstream_tasks import CHAT, task_of
-    from gaudi_launch.fleet.capacity import Targets
-    from gaudi_launch.fleet.choice import Case
     from gaudi_launch.host.accelerators import accelerators
-    from gaudi_launch.planning.asked import number
-    from gaudi_launch.planning.fitting import limits_of
-    from gaudi_launch.warmup.cost import ONE_CARD_8B, constants_of
-    from gaudi_launch.warmup.workload import read_timed
+    from gaudi_launch.performance.step_time import ONE_CARD_8B, constants_of
+    from gaudi_launch.planning.fit import limits_of
+    from gaudi_launch.planning.parse import number
 
     if plot is not None and plot.suffix.lower() not in (".png", ".svg"):
         raise LaunchError("warmup.plot_ending", ExitCode.USAGE, path=str(plot))
@@ -74,14 +75,14 @@ def read(model: str, words: Words, plot: Path | None) -> Case:
         raise LaunchError("capacity.arrivals", ExitCode.USAGE, found=words.arrivals)
     constants = constants_of(words.constants)
     ONE_CARD_8B.with_constants(constants)
-    rate = _rate(words.rate) if words.rate else None
+    rate = read_rate(words.rate) if words.rate else None
     per_node = number("--cards-per-node", words.cards_per_node, 1, 64) if words.cards_per_node else product.cards
     nodes = tuple(number("--nodes", word, 1, _MOST_NODES) for word in words.nodes.split(",")) if words.nodes else ()
     numbers = tuple(number("-n", word, 1, 64) for word in words.cards.split(",")) if words.cards else ()
-    facts = known_model(model)
+    facts = sized_model(model)
     if task_of(facts) != CHAT:
         raise LaunchError("capacity.pooling", ExitCode.MODEL, model=facts.path)
-    engine = engine_for(words.engine, facts, name)
+    engine = engine_for(words.engine, facts, name, force=words.force)
     if not words.trace and not (words.inputs and words.outputs):
         raise LaunchError("capacity.no_traffic", ExitCode.USAGE)
     past, timed = read_timed(words.trace) if words.trace else (None, False)
@@ -91,9 +92,9 @@ def read(model: str, words: Words, plot: Path | None) -> Case:
     if rate is None:
         rate = _rate_of(past if timed else None, notes)
     request = _request(facts, words, past)
-    return Case(
+    return CapacityCase(
         model=facts,
-        dtype=data_types(facts, words.dtype)[0],
+        dtype=data_types(facts, words.dtype, engine)[0],
         accelerator=product,
         engine=engine,
         request=request,
@@ -109,19 +110,20 @@ def read(model: str, words: Words, plot: Path | None) -> Case:
     )
 
 
-def _request(model: Model, words: Words, past: list[Request] | None) -> PlanRequest:
+def _request(model: Model, words: CapacityOptions, past: list[TrafficRequest] | None) -> PlanRequest:
     """What each replica serves: the lengths asked for, else those of the trace."""
-    from gaudi_launch.cli.fit import request_for
+    from gaudi_launch.app.fit import ServedLengths, request_for
 
     length, inputs = words.length, words.inputs
     if past and not (words.inputs or words.outputs):
         length = length or _length(past, model)
         longest = min(max(tokens for _, tokens, _ in past), int(length) - 1) if length.isdigit() else 0
         inputs = f"1,{longest}" if longest > 0 else ""
-    return request_for(model, length, words.requests, inputs, words.outputs)
+    return request_for(model, ServedLengths(length, words.requests, inputs, words.outputs))
 
 
-def _rate(text: str) -> float:
+def read_rate(text: str) -> float:
+    """Return requests per second. Raises LaunchError (USAGE)."""
     match = re.fullmatch(_NUMBER + r"(?:\s*/\s*([a-z]+))?", text.strip())
     value = float(match.group(1)) / _PER.get(match.group(2) or "s", math.inf) if match else 0.0
     if not 0 < value <= _MOST_RATE:
@@ -144,8 +146,8 @@ def _percent(text: str) -> float:
     return float(match.group(1))
 
 
-def _rate_of(past: list[Request] | None, notes: list[Message]) -> float:
-    from gaudi_launch.fleet.traffic import busiest_minute, mean_rate
+def _rate_of(past: list[TrafficRequest] | None, notes: list[Message]) -> float:
+    from gaudi_launch.capacity.traffic import busiest_minute, mean_rate
 
     found = mean_rate(past) if past else None
     if past is None or found is None:
@@ -157,7 +159,7 @@ def _rate_of(past: list[Request] | None, notes: list[Message]) -> float:
     return found
 
 
-def _length(past: list[Request], model: Model) -> str:
+def _length(past: list[TrafficRequest], model: Model) -> str:
     """Long enough for every request of the trace, as far as the model goes."""
     from gaudi_launch.planning.lengths import BLOCK, round_up
 
@@ -165,13 +167,14 @@ def _length(past: list[Request], model: Model) -> str:
     return str(min(longest, round_up(model.max_position_embeddings or longest, BLOCK)))
 
 
-def _traffic(past: list[Request] | None, words: Words, notes: list[Message]) -> Traffic:
-    from gaudi_launch.fleet.traffic import from_ranges, from_trace
-    from gaudi_launch.planning.asked import ranges
+def _traffic(past: list[TrafficRequest] | None, words: CapacityOptions, notes: list[Message]) -> Traffic:
+    from gaudi_launch.capacity.traffic import from_ranges, from_trace
+    from gaudi_launch.planning.parse import ranges
 
     if past is None:
         asked = ranges(words.inputs, words.outputs)
-        one, other = asked["input_range"], asked["output_range"]
+        one, other = asked.input, asked.output
+        assert one is not None and other is not None, "both are needed without a trace"
         notes.append(message("capacity.assume_ranges", input=f"{one[0]}-{one[1]}", output=f"{other[0]}-{other[1]}"))
         return from_ranges(one, other)
     own = words.arrivals == "trace"

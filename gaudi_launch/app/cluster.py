@@ -1,18 +1,25 @@
-"""From the options of ``gaudi-launch cluster`` to a cluster, with everything that was found on the way."""
+"""The use cases of ``gaudi-launch cluster``: plan one engine over several hosts, start it, look at it, end it."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gaudi_launch.errors import ExitCode, LaunchError
 
 if TYPE_CHECKING:
-    from gaudi_launch.fleet.cluster import Cluster
-    from gaudi_launch.fleet.commands import Copy
-    from gaudi_launch.fleet.differences import Difference, Seen
-    from gaudi_launch.fleet.inventory import Member
+    from collections.abc import Mapping
+
+    from gaudi_launch.app.options import LaunchOptions
+    from gaudi_launch.cluster.differences import HostDifference, Seen
+    from gaudi_launch.cluster.inventory import Member
+    from gaudi_launch.cluster.lifecycle import EndedPart, State
+    from gaudi_launch.cluster.parts import Cluster
+    from gaudi_launch.cluster.readiness import Tell
+    from gaudi_launch.cluster.state import RunningCluster
+    from gaudi_launch.cluster.steps import Copy
     from gaudi_launch.messages import Message
     from gaudi_launch.planning.request import Request
 
@@ -24,7 +31,7 @@ DEFAULT_NAME = "cluster"
 
 
 @dataclass(frozen=True)
-class Words:
+class ClusterOptions:
     """The options of a cluster as typed; empty where not given."""
 
     hosts: str
@@ -40,12 +47,12 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Case:
+class ClusterCase:
     """A cluster with what was found: ``blockers`` keep it from being started, ``missing`` is what nobody has."""
 
     cluster: Cluster
     seen: tuple[Seen, ...]
-    differences: tuple[Difference, ...]
+    differences: tuple[HostDifference, ...]
     copies: tuple[Copy, ...]
     missing: tuple[Message, ...]
     asked: bool
@@ -67,9 +74,9 @@ class Case:
         return [*found, *self.missing]
 
 
-def members(words: Words, python: str | None) -> tuple[Member, ...]:
+def members(words: ClusterOptions, python: str | None) -> tuple[Member, ...]:
     """The hosts. Raises LaunchError (USAGE)."""
-    from gaudi_launch.fleet.inventory import parse_hosts, read_inventory
+    from gaudi_launch.cluster.inventory import parse_hosts, read_inventory
 
     if bool(words.hosts) == (words.inventory is not None):
         raise LaunchError("cluster.which_hosts", ExitCode.USAGE)
@@ -81,29 +88,30 @@ def members(words: Words, python: str | None) -> tuple[Member, ...]:
 def folder_of(name: str) -> Path:
     """Where this machine keeps what it knows of a cluster. Raises LaunchError (USAGE) for a bad name."""
     from gaudi_launch.paths import state_dir
-    from gaudi_launch.services.state import check_name
+    from gaudi_launch.services.state.store import check_name
 
     return state_dir() / "clusters" / check_name(name)
 
 
-def read(asked: dict[str, Any], words: Words, *, ask: bool) -> Case:
+def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> ClusterCase:
     """The case; ``ask`` connects to the hosts, otherwise their snapshots must do."""
-    from gaudi_launch.cli.options import to_request
-    from gaudi_launch.fleet.commands import copies
-    from gaudi_launch.fleet.differences import compare
-    from gaudi_launch.fleet.layout import Asked
-    from gaudi_launch.fleet.planned import plan_cluster
-    from gaudi_launch.fleet.remote import gather
-    from gaudi_launch.planning.asked import number, with_secret_moved
+    from gaudi_launch.app.options import to_request
+    from gaudi_launch.cluster.differences import compare
+    from gaudi_launch.cluster.layout import LayoutOptions
+    from gaudi_launch.cluster.planner import plan_cluster
+    from gaudi_launch.cluster.remote import gather
+    from gaudi_launch.cluster.steps import copies
+    from gaudi_launch.planning.parse import number
+    from gaudi_launch.planning.secret_args import with_secret_moved
 
-    for field, flag in (("modules", "-m"), ("machine", "--machine")):
-        if asked.get(field) is not None:
+    for given, flag in ((options.modules, "-m"), (options.machine, "--machine")):
+        if given is not None:
             raise LaunchError("cluster.not_here", ExitCode.USAGE, flag=flag)
-    request = with_secret_moved(to_request(asked))
+    request = with_secret_moved(to_request(options))
     if request.tuning != "auto":
         raise LaunchError("cluster.not_here", ExitCode.USAGE, flag="--tuning reference")
     hosts = members(words, request.python)
-    sizes = Asked(
+    sizes = LayoutOptions(
         *(
             number(flag, text, 1, 4096) if text else None
             for flag, text in (
@@ -128,7 +136,7 @@ def read(asked: dict[str, Any], words: Words, *, ask: bool) -> Case:
         wanted, missing = copies(cluster, seen)
     else:
         wanted, missing = [], []
-    return Case(cluster, tuple(seen), compare(seen, request.cards), tuple(wanted), tuple(missing), ask)
+    return ClusterCase(cluster, tuple(seen), compare(seen, request.cards), tuple(wanted), tuple(missing), ask)
 
 
 def _make(folder: Path) -> None:
@@ -142,10 +150,10 @@ def _make(folder: Path) -> None:
 
 def _judged(one: Seen, source: str | None, request: Request, number: int, hosts: int) -> Seen:
     """The host with its Host and the doctor's verdict, where a snapshot tells of it."""
-    from gaudi_launch.cli.doctor import engine_facts
+    from gaudi_launch.app.prepare import engine_facts
+    from gaudi_launch.cluster.parts import with_own_address
     from gaudi_launch.doctor import Wants, quick
     from gaudi_launch.engines.registry import on_cpu
-    from gaudi_launch.fleet.cluster import with_own_address
     from gaudi_launch.host.config import load_config
     from gaudi_launch.host.machine import SIMULATED, load, load_document
 
@@ -162,8 +170,76 @@ def _judged(one: Seen, source: str | None, request: Request, number: int, hosts:
     return replace(one, host=host, findings=tuple(quick(host, config, wants, engine)))
 
 
-def secrets_of(request_environment: dict[str, str]) -> dict[str, str]:
-    """The secrets that the user exported, for the engine on its head."""
-    from gaudi_launch.fleet.commands import SECRETS
+def check_ready(case: ClusterCase) -> None:
+    """Raise LaunchError (MACHINE) naming everything that keeps the cluster from being started."""
+    blockers = case.blockers
+    if blockers:
+        lines = "\n".join(f"  {blocker.render()}" for blocker in blockers)
+        raise LaunchError("cluster.blocked", ExitCode.MACHINE, detail=lines, count=len(blockers))
 
-    return {name: request_environment[name] for name in SECRETS if request_environment.get(name)}
+
+def up(case: ClusterCase, options: LaunchOptions, tell: Tell, *, ready_seconds: float | None) -> None:
+    """Start the cluster, wait until it answers and leave it running; ``ready_seconds`` None: wait without end.
+
+    Raises LaunchError as `cluster.lifecycle.up` does.
+    """
+    from gaudi_launch.app.options import to_request
+    from gaudi_launch.cluster import lifecycle
+    from gaudi_launch.cluster.readiness import Waits
+    from gaudi_launch.planning.secret_args import with_secret_moved
+
+    exported = with_secret_moved(to_request(options)).environment
+    folder = folder_of(case.cluster.name)
+    lifecycle.up(case.cluster, case.copies, _secrets_of(exported), folder, tell, Waits(ready=ready_seconds))
+
+
+def _secrets_of(exported: Mapping[str, str]) -> dict[str, str]:
+    """Return the secrets that the user exported, for the engine on its head."""
+    from gaudi_launch.cluster.steps import SECRETS
+
+    return {name: exported[name] for name in SECRETS if exported.get(name)}
+
+
+def status(name: str) -> tuple[RunningCluster, State]:
+    """Return a cluster as it was started and as it is. Raises LaunchError for an unknown one."""
+    from gaudi_launch.cluster import lifecycle
+    from gaudi_launch.cluster.state import remembered
+
+    running = remembered(folder_of(name or DEFAULT_NAME))
+    return running, lifecycle.status(running, os.environ.get("VLLM_API_KEY"))
+
+
+@dataclass(frozen=True)
+class ClusterToEnd:
+    """A cluster by its folder on this machine and its hosts."""
+
+    folder: Path
+    members: tuple[Member, ...]
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+
+def to_end(words: ClusterOptions, python: str | None) -> ClusterToEnd:
+    """Return the cluster of a name: on the hosts given, else on those where this machine started it.
+
+    Raises LaunchError.
+    """
+    from gaudi_launch.cluster.state import remembered
+
+    folder = folder_of(words.name or DEFAULT_NAME)
+    if words.hosts or words.inventory is not None:
+        return ClusterToEnd(folder, members(words, python))
+    return ClusterToEnd(folder, remembered(folder).members)
+
+
+def down(cluster: ClusterToEnd) -> list[EndedPart]:
+    """End a cluster on its hosts, and forget it where nothing of it remains."""
+    from gaudi_launch.cluster import lifecycle
+    from gaudi_launch.cluster.state import FILE_NAME
+
+    ended = lifecycle.down(cluster.members, cluster.name)
+    if all(part.trouble is None for part in ended):
+        (cluster.folder / FILE_NAME).unlink(missing_ok=True)
+    return ended

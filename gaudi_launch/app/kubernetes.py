@@ -1,35 +1,33 @@
-"""The models of one rendering: each planned on its own, on a node of the kind that the cluster has."""
+"""The use case of ``gaudi-launch render kubernetes``: each model planned alone, on a node like the cluster's."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import typer
-
-from gaudi_launch.cli.options import shared
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from gaudi_launch.cli.options import Prepared
+    from gaudi_launch.app.kubernetes_options import KubernetesOptions
+    from gaudi_launch.app.options import LaunchOptions
+    from gaudi_launch.app.prepare import Prepared
     from gaudi_launch.host.config import HostConfig
     from gaudi_launch.host.records import Host
+    from gaudi_launch.kubernetes.objects.needs import PodResources
+    from gaudi_launch.kubernetes.records import KubernetesTarget, ServedModel
     from gaudi_launch.messages import Message
     from gaudi_launch.models.records import Model
     from gaudi_launch.planning.container import Container
     from gaudi_launch.planning.plan import Plan
-    from gaudi_launch.render.kubernetes_needs import Needs
-    from gaudi_launch.render.kubernetes_records import Cluster, Served
+    from gaudi_launch.render.records import Rendered
 
 # product -> the simulated machine that stands for a node of it
 NODES = {"gaudi2": "hls2", "gaudi2e": "gaudi2e-8", "gaudi3": "gaudi3-oam", "gaudi3-pcie": "gaudi3-pcie"}
-_more = typer.Typer()
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedModel:
     """One model: its plan on one node, and what that node is."""
 
     plan: Plan
@@ -52,49 +50,88 @@ class Planned:
         return model.weight_bytes or weight_bytes(model, model.quantization or model.dtype or "bfloat16")
 
 
-@_more.command()
-@shared
-def _one_more(asked: dict[str, Any]) -> dict[str, Any]:
-    """Only to read the words of ``--with`` as those of any command."""
-    return asked
+@dataclass(frozen=True)
+class KubernetesForm:
+    """The form of the files: plain, with a kustomization.yaml, or a Helm chart.
+
+    ``read_other`` returns the launch options in one value of ``--with``.
+    """
+
+    read_other: Callable[[str], LaunchOptions]
+    kustomize: bool = False
+    helm: bool = False
 
 
-def words_of(text: str) -> dict[str, Any]:
-    """The options in ``--with '-w MODEL -n 1'``. Raises LaunchError (USAGE), or what the parser raises."""
-    import shlex
-
+def render_kubernetes(
+    options: LaunchOptions, wanted: KubernetesOptions, form: KubernetesForm
+) -> tuple[Rendered, str]:
+    """Return the objects of all models as files, and the name of the release. Raises LaunchError."""
+    from gaudi_launch.app.kubernetes_options import to_cluster
     from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.host.accelerators import instances
+    from gaudi_launch.kubernetes.served import release_name
 
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise LaunchError("kubernetes.words", ExitCode.USAGE, found=text, why=str(error)) from None
-    command = typer.main.get_command(_more)
-    asked: dict[str, Any] = command(args=words, prog_name="--with", standalone_mode=False)
-    if not isinstance(asked, dict):  # --help has shown itself
-        raise typer.Exit()
-    return asked
+    # options of a plan for Ray on one machine; here they are the cluster's
+    wanted = replace(wanted, replicas=options.replicas or "", requests=options.target_ongoing or "")
+    options = replace(options, replicas=None, target_ongoing=None)
+    pages = _pages(wanted.hugepages)
+    if wanted.accelerator in instances():
+        release = release_name(wanted.name, options.model or "")
+        if not options.model:
+            raise LaunchError("plan.no_model", ExitCode.USAGE)
+        cluster = to_cluster(wanted, release, [])
+        served = [neuron(options, wanted, cluster)]
+        return _rendered(served, cluster, form), release
+    each_given = [options, *map(form.read_other, wanted.others)]
+    every = [at_home(each, options.machine, wanted.accelerator) for each in each_given]
+    release = release_name(wanted.name, every[0].model or "")
+    models = [planned(each, wanted) for each in every]
+    cluster = to_cluster(wanted, release, [each.container for each in models])
+    names = [each.model or "" for each in every]
+    served = serve_all(models, names, cluster, pages, recipes=not wanted.no_recipes)
+    return _rendered(served, cluster, form), release
 
 
-def at_home(asked: dict[str, Any], machine: str | None, accelerator: str) -> dict[str, Any]:
+def _pages(text: str) -> int | None:
+    """MiB a card of ``--hugepages``, None without it. Raises LaunchError (USAGE): not whole pages."""
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.planning.parse import number
+
+    if not text:
+        return None
+    found = number("--hugepages", text, 0, 1 << 20)
+    if found % 2:
+        below, above = found - 1, found + 1
+        raise LaunchError("kubernetes.hugepages_odd", ExitCode.USAGE, found=found, below=below, above=above)
+    return found
+
+
+def _rendered(served: list[ServedModel], cluster: KubernetesTarget, form: KubernetesForm) -> Rendered:
+    if form.helm:
+        from gaudi_launch.kubernetes.chart import chart
+
+        return chart(served, cluster)
+    from gaudi_launch.kubernetes.documents import render
+
+    return render(served, cluster, kustomize=form.kustomize)
+
+
+def at_home(options: LaunchOptions, machine: str | None, accelerator: str) -> LaunchOptions:
     """The options as they are meant inside a cluster: its nodes, port 8000, and a folder by its whole path."""
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.host.accelerators import instances
 
-    asked = dict(asked)
+    node = options.machine
     if accelerator:
         if accelerator not in NODES:
             known = ", ".join([*NODES, *instances()])
             raise LaunchError(
                 "kubernetes.one_of", ExitCode.USAGE, option="--accelerator", found=accelerator, known=known
             )
-        if asked["machine"]:
+        if node:
             raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one="--accelerator", other="--machine")
-        asked["machine"] = f"simulated:{NODES[accelerator]}"
-    asked["machine"] = asked["machine"] or machine
-    asked["port"] = asked["port"] or "8000"
-    asked["model"] = _in_pods(asked["model"])
-    return asked
+        node = f"simulated:{NODES[accelerator]}"
+    return replace(options, machine=node or machine, port=options.port or "8000", model=_in_pods(options.model))
 
 
 def _in_pods(model: str | None) -> str | None:
@@ -107,29 +144,29 @@ def _in_pods(model: str | None) -> str | None:
     return str(Path(model).expanduser().absolute())
 
 
-def planned(asked: dict[str, Any], wished: dict[str, Any]) -> Planned:
+def planned(options: LaunchOptions, cluster: KubernetesOptions) -> PlannedModel:
     """One model. Raises LaunchError as `plan` does."""
-    from dataclasses import replace
-
-    from gaudi_launch.cli.kubernetes_options import nodes_of
-    from gaudi_launch.cli.options import prepare
+    from gaudi_launch.app.kubernetes_options import nodes_of
+    from gaudi_launch.app.prepare import prepare
     from gaudi_launch.host.config import load_config
+    from gaudi_launch.kubernetes.objects.pod import PLAN_FILES
     from gaudi_launch.paths import cache_dir
-    from gaudi_launch.recipe_cache.use import with_cache
+    from gaudi_launch.recipe_cache.attach import with_cache
     from gaudi_launch.render.container import container_of
-    from gaudi_launch.render.kubernetes_pod import PLAN_FILES
     from gaudi_launch.render.text import check_words, with_files
 
-    prepared = prepare(asked, must_exist=False)
-    _refuse_engine(prepared, wished["kind"])
-    if nodes_of(wished) > 1:
-        prepared = _measured_for(prepared, nodes_of(wished) * len(prepared.host.modules))
-    plan = prepared.plan() if nodes_of(wished) == 1 else _over_nodes(prepared, wished)
-    cached = with_cache(plan, prepared.request, prepared.host, cache_dir(), look=False)
-    plan = _in_cluster(cached.plan if cached is not None else plan, prepared, asked["model"])
+    prepared = prepare(options)
+    _refuse_engine(prepared, cluster.kind)
+    if nodes_of(cluster) > 1:
+        prepared = _measured_for(prepared, nodes_of(cluster) * len(prepared.host.modules))
+    plan = prepared.plan() if nodes_of(cluster) == 1 else _over_nodes(prepared, cluster)
+    cached = None
+    if prepared.engine.keeps_recipes:
+        cached = with_cache(plan, prepared.request, prepared.host, cache_dir(), look=False)
+    plan = _in_cluster(cached.plan if cached is not None else plan, prepared, options.model or "")
     plan, files = with_files(plan, Path(PLAN_FILES))
     check_words(plan)
-    if nodes_of(wished) > 1:
+    if nodes_of(cluster) > 1:
         # a pod has the cards of one node
         modules = prepared.host.modules
         plan = replace(plan, placement=replace(plan.placement, modules=modules))
@@ -137,21 +174,19 @@ def planned(asked: dict[str, Any], wished: dict[str, Any]) -> Planned:
         plan,
         prepared.host,
         environment=prepared.request.environment,
-        image=wished["image"] or None,
+        image=cluster.image or None,
         own_network=True,
     )
-    return Planned(plan, container, prepared.host, load_config(asked["machine"]), prepared.model, dict(files))
+    return PlannedModel(plan, container, prepared.host, load_config(options.machine), prepared.model, dict(files))
 
 
 def _measured_for(prepared: Prepared, cards: int) -> Prepared:
     """The same with what fp8 needs on so many cards: measurements hold for one number of them, here that of all
     nodes (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/README.md: ``..._<rank>_16`` on two nodes)."""
-    from dataclasses import replace
-
-    from gaudi_launch.services import provision
+    from gaudi_launch.app import model_needs
 
     whole = replace(prepared.request, cards=cards, modules=None)
-    found = provision.look(whole, prepared.host, prepared.engine, prepared.installed)
+    found = model_needs.look(whole, prepared.host, prepared.engine, prepared.installed)
     return replace(prepared, request=found.request_for(prepared.request), provision=found)
 
 
@@ -160,30 +195,27 @@ def _refuse_engine(prepared: Prepared, kind: str) -> None:
 
     Raises LaunchError (USAGE).
     """
-    from gaudi_launch.engines.registry import in_container
     from gaudi_launch.errors import ExitCode, LaunchError
 
-    engine = prepared.engine.identity
-    if engine.name == "ray-serve":
-        raise LaunchError("kubernetes.ray_inside", ExitCode.USAGE, inner=engine.facts["inner"])
-    if in_container(engine.name) and kind in ("leaderworkerset", "rayservice"):
+    engine, inner = prepared.engine.identity, prepared.engine.inner
+    if inner is not None:
+        raise LaunchError("kubernetes.ray_inside", ExitCode.USAGE, inner=inner.identity.exact)
+    if prepared.engine.in_container and kind in ("leaderworkerset", "rayservice"):
         raise LaunchError(
             "kubernetes.not_with", ExitCode.USAGE, one=f"--engine {engine.name}", other=f"--kind {kind}"
         )
 
 
-def _over_nodes(prepared: Prepared, wished: dict[str, Any]) -> Plan:
+def _over_nodes(prepared: Prepared, cluster: KubernetesOptions) -> Plan:
     """The plan of one engine as if all its cards stood in one machine, with what several nodes change.
 
     Raises LaunchError: not whole nodes (USAGE), a model that cannot be cut so (MODEL), or is too large (MACHINE).
     """
-    from dataclasses import replace
-
-    from gaudi_launch.cli.kubernetes_options import layout_of, nodes_of
+    from gaudi_launch.app.kubernetes_options import layout_of, nodes_of
+    from gaudi_launch.cluster.layout import LayoutOptions, choose
+    from gaudi_launch.cluster.parts import changed_command, changes, merged
+    from gaudi_launch.cluster.planner import plan_whole
     from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.fleet.cluster import changed_command, changes, merged
-    from gaudi_launch.fleet.layout import Asked, choose
-    from gaudi_launch.fleet.planned import plan_whole
     from gaudi_launch.models.sizing import divides
 
     request, model, engine = prepared.request, prepared.model, prepared.engine
@@ -191,9 +223,10 @@ def _over_nodes(prepared: Prepared, wished: dict[str, Any]) -> Plan:
     cards = request.cards or len(request.modules or ()) or there
     if cards != there:
         raise LaunchError("kubernetes.whole_nodes", ExitCode.USAGE, found=cards, there=there)
-    sizes = Asked(**layout_of(wished, cards))
+    tensor, pipeline = layout_of(cluster, cards)
+    sizes = LayoutOptions(tensor, pipeline)
     try:
-        layout = choose(model, engine.identity.version, nodes_of(wished), cards, sizes)
+        layout = choose(model, engine, nodes_of(cluster), cards, sizes)
     except LaunchError as error:
         if error.id != "cluster.heads":
             raise
@@ -202,11 +235,11 @@ def _over_nodes(prepared: Prepared, wished: dict[str, Any]) -> Plan:
     plan = plan_whole(request, prepared.host, model, engine, layout)
     own = frozenset(s.name for s in plan.settings if s.source in ("flag", "environment"))
     own -= {"--tensor-parallel-size", "--pipeline-parallel-size", "--distributed-executor-backend"}
-    changed = changes(layout, plan, own=own, measured=request.quant_file is not None)
+    changed = changes(layout, plan, engine, own=own, measured=request.quant_file is not None)
     return replace(
         plan,
-        settings=merged(plan.settings, changed),
-        command=changed_command(plan.command, changed),
+        settings=merged(plan, changed),
+        command=changed_command(plan, changed),
         warnings=(*plan.warnings, *layout.warnings, *(prepared.provision.notes if prepared.provision else ())),
     )
 
@@ -214,11 +247,9 @@ def _over_nodes(prepared: Prepared, wished: dict[str, Any]) -> Plan:
 def _in_cluster(plan: Plan, prepared: Prepared, asked: str) -> Plan:
     """The plan with the model as the nodes have it: a hub id even where this machine has a copy, and a model that
     has to be converted by the folder of what comes out."""
-    from dataclasses import replace
-
     from gaudi_launch.messages import message
     from gaudi_launch.models.config import looks_like_hub_id, name_of
-    from gaudi_launch.services.provision import CONVERTED
+    from gaudi_launch.models.fp8.conversion_record import CONVERTED
 
     converts = prepared.provision is not None and prepared.provision.facts.converts
     named, warnings = asked, plan.warnings
@@ -235,12 +266,15 @@ def _in_cluster(plan: Plan, prepared: Prepared, asked: str) -> Plan:
 
 
 def serve_all(
-    every: list[Planned], names: list[str], release: str, cluster: Cluster, pages: int | None, recipes: bool
-) -> list[Served]:
+    every: list[PlannedModel],
+    names: list[str],
+    cluster: KubernetesTarget,
+    pages: int | None,
+    *,
+    recipes: bool,
+) -> list[ServedModel]:
     """The models as they are rendered. Raises LaunchError for what no node of theirs can hold."""
-    from dataclasses import replace
-
-    from gaudi_launch.render.kubernetes_served import LONGEST, LONGEST_RAY, keys_of, served_of
+    from gaudi_launch.kubernetes.served import LONGEST, LONGEST_RAY, keys_of, served_of
 
     _refuse(every, cluster)
     found = []
@@ -249,7 +283,7 @@ def serve_all(
             each.plan,
             _container(each, cluster),
             _needs(each, cluster, pages),
-            release,
+            cluster.release,
             key,
             alone=len(every) == 1,
             longest=LONGEST_RAY if cluster.kind == "rayservice" else LONGEST,
@@ -261,7 +295,7 @@ def serve_all(
     return found
 
 
-def _refuse(every: list[Planned], cluster: Cluster) -> None:
+def _refuse(every: list[PlannedModel], cluster: KubernetesTarget) -> None:
     from gaudi_launch.errors import ExitCode, LaunchError
 
     if len(every) > 1 and cluster.kind != "deployment":
@@ -271,11 +305,9 @@ def _refuse(every: list[Planned], cluster: Cluster) -> None:
         raise LaunchError("kubernetes.cards", ExitCode.MACHINE, wanted=wanted, there=there)
 
 
-def _container(each: Planned, cluster: Cluster) -> Container:
+def _container(each: PlannedModel, cluster: KubernetesTarget) -> Container:
     """The engine's container as this kind of object needs it."""
-    from dataclasses import replace
-
-    from gaudi_launch.render.kubernetes_records import PORT
+    from gaudi_launch.kubernetes.records import PORT
 
     if cluster.kind == "rayservice":
         # Serve's proxy on the pod stands before the engine, whose port nobody outside knows
@@ -287,13 +319,11 @@ def _container(each: Planned, cluster: Cluster) -> Container:
     return each.container
 
 
-def _needs(each: Planned, cluster: Cluster, pages: int | None) -> Needs:
-    from dataclasses import replace
-
+def _needs(each: PlannedModel, cluster: KubernetesTarget, pages: int | None) -> PodResources:
     from gaudi_launch.engines.releases import release_of
     from gaudi_launch.host.machine import SIMULATED
+    from gaudi_launch.kubernetes.objects.needs import needs_of
     from gaudi_launch.messages import message
-    from gaudi_launch.render.kubernetes_needs import needs_of
 
     needs = needs_of(
         each.cards,
@@ -307,7 +337,8 @@ def _needs(each: Planned, cluster: Cluster, pages: int | None) -> Needs:
     )
     more: list[Message] = []
     release = release_of(each.plan.engine.label, each.plan.engine.version)
-    if release is not None and release.whole_image is None and each.container.image == release.image:
+    built = (release.built_image, release.scale_out_image) if release is not None else ()
+    if each.container.image in built:
         more.append(message("kubernetes.build", image=each.container.image))
     if 1 < each.cards < len(each.host.cards) and len(each.host.groups) > 1:
         more.append(message("kubernetes.groups", cards=each.cards))
@@ -323,33 +354,37 @@ def _assumed_node(host: Host) -> Message:
     return message("kubernetes.assumed_node", node=host.origin, memory=memory)
 
 
-def neuron(asked: dict[str, Any], wished: dict[str, Any], release: str, cluster: Cluster) -> Served:
+def neuron(options: LaunchOptions, wanted: KubernetesOptions, cluster: KubernetesTarget) -> ServedModel:
     """The model on Inferentia, as the public example serves it. Raises LaunchError (USAGE) for options of a plan,
     which mean nothing to that example's application."""
-    from gaudi_launch.cli.options import OPTIONS
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.host.accelerators import instances
-    from gaudi_launch.planning.asked import number
+    from gaudi_launch.kubernetes.objects.inferentia import neuron_served
+    from gaudi_launch.planning.parse import number
     from gaudi_launch.profiles import known_model
-    from gaudi_launch.render.neuron import neuron_served
 
     known = ("model", "cards", "force")
-    given = [option.names[0] for option in OPTIONS if asked.get(option.field) and option.field not in known]
-    others = {"--with": "others", "--hugepages": "hugepages", "--no-recipes": "no_recipes"}
-    given += [name for name, field in others.items() if wished[field]]
-    given += ["--"] if asked["extra"] else []
+    given = [name for field, name in options.given() if field not in known]
+    for name, value in (
+        ("--with", wanted.others),
+        ("--hugepages", wanted.hugepages),
+        ("--no-recipes", wanted.no_recipes),
+        ("--", options.extra),
+    ):
+        if value:
+            given.append(name)
     if given:
         raise LaunchError(
             "kubernetes.not_with",
             ExitCode.USAGE,
             one=", ".join(given),
-            other=f"--accelerator {wished['accelerator']}",
+            other=f"--accelerator {wanted.accelerator}",
         )
     return neuron_served(
-        known_model(_in_pods(asked["model"]) or "", must_exist=False),
-        instances()[wished["accelerator"]],
-        release,
-        number("-n", asked["cards"], 1, 64) if asked["cards"] else None,
-        wished["image"],
+        known_model(_in_pods(options.model) or "", must_exist=False),
+        instances()[wanted.accelerator],
+        cluster.release,
+        number("-n", options.cards, 1, 64) if options.cards else None,
+        wanted.image,
         (cluster.replicas, cluster.max_replicas),
     )

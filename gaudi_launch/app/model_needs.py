@@ -11,27 +11,24 @@ from pathlib import Path
 
 from gaudi_launch import profiles
 from gaudi_launch.engines.detect import Installed
-from gaudi_launch.engines.registry import check_engine, in_container
+from gaudi_launch.engines.registry import check_engine
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import product_of
 from gaudi_launch.host.records import Host
 from gaudi_launch.messages import Message
-from gaudi_launch.models import measurements
-from gaudi_launch.models.calibrate_rules import family_of
 from gaudi_launch.models.config import looks_like_hub_id, name_of
-from gaudi_launch.models.local import find_local, folder_for
-from gaudi_launch.models.measurements import Published, clear_stale
-from gaudi_launch.models.prepare import Facts, Room, Step, needed_bytes, steps
-from gaudi_launch.models.quant_config import QuantFile
+from gaudi_launch.models.fp8 import measurements
+from gaudi_launch.models.fp8.conversion_record import CONVERTED
+from gaudi_launch.models.fp8.measurements import Published, clear_stale
+from gaudi_launch.models.fp8.quant_config import QuantFile
+from gaudi_launch.models.hub.local import find_local, folder_for
 from gaudi_launch.models.records import Model
+from gaudi_launch.models.setup_steps import Room, SetupFacts, SetupStep, needed_bytes, steps
 from gaudi_launch.models.sizing import WEIGHT_BYTES
 from gaudi_launch.planning.engine import Engine
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import Profile, known_model, match
-
-# what a converted model's folder is called behind the model's own name
-CONVERTED = "-G2"
 
 
 @dataclass(frozen=True)
@@ -39,8 +36,8 @@ class Provision:
     """What was found: the steps, the QUANT_CONFIG, why there is none although one is needed (``lacks``), and that
     the model's own code was not agreed to (``code``)."""
 
-    facts: Facts
-    steps: tuple[Step, ...] = ()
+    facts: SetupFacts
+    steps: tuple[SetupStep, ...] = ()
     quant: QuantFile | None = None
     published: Published | None = None
     generation: str = "g2"
@@ -79,11 +76,10 @@ def look(request: Request, host: Host, engine: Engine, installed: Installed | No
     # a folder of the Hugging Face cache is called by its revision
     known = replace(known, name=name_of(request.model)) if repo else known
     profile = match(known)
-    # Ray Serve decides nothing about the model: the engine inside does
-    inside = getattr(engine, "inner", engine).identity
     generation = generation_of(host)
     quant, published, lacks = _quant(request, known, profile, generation, engine, installed)
-    converts = (inside.name, inside.version, generation) == ("vllm-fork", "deepseek_r1", "g2")
+    # Ray Serve decides nothing about the model: the engine inside does
+    converts = engine.innermost.needs_gaudi2_range and generation == "g2"
     # a folder that is not here (a plan for another machine) is taken as it is
     converts = converts and known.quantization == "fp8" and bool(repo or there)
     target = folder_for(repo) if repo else Path()
@@ -91,11 +87,11 @@ def look(request: Request, host: Host, engine: Engine, installed: Installed | No
     converted = False
     if converts:
         # numpy comes with it
-        from gaudi_launch.models.convert import is_converted, wants_conversion
+        from gaudi_launch.models.fp8.convert import is_converted, wants_conversion
 
         converts = folder is None or wants_conversion(folder)
         converted = converts and is_converted(converted_target)
-    facts = Facts(
+    facts = SetupFacts(
         model=request.model,
         repo=repo,
         folder=folder if repo else None,
@@ -107,7 +103,7 @@ def look(request: Request, host: Host, engine: Engine, installed: Installed | No
         measurements=published.repo if published else "",
         measured=quant is not None and not quant.missing,
         measurements_target=measurements.downloaded_folder(published.repo) if published else Path(),
-        engine="" if installed is None or in_container(engine.identity.name) else engine.identity.label,
+        engine="" if installed is None or engine.in_container else engine.identity.label,
         installed=_is_installed(engine, installed),
         there=tuple((path, _size(path)) for path in (target, converted_target) if path != Path()),
         disk_bytes=profile.disk_gb * 10**9 if profile and profile.disk_gb else None,
@@ -152,17 +148,16 @@ def _quant(
     installed: Installed | None,
 ) -> tuple[QuantFile | None, Published | None, LaunchError | None]:
     """The QUANT_CONFIG, the published measurements it is made of, and the error of having none."""
-    inside, cards = getattr(engine, "inner", engine), _cards(request, engine)
-    needs = getattr(inside, "needs_quant_file", None)
-    if needs is None or not needs(request, known):
+    inside, cards = engine.innermost, _cards(request, engine)
+    if not inside.needs_quant_file(request, known):
         return None, None, None
-    fork = inside.identity.name == "vllm-fork"
+    calibration = inside.calibration
     # published measurements, and those in the engine's sources, are of the fork's own modules
-    published = profiles.published_for(profile, known.name, generation, cards) if fork else None
-    version = inside.identity.version if fork else inside.identity.name
-    family = family_of(version)
-    settings = profiles.profile_settings(profile, version, "fp8") if profile else []
-    wanted = measurements.Wanted(
+    has_published = calibration is not None and calibration.published
+    published = profiles.published_for(profile, known.name, generation, cards) if has_published else None
+    family = calibration.family if calibration is not None else inside.profile_key
+    settings = profiles.profile_settings(profile, inside.profile_key, "fp8") if profile else []
+    wanted = measurements.MeasurementQuery(
         model=known.name,
         cards=cards,
         generation=generation,
@@ -171,7 +166,7 @@ def _quant(
         prefix=request.environment.get(measurements.PREFIX, ""),
         profile_file=next((value for _, name, value, _, _ in settings if name == "QUANT_CONFIG"), None),
         published=published,
-        checkout=installed.facts.get("source") if installed is not None and fork else None,
+        checkout=installed.facts.get("source") if installed is not None and has_published else None,
         family=family,
     )
     found = measurements.find(wanted)
@@ -225,11 +220,21 @@ def _size(folder: Path) -> int:
 
 
 def refuse_early(
-    request: Request, host: Host, engine: Engine, installed: Installed | None, provision: Provision
+    request: Request,
+    host: Host,
+    engine: Engine,
+    installed: Installed | None,
+    provision: Provision,
+    *,
+    in_image: bool = False,
 ) -> None:
     """Raise what serve would raise in the end, before hours of fetching: another engine, too few cards, code that
-    was not agreed to, no measurements, no room on the disk."""
-    check_engine(engine, installed)
+    was not agreed to, no measurements, no room on the disk.
+
+    ``in_image``: the engine is in an image, so no interpreter of this machine is looked at.
+    """
+    if not in_image:
+        check_engine(engine, installed)
     # of a model that no profile knows, the fetched config.json may still say that it is fp8 already
     if provision.lacks is not None and provision.known.layers is not None:
         raise provision.lacks
@@ -247,7 +252,7 @@ def check(provision: Provision) -> None:
         clear_stale(provision.quant)
 
 
-def check_disk(facts: Facts) -> None:
+def check_disk(facts: SetupFacts) -> None:
     """Is there room for what the steps will write, file system by file system? Raises LaunchError (MACHINE)."""
     for room in _rooms(facts, here=True):
         if not room.enough:
@@ -261,7 +266,7 @@ def check_disk(facts: Facts) -> None:
             )
 
 
-def _rooms(facts: Facts, here: bool) -> tuple[Room, ...]:
+def _rooms(facts: SetupFacts, here: bool) -> tuple[Room, ...]:
     """What the steps will write, file system by file system; of another machine's disks nothing is known."""
 
     needed = needed_bytes(facts)

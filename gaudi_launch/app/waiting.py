@@ -1,66 +1,67 @@
-"""Waiting for a service that another process of ours starts: its state file as a progress bar."""
+"""Waiting for a service that another process of ours starts: its state file, read again and again."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import text
+
 if TYPE_CHECKING:
-    from gaudi_launch.services.registry import Service
+    from gaudi_launch.services.log.follow import LaunchProgress
+    from gaudi_launch.services.state.registry import ServiceRecord
 
 _POLL_SECONDS = 0.2
 
 
-def until_ready(name: str, seconds: float | None = None) -> Service:
-    """Show the start of a service until it answers; the service then.
+def until_ready(
+    name: str, seconds: float | None = None, progress: Callable[[LaunchProgress], None] | None = None
+) -> ServiceRecord:
+    """Return the service when it answers; ``progress`` receives how far it is.
 
     Raises LaunchError: the engine's failure (ENGINE), or that ``seconds`` are over (FAILED).
     """
-    from gaudi_launch.cli.bar import Bar
-    from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.services.registry import find
+    from gaudi_launch.services.state.registry import find
 
-    bar = Bar()
     begin = time.monotonic()
-    bar.open()
-    try:
-        while True:
+    while True:
+        service = find(name)
+        if service.alive and service.phase == "ready":
+            return service
+        if not service.alive:
+            # it may have ended between the two looks
             service = find(name)
-            if service.alive and service.phase == "ready":
-                return service
             if not service.alive:
-                # it may have ended between the two looks
-                service = find(name)
-                if not service.alive:
-                    raise ended(service)
-            bar.progress(_progress(service.state))
-            if seconds is not None and time.monotonic() - begin > seconds:
-                raise LaunchError(
-                    "services.not_yet", ExitCode.FAILED, name=name, seconds=f"{seconds:g}", phase=phase(service)
-                )
-            time.sleep(_POLL_SECONDS)
-    finally:
-        bar.close()
+                raise ended(service)
+        if progress is not None:
+            progress(_progress(service.state))
+        if seconds is not None and time.monotonic() - begin > seconds:
+            raise LaunchError(
+                "services.not_yet", ExitCode.FAILED, name=name, seconds=f"{seconds:g}", phase=phase(service)
+            )
+        time.sleep(_POLL_SECONDS)
 
 
-def ended(service: Service) -> Exception:
+def ended(service: ServiceRecord) -> Exception:
     """The error of a service that does not live."""
-    from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.services import detach
-    from gaudi_launch.services.explain import lost
-    from gaudi_launch.services.failure import failure, last_lines
-    from gaudi_launch.services.follow import Phase, Progress
+    from gaudi_launch.services.diagnosis.explain import lost
+    from gaudi_launch.services.diagnosis.failure import failure, last_lines
+    from gaudi_launch.services.log.follow import LaunchPhase, LaunchProgress
+    from gaudi_launch.services.process import detach
+    from gaudi_launch.services.process.supervise import EngineOutcome
     from gaudi_launch.services.service import LOG
-    from gaudi_launch.services.supervise import Outcome
 
     state = service.state
     kind = state.get("outcome")
     if kind in ("died", "stuck", "not_started"):
         phases = tuple(
-            Phase(str(p["name"]), float(p["begin"]), p["end"], int(p["items"])) for p in state.get("phases", [])
+            LaunchPhase(str(p["name"]), float(p["begin"]), p["end"], int(p["items"]))
+            for p in state.get("phases", [])
         )
-        progress = Progress(phase="failed", phases=phases)
-        outcome = Outcome(kind, state.get("status"), progress, detail=str(state.get("detail", "")))
+        progress = LaunchProgress(phase="failed", phases=phases)
+        outcome = EngineOutcome(kind, state.get("status"), progress, detail=str(state.get("detail", "")))
         return failure(outcome, service.folder / LOG, str(state.get("model") or "MODEL"))
     log = service.folder / detach.LOG
     detail = "\n".join(last_lines(log))
@@ -70,10 +71,8 @@ def ended(service: Service) -> Exception:
     return LaunchError(id, ExitCode.FAILED, name=service.name, log=str(log), detail=detail or None)
 
 
-def phase(service: Service) -> str:
+def phase(service: ServiceRecord) -> str:
     """The phase of a service in words, with how far it is."""
-    from gaudi_launch.messages import text
-
     if service.phase == "ready":
         return text("services.phase_ready")
     words = text(f"serve.phase_{service.phase}")
@@ -81,10 +80,10 @@ def phase(service: Service) -> str:
     return f"{words} {done}/{total}" if service.alive and total else words
 
 
-def _progress(state: Any) -> Any:
-    from gaudi_launch.services.follow import Progress
+def _progress(state: Mapping[str, Any]) -> LaunchProgress:
+    from gaudi_launch.services.log.follow import LaunchProgress
 
-    return Progress(
+    return LaunchProgress(
         phase=str(state.get("phase", "start")),
         done=int(state.get("done") or 0),
         total=int(state.get("total") or 0),

@@ -1,8 +1,7 @@
-"""From the options of ``gaudi-launch warmup`` to its answer."""
+"""The use cases of ``gaudi-launch warmup``: a plan of the buckets, and a run that fills the recipe cache."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,23 +10,24 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 
 if TYPE_CHECKING:
-    from gaudi_launch.cli.warmup_engine import AskedEngine
+    from gaudi_launch.app.options import LaunchOptions
+    from gaudi_launch.app.report import Reporter
+    from gaudi_launch.app.warmup_question import AskedEngine
+    from gaudi_launch.buckets.bucket_file import Delivered
+    from gaudi_launch.buckets.estimate import Span
+    from gaudi_launch.buckets.optimiser.planner import BucketGoal
+    from gaudi_launch.buckets.runtime_compiles import Compiled
+    from gaudi_launch.buckets.strategies import Judged
     from gaudi_launch.models.records import Model
-    from gaudi_launch.warmup.cost import StepTime
-    from gaudi_launch.warmup.delivery import Delivered
-    from gaudi_launch.warmup.estimate import Span
-    from gaudi_launch.warmup.planner import Ask
-    from gaudi_launch.warmup.simulate import Shapes
-    from gaudi_launch.warmup.strategies import Judged
-    from gaudi_launch.warmup.watch import Compiled
+    from gaudi_launch.performance.simulator import Shapes
+    from gaudi_launch.performance.step_time import StepTime
 
-_SECONDS = {"s": 1, "m": 60, "h": 3600}
 # --model is optional here; the request needs a word
 _NO_MODEL = "-"
 
 
 @dataclass(frozen=True)
-class Wish:
+class WarmupRequest:
     """The ways to ask for a plan, as typed (0 and "" where not)."""
 
     graphs: int
@@ -42,7 +42,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Case:
+class WarmupCase:
     """What a plan is wanted for, with everything that had to be assumed. ``blocks``: the user's, else 0."""
 
     asked: AskedEngine
@@ -50,7 +50,7 @@ class Case:
     cost: StepTime
     workload: list[tuple[float, int, int]] | None
     trace_share: float
-    wish: Wish
+    wish: WarmupRequest
     blocks: int
     assumptions: list[Message]
 
@@ -61,7 +61,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Result:
+class WarmupResult:
     """The answer: plans side by side, what a graph takes, and what there is to say."""
 
     delivered: Delivered
@@ -74,30 +74,39 @@ class Result:
 
 
 def read(
-    asked: dict[str, Any], *, trace: str, wish: Wish, trace_share: float, blocks: int, constants: list[str]
-) -> Case:
+    options: LaunchOptions,
+    *,
+    trace: str,
+    wish: WarmupRequest,
+    trace_share: float,
+    blocks: int,
+    constants: list[str],
+) -> WarmupCase:
     """The case of these options. Raises LaunchError for what cannot be."""
-    from gaudi_launch.cli.options import to_request
-    from gaudi_launch.cli.warmup_engine import asked_engine
+    from gaudi_launch.app.options import to_request
+    from gaudi_launch.app.unknown_model import unknown_model
+    from gaudi_launch.app.warmup_question import asked_engine
+    from gaudi_launch.buckets.workload import read_workload
     from gaudi_launch.models.records import Model
+    from gaudi_launch.performance.step_time import constants_of
     from gaudi_launch.profiles import known_model
-    from gaudi_launch.warmup.cost import constants_of, step_time_for
-    from gaudi_launch.warmup.workload import read_workload
 
-    request = to_request({**asked, "model": asked["model"] or _NO_MODEL})
-    model = known_model(request.model, False) if asked["model"] else Model(path="", name="")
+    request = to_request(replace(options, model=options.model or _NO_MODEL))
+    model = known_model(request.model, False) if options.model else Model(path="", name="")
     assumptions: list[Message] = []
-    if not asked["model"]:
+    if not options.model:
         assumptions.append(message("warmup.assume_model"))
+    elif (unknown := unknown_model(request.model, model)) is not None:
+        assumptions.append(unknown)
     elif model.source == "name":
         assumptions.append(message("warmup.assume_name", model=model.path))
     if not 0 <= trace_share <= 1:
         raise LaunchError("warmup.bad_share", ExitCode.USAGE, found=trace_share)
-    engine = asked_engine(request, model, asked.get("machine"), blocks, assumptions)
+    engine = asked_engine(request, model, options.machine, blocks, assumptions)
     if engine.own and wish.count:
         raise LaunchError("warmup.own_list", ExitCode.USAGE, engine=engine.name)
     limits = engine.limits
-    cost = step_time_for(model.parameters, engine.cards, model.name).with_constants(constants_of(constants))
+    cost = engine.step_time.with_constants(constants_of(constants))
     constants_said = ", ".join(f"{key} {value:g}" for key, value in cost.constants().items())
     assumptions.append(message("warmup.assume_cost", basis=cost.basis, constants=constants_said))
     workload = read_workload(trace) if trace else None
@@ -106,12 +115,53 @@ def read(
         assumptions.append(
             message("warmup.assume_ranges", input=f"{ranges[0]}-{ranges[1]}", output=f"{ranges[2]}-{ranges[3]}")
         )
-    return Case(engine, model, cost, workload, trace_share, wish, blocks, assumptions)
+    return WarmupCase(engine, model, cost, workload, trace_share, wish, blocks, assumptions)
 
 
-def ask_of(case: Case, seconds_per_graph: float) -> Ask:
+@dataclass(frozen=True)
+class FilledCache:
+    """What a run of the engine compiled. ``key`` is the recipe cache's, ``before`` its state until then.
+
+    ``seconds`` is the warm-up's time.
+    """
+
+    graphs: int
+    seconds: str | int | float
+    key: str | None
+    folder: str
+    before: str | None
+    log: Path
+
+
+def fill_cache(options: LaunchOptions, reporter: Reporter) -> FilledCache | None:
+    """Start the engine of these options until it answers, and stop it; None when the user interrupted it.
+
+    Raises LaunchError, also for an engine that failed.
+    """
+    from gaudi_launch.app.serve import ServeMode, start
+    from gaudi_launch.services.diagnosis.failure import failure
+
+    started = start(options, ServeMode(quiet=True, once=True), reporter)
+    outcome, cache = started.outcome, started.plan.cache
+    assert outcome is not None, "only a detached service has no outcome"
+    if outcome.kind != "stopped":
+        raise failure(outcome, started.log)
+    if not outcome.was_ready:
+        return None
+    progress = outcome.progress
+    return FilledCache(
+        graphs=sum(phase.items for phase in progress.phases if phase.name.startswith("warmup_")),
+        seconds=progress.facts.get("warmup_seconds", 0),
+        key=cache.get("key"),
+        folder=str(cache.get("folder", "")),
+        before=cache.get("state"),
+        log=started.log,
+    )
+
+
+def ask_of(case: WarmupCase, seconds_per_graph: float) -> BucketGoal:
     """The ask in figures. Raises LaunchError (USAGE)."""
-    from gaudi_launch.warmup.planner import Ask
+    from gaudi_launch.buckets.optimiser.planner import BucketGoal
 
     wish = case.wish
     if wish.count > 1:
@@ -132,21 +182,23 @@ def ask_of(case: Case, seconds_per_graph: float) -> Ask:
             raise LaunchError("warmup.bad_overhead", ExitCode.USAGE, found=wish.overhead)
     if wish.price and not 0 < wish.price < 1:
         raise LaunchError("warmup.bad_price", ExitCode.USAGE, found=wish.price)
-    return Ask(wish.price or None, graphs or None, overhead, case.asked.request.reduce)
+    return BucketGoal(wish.price or None, graphs or None, overhead, case.asked.request.reduce)
 
 
 def _duration(text: str) -> float:
-    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)\s*([smh]?)", text.strip().lower())
-    if match is None or not float(match.group(1)):
+    from gaudi_launch.planning.parse import read_time
+
+    value = read_time(text)
+    if not value:
         raise LaunchError("warmup.bad_budget", ExitCode.USAGE, found=text)
-    return float(match.group(1)) * _SECONDS[match.group(2) or "s"]
+    return value
 
 
-def solve(case: Case, *, log: Path | None, ask: bool) -> Result:
+def solve(case: WarmupCase, *, log: Path | None, ask: bool) -> WarmupResult:
     """Plan, compare and estimate."""
+    from gaudi_launch.buckets.estimate import FILE_NAME, per_graph, read_measured
     from gaudi_launch.paths import state_dir
     from gaudi_launch.planning.precision import weight_type
-    from gaudi_launch.warmup.estimate import FILE_NAME, per_graph, read_measured
 
     asked = case.asked
     measured = read_measured(state_dir() / FILE_NAME)
@@ -175,12 +227,12 @@ def solve(case: Case, *, log: Path | None, ask: bool) -> Result:
         notes.append(message("warmup.none_compiled", path=str(log)))
     if ask and not asked.own:
         notes.append(_asked(case, delivered, chosen))
-    return Result(delivered, chosen, expected.shapes, cold, cached, notes, compiled)
+    return WarmupResult(delivered, chosen, expected.shapes, cold, cached, notes, compiled)
 
 
-def _delivered(case: Case, seconds_per_graph: float) -> Delivered:
+def _delivered(case: WarmupCase, seconds_per_graph: float) -> Delivered:
     """Our plan beside the engine's own strategies, or the only list of an engine that makes it itself."""
-    from gaudi_launch.warmup.delivery import own_list, plan_for_engine, planned
+    from gaudi_launch.buckets.bucket_file import own_list, plan_for_engine, planned
 
     asked = case.asked
     shares: dict[str, Any] = {"cost": case.cost, "trace_share": case.trace_share}
@@ -202,9 +254,9 @@ def _delivered(case: Case, seconds_per_graph: float) -> Delivered:
     )
 
 
-def _chosen(case: Case, delivered: Delivered) -> tuple[Delivered, Judged]:
+def _chosen(case: WarmupCase, delivered: Delivered) -> tuple[Delivered, Judged]:
     """All lists, and the one in hand: what a plan takes, or the planner's where more was asked than a plan asks."""
-    from gaudi_launch.warmup.strategies import judged
+    from gaudi_launch.buckets.strategies import judged
 
     used, rows = case.asked.used, delivered.comparison
     auto = case.asked.request.tuning == "auto"
@@ -219,7 +271,7 @@ def _chosen(case: Case, delivered: Delivered) -> tuple[Delivered, Judged]:
 
 
 def _compiled(log: Path | None) -> list[Compiled]:
-    from gaudi_launch.warmup.watch import compiled_at_run_time
+    from gaudi_launch.buckets.runtime_compiles import compiled_at_run_time
 
     if log is None:
         return []
@@ -232,12 +284,13 @@ def _compiled(log: Path | None) -> list[Compiled]:
         ) from None
 
 
-def _asked(case: Case, delivered: Delivered, chosen: Judged) -> Message:
+def _asked(case: WarmupCase, delivered: Delivered, chosen: Judged) -> Message:
     """Whether the installed engine makes the same list of the chosen settings."""
     import tempfile
 
-    from gaudi_launch.warmup.ask import ask_engine
-    from gaudi_launch.warmup.strategies import arguments_of
+    from gaudi_launch.buckets.strategies import arguments_of
+    from gaudi_launch.engines.introspect import ask_engine
+    from gaudi_launch.planning.engine import BucketQuestion
 
     arguments = arguments_of(case.asked.limits) | {"max_num_prefill_seqs": delivered.max_prefill_seqs}
     with tempfile.TemporaryDirectory() as folder:
@@ -247,10 +300,11 @@ def _asked(case: Case, delivered: Delivered, chosen: Judged) -> Message:
             path.write_text(delivered.file, encoding="utf-8")
             env["VLLM_BUCKETING_FROM_FILE"] = str(path)
             arguments["bucket_file"] = delivered.file
-        question = (case.asked.question.engine, env, arguments)
+        asked = BucketQuestion(case.asked.question.engine, chosen.name, env, arguments)
         if chosen is not delivered.comparison[0] and case.asked.ask is not None:
-            question = case.asked.ask
-        answer = ask_engine(case.asked.request.python or "python3", *question)
+            asked = case.asked.ask
+        python = case.asked.request.python or "python3"
+        answer = ask_engine(python, asked.engine, asked.environment, asked.arguments)
     ours = chosen.buckets or delivered.buckets
     if answer.buckets is None:
         return message("warmup.no_answer", why=answer.why.render() if answer.why else "-")

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 
 if TYPE_CHECKING:
+    from gaudi_launch.buckets.bucket_list import Buckets
     from gaudi_launch.host.records import Host
     from gaudi_launch.models.records import Model
-    from gaudi_launch.planning.engine import Engine
+    from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits
+    from gaudi_launch.performance.step_time import StepTime
+    from gaudi_launch.planning.engine import BucketQuestion, Engine
     from gaudi_launch.planning.planner import Draft
     from gaudi_launch.planning.request import Request
-    from gaudi_launch.warmup.buckets import Buckets
-    from gaudi_launch.warmup.limits import EngineLimits, Question
 
 
 @dataclass(frozen=True)
@@ -24,17 +25,18 @@ class AskedEngine:
 
     ``identity`` is the name under which warm-ups are remembered; ``used`` the strategy and the buckets that a plan
     of the same words takes, None where its bucket file was not read; ``ask`` what decides them, as
-    `warmup.ask.ask_engine` takes it (None: this engine cannot be asked); ``notes`` what the plan warns of.
+    `engines.introspect.ask_engine` takes it (None: this engine cannot be asked); ``notes`` what the plan warns of.
     """
 
     name: str
     identity: str
     request: Request
     cards: int
-    question: Question
+    question: CoverageQuestion
     used: tuple[str, Buckets] | None
-    ask: tuple[str, dict[str, str], dict[str, Any]] | None
+    ask: BucketQuestion | None
     notes: tuple[Message, ...]
+    step_time: StepTime
 
     @property
     def limits(self) -> EngineLimits:
@@ -51,12 +53,14 @@ def asked_engine(
 ) -> AskedEngine:
     """The engine of these options. Where the machine has cards, settings and KV blocks are those of its plan;
     ``blocks`` (0: not given) wins over both. Raises LaunchError for what cannot be."""
-    from gaudi_launch.cli.options import with_bucket_file
+    from gaudi_launch.app.prepare import with_bucket_file
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.detect import detect
     from gaudi_launch.host.machine import load
-    from gaudi_launch.planning.own_words import with_own_words
+    from gaudi_launch.planning.passthrough import with_own_words
     from gaudi_launch.planning.planner import buckets_of
+    from gaudi_launch.planning.speed import step_time_in
+    from gaudi_launch.planning.support import check_support
 
     container = registry.in_container(request.engine)
     wanted = not container and (request.python is not None or request.engine == "auto")
@@ -64,17 +68,17 @@ def asked_engine(
     host = load(machine)
     word = registry.name_for(request.engine, installed, model, lambda: host)
     engine = registry.find(word, installed, request.python)
-    if (inside := getattr(engine, "inner", None)) is not None:
+    if engine.inner is not None:
         # Ray Serve warms nothing up: the engine inside does, each replica for itself
         engine.refuse(request, host, model)
         request = replace(request, cards=engine.cards(request), modules=None, replicas=None, target_ongoing=None)
-        engine = inside
+        engine = engine.innermost
     identity = engine.identity
     name = identity.exact if container else identity.label
     if request.engine == "auto" and installed is None:
         assumptions.append(message("warmup.assume_engine", engine=name))
     if request.tuning == "auto" and not container:
-        request = with_own_words(request, engine.lacks)
+        request = with_own_words(request, engine.identity, engine.lacks)
     request = with_bucket_file(request, engine)
     cards = request.cards or len(request.modules or ()) or engine.cards(request) or 1
     drawn = _draft(request, host, model, engine, cards)
@@ -84,28 +88,28 @@ def asked_engine(
         assumptions.append(message("warmup.machine_blocks", blocks=physical, machine=host.origin))
     elif not blocks:
         assumptions.append(message("warmup.assume_blocks", blocks=question.limits.num_blocks))
-    notes = list(drawn.warnings)
+    supported = engine.support(model, request.args, request.environment)
+    notes = [*check_support(supported, force=request.force), *drawn.warnings]
     used = buckets_of(engine, drawn.settings, drawn.context, notes, physical)
-    ask = None
-    if used is not None and (asked := getattr(engine, "bucket_question", None)) is not None:
-        key, _, env, arguments = asked(drawn.settings, drawn.context, physical)
-        ask = (key, env, arguments)
-    return AskedEngine(name, identity.exact, request, cards, question, used, ask, tuple(notes))
+    ask = engine.bucket_question(drawn.settings, drawn.context, physical) if used is not None else None
+    cost = step_time_in(drawn.context, engine)
+    return AskedEngine(name, identity.exact, request, cards, question, used, ask, tuple(notes), cost)
 
 
-def _question(engine: Engine, drawn: Draft, blocks: int | None) -> Question:
+def _question(engine: Engine, drawn: Draft, blocks: int | None) -> CoverageQuestion:
     """What this engine asks the planner. Raises LaunchError (USAGE) where no warm-up is known."""
-    from gaudi_launch.engines import registry
-    from gaudi_launch.warmup.strategies import ENGINES
+    from gaudi_launch.engines.registry import labels
 
     identity = engine.identity
-    container = registry.in_container(identity.name)
-    if not container and identity.label not in ENGINES:
-        known = ", ".join((*ENGINES, "tgi"))
+    container = engine.in_container
+    if engine.bucket_family is None:
+        known = ", ".join(labels(lambda one: one.bucket_family is not None and one.inner is None))
         raise LaunchError("warmup.unknown_engine", ExitCode.USAGE, found=identity.exact, known=known)
     found = engine.question(drawn.settings, drawn.context, blocks)
     if found is None:
         id = "warmup.list_unknown" if container else "warmup.not_warmed"
+        if engine.pools(drawn.context.model, drawn.context.request.args):
+            id = "warmup.prompts_only"
         raise LaunchError(id, ExitCode.USAGE, engine=identity.name)
     return found
 

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,59 +17,20 @@ import pytest
 import yaml
 
 from gaudi_launch import paths
-from gaudi_launch.models.fp8 import conversion_table
-from tests.cli.test_convert import read_shard
-from tests.cli.test_serve import Gaudi, free_port, machine, pids, ready_lines, trivial_python
-from tests.models.local_hub import Hub
-from tests.waiting import GENEROUS
+from gaudi_launch.models.fp8.arithmetic import conversion_table
+from tests.support.local_hub import Hub
+from tests.support.model_files import FILES, SHARDS, WEIGHT
+from tests.support.processes import free_port, pids, trivial_python
+from tests.support.serve import Gaudi, machine, ready_lines
+from tests.support.shards import read_shard
+from tests.support.waiting import GENEROUS
 
 __all__ = ["free_port", "machine", "pids", "trivial_python"]
 
 R1, MEASURED = "deepseek-ai/DeepSeek-R1-0528", "Yi30/ds-r1-0528-default-pile-g2-0529"
-# what decides a profile and the code path; the weights are tiny
-CONFIG = {
-    "architectures": ["DeepseekV3ForCausalLM"],
-    "model_type": "deepseek_v3",
-    "auto_map": {"AutoConfig": "configuration_deepseek.DeepseekV3Config"},
-    "num_hidden_layers": 61,
-    "hidden_size": 7168,
-    "num_attention_heads": 128,
-    "num_key_value_heads": 128,
-    "kv_lora_rank": 512,
-    "qk_rope_head_dim": 64,
-    "n_routed_experts": 256,
-    "max_position_embeddings": 163840,
-    "vocab_size": 129280,
-    "torch_dtype": "bfloat16",
-    "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]},
-}
-WEIGHT = "model.layers.0.mlp.up_proj.weight"
 
 
-def shard(scale: float) -> bytes:
-    tensors = [
-        (WEIGHT, "F8_E4M3", [16, 16], bytes(range(256))),
-        (f"{WEIGHT}_scale_inv", "F32", [1, 1], np.float32(scale).tobytes()),
-    ]
-    header, at = {}, 0
-    for name, dtype, shape, data in tensors:
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
-        at += len(data)
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + b"".join(data for *_, data in tensors)
-
-
-SHARDS = {f"model-0000{n}-of-00002.safetensors": shard(n / 10) for n in (1, 2)}
 INDEX = {"weight_map": {f"t{n}": name for n, name in enumerate(SHARDS)}}
-FILES = {
-    "config.json": json.dumps(CONFIG).encode(),
-    "configuration_deepseek.py": b"class DeepseekV3Config: ...\n",
-    "tokenizer.json": b"{}",
-    "model.safetensors.index.json": json.dumps(
-        {"weight_map": {f"t{n}": name for n, name in enumerate(SHARDS)}}
-    ).encode(),
-    **SHARDS,
-}
 MEASUREMENTS = {
     f"inc_measure_output_hooks_maxabs_{rank}_8{end}": b"numbers"
     for rank in range(8)
@@ -159,7 +119,7 @@ def test_deepseek_r1_in_one_command(user: User, hub: Hub, free_port: int, tmp_pa
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=GENEROUS)
     assert process.returncode == 130, err
-    for number, word in enumerate(("fetch", "convert", "fetch the measurements"), 1):
+    for number, word in enumerate(("download", "convert", "download the measurements"), 1):
         assert f"Step {number}/3: {word}" in err
 
     weights, converted = data / "models" / R1, data / "models" / f"{R1}-G2"
@@ -205,7 +165,7 @@ def test_the_disk_is_asked_before_anything_is_fetched(user: User, hub: Hub, tmp_
     assert states(plan_of(user, *WORDS))[0] == ("disk", "to_do")
     code, _, err = user.run(*WORDS)
     assert (code, hub.asked) == (3, [])
-    assert "needs 1500.0 GB" in err and "Nothing was fetched" in err
+    assert "needs 1500.0 GB" in err and "Nothing was downloaded" in err
     assert not (tmp_path / "data" / "gaudi-launch" / "models").exists()
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from gaudi_launch.host.simulated import write_tree
-from tests.cli.test_serve import Gaudi, gaudi, machine, model, ready_lines
-from tests.services.conftest import living, pids, trivial_python
-from tests.waiting import GENEROUS, until, unused_port
+from tests.support.processes import living, pids, trivial_python
+from tests.support.serve import Gaudi, gaudi, machine, model, ready_lines
+from tests.support.waiting import GENEROUS, until, unused_port
 
 __all__ = ["gaudi", "machine", "model", "pids", "trivial_python"]
 
@@ -152,7 +152,7 @@ def test_a_cache_that_cannot_be_used_costs_no_service(gaudi: Gaudi, model: Path,
     root = tmp_path / "blocked"
     root.write_text("a file")
     err = serve_once(gaudi, "-w", str(model), "-c", str(root if kind == "file" else root / "deeper"))
-    assert "is left out" in err
+    assert "is disabled" in err
 
 
 def test_warmup_run_fills_the_cache_and_the_estimate_learns(gaudi: Gaudi, model: Path, tmp_path: Path) -> None:

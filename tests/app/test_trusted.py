@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.options import Prepared
+from gaudi_launch.app.prepare import Prepared
+from gaudi_launch.buckets.bucket_list import Buckets
+from gaudi_launch.buckets.engine_buckets import engine_buckets
+from gaudi_launch.engines import introspect
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import LaunchError
@@ -15,9 +18,6 @@ from gaudi_launch.host.simulated import make
 from gaudi_launch.messages import message
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.request import Request
-from gaudi_launch.warmup import ask
-from gaudi_launch.warmup.buckets import Buckets
-from gaudi_launch.warmup.engine_buckets import engine_buckets
 
 INSTALLED = Installed("/engine/python", "vllm-fork@1.21", {}, {"extension_kind": "1.21"})
 REQUEST = Request(model="/m/x", cards=2, engine="vllm-fork@1.21", max_num_seqs=8, max_model_len=4096)
@@ -28,15 +28,17 @@ def prepared(installed: Installed | None = INSTALLED) -> Prepared:
     return Prepared(REQUEST, make("hls2"), Model("/m/x", "x"), find("vllm-fork@1.21", installed), installed)
 
 
-def answering(monkeypatch: pytest.MonkeyPatch, answer: ask.Answer | None) -> list[tuple[Any, ...]]:
+def answering(
+    monkeypatch: pytest.MonkeyPatch, answer: introspect.IntrospectedBuckets | None
+) -> list[tuple[Any, ...]]:
     """Let the engine answer so; None: with our own arithmetic. The questions are kept."""
     asked: list[tuple[Any, ...]] = []
 
-    def ask_engine(python: str | Path, engine: str, env: Any, arguments: Any) -> ask.Answer:
+    def ask_engine(python: str | Path, engine: str, env: Any, arguments: Any) -> introspect.IntrospectedBuckets:
         asked.append((python, engine))
-        return answer or ask.Answer(engine_buckets(engine, "linear", env, arguments), "linear")
+        return answer or introspect.IntrospectedBuckets(engine_buckets(engine, "linear", env, arguments), "linear")
 
-    monkeypatch.setattr(ask, "ask_engine", ask_engine)
+    monkeypatch.setattr(introspect, "ask_engine", ask_engine)
     return asked
 
 
@@ -48,37 +50,37 @@ def test_the_same_list_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_another_list_is_believed_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    answering(monkeypatch, ask.Answer(OTHER, "linear"))
+    answering(monkeypatch, introspect.IntrospectedBuckets(OTHER, "linear"))
     plan = prepared().trusted(prepared().plan())
     assert plan.buckets == OTHER and plan.warnings[-1].id == "plan.engine_buckets"
 
 
 def test_an_engine_that_would_stop_is_refused_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     why = message("warmup_engine.ask_refused", error="ValueError: math domain error")
-    answering(monkeypatch, ask.Answer(None, why=why, failed=True))
+    answering(monkeypatch, introspect.IntrospectedBuckets(None, why=why, failed=True))
     with pytest.raises(LaunchError) as refused:
         prepared().trusted(prepared().plan())
     assert refused.value.id == "plan.buckets_fail"
 
 
 def test_no_answer_and_no_extension_leave_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = answering(monkeypatch, ask.Answer(None, why=message("common.interrupted")))
+    asked = answering(monkeypatch, introspect.IntrospectedBuckets(None, why=message("common.interrupted")))
     plan = prepared().plan()
     assert prepared().trusted(plan) == plan
     assert prepared(None).trusted(plan) == plan and len(asked) == 1
 
 
 def of_plugin(
-    monkeypatch: pytest.MonkeyPatch, answer: ask.Answer | None, **wishes: Any
+    monkeypatch: pytest.MonkeyPatch, answer: introspect.IntrospectedBuckets | None, **wishes: Any
 ) -> tuple[Prepared, list[Any]]:
     """A plan for an installed plugin that answers so; None: as our arithmetic does, for the file it was given."""
     asked: list[Any] = []
 
-    def ask_engine(python: str | Path, engine: str, env: Any, arguments: Any) -> ask.Answer:
+    def ask_engine(python: str | Path, engine: str, env: Any, arguments: Any) -> introspect.IntrospectedBuckets:
         asked.append(arguments["bucket_file"])
-        return answer or ask.Answer(engine_buckets(engine, "file", env, arguments), "file")
+        return answer or introspect.IntrospectedBuckets(engine_buckets(engine, "file", env, arguments), "file")
 
-    monkeypatch.setattr(ask, "ask_engine", ask_engine)
+    monkeypatch.setattr(introspect, "ask_engine", ask_engine)
     installed = Installed("/e/python", "vllm-gaudi", {}, {"plugin": "0.26.0", "vllm": "0.26.0"})
     request = Request(
         model="/m/x", engine="vllm-gaudi", max_num_seqs=8, max_model_len=4096, files_dir="/c", **wishes
@@ -90,7 +92,7 @@ def test_the_plugin_is_asked_with_the_file_that_goes_with_the_plan(monkeypatch: 
     prepared_, asked = of_plugin(monkeypatch, None)
     plan = prepared_.plan()
     assert prepared_.trusted(plan) == plan and asked == list(plan.command.files.values())
-    prepared_, _ = of_plugin(monkeypatch, ask.Answer(OTHER, "file"))
+    prepared_, _ = of_plugin(monkeypatch, introspect.IntrospectedBuckets(OTHER, "file"))
     assert prepared_.trusted(prepared_.plan()).buckets == OTHER
 
 

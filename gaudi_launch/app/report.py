@@ -1,0 +1,82 @@
+"""What a use case reports while it works: lines, downloads, conversions, an engine's start. Commands show it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from gaudi_launch.services.process.supervise import Watcher
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gaudi_launch.models.hub.download import PullProgress as Download
+    from gaudi_launch.planning.plan import Plan
+    from gaudi_launch.services.log.follow import LaunchProgress
+    from gaudi_launch.services.probe import Readiness
+
+
+class LaunchDisplay(Watcher, Protocol):
+    """Shows the launch of one engine: a `Watcher` with a beginning and an end."""
+
+    def begin(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Reporter(Protocol):
+    """Receives what a use case reports."""
+
+    def say(self, line: str) -> None:
+        """Receive one line of progress, in the user's language."""
+
+    def downloading(self, progress: Download) -> None:
+        """Receive how far a download is."""
+
+    def downloaded(self) -> None:
+        """Receive that a download ended, also by an error."""
+
+    def converted(self, shard: str) -> None:
+        """Receive the name of a shard that was converted."""
+
+    def screen(self, plan: Plan, log: Path, *, quiet: bool) -> LaunchDisplay:
+        """Return what shows the launch of this plan's engine."""
+
+
+class Silent:
+    """A reporter and a screen that show nothing."""
+
+    def say(self, line: str) -> None:
+        pass
+
+    def downloading(self, progress: Download) -> None:
+        pass
+
+    def downloaded(self) -> None:
+        pass
+
+    def converted(self, shard: str) -> None:
+        pass
+
+    def screen(self, plan: Plan, log: Path, *, quiet: bool) -> LaunchDisplay:
+        return self
+
+    def begin(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def started(self, pid: int) -> None:
+        pass
+
+    def output(self, text: str) -> None:
+        pass
+
+    def progress(self, progress: LaunchProgress) -> None:
+        pass
+
+    def ready(self, readiness: Readiness) -> None:
+        pass
+
+    def ending(self, signal_number: int | None) -> None:
+        pass

@@ -1,0 +1,76 @@
+"""A service as an object: started, waited for, stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gaudi_launch.app.report import Silent
+from gaudi_launch.app.serve import start
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from gaudi_launch.app.options import LaunchOptions
+    from gaudi_launch.app.report import Reporter
+    from gaudi_launch.app.serve import ServeMode
+    from gaudi_launch.planning.plan import Plan
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service that was started by `gaudi_launch.serve`. ``log`` is the file with the engine's output."""
+
+    name: str
+    plan: Plan
+    log: Path
+
+    @property
+    def url(self) -> str:
+        """Where it answers: the base URL, without a path."""
+        return self.plan.url
+
+    @property
+    def status(self) -> str:
+        """Its phase now: start, load, warmup_prompt, ..., ready, stopped, failed; "lost" without its launcher."""
+        from gaudi_launch.services.state.registry import find
+
+        return find(self.name).phase
+
+    def wait_ready(self, timeout: float | None = None) -> None:
+        """Wait until it answers, at most ``timeout`` seconds.
+
+        Raises LaunchError: the engine's failure with its diagnosed cause, or ``services.not_yet`` when the time is
+        over. In both cases the service is left as it is.
+        """
+        from gaudi_launch.app.waiting import until_ready
+
+        until_ready(self.name, timeout)
+
+    def stop(self, drain: float = 30.0) -> None:
+        """Wait at most ``drain`` seconds for running requests, then end the engine and all that it started.
+
+        A service that has ended is left as it is. Raises LaunchError when something of it cannot be ended.
+        """
+        from gaudi_launch.app.stop import left_error
+        from gaudi_launch.services.state.registry import find
+        from gaudi_launch.services.stop import stop
+
+        done = stop(find(self.name), drain, lambda what, value: None)
+        if done.deaf:
+            raise left_error(done.deaf)
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def launch(options: LaunchOptions, how: ServeMode, reporter: Reporter | None = None) -> Service:
+    """Start a service (``how.detach``) and return its handle. Raises LaunchError."""
+    started = start(options, how, reporter or Silent())
+    return Service(started.name, started.plan, started.log)

@@ -1,0 +1,218 @@
+"""Which engine versions run a model: their answers, the fewest cards, what their makers validated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from gaudi_launch.errors import ExitCode, LaunchError
+
+if TYPE_CHECKING:
+    from gaudi_launch.engines.detect import Installed
+    from gaudi_launch.engines.support import Version
+    from gaudi_launch.host.accelerators import Accelerator
+    from gaudi_launch.models.records import Model
+    from gaudi_launch.planning.engine import Engine
+    from gaudi_launch.planning.support import ModelSupport
+
+
+@dataclass(frozen=True)
+class SupportOptions:
+    """The options of ``support`` as typed; empty where not given."""
+
+    model: str
+    engine: str = ""
+    accelerator: str = ""
+    python: str = ""
+
+
+@dataclass(frozen=True)
+class SupportRow:
+    """One engine version's answer. ``facts`` is None for an installed version without shipped facts."""
+
+    label: str
+    support: ModelSupport
+    facts: Version | None
+    fewest_cards: int | None
+    is_installed: bool = False
+
+
+@dataclass(frozen=True)
+class SupportResult:
+    """The answers about one model on one product, each engine's newest version first."""
+
+    model: Model
+    accelerator: str
+    rows: tuple[SupportRow, ...]
+
+
+def support(options: SupportOptions) -> SupportResult:
+    """Return what every engine version says. Raises LaunchError for an unknown model, engine or product."""
+    from gaudi_launch.app.fit import own_accelerator
+    from gaudi_launch.engines.detect import detect
+    from gaudi_launch.host.accelerators import accelerators, identify
+
+    name = options.accelerator.lower() or own_accelerator()
+    product = accelerators().get(name) or identify(name)
+    if product is None:
+        raise LaunchError("fit.accelerator", ExitCode.USAGE, found=name, known=", ".join(accelerators()))
+    chosen = selected(options.engine)
+    model = _model(options.model)
+    installed = detect(options.python or None)
+    cards = _FewestCards(model, product)
+    rows = [_row(facts, model, product, installed, cards) for facts in chosen]
+    return SupportResult(model, product.id, tuple(rows))
+
+
+def selected(engine: str) -> tuple[Version, ...]:
+    """Return the versions of ``--engine``: all, those of one engine, or the newest that ``NAME@0.26`` names.
+
+    Raises LaunchError (USAGE) for a name without facts.
+    """
+    from gaudi_launch.engines.support import matching, unknown_version, versions
+
+    newest_first = tuple(reversed(versions()))
+    if not engine:
+        return newest_first
+    name, _, version = engine.partition("@")
+    if version:
+        found = matching(name, version)
+        if found is None:
+            raise unknown_version(engine)
+        return (found,)
+    same = tuple(each for each in newest_first if each.engine == name)
+    if not same:
+        raise unknown_version(engine)
+    return same
+
+
+def _row(
+    facts: Version, model: Model, product: Accelerator, installed: Installed | None, cards: _FewestCards
+) -> SupportRow:
+    from gaudi_launch.engines import registry
+    from gaudi_launch.planning.support import SupportStatus
+
+    engine = registry.find(facts.label)
+    is_installed = False
+    if installed is not None and installed.engine:
+        own = registry.find("auto", installed)
+        if (own.identity.name, own.identity.version) == (engine.identity.name, engine.identity.version):
+            engine, is_installed = own, True
+    answer = _on(product, engine, model)
+    fewest = None
+    if answer.status is not SupportStatus.NO:
+        fewest = cards.of(engine, answer)
+    return SupportRow(facts.label, answer, facts, fewest, is_installed)
+
+
+def _on(product: Accelerator, engine: Engine, model: Model) -> ModelSupport:
+    """Return the engine's answer for this product: some engines serve one generation only."""
+    from dataclasses import replace
+
+    from gaudi_launch.host.records import Card, Host
+    from gaudi_launch.planning.request import Request
+    from gaudi_launch.planning.support import SupportStatus
+
+    answer = engine.support(model)
+    if answer.status is SupportStatus.NO:
+        return answer
+    host = Host(cards=(Card(0, 0, product.names[0]),), product=product.id, origin="support")
+    try:
+        engine.refuse(Request(model.path, trust_remote_code=True), host, model)
+    except LaunchError as error:
+        return replace(answer, status=SupportStatus.NO, reasons=(*answer.reasons, error.text))
+    return answer
+
+
+class _FewestCards:
+    """The fewest cards of a product that hold a model, counted once for versions that divide a card alike."""
+
+    def __init__(self, model: Model, product: Accelerator) -> None:
+        self._model = model
+        self._product = product
+        self._found: dict[tuple[str, str], int | None] = {}
+
+    def of(self, engine: Engine, answer: ModelSupport) -> int | None:
+        """Return the number; None where the model's sizes are not known or no number fits."""
+        # versions that share a label share their memory rules
+        key = (engine.identity.label, answer.expanded_to)
+        if key not in self._found:
+            self._found[key] = self._count(engine, answer)
+        return self._found[key]
+
+    def _count(self, engine: Engine, answer: ModelSupport) -> int | None:
+        from gaudi_launch.app.fit import ServedLengths, request_for
+        from gaudi_launch.models.card_memory import fit_each
+        from gaudi_launch.models.sizing import kv_bytes_per_token, weight_bytes
+        from gaudi_launch.planning.fit import divided
+
+        model, product = self._model, self._product
+        if kv_bytes_per_token(model) is None or weight_bytes(model) is None:
+            return None
+        dtype = answer.expanded_to or model.quantization or "bfloat16"
+        usable = (product.memory_usable_mib or product.memory_total_mib) << 20
+        try:
+            request = request_for(model, ServedLengths())
+            for count in (1, 2, 4, 8):
+                table = fit_each(
+                    model,
+                    usable,
+                    [count],
+                    [dtype],
+                    lambda n, kind: divided(engine, request, product, model, n, kind),
+                )
+                if table.smallest_n is not None:
+                    return count
+        except LaunchError:
+            # an engine that cannot be asked for these lengths or types has no number
+            return None
+        return None
+
+
+def _model(name: str) -> Model:
+    """Return the model of a folder, a profile, a hub id, or of a class by its name.
+
+    Raises LaunchError (MODEL) with the nearest names for one of which nothing is known.
+    """
+    from gaudi_launch.engines.support import versions
+    from gaudi_launch.models.config import looks_like_hub_id
+    from gaudi_launch.models.hub.remote import read_remote
+    from gaudi_launch.models.records import Model
+    from gaudi_launch.profiles import known_model
+
+    classes = set().union(*(each.classes for each in versions()))
+    if name in classes:
+        return Model(path=name, name=name, architecture=name)
+    found = known_model(name, must_exist=False)
+    if found.architecture is not None:
+        return found
+    why: LaunchError | None = None
+    if looks_like_hub_id(name):
+        try:
+            return read_remote(name)
+        except LaunchError as error:
+            why = error
+    raise _unknown(name, sorted(classes), why)
+
+
+def _unknown(name: str, classes: list[str], why: LaunchError | None) -> LaunchError:
+    """Return the error of a model of which nothing is known: the hub's reason stands as its detail."""
+    from gaudi_launch.engines.support import versions
+    from gaudi_launch.profiles import profiles
+
+    detail = str(why) if why is not None else None
+    if "/" not in name and name.startswith(tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")) and "For" in name:
+        near = get_close_matches(name, classes, n=3, cutoff=0.3) or classes[:1]
+        return LaunchError("support.unknown_class", ExitCode.MODEL, found=name, near=", ".join(near), detail=detail)
+    known = {model for profile in profiles() for model in profile.models}
+    known |= {str(each["model"]) for facts in versions() for each in facts.validated}
+    near = _nearest(name, sorted(known))
+    return LaunchError("support.unknown_model", ExitCode.MODEL, found=name, near=", ".join(near), detail=detail)
+
+
+def _nearest(name: str, known: list[str]) -> list[str]:
+    """Return the three names that are nearest to this one, with or without its owner, whatever the case."""
+    last = {each.rpartition("/")[2].lower(): each for each in known}
+    close = get_close_matches(name.rpartition("/")[2].lower(), list(last), n=3, cutoff=0.3)
+    return [last[each] for each in close] or known[:1]
