@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from gaudi_launch.measure.conversation import Conversation
-    from gaudi_launch.services.target import Target
+    from gaudi_launch.bench.conversation import Conversation
+    from gaudi_launch.services.endpoint import Target
 
 SERVER = typer.Argument(..., metavar="URL|NAME", help="A server's address, or a service's name.")
 SYSTEM = typer.Option("", "--system", metavar="TEXT", help="What the model is told before everything.")
 MODEL = typer.Option(None, "--model", help="The model's name in requests.")
 TOKENS = typer.Option(None, "--max-tokens", metavar="N", help="Longest answer.")
 TEMPERATURE = typer.Option(None, "--temperature", metavar="T", help="0 to 2; default: the server's.")
-PATIENCE = typer.Option("120", "--patience", metavar="SECONDS", help="Longest silence of the server.")
+PATIENCE = typer.Option("120", "--patience", metavar="TIME", help="Longest silence of the server: 90, 5m.")
 
 
 @dataclass(frozen=True)
-class Asked:
+class ChatOptions:
     """The options, read; nothing has been asked of the server yet."""
 
     target: Target
@@ -28,16 +28,16 @@ class Asked:
     system: str
     tokens: int | None
     temperature: float | None
-    patience: int
+    patience: float
 
     def begin(self) -> Conversation:
         """A conversation with the server. Raises LaunchError when it does not answer."""
         import asyncio
 
-        from gaudi_launch.measure.client import Client, ServerError
-        from gaudi_launch.measure.conversation import begin
-        from gaudi_launch.measure.run import problem
-        from gaudi_launch.services.target import api_key
+        from gaudi_launch.bench.client import Client, ServerError
+        from gaudi_launch.bench.conversation import begin
+        from gaudi_launch.bench.run import problem
+        from gaudi_launch.services.endpoint import api_key
 
         client = Client(self.target.url, api_key=api_key(), patience=self.patience)
         try:
@@ -50,16 +50,16 @@ class Asked:
 
 def read(
     server: str, model: str | None, system: str, tokens: str | None, temperature: str | None, patience: str
-) -> Asked:
+) -> ChatOptions:
     """The options of a talk. Raises LaunchError for a server or a number that cannot be."""
-    from gaudi_launch.planning.asked import fraction, number
-    from gaudi_launch.services.target import target
+    from gaudi_launch.planning.parse import fraction, number, seconds
+    from gaudi_launch.services.endpoint import target
 
-    return Asked(
+    return ChatOptions(
         target(server),
         model,
         system,
         number("--max-tokens", tokens) if tokens is not None else None,
         float(fraction("--temperature", temperature, 0.0, 2.0)) if temperature is not None else None,
-        number("--patience", patience),
+        seconds("--patience", patience),
     )

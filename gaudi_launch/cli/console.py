@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,6 +16,54 @@ def emit_json(document: dict[str, Any]) -> None:
     print(json.dumps(document, ensure_ascii=False, indent=2))
 
 
+def give_up(stream: TextIO) -> None:
+    """Send what is still written to a stream nowhere: its reader went away."""
+    import os
+
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, stream.fileno())
+    finally:
+        os.close(nowhere)
+
+
+def give_up_broken() -> None:
+    """Give up those of stdout and stderr whose reader went away."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            give_up(stream)
+        else:
+            if _is_broken(stream):
+                give_up(stream)
+
+
+def _is_broken(stream: TextIO) -> bool:
+    """Report whether the other end of a stream is closed (poll(2): POLLERR for a pipe without a reader)."""
+    import select
+
+    try:
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    except (OSError, ValueError):
+        return False
+
+
+def say(line: str) -> None:
+    """Print a line on stderr; a reader that went away does not end what is under way."""
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        give_up(sys.stderr)
+
+
+def size_text(count: int) -> str:
+    """Return a number of bytes in MiB, or in GiB from one on."""
+    return f"{count / 2**30:.2f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
+
+
 def console(stderr: bool = False) -> Console:
     """A rich console that respects NO_COLOR, pipes and COLUMNS. Progress and logs use ``stderr=True``."""
     from rich.console import Console
@@ -23,7 +71,13 @@ def console(stderr: bool = False) -> Console:
     # in a pipe rich would fold at 80 columns and break lines that programs grep
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else 200
-    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False, emoji=False)
+
+    class Ours(Console):
+        def on_broken_pipe(self) -> None:
+            """Let the command decide what a reader that went away means."""
+            raise BrokenPipeError
+
+    return Ours(stderr=stderr, width=width, highlight=False, soft_wrap=False, emoji=False)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> Any:

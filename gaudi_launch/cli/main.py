@@ -16,46 +16,48 @@ import typer.main
 _NO_WAY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP)
 # name -> (module, short help). `--help` reads this table only, so it stays quick.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "serve": ("serve", "Start a model: cards, plan, engine, warm-up, answer."),
+    "serve": ("serve", "Select cards, plan, start the engine, warm up and serve a model."),
     "plan": ("plan", "Show every setting that serve would use, with its source and reason."),
-    "render": ("render", "Write the plan as a script, a container, a unit, for Kubernetes; start nothing."),
-    "doctor": ("doctor", "Check BIOS, OS, driver and cards; --fix puts right what it may."),
-    "devices": ("devices", "Show the cards and who uses them; 'devices pick -n 4' chooses."),
+    "render": ("render", "Write the plan as a script, container, systemd unit or Kubernetes objects."),
+    "doctor": ("doctor", "Check BIOS, OS, driver and cards; --fix repairs what it safely can."),
+    "devices": ("devices", "Show the cards and their users; 'devices pick -n 4' selects some."),
     "warmup": ("warmup", "Predict warm-up: graphs, time, coverage; plan better buckets."),
-    "migrate": ("migrate", "Turn a start-script command line into ours and say what differs."),
-    "pull": ("pull", "Fetch a model from Hugging Face or ModelScope, verified, resumable."),
-    "convert": ("convert", "Turn an fp8 checkpoint into one that Gaudi2 can load; resumable."),
-    "calibrate": ("calibrate", "Measure a model for fp8, by the engine's own scripts; resumable."),
+    "migrate": ("migrate", "Convert a start-script command to gaudi-launch and show the differences."),
+    "pull": ("pull", "Download a model from Hugging Face or ModelScope, verified, resumable."),
+    "convert": ("convert", "Convert an fp8 checkpoint for Gaudi2; resumable."),
+    "calibrate": ("calibrate", "Calibrate a model for fp8 with the engine's own scripts; resumable."),
     "inspect": ("inspect", "Read a model folder: size, heads, experts, missing files."),
-    "fit": ("fit", "On how many cards does a model fit, with which context?"),
-    "capacity": ("capacity", "How many replicas, cards and nodes for a rate of requests?"),
-    "cluster": ("cluster", "One engine over several hosts by Ray: plan, up, status, down."),
-    "profiles": ("profiles", "List, show and check the shipped and your own profiles."),
-    "engines": ("engines", "List the engines, what is installed and what each can do."),
-    "ps": ("ps", "List the services: phase, uptime, requests; -a shows dead ones."),
-    "status": ("status", "One service: plan, phases with times, memory, last error."),
+    "fit": ("fit", "Compute the number of cards and the context that a model fits."),
+    "support": ("support", "Show which engine versions support a model."),
+    "estimate": ("estimate", "Predict TTFT, TPOT and tokens/s, with range and evidence."),
+    "capacity": ("capacity", "Estimate replicas, cards and nodes for a request rate."),
+    "cluster": ("cluster", "Run one engine on several hosts with Ray: plan, up, status, down."),
+    "profiles": ("profiles", "List, show and check the shipped profiles and your own."),
+    "engines": ("engines", "List the engines: installed ones, features, unsupported options."),
+    "ps": ("ps", "List services: phase, uptime, requests; -a adds stopped ones."),
+    "status": ("status", "Show one service: plan, phases with times, memory, last error."),
     "logs": ("logs", "Print a service's log; -f follows it."),
-    "stop": ("stop", "End services, drained first; --orphans ends what a dead launcher left."),
-    "restart": ("restart", "Stop a service and start it again as it was."),
-    "wait": ("wait", "Wait until a service answers."),
+    "stop": ("stop", "Stop services after draining; --orphans stops processes without a launcher."),
+    "restart": ("restart", "Stop a service and start it again with the same settings."),
+    "wait": ("wait", "Wait until a service is ready."),
     "setup": ("setup", "Prepare an engine environment ('setup cpu' is the embedded engine)."),
-    "ray": ("ray", "Ray Serve: print a deployment's config, check one, read the state back."),
-    "check": ("check", "Ask a server what users will: models, chat, stream, long prompt, speed."),
-    "chat": ("chat", "Talk with a server in the terminal."),
-    "webui": ("webui", "A chat page in the browser for a server."),
-    "exporter": ("exporter", "Services and cards as Prometheus metrics."),
-    "bench": ("bench", "Measure a server under a load; compare two runs."),
-    "why": ("why", "Explain a failed start from its log."),
-    "cache": ("cache", "List, verify, prune and ship caches of compiled graphs."),
-    "kube": ("kube", "What runs in a cluster: status, logs, delete, through kubectl."),
-    "snapshot": ("snapshot", "Write this machine as JSON, to plan on another one."),
+    "ray": ("ray", "Print or check a Ray Serve config, or read a deployment's state."),
+    "check": ("check", "Test a server: models, chat, streaming, long prompt, speed."),
+    "chat": ("chat", "Chat with a server in the terminal."),
+    "webui": ("webui", "Serve a chat page for a server in the browser."),
+    "exporter": ("exporter", "Export services and cards as Prometheus metrics."),
+    "bench": ("bench", "Measure a server under load; compare two runs."),
+    "why": ("why", "Explain a failed launch from its log."),
+    "cache": ("cache", "List, verify, prune and copy caches of compiled graphs."),
+    "kube": ("kube", "Show status and logs of Kubernetes deployments, or delete them."),
+    "snapshot": ("snapshot", "Write this machine as JSON, for planning on another one."),
 }
 
 _loaded: dict[str, typer.core.TyperGroup | typer.core.TyperCommand] = {}
 
 
 def _load(name: str) -> Any:
-    module = importlib.import_module(f"gaudi_launch.cli.{COMMANDS[name][0]}")
+    module = importlib.import_module(f"gaudi_launch.cli.commands.{COMMANDS[name][0]}")
     command = typer.main.get_command(module.app)
     command.name = name
     return command
@@ -84,15 +86,15 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="One command from weights on disk to an LLM server that answers, on Intel Gaudi machines.",
+    help="Start LLM servers on Intel Gaudi machines with one command.",
 )
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from gaudi_launch import __version__
+        from gaudi_launch.version import VERSION
 
-        typer.echo(f"gaudi-launch {__version__}")
+        typer.echo(f"gaudi-launch {VERSION}")
         raise typer.Exit()
 
 
@@ -102,7 +104,7 @@ def _root(
         False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
     ),
     lang: str = typer.Option("", "--lang", metavar="en|zh", help="Language of messages (also after a command)."),
-    debug: bool = typer.Option(False, "--debug", help="Show a traceback when the program itself fails."),
+    debug: bool = typer.Option(False, "--debug", help="Show the debug log and tracebacks on stderr."),
 ) -> None:
     """Both options are taken out of the arguments by `run`, so that they may stand anywhere; here they are help."""
 
@@ -138,26 +140,35 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """One run of the program; the exit code."""
-    from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.messages import LANGUAGES, set_language
+    """Run the program once; return the exit code."""
+    from gaudi_launch import debug_log
 
     arguments, lang, debug = _take_global_options(arguments)
+    with debug_log.kept(debug=debug):
+        return _run(arguments, lang, debug)
+
+
+def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.interrupt import redelivered
+    from gaudi_launch.messages import LANGUAGES, set_language
+
     as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
     set_language(lang)
     try:
         if lang is not None and lang not in LANGUAGES:
             raise LaunchError("common.language", ExitCode.USAGE, found=lang, known=", ".join(LANGUAGES))
-        result = typer.main.get_command(app)(args=arguments, prog_name="gaudi-launch", standalone_mode=False)
-        sys.stdout.flush()
+        with redelivered():
+            result = typer.main.get_command(app)(args=arguments, prog_name="gaudi-launch", standalone_mode=False)
+            sys.stdout.flush()
     except LaunchError as error:
         return _report(error.to_json(), error.detail, as_json)
     except KeyboardInterrupt:
         return _interrupted(as_json)
     except BrokenPipeError:
-        # the reader went away (`| head`): not an error
+        # the reader went away (`| head`): it has all that it wanted
         _drop_output()
-        return int(ExitCode.FAILED)
+        return int(ExitCode.DONE)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return _full(error)
@@ -169,7 +180,9 @@ def run(arguments: list[str]) -> int:
 
 def _drop_output() -> None:
     """What could not be written to stdout is given up: Python must not complain at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    from gaudi_launch.cli.console import give_up
+
+    give_up(sys.stdout)
 
 
 def _full(error: OSError) -> int:
@@ -231,12 +244,33 @@ def _unexpected(error: Exception, as_json: bool, debug: bool) -> int:
             return int(ExitCode.USAGE)
         context = getattr(error, "ctx", None)
         hint = f" ({context.command_path} --help)" if context is not None else ""
-        return _report(_error("common.usage", show() + hint, ExitCode.USAGE), None, as_json)
+        return _report(_error("common.usage", _usage(error) + hint, ExitCode.USAGE), None, as_json)
+    import logging
     import traceback
 
+    logging.getLogger(__name__).debug("the program failed: %s", type(error).__name__)
     trace = "".join(traceback.format_exception(error))
     sentence = text("common.internal", error=f"{type(error).__name__}: {error}", path=_keep_trace(trace))
     return _report(_error("common.internal", sentence, ExitCode.FAILED), trace if debug else None, as_json)
+
+
+def _usage(error: Any) -> str:
+    """Return the sentence of a usage error; of another tool's option, what it is called here."""
+    from gaudi_launch.cli.foreign_options import foreign_option
+    from gaudi_launch.messages import text
+
+    shown = str(error.format_message())
+    name = getattr(error, "option_name", None)
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ != "NoSuchOption" or name is None or context is None:
+        return shown
+    known = [spelling for param in context.command.params for spelling in (*param.opts, *param.secondary_opts)]
+    foreign = foreign_option(name, known)
+    if foreign is not None:
+        return foreign.render()
+    if getattr(context.command, "passes_options", False):
+        return text("common.engine_option", usage=shown, found=name)
+    return shown
 
 
 def _keep_trace(trace: str) -> str:

@@ -10,7 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from gaudi_launch.cli.app import run
+from gaudi_launch.cli.main import run
+from tests.support.places import TOP
 
 FORBIDDEN = (
     *("huggingface_hub", "modelscope", "requests", "psutil", "yaml", "numpy", "zstandard", "torch", "vllm"),
@@ -35,7 +36,7 @@ def test_help_imports_nothing_that_costs(words: list[str]) -> None:
 
 
 def test_every_command_in_the_table_has_help(capsys: pytest.CaptureFixture[str]) -> None:
-    from gaudi_launch.cli.app import COMMANDS, run
+    from gaudi_launch.cli.main import COMMANDS, run
 
     for name in COMMANDS:
         assert run([name, "--help"]) == 0 and "Usage:" in capsys.readouterr().out, name
@@ -76,7 +77,7 @@ def test_a_closed_output_is_no_bug() -> None:
 
 
 def bench() -> ModuleType:
-    path = Path(__file__).parents[2] / "scripts" / "bench_help.py"
+    path = TOP / "scripts" / "bench_help.py"
     spec = importlib.util.spec_from_file_location("bench_help", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

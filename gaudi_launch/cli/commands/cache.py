@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from gaudi_launch.cli.options import shared
+from gaudi_launch.cli.console import size_text
+from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
+from gaudi_launch.debug_log import ChildLog
+
+_log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from gaudi_launch.recipe_cache.files import Findings
     from gaudi_launch.recipe_cache.key import KeyParts
-    from gaudi_launch.recipe_cache.store import Entry
+    from gaudi_launch.recipe_cache.manifest import Findings
+    from gaudi_launch.recipe_cache.store import CacheEntry
 
 app = typer.Typer(no_args_is_help=True, help="List, verify, prune and ship caches of compiled graphs (recipes).")
 
 Root = typer.Option(None, "-c", "--cache", metavar="DIR", help="The cache root (default: the XDG cache folder).")
 Json = typer.Option(False, "--json", help="One JSON object on stdout.")
-Machine = typer.Option(None, "--machine", help="Judge for another machine: a snapshot or simulated:NAME.")
+Machine = typer.Option(None, "--machine", help="Check for another machine: a snapshot or simulated:NAME.")
 
 
 def _root(cache: Path | None) -> Path:
@@ -34,7 +39,7 @@ def _here(machine: str | None) -> KeyParts:
     return parts_of_host(load(machine))
 
 
-def _row(entry: Entry, here: KeyParts) -> dict[str, Any]:
+def _row(entry: CacheEntry, here: KeyParts) -> dict[str, Any]:
     from gaudi_launch.recipe_cache.ship import differences
 
     ledger = entry.ledger
@@ -58,10 +63,6 @@ def _row(entry: Entry, here: KeyParts) -> dict[str, Any]:
     }
 
 
-def _size(count: int) -> str:
-    return f"{count / 2**30:.2f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
-
-
 def _age(then: float) -> str:
     import time
 
@@ -74,8 +75,8 @@ def _age(then: float) -> str:
 
 @app.command("list")
 def list_(cache: Path | None = Root, as_json: bool = Json, machine: str | None = Machine) -> None:
-    """Every key of the cache: model, engine, cards, dtype, graphs, size, age, and whether it fits this machine."""
-    from gaudi_launch.cli.output import console, emit_json, table
+    """List every key: model, engine, cards, dtype, graphs, size, age, and if it fits this machine."""
+    from gaudi_launch.cli.console import console, emit_json, table
     from gaudi_launch.messages import text
     from gaudi_launch.recipe_cache.store import entries, flat_files
 
@@ -98,7 +99,7 @@ def list_(cache: Path | None = Root, as_json: bool = Json, machine: str | None =
                 str(row.get("dtype", "-")),
                 str(row.get("graphs", "-")),
                 str(row["files"]),
-                _size(row["bytes"]),
+                size_text(row["bytes"]),
                 _age(row["last_used"]) if "last_used" in row else "-",
                 row["state"],
                 row["trouble"]
@@ -114,8 +115,8 @@ def list_(cache: Path | None = Root, as_json: bool = Json, machine: str | None =
 
 @app.command()
 def show(key: str, cache: Path | None = Root, as_json: bool = Json) -> None:
-    """One key whole: what it was compiled for, which buckets are warm, how long its fills took."""
-    from gaudi_launch.cli.output import console, emit_json, table
+    """Show one key: its model and machine, compiled buckets, and fill times."""
+    from gaudi_launch.cli.console import console, emit_json, table
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.recipe_cache.store import find
 
@@ -140,12 +141,12 @@ def show(key: str, cache: Path | None = Root, as_json: bool = Json) -> None:
 def verify(
     key: str | None = typer.Argument(None, help="A key or its first digits; all keys without it."),
     quick: bool = typer.Option(False, "--quick", help="Names and sizes only; contents are not read."),
-    repair: bool = typer.Option(False, "--repair", help="Remove what is bad, and only that."),
+    repair: bool = typer.Option(False, "--repair", help="Remove only damaged files."),
     cache: Path | None = Root,
     as_json: bool = Json,
 ) -> None:
-    """Compare files with the ledger: sizes, checksums, zero-length and foreign files, interrupted fills."""
-    from gaudi_launch.cli.output import emit_json
+    """Compare files with the index: sizes, checksums, empty and foreign files, interrupted fills."""
+    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.recipe_cache import store
 
     root = _root(cache)
@@ -163,7 +164,7 @@ def verify(
     raise typer.Exit(0 if sound else 1)
 
 
-def _verdict(entry: Entry, findings: Findings, removed: tuple[str, ...]) -> dict[str, Any]:
+def _verdict(entry: CacheEntry, findings: Findings, removed: tuple[str, ...]) -> dict[str, Any]:
     from dataclasses import asdict
 
     complete = entry.ledger.complete if entry.ledger else False
@@ -171,10 +172,10 @@ def _verdict(entry: Entry, findings: Findings, removed: tuple[str, ...]) -> dict
     return verdict | {"trouble": entry.trouble} | asdict(findings) | {"removed": removed}
 
 
-def _print_verdicts(root: Path, results: list[tuple[Entry, Findings, tuple[str, ...]]]) -> None:
+def _print_verdicts(root: Path, results: list[tuple[CacheEntry, Findings, tuple[str, ...]]]) -> None:
     from dataclasses import asdict
 
-    from gaudi_launch.cli.output import console
+    from gaudi_launch.cli.console import console
     from gaudi_launch.messages import text
 
     out = console()
@@ -198,17 +199,17 @@ def _print_verdicts(root: Path, results: list[tuple[Entry, Findings, tuple[str, 
 @app.command()
 def prune(
     max_size: str | None = typer.Option(None, "--max-size", metavar="200G", help="Keep at most this much."),
-    older: str | None = typer.Option(None, "--older", metavar="30d", help="Remove what was not used so long."),
-    stale: bool = typer.Option(False, "--stale", help="Remove what fits no more: other product or driver."),
-    yes: bool = typer.Option(False, "--yes", help="Really remove; without it only shown."),
+    older: str | None = typer.Option(None, "--older", metavar="30d", help="Remove keys not used for this long."),
+    stale: bool = typer.Option(False, "--stale", help="Remove keys of another product or driver."),
+    yes: bool = typer.Option(False, "--yes", help="Remove; without it keys are only shown."),
     cache: Path | None = Root,
     as_json: bool = Json,
     machine: str | None = Machine,
 ) -> None:
-    """Remove keys by size, age or use. Shows only, unless --yes; never touches one in use."""
+    """Remove keys by size, age or use. Only shows them without --yes; keeps keys in use."""
     import time
 
-    from gaudi_launch.cli.output import console, emit_json
+    from gaudi_launch.cli.console import console, emit_json
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
     from gaudi_launch.recipe_cache import store
@@ -235,8 +236,8 @@ def prune(
         return emit_json({"schema": 1, "root": str(root), "doomed": rows, "removed": removed})
     out = console()
     for each in doomed:
-        out.print(f"{each.entry.key}  {_size(each.entry.bytes)}  {each.reason.render()}", markup=False)
-    total = _size(sum(each.entry.bytes for each in doomed))
+        out.print(f"{each.entry.key}  {size_text(each.entry.bytes)}  {each.reason.render()}", markup=False)
+    total = size_text(sum(each.entry.bytes for each in doomed))
     id = "cache.pruned" if yes else "cache.would_prune" if doomed else "cache.prune_none"
     out.print(text(id, count=len(doomed), size=total), markup=False)
 
@@ -244,7 +245,7 @@ def prune(
 @app.command()
 def export(key: str, file: Path, cache: Path | None = Root, as_json: bool = Json) -> None:
     """Write one key to FILE.tar.zst, to import on another machine."""
-    from gaudi_launch.cli.output import console, emit_json
+    from gaudi_launch.cli.console import console, emit_json
     from gaudi_launch.messages import text
     from gaudi_launch.recipe_cache import ship, store
 
@@ -254,20 +255,22 @@ def export(key: str, file: Path, cache: Path | None = Root, as_json: bool = Json
     if as_json:
         return emit_json({"schema": 1, "key": entry.key, "file": str(file), "files": files, "bytes": total})
     console().print(
-        text("cache.exported", key=entry.key, path=str(file), count=files, size=_size(total)), markup=False
+        text("cache.exported", key=entry.key, path=str(file), count=files, size=size_text(total)), markup=False
     )
 
 
 @app.command("import")
 def import_(
     file: Path,
-    force: bool = typer.Option(False, "--force", help="Also when made for another machine, or already there."),
+    force: bool = typer.Option(
+        False, "--force", help="Import even for another machine, or replace an existing key."
+    ),
     cache: Path | None = Root,
     as_json: bool = Json,
     machine: str | None = Machine,
 ) -> None:
-    """Bring in a key that was exported; refuses what was compiled for another machine."""
-    from gaudi_launch.cli.output import console, emit_json
+    """Import an exported key; refuse one compiled for another machine."""
+    from gaudi_launch.cli.console import console, emit_json
     from gaudi_launch.messages import text
     from gaudi_launch.recipe_cache import ship
 
@@ -283,11 +286,11 @@ def import_(
 def sync(
     key: str,
     target: str = typer.Argument(..., metavar="USER@HOST[:DIR]"),
-    run: bool = typer.Option(False, "--run", help="Run it instead of printing it."),
+    run: bool = typer.Option(False, "--run", help="Run the command instead of printing it."),
     cache: Path | None = Root,
     as_json: bool = Json,
 ) -> None:
-    """Print (or run) the rsync command that brings one key to another machine."""
+    """Print (or run) the rsync command that copies one key to another machine."""
     import shlex
 
     from gaudi_launch.errors import ExitCode, LaunchError
@@ -297,33 +300,35 @@ def sync(
     words = ship.sync_command(root, store.find(root, key), target)
     if not run:
         if as_json:
-            from gaudi_launch.cli.output import emit_json
+            from gaudi_launch.cli.console import emit_json
 
             return emit_json({"schema": 1, "argv": words})
         return typer.echo(shlex.join(words))
     import subprocess
 
+    seen = ChildLog(_log, words)
     try:
         status = subprocess.run(words, check=False).returncode
+        seen.ended(status)
     except OSError as error:
+        seen.failed(error)
         raise LaunchError("cache.sync_failed", ExitCode.FAILED, why=str(error)) from None
     if status:
         raise LaunchError("cache.sync_failed", ExitCode.FAILED, why=f"rsync: {status}")
 
 
-@app.command()
-@shared
-def adopt(asked: dict[str, Any], as_json: bool = Json) -> None:
-    """Write down what a flat cache folder of the start scripts is for (-c DIR, and the words of its serve)."""
-    from gaudi_launch.cli.options import prepare
-    from gaudi_launch.cli.output import console, emit_json
+@app.command(cls=RecordCommand)
+def adopt(as_json: bool = Json, options: LaunchOptions = Launch) -> None:
+    """Write an index for a cache folder of the start scripts (-c DIR, and the options of its serve)."""
+    from gaudi_launch.app.prepare import prepare
+    from gaudi_launch.buckets.bucket_list import Buckets
+    from gaudi_launch.cli.console import console, emit_json
     from gaudi_launch.messages import text
     from gaudi_launch.recipe_cache.key import parts_of
     from gaudi_launch.recipe_cache.store import adopt as write
-    from gaudi_launch.warmup.buckets import Buckets
 
-    root = _root(Path(asked["cache_dir"]) if asked["cache_dir"] else None)
-    prepared = prepare(asked, must_exist=False)
+    root = _root(Path(options.cache_dir) if options.cache_dir else None)
+    prepared = prepare(options)
     # nobody wrote down which buckets they cover, so none is claimed
     ledger = write(root, parts_of(prepared.plan(), prepared.host), Buckets([], []))
     if as_json:

@@ -13,9 +13,9 @@ _TRAFFIC, _REPLICA, _SHOW = "Traffic and targets", "Replica", "Output"
 
 @app.command()
 def capacity(
-    model: str = typer.Argument(..., metavar="MODEL", help="A folder, a hub id, or a model that has a profile."),
+    model: str = typer.Argument(..., metavar="MODEL", help="A folder, a hub ID, or a model with a profile."),
     rate: str = typer.Option(
-        "", help="Requests of the whole fleet: 50/s, 3000/m, 2e6/d.", metavar="RATE", rich_help_panel=_TRAFFIC
+        "", help="Total request rate: 50/s, 3000/m, 2e6/d.", metavar="RATE", rich_help_panel=_TRAFFIC
     ),
     trace: str = typer.Option(
         "",
@@ -36,18 +36,18 @@ def capacity(
         "", help="Time per further token: 0.05, 50ms.", metavar="TIME", rich_help_panel=_TRAFFIC
     ),
     percentile: str = typer.Option(
-        "95", help="The share of requests within the targets.", metavar="P", rich_help_panel=_TRAFFIC
+        "95", help="Percentage of requests within the targets.", metavar="P", rich_help_panel=_TRAFFIC
     ),
     arrivals: str = typer.Option(
         "poisson",
-        help="poisson, or trace: its own bursts, at the replica's rate.",
+        help="poisson, or trace: recorded times, at the replica's rate.",
         metavar="HOW",
         rich_help_panel=_TRAFFIC,
     ),
     cards: str = typer.Option(
-        "", "-n", "--cards", metavar="LIST", help="Cards of a replica: 1,2,4,8.", rich_help_panel=_REPLICA
+        "", "-n", "--cards", metavar="LIST", help="Cards per replica: 1,2,4,8.", rich_help_panel=_REPLICA
     ),
-    cards_per_node: str = typer.Option("", help="Cards of a node.", metavar="N", rich_help_panel=_REPLICA),
+    cards_per_node: str = typer.Option("", help="Cards per node.", metavar="N", rich_help_panel=_REPLICA),
     accelerator: str = typer.Option(
         "",
         "--accelerator",
@@ -55,38 +55,49 @@ def capacity(
         help="gaudi2, gaudi3... (default: this machine).",
         rich_help_panel=_REPLICA,
     ),
-    engine: str = typer.Option("", "--engine", metavar="ENGINE", help="As in 'fit'.", rich_help_panel=_REPLICA),
+    engine: str = typer.Option(
+        "",
+        "--engine",
+        metavar="ENGINE",
+        help="Fraction of free card memory, as in 'fit'.",
+        rich_help_panel=_REPLICA,
+    ),
     dtype: str = typer.Option("", "-d", "--dtype", metavar="TYPE", help="The data type.", rich_help_panel=_REPLICA),
     length: str = typer.Option(
-        "", "-l", "--max-model-len", metavar="N", help="Longest input plus output.", rich_help_panel=_REPLICA
+        "", "-l", "--max-model-len", metavar="N", help="Maximum of input plus output.", rich_help_panel=_REPLICA
     ),
     requests: str = typer.Option(
-        "", "-b", "--max-num-seqs", metavar="N", help="Requests at once in a replica.", rich_help_panel=_REPLICA
+        "", "-b", "--max-num-seqs", metavar="N", help="Concurrent requests per replica.", rich_help_panel=_REPLICA
     ),
     constant: list[str] | None = typer.Option(
         None, help="A constant of the step-time model, in ms.", metavar="NAME=MS", rich_help_panel=_REPLICA
     ),
-    nodes: str = typer.Option("", help="Also: what this many nodes carry.", metavar="LIST", rich_help_panel=_SHOW),
+    nodes: str = typer.Option(
+        "", help="Also show the load that this many nodes carry.", metavar="LIST", rich_help_panel=_SHOW
+    ),
     plot: Path | None = typer.Option(
         None, help="Draw latency against load.", metavar="FILE.png|.svg", rich_help_panel=_SHOW
     ),
-    as_json: bool = typer.Option(False, "--json", help="Everything as one JSON object.", rich_help_panel=_SHOW),
+    force: bool = typer.Option(
+        False, "--force", help="Continue although the engine lacks the model's class.", rich_help_panel=_SHOW
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW),
 ) -> None:
-    """Replicas, cards and nodes for a rate of requests, from the warm-up planner's simulator; no card is needed.
+    """Estimate replicas, cards and nodes for a request rate by simulation; no card is needed.
 
-    One replica is simulated at growing load, with real request lengths (--trace) or ranges (-i, -o). What a step
-    takes is a model that no card measured; every assumption is printed, and --constant puts your own figures in.
+    One replica is simulated at growing load, with real request lengths (--trace) or ranges (-i, -o). Step
+    times are modelled, not measured; every assumption is printed, and --constant sets your own figures.
     """
-    from gaudi_launch.cli import capacity_case as cases
-    from gaudi_launch.cli.capacity_view import draw, show, to_json
-    from gaudi_launch.cli.output import emit_json
-    from gaudi_launch.fleet.choice import solve
+    from gaudi_launch.app import capacity as cases
+    from gaudi_launch.capacity.cards import solve
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.views.capacity import draw, show, to_json
 
     case = cases.read(
         model,
-        cases.Words(
+        cases.CapacityOptions(
             rate, trace, inputs, outputs, ttft, tpot, percentile, arrivals, cards, cards_per_node, accelerator,
-            engine, dtype, length, requests, tuple(constant or ()), nodes,
+            engine, dtype, length, requests, tuple(constant or ()), nodes, force,
         ),
         plot,
     )  # fmt: skip

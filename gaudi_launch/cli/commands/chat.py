@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from gaudi_launch.cli.talking import MODEL, PATIENCE, SERVER, SYSTEM, TEMPERATURE, TOKENS, read
+from gaudi_launch.cli.chat_options import MODEL, PATIENCE, SERVER, SYSTEM, TEMPERATURE, TOKENS, read
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
-    from gaudi_launch.measure.conversation import Conversation
-    from gaudi_launch.services.target import Target
+    from gaudi_launch.bench.conversation import Conversation
+    from gaudi_launch.services.endpoint import Target
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
@@ -28,9 +28,9 @@ def chat(
     temperature: str | None = TEMPERATURE,
     patience: str = PATIENCE,
 ) -> None:
-    """Talk with a server. Ctrl-C ends an answer, Ctrl-D the talk; /reset forgets what was said.
+    """Chat with a server. Ctrl-C stops the answer, Ctrl-D ends the chat; /reset clears the history.
 
-    From a pipe, everything read is one question, and only the answer is written. The key, if it wants one, comes
+    From a pipe, the input is one question, and only the answer is written. The key, if one is needed, comes
     from VLLM_API_KEY.
     """
     asked = read(server, model, system, tokens, temperature, patience)
@@ -43,10 +43,10 @@ def chat(
 
 def _once(talking: Conversation, found: Target) -> None:
     """One question from a pipe, one answer."""
+    from gaudi_launch.bench.client import ServerError
+    from gaudi_launch.bench.conversation import answer
+    from gaudi_launch.bench.run import problem
     from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.measure.client import ServerError
-    from gaudi_launch.measure.conversation import answer
-    from gaudi_launch.measure.run import problem
 
     question = sys.stdin.buffer.read(_MOST_QUESTION).decode("utf-8", errors="replace").strip()
     if not question:
@@ -64,8 +64,8 @@ def _talk(talking: Conversation, found: Target) -> None:
     """Question and answer until Ctrl-D."""
     import contextlib
 
-    from gaudi_launch.measure.client import ServerError
-    from gaudi_launch.measure.conversation import answer
+    from gaudi_launch.bench.client import ServerError
+    from gaudi_launch.bench.conversation import answer
 
     with contextlib.suppress(ImportError):
         # line editing and the up arrow for input()
@@ -105,7 +105,7 @@ class _Writer:
         self._thinking = False
 
     def __call__(self, words: str, thought: bool) -> None:
-        from gaudi_launch.measure.conversation import clean
+        from gaudi_launch.bench.conversation import clean
 
         if thought and not self._thoughts:
             return

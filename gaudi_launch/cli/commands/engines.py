@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from gaudi_launch.planning.engine import Engine
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
 
 @app.command()
 def engines(
-    python: str | None = typer.Option(None, "--python", help="The interpreter to ask (default: python3 on PATH)."),
+    python: str | None = typer.Option(
+        None, "--python", help="The interpreter to query (default: python3 on PATH)."
+    ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
-    """List the engines, what is installed, what each serves, and the options that mean nothing to it."""
-    from gaudi_launch.cli.output import console, emit_json, table
+    """List the engines: installed ones, features, and unsupported options."""
+    from gaudi_launch.cli.console import console, emit_json, table
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.detect import detect
+    from gaudi_launch.engines.support import ended
     from gaudi_launch.messages import text
     from gaudi_launch.services.containers import image_of
 
@@ -26,7 +32,7 @@ def engines(
     for name in registry.ENGINES:
         engine = registry.find(name, installed)
         has = registry.has(installed, name)
-        where = image_of(engine) if registry.in_container(name) else registry.interpreter_of(name, installed)
+        where = image_of(engine) if engine.in_container else registry.interpreter_of(name, installed)
         packages = dict(installed.packages) if has and installed is not None else {}
         rows.append(
             {
@@ -34,9 +40,11 @@ def engines(
                 "title": text(f"engines.title_{name.replace('@', '_').replace('.', '_').replace('-', '_')}"),
                 "installed": where,
                 "packages": packages,
-                "can": list(getattr(engine, "can", ())),
+                "can": list(engine.can),
                 "lacks": list(engine.lacks),
                 "needs_cards": engine.needs_cards,
+                "facts_date": _facts_date(engine),
+                "ended": ended(engine.identity.label),
             }
         )
     if as_json:
@@ -46,7 +54,7 @@ def engines(
     cells = [
         (
             row["name"],
-            row["title"],
+            _title(row),
             row["installed"] or "-",
             ", ".join(text(f"engines.can_{word}") for word in row["can"]) or "-",
             ", ".join(row["lacks"]) or "-",
@@ -58,3 +66,23 @@ def engines(
     if not any(row["installed"] for row in rows):
         out.print(text("engines.none", python=installed.python if installed else "PATH"), markup=False)
     return None
+
+
+def _facts_date(engine: Engine) -> str | None:
+    """Return the date of the commit that this version's facts were read from; None without facts."""
+    from gaudi_launch.engines.support import version_of
+
+    facts = version_of(engine.identity.name, engine.identity.version)
+    return facts.date if facts is not None else None
+
+
+def _title(row: dict[str, Any]) -> str:
+    """Return an engine's title with the month of its facts and the date of its end."""
+    from gaudi_launch.messages import text
+
+    parts = [str(row["title"])]
+    if row["facts_date"]:
+        parts.append(text("engines.as_of", month=str(row["facts_date"])[:7]))
+    if row["ended"]:
+        parts.append(text("engines.ended", date=row["ended"]))
+    return "; ".join(parts)

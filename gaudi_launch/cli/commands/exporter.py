@@ -14,20 +14,20 @@ def exporter(
     machine: str | None = typer.Option(
         None, "--machine", metavar="FILE|simulated:NAME", help="Cards of a snapshot or simulated machine."
     ),
-    once: bool = typer.Option(False, "--once", help="Print the metrics and end."),
+    once: bool = typer.Option(False, "--once", help="Print the metrics and exit."),
     as_json: bool = typer.Option(False, "--json", help="With --once: one JSON object."),
 ) -> None:
-    """Serve metrics of this user's services and this machine's cards: phases, warm-up, restarts, run-time compiles.
+    """Export metrics of your services and this machine's cards: phases, warm-up, restarts, run-time compiles.
 
-    Nothing secret is among them. What an engine measures itself is on its own /metrics.
+    They contain no secret. The engine's own metrics are at its /metrics.
     """
     import sys
     import threading
 
-    from gaudi_launch.cli.output import emit_json
+    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
-    from gaudi_launch.planning.asked import port as read_port
+    from gaudi_launch.planning.parse import port as read_port
 
     number = read_port("-p", port)
     if as_json and not once:
@@ -38,25 +38,25 @@ def exporter(
         # a name that is no machine is told now, not at every scrape
         load(machine)
     try:
-        from gaudi_launch.measure import exporter as metrics
+        from gaudi_launch.watch import exporter as metrics
     except ImportError:
         raise LaunchError("measure.no_package", ExitCode.MACHINE, name="prometheus_client", extra="") from None
     if once:
         if as_json:
             return emit_json({"schema": 1, "metrics": metrics.to_json(machine)})
         return print(metrics.page(machine), end="")
-    from prometheus_client import start_http_server
+    from gaudi_launch.watch.exporter_server import listen
 
     try:
-        server, _ = start_http_server(number, host, metrics.registry(machine))
+        server = listen(host, number, metrics.registry(machine))
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise LaunchError("measure.listen", ExitCode.MACHINE, host=host, port=number, why=why) from None
     try:
         shown = f"[{host}]" if ":" in host else host
         print(text("measure.exporter_up", url=f"http://{shown}:{number}/metrics"), file=sys.stderr, flush=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
         threading.Event().wait()
     finally:
-        server.shutdown()
         server.server_close()
     return None

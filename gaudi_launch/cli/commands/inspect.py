@@ -21,20 +21,22 @@ _FIELDS = (
 
 @app.command()
 def inspect(
-    model: str = typer.Argument(..., metavar="MODEL", help="A folder, or a hub id like Qwen/Qwen2-72B-Instruct."),
+    model: str = typer.Argument(
+        ..., metavar="MODEL", help="A folder, or a hub ID such as Qwen/Qwen2-72B-Instruct."
+    ),
     revision: str = typer.Option("", "--revision", help="Branch, tag or commit on the hub."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Read a model: architecture, parameters, layers, heads, experts, context, data type, missing files.
 
-    Of a model on the hub only config.json and the headers of its weights are fetched. HF_ENDPOINT names a mirror.
+    For a model on the hub only config.json and the headers of its weights are read. HF_ENDPOINT sets a mirror.
     """
     from gaudi_launch import profiles
     from gaudi_launch.models.config import looks_like_hub_id
     from gaudi_launch.models.sizing import kv_bytes_per_token
 
     if looks_like_hub_id(model):
-        from gaudi_launch.models.remote import read_remote
+        from gaudi_launch.models.hub.remote import read_remote
 
         found = read_remote(model, revision or None)
     else:
@@ -42,7 +44,7 @@ def inspect(
     profile = profiles.match(found)
     token = kv_bytes_per_token(found)
     if as_json:
-        from gaudi_launch.cli.output import emit_json
+        from gaudi_launch.cli.console import emit_json
 
         facts: dict[str, Any] = {name: getattr(found, name) for name in _FIELDS}
         facts |= {"multimodal": list(found.multimodal), "files_missing": list(found.files_missing)}
@@ -52,7 +54,7 @@ def inspect(
 
 
 def _show(model: Model, kv_bytes: int | None, profile: str | None) -> None:
-    from gaudi_launch.cli.output import console
+    from gaudi_launch.cli.console import console
     from gaudi_launch.messages import text
 
     out = console()

@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gaudi_launch.services.registry import Service
+    from gaudi_launch.services.state.registry import ServiceRecord
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
@@ -20,11 +20,11 @@ _PIECE = 1 << 16
 @app.command()
 def logs(
     name: str = typer.Argument(..., metavar="NAME", help="A service, as 'ps' shows it."),
-    follow: bool = typer.Option(False, "-f", "--follow", help="Go on as it grows, until the service ends."),
-    launcher: bool = typer.Option(False, "--launcher", help="The launcher's own lines."),
-    engine: bool = typer.Option(False, "--engine", help="The engine's lines (the default)."),
+    follow: bool = typer.Option(False, "-f", "--follow", help="Follow the log until the service ends."),
+    launcher: bool = typer.Option(False, "--launcher", help="The launcher's log."),
+    engine: bool = typer.Option(False, "--engine", help="The engine's log (default)."),
     previous: bool = typer.Option(
-        False, "-p", "--previous", help="The engine's log before its last start (or before it grew too long)."
+        False, "-p", "--previous", help="The engine's log of the previous run, or before its last rotation."
     ),
     lines: int | None = typer.Option(None, "-n", "--lines", min=0, help="Only the last N lines."),
 ) -> None:
@@ -33,9 +33,10 @@ def logs(
 
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
-    from gaudi_launch.services import detach, service
-    from gaudi_launch.services.registry import find
-    from gaudi_launch.services.rotate import earlier
+    from gaudi_launch.services import service
+    from gaudi_launch.services.log.rotate import earlier
+    from gaudi_launch.services.process import detach
+    from gaudi_launch.services.state.registry import find
 
     if launcher and engine:
         raise LaunchError("services.one_log", ExitCode.USAGE)
@@ -65,13 +66,13 @@ def logs(
         raise LaunchError("services.no_log", ExitCode.FAILED, path=str(path), why=why) from None
 
 
-def _await(path: Path, service: Service) -> None:
+def _await(path: Path, service: ServiceRecord) -> None:
     """Until the log is there, or the service ended without one."""
     import time
 
-    from gaudi_launch.services.registry import is_held
+    from gaudi_launch.services.state.registry import runs
 
-    while not path.exists() and is_held(service.folder):
+    while not path.exists() and runs(service.folder):
         time.sleep(_POLL_SECONDS)
 
 
@@ -81,17 +82,17 @@ def _copy(source: BinaryIO, target: BinaryIO) -> None:
     target.flush()
 
 
-def _follow(file: BinaryIO, path: Path, service: Service) -> None:
+def _follow(file: BinaryIO, path: Path, service: ServiceRecord) -> None:
     """Print what is added. A log that was cut, or put aside for a new life, is read from its new beginning."""
     import sys
     import time
 
-    from gaudi_launch.services.registry import is_held
+    from gaudi_launch.services.state.registry import runs
 
     alive = True
     while alive:
         # asked before the last look, so that its last words are not missed
-        alive = is_held(service.folder)
+        alive = runs(service.folder)
         _copy(file, sys.stdout.buffer)
         try:
             now = path.stat()

@@ -16,8 +16,8 @@ _JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
 
 @app.command("list")
 def list_profiles(as_json: bool = _JSON) -> None:
-    """Every profile: the shipped ones, and yours in the config directory, which win."""
-    from gaudi_launch.cli.output import console, emit_json, table
+    """List the profiles: shipped ones, and yours in the config directory, which take precedence."""
+    from gaudi_launch.cli.console import console, emit_json, table
     from gaudi_launch.messages import text
     from gaudi_launch.profiles import profiles
 
@@ -43,10 +43,10 @@ def list_profiles(as_json: bool = _JSON) -> None:
 
 @app.command()
 def show(
-    name: str = typer.Argument(..., metavar="NAME", help="A profile's name, or a model id."), as_json: bool = _JSON
+    name: str = typer.Argument(..., metavar="NAME", help="A profile's name, or a model ID."), as_json: bool = _JSON
 ) -> None:
-    """One profile as it stands in its file, with the source of each value."""
-    from gaudi_launch.cli.output import emit_json
+    """Show one profile file, with the source of each value."""
+    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.profiles import find, read_document
 
     profile = find(name)
@@ -61,17 +61,17 @@ def show(
 
 @app.command()
 def check(
-    file: str = typer.Argument("", metavar="[FILE]", help="A profile to check (default: every one that is used)."),
+    file: str = typer.Argument("", metavar="[FILE]", help="A profile to check (default: all)."),
     as_json: bool = _JSON,
 ) -> None:
     """Check profiles against their schema (profiles/schema/model.json)."""
     from pathlib import Path
 
-    from gaudi_launch.cli.output import emit_json
+    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.messages import text
     from gaudi_launch.profiles import load, profiles
 
-    found = (load(Path(file)),) if file else profiles()
+    found = (load(Path(file), own=True),) if file else profiles()
     if as_json:
         emit_json({"schema": 1, "good": True, "profiles": [_short(profile) for profile in found]})
     elif file:

@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import typer
 
-from gaudi_launch.cli.options import shared
+from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
 
-app = typer.Typer(
-    no_args_is_help=True, help="Ray Serve: print a deployment's config, check one, read the state back."
-)
+app = typer.Typer(no_args_is_help=True, help="Print or check a Ray Serve config, or read a deployment's state.")
 
 
-@app.command()
-@shared
+@app.command(cls=RecordCommand)
 def config(
-    asked: dict[str, Any],
-    out: Path | None = typer.Option(None, "--out", metavar="FILE", help="Write it there instead of printing it."),
+    out: Path | None = typer.Option(None, "--out", metavar="FILE", help="Write to this file instead of stdout."),
+    options: LaunchOptions = Launch,
 ) -> None:
-    """Print the planned deployment as a Serve config, for a Ray that runs already: serve deploy FILE."""
+    """Print the planned deployment as a Serve config, for a running Ray: serve deploy FILE."""
     from dataclasses import replace
 
-    from gaudi_launch.cli.options import prepare
-    from gaudi_launch.engines.ray_config import as_yaml
-    from gaudi_launch.engines.ray_serve import IN_RAY, config_of
-    from gaudi_launch.engines.registry import is_ray
+    from gaudi_launch.app.prepare import prepare
+    from gaudi_launch.engines.ray_serve.config import as_yaml
+    from gaudi_launch.engines.ray_serve.engine import IN_RAY, config_of
+    from gaudi_launch.engines.registry import is_ray, ray_engine
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
 
-    engine = asked["engine"] or "ray-serve"
+    engine = ray_engine(options.engine)
     if not is_ray(engine):
         raise LaunchError("ray.only_config", ExitCode.USAGE, found=engine)
-    prepared = prepare({**asked, "engine": engine}, must_exist=False)
+    prepared = prepare(replace(options, engine=engine))
     # whoever deploys this YAML has no bucket file of ours: the engine gets a strategy of its own
     plan = replace(prepared, request=replace(prepared.request, files_dir="")).plan()
     yaml = as_yaml(config_of(plan), plan.command.env, str(IN_RAY))
@@ -46,6 +42,7 @@ def config(
         why = error.strerror or str(error)
         raise LaunchError("ray.cannot_write", ExitCode.FAILED, path=str(out), why=why) from None
     typer.echo(text("ray.written", path=out))
+    typer.echo(text("ray.same_place", folder=IN_RAY))
 
 
 @app.command()
@@ -53,10 +50,10 @@ def check(
     file: Path = typer.Argument(..., metavar="FILE", help="A Serve config (YAML)."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
-    """Check a Serve config for what Ray would take in silence: unknown keys, wrong types, numbers that clash."""
-    from gaudi_launch.cli.output import emit_json
-    from gaudi_launch.engines import ray_schema
-    from gaudi_launch.engines.ray_config import read_yaml
+    """Check a Serve config for settings that Ray silently ignores: unknown keys, wrong types, conflicts."""
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.engines.ray_serve import schema
+    from gaudi_launch.engines.ray_serve.config import read_yaml
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
 
@@ -65,7 +62,7 @@ def check(
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise LaunchError("ray.cannot_read", ExitCode.USAGE, path=str(file), why=why) from None
-    found = ray_schema.check(read_yaml(content, str(file)))
+    found = schema.check(read_yaml(content, str(file)))
     if as_json:
         problems = [{"id": m.id, "message": m.render(), "values": dict(m.values)} for m in found]
         emit_json({"schema": 1, "file": str(file), "problems": problems})
@@ -80,11 +77,11 @@ def check(
 
 @app.command()
 def status(
-    name: str | None = typer.Argument(None, metavar="[SERVICE]", help="Which service (default: the running one)."),
+    name: str | None = typer.Argument(None, metavar="[SERVICE]", help="The service (default: the running one)."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
-    """Read the state of a running Ray Serve deployment back from Ray: applications, replicas, addresses."""
-    from gaudi_launch.cli.output import console, emit_json, table
+    """Show the state of a running Ray Serve deployment: applications, replicas, addresses."""
+    from gaudi_launch.cli.console import console, emit_json, table
     from gaudi_launch.messages import text
     from gaudi_launch.services import ray_status
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import typer
+
+from gaudi_launch.cli.console import say
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
@@ -13,7 +14,7 @@ app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 @app.command()
 def setup(
     engine: str = typer.Argument(
-        ..., metavar="ENGINE", help="cpu (embedded), ray (Ray Serve beside it), or one of 'gaudi-launch engines'."
+        ..., metavar="ENGINE", help="cpu (embedded), ray (with Ray Serve), or one of 'gaudi-launch engines'."
     ),
     place: str | None = typer.Option(
         None, "--in", metavar="venv|docker", help="A virtual environment, or a container image (tgi: docker)."
@@ -22,23 +23,23 @@ def setup(
         None, "--python", metavar="PATH", help="The Python with Gaudi's PyTorch (default: python3 on PATH)."
     ),
     index_url: str | None = typer.Option(None, "--index-url", metavar="URL", help="A mirror for pip."),
-    vision: bool = typer.Option(False, "--vision", help="Pillow-SIMD, for models that see."),
+    vision: bool = typer.Option(False, "--vision", help="Install Pillow-SIMD (for vision models)."),
     scale_out: bool = typer.Option(
-        False, "--scale-out", help="libfabric and the HCCL wrapper, for host network cards (as root)."
+        False, "--scale-out", help="Install libfabric and the HCCL wrapper for host network cards (as root)."
     ),
-    dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands and do nothing."),
-    no_demo: bool = typer.Option(False, "--no-demo", help="cpu: only the engine, without the demo model."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands and run nothing."),
+    no_demo: bool = typer.Option(False, "--no-demo", help="cpu: install the engine only, without the demo model."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
-    """Prepare an engine environment. Run again, it goes on where it stopped."""
-    from gaudi_launch.engines.recipe import Wishes
-    from gaudi_launch.engines.registry import ALIASES
+    """Prepare an engine environment. Run again after an interruption to resume."""
+    from gaudi_launch.engines.install.steps import Wishes
+    from gaudi_launch.engines.registry import runs_anywhere, setup_name
     from gaudi_launch.errors import ExitCode, LaunchError
 
     _check_index(index_url)
-    engine = "ray-serve" if engine == "ray" else ALIASES.get(engine, engine)
+    engine = setup_name(engine)
     wishes = Wishes(index_url, vision, scale_out)
-    if engine in ("cpu", "ray-serve"):
+    if runs_anywhere(engine):
         given: dict[str, object] = {"--in": place, "--python": python}
         given |= {"--vision": vision or None, "--scale-out": scale_out or None}
         for flag, value in given.items():
@@ -65,8 +66,8 @@ def _gaudi(engine: str, place: str | None, python: str | None, wishes: Any, dry_
     import shutil
     import time
 
-    from gaudi_launch.cli.output import emit_json
-    from gaudi_launch.engines import environment
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.engines.install import environment
     from gaudi_launch.engines.releases import needed_release
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
@@ -87,8 +88,8 @@ def _gaudi(engine: str, place: str | None, python: str | None, wishes: Any, dry_
     environment.check(recipe, base, wishes)
     begin = time.monotonic()
     if environment.remembered(recipe) < len(recipe.steps):
-        _say(text("setup.log", path=str(recipe.folder / environment.LOG)))
-    ran = environment.make(recipe, _say)
+        say(text("setup.log", path=str(recipe.folder / environment.LOG)))
+    ran = environment.make(recipe, say)
     seconds = round(time.monotonic() - begin, 1)
     if as_json:
         document = {"schema": 1, "engine": engine, "place": place, "python": recipe.python, "image": recipe.image}
@@ -108,21 +109,30 @@ def _embedded(engine: str, index_url: str | None, dry_run: bool, no_demo: bool, 
     """The embedded engine and its demo model, with Ray Serve beside it where that is asked for."""
     import time
 
-    from gaudi_launch.cli.output import emit_json
-    from gaudi_launch.engines import embedded, ray_environment
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.engines.ray_serve import install as ray_install
+    from gaudi_launch.engines.registry import is_ray
+    from gaudi_launch.engines.vllm_cpu import install as cpu_install
     from gaudi_launch.messages import text
 
     if dry_run:
-        steps = embedded.engine_steps() + ([] if no_demo else embedded.demo_steps())
-        steps += ray_environment.steps() if engine == "ray-serve" else []
-        return _show([(step.id, step.argv) for step in embedded.mirrored(steps, index_url)], {}, as_json)
+        steps: list[cpu_install.InstallStep] = []
+        if not cpu_install.engine_is_ready():
+            steps += cpu_install.engine_steps()
+        if not no_demo and not cpu_install.demo_is_ready():
+            steps += cpu_install.demo_steps()
+        if is_ray(engine) and not ray_install.is_ready():
+            steps += ray_install.steps()
+        if not steps and not as_json:
+            typer.echo(text("setup.there"))
+        return _show([(step.id, step.argv) for step in cpu_install.mirrored(steps, index_url)], {}, as_json)
     begin = time.monotonic()
-    place = ray_environment if engine == "ray-serve" else embedded
-    place.setup(_say, demo=not no_demo, index_url=index_url)
+    place = ray_install if is_ray(engine) else cpu_install
+    place.setup(say, demo=not no_demo, index_url=index_url)
     seconds = time.monotonic() - begin
     python = str(place.python_path())
     if as_json:
-        demo = None if no_demo else str(embedded.demo_dir())
+        demo = None if no_demo else str(cpu_install.demo_dir())
         return emit_json(
             {"schema": 1, "engine": engine, "python": python, "demo": demo, "seconds": round(seconds, 1)}
         )
@@ -134,7 +144,7 @@ def _show(steps: list[tuple[str, tuple[str, ...]]], files: dict[Any, str], as_js
     """The commands, without running them."""
     import shlex
 
-    from gaudi_launch.cli.output import emit_json
+    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.messages import text
 
     if as_json:
@@ -150,7 +160,3 @@ def _show(steps: list[tuple[str, tuple[str, ...]]], files: dict[Any, str], as_js
         if argv:
             typer.echo(shlex.join(argv))
     return None
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

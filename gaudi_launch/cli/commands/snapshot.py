@@ -22,14 +22,14 @@ app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, add_
 
 @app.command()
 def snapshot(
-    file: str = typer.Argument("", metavar="FILE", help="Where to write the JSON; '-' is stdout."),
+    file: str = typer.Argument("", metavar="FILE", help="File for the JSON; '-' is stdout."),
     machine: str | None = typer.Option(
-        None, "--machine", metavar="FILE|simulated:NAME", help="Another machine than this one."
+        None, "--machine", metavar="FILE|simulated:NAME", help="Another machine: a snapshot or simulated:NAME."
     ),
     tree: Path | None = _TREE,
     force: bool = typer.Option(False, "--force", help="Replace FILE if it exists."),
 ) -> None:
-    """Write this machine as JSON, to plan on another one: 'plan --machine FILE' there gives the same plan."""
+    """Write this machine as JSON: 'plan --machine FILE' on another machine gives the same plan."""
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
 

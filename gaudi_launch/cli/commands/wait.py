@@ -10,14 +10,16 @@ app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 @app.command()
 def wait(
     name: str = typer.Argument(..., metavar="NAME", help="A service, as 'ps' shows it."),
-    timeout: float | None = typer.Option(None, "--timeout", metavar="SECONDS", help="Give up after so long."),
+    timeout: str | None = typer.Option(None, "--timeout", metavar="TIME", help="Timeout: 90, 5m, 1h."),
 ) -> None:
-    """Show the start of a service until it answers (0) or failed (4)."""
-    from gaudi_launch.cli.waiting import until_ready
+    """Show the progress of a launch until the service is ready (exit 0) or failed (exit 4)."""
+    from gaudi_launch.cli.service_progress import until_ready
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
+    from gaudi_launch.planning.parse import seconds
 
-    if timeout is not None and not 0 < timeout < 1e7:
+    limit = None if timeout is None else seconds("--timeout", timeout, least=0, most=1e7)
+    if limit == 0:
         raise LaunchError("services.timeout", ExitCode.USAGE, found=timeout)
-    service = until_ready(name, timeout)
+    service = until_ready(name, limit)
     print(text("services.is_ready", name=name, model=service.state.get("served") or "-", url=service.url))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from gaudi_launch.cli.talking import MODEL, PATIENCE, SERVER, SYSTEM, TEMPERATURE, TOKENS, read
+from gaudi_launch.cli.chat_options import MODEL, PATIENCE, SERVER, SYSTEM, TEMPERATURE, TOKENS, read
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
@@ -21,22 +21,22 @@ def webui(
     patience: str = PATIENCE,
     title: str = typer.Option("gaudi-launch", "--title", help="The page's title."),
 ) -> None:
-    """Serve a chat page for a server, without any other network; Ctrl-C ends it. Needs the extra 'webui' (Gradio).
+    """Serve a chat page for a server, without other network access. Needs the extra 'webui' (Gradio).
 
-    The server's key (VLLM_API_KEY) stays here: whoever reaches the page may talk with the model.
+    The server's key (VLLM_API_KEY) stays on this machine: anyone who can reach the page can use the model.
     """
     import ipaddress
     import sys
 
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
-    from gaudi_launch.planning.asked import port as read_port
-    from gaudi_launch.services.ready import port_free
+    from gaudi_launch.planning.parse import port as read_port
+    from gaudi_launch.services.probe import port_free
 
     listening = read_port("-p", port)
     asked = read(server, model, system, tokens, temperature, patience)
     try:
-        from gaudi_launch.measure import webui as pages
+        from gaudi_launch.bench import webui as pages
     except ImportError:
         raise LaunchError("measure.no_package", ExitCode.MACHINE, name="gradio", extra="[webui]") from None
     try:

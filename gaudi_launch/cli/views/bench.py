@@ -3,65 +3,57 @@
 from __future__ import annotations
 
 import sys
-import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
-    from gaudi_launch.errors import ExitCode
-    from gaudi_launch.measure.records import Run
-    from gaudi_launch.measure.replay import Going
+    from rich.progress import ProgressColumn
 
-_PLAIN_EVERY_SECONDS = 10.0
+    from gaudi_launch.app.estimate import SpeedEstimate
+    from gaudi_launch.bench.records import BenchRun
+    from gaudi_launch.bench.replay import Going
+    from gaudi_launch.errors import ExitCode
+
 _PARTS = ("mean", "p50", "p90", "p95", "p99", "max")
 
 
 class Watching:
-    """Progress on stderr: a bar on a terminal, else a line now and then."""
+    """The progress of a run, on stderr."""
 
     def __init__(self, quiet: bool) -> None:
+        from gaudi_launch.cli.progress import ProgressDisplay
+
+        self._display = ProgressDisplay(_columns, quiet=quiet)
         self._quiet = quiet
-        self._bar: Any = None
-        self._task: Any = None
-        self._next = time.monotonic() + _PLAIN_EVERY_SECONDS
 
     def __enter__(self) -> Watching:
-        from gaudi_launch.cli.output import console
-
-        screen = console(stderr=True)
-        if screen.is_terminal and not self._quiet:
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                console=screen,
-                transient=True,
-            )
-            self._task = self._bar.add_task(text("measure.preparing"), total=None)
-            self._bar.start()
-        elif not self._quiet:
-            print(text("measure.preparing"), file=sys.stderr, flush=True)
+        self._display.open(text("measure.preparing"))
+        if not self._quiet and not self._display.is_open:
+            self._display.say(text("measure.preparing"))
+        self._display.postpone()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self._display.close()
 
     def going(self, state: Going) -> None:
+        from gaudi_launch.cli.progress import ProgressState
+
         words = text("measure.going", under_way=state.sent - state.done, failed=state.failed, tokens=state.tokens)
-        if self._bar is not None:
-            self._bar.update(self._task, description=words, completed=state.done, total=state.total)
-        elif not self._quiet and time.monotonic() >= self._next:
-            self._next = time.monotonic() + _PLAIN_EVERY_SECONDS
-            print(f"{state.done}/{state.total}: {words}", file=sys.stderr, flush=True)
+        line = f"{state.done}/{state.total}: {words}"
+        self._display.show(ProgressState(line, state.done, state.total, words))
 
 
-def exit_code(run: Run, interrupted: bool) -> ExitCode:
+def _columns() -> Sequence[ProgressColumn]:
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+
+    return TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+
+
+def exit_code(run: BenchRun, interrupted: bool) -> ExitCode:
     """0 when every request went well, 1 when some failed, 4 when none went well, 130 after Ctrl-C."""
     from gaudi_launch.errors import ExitCode
 
@@ -72,15 +64,23 @@ def exit_code(run: Run, interrupted: bool) -> ExitCode:
     return ExitCode.FAILED if run.summary.get("completed") else ExitCode.ENGINE
 
 
-def show(run: Run, path: Path | None, plot: Path | None, as_json: bool) -> None:
-    """A run's figures; as JSON everything but its single requests, which are in the file."""
-    from gaudi_launch.cli.output import console, emit_json
-    from gaudi_launch.measure.statistics import errors
+def show(
+    run: BenchRun,
+    path: Path | None,
+    plot: Path | None,
+    as_json: bool,
+    predicted: SpeedEstimate | None = None,
+) -> None:
+    """Print a run's figures beside the predicted ones; as JSON all but its single requests."""
+    from gaudi_launch.bench.statistics import errors
+    from gaudi_launch.cli.console import console, emit_json
+    from gaudi_launch.cli.views.estimate import speed_json, summary
 
     failures = errors(run.samples)
     if as_json:
         listed = [{"error": what, "count": count, "example": detail} for what, count, detail in failures]
-        emit_json({**run.to_json(), "errors": listed, "file": str(path)})
+        speed = {"predicted": speed_json(predicted)} if predicted is not None else {}
+        emit_json({**run.to_json(), "errors": listed, "file": str(path), **speed})
         return
     out = console()
 
@@ -90,6 +90,8 @@ def show(run: Run, path: Path | None, plot: Path | None, as_json: bool) -> None:
     say(_headline(run))
     out.print(_figures(run))
     say(_rates(run))
+    if predicted is not None:
+        say(text("estimate.predicted", what=summary(predicted)))
     for note in _notes(run):
         say(note)
     for what, count, detail in failures[:5]:
@@ -102,7 +104,7 @@ def show(run: Run, path: Path | None, plot: Path | None, as_json: bool) -> None:
         say(text("measure.drawn", path=plot))
 
 
-def _headline(run: Run) -> str:
+def _headline(run: BenchRun) -> str:
     facts, workload = run.facts, run.workload
     arrivals = text(
         f"measure.arrivals_{workload['arrivals']}",
@@ -120,7 +122,7 @@ def _headline(run: Run) -> str:
 
 
 def _source(source: str) -> str:
-    from gaudi_launch.measure.workload import MADE_UP
+    from gaudi_launch.bench.workload import MADE_UP
 
     words = source.removeprefix(MADE_UP).split(":")
     if not source.startswith(MADE_UP) or len(words) != 3:
@@ -128,9 +130,9 @@ def _source(source: str) -> str:
     return text("measure.source_made_up", input=words[0], output=words[1], seed=words[2])
 
 
-def _figures(run: Run) -> Any:
-    from gaudi_launch.cli.output import table
-    from gaudi_launch.measure.statistics import TIMES
+def _figures(run: BenchRun) -> Any:
+    from gaudi_launch.bench.statistics import TIMES
+    from gaudi_launch.cli.console import table
 
     rows = []
     for name in TIMES:
@@ -148,7 +150,7 @@ def milliseconds(seconds: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
 
 
-def _rates(run: Run) -> str:
+def _rates(run: BenchRun) -> str:
     summary = run.summary
 
     def rate(name: str) -> str:
@@ -166,7 +168,7 @@ def _rates(run: Run) -> str:
     )
 
 
-def _notes(run: Run) -> list[str]:
+def _notes(run: BenchRun) -> list[str]:
     notes = []
     if run.facts.get("interrupted"):
         planned = run.workload.get("requests")
@@ -188,8 +190,8 @@ def _notes(run: Run) -> list[str]:
     return notes
 
 
-def _plot_lines(run: Run) -> list[str]:
-    from gaudi_launch.measure.plot import terminal
+def _plot_lines(run: BenchRun) -> list[str]:
+    from gaudi_launch.bench.plot import terminal
 
     try:
         "█".encode(sys.stdout.encoding or "ascii")
@@ -201,10 +203,10 @@ def _plot_lines(run: Run) -> list[str]:
     return ["", *lines, ""] if lines else []
 
 
-def show_comparison(before: Run, after: Run, as_json: bool) -> None:
+def show_comparison(before: BenchRun, after: BenchRun, as_json: bool) -> None:
     """Every figure of both runs, with its difference and a verdict."""
-    from gaudi_launch.cli.output import console, emit_json, table
-    from gaudi_launch.measure.compare import compare, doubts
+    from gaudi_launch.bench.compare import compare, doubts
+    from gaudi_launch.cli.console import console, emit_json, table
 
     rows, remarks = compare(before, after), doubts(before, after)
     if as_json:

@@ -10,16 +10,16 @@ from gaudi_launch.errors import ExitCode, LaunchError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from gaudi_launch.fleet.capacity import Curve
-    from gaudi_launch.fleet.chart import Panel
-    from gaudi_launch.fleet.choice import Choice, Result
+    from gaudi_launch.capacity.cards import CapacityResult, CardsChoice
+    from gaudi_launch.capacity.chart import Panel
+    from gaudi_launch.capacity.search import Curve
 
 _COLUMNS = ("n", "replicas", "cards", "nodes", "each", "ttft", "tpot", "why")
 _SIZES = (1, 10, 100, 1000, 10_000)
 _ROWS, _WIDTH = 8, 60
 
 
-def to_json(result: Result) -> dict[str, Any]:
+def to_json(result: CapacityResult) -> dict[str, Any]:
     """The object of --json. Seconds, requests a second, tokens a second."""
     case = result.case
     return {
@@ -47,7 +47,7 @@ def to_json(result: Result) -> dict[str, Any]:
     }
 
 
-def _fleet_json(choice: Choice) -> dict[str, Any]:
+def _fleet_json(choice: CardsChoice) -> dict[str, Any]:
     fleet = choice.fleet
     assert fleet is not None
     return {
@@ -61,8 +61,8 @@ def _fleet_json(choice: Choice) -> dict[str, Any]:
     }
 
 
-def _choice_json(choice: Choice) -> dict[str, Any]:
-    from gaudi_launch.fleet.replica import Replica
+def _choice_json(choice: CardsChoice) -> dict[str, Any]:
+    from gaudi_launch.capacity.replica import Replica
 
     made = choice.replica if isinstance(choice.replica, Replica) else None
     return {
@@ -88,9 +88,9 @@ def _choice_json(choice: Choice) -> dict[str, Any]:
     }
 
 
-def carried(result: Result) -> list[tuple[int, int, float, float]]:
+def carried(result: CapacityResult) -> list[tuple[int, int, float, float]]:
     """(nodes, replicas, requests a second, output tokens a second) that fleets of some sizes carry."""
-    from gaudi_launch.fleet.capacity import replicas_on
+    from gaudi_launch.capacity.search import replicas_on
 
     choice = result.chosen
     if choice is None or choice.fleet is None or choice.curve is None:
@@ -105,10 +105,10 @@ def carried(result: Result) -> list[tuple[int, int, float, float]]:
     return rows
 
 
-def show(result: Result, plot: Path | None) -> None:
+def show(result: CapacityResult, plot: Path | None) -> None:
     """The page for people."""
-    from gaudi_launch.cli.output import console, table
-    from gaudi_launch.fleet.chart import number
+    from gaudi_launch.capacity.chart import number
+    from gaudi_launch.cli.console import console, table
     from gaudi_launch.messages import text
 
     out = console()
@@ -154,8 +154,8 @@ def show(result: Result, plot: Path | None) -> None:
         say("capacity.drawn", path=str(plot))
 
 
-def _row(choice: Choice, chosen: bool) -> list[str]:
-    from gaudi_launch.fleet.chart import number
+def _row(choice: CardsChoice, chosen: bool) -> list[str]:
+    from gaudi_launch.capacity.chart import number
 
     name = f"{choice.cards} *" if chosen else str(choice.cards)
     fleet = choice.fleet
@@ -176,7 +176,7 @@ def _chart(curve: Curve, ttft: float | None, tpot: float | None, chosen: float |
     """Both latencies against the load of one replica, in letters."""
     from rich.text import Text
 
-    from gaudi_launch.fleet.chart import column_of, number, panels
+    from gaudi_launch.capacity.chart import column_of, number, panels
     from gaudi_launch.messages import text
 
     drawn = Text(text("capacity.chart", n=cards) + "\n", no_wrap=True)
@@ -205,9 +205,9 @@ def _line(panel: Panel, value: float) -> int:
     return min(_ROWS - 1, max(0, round(panel.height(value) * (_ROWS - 1))))
 
 
-def draw(path: Path, result: Result) -> None:
+def draw(path: Path, result: CapacityResult) -> None:
     """Write the picture of the chosen replica, else of the first that was simulated. Raises LaunchError (USAGE)."""
-    from gaudi_launch.fleet import chart
+    from gaudi_launch.capacity import chart
 
     choice = result.chosen or next((choice for choice in reversed(result.choices) if choice.curve), None)
     if choice is None or choice.curve is None:

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gaudi_launch.cli.cluster_case import Case
-    from gaudi_launch.fleet.differences import Seen
-    from gaudi_launch.fleet.inventory import Member
-    from gaudi_launch.fleet.run import State
-    from gaudi_launch.fleet.running import Running
+    from gaudi_launch.app.cluster import ClusterCase
+    from gaudi_launch.cluster.differences import Seen
+    from gaudi_launch.cluster.inventory import Member
+    from gaudi_launch.cluster.lifecycle import EndedPart, State
+    from gaudi_launch.cluster.state import RunningCluster
     from gaudi_launch.messages import Message
 
 
-def to_json(case: Case) -> dict[str, Any]:
+def to_json(case: ClusterCase) -> dict[str, Any]:
     """The object of --json of plan and up."""
-    from gaudi_launch.fleet.commands import render, render_stop, start_steps
+    from gaudi_launch.cluster.steps import render, render_stop, start_steps
 
     cluster, layout = case.cluster, case.cluster.layout
     steps = [copy.step for copy in case.copies] + start_steps(cluster)
@@ -73,6 +73,7 @@ def to_json(case: Case) -> dict[str, Any]:
                 "source": setting.source,
                 "reason": setting.reason.render(),
                 "origin": setting.origin,
+                "beaten": [{"value": each.value, "source": each.source} for each in setting.beaten],
             }
             for setting in cluster.settings
         ],
@@ -103,9 +104,9 @@ def _host_json(one: Seen) -> dict[str, Any]:
     }
 
 
-def show(case: Case) -> None:
+def show(case: ClusterCase) -> None:
     """The page for people."""
-    from gaudi_launch.cli.output import console, table
+    from gaudi_launch.cli.console import console, table
     from gaudi_launch.messages import text
 
     out = console()
@@ -178,9 +179,9 @@ def _verdict(one: Seen) -> str:
     return text("cluster.verdict", ok=counts[0], warn=counts[1], fail=counts[2])
 
 
-def dry(case: Case) -> None:
+def dry(case: ClusterCase) -> None:
     """The commands, in their order, for a terminal or a file; remarks are comments."""
-    from gaudi_launch.fleet.commands import SECRETS, render, render_stop, start_steps
+    from gaudi_launch.cluster.steps import SECRETS, render, render_stop, start_steps
     from gaudi_launch.messages import text
 
     cluster = case.cluster
@@ -201,8 +202,8 @@ def dry(case: Case) -> None:
 
 def dry_down(members: Sequence[Member], name: str, as_json: bool) -> None:
     """The commands that end what --dry-run's commands started."""
-    from gaudi_launch.cli.output import emit_json
-    from gaudi_launch.fleet.commands import render_stop
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cluster.steps import render_stop
 
     lines = render_stop(members, name)
     if as_json:
@@ -211,9 +212,9 @@ def dry_down(members: Sequence[Member], name: str, as_json: bool) -> None:
     return None
 
 
-def show_status(running: Running, state: State, as_json: bool) -> None:
+def show_status(running: RunningCluster, state: State, as_json: bool) -> None:
     """The state of a running cluster."""
-    from gaudi_launch.cli.output import console, emit_json, table
+    from gaudi_launch.cli.console import console, emit_json, table
     from gaudi_launch.messages import text
 
     if as_json:
@@ -265,9 +266,9 @@ def show_status(running: Running, state: State, as_json: bool) -> None:
     return None
 
 
-def show_down(told: Sequence[tuple[str, str, Message | None]], members: Sequence[Member], as_json: bool) -> None:
+def show_down(told: Sequence[EndedPart], members: Sequence[Member], as_json: bool) -> None:
     """What was ended where."""
-    from gaudi_launch.cli.output import emit_json
+    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.messages import text
 
     if as_json:
@@ -281,3 +282,13 @@ def show_down(told: Sequence[tuple[str, str, Message | None]], members: Sequence
     if not told:
         print(text("cluster.nothing_runs"))
     return None
+
+
+def tell(message: Message) -> None:
+    """Print a step of the launch with its time, on stderr."""
+    import time
+
+    from gaudi_launch.cli.console import console
+
+    line = f"{time.strftime('%H:%M:%S')} {message.render()}"
+    console(stderr=True).print(line, markup=False, soft_wrap=True)

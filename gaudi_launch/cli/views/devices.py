@@ -1,100 +1,23 @@
-"""``gaudi-launch devices``: the cards and who uses them; ``devices pick`` chooses some and says why."""
+"""The cards of a machine and a choice of them."""
 
 from __future__ import annotations
 
-import os
+import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import typer
+from gaudi_launch.cli.console import console, table
+from gaudi_launch.host.cpus import format_cpus
+from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
     from gaudi_launch.host.records import Card, Host
     from gaudi_launch.planning.plan import Placement
-
-app = typer.Typer(
-    help="Show the cards and who uses them; 'devices pick -n 4' chooses.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    add_completion=False,
-)
-
-_MACHINE = typer.Option(
-    None,
-    "--machine",
-    metavar="FILE|simulated:NAME",
-    help="A snapshot file or a simulated machine instead of this one. Names: hls2, gaudi2e-8, gaudi2e-4, "
-    "gaudi3-oam, gaudi3-pcie; variants behind '+': busy=MODULES, failed=MODULES, no-driver, no-hl-smi, no-sysfs, "
-    "no-smt, bad-tuning, container (simulated:hls2+busy=3,5,7).",
-)
-_JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
+    from gaudi_launch.services.state.orphans import Orphan
 
 
-@app.callback(invoke_without_command=True)
-def devices(
-    ctx: typer.Context,
-    machine: str | None = _MACHINE,
-    as_json: bool = _JSON,
-    sources: bool = typer.Option(False, "--sources", help="Also show where each fact came from."),
-) -> None:
-    """Show the cards of a machine: index, module, product, bus, NUMA, CPUs, memory, status, who uses each."""
-    # both options may stand before 'pick' too
-    ctx.obj = (machine, as_json)
-    if ctx.invoked_subcommand is not None:
-        return
-    from gaudi_launch.cli.output import emit_json
-    from gaudi_launch.host.machine import load
-    from gaudi_launch.messages import text
-    from gaudi_launch.services.orphans import orphans
-
-    host = load(machine)
-    # processes are this machine's, whatever machine is looked at
-    lost = [] if machine is not None else orphans()
-    if as_json:
-        emit_json({**_document(host), "orphans": [orphan.to_json() for orphan in lost]})
-    else:
-        _show(host, sources)
-        if lost:
-            typer.echo(text("services.orphans_there", count=len(lost)), err=True)
-
-
-@app.command()
-def pick(
-    ctx: typer.Context,
-    cards: int | None = typer.Option(None, "-n", "--cards", help="How many cards (1, 2, 4 or 8). Default 1."),
-    modules: str | None = typer.Option(None, "-m", "--modules", metavar="0,1,..", help="These modules."),
-    machine: str | None = _MACHINE,
-    as_json: bool = _JSON,
-    form: str = typer.Option(
-        "text", "--format", metavar="text|modules|indices|cpus", help="Print only this, for scripts."
-    ),
-) -> None:
-    """Choose cards as 'serve' would, print them and say why. Takes nothing."""
-    from gaudi_launch.cli.output import emit_json
-    from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.host.machine import load
-    from gaudi_launch.planning.placement import choose, parse_modules, parse_visible
-
-    forms = ("text", "modules", "indices", "cpus")
-    if form not in forms:
-        raise LaunchError("placement.format", ExitCode.USAGE, found=form, known=", ".join(forms))
-    wanted = parse_modules(modules) if modules is not None else None
-    visible = parse_visible(os.environ.get("HABANA_VISIBLE_MODULES"))
-    earlier_machine, earlier_json = ctx.obj
-    host = load(machine if machine is not None else earlier_machine)
-    placement = choose(host, cards, wanted, visible)
-    document = _pick_document(host, placement)
-    if as_json or earlier_json:
-        emit_json(document)
-    elif form == "text":
-        _show_pick(placement)
-    elif form == "cpus":
-        typer.echo(document["cpus"])
-    else:
-        typer.echo(",".join("?" if number is None else str(number) for number in document[form]))
-
-
-def _document(host: Host) -> dict[str, Any]:
-    from gaudi_launch.host.cpus import format_cpus
-
+def to_json(host: Host, lost: Sequence[Orphan]) -> dict[str, Any]:
+    """Return a machine's cards and the processes of dead launchers, for programs."""
     return {
         "schema": 1,
         "machine": {
@@ -135,15 +58,13 @@ def _document(host: Host) -> dict[str, Any]:
         "free": list(host.free_modules),
         "unsure": _unsure(host),
         "notes": dict(host.notes),
+        "orphans": [orphan.to_json() for orphan in lost],
     }
 
 
-def _show(host: Host, sources: bool) -> None:
+def show(host: Host, lost: Sequence[Orphan], *, sources: bool) -> None:
+    """Print a row for each card; ``sources``: also where each fact came from."""
     from rich.markup import escape
-
-    from gaudi_launch.cli.output import console, table
-    from gaudi_launch.host.cpus import format_cpus
-    from gaudi_launch.messages import text
 
     out = console()
     columns = text("host.devices_columns").split("|")
@@ -177,10 +98,12 @@ def _show(host: Host, sources: bool) -> None:
         for card in host.cards:
             facts = "; ".join(f"{name}: {source}" for name, source in card.sources.items())
             out.print(escape(text("host.devices_sources", index=_or_dash(card.index), facts=facts)))
+    if lost:
+        print(text("services.orphans_there", count=len(lost)), file=sys.stderr)
 
 
 def _unsure(host: Host) -> list[int]:
-    """Modules of which it cannot be told whether they are in use."""
+    """Return the modules of which it is not known whether they are in use."""
     return sorted(card.module for card in host.cards if card.module is not None and card.busy is None)
 
 
@@ -195,8 +118,6 @@ def _memory(card: Card) -> str:
 
 
 def _use(card: Card) -> str:
-    from gaudi_launch.messages import text
-
     if card.busy is None:
         return text("host.devices_use_unknown")
     if not card.busy:
@@ -208,9 +129,8 @@ def _use(card: Card) -> str:
     return f"{reason}: {who}" if who else reason
 
 
-def _pick_document(host: Host, placement: Placement) -> dict[str, Any]:
-    from gaudi_launch.host.cpus import format_cpus
-
+def pick_to_json(host: Host, placement: Placement) -> dict[str, Any]:
+    """Return the chosen cards for programs."""
     chosen = [host.card(module) for module in placement.modules]
     return {
         "schema": 1,
@@ -225,11 +145,9 @@ def _pick_document(host: Host, placement: Placement) -> dict[str, Any]:
     }
 
 
-def _show_pick(placement: Placement) -> None:
+def show_pick(placement: Placement) -> None:
+    """Print the chosen cards and the reasons."""
     from rich.markup import escape
-
-    from gaudi_launch.cli.output import console
-    from gaudi_launch.messages import text
 
     out = console()
     out.print(escape(text("host.devices_picked", modules=",".join(map(str, placement.modules)))), style="bold")

@@ -1,4 +1,4 @@
-"""How the doctor's findings and changes look to people. The command itself is `cli.doctor`."""
+"""How the doctor's findings and changes look to people. The command itself is `cli.commands.doctor`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gaudi_launch.doctor.records import Facts, Finding
-    from gaudi_launch.doctor.remedies import Change, Outcome
+    from gaudi_launch.doctor.records import DoctorFacts, Finding
+    from gaudi_launch.doctor.remedies import Change, RemedyOutcome
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim", "unknown": "magenta"}
 # reasons to skip whole areas: the row of cards.present or driver.loaded has said it
@@ -40,7 +40,7 @@ def _command(out: Console, line: str, style: str | None = None) -> None:
     out.print(" " * _INDENT + escape(printable(line)), style=style, soft_wrap=True)
 
 
-def show_head(out: Console, facts: Facts) -> None:
+def show_head(out: Console, facts: DoctorFacts) -> None:
     from rich.markup import escape
 
     from gaudi_launch.host.files import printable
@@ -127,7 +127,7 @@ def _show_remedy(out: Console, finding: Finding) -> None:
         _detail(out, "  " + text("doctor.show.fixable"))
 
 
-def show_verdict(out: Console, facts: Facts, findings: Sequence[Finding], partial: bool) -> None:
+def show_verdict(out: Console, facts: DoctorFacts, findings: Sequence[Finding], partial: bool) -> None:
     from rich.markup import escape
 
     from gaudi_launch.doctor import remedies, runner
@@ -190,12 +190,12 @@ def show_changes(out: Console, root: Path, changes: Sequence[Change]) -> None:
             out.print(escape("  " + text("doctor.fix.write", **values)))
 
 
-def show_outcomes(out: Console, outcomes: Sequence[Outcome]) -> None:
+def show_outcomes(out: Console, outcomes: Sequence[RemedyOutcome]) -> None:
     from rich.markup import escape
 
     from gaudi_launch.messages import text
 
-    groups: dict[tuple[str, str, str, str], list[Outcome]] = {}
+    groups: dict[tuple[str, str, str, str], list[RemedyOutcome]] = {}
     for outcome in outcomes:
         # the same change on two hundred CPUs is one line
         stem = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from gaudi_launch.warmup.simulate import Weighted
+    from gaudi_launch.performance.simulator import Weighted
 
 _SHADES = " .:-=+*#%@"
 _ROWS, _COLUMNS = 10, 56
@@ -17,7 +17,7 @@ def heatmap(title: str, pairs: list[tuple[int, int]], part: Weighted, time: obje
     """One phase; ``pairs`` are (batch, size) of its buckets. Readable without colours."""
     from rich.text import Text
 
-    from gaudi_launch.warmup.picture import heat
+    from gaudi_launch.buckets.picture import heat
 
     grid = heat(pairs, part, time, _ROWS, _COLUMNS)
     most = max((value for row in grid.share for value in row), default=0.0) or 1.0

@@ -1,56 +1,24 @@
-"""``gaudi-launch plan``: every setting that serve would use, with its source and reason."""
+"""A plan for people: each setting with its source and reason."""
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import typer
-
-from gaudi_launch.cli.options import shared
+from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.views.estimate import summary
+from gaudi_launch.host.cpus import format_cpus
+from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
-    from gaudi_launch.cli.options import Prepared
+    from gaudi_launch.app.estimate import SpeedEstimate
+    from gaudi_launch.app.prepare import Prepared
     from gaudi_launch.planning.plan import Plan, Setting
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
-
-@app.command()
-@shared
-def plan(
-    asked: dict[str, Any],
-    as_json: bool = typer.Option(False, "--json", help="The plan as one JSON object."),
-    verbose: bool = typer.Option(False, "-v", "--verbose", help="Also where each rule comes from."),
-) -> None:
-    """Show what serve would start: cards, CPUs, every variable and option, buckets, memory and time.
-
-    Needs no card and no engine on this machine: --machine simulated:hls2 plans for an 8-card Gaudi2 server.
-    """
-    from gaudi_launch.cli.options import prepare
-    from gaudi_launch.cli.output import emit_json
-
-    prepared = prepare(asked, must_exist=False)
-    made = prepared.plan()
-    cached = prepared.cached(made)
-    made = cached.plan if cached is not None else made
-    # what would keep serve from starting belongs into the plan
-    failed = [finding.message for finding in prepared.findings(made) if finding.status == "fail"]
-    made = replace(made, warnings=(*made.warnings, *failed))
-    if as_json:
-        emit_json({**made.to_json(), "steps": [step.to_json() for step in prepared.steps]})
-    else:
-        show(made, prepared, verbose)
-
-
-def show(made: Plan, prepared: Prepared, verbose: bool) -> None:
+def show(made: Plan, prepared: Prepared, speed: SpeedEstimate | None, *, verbose: bool) -> None:
     """Print a plan for people."""
     from rich.cells import set_cell_size
-
-    from gaudi_launch.cli.output import console, table
-    from gaudi_launch.host.cpus import format_cpus
-    from gaudi_launch.messages import text
 
     out = console()
 
@@ -64,7 +32,7 @@ def show(made: Plan, prepared: Prepared, verbose: bool) -> None:
         cards = ",".join(str(module) for module in made.placement.modules)
         nodes = ",".join(str(node) for node in made.placement.numa_nodes)
         line("plan.word_cards", f"{cards}  (NUMA {nodes or '-'})")
-        line("plan.word_cpus", format_cpus(made.placement.cpus) or "-")
+        line("plan.word_cpus", format_cpus(made.placement.cpus) or text("plan.cpus_unbound"))
         for reason in made.placement.reasons:
             out.print(f"           {reason.render()}", markup=False)
     line("plan.word_url", made.url)
@@ -75,10 +43,14 @@ def show(made: Plan, prepared: Prepared, verbose: bool) -> None:
     if made.estimate is not None:
         low, high = round(made.estimate.low_seconds), round(made.estimate.high_seconds)
         line("plan.word_warmup", f"{low} - {high} s  ({made.estimate.basis.render()})")
+    if speed is not None:
+        line("plan.word_speed", summary(speed))
     if made.cache:
         line("plan.word_cache", f"{made.cache['state']}: {made.cache['because']} ({made.cache['folder']})")
     if made.memory:
         line("plan.word_memory", "  ".join(f"{name} {value:.1f}" for name, value in made.memory.items()))
+    if made.kv_cache is not None:
+        line("plan.word_kv", made.kv_cache.render())
     for step in prepared.steps:
         state = text("prepare.done" if step.done else "prepare.to_do")
         line("prepare.title", f"{state}: {step.what.render()}")
@@ -90,6 +62,10 @@ def show(made: Plan, prepared: Prepared, verbose: bool) -> None:
     if made.container is not None:
         # what is started, for those who want to run it by hand
         out.print(f"$ {shlex.join(made.command.argv)}", markup=False, soft_wrap=True)
+    if made.reference_differences:
+        out.print(text("reference.title"), markup=False)
+        for difference in made.reference_differences:
+            out.print(f"  - {difference.render()}", markup=False)
     for warning in made.warnings:
         out.print(f"{text('plan.word_warning')}: {warning.render()}", markup=False)
     if prepared.host.origin != "live":
@@ -109,14 +85,12 @@ def _model(made: Plan) -> str:
 
 
 def _changed_first(settings: list[Setting]) -> list[Setting]:
-    """What the user or a rule changed stands first; what is merely stated, last."""
+    """Return what the user or a rule changed first, what is merely stated last."""
     order = {"flag": 0, "environment": 1, "profile": 2, "computed": 3, "engine": 4}
     return sorted(settings, key=lambda s: (order[s.source], not s.beaten))
 
 
 def _row(setting: Setting, verbose: bool) -> tuple[str, str, str, str]:
-    from gaudi_launch.messages import text
-
     reason = setting.reason.render()
     if setting.beaten:
         lost = ", ".join(f"{beaten.value} ({beaten.source})" for beaten in setting.beaten)

@@ -8,13 +8,30 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.bar import Bar
+from gaudi_launch.cli.console import give_up_broken
+from gaudi_launch.cli.progress import LaunchBar
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
     from gaudi_launch.planning.plan import Plan
-    from gaudi_launch.services.follow import Facts, Progress
-    from gaudi_launch.services.ready import Readiness
+    from gaudi_launch.services.log.follow import Facts, LaunchProgress
+    from gaudi_launch.services.probe import Readiness
+
+
+# a load to expect something of; bench shows the prediction of the load that it sends
+_INPUT, _OUTPUT, _CLIENTS = 1024, 256, 32
+
+
+def _predicted(plan: Plan) -> str | None:
+    """Return the speed to expect of a usual load in one line; None for an engine without cards."""
+    from gaudi_launch.app.estimate import of_record
+    from gaudi_launch.cli.views.estimate import summary
+    from gaudi_launch.performance.prediction import Load
+
+    most = plan.args.last("--max-num-seqs") or ""
+    clients = min(_CLIENTS, int(most)) if most.isdecimal() and int(most) else _CLIENTS
+    found = of_record(plan.to_json(), Load("concurrency", _INPUT, _OUTPUT, clients))
+    return summary(found) if found is not None else None
 
 
 class Screen:
@@ -24,7 +41,7 @@ class Screen:
         self._plan = plan
         self._log = log
         self._quiet = quiet
-        self._bar = Bar()
+        self._bar = LaunchBar()
         self._began = time.monotonic()
         self._partial = ""
         self._facts: Facts = {}
@@ -39,6 +56,9 @@ class Screen:
             self._bar.say(f"  {reason.render()}")
         if plan.buckets is not None:
             self._bar.say(f"  {text('serve.graphs', graphs=plan.buckets.graphs)}")
+        speed = _predicted(plan)
+        if speed is not None:
+            self._bar.say(f"  {text('estimate.predicted', what=speed)}")
         for warning in plan.warnings:
             self._bar.say(f"  {text('plan.word_warning')}: {warning.render()}")
 
@@ -56,16 +76,23 @@ class Screen:
             if line.strip():
                 self._bar.say(line)
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: LaunchProgress) -> None:
         self._facts = progress.facts
         self._bar.progress(progress)
 
     def ready(self, readiness: Readiness) -> None:
         """Say that it answers, and what to do next, on stdout."""
         self._bar.close()
+        try:
+            self._say_ready(readiness)
+        except BrokenPipeError:
+            # the reader went away: the engine does not end for that
+            give_up_broken()
+
+    def _say_ready(self, readiness: Readiness) -> None:
         seconds = round(time.monotonic() - self._began)
         model = readiness.model or str(self._plan.model["name"])
-        say_ready(model, self._plan.url, seconds, self._log, readiness.path)
+        say_ready(model, self._plan.url, seconds, self._log, readiness.path, readiness.no_chat)
         print(text("serve.stop_hint"), flush=True)
         if "ray_dashboard" in self._facts:
             print(text("ray.dashboard", url=self._facts["ray_dashboard"]), flush=True)
@@ -78,9 +105,12 @@ class Screen:
         self._bar.close()
 
 
-def say_ready(model: str, url: str, seconds: int, log: str, path: str) -> None:
-    """That it answers, a first request to copy, and where its log is. ``path`` is where it answered before."""
-    there, question = _question(path, model)
+def say_ready(model: str, url: str, seconds: int, log: str, path: str, no_chat: str = "") -> None:
+    """Print that it answers, a first request to copy, and where its log is.
+
+    ``path`` is where it answered before, ``no_chat`` the refusal of a chat.
+    """
+    there, question = _question(path, model, chats=not no_chat)
     words = [
         "curl",
         "--noproxy",
@@ -93,12 +123,14 @@ def say_ready(model: str, url: str, seconds: int, log: str, path: str) -> None:
     ]
     print(text("serve.ready", model=model, url=url, seconds=seconds))
     print(f"  {shlex.join(words)}")
+    if no_chat:
+        print(text("serve.no_chat", why=no_chat))
     print(text("serve.log", log=log), flush=True)
 
 
-def _question(path: str, model: str) -> tuple[str, dict[str, Any]]:
+def _question(path: str, model: str, *, chats: bool) -> tuple[str, dict[str, Any]]:
     """A first request in the server's own language: where to, and what."""
-    from gaudi_launch.services.ready import POOLED, pooled_question
+    from gaudi_launch.services.probe import POOLED, pooled_question
 
     asked = "What is the capital of France?"
     if path == "/generate":
@@ -107,4 +139,6 @@ def _question(path: str, model: str) -> tuple[str, dict[str, Any]]:
     for task, place in POOLED.items():
         if path == place:
             return path, pooled_question(task, model, (asked, "Paris is the capital of France."))
+    if not chats:
+        return path, {"model": model, "prompt": asked, "max_tokens": 32}
     return "/v1/chat/completions", {"model": model, "messages": [{"role": "user", "content": asked}]}

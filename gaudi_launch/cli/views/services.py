@@ -1,43 +1,22 @@
-"""``gaudi-launch ps``: the services of this user, alive and dead."""
+"""Services as rows and as JSON."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Mapping
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-import typer
+from gaudi_launch.app.waiting import phase
+from gaudi_launch.cli.console import console, table
+from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
-    from gaudi_launch.services.metrics import Load
-    from gaudi_launch.services.registry import Service
-
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
-
-# asked all at once; one that is too busy to answer shows a dash
-_METRICS_SECONDS = 0.5
+    from gaudi_launch.services.metrics import EngineLoad
+    from gaudi_launch.services.state.registry import ServiceRecord
 
 
-@app.command()
-def ps(
-    everything: bool = typer.Option(False, "-a", "--all", help="Dead ones too, with their last error."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
-) -> None:
-    """List services: model, engine, cards, port, phase, uptime, requests."""
-    from gaudi_launch.cli.output import emit_json
-    from gaudi_launch.services.metrics import loads
-    from gaudi_launch.services.registry import services
-
-    shown = [service for service in services() if everything or service.alive]
-    urls = {service.name: service.url for service in shown if service.alive and service.phase == "ready"}
-    load = loads(urls, _METRICS_SECONDS) if urls else {}
-    now = time.time()
-    if as_json:
-        return emit_json({"schema": 1, "services": [to_json(s, load.get(s.name), now) for s in shown]})
-    return _show(shown, load, now, everything)
-
-
-def to_json(service: Service, load: Load | None, now: float) -> dict[str, Any]:
-    """One service for programs."""
+def to_json(service: ServiceRecord, load: EngineLoad | None, now: float) -> dict[str, Any]:
+    """Return one service for programs."""
     state = service.state
     ready_at = state.get("ready_at")
     return {
@@ -63,27 +42,20 @@ def to_json(service: Service, load: Load | None, now: float) -> dict[str, Any]:
     }
 
 
-def last_error(service: Service) -> str | None:
-    """What ended its last life that failed, in words; None when nothing did."""
-    from gaudi_launch.messages import text
-
+def last_error(service: ServiceRecord) -> str | None:
+    """Return the sentence of the failure that ended its last launch; None without one."""
     if service.phase == "lost":
         return text("services.lost_rebooted" if service.rebooted else "services.lost")
     return service.error or None
 
 
-def _show(shown: list[Service], load: dict[str, Load], now: float, everything: bool) -> None:
-    from pathlib import PurePath
-
-    from gaudi_launch.cli.output import console, table
-    from gaudi_launch.cli.waiting import phase
-    from gaudi_launch.messages import text
-
-    if not shown:
+def show(services: list[ServiceRecord], load: dict[str, EngineLoad], now: float, *, everything: bool) -> None:
+    """Print a row for each service; ``everything``: dead ones are among them."""
+    if not services:
         print(text("services.none_at_all" if everything else "services.none"))
         return
     rows = []
-    for service in shown:
+    for service in services:
         state = service.state
         ready_at = state.get("ready_at")
         requests = load.get(service.name)
@@ -103,15 +75,13 @@ def _show(shown: list[Service], load: dict[str, Load], now: float, everything: b
     console().print(table("", text("services.columns").split("|"), rows))
 
 
-def _restarted(state: Any) -> str:
-    from gaudi_launch.messages import text
-
+def _restarted(state: Mapping[str, Any]) -> str:
     count = state.get("restarts", 0)
     return text("services.restarted", count=count) if count else ""
 
 
 def clock(seconds: float) -> str:
-    """A duration in the two largest units: 3 d 4 h, 12 min 5 s."""
+    """Return a duration in the two largest units: 3 d 4 h, 12 min 5 s."""
     whole = max(0, int(seconds))
     for size, unit, smaller, name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if whole >= size:

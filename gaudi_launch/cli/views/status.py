@@ -1,83 +1,61 @@
-"""``gaudi-launch status``: one service, whole."""
+"""One service with its plan, phases and cards."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import typer
+from gaudi_launch.app.waiting import phase
+from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.views.services import clock
+from gaudi_launch.cli.views.services import to_json as service_to_json
+from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
-    from gaudi_launch.services.registry import Service
+    from gaudi_launch.app.status import ServiceStatus
+    from gaudi_launch.host.records import Card
+    from gaudi_launch.services.state.registry import ServiceRecord
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
-
-@app.command()
-def status(
-    name: str = typer.Argument(..., metavar="NAME", help="A service, as 'ps -a' shows it."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
-) -> None:
-    """Plan, phases with their times, memory of each card, warm-up against its estimate, last error."""
-    from gaudi_launch.cli.output import emit_json
-    from gaudi_launch.cli.ps import to_json
-    from gaudi_launch.services import state
-    from gaudi_launch.services.metrics import requests_of
-    from gaudi_launch.services.registry import find
-
-    service = find(name)
-    plan = state.read(service.folder, "plan.json") or {}
-    load = requests_of(service.url) if service.alive and service.phase == "ready" else None
-    document = {
+def to_json(status: ServiceStatus) -> dict[str, Any]:
+    """Return everything about a service for programs."""
+    service, plan = status.service, status.plan
+    return {
         "schema": 1,
-        **to_json(service, load, time.time()),
+        **service_to_json(service, status.load, time.time()),
         "phases": service.state.get("phases", []),
         "facts": service.state.get("facts", {}),
         "run_time_compiles": service.state.get("run_time_compiles", 0),
         "warmup": _warmup(service, plan),
-        "cards": _cards(service) if service.alive else [],
+        "cards": [_card_to_json(card) for card in status.cards],
         "plan": {key: plan.get(key) for key in ("dtype", "argv", "env", "cpus", "numa_nodes", "memory", "cache")},
         "folder": str(service.folder),
     }
-    if as_json:
-        return emit_json(document)
-    return _show(service, document)
 
 
-def _warmup(service: Service, plan: dict[str, Any]) -> dict[str, Any]:
-    """Seconds of the warm-up as measured, and as they were estimated."""
+def _warmup(service: ServiceRecord, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the seconds of the warm-up as measured, and as they were estimated."""
     facts = service.state.get("facts", {})
     estimate = (plan.get("estimate") or {}).get("warmup_seconds")
     buckets = plan.get("buckets") or {}
     return {"graphs": buckets.get("graphs"), "estimated": estimate, "seconds": facts.get("warmup_seconds")}
 
 
-def _cards(service: Service) -> list[dict[str, Any]]:
-    if not service.modules:
-        return []
-    from gaudi_launch.host.machine import load
-
-    cards = [card for card in load(None).cards if card.module in service.modules]
-    return [
-        {
-            "module": card.module,
-            "index": card.index,
-            "memory_used_mib": card.memory_used_mib,
-            "memory_total_mib": card.memory_total_mib,
-            "temperature_c": card.temperature_c,
-            "utilization_percent": card.utilization_percent,
-        }
-        for card in sorted(cards, key=lambda card: card.module or 0)
-    ]
+def _card_to_json(card: Card) -> dict[str, Any]:
+    return {
+        "module": card.module,
+        "index": card.index,
+        "memory_used_mib": card.memory_used_mib,
+        "memory_total_mib": card.memory_total_mib,
+        "temperature_c": card.temperature_c,
+        "utilization_percent": card.utilization_percent,
+    }
 
 
-def _show(service: Service, document: dict[str, Any]) -> None:
+def show(service: ServiceRecord, document: dict[str, Any]) -> None:
+    """Print the document of a service."""
     from rich.markup import escape
-
-    from gaudi_launch.cli.output import console, table
-    from gaudi_launch.cli.ps import clock
-    from gaudi_launch.cli.waiting import phase
-    from gaudi_launch.messages import text
 
     out = console()
 
@@ -132,9 +110,8 @@ def _show(service: Service, document: dict[str, Any]) -> None:
 
 
 def _plan(plan: dict[str, Any]) -> str:
-    """The plan in a line: data type, longest request, requests at once, in vLLM's or TGI's options."""
-    from gaudi_launch.messages import text
-    from gaudi_launch.services.target import option
+    """Return the plan in a line: data type, longest request, requests at once, in vLLM's or TGI's options."""
+    from gaudi_launch.services.endpoint import option
 
     length = option(plan, "--max-model-len") or option(plan, "--max-total-tokens")
     requests = option(plan, "--max-num-seqs") or option(plan, "--max-batch-size")
@@ -145,9 +122,7 @@ def _plan(plan: dict[str, Any]) -> str:
 
 
 def _time(phase: dict[str, Any], alive: bool) -> str:
-    """How long a phase took, or has taken so far (its times are those of this boot's clock)."""
-    from gaudi_launch.cli.ps import clock
-
+    """Return how long a phase took, or has taken so far (its times are those of this boot's clock)."""
     if phase["end"] is not None:
         return clock(phase["end"] - phase["begin"])
     return f"{clock(time.monotonic() - phase['begin'])} ..." if alive else "..."

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
-    from gaudi_launch.cli.warmup_case import Case, Result
-    from gaudi_launch.warmup.estimate import Span
-    from gaudi_launch.warmup.strategies import Judged
+    from gaudi_launch.app.warmup import FilledCache, WarmupCase, WarmupResult
+    from gaudi_launch.buckets.estimate import Span
+    from gaudi_launch.buckets.strategies import Judged
 
 COLUMNS = ("strategy", "prompt", "decode", "uncovered", "overhead", "cold", "cached")
 
@@ -20,7 +21,7 @@ def seconds(span: Span, graphs: int) -> dict[str, float]:
     return {"low": round(span.low * graphs, 1), "high": round(span.high * graphs, 1)}
 
 
-def row(judged: Judged, chosen: bool, result: Result) -> list[str]:
+def row(judged: Judged, chosen: bool, result: WarmupResult) -> list[str]:
     """One line of the table, in the order of `COLUMNS`."""
     name = f"{judged.name} *" if chosen else judged.name
     if judged.failure:
@@ -58,7 +59,7 @@ def _span(values: dict[str, float]) -> str:
     return f"{clock(values['low'])} - {clock(values['high'])}"
 
 
-def to_json(case: Case, result: Result) -> dict[str, Any]:
+def to_json(case: WarmupCase, result: WarmupResult) -> dict[str, Any]:
     """The object of --json."""
     from dataclasses import asdict
 
@@ -90,7 +91,7 @@ def to_json(case: Case, result: Result) -> dict[str, Any]:
     }
 
 
-def _plan_json(judged: Judged, chosen: bool, result: Result) -> dict[str, Any]:
+def _plan_json(judged: Judged, chosen: bool, result: WarmupResult) -> dict[str, Any]:
     graphs = judged.graphs
     return {
         "strategy": judged.name,
@@ -108,10 +109,10 @@ def _plan_json(judged: Judged, chosen: bool, result: Result) -> dict[str, Any]:
     }
 
 
-def draw(path: Path, case: Case, result: Result) -> None:
+def draw(path: Path, case: WarmupCase, result: WarmupResult) -> None:
     """Write the picture. Raises LaunchError (USAGE) for another ending or a folder that cannot be written."""
+    from gaudi_launch.buckets import picture
     from gaudi_launch.messages import text
-    from gaudi_launch.warmup import picture
 
     ending = path.suffix.lower()
     if ending not in (".png", ".svg"):
@@ -129,3 +130,74 @@ def draw(path: Path, case: Case, result: Result) -> None:
         raise LaunchError(
             "warmup.not_written", ExitCode.USAGE, path=str(path), error=error.strerror or str(error)
         ) from None
+
+
+def show(case: WarmupCase, result: WarmupResult, plot: Path | None, *, listing: bool) -> None:
+    """Print the strategies side by side, the chosen one as a map, and its settings."""
+    from gaudi_launch.cli.console import console, table
+    from gaudi_launch.cli.views.heatmap import heatmap
+
+    out = console()
+
+    def say(id: str, **values: Any) -> None:
+        out.print(text(id, **values), markup=False, soft_wrap=True)
+
+    delivered, asked = result.delivered, case.asked
+    chosen = result.chosen
+    say(
+        "warmup.title",
+        engine=asked.name,
+        model=case.model.name or text("warmup.no_model"),
+        cards=asked.cards,
+        seqs=asked.limits.max_num_seqs,
+        length=asked.limits.max_model_len,
+        tokens=asked.limits.max_num_batched_tokens,
+    )
+    for assumption in case.assumptions:
+        say("warmup.assumed", what=assumption.render())
+    for note in result.notes:
+        out.print(note.render(), markup=False, soft_wrap=True)
+    columns = [text(f"warmup.column_{name}") for name in COLUMNS]
+    rows = [row(judged, judged is chosen, result) for judged in delivered.comparison]
+    out.print(table(text("warmup.table"), columns, rows, right=range(1, len(columns))))
+    id = "warmup.basis_own" if asked.own else "warmup.basis"
+    say(id, basis=result.per_graph.basis.render(), floor=delivered.aim.floor)
+    if chosen.buckets is not None:
+        for name, part, time, axis in (
+            ("prompt", result.shapes.prompt, case.cost.prefill, 1),
+            ("decode", result.shapes.decode, case.cost.decode, 2),
+        ):
+            pairs = [(b[0], b[axis]) for b in getattr(chosen.buckets, name) if axis == 2 or b[2] == 0]
+            out.print(heatmap(text(f"warmup.map_{name}"), pairs, part, time))
+        say("warmup.map_legend")
+    if chosen is delivered.comparison[0] and not asked.own:
+        say("warmup.prefill_seqs", count=delivered.max_prefill_seqs)
+        for name, value in delivered.settings.items():
+            out.print(f"  {name}={value}", markup=False)
+        if delivered.file is not None:
+            say("warmup.bucket_file", lines=delivered.file.count("\n") - 1)
+    if listing and chosen.buckets is not None:
+        if delivered.file is not None and chosen is delivered.comparison[0]:
+            out.print(delivered.file, markup=False, soft_wrap=True)
+        else:
+            for bucket in [*chosen.buckets.prompt, *chosen.buckets.decode]:
+                out.print(str(tuple(bucket)), markup=False)
+    if plot is not None:
+        say("warmup.drawn", path=str(plot))
+
+
+def filled_to_json(filled: FilledCache) -> dict[str, Any]:
+    """Return what a run compiled for programs."""
+    cache = {"key": filled.key, "folder": filled.folder, "before": filled.before}
+    return {
+        "schema": 1,
+        "graphs": filled.graphs,
+        "seconds": filled.seconds,
+        "cache": cache,
+        "log": str(filled.log),
+    }
+
+
+def show_filled(filled: FilledCache) -> None:
+    """Print what a run compiled."""
+    print(text("warmup.ran", graphs=filled.graphs, seconds=filled.seconds, folder=filled.folder or "-"))

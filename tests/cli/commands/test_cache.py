@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.app import run
-from tests.recipe_cache.conftest import BUCKETS, fill
-from tests.recipe_cache.test_key import PARTS
+from gaudi_launch.cli.main import run
+from tests.support.recipes import BUCKETS, PARTS, fill
 
 KEY = PARTS.key
 MACHINE = ("--machine", "simulated:hls2")
@@ -59,7 +58,7 @@ def test_verify_finds_and_repairs(call: Any, root: Path) -> None:
     assert call("verify")[0] == 0
     (root / KEY / "recipe_0.recipe").write_bytes(b"")
     code, out, _ = call("verify", KEY, "--quick")
-    assert code == 1 and "not sound" in out and "recipe_0.recipe" in out
+    assert code == 1 and "damaged" in out and "recipe_0.recipe" in out
     code, out, _ = call("verify", "--repair", "--json")
     (verdict,) = json.loads(out)["keys"]
     assert (code, verdict["empty"], verdict["removed"]) == (0, ["recipe_0.recipe"], ["recipe_0.recipe"])

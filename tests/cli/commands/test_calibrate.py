@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from gaudi_launch.host.simulated import write_tree
-from tests.cli.test_provide import FILES as R1_FILES
-from tests.models.local_hub import Hub
-from tests.models.test_calibrate import write_scripts
-from tests.services import trivial_calibration
-from tests.services.conftest import is_alive
-from tests.waiting import GENEROUS, until
+from tests.support import trivial_calibration
+from tests.support.calibration_scripts import write_scripts
+from tests.support.local_hub import Hub
+from tests.support.model_files import FILES as R1_FILES
+from tests.support.processes import is_alive
+from tests.support.waiting import GENEROUS, until
 
 CONFIG = {"model_type": "qwen3", "num_hidden_layers": 2, "num_attention_heads": 8, "hidden_size": 256}
 
@@ -110,7 +110,7 @@ def test_the_whole_way_to_fp8(user: User) -> None:
         "Phase 1/4: prepare the data set",
         "Phase 2/4: measure with the model",
         "Phase 3/4: post-process the measurements",
-        "Phase 4/4: quantise once, to make the scales",
+        "Phase 4/4: quantise once to write the scales",
     ]
     planned = subprocess.run(
         [sys.executable, "-m", "gaudi_launch", "plan", "-w", str(user.model), "-n", "2", "-d", "fp8", "--json"],
@@ -159,7 +159,7 @@ def test_a_phase_that_fails_is_done_again_and_only_that(user: User, step: str) -
 
 def test_a_phase_that_leaves_nothing_is_no_success(user: User) -> None:
     code, _, err = user.run(do="empty:2")
-    assert code == 4 and "left no" in err and "inc_output_hooks_maxabs_0_2.npz" in err
+    assert code == 4 and "did not write" in err and "inc_output_hooks_maxabs_0_2.npz" in err
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.app import run
+from gaudi_launch.cli.main import run
 from gaudi_launch.messages import set_language
-from tests.speed import within
-from tests.warmup.helpers import made_up
+from tests.support.speed import within
+from tests.support.traces import made_up
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 RANGES = ("-i", "100,2000", "-o", "20,200", "--accelerator", "gaudi2")

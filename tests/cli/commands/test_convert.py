@@ -17,11 +17,12 @@ import psutil
 import pytest
 
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.models import convert
-from gaudi_launch.models.convert_check import checksum, first_wrong
 from gaudi_launch.models.folder_lock import hold
-from gaudi_launch.models.fp8 import conversion_table
-from tests.waiting import GENEROUS
+from gaudi_launch.models.fp8 import convert
+from gaudi_launch.models.fp8.arithmetic import conversion_table
+from gaudi_launch.models.fp8.convert_check import checksum, first_wrong
+from tests.support.shards import read_shard
+from tests.support.waiting import GENEROUS
 
 NAME = "model.layers.0.mlp.up_proj.weight"
 COMMAND = [sys.executable, "-m", "gaudi_launch", "convert"]
@@ -41,15 +42,6 @@ def write_shard(path: Path, repeat: int = 1) -> None:
         at += len(data)
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(tensor[3] for tensor in tensors))
-
-
-def read_shard(path: Path) -> dict[str, tuple[str, bytes]]:
-    data = path.read_bytes()
-    (length,) = struct.unpack("<Q", data[:8])
-    body = data[8 + length :]
-    return {
-        name: (e["dtype"], body[slice(*e["data_offsets"])]) for name, e in json.loads(data[8 : 8 + length]).items()
-    }
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:

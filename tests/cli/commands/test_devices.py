@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.app import run
 from gaudi_launch.host import simulated
 from gaudi_launch.host.machine import load
 from gaudi_launch.messages import set_language
-from tests.host.machines import DATA, plain, use
+from tests.support.cli import golden, output, stripped
+from tests.support.machines import plain, use
 
 
 @pytest.fixture(autouse=True)
@@ -24,29 +23,11 @@ def _english(monkeypatch: pytest.MonkeyPatch) -> Any:
     set_language(None)
 
 
-def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = run(list(arguments))
-    out, err = capsys.readouterr()
-    return code, out, err
-
-
 def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
     code, out, _ = output(capsys, *arguments, "--json")
     shown: dict[str, Any] = json.loads(out)
     assert shown["schema"] == 1
     return code, shown
-
-
-def golden(name: str, text: str) -> None:
-    path = DATA / "golden" / name
-    if os.environ.get("UPDATE_GOLDEN"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
-
-
-def stripped(text: str) -> str:
-    return "".join(line.rstrip() + "\n" for line in text.splitlines())
 
 
 def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:

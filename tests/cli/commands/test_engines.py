@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.app import run
+from gaudi_launch.cli.main import run
 from gaudi_launch.engines import registry
 from gaudi_launch.messages import catalogue, set_language
-from tests.engines.test_detect import interpreter
+from tests.support.engines import interpreter
 
 PLAN = ("plan", "--engine", "vllm-gaudi", "-w", "/models/Qwen2-72B-Instruct", "-n", "4", "-l", "8192")
 MACHINE = ("--machine", "simulated:hls2")
@@ -82,8 +82,8 @@ def test_the_plan_holds_the_bucket_file(capsys: pytest.CaptureFixture[str], tmp_
     [
         (("-e", "8"), 2, "asynchronous scheduling"),
         (("-q",), 2, "--quant-config"),
-        (("--tuning", "reference"), 2, "no start script"),
-        (("-t", "100", "-b", "128"), 2, "less than the 128 requests"),
+        (("--tuning", "reference"), 2, "has none"),
+        (("-t", "100", "-b", "128"), 2, "less than the 128 concurrent requests"),
         (("-n", "3"), 5, "64 attention heads"),
     ],
 )
@@ -106,12 +106,12 @@ def test_a_bucket_file_of_the_users(
     assert code == 2 and str(file) in err and "cannot be read" in err
     file.write_text("(1, 128, 0)\nnonsense\n(4, 1, 256)\n")
     code, _, err = output(capsys, *PLAN, *MACHINE)
-    assert code == 2 and "would stop at the start" in err
+    assert code == 2 and "would stop at startup" in err
     file.write_text("(1, [128, 2048], 0)\n(128, 1, 8192)\n")
     code, out, _ = output(capsys, *PLAN, *MACHINE, "--json")
     document = json.loads(out)
     assert code == 0 and document["buckets"]["graphs"] == 3 and "files" not in document
-    assert [w["id"] for w in document["warnings"]] == ["plan.own_buckets"]
+    assert [w["id"] for w in document["warnings"]] == ["plan.name_assumed_near", "plan.own_buckets"]
     # another engine does not read it
     monkeypatch.setenv("VLLM_BUCKETING_FROM_FILE", str(tmp_path / "none.txt"))
     code, _, _ = output(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.app import run
+from gaudi_launch.cli.main import run
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -79,7 +79,7 @@ def test_inferentia_is_weights_only(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = output(capsys, "meta-llama/Llama-2-70b", "--accelerator", "inf2.48xlarge", "-d", "float16")
     assert code == 0
     assert "weights only" in out
-    assert "138.0 GB, at 16 GB a NeuronCore: 9 (accelerators: 5)" in out
+    assert "138.0 GB, at 16 GB per NeuronCore: 9 (accelerators: 5)" in out
     assert "Smallest number of NeuronCores: 9, with float16." in out
 
 
@@ -91,7 +91,7 @@ def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = output(capsys, "Qwen/Qwen2-72B-Instruct", "--accelerator", "gaudi2", "--lang", "zh", "-n", "1")
     assert "bfloat16 无法运行；fp8 可以：-n 1。" in out
     code, out, _ = output(capsys, "zai-org/GLM-4.5", "--accelerator", "gaudi2", "-n", "1,2")
-    assert "It does not fit here. What would: more cards, fp8, or a shorter context (-l)." in out
+    assert "It does not fit here. This fits: more cards." in out
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_accelerators_by_other_names(capsys: pytest.CaptureFixture[str], word: s
 def test_the_smallest_of_some_is_not_called_the_smallest(capsys: pytest.CaptureFixture[str]) -> None:
     common = ("meta-llama/Llama-2-7b", "--accelerator", "gaudi2")
     assert "Smallest: -n 1 with bfloat16." in output(capsys, *common)[1]
-    assert "Smallest of those asked for: -n 4 with bfloat16." in output(capsys, *common, "-n", "4,8")[1]
+    assert "Smallest of the given values: -n 4 with bfloat16." in output(capsys, *common, "-n", "4,8")[1]
 
 
 def test_an_uneven_number_of_cards_is_not_helped_by_fp8(capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,3 +157,37 @@ def test_wrong_input_is_a_sentence(
 ) -> None:
     found, shown = document(capsys, *arguments)
     assert (found, shown["error"]["id"], shown["error"]["exit_code"]) == (code, id, code)
+
+
+@pytest.mark.parametrize(
+    ("words", "would"),
+    [
+        # fp8 on disk, all eight cards tried: neither is left
+        (
+            (
+                "deepseek-ai/DeepSeek-R1",
+                "--accelerator",
+                "gaudi2",
+                "--engine",
+                "vllm-gaudi",
+                "-n",
+                "8",
+                "-l",
+                "160k",
+            ),
+            "a shorter context (-l).",
+        ),
+        (("zai-org/GLM-4.5-FP8", "--accelerator", "gaudi2", "-n", "1,2"), "more cards."),
+        (
+            ("Qwen/Qwen2-72B-Instruct", "--accelerator", "gaudi2", "-n", "1", "-d", "bfloat16"),
+            "more cards, fp8 (-d fp8).",
+        ),
+    ],
+)
+def test_what_would_fit_is_nothing_that_was_tried(
+    words: tuple[str, ...], would: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
+    assert run(["fit", *words]) == 0
+    last = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("It does not fit here."))
+    assert f"This fits: {would}" in last

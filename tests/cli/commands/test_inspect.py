@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.app import run
+from gaudi_launch.cli.main import run
 from gaudi_launch.messages import set_language
-from tests.models.test_weights import index, shard
-from tests.waiting import GENEROUS
+from tests.support.shards import index, shard
+from tests.support.waiting import GENEROUS
 
 CONFIG = {
     "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "torch_dtype": "bfloat16",
@@ -78,7 +78,7 @@ def test_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         "hidden size: 4096",
         "context: 32768",
         "vocabulary: 32000",
-        "KV cache: 131072 bytes a token in bfloat16 on one card (16 MiB a block)",
+        "KV cache: 131072 bytes per token in bfloat16 on one card (16 MiB per block)",
         "profile: mixtral-8x7b",
         "missing: model-00001-of-00001.safetensors",
     ]

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.cli.app import run
+from gaudi_launch.cli.main import run
+from gaudi_launch.kubernetes.status import statuses
 from gaudi_launch.messages import set_language
-from gaudi_launch.services.kube_status import statuses
 
 NOW = datetime(2026, 11, 21, 9, 0, 0, tzinfo=timezone.utc)
 STAND_IN = """#!{python}

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.app import run
+from gaudi_launch.cli.main import run
 from gaudi_launch.messages import set_language
-from tests.engines.test_reference import SCRIPTS, asks_too_much, comparable, records
-from tests.host.machines import make_recorded, recorded_hosts, use
+from tests.support.machines import make_recorded, recorded_hosts, use
+from tests.support.reference_scripts import SCRIPTS, asks_too_much, comparable, records
 
 HLS2 = recorded_hosts()["hls2-idle"]
 
@@ -140,6 +140,93 @@ def test_differences_name_both_values_and_why(hls2: None, capsys: pytest.Capture
     assert "length 24000" in top["reason"]
     assert rows["--trust-remote-code"]["ours"] is None
     assert all(row["reason"] for row in rows.values())
+
+
+R1 = "bash start_vllm.sh -w /models/DeepSeek-R1-0528-G2 -q -u 127.0.0.1 -p 8688 -b 128 -l 16384 -c /models/cache"
+
+
+def test_code_that_the_model_brings_stays_agreed_to(hls2: None, capsys: pytest.CaptureFixture[str]) -> None:
+    _, shown = document(capsys, "migrate", "--json", R1)
+    assert "--trust-remote-code" in shown["command"]
+    assert [row for row in shown["differences"] if row["name"] == "--trust-remote-code"] == []
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"), [("{}", "contains no Python code"), ('{"auto_map": {}}', "contains no Python code")]
+)
+def test_code_that_is_not_there_is_left_out_for_that_reason(
+    config: str, reason: str, hls2: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(config)
+    words = f"bash start_gaudi_vllm_server.sh -w {folder} -n 1"
+    _, shown = document(capsys, "migrate", "--json", words)
+    rows = {row["name"]: row for row in shown["differences"]}
+    assert "--trust-remote-code" not in shown["command"]
+    assert reason in rows["--trust-remote-code"]["reason"]
+
+
+def test_code_of_a_model_that_is_not_here_is_called_unknown(hls2: None, capsys: pytest.CaptureFixture[str]) -> None:
+    _, shown = document(capsys, "migrate", "--json", "bash start_gaudi_vllm_server.sh -w /nowhere/Mine -n 1")
+    rows = {row["name"]: row for row in shown["differences"]}
+    assert "it is unknown" in rows["--trust-remote-code"]["reason"]
+
+
+def test_a_machine_without_cards_is_replaced_by_a_simulated_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(monkeypatch, tmp_path)
+    words = "bash start_gaudi_vllm_server.sh -w /models/QwQ-32B -n 8"
+    code, shown = document(capsys, "migrate", "--json", words)
+    assert code == 0
+    assert shown["machine"] == "simulated:hls2"
+    assert [note["id"] for note in shown["notes"]] == ["migrate.no_cards", "plan.name_assumed_near"]
+    assert run(["migrate", words]) == 0
+    assert "simulated:hls2" in capsys.readouterr().out
+    # a machine that was named is not replaced
+    assert run(["migrate", "--machine", "simulated:hls2+no-driver", words]) == 3
+
+
+def _deliberate(shown: dict[str, Any]) -> dict[str, str]:
+    return {each["id"]: each["message"] for each in shown["reference_differences"]}
+
+
+def test_reference_tuning_lists_what_differs_on_purpose(hls2: None, capsys: pytest.CaptureFixture[str]) -> None:
+    words = "bash start_gaudi_vllm_server.sh -w /models/Qwen2-72B-Instruct -n 4 -m 0,1,2,3"
+    _, shown = document(capsys, "migrate", "--json", words)
+    found = _deliberate(shown)
+    always = ["reference.busy", "reference.exit_code", "reference.shell"]
+    assert list(found) == ["reference.cpus", *always]
+    # as recorded: numactl -C 0-9,10-19,20-29,30-39
+    assert "0-39,80-119" in found["reference.cpus"]
+    assert "script binds 0-39," in found["reference.cpus"]
+    at = shown["command"].index("serve") + 1
+    _, planned = document(capsys, "plan", "--json", "--tuning", "reference", *shown["command"][at:])
+    assert planned["reference_differences"] == shown["reference_differences"]
+    _, auto = document(capsys, "plan", "--json", *shown["command"][at:])
+    assert "reference_differences" not in auto
+
+
+def test_cards_chosen_by_number_differ(hls2: None, capsys: pytest.CaptureFixture[str]) -> None:
+    words = "bash start_gaudi_vllm_server.sh -w /models/Qwen2-72B-Instruct -n 4"
+    _, shown = document(capsys, "migrate", "--json", words)
+    found = _deliberate(shown)
+    assert "reference.cpus" not in found  # without -m the script binds nothing, and so does reference tuning
+    assert "(0,1,2,3)" in found["reference.cards"]
+
+
+def test_the_deepseek_script_differs_less(hls2: None, capsys: pytest.CaptureFixture[str]) -> None:
+    _, shown = document(capsys, "migrate", "--json", R1)
+    assert list(_deliberate(shown)) == ["reference.busy_deepseek"]
+
+
+def test_differences_are_shown_to_people(hls2: None, capsys: pytest.CaptureFixture[str]) -> None:
+    words = "bash start_gaudi_vllm_server.sh -w /models/QwQ-32B -n 8"
+    assert run(["migrate", words]) == 0
+    assert "Deliberate differences from the start script" in capsys.readouterr().out
+    assert run(["plan", "--tuning", "reference", "--engine", "vllm-fork@1.21", "-w", "QwQ-32B", "-n", "8"]) == 0
+    assert "Deliberate differences from the start script" in capsys.readouterr().out
 
 
 def test_for_people_in_both_languages(hls2: None, capsys: pytest.CaptureFixture[str]) -> None:

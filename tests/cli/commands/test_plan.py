@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.cli.app import run
+from gaudi_launch.cli.main import run
 from gaudi_launch.messages import catalogue, set_language
-from tests.cli.test_devices import golden, stripped
+from tests.support.cli import golden, stripped
 
 MACHINE = ("--machine", "simulated:hls2")
 ENGINE = ("--engine", "vllm-fork@1.21")
@@ -143,3 +143,20 @@ def test_every_sentence_is_there_in_both_languages() -> None:
         mine = {id for id in english if id.startswith(area)}
         assert mine
         assert mine == {id for id in chinese if id.startswith(area)}
+
+
+def test_a_plan_that_binds_no_cpus_gives_no_reason_for_some(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["-w", "meta-llama/Llama-3.1-8B-Instruct", "-n", "1", "--machine", "simulated:hls2"]
+    assert run(["plan", *words, "--engine", "vllm-fork@1.21", "--tuning", "reference"]) == 0
+    out, _ = capsys.readouterr()
+    assert "CPUs       not bound" in out and "the cards' share" not in out
+
+
+@pytest.mark.parametrize("engine", ["vllm-fork@1.22", "deepseek_r1"])
+def test_a_padding_limit_of_a_script_names_its_option(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    model = "deepseek-ai/DeepSeek-R1" if engine == "deepseek_r1" else "meta-llama/Llama-3.1-8B-Instruct"
+    words = ["-w", model, "-n", "8", "--machine", "simulated:hls2", "--engine", engine, "--padding-limit", "0"]
+    assert run(["plan", *words, "--tuning", "reference", "--json"]) == 0
+    out, _ = capsys.readouterr()
+    settings = {each["name"]: each for each in json.loads(out)["settings"]}
+    assert "--padding-limit" in settings["VLLM_PROMPT_SEQ_BUCKET_LIMIT"]["reason"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.cli.app import run
+from gaudi_launch.cli.main import run
 from gaudi_launch.profiles import shipped_dir
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -37,7 +37,7 @@ def test_list(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert [profile["name"] for profile in document["profiles"] if profile["own"]] == ["my-qwq"]
     code, out, _ = output(capsys, "list")
     assert code == 0
-    assert [line.split()[-1] for line in out.splitlines() if "my-qwq" in line] == ["yours"]
+    assert [line.split()[-1] for line in out.splitlines() if "my-qwq" in line] == ["user"]
 
 
 def test_show_is_the_file(capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,7 +56,7 @@ def test_show_of_an_unknown_one(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     count = len(list(shipped_dir().glob("*.yaml")))
-    assert output(capsys, "check")[:2] == (0, f"{count} profiles are good.\n")
+    assert output(capsys, "check")[:2] == (0, f"{count} profiles are valid.\n")
     path = tmp_path / "mine.yaml"
     text = (shipped_dir() / "qwq-32b.yaml").read_text(encoding="utf-8")
     path.write_text(text.replace("cards: 8", "cards: eight"), encoding="utf-8")

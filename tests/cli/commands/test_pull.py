@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.cli.pull import _Shown
-from gaudi_launch.models.hub import Progress
-from tests.models.local_hub import REVISION, Hub
-from tests.waiting import GENEROUS
+from gaudi_launch.cli.views.download import DownloadView
+from gaudi_launch.models.hub.download import PullProgress
+from tests.support.local_hub import REVISION, Hub
+from tests.support.waiting import GENEROUS
 
 FILES = {"config.json": b"{}", "model.safetensors": bytes(2 << 20), "README.md": b"# no"}
 
@@ -58,7 +58,7 @@ def test_json_and_text(source: str, tmp_path: Path) -> None:
             "bytes": 2 + (2 << 20),
             "fetched": 2,
         }
-        assert "Fetching me/small from" in err
+        assert "Downloading me/small from" in err
         code, out, _ = user.run("pull", "me/small", "--from", source, "--lang", "zh")
         assert (code, out) == (0, f"2 个文件，2.0 MiB，已校验：{folder}\n")
 
@@ -97,9 +97,10 @@ def test_offline_is_one_sentence(command: str, tmp_path: Path) -> None:
 
 
 def test_lines_in_a_pipe_say_speed_and_time_left() -> None:
-    shown = _Shown()
+    shown = DownloadView()
     lines = [
-        shown._line(Progress(done << 20, 100 << 20, 0, 1), now) for done, now in ((10, 0.0), (30, 10.0), (30, 20.0))
+        shown.line(PullProgress(done << 20, 100 << 20, 0, 1), now)
+        for done, now in ((10, 0.0), (30, 10.0), (30, 20.0))
     ]
     assert lines == [
         "10.0 MiB / 100.0 MiB  10%",

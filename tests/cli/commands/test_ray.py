@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_launch.cli.app import run
-from gaudi_launch.engines.ray_serve import IN_RAY
+from gaudi_launch.cli.main import run
+from gaudi_launch.engines.ray_serve.engine import IN_RAY
 from gaudi_launch.messages import set_language
-from tests.cli.test_devices import golden, output
+from tests.support.cli import golden, output
 
 MACHINE = ("--machine", "simulated:hls2")
 MODEL = ("-w", "meta-llama/Llama-2-70b-chat-hf")
@@ -46,7 +46,7 @@ def test_what_we_write_passes_our_own_check(tmp_path: Path, capsys: pytest.Captu
     code, out, _ = output(capsys, "ray", "config", *MODEL, *words, *MACHINE)
     assert code == 0 and str(file) in out
     code, out, _ = output(capsys, "ray", "check", str(file))
-    assert (code, out) == (0, f"{file}: nothing is wrong.\n")
+    assert (code, out) == (0, f"{file}: no problem was found.\n")
 
 
 def test_a_config_names_no_file_that_only_serve_would_write(capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,6 +134,7 @@ def test_serve_without_ray_is_exit_3_and_says_what_to_do(
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    (folder / "pytorch_model.bin").touch()
     code, _, err = output(capsys, "serve", "-w", str(folder), "--engine", "ray-serve")
     assert code == 3 and "setup ray" in err and not (tmp_path / "state").exists()
 

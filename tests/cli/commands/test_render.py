@@ -10,17 +10,23 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.app import run
+from gaudi_launch.cli.main import run
 from gaudi_launch.messages import set_language
 from gaudi_launch.planning.exported import SECRETS, engine_variables
-from tests.cli.test_devices import golden
+from gaudi_launch.render.files import places
+from gaudi_launch.render.records import Rendered
+from tests.support.cli import golden
+from tests.support.places import DATA
 
-DATA = Path(__file__).parents[1] / "data"
 TARGETS = ("script", "env", "docker", "compose", "quadlet", "systemd")
 GUIDE = (
     *("-w", "/models/Qwen2-72B-Instruct", "-n", "4", "-b", "128", "-i", "800,1024", "-o", "400,512", "-l", "8192"),
     *("-t", "8192", "-c", "/data/warmup", "--machine", "simulated:hls2", "--engine", "vllm-fork@1.21"),
     *("--python", "/opt/vllm/bin/python3", "--name", "qwen"),
+)
+NOT_HERE = (
+    "/models/Qwen2-72B-Instruct is neither a folder on this machine nor a hub id that a profile lists. "
+    "Its sizes are assumed: profile qwen2-72b, by its name. Nearest names: Qwen/Qwen2-72B-Instruct.\n"
 )
 
 
@@ -49,7 +55,7 @@ def more(target: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_guides_case(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = output(capsys, target, *GUIDE, *more(target), "--json")
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, NOT_HERE)
     document = json.loads(out)
     assert (document["schema"], document["target"], document["name"]) == (1, target, "qwen")
     for file in document["files"]:
@@ -69,7 +75,7 @@ def test_one_file_goes_to_stdout_and_several_need_a_folder(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     code, out, err = output(capsys, "script", *GUIDE)
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, NOT_HERE)
     assert out == (DATA / "golden/render/script-serve.sh").read_text()
     code, out, err = output(capsys, "env", *GUIDE)
     assert (code, out) == (2, "") and "--to DIR" in err
@@ -122,7 +128,10 @@ def test_secrets_are_named_and_never_written(
         (("docker", "-w", "demo", "--engine", "cpu"), 2, "--image"),
         (("script", *GUIDE, "--name", "a/b"), 2, "a/b"),
         (("systemd", "-w", "/m", "--machine", "simulated:hls2", "-n", "1"), 2, "--python"),
-        (("script", *GUIDE, "--", "--hf-token", "hf_x"), 2, "HF_TOKEN"),
+        (("script", *GUIDE, "--", "--ssl-keyfile-password", "hf_x"), 2, "--ssl-keyfile-password"),
+        (("script", *GUIDE, "-o", "start.sh"), 2, "--to start.sh"),
+        (("compose", *GUIDE, "-o", "./out/"), 2, "--to ./out/"),
+        (("script", *GUIDE, "-o", "9,1"), 2, "9,1"),
         (("nowhere", *GUIDE), 2, "nowhere"),
         (("docker", "-w", "/m", "--machine", "none.json"), 2, "none.json"),
     ],
@@ -140,7 +149,7 @@ def test_paths_mean_the_same_in_any_folder(capsys: pytest.CaptureFixture[str], t
     code, out, _ = output(capsys, "compose", *words, "--json")
     assert code == 0
     text = json.loads(out)["files"][0]["text"]
-    assert f"source: {tmp_path / 'my model'}\n" in text
+    assert f'source: "{tmp_path / "my model"}"\n' in text
     assert re.search(f"source: {re.escape(str(tmp_path))}/warm/[0-9a-f]+\n", text)
 
 
@@ -166,3 +175,38 @@ def test_the_image_can_be_named(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = output(capsys, "docker", *GUIDE, "--image", "registry.local/mine:1")
     assert code == 0
     assert "registry.local/mine:1" in out and "docker build" not in out
+
+
+@pytest.mark.parametrize(
+    ("target", "to", "written"),
+    [
+        ("systemd", "small", "small.service"),
+        ("systemd", "small.v2", "small.v2.service"),
+        ("systemd", "small.service", "small.service"),
+        ("script", "small", "small"),
+    ],
+)
+def test_a_unit_has_the_ending_that_systemd_needs(
+    target: str,
+    to: str,
+    written: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = output(capsys, target, *GUIDE, *more(target), "--to", to)
+    assert (code, out.splitlines()[0]) == (0, written)
+    assert [path.name for path in tmp_path.iterdir()] == [written]
+
+
+def test_a_quadlet_has_its_ending_too(tmp_path: Path) -> None:
+    wanted = places(
+        Rendered(
+            {
+                "qwen.container": "",
+            }
+        ),
+        str(tmp_path / "small"),
+    )
+    assert wanted == {tmp_path / "small.container": "qwen.container"}

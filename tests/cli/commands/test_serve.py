@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
 
@@ -19,96 +17,12 @@ import psutil
 import pytest
 
 from gaudi_launch.host.simulated import write_tree
-from tests.models.local_hub import Hub
-from tests.services.conftest import free_port, living, pids, trivial_python
-from tests.waiting import GENEROUS, until, unused_port
+from tests.support.local_hub import Hub
+from tests.support.processes import free_port, living, pids, trivial_python
+from tests.support.serve import Gaudi, gaudi, machine, model, ready_lines
+from tests.support.waiting import GENEROUS, until, unused_port
 
-__all__ = ["free_port", "pids", "trivial_python"]
-
-CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "num_hidden_layers": 2,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 8,
-    "hidden_size": 256,
-    "max_position_embeddings": 4096,
-    "vocab_size": 1000,
-    "torch_dtype": "bfloat16",
-}
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Path:
-    folder = tmp_path / "machine"
-    write_tree("hls2", folder)
-    return folder
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    return write_model(tmp_path / "models" / "Small")
-
-
-def write_model(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(CONFIG))
-    return folder
-
-
-class Gaudi:
-    """Runs the command as a user with a machine of their own."""
-
-    def __init__(self, tmp_path: Path, machine: Path, python: Path, pids: Path) -> None:
-        self.state = tmp_path / "state"
-        self.environment = {
-            **{
-                k: v
-                for k, v in os.environ.items()
-                if not k.startswith(("VLLM_", "HABANA_", "PT_HPU", "LC_", "LANG"))
-            },
-            "XDG_STATE_HOME": str(self.state),
-            "XDG_CACHE_HOME": str(tmp_path / "cache"),
-            "XDG_DATA_HOME": str(tmp_path / "data"),
-            "GAUDI_LAUNCH_ROOT": str(machine),
-            "PATH": f"{machine / 'bin'}:{os.environ['PATH']}",
-            "TRIVIAL_PIDS": str(pids),
-        }
-        self.python = python
-        self.running: list[subprocess.Popen[str]] = []
-
-    def start(self, *words: str, do: str = "") -> subprocess.Popen[str]:
-        argv = [sys.executable, "-m", "gaudi_launch", "serve", "--no-doctor", "--python", str(self.python), *words]
-        process = subprocess.Popen(
-            argv,
-            env={**self.environment, "TRIVIAL_DO": do},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.running.append(process)
-        return process
-
-    def run(self, *words: str, do: str = "") -> tuple[int, str, str]:
-        process = self.start(*words, do=do)
-        out, err = process.communicate(timeout=GENEROUS)
-        return process.returncode, out, err
-
-
-@pytest.fixture
-def gaudi(tmp_path: Path, machine: Path, trivial_python: Path, pids: Path) -> Iterator[Gaudi]:
-    user = Gaudi(tmp_path, machine, trivial_python, pids)
-    yield user
-    for process in user.running:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-
-def ready_lines(process: subprocess.Popen[str]) -> list[str]:
-    """What is printed once it answers: where, how to ask, the log, how to stop."""
-    assert process.stdout is not None
-    return [process.stdout.readline() for _ in range(4)]
+__all__ = ["free_port", "gaudi", "machine", "model", "pids", "trivial_python"]
 
 
 def test_serve_says_when_it_answers_and_ends_on_ctrl_c(
@@ -127,7 +41,7 @@ def test_serve_says_when_it_answers_and_ends_on_ctrl_c(
     _, err = process.communicate(timeout=GENEROUS)
     assert process.returncode == 130
     assert "curl --noproxy" in lines[1] and str(folder / "engine.log") in lines[2]
-    assert err.splitlines()[-1] == "Stopped; nothing is left behind."
+    assert err.splitlines()[-1] == "Stopped; no process remains."
     assert "Traceback" not in err
     assert json.loads((folder / "state.json").read_text())["phase"] == "stopped"
     assert living(pids) == []
@@ -153,7 +67,9 @@ def test_an_engine_that_dies_is_exit_4_with_its_cause(gaudi: Gaudi, model: Path,
     assert (code, out) == (4, "")
     assert "likely cause: The card ran out of memory while graphs were warmed up" in err
     assert f"  $ gaudi-launch fit {model}" in err.splitlines()
-    assert "PT_DEVMEM Allocation failed" in err.splitlines()[-1]
+    # the diagnosis ends the screen, and shows the line that it was taken from
+    assert err.splitlines()[-1] == f"  $ gaudi-launch fit {model}"
+    assert any("PT_DEVMEM Allocation failed" in line for line in err.splitlines() if line.startswith("  > "))
     assert "engine.log" in err
 
 
@@ -172,10 +88,10 @@ def test_the_port_is_checked_before_anything_starts(gaudi: Gaudi, model: Path, p
         (("-w", "MODEL", "-n", "9"), 3, "9"),
         (("-w", "MODEL", "-n", "3", "-m", "0,1"), 2, "0,1"),
         (("-w", "MODEL", "-n", "0"), 2, "-n is '0'"),
-        (("-w", "MODEL", "--name", "a/b"), 2, "no name for a service"),
+        (("-w", "MODEL", "--name", "a/b"), 2, "not a valid service name"),
         (("-w", "MODEL", "--engine", "vllm-fork@1.22"), 3, "but the plan is for vllm-fork@1.22"),
-        (("-w", "MODEL", "-i", "9,3"), 2, "least,most"),
-        ((), 2, "No model was named"),
+        (("-w", "MODEL", "-i", "9,3"), 2, "MIN,MAX"),
+        ((), 2, "No model was given"),
     ],
 )
 def test_refusals_start_nothing(

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_serve import ready_lines
-from tests.cli.test_serve_tgi import User as TgiUser
-from tests.cli.test_serve_tgi import hurry
-from tests.services.conftest import free_port
-from tests.waiting import GENEROUS, until
+from tests.support.processes import free_port
+from tests.support.serve import ready_lines
+from tests.support.serve_tgi import User as TgiUser
+from tests.support.serve_tgi import hurry
+from tests.support.waiting import GENEROUS, until
 
 __all__ = ["free_port"]
 IMAGE = "gaudi-launch/vllm-fork:1.21-277a33cd9"
@@ -71,7 +71,7 @@ def test_it_answers_and_ctrl_c_ends_the_container(user: User, free_port: int) ->
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=GENEROUS)
     assert (process.returncode, user.daemon.living) == (130, [])
-    assert err.splitlines()[-1] == "Stopped; nothing is left behind."
+    assert err.splitlines()[-1] == "Stopped; no process remains."
     state = json.loads((folder / "state.json").read_text())
     assert (state["engine"], state["phase"]) == ("vllm-fork@1.21", "stopped")
 
@@ -170,11 +170,20 @@ def test_a_machine_that_cannot(lacks: str, says: str, user: User, free_port: int
         (("-w", "MODEL", "--in", "cloud"), "cloud"),
         (("-w", "MODEL", "--image", "x"), "--in docker"),
         (("-w", "MODEL", "--in", "docker", "--python", "python3"), "--python"),
-        (("-w", "demo", "--in", "docker"), "CPU"),
-        (("-w", "MODEL", *ENGINE, "--", "--hf-token", "hf_x"), "HF_TOKEN"),
+        (("-w", "demo", "--in", "docker"), "The embedded CPU engine has no image"),
+        (("-w", "demo", *ENGINE), "-w demo is for the embedded CPU engine"),
+        (("-w", "MODEL", *ENGINE, "--", "--ssl-keyfile-password", "hf_x"), "--ssl-keyfile-password"),
     ],
 )
 def test_wrong_input_asks_docker_nothing(words: tuple[str, ...], says: str, user: User) -> None:
     code, out, err = user.run(*words)
     assert (code, out, user.daemon.asked) == (2, "", [])
     assert says in err and "hf_x" not in err
+
+
+def test_a_model_that_is_not_here_yet_is_fetched_for_an_image(user: User, free_port: int) -> None:
+    """No interpreter of this machine has the engine, and none is needed: it is the hub that is not reached."""
+    user.environment |= {"HF_ENDPOINT": f"http://127.0.0.1:{free_port}", "HF_HOME": str(user.state / "hub")}
+    code, out, err = user.run("-w", "Qwen/Qwen2.5-7B-Instruct", "-n", "1", "-p", str(free_port), *ENGINE)
+    assert (out, user.daemon.runs) == ("", [])
+    assert code == 1 and "hf could not be reached" in err, err

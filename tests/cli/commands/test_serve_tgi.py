@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import stat
 import struct
 import subprocess
 import sys
@@ -15,69 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.host.simulated import write_tree
-from tests.cli.test_serve import CONFIG, ready_lines
-from tests.models.local_hub import Hub
-from tests.services.conftest import free_port
-from tests.services.docker_daemon import Daemon
-from tests.waiting import GENEROUS, until
+from tests.support.local_hub import Hub
+from tests.support.processes import free_port
+from tests.support.serve import CONFIG, ready_lines
+from tests.support.serve_tgi import IMAGE, User, hurry
+from tests.support.waiting import GENEROUS, until
 
 __all__ = ["free_port"]
-STUB = Path(__file__).parent.parent / "services" / "docker_stub.py"
-IMAGE = "ghcr.io/huggingface/text-generation-inference:3.3.5-gaudi"
-
-
-class User:
-    """Runs the command on a machine of their own, with a docker of their own."""
-
-    def __init__(self, folder: Path) -> None:
-        machine = folder / "machine"
-        write_tree("hls2", machine)
-        docker = machine / "bin" / "docker"
-        docker.write_text(f'#!/bin/sh\nexec {sys.executable} {STUB} "$@"\n')
-        docker.chmod(docker.stat().st_mode | stat.S_IXUSR)
-        self.docker = docker
-        self.daemon = Daemon(folder / "docker", images={IMAGE})
-        self.model = folder / "models" / "Small"
-        self.model.mkdir(parents=True)
-        (self.model / "config.json").write_text(json.dumps(CONFIG))
-        self.state = folder / "state"
-        ours = ("VLLM_", "HABANA_", "PT_HPU", "LC_", "LANG", "HF_", "QUANT_")
-        self.environment = {
-            **{k: v for k, v in os.environ.items() if not k.startswith(ours)},
-            "HOME": str(folder / "home"),
-            "XDG_STATE_HOME": str(self.state),
-            "XDG_CACHE_HOME": str(folder / "cache"),
-            "XDG_DATA_HOME": str(folder / "data"),
-            "GAUDI_LAUNCH_ROOT": str(machine),
-            "PATH": f"{machine / 'bin'}:{os.environ['PATH']}",
-            "STUB_DOCKER": str(self.daemon.path),
-        }
-        self.running: list[subprocess.Popen[str]] = []
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        asked = [str(self.model) if word == "MODEL" else word for word in words]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "gaudi_launch", "serve", "--no-doctor", "--engine", "tgi", *asked],
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.running.append(process)
-        return process
-
-    def run(self, *words: str) -> tuple[int, str, str]:
-        process = self.start(*words)
-        out, err = process.communicate(timeout=GENEROUS)
-        return process.returncode, out, err
-
-    def close(self) -> None:
-        for process in self.running:
-            if process.poll() is None:
-                process.kill()
-            process.communicate()
-        self.daemon.close()
 
 
 @pytest.fixture
@@ -85,17 +28,6 @@ def user(tmp_path: Path) -> Iterator[User]:
     made = User(tmp_path)
     yield made
     made.close()
-
-
-def hurry(user: User, process: subprocess.Popen[str], name: str) -> None:
-    """End a service whose engine is deaf, by a second signal once the first has its effect."""
-    state = user.state / "gaudi-launch/services" / name / "state.json"
-    process.send_signal(signal.SIGTERM)
-    until(lambda: json.loads(state.read_text())["phase"] == "stopping", "the first signal's effect")
-    assert process.poll() is None
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=GENEROUS)
-    assert process.returncode == 130
 
 
 @pytest.mark.parametrize("words", [(), ("--", "--json-output")])
@@ -116,7 +48,7 @@ def test_it_says_when_it_answers_and_ctrl_c_stops_the_container(
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=GENEROUS)
     assert (process.returncode, user.daemon.living) == (130, [])
-    assert err.splitlines()[-1] == "Stopped; nothing is left behind." and "Traceback" not in err
+    assert err.splitlines()[-1] == "Stopped; no process remains." and "Traceback" not in err
     state = json.loads((user.state / "gaudi-launch/services/small/state.json").read_text())
     assert (state["engine"], state["phase"]) == ("tgi@3.3.5", "stopped")
     names = [phase["name"] for phase in state["phases"]]
@@ -179,7 +111,7 @@ def test_a_missing_image_is_fetched_and_a_token_goes_by_name(user: User, free_po
     assert b"hf_s3cret" not in Path(f"/proc/{state['pid']}/cmdline").read_bytes()
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=GENEROUS)
-    assert "Fetching the image" in err
+    assert "Pulling the image" in err
     written = [path.read_text(errors="replace") for path in user.state.rglob("*") if path.is_file()]
     assert not any("hf_s3cret" in text for text in [*lines, out, err, *written])
 
@@ -227,7 +159,7 @@ def test_an_image_that_cannot_be_fetched(user: User) -> None:
     user.daemon.images.clear()
     user.daemon.registry = False
     code, _, err = user.run("-w", "MODEL")
-    assert code == 3 and "could not fetch the image" in err and user.daemon.runs == []
+    assert code == 3 and "could not pull the image" in err and user.daemon.runs == []
 
 
 def test_the_list_of_engines_knows_the_image(user: User) -> None:
@@ -305,12 +237,12 @@ def nothing(user: User) -> None:
         (no_daemon, ("-w", "MODEL"), 3, "docker does not answer: Cannot connect to the Docker daemon"),
         (no_runtime, ("-w", "MODEL"), 3, "no runtime 'habana'"),
         (nothing, ("-w", "/no/such/folder"), 5, "does not exist"),
-        (nothing, ("-w", "MODEL", "-u", "gaudi.example"), 2, "an address in numbers"),
+        (nothing, ("-w", "MODEL", "-u", "gaudi.example"), 2, "numeric addresses"),
         (nothing, ("-w", "MODEL", "-i", "4096", "-l", "4096"), 2, "leave no room for an answer"),
         (nothing, ("-w", "MODEL", "-e", "4"), 2, "-e does not apply to TGI 3.3.5"),
         (nothing, ("-w", "MODEL", "--python", "python3"), 2, "--python does not apply"),
         (nothing, ("-w", "MODEL", "-n", "9"), 3, "9"),
-        (nothing, ("-w", "MODEL", "--", "--api-key", "s3cret"), 2, "a key is not handed to it"),
+        (nothing, ("-w", "MODEL", "--", "--api-key", "s3cret"), 2, "no key is passed to it"),
         (nothing, ("-w", "MODEL", "--engine", "tgi@3.1.0"), 2, "tgi@3.1.0"),
         (nothing, ("-w", "MODEL", "--engine", "tgi@3.2.3", "--quant-config", "q/c.json"), 2, "/q,"),
     ],

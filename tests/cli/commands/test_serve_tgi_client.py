@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.cli.test_serve import ready_lines
-from tests.cli.test_serve_tgi import IMAGE, User, hurry
-from tests.services.conftest import free_port
-from tests.services.docker_api import Api
-from tests.waiting import GENEROUS, until
+from tests.support.docker_api import Api
+from tests.support.processes import free_port
+from tests.support.serve import ready_lines
+from tests.support.serve_tgi import IMAGE, User, hurry
+from tests.support.waiting import GENEROUS, until
 
 __all__ = ["free_port"]
 

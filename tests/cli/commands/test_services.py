@@ -14,43 +14,14 @@ from typing import Any
 import psutil
 import pytest
 
-from gaudi_launch.services import orphans, registry
-from gaudi_launch.services.reservation import reserve
-from tests.cli.test_serve import Gaudi, machine, model
-from tests.services.conftest import free_port, living, pids, trivial_python
-from tests.waiting import GENEROUS, until
+from gaudi_launch.services.state import orphans, registry
+from gaudi_launch.services.state.reservation import reserve
+from tests.support.keeper import Keeper
+from tests.support.processes import free_port, living, pids, trivial_python
+from tests.support.serve import machine, model
+from tests.support.waiting import GENEROUS, until
 
 __all__ = ["free_port", "machine", "model", "pids", "trivial_python"]
-
-
-class Keeper(Gaudi):
-    """A user of services."""
-
-    def call(self, *words: str, do: str = "", **environment: str) -> tuple[int, str, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "gaudi_launch", *words],
-            env={**self.environment, "TRIVIAL_DO": do, **environment},
-            capture_output=True,
-            text=True,
-            timeout=GENEROUS,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return done.returncode, done.stdout, done.stderr
-
-    def detach(self, model: Path, port: int, *words: str, do: str = "", **env: str) -> tuple[int, str, str]:
-        more = ("--no-doctor", "--python", str(self.python), "--detach", *words)
-        return self.call("serve", "-w", str(model), "-n", "2", "-p", str(port), *more, do=do, **env)
-
-    def services(self, *words: str) -> list[dict[str, Any]]:
-        code, out, _ = self.call("ps", "--json", *words)
-        assert code == 0
-        listed: list[dict[str, Any]] = json.loads(out)["services"]
-        return listed
-
-    def folder(self, name: str) -> Path:
-        return self.state / "gaudi-launch" / "services" / name
 
 
 @pytest.fixture
@@ -58,7 +29,7 @@ def user(tmp_path: Path, machine: Path, trivial_python: Path, pids: Path) -> Ite
     keeper = Keeper(tmp_path, machine, trivial_python, pids)
     yield keeper
     for folder in keeper.folder("").iterdir() if keeper.folder("").is_dir() else ():
-        if registry.is_held(folder):
+        if registry.runs(folder):
             keeper.call("stop", folder.name, "--drain", "0")
         # its own only: others may be testing theirs
         orphans.end(orphans.orphans(folder))
@@ -162,7 +133,7 @@ def test_an_engine_that_is_killed_comes_back(user: Keeper, model: Path, free_por
     assert code == 0, err
     (listed,) = user.services()
     assert listed["phase"] == "ready" and listed["pid"] != killed
-    assert "Start 1 of 5 again in 1 s" in user.call("logs", "a", "--launcher")[1]
+    assert "Restart 1 of 5 in 1 s" in user.call("logs", "a", "--launcher")[1]
     (user.folder("a") / "engine.log").write_text("this life\n")
     assert "Application startup complete" in user.call("logs", "a", "--previous", "-n", "5")[1]
 
@@ -199,7 +170,7 @@ def test_ctrl_c_while_waiting_leaves_the_service(user: Keeper, model: Path, free
     until(lambda: [s["phase"] for s in user.services()] == ["warmup_prompt"])
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=GENEROUS)
-    assert process.returncode == 130 and "goes on starting" in err
+    assert process.returncode == 130 and "is still starting" in err
     assert [s["done"] for s in user.services()] == [2]
     code, _, err = user.call("wait", "a", "--timeout", "0.5")
     assert code == 1 and "did not answer within 0.5 s" in err
@@ -209,7 +180,7 @@ def test_two_of_one_name_and_nonsense(user: Keeper, model: Path, free_port: int,
     assert user.detach(model, free_port, "--name", "a")[0] == 0
     before = living(pids)
     code, _, err = user.detach(model, free_port + 1, "--name", "a")
-    assert code == 2 and "runs already" in err
+    assert code == 2 and "is already running" in err
     assert living(pids) == before
     for words, code, sentence in (
         (("stop", "nobody"), 2, "no service 'nobody'"),
@@ -251,10 +222,46 @@ def test_a_restart_that_cannot_be(user: Keeper, model: Path, free_port: int, mac
     assert user.call("stop", "a")[0] == 0
     with reserve((1,), machine):
         code, _, err = user.call("restart", "a")
-    assert code == 3 and "its cards 1 are in use by others" in err
+    assert code == 3 and "its cards 1 are used by other processes" in err
     assert [(s["name"], s["phase"]) for s in user.services("-a")] == [("a", "stopped")]
     (user.folder("a") / "job.json").write_text('{"schema": 1, "name": 7}')
     code, _, err = user.call("restart", "a")
     assert code == 1 and "cannot be read as a service" in err
     (user.folder("a") / "state.json").write_text("not json")
-    assert user.services("-a") == []
+    # an unreadable state costs its own facts, not the service's place in the list (security.md P2-6)
+    assert [(s["name"], s["phase"]) for s in user.services("-a")] == [("a", "lost")]
+
+
+def test_a_port_of_a_service_that_warms_up_is_refused_by_its_name(
+    user: Keeper, model: Path, free_port: int, pids: Path
+) -> None:
+    assert user.detach(model, free_port, "--name", "a", "--no-wait", do="hang")[0] == 0
+    until(pids.exists)
+    begun = living(pids)
+    code, _, err = user.detach(model, free_port, "--name", "b")
+    assert code == 3 and f"Port {free_port} belongs to the service 'a'" in err
+    assert living(pids) == begun and not user.folder("b").exists()
+    # its own restart takes the port again
+    code, out, err = user.call("restart", "a")
+    assert code == 0 and "answers at" in out, err
+
+
+def test_of_ten_launches_on_one_port_one_wins(user: Keeper, model: Path, free_port: int) -> None:
+    words = ("--no-doctor", "--python", str(user.python), "--detach", "-n", "1", "-p", str(free_port))
+    launches = [
+        subprocess.Popen(
+            [sys.executable, "-m", "gaudi_launch", "serve", "-w", str(model), *words, "--name", f"s{number}"],
+            env=user.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(10)
+    ]
+    ended = [(launch.communicate(timeout=GENEROUS), launch.returncode) for launch in launches]
+    codes = sorted(code for _, code in ended)
+    assert codes == [0] + [3] * 9, ended
+    (alive,) = user.services()
+    assert alive["phase"] == "ready"
+    (won,) = [number for number, (_, code) in enumerate(ended) if code == 0]
+    assert alive["name"] == f"s{won}"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.engines.recipe import Wishes, code_steps, dockerfile
+from gaudi_launch.engines.install.steps import Wishes, code_steps, dockerfile
 from gaudi_launch.engines.releases import known, needed_release
 
 # records its words; says no to the call whose number stands in the file `fail`; makes environments
@@ -115,7 +115,7 @@ def test_it_goes_on_where_it_stopped(user: User) -> None:
     (user.home / "fail").write_text("5")
     code, out, err = user.run(*VENV)
     assert (code, out) == (1, "")
-    assert "Installing what the engine needs" in err and "the network is down" in err and "setup.log" in err
+    assert "Installing the engine's dependencies" in err and "the network is down" in err and "setup.log" in err
     before = user.calls
     (user.home / "fail").unlink()
     assert user.run(*VENV)[0] == 0
@@ -123,7 +123,7 @@ def test_it_goes_on_where_it_stopped(user: User) -> None:
     assert user.calls[5] == before[4]
     assert len(user.calls) == 5 + 3
     code, out, err = user.run(*VENV)
-    assert (code, err) == (0, "") and out.startswith("All of it is there already.\n")
+    assert (code, err) == (0, "") and out.startswith("Everything is already installed.\n")
     assert len(user.calls) == 8
     # another wish changes a step, so that one and all behind it are done
     assert user.run(*VENV, "--index-url", "https://mirror.example/simple")[0] == 0
@@ -142,13 +142,13 @@ def test_an_image_that_was_removed_is_made_anew(user: User) -> None:
     assert user.run(*words)[0] == 0
     made = user.calls
     code, out, _ = user.run(*words)
-    assert (code, user.calls) == (0, made) and out.startswith("All of it is there already.\n")
+    assert (code, user.calls) == (0, made) and out.startswith("Everything is already installed.\n")
     # an environment of the same engine is another matter
     assert user.run(*VENV)[0] == 0
-    assert user.run(*words)[1].startswith("All of it is there already.\n")
+    assert user.run(*words)[1].startswith("Everything is already installed.\n")
     (user.home / "no-image").touch()
     code, out, _ = user.run(*words)
-    assert (code, user.calls[-2:]) == (0, made) and not out.startswith("All of it is there already.\n")
+    assert (code, user.calls[-2:]) == (0, made) and not out.startswith("Everything is already installed.\n")
 
 
 def test_an_image_with_the_engine_inside(user: User) -> None:
@@ -242,8 +242,8 @@ def test_scale_out_builds_libfabric_then_the_wrapper() -> None:
         (("vllm-fork@1.21", "--in", "docker", "--python", "base-python"), 2, "--python"),
         ((*VENV, "--index-url", "https://me:s3cret@mirror/simple"), 2, "--index-url"),
         (("vllm-fork@1.21", "--python", "/nowhere/python"), 3, "/nowhere/python"),
-        (("vllm-fork@1.21", "--index-url", "mirror of mine"), 2, "is no address"),
-        (("cpu", "--index-url", ""), 2, "is no address"),
+        (("vllm-fork@1.21", "--index-url", "mirror of mine"), 2, "is not a valid address"),
+        (("cpu", "--index-url", ""), 2, "is not a valid address"),
     ],
 )
 def test_wrong_input_starts_nothing(words: tuple[str, ...], code: int, says: str, user: User) -> None:
@@ -274,3 +274,32 @@ def test_what_is_missing_is_said_first(missing: str, words: tuple[str, ...], say
 def test_in_chinese(user: User) -> None:
     code, out, err = user.run("tgi", "--lang", "zh")
     assert code == 0 and "已就绪" in out and "拉取镜像" in err
+
+
+def test_a_dry_run_leaves_out_what_is_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gaudi_launch.cli.main import run
+    from gaudi_launch.engines.ray_serve import install as ray_install
+    from gaudi_launch.engines.vllm_cpu import install as cpu_install
+
+    def steps() -> list[str]:
+        assert run(["setup", "ray", "--dry-run", "--json"]) == 0
+        return [step["id"] for step in json.loads(capsys.readouterr().out)["steps"]]
+
+    for module, name in (
+        (cpu_install, "engine_is_ready"),
+        (cpu_install, "demo_is_ready"),
+        (ray_install, "is_ready"),
+    ):
+        monkeypatch.setattr(module, name, lambda: False)
+    everything = steps()
+    monkeypatch.setattr(cpu_install, "engine_is_ready", lambda: True)
+    monkeypatch.setattr(cpu_install, "demo_is_ready", lambda: True)
+    ray = [step.id for step in ray_install.steps()]
+    assert steps() == ray
+    assert everything == [*(step.id for step in cpu_install.engine_steps() + cpu_install.demo_steps()), *ray]
+    monkeypatch.setattr(ray_install, "is_ready", lambda: True)
+    assert steps() == []
+    assert run(["setup", "ray", "--dry-run"]) == 0
+    assert capsys.readouterr().out != ""

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.app import run
-from gaudi_launch.warmup.estimate import Measured, record
-from gaudi_launch.warmup.workload import read_workload
+from gaudi_launch.buckets.estimate import Measured, record
+from gaudi_launch.buckets.workload import read_workload
+from gaudi_launch.cli.main import run
 
 QWQ = [
     "-w",
@@ -60,8 +60,8 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert (len(mine["prompt"]), len(mine["decode"])) == (mine["prompt_graphs"], mine["decode_graphs"])
     assert mine["prompt_graphs"] + mine["decode_graphs"] < 200
     assert mine["seconds"]["low"] < mine["seconds"]["high"]
-    assert (script["prompt_graphs"], script["uncovered"] > 0, script["outside"] > 0.2) == (1066, True, True)
-    assert {"warmup.assume_name", "warmup.assume_cost"} <= {entry["id"] for entry in found["assumptions"]}
+    assert (script["prompt_graphs"], script["uncovered"] > 0, script["outside"] > 0.2) == (232, True, True)
+    assert {"plan.name_assumed_near", "warmup.assume_cost"} <= {entry["id"] for entry in found["assumptions"]}
 
 
 def test_page_without_anything(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.app import run
-from gaudi_launch.services import excerpt, registry, state
+from gaudi_launch.cli.main import run
+from gaudi_launch.services.log import excerpt
+from gaudi_launch.services.state import registry, store
 
 OOM = "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::12 (1)MB\n"
 
@@ -89,7 +90,7 @@ def test_a_pipe_and_stdin(
 
 @pytest.mark.parametrize(
     ("content", "code", "sentence"),
-    [(b"\x7fELF\0\0", 2, "is no text"), (b"", 1, "is empty"), (None, 2, "cannot be read")],
+    [(b"\x7fELF\0\0", 2, "is not a text file"), (b"", 1, "is empty"), (None, 2, "cannot be read")],
 )
 def test_what_is_no_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, code: int, sentence: str
@@ -111,7 +112,7 @@ WARM = "INFO 11-21 03:03:01 [r.py:2587] [Warmup][Decode][204/416] batch_size:64 
     [
         (UP, "No failure was found: the log ends in the phase"),
         (WARM, "'warming up decode' (204/416), before the engine answered"),
-        (f"{UP}RuntimeError: Graph compile failed.\n", "The engine came up and did not fail."),
+        (f"{UP}RuntimeError: Graph compile failed.\n", "The engine started and did not fail."),
     ],
 )
 def test_a_log_without_a_failure(
@@ -153,10 +154,16 @@ LOADING = "INFO 11-21 03:02:41 [loader.py:1] Starting to load model m...\n"
     ("log", "state", "failed", "causes", "sentence"),
     [
         (LOADING, {"phase": "failed", "outcome": "stuck", "status": 0}, True, ["stuck"], "made no progress"),
-        (LOADING, {"phase": "failed", "outcome": "died", "status": 0}, True, ["quit"], "ended by itself"),
+        (LOADING, {"phase": "failed", "outcome": "died", "status": 0}, True, ["quit"], "exited without an error"),
         (LOADING, {"phase": "stopped", "outcome": "stopped", "status": -15}, False, [], "stopped by its user"),
-        (LOADING, {"phase": "load"}, True, [], "ended without a word"),
-        (LOADING, {"phase": "load", "launcher": EARLIER}, True, [], "The machine was restarted while 'a' ran"),
+        (LOADING, {"phase": "load"}, True, [], "exited without a message"),
+        (
+            LOADING,
+            {"phase": "load", "launcher": EARLIER},
+            True,
+            [],
+            "The machine was rebooted while 'a' was running",
+        ),
         (None, {"phase": "failed", "outcome": "not_started", "detail": "No such file"}, True, [], "never ran: No"),
         ("", {"phase": "failed", "outcome": "failed", "error": "The cache broke"}, True, [], "never ran: The c"),
         (None, {"phase": "stopped", "outcome": "stopped"}, False, [], "stopped by its user"),
@@ -185,7 +192,7 @@ def test_what_was_lost_was_lost_where_it_was(tmp_path: Path, capsys: pytest.Capt
     assert document(capsys, "a")["phase"] == "ready"
     assert run(["why", "a"]) == 0
     out, _ = capsys.readouterr()
-    assert "ended without a word" in out and "noise" not in out
+    assert "exited without a message" in out and "noise" not in out
 
 
 def test_the_remedies_of_a_service_name_its_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,7 +211,7 @@ def test_a_folder_named_like_a_service(
 
 def test_an_engine_that_is_still_to_start(capsys: pytest.CaptureFixture[str]) -> None:
     with registry.hold("a"):
-        state.write(state.service_dir("a"), "state.json", {"name": "a", "phase": "start"})
+        store.write(store.service_dir("a"), "state.json", {"name": "a", "phase": "start"})
         shown = document(capsys, "a")
         assert not shown["failed"] and "written nothing yet" in shown["note"]
         assert run(["why", "a"]) == 0 and "written nothing yet" in capsys.readouterr().out
@@ -218,11 +225,40 @@ def test_an_engine_that_is_still_to_start(capsys: pytest.CaptureFixture[str]) ->
 
 def test_one_that_was_started_again_tells_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with registry.hold("a"):
-        folder = state.service_dir("a")
-        state.write(
+        folder = store.service_dir("a")
+        store.write(
             folder, "state.json", {"name": "a", "phase": "load", "restarts": 2, "error": "The disk was full."}
         )
         (folder / "engine.log").write_text(LOADING)
         shown = document(capsys, "a")
         assert (shown["failed"], shown["phase"]) == (False, "load")
-        assert shown["note"].endswith("(2 in all), the last time because: The disk was full.")
+        assert shown["note"].endswith("(total: 2), the last time because: The disk was full.")
+
+
+def test_the_error_of_an_unknown_failure_is_in_text_and_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "engine.log"
+    log.write_text(
+        "WARNING 11-21 [utils.py:2385] Found ulimit of 20000 and failed to automatically increase\n"
+        "Traceback (most recent call last):\nZeroDivisionError: division by zero\n" + "INFO later\n" * 50
+    )
+    shown = document(capsys, str(log))
+    assert [cause["id"] for cause in shown["causes"]] == ["exception"]
+    assert shown["causes"][0]["evidence"] == [{"line": 3, "text": "ZeroDivisionError: division by zero"}]
+    assert run(["why", str(log)]) == 0
+    out, _ = capsys.readouterr()
+    assert "line 3: ZeroDivisionError: division by zero" in out and "open files" not in out
+
+
+def test_what_made_requests_slow_is_shown_for_a_healthy_engine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "engine.log"
+    log.write_text(f"{UP}WARNING 04-28 [r.py:1013] Configuration: ('prompt', 16, 896) was not warmed-up!\n")
+    shown = document(capsys, str(log))
+    assert (shown["failed"], shown["causes"]) == (False, [])
+    assert [(each["id"], each["evidence"][0]["line"]) for each in shown["findings"]] == [("not_warmed_up", 2)]
+    assert run(["why", str(log)]) == 0
+    out, _ = capsys.readouterr()
+    assert "No failure was found" in out and "Finding 1: Requests had shapes that were not warmed up" in out

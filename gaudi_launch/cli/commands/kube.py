@@ -1,0 +1,87 @@
+"""``gaudi-launch kube``: what was rendered for Kubernetes, asked after, read and taken away, through kubectl."""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
+
+_NAMESPACE = typer.Option("", "-N", "--namespace", metavar="NAME", help="Namespace (default: kubectl's own).")
+_KUBECONFIG = typer.Option("", "--kubeconfig", metavar="FILE", help="kubectl's configuration.")
+_CONTEXT = typer.Option("", "--context", metavar="NAME", help="Context in that configuration.")
+_JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
+
+
+@app.callback()
+def _group() -> None:
+    """Show, log and delete the objects of 'render kubernetes', with kubectl and your permissions."""
+
+
+@app.command()
+def status(
+    name: str = typer.Argument("", metavar="[NAME]", help="One deployment (default: all of gaudi-launch)."),
+    namespace: str = _NAMESPACE,
+    kubeconfig: str = _KUBECONFIG,
+    context: str = _CONTEXT,
+    as_json: bool = _JSON,
+) -> None:
+    """Show replicas and pods, with the reason for waiting: node, huge pages, image, warm-up."""
+    from gaudi_launch.app import kube
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.terminal import Terminal
+    from gaudi_launch.cli.views.kube import show
+
+    found = kube.status(name, kube.KubeAccess(namespace, kubeconfig, context), Terminal())
+    if as_json:
+        emit_json({"schema": 1, "deployments": [each.to_json() for each in found]})
+    else:
+        show(found)
+
+
+@app.command()
+def logs(
+    name: str = typer.Argument(..., metavar="NAME", help="The deployment."),
+    namespace: str = _NAMESPACE,
+    kubeconfig: str = _KUBECONFIG,
+    context: str = _CONTEXT,
+    follow: bool = typer.Option(False, "-f", "--follow", help="Follow new lines."),
+    previous: bool = typer.Option(False, "--previous", help="Log of the container before the last restart."),
+    tail: str = typer.Option("1000", "--tail", metavar="N", help="Last lines of each pod."),
+    pod: str = typer.Option("", "--pod", metavar="NAME", help="Only this pod."),
+) -> None:
+    """Print the engines' logs. '| gaudi-launch why -' explains a failed launch."""
+    from gaudi_launch.app import kube
+    from gaudi_launch.cli.terminal import Terminal
+
+    options = kube.LogOptions(tail, pod, follow, previous)
+    kube.logs(name, kube.KubeAccess(namespace, kubeconfig, context), options, Terminal())
+
+
+@app.command()
+def delete(
+    name: str = typer.Argument(..., metavar="NAME", help="The deployment."),
+    namespace: str = _NAMESPACE,
+    kubeconfig: str = _KUBECONFIG,
+    context: str = _CONTEXT,
+    volumes: bool = typer.Option(False, "--volumes", help="Also delete its PVCs: weights and compiled graphs."),
+    yes: bool = typer.Option(False, "-y", "--yes", help="Do not ask for confirmation."),
+) -> None:
+    """Delete a deployment after listing its objects. PVCs are kept unless --volumes."""
+    import sys
+
+    from gaudi_launch.app import kube
+    from gaudi_launch.cli.terminal import Terminal
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.messages import text
+
+    access = kube.KubeAccess(namespace, kubeconfig, context)
+    removal = kube.removal(name, access, Terminal(), volumes=volumes)
+    for each in removal.objects:
+        print(each)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise LaunchError("kube.not_asked", ExitCode.USAGE)
+        typer.confirm(text("kube.sure", count=len(removal.objects)), abort=True, err=True)
+    removal.run()

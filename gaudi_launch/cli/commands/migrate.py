@@ -1,0 +1,30 @@
+"""``gaudi-launch migrate``: a start script's command line as ours, and what would differ."""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def migrate(
+    words: list[str] | None = typer.Argument(
+        None, metavar="'COMMAND' | -- WORDS", help="The old command, quoted, or given after --."
+    ),
+    release: str | None = typer.Option(
+        None, "--release", metavar="1.21|1.22|deepseek_r1", help="Release of the script."
+    ),
+    machine: str | None = typer.Option(None, "--machine", help="Plan for a snapshot file or simulated:NAME."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """Convert a start-script command to gaudi-launch, and show what --tuning auto changes."""
+    from gaudi_launch.app.migrate import migrate as use_case
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.views.migrate import show, to_json
+
+    found = use_case(words or [], release, machine)
+    if as_json:
+        emit_json(to_json(found))
+    else:
+        show(found)

@@ -1,0 +1,35 @@
+"""``gaudi-launch ps``: the services of this user, alive and dead."""
+
+from __future__ import annotations
+
+import time
+
+import typer
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+# asked all at once; one that is too busy to answer shows a dash
+_METRICS_SECONDS = 0.5
+
+
+@app.command()
+def ps(
+    everything: bool = typer.Option(
+        False, "-a", "--all", help="Also show stopped services, with their last error."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """List services: model, engine, cards, port, phase, uptime, requests."""
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.views.services import show, to_json
+    from gaudi_launch.services.metrics import loads
+    from gaudi_launch.services.state.registry import services
+
+    shown = [service for service in services() if everything or service.alive]
+    urls = {service.name: service.url for service in shown if service.alive and service.phase == "ready"}
+    load = loads(urls, _METRICS_SECONDS) if urls else {}
+    now = time.time()
+    if as_json:
+        emit_json({"schema": 1, "services": [to_json(s, load.get(s.name), now) for s in shown]})
+    else:
+        show(shown, load, now, everything=everything)

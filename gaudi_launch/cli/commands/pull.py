@@ -1,0 +1,62 @@
+"""``gaudi-launch pull``: fetch a model from Hugging Face or ModelScope, whole, verified, resumable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from gaudi_launch.cli.console import size_text
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.command()
+def pull(
+    repo: str = typer.Argument(..., metavar="OWNER/NAME"),
+    source: str = typer.Option(
+        "auto", "--from", metavar="hf|modelscope|auto", help="hf, modelscope or auto (the faster one)."
+    ),
+    to: Path | None = typer.Option(
+        None, "--to", metavar="DIR", help="Target folder (default: the XDG data folder)."
+    ),
+    revision: str = typer.Option("", "--revision", help="Branch, tag or commit."),
+    repo_type: str = typer.Option("model", "--repo-type", metavar="model|dataset"),
+    everything: bool = typer.Option(False, "--all", help="Download every file, not only those for serving."),
+    code: bool = typer.Option(False, "--trust-remote-code", help="Also download the model's Python files."),
+    verify: bool = typer.Option(
+        False, "--verify", help="Check every file's hash and download again those that differ."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """Download a model. Run again after an interruption to resume."""
+    from gaudi_launch.app import model_setup
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.terminal import Terminal
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.messages import text
+    from gaudi_launch.models.config import looks_like_hub_id
+
+    if not looks_like_hub_id(repo):
+        raise LaunchError("pull.name", ExitCode.USAGE, found=repo)
+    if source not in ("hf", "modelscope", "auto"):
+        raise LaunchError("pull.source", ExitCode.USAGE, found=source)
+    if repo_type not in ("model", "dataset"):
+        raise LaunchError("pull.repo_type", ExitCode.USAGE, found=repo_type)
+    wanted = model_setup.Wanted(repo, source, to, revision, repo_type, everything, code, verify)
+    done = model_setup.fetch(wanted, Terminal())
+    size = sum(file.size for file in done.files)
+    if as_json:
+        return emit_json(
+            {
+                "schema": 1,
+                "repo": repo,
+                "source": done.listing.source,
+                "revision": done.listing.revision,
+                "folder": str(done.folder),
+                "files": len(done.files),
+                "bytes": size,
+                "fetched": done.fetched,
+            }
+        )
+    return print(text("pull.done", folder=str(done.folder), count=len(done.files), size=size_text(size)))

@@ -1,0 +1,175 @@
+"""``gaudi-launch render TARGET``: the plan that serve would run, as a file for another home. Starts nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from gaudi_launch.app.kubernetes_options import KubernetesOptions
+from gaudi_launch.app.render import Destination
+from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
+
+if TYPE_CHECKING:
+    from gaudi_launch.app.render import RenderedFiles
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Write the plan that serve would run as a script, a container or a unit; nothing is started.",
+)
+
+OUTPUT = typer.Option(None, "--to", metavar="DIR|FILE", help="Target folder or file (default: stdout).")
+NAME = typer.Option(None, "--name", help="The service's name (default: from model and port).")
+IMAGE = typer.Option(None, "--image", help="Container image (default: the engine's own).")
+JSON = typer.Option(False, "--json", help="The files as one JSON object.")
+_OUTPUT_PANEL = "Output"
+_Cluster = record(KubernetesOptions())
+
+
+@app.command(cls=RecordCommand)
+def kubernetes(
+    out: str = typer.Option(
+        "",
+        "--to",
+        metavar="DIR|FILE",
+        help="Target folder or file (default: stdout).",
+        rich_help_panel=_OUTPUT_PANEL,
+    ),
+    kustomize: bool = typer.Option(
+        False, "--kustomize", help="Also write a kustomization.yaml.", rich_help_panel=_OUTPUT_PANEL
+    ),
+    helm: str = typer.Option(
+        "", "--helm", metavar="DIR", help="Write a Helm chart.", rich_help_panel=_OUTPUT_PANEL
+    ),
+    as_json: bool = typer.Option(
+        False, "--json", help="Files and notes as one JSON object.", rich_help_panel=_OUTPUT_PANEL
+    ),
+    cluster: KubernetesOptions = _Cluster,
+    options: LaunchOptions = Launch,
+) -> None:
+    """Write a plan as Deployment, LeaderWorkerSet or RayService, with claims, probes, scaling and Services.
+
+    Everything is checked against the API's own schemas before a file is written.
+    """
+    from gaudi_launch.app.kubernetes import KubernetesForm, render_kubernetes
+    from gaudi_launch.app.render import deliver
+    from gaudi_launch.cli.with_options import read_with
+    from gaudi_launch.errors import ExitCode, LaunchError
+
+    if helm and (out or kustomize):
+        raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one="--helm", other="--to")
+    form = KubernetesForm(read_with, kustomize=kustomize, helm=bool(helm))
+    rendered, release = render_kubernetes(options, cluster, form)
+    # a chart is a folder, whatever is in it
+    output = f"{helm}/" if helm else out or None
+    to = Destination(output, release, several=as_json)
+    _show(deliver(rendered, "kubernetes", to, force=options.force), as_json)
+
+
+@app.command(cls=RecordCommand)
+def script(
+    output: str | None = OUTPUT,
+    name: str | None = NAME,
+    as_json: bool = JSON,
+    options: LaunchOptions = Launch,
+) -> None:
+    """Write a bash script that starts the engine, bound to its CPUs; it runs without gaudi-launch."""
+    from gaudi_launch.app import render
+    from gaudi_launch.cli.terminal import Terminal
+
+    to = Destination(output, name, several=as_json)
+    _show(render.script(options, to, Terminal()), as_json)
+
+
+@app.command(cls=RecordCommand)
+def env(
+    output: str | None = OUTPUT,
+    name: str | None = NAME,
+    as_json: bool = JSON,
+    options: LaunchOptions = Launch,
+) -> None:
+    """Write env.sh with the variables, and config.yml with the options for 'vllm serve --config'."""
+    from gaudi_launch.app import render
+    from gaudi_launch.cli.terminal import Terminal
+
+    to = Destination(output, name, several=as_json)
+    _show(render.env(options, to, Terminal()), as_json)
+
+
+@app.command(cls=RecordCommand)
+def docker(
+    output: str | None = OUTPUT,
+    name: str | None = NAME,
+    image: str | None = IMAGE,
+    as_json: bool = JSON,
+    options: LaunchOptions = Launch,
+) -> None:
+    """Write a 'docker run' script with the cards; it builds the image if none is published."""
+    from gaudi_launch.app import render
+    from gaudi_launch.cli.terminal import Terminal
+
+    to = Destination(output, name, several=as_json)
+    _show(render.docker(options, image, to, Terminal()), as_json)
+
+
+@app.command(cls=RecordCommand)
+def compose(
+    output: str | None = OUTPUT,
+    name: str | None = NAME,
+    image: str | None = IMAGE,
+    as_json: bool = JSON,
+    options: LaunchOptions = Launch,
+) -> None:
+    """Write a compose file with one service and its health check."""
+    from gaudi_launch.app import render
+    from gaudi_launch.cli.terminal import Terminal
+
+    to = Destination(output, name, several=as_json)
+    _show(render.compose(options, image, to, Terminal()), as_json)
+
+
+@app.command(cls=RecordCommand)
+def quadlet(
+    output: str | None = OUTPUT,
+    name: str | None = NAME,
+    image: str | None = IMAGE,
+    as_json: bool = JSON,
+    options: LaunchOptions = Launch,
+) -> None:
+    """Write a Quadlet unit: podman runs the container, systemd supervises it."""
+    from gaudi_launch.app import render
+    from gaudi_launch.cli.terminal import Terminal
+
+    to = Destination(output, name, several=as_json)
+    _show(render.quadlet(options, image, to, Terminal()), as_json)
+
+
+@app.command(cls=RecordCommand)
+def systemd(
+    output: str | None = OUTPUT,
+    name: str | None = NAME,
+    user: bool = typer.Option(False, "--user", help="A unit for 'systemctl --user'."),
+    run_as: str | None = typer.Option(
+        None, "--run-as", metavar="USER", help="The system unit's user (default: the current user)."
+    ),
+    with_tuning: bool = typer.Option(
+        False, "--with-tuning", help="Also write a unit that runs 'doctor --fix' first."
+    ),
+    as_json: bool = JSON,
+    options: LaunchOptions = Launch,
+) -> None:
+    """Write a systemd service that is active when the engine is ready."""
+    from gaudi_launch.app import render
+    from gaudi_launch.cli.terminal import Terminal
+
+    unit = render.SystemdOptions(user, run_as, with_tuning)
+    to = Destination(output, name, several=as_json)
+    _show(render.systemd(options, unit, to, Terminal()), as_json)
+
+
+def _show(files: RenderedFiles, as_json: bool) -> None:
+    from gaudi_launch.cli.views.render import show
+
+    show(files, as_json=as_json)

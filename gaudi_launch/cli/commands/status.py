@@ -1,0 +1,25 @@
+"""``gaudi-launch status``: everything about one service."""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.command()
+def status(
+    name: str = typer.Argument(..., metavar="NAME", help="A service, as 'ps -a' shows it."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """Show plan, phases with times, card memory, warm-up against its estimate, last error."""
+    from gaudi_launch.app.status import status as use_case
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.views.status import show, to_json
+
+    found = use_case(name)
+    document = to_json(found)
+    if as_json:
+        emit_json(document)
+    else:
+        show(found.service, document)

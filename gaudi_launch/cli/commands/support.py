@@ -1,0 +1,48 @@
+"""``gaudi-launch support``: which engine versions run a model, since when, and on how many cards."""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.command()
+def support(
+    model: str = typer.Argument(
+        "", metavar="[MODEL]", help="A folder, a hub id, a model that has a profile, or a model class."
+    ),
+    engine: str = typer.Option(
+        "", "--engine", metavar="ENGINE", help="Only this engine or version: vllm-gaudi, vllm-gaudi@0.26."
+    ),
+    accelerator: str = typer.Option(
+        "", "--accelerator", metavar="NAME", help="gaudi2, gaudi3... (default: this machine)."
+    ),
+    python: str = typer.Option("", "--python", metavar="PATH", help="The engine's interpreter."),
+    list_versions: bool = typer.Option(False, "--list", help="Show the engine versions with facts instead."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """For each engine version: does it run the model, the fewest cards, validated or not, and the evidence.
+
+    The lists were read from the engines' own source. A version that does not run the model is an answer: the exit
+    status stays 0.
+    """
+    from gaudi_launch.app import support as use_case
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.views.support import list_to_json, show, show_list, to_json
+    from gaudi_launch.errors import ExitCode, LaunchError
+
+    if list_versions:
+        chosen = use_case.selected(engine)
+        if as_json:
+            emit_json(list_to_json(chosen))
+        else:
+            show_list(chosen)
+        return
+    if not model:
+        raise LaunchError("support.no_model", ExitCode.USAGE)
+    result = use_case.support(use_case.SupportOptions(model, engine, accelerator, python))
+    if as_json:
+        emit_json(to_json(result))
+    else:
+        show(result)

@@ -1,0 +1,96 @@
+"""``gaudi-launch warmup``: how many graphs, how long, what is left out, and a plan that does better."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+_PLAN, _SHOW = "Buckets", "Output"
+
+
+@app.command(cls=RecordCommand)
+def warmup(
+    trace: str = typer.Option(
+        "", help="Past requests: CSV, JSON lines, /metrics page or URL.", metavar="FILE|URL", rich_help_panel=_PLAN
+    ),
+    graphs: int = typer.Option(
+        0, show_default=False, help="Maximum number of graphs.", metavar="N", rich_help_panel=_PLAN
+    ),
+    overhead: str = typer.Option("", help="Maximum padding overhead.", metavar="P%", rich_help_panel=_PLAN),
+    budget: str = typer.Option("", help="Maximum warm-up time: 90s, 3m, 1h.", rich_help_panel=_PLAN),
+    price: float = typer.Option(
+        0.0, show_default=False, help="Fraction of step time that a graph must save.", rich_help_panel=_PLAN
+    ),
+    trace_share: float = typer.Option(
+        0.8, help="Weight of the trace relative to the ranges.", rich_help_panel=_PLAN
+    ),
+    blocks: int = typer.Option(
+        0, show_default=False, help="KV cache blocks of the engine.", metavar="N", rich_help_panel=_PLAN
+    ),
+    constant: list[str] | None = typer.Option(
+        None, help="A constant of the step-time model, in ms.", metavar="NAME=MS", rich_help_panel=_PLAN
+    ),
+    run: bool = typer.Option(False, "--run", help="Start the engine to fill the recipe cache, then stop it."),
+    watch: str = typer.Option("", help="Read a running server; plan its next launch.", metavar="URL"),
+    log: Path | None = typer.Option(None, help="With --watch: the server's log."),
+    ask_engine: bool = typer.Option(False, "--ask-engine", help="Compare with the installed engine's own list."),
+    plot: Path | None = typer.Option(
+        None, help="Draw the bucket grid to this file.", metavar="FILE.png|.svg", rich_help_panel=_SHOW
+    ),
+    list_: bool = typer.Option(False, "--list", help="Print every bucket of the plan.", rich_help_panel=_SHOW),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW),
+    options: LaunchOptions = Launch,
+) -> None:
+    """Predict warm-up and plan better buckets; starts nothing, needs no card and no model folder.
+
+    Counts graphs, time, padding and uncovered shapes of every engine strategy, next to a planned list that covers
+    every shape. Give your traffic (--trace) or at least its ranges (-i, -o, -b).
+    """
+    from gaudi_launch.app import warmup as cases
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.views import warmup as view
+
+    if run:
+        return _run(options, as_json)
+    case = cases.read(
+        options,
+        trace=watch or trace,
+        wish=cases.WarmupRequest(graphs, overhead, budget, price),
+        trace_share=trace_share,
+        blocks=blocks,
+        constants=constant or [],
+    )
+    result = cases.solve(case, log=log, ask=ask_engine)
+    if plot is not None:
+        view.draw(plot, case, result)
+    if as_json:
+        emit_json(view.to_json(case, result))
+    else:
+        view.show(case, result, plot, listing=list_)
+
+
+def _run(options: LaunchOptions, as_json: bool) -> None:
+    """Fill the recipe cache of these options' serve, and show what that took."""
+    import contextlib
+    import sys
+
+    from gaudi_launch.app.warmup import fill_cache
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.terminal import Terminal
+    from gaudi_launch.cli.views import warmup as view
+    from gaudi_launch.errors import ExitCode
+
+    # the lines that serve prints for its user are progress here
+    with contextlib.redirect_stdout(sys.stderr):
+        filled = fill_cache(options, Terminal())
+    if filled is None:
+        raise typer.Exit(int(ExitCode.INTERRUPTED))
+    if as_json:
+        emit_json(view.filled_to_json(filled))
+    else:
+        view.show_filled(filled)

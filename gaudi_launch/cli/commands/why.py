@@ -1,0 +1,31 @@
+"""``gaudi-launch why``: explain a failed start from its log."""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.command()
+def why(
+    log: str | None = typer.Argument(
+        None,
+        metavar="[NAME|LOGFILE]",
+        help="A service, an engine log, or - for stdin (default: the last failure).",
+    ),
+    exit_status: int | None = typer.Option(
+        None, "--exit-status", help="Exit status of the engine; -9 for SIGKILL."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """Explain a failure: phase, evidence, cause and remedy."""
+    from gaudi_launch.app.why import why as use_case
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.views.why import show, to_json
+
+    explanation = use_case(log, exit_status)
+    if as_json:
+        emit_json(to_json(explanation))
+    else:
+        show(explanation)

@@ -1,0 +1,55 @@
+"""Options of other tools, and what this program calls them: for hints in usage errors."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message
+
+# vLLM's names (vllm-project/vllm:vllm/engine/arg_utils.py), TGI's (huggingface/text-generation-inference:
+# launcher/src/main.rs), and those of kubectl logs and docker logs; the first of ours that a command has is meant
+_OURS: dict[str, tuple[str, ...]] = {
+    "--model": ("-w",),
+    "--model-id": ("-w",),
+    "--model-path": ("-w",),
+    "--tensor-parallel-size": ("-n",),
+    "-tp": ("-n",),
+    "--tp": ("-n",),
+    "--num-shard": ("-n",),
+    "--gpu-memory-utilization": ("--memory-utilization",),
+    "--served-model-name": ("--served-name",),
+    "--quantization": ("-d",),
+    "--kv-cache-dtype": ("-d",),
+    "--max-seq-len": ("-l",),
+    "--max-total-tokens": ("-l",),
+    "--max-input-length": ("-i",),
+    "--max-input-tokens": ("-i",),
+    "--max-batch-prefill-tokens": ("-t",),
+    "--max-concurrent-requests": ("-b",),
+    "--hostname": ("-u",),
+    "--tail": ("-n",),
+}
+# click reads them as -t with the value p, and so on
+_SHORT_WITH_TWO_LETTERS = ("-tp",)
+
+
+def foreign_option(name: str, known: Collection[str]) -> Message | None:
+    """Return the hint for another tool's option, None where no option of the command does the same.
+
+    ``known``: every spelling that the command has.
+    """
+    for ours in _OURS.get(name.partition("=")[0], ()):
+        if ours in known:
+            return message("common.foreign_option", found=name.partition("=")[0], ours=ours)
+    return None
+
+
+def refuse_two_letters(typed: Sequence[str], known: Collection[str]) -> None:
+    """Raise LaunchError (USAGE) for ``-tp``, which would be read as ``-t p``."""
+    for word in typed:
+        if word not in _SHORT_WITH_TWO_LETTERS:
+            continue
+        hint = foreign_option(word, known)
+        if hint is not None:
+            raise LaunchError(hint.id, ExitCode.USAGE, **hint.values)

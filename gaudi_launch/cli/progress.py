@@ -1,0 +1,161 @@
+"""Progress on stderr: a bar on a terminal, a plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.cli import console
+from gaudi_launch.messages import text
+
+if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
+
+    from gaudi_launch.services.log.follow import LaunchProgress
+
+_PLAIN_EVERY_SECONDS = 10.0
+
+# made when the bar is: rich is expensive to import
+Columns = Callable[[], "Sequence[ProgressColumn]"]
+
+
+@dataclass(frozen=True)
+class ProgressState:
+    """How far the work is. ``line`` is what a pipe gets; ``fields`` are those that the bar's columns name."""
+
+    line: str
+    done: int = 0
+    total: int | None = None
+    description: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+class ProgressDisplay:
+    """A bar on a terminal, a line now and then elsewhere; lines said meanwhile stay above the bar.
+
+    Without ``columns`` there are only lines; ``quiet``: neither.
+    """
+
+    def __init__(self, columns: Columns | None = None, *, quiet: bool = False) -> None:
+        self._columns = columns
+        self._quiet = quiet
+        self._console = console.console(stderr=True)
+        self._bar: Any = None
+        self._task: Any = None
+        self._next_line = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Report whether a bar is shown."""
+        return self._bar is not None
+
+    def open(self, description: str = "", fields: Mapping[str, str] | None = None) -> None:
+        """Show the bar, on a terminal."""
+        if self._columns is None or self._quiet or self.is_open or not self._console.is_terminal:
+            return
+        from rich.progress import Progress
+
+        self._bar = Progress(*self._columns(), console=self._console, transient=True)
+        self._task = self._bar.add_task(description, total=None, **(fields or {}))
+        self._bar.start()
+
+    def due(self) -> bool:
+        """Report whether a line is shown by now: where there is no bar, and the last line is old enough."""
+        return self._bar is None and not self._quiet and time.monotonic() >= self._next_line
+
+    def postpone(self) -> None:
+        """Count the time to the next line from now."""
+        self._next_line = time.monotonic() + _PLAIN_EVERY_SECONDS
+
+    def show(self, state: ProgressState, *, at_once: bool = False) -> None:
+        """Move the bar, or print the line where one is due or ``at_once`` is set."""
+        if self._bar is not None:
+            self._bar.update(
+                self._task,
+                description=state.description,
+                completed=state.done,
+                total=state.total,
+                **state.fields,
+            )
+            return
+        if self._quiet:
+            return
+        if at_once or self.due():
+            self.postpone()
+            self.say(state.line)
+
+    def say(self, line: str) -> None:
+        """Print a line of its own."""
+        if self._bar is not None:
+            self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        else:
+            console.say(line)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+class LaunchBar:
+    """The progress of a launch: its phases and their items."""
+
+    def __init__(self) -> None:
+        self._display = ProgressDisplay(_launch_columns)
+        self._shown: tuple[str, int] = ("", -1)
+        self.say = self._display.say
+        self.close = self._display.close
+
+    def open(self) -> None:
+        """Show the bar, on a terminal."""
+        self._display.open(text("serve.phase_start"), {"bucket": "", "left": ""})
+
+    def progress(self, progress: LaunchProgress) -> None:
+        """Show a state; a pipe gets a line for each phase, and one now and then for items."""
+        state = ProgressState(
+            line=_plain(progress),
+            done=progress.done,
+            total=progress.total or None,
+            description=text(f"serve.phase_{progress.phase}"),
+            fields={"bucket": progress.bucket, "left": left(progress.left_seconds)},
+        )
+        is_new_phase = progress.phase != self._shown[0]
+        if self._display.is_open or is_new_phase:
+            self._shown = (progress.phase, progress.done)
+            self._display.show(state, at_once=is_new_phase)
+            return
+        is_new_item = progress.done != self._shown[1]
+        if is_new_item and self._display.due():
+            self._shown = (progress.phase, progress.done)
+            self._display.show(state)
+
+
+def _launch_columns() -> Sequence[ProgressColumn]:
+    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    return (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[bucket]}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
+
+
+def left(seconds: float | None) -> str:
+    """A time left in words, "" when it is not known."""
+    if seconds is None:
+        return ""
+    return text("serve.left", time=f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s")
+
+
+def _plain(progress: LaunchProgress) -> str:
+    words = [text(f"serve.phase_{progress.phase}")]
+    if progress.total:
+        words.append(f"{progress.done}/{progress.total}")
+    return "  ".join([*words, *(word for word in (progress.bucket, left(progress.left_seconds)) if word)])

@@ -1,0 +1,143 @@
+"""Options of a command made from the fields of a record (`gaudi_launch.app.fields`), read back as that record.
+
+A parameter whose default is a record stands for one option per field::
+
+    @app.command(cls=RecordCommand)
+    def plan(as_json: bool = typer.Option(False, "--json"), options: LaunchOptions = record(LaunchOptions())): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import Field, fields
+from typing import TYPE_CHECKING, Any
+
+import typer
+import typer.core
+import typer.main
+from typer.models import ParamMeta
+
+from gaudi_launch.app.fields import Option, option_of
+from gaudi_launch.cli.foreign_options import refuse_two_letters
+from gaudi_launch.cli.positional import only_model
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+def record(empty: DataclassInstance) -> Any:
+    """Return the default of a parameter that stands for the fields of ``empty``, for a `RecordCommand`."""
+    # the parser only tells typer that it need not know the type: no text is ever read with it
+    return typer.Option(empty, parser=str)
+
+
+class RecordCommand(typer.core.TyperCommand):
+    """A command that replaces each parameter with a record as its default by the options of its fields.
+
+    The command gets the record that the options fill. Everything else is typer's: help, completion, usage errors.
+    """
+
+    def __init__(self, name: str | None, *, params: list[Any] | None = None, **settings: Any) -> None:
+        self._records: dict[str, type[DataclassInstance]] = {}
+        expanded: list[Any] = []
+        for param in params or []:
+            if not hasattr(param.default, "__dataclass_fields__"):
+                expanded.append(param)
+                continue
+            kind = type(param.default)
+            self._records[str(param.name)] = kind
+            expanded += parameters_of(kind)
+        super().__init__(name, params=expanded, **settings)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options before the first ``--``; what follows it fills the field without names.
+
+        click drops the ``--`` and would mix both. One positional argument before it fills the ``bare`` option.
+        """
+        rest = self._field(lambda option: not option.names)
+        if rest is None or ctx.resilient_parsing:
+            return list(super().parse_args(ctx, args))
+        end = args.index("--") if "--" in args else len(args)
+        refuse_two_letters(args[:end], self._options())
+        left = list(super().parse_args(ctx, args[:end]))
+        strays = tuple(ctx.params.get(rest) or ())
+        ctx.params[rest] = args[end + 1 :]
+        bare = self._field(lambda option: option.bare)
+        if strays:
+            given = None if bare is None else ctx.params.get(bare)
+            named = only_model(strays, given=given, typed=args[:end], options=self._options())
+            if bare is not None:
+                ctx.params[bare] = named
+        return left
+
+    @property
+    def passes_options(self) -> bool:
+        """Return True if what follows ``--`` goes to an engine."""
+        return self._field(lambda option: not option.names) is not None
+
+    def _field(self, fits: Callable[[Option], bool]) -> str | None:
+        """Return the name of the records' first field whose option fits."""
+        for kind in self._records.values():
+            for each in fields(kind):
+                option = option_of(each)
+                if option is not None and fits(option):
+                    return each.name
+        return None
+
+    def _options(self) -> dict[str, str]:
+        """Return each spelling of an option with its metavar; "" for a switch."""
+        found: dict[str, str] = {}
+        for param in self.params:
+            takes_none = getattr(param, "is_flag", False) or param.param_type_name == "argument"
+            metavar = "" if takes_none else str(param.metavar or "VALUE")
+            for spelling in (*param.opts, *param.secondary_opts):
+                if spelling.startswith("-"):
+                    found[spelling] = metavar
+        return found
+
+    def invoke(self, ctx: Any) -> Any:
+        for name, kind in self._records.items():
+            ctx.params[name] = _filled(kind, ctx.params)
+        return super().invoke(ctx)
+
+
+def parameters_of(kind: type[DataclassInstance]) -> list[Any]:
+    """Return the options of a record's fields as typer makes them."""
+    found = []
+    for field in fields(kind):
+        option = option_of(field)
+        if option is not None:
+            found.append(typer.main.get_click_param(_meta(field, option))[0])
+    return found
+
+
+def _meta(field: Field[Any], option: Option) -> ParamMeta:
+    """The field as typer reads a parameter of a function."""
+    if not option.names:
+        argument = typer.Argument(None, metavar=option.metavar, help=option.help)
+        return ParamMeta(name=field.name, default=argument, annotation=list[str])
+    kind: Any = str
+    if option.switch:
+        kind = bool
+    elif option.many:
+        kind = list[str]
+    default = typer.Option(
+        [] if option.many else field.default,
+        *option.names,
+        help=option.help,
+        rich_help_panel=option.panel,
+        metavar=option.metavar or None,
+    )
+    return ParamMeta(name=field.name, default=default, annotation=kind)
+
+
+def _filled(kind: type[DataclassInstance], values: dict[str, Any]) -> DataclassInstance:
+    """Return the record that ``values`` fill, and take its fields out of them."""
+    taken: dict[str, Any] = {}
+    for field in fields(kind):
+        option = option_of(field)
+        if option is None:
+            continue
+        value = values.pop(field.name)
+        taken[field.name] = tuple(value or ()) if option.many else value
+    return kind(**taken)

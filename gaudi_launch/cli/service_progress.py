@@ -1,0 +1,21 @@
+"""Waiting for a service that another process of ours starts, with a progress bar."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gaudi_launch.services.state.registry import ServiceRecord
+
+
+def until_ready(name: str, seconds: float | None = None) -> ServiceRecord:
+    """Show the start of a service until it answers; the service then. Raises LaunchError as `app.waiting` does."""
+    from gaudi_launch.app import waiting
+    from gaudi_launch.cli.progress import LaunchBar
+
+    bar = LaunchBar()
+    bar.open()
+    try:
+        return waiting.until_ready(name, seconds, bar.progress)
+    finally:
+        bar.close()

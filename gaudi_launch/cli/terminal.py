@@ -1,0 +1,45 @@
+"""The reporter of the commands: lines and bars on stderr, an engine's launch on a `Screen`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gaudi_launch.cli import console
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gaudi_launch.app import report
+    from gaudi_launch.cli.views.download import DownloadView
+    from gaudi_launch.models.hub.download import PullProgress
+    from gaudi_launch.planning.plan import Plan
+
+
+class Terminal:
+    """A `gaudi_launch.app.report.Reporter` for people."""
+
+    def __init__(self) -> None:
+        self._download: DownloadView | None = None
+
+    def say(self, line: str) -> None:
+        console.say(line)
+
+    def downloading(self, progress: PullProgress) -> None:
+        if self._download is None:
+            from gaudi_launch.cli.views.download import DownloadView
+
+            self._download = DownloadView()
+        self._download.report(progress)
+
+    def downloaded(self) -> None:
+        if self._download is not None:
+            self._download.close()
+            self._download = None
+
+    def converted(self, shard: str) -> None:
+        console.console(stderr=True).print(shard, markup=False)
+
+    def screen(self, plan: Plan, log: Path, *, quiet: bool) -> report.LaunchDisplay:
+        from gaudi_launch.cli.views.serve import Screen
+
+        return Screen(plan, str(log), quiet)

@@ -1,0 +1,17 @@
+"""Options that take a time and whose default is a number of seconds."""
+
+from __future__ import annotations
+
+import typer
+
+
+def _drain(text: str | float) -> float:
+    """Return the seconds of --drain; the default comes as a number. Raises LaunchError (USAGE)."""
+    from gaudi_launch.planning.parse import seconds
+
+    return seconds("--drain", str(text), least=0)
+
+
+DRAIN = typer.Option(
+    30.0, "--drain", metavar="TIME", help="Wait so long for running requests: 90, 5m.", parser=_drain
+)

@@ -1,0 +1,1 @@
+"""How results are shown: tables, JSON and pictures, one module per command."""

@@ -1,0 +1,36 @@
+"""Deployments in a cluster, with what each pod waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gaudi_launch.cli.console import console, table
+from gaudi_launch.messages import text
+
+if TYPE_CHECKING:
+    from gaudi_launch.kubernetes.status import Status
+
+
+def show(found: Sequence[Status]) -> None:
+    """Print each deployment with its workloads and pods."""
+    out = console()
+    if not found:
+        out.print(text("kube.none"), markup=False)
+    for each in found:
+        counts = ", ".join(f"{w.kind} {w.name} {w.ready}/{w.wanted}" for w in each.workloads)
+        out.print(f"{each.name}: {counts or '-'}", markup=False)
+        columns = [text(f"kube.column_{word}") for word in ("pod", "phase", "age", "restarts", "node", "why")]
+        rows = [
+            (
+                pod.name,
+                text(f"kube.phase_{pod.phase}"),
+                f"{pod.seconds} s",
+                str(pod.restarts),
+                pod.node or "-",
+                pod.why.render() if pod.why else "",
+            )
+            for pod in each.pods
+        ]
+        if rows:
+            out.print(table("", columns, rows, right=(2, 3)))

@@ -1,0 +1,58 @@
+"""A migrated command with its differences, for people and for programs."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.cli.console import console, table
+from gaudi_launch.messages import text
+
+if TYPE_CHECKING:
+    from gaudi_launch.app.migrate import Migration
+
+_COLUMNS = ("name", "reference", "ours", "reason")
+
+
+def to_json(found: Migration) -> dict[str, Any]:
+    """Return the migration for programs."""
+    explained = found.reference.reference_differences
+    return {
+        "schema": 1,
+        "release": found.release,
+        "command": list(found.command),
+        "plan": found.reference.to_json(),
+        "differences": [asdict(difference) for difference in found.differences],
+        "reference_differences": [{"id": each.id, "message": each.render()} for each in explained],
+        "machine": found.host.origin,
+        "notes": [{"id": each.id, "message": each.render()} for each in found.notes],
+    }
+
+
+def show(found: Migration) -> None:
+    """Print our command in both tunings, what differs between them, and the notes."""
+    out = console()
+    out.print(text("migrate.is", release=found.release), markup=False)
+    at = found.command.index("serve") + 1
+    reference = [*found.command[:at], "--tuning", "reference", *found.command[at:]]
+    out.print("  " + shlex.join(reference), markup=False)
+    out.print(text("migrate.better"), markup=False)
+    out.print("  " + shlex.join(found.command), markup=False)
+    if found.differences:
+        columns = [text(f"migrate.column_{name}") for name in _COLUMNS]
+        rows = []
+        for each in found.differences:
+            rows.append((each.name, _cell(each.reference), _cell(each.ours), each.reason))
+        out.print(table(text("migrate.title"), columns, rows))
+    out.print(text("reference.title"), markup=False)
+    for difference in found.reference.reference_differences:
+        out.print(f"  - {difference.render()}", markup=False)
+    for warning in found.reference.warnings:
+        out.print(f"{text('plan.word_warning')}: {warning.render()}", markup=False)
+    for note in found.notes:
+        print(note.render())
+
+
+def _cell(value: str | None) -> str:
+    return "-" if value is None else value

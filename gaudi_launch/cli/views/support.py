@@ -1,0 +1,112 @@
+"""The answers of ``support``, for people and for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.cli.console import console, table
+from gaudi_launch.engines.support import ended
+from gaudi_launch.messages import text
+
+if TYPE_CHECKING:
+    from gaudi_launch.app.support import SupportResult, SupportRow
+    from gaudi_launch.engines.support import Version
+
+
+def to_json(result: SupportResult) -> dict[str, Any]:
+    """Return the answers for programs."""
+    return {
+        "schema": 1,
+        "model": result.model.path,
+        "architecture": result.model.architecture,
+        "quantization": result.model.quantization,
+        "accelerator": result.accelerator,
+        "versions": [_row_to_json(row) for row in result.rows],
+    }
+
+
+def _row_to_json(row: SupportRow) -> dict[str, Any]:
+    tried = row.support.validated
+    validated = None
+    if tried is not None:
+        validated = {
+            "cards": list(tried.cards),
+            "dtypes": list(tried.dtypes),
+            "accelerators": list(tried.accelerators),
+            "source": tried.source,
+        }
+    return {
+        "engine": row.label,
+        "status": row.support.status.value,
+        "refused": row.support.refused,
+        "reasons": [{"id": reason.id, "message": reason.render()} for reason in row.support.reasons],
+        "fewest_cards": row.fewest_cards,
+        "validated": validated,
+        "evidence": row.support.evidence,
+        "installed": row.is_installed,
+        "facts_date": row.facts.date if row.facts is not None else None,
+        "ended": ended(row.label),
+    }
+
+
+def show(result: SupportResult) -> None:
+    """Print the answers as a table."""
+    names = ("engine", "answer", "cards", "validated", "reason")
+    columns = [text(f"support.column_{name}") for name in names]
+    rows = [_cells(row, result.accelerator) for row in result.rows]
+    heading = text(
+        "support.title",
+        model=result.model.path,
+        architecture=result.model.architecture or "-",
+        accelerator=result.accelerator,
+    )
+    console().print(table(heading, columns, rows, right=(2,)))
+
+
+def _cells(row: SupportRow, accelerator: str) -> tuple[str, ...]:
+    tried = row.support.validated
+    validated = "-"
+    if tried is not None and accelerator.partition("-")[0] in tried.accelerators:
+        validated = f"{'/'.join(str(count) for count in tried.cards)} {'/'.join(tried.dtypes)}"
+    reasons = " ".join(reason.render() for reason in row.support.reasons)
+    why = f"{reasons} [{row.support.evidence}]".strip()
+    cards = "-" if row.fewest_cards is None else str(row.fewest_cards)
+    return (row.label, text(f"support.answer_{row.support.status.value}"), cards, validated, why)
+
+
+def list_to_json(versions: tuple[Version, ...]) -> dict[str, Any]:
+    """Return the versions with facts for programs."""
+    rows = [
+        {
+            "engine": each.label,
+            "date": each.date,
+            "repository": each.repository,
+            "commit": each.commit,
+            "vllm": each.upstream or None,
+            "classes": len(each.classes) if each.complete else None,
+            "quantization": list(each.methods),
+            "transformers": each.transformers or None,
+            "validated": [model["model"] for model in each.validated],
+            "ended": ended(each.label),
+        }
+        for each in versions
+    ]
+    return {"schema": 1, "versions": rows}
+
+
+def show_list(versions: tuple[Version, ...]) -> None:
+    """Print the versions with facts as a table."""
+    names = ("engine", "date", "commit", "classes", "methods", "validated_models")
+    columns = [text(f"support.column_{name}") for name in names]
+    rows = [
+        (
+            each.label,
+            each.date,
+            f"{each.repository}@{each.commit}",
+            str(len(each.classes)) if each.complete else "-",
+            ", ".join(each.methods),
+            str(len(each.validated)),
+        )
+        for each in versions
+    ]
+    console().print(table(text("support.title_list"), columns, rows, right=(3, 5)))

@@ -1,0 +1,90 @@
+"""The explanation of a failed launch, for people and for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.cli.console import console
+from gaudi_launch.messages import text
+
+if TYPE_CHECKING:
+    from gaudi_launch.services.diagnosis.diagnose import Cause, Diagnosis
+    from gaudi_launch.services.diagnosis.explain import Explanation
+    from gaudi_launch.services.log.excerpt import Excerpt
+
+
+def to_json(told: Explanation) -> dict[str, Any]:
+    """Return the explanation for programs."""
+    found = told.found
+    return {
+        "schema": 1,
+        "log": told.log,
+        "failed": found.failed,
+        "phase": found.phase,
+        "permanent": found.permanent,
+        "note": told.note.render() if told.note else None,
+        "causes": _documents(found.causes, told.content),
+        "findings": _documents(found.findings, told.content),
+    }
+
+
+def _documents(causes: tuple[Cause, ...], content: Excerpt) -> list[dict[str, Any]]:
+    """Return causes as JSON, their lines numbered as in the log."""
+    documents = [cause.to_json() for cause in causes]
+    for document in documents:
+        for evidence in document["evidence"]:
+            evidence["line"] = content.line_in_file(evidence["line"])
+    return documents
+
+
+def show(told: Explanation) -> None:
+    """Print the causes with their evidence and remedies."""
+    out = console()
+    found, content = told.found, told.content
+
+    def say(line: str) -> None:
+        out.print(line, markup=False, soft_wrap=True)
+
+    if told.note is not None:
+        say(told.note.render())
+    phase = text(f"serve.phase_{found.phase}")
+    if found.failed and content.text:
+        say(text("diagnose.failed", phase=phase))
+    elif found.causes:
+        say(text("diagnose.requests"))
+    elif not found.failed and told.note is None:
+        # a note on one that runs or was stopped says it all
+        say(_no_failure(found, phase))
+    if found.failed and not found.causes and content.text and told.note is None:
+        say(text("diagnose.none"))
+        for last in content.text.splitlines()[-30:]:
+            say(f"  {last}")
+    for line in _lines(found.causes, content, text("diagnose.word_cause")):
+        say(line)
+    if found.permanent:
+        say("\n" + text("diagnose.permanent"))
+    if found.findings:
+        say("\n" + text("diagnose.findings"))
+    for line in _lines(found.findings, content, text("diagnose.word_finding")):
+        say(line)
+
+
+def _lines(causes: tuple[Cause, ...], content: Excerpt, word: str) -> list[str]:
+    """Return what is known of each cause, below its number."""
+    lines = []
+    for number, cause in enumerate(causes, start=1):
+        lines.append(f"\n{word} {number}: {cause.title.render()}")
+        for line, words in cause.evidence:
+            lines.append(f"  {text('diagnose.word_line')} {content.line_in_file(line)}: {words}")
+        lines.append(f"  {text('diagnose.word_remedy')}: {cause.remedy.render()}")
+        lines += [f"    $ {command}" for command in cause.commands]
+        lines.append(f"  {text('diagnose.word_source')}: {cause.source}")
+    return lines
+
+
+def _no_failure(found: Diagnosis, phase: str) -> str:
+    """Return the sentence for a log without a failure: the engine came up, or the log ends during a launch."""
+    if found.came_up or found.phase in ("ready", "stopping"):
+        return text("diagnose.healthy", phase=phase)
+    done, total = found.at
+    return text("diagnose.unfinished", phase=phase, progress=f" ({done}/{total})" if total else "")

@@ -1,0 +1,64 @@
+"""serve refuses a model that cannot be loaded before anything is started or written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.cli.main import run
+from gaudi_launch.models.weights import has_weights
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("STATE", "CACHE", "DATA"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / "home" / name))
+
+
+def model(folder: Path, *files: str) -> Path:
+    folder.mkdir()
+    for name in files:
+        (folder / name).write_text(json.dumps({"model_type": "qwen3"}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("files", "sentence"),
+    [
+        (None, "does not exist"),
+        ((), "has no config.json"),
+        (("config.json",), "has no weight files"),
+        (("config.json", "training_args.bin"), "has no weight files"),
+    ],
+)
+@pytest.mark.parametrize("more", [(), ("--engine", "cpu"), ("--tuning", "reference"), ("--detach",)])
+def test_a_folder_that_cannot_be_loaded_is_refused(
+    files: tuple[str, ...] | None,
+    sentence: str,
+    more: tuple[str, ...],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / "Qwen3-8B" if files is None else model(tmp_path / "Qwen3-8B", *files)
+    assert run(["serve", "-w", str(folder), *more]) == 5
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("more", [("--force",), ("--", "--load-format", "dummy"), ("--machine", "simulated:hls2")])
+def test_weights_may_be_elsewhere(
+    more: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = model(tmp_path / "Qwen3-8B", "config.json")
+    words = ["serve", "-w", str(folder), "--engine", "vllm-fork@1.21", "--python", "/no/python", *more]
+    assert run(words) != 0
+    assert "has no weight files" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "consolidated.00.pth"])
+def test_each_form_of_weights_counts(name: str, tmp_path: Path) -> None:
+    assert has_weights(model(tmp_path / "m", name))

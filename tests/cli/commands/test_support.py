@@ -1,0 +1,58 @@
+"""``gaudi-launch support``: the answers of every engine version about one model."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gaudi_launch.cli.main import run
+
+
+def answer(argv: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert run(["support", *argv, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_each_version_answers_with_its_evidence(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(["Qwen3-8B", "--accelerator", "gaudi2"], capsys)
+    rows = {row["engine"]: row for row in found["versions"]}
+    assert found["architecture"] == "Qwen3ForCausalLM"
+    assert rows["vllm-gaudi@0.26.0"]["status"] == "runs"
+    assert rows["vllm-gaudi@0.26.0"]["fewest_cards"] == 1
+    assert rows["vllm-gaudi@0.26.0"]["ended"] is None
+    assert "vllm-project/vllm-gaudi@" in rows["vllm-gaudi@0.26.0"]["evidence"]
+    assert rows["vllm-fork@1.21"]["ended"] == "2025-10-28"
+    assert rows["deepseek_r1"]["status"] == "no"
+    assert rows["deepseek_r1"]["fewest_cards"] is None
+
+
+def test_one_version_of_one_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(["GptOssForCausalLM", "--engine", "vllm-gaudi@0.26", "--accelerator", "gaudi3"], capsys)
+    assert [row["engine"] for row in found["versions"]] == ["vllm-gaudi@0.26.0"]
+
+
+def test_the_versions_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(["--list", "--engine", "vllm-fork"], capsys)
+    assert [(row["engine"], row["commit"]) for row in found["versions"]] == [
+        ("vllm-fork@1.22", "17a7946f471f"),
+        ("vllm-fork@1.21", "277a33cd907e"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "near"),
+    [
+        (["Qwen3-8B", "--engine", "vllm-gaudi@0.29"], 2, "vllm-gaudi@0.19"),
+        (["Qwen3-8C"], 5, "Qwen3-8B"),
+        (["GptOsForCausalLM"], 5, "GptOssForCausalLM"),
+        ([], 2, "--list"),
+    ],
+)
+def test_unknown_names_get_the_nearest(
+    argv: list[str], status: int, near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["support", *argv]) == status
+    assert near in capsys.readouterr().err

@@ -1,0 +1,123 @@
+"""Progress: one bar on a terminal, and the lines that a pipe gets."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from gaudi_launch.bench.replay import Going
+from gaudi_launch.cli import progress
+from gaudi_launch.cli.progress import LaunchBar, ProgressDisplay, ProgressState
+from gaudi_launch.cli.views.bench import Watching
+from gaudi_launch.services.log.follow import LaunchProgress
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch, plain_english: None) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(progress, "time", made)
+    return made
+
+
+def test_a_line_is_printed_every_ten_seconds(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    display = ProgressDisplay()
+    for second in range(25):
+        clock.now = 1000.0 + second
+        display.show(ProgressState(f"at {second}"))
+    assert capsys.readouterr() == ("", "at 0\nat 10\nat 20\n")
+
+
+def test_postponing_counts_from_now(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    display = ProgressDisplay()
+    display.postpone()
+    for second in (0, 9, 10):
+        clock.now = 1000.0 + second
+        display.show(ProgressState(f"at {second}"))
+    assert capsys.readouterr().err == "at 10\n"
+
+
+def test_quiet_prints_no_progress(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    display = ProgressDisplay(quiet=True)
+    display.show(ProgressState("hidden"), at_once=True)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_launch_prints_each_phase_at_once_and_items_now_and_then(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bar = LaunchBar()
+    bar.open()
+    bar.progress(LaunchProgress(phase="load"))
+    bar.progress(LaunchProgress(phase="warmup_prompt", done=1, total=8))
+    clock.now += 9
+    bar.progress(LaunchProgress(phase="warmup_prompt", done=2, total=8))
+    clock.now += 1
+    bar.progress(LaunchProgress(phase="warmup_prompt", done=3, total=8))
+    clock.now += 60
+    bar.progress(LaunchProgress(phase="warmup_prompt", done=3, total=8))
+    bar.close()
+    printed = capsys.readouterr().err.splitlines()
+    assert len(printed) == 3
+    assert [line.rpartition("  ")[2] for line in printed[1:]] == ["1/8", "3/8"]
+
+
+def test_a_run_says_that_it_prepares_and_then_how_far_it_is(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Watching(quiet=False) as watching:
+        watching.going(Going(total=4))
+        clock.now += 10
+        watching.going(Going(total=4))
+    printed = capsys.readouterr().err.splitlines()
+    assert len(printed) == 2
+    assert printed[1].startswith("0/4: ")
+
+
+_ON_TERMINAL = """
+from rich.progress import BarColumn, TextColumn
+from gaudi_launch.cli.progress import ProgressDisplay, ProgressState
+display = ProgressDisplay(lambda: (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[x]}")))
+display.open("begin", {"x": ""})
+assert display.is_open
+display.say("above")
+display.show(ProgressState("never printed", 1, 2, "under way", {"x": "field"}))
+display._bar.refresh()
+display.close()
+"""
+
+
+def test_a_terminal_gets_a_bar_and_no_lines() -> None:
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    environment.pop("NO_COLOR", None)
+    try:
+        subprocess.run([sys.executable, "-c", _ON_TERMINAL], stderr=theirs, env=environment, check=True)
+    finally:
+        os.close(theirs)
+    shown = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert "above" in shown
+    assert "under way" in shown
+    assert "field" in shown
+    assert "never printed" not in shown
+
+
+def test_a_reader_that_goes_away_ends_nothing() -> None:
+    program = "from gaudi_launch.cli.console import say\nfor n in range(9): say('x' * 9)\nprint('done')"
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=writing, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stdout) == (0, b"done\n")
