@@ -3,18 +3,14 @@ hypothesis may hold against a test."""
 
 from __future__ import annotations
 
-import fcntl
 import os
-import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import IO
 
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.turns import alone
 
 # A busy machine makes any example slow, and that is no fault of the test. The same tree gets the same verdict each
 # time; HYPOTHESIS_PROFILE=search looks for examples that nobody has seen.
@@ -43,25 +39,6 @@ def few_real_engines_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]
     roomy = (os.cpu_count() or 1) > 1 and psutil.virtual_memory().available > _ENGINE_BYTES
     with alone("e2e", 2 if roomy else 1):
         yield
-
-
-@contextmanager
-def alone(what: str, places: int = 1) -> Iterator[None]:
-    """Nobody else on this machine, or no more than have places, does such a thing at the same time."""
-    folder = Path(tempfile.gettempdir())
-    with ExitStack() as files:
-        locks = [files.enter_context((folder / f"gaudi-launch-{what}-{n}.lock").open("w")) for n in range(places)]
-        while not any(_take(lock) for lock in locks):
-            time.sleep(0.1)
-        yield
-
-
-def _take(lock: IO[str]) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 @pytest.fixture

@@ -14,16 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.cli.app import run
-from gaudi_launch.host.locks import try_lock
+from gaudi_launch.cli.main import run
 from gaudi_launch.host.simulated import write_tree
-from tests.cli.test_serve import write_model
-from tests.measure.stand_in_server import serving
-from tests.services.conftest import TRIVIAL
-from tests.waiting import GENEROUS
+from gaudi_launch.locks import try_ofd
+from tests.support.processes import TRIVIAL
+from tests.support.serve import write_model
+from tests.support.stand_in_server import serving
+from tests.support.waiting import GENEROUS
 
 TOP = Path(__file__).parents[1]
 FENCE = re.compile(r"```bash\n(.*?)```", re.DOTALL)
+
+
+PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
 def commands(name: str) -> list[str]:
@@ -42,7 +45,7 @@ BY_OTHERS = {
     # tests/e2e/test_ray_serve.py
     "gaudi-launch serve -w demo --engine ray-serve",
     "gaudi-launch ray status",
-    # lasts until it is stopped: tests/measure/test_webui.py
+    # lasts until it is stopped: tests/bench/test_webui.py
     "gaudi-launch webui demo",
 }
 # what these need stands on a Gaudi server, or they change the machine: here a machine in a folder is theirs
@@ -50,7 +53,7 @@ ENDS = {
     "gaudi-launch doctor": {0},
     "gaudi-launch doctor --fix": {0},
     "gaudi-launch serve": {5},
-    # no cluster here: tests/cli/test_kube.py has one that answers
+    # no cluster here: tests/cli/commands/test_kube.py has one that answers
     "gaudi-launch kube": {3},
     # no engine here: told before anything is fetched
     "gaudi-launch serve -w deepseek-ai/DeepSeek-R1-0528 -n 8 -q --trust-remote-code": {3},
@@ -66,6 +69,14 @@ def test_both_readmes_show_the_same_commands() -> None:
     assert commands("README_zh.md") == COMMANDS
 
 
+def programs(name: str) -> list[str]:
+    return PYTHON.findall((TOP / name).read_text(encoding="utf-8"))
+
+
+def test_both_readmes_show_the_same_programs() -> None:
+    assert programs("README_zh.md") == programs("README.md")
+
+
 def test_both_readmes_have_the_same_parts() -> None:
     counts = [
         {mark: (TOP / name).read_text(encoding="utf-8").count(mark) for mark in ("\n## ", "\n|", "```")}
@@ -75,7 +86,7 @@ def test_both_readmes_have_the_same_parts() -> None:
 
 
 def test_every_command_of_the_program_is_in_the_table() -> None:
-    from gaudi_launch.cli.app import COMMANDS as known
+    from gaudi_launch.cli.main import COMMANDS as known
 
     for name in ("README.md", "README_zh.md"):
         text = (TOP / name).read_text(encoding="utf-8")
@@ -132,7 +143,7 @@ def measured(folder: Path) -> Iterator[None]:
     demo.mkdir(parents=True)
     (demo / "lock").touch()
     with serving(gap=0.001) as (url, _), (demo / "lock").open("r+b") as lock:
-        assert try_lock(lock.fileno())
+        assert try_ofd(lock.fileno())
         (demo / "state.json").write_text(json.dumps({"name": "demo", "url": url, "phase": "ready"}))
         yield
 
@@ -176,6 +187,34 @@ def test_each_command(
     expected = ENDS.get(command, ENDS.get(" ".join(words[:2]), {0}))
     assert code in expected, said
     assert "Traceback" not in said
+
+
+def test_the_program_plans_serves_and_stops(workplace: tuple[Path, dict[str, str]]) -> None:
+    folder, environment = workplace
+    (program,) = programs("README.md")
+    # the engine's interpreter is the one on PATH, and the model is one that this machine has
+    (folder / "engine").mkdir()
+    (folder / "engine" / "python3").symlink_to(folder / "engine-python")
+    (folder / "program.py").write_text(program.replace("/models/Qwen2-72B-Instruct", str(folder / "Small")))
+    write_tree("hls2", folder / "third")
+    own = {"GAUDI_LAUNCH_ROOT": str(folder / "third"), "PYTHONPATH": str(TOP)}
+    path = f"{folder / 'engine'}:{folder / 'third' / 'bin'}:{environment['PATH']}"
+    done = subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=folder,
+        env={**environment, **own, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=GENEROUS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    *settings, served = done.stdout.splitlines()
+    assert "--tensor-parallel-size 4 flag" in settings
+    log = folder / "state/gaudi-launch/services/from-python/engine.log"
+    assert served == f"from-python ready http://127.0.0.1:30002 {log}"
+    after = json.loads(call(environment, folder, "ps", "-a", "--json").stdout)
+    assert [row["phase"] for row in after["services"] if row["name"] == "from-python"] == ["stopped"]
 
 
 @pytest.mark.e2e

@@ -4,72 +4,39 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
-from gaudi_launch.engines import embedded
+from gaudi_launch.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.paths import cache_dir
-from tests.conftest import alone
 from tests.e2e.two_hosts import Wire
-from tests.waiting import unused_port
+from tests.support.real_engines import Serve
+from tests.support.turns import alone
+from tests.support.waiting import unused_port
 
 
 @pytest.fixture(scope="session")
 def engine() -> Path:
     """The embedded engine's interpreter, made when it is not there."""
-    embedded.setup(lambda line: print(line, file=sys.stderr))
-    return embedded.python_path()
+    cpu_install.setup(lambda line: print(line, file=sys.stderr))
+    return cpu_install.python_path()
 
 
 @pytest.fixture(scope="session")
 def tiny_model(engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "tiny"
-    embedded.make_tiny(folder)
+    script = Path(cpu_install.__file__).parent / "runtime" / "make_demo.py"
+    subprocess.run([str(engine), str(script), "tiny", str(folder)], check=True)
     return folder
 
 
 @pytest.fixture
 def port() -> int:
     return unused_port()
-
-
-class Serve:
-    """One `gaudi-launch serve` of a user; whatever descends from it is known and must be gone in the end."""
-
-    def __init__(self, state: Path, *words: str) -> None:
-        self.state = state
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "gaudi_launch", "serve", "--quiet", *words],
-            env={**os.environ, "XDG_STATE_HOME": str(state), "http_proxy": "http://127.0.0.1:9"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.family: list[psutil.Process] = []
-
-    def ready(self) -> list[str]:
-        """The lines printed once it answers; then the family is known."""
-        assert self.process.stdout is not None
-        lines = [self.process.stdout.readline() for _ in range(4)]
-        self.family = psutil.Process(self.process.pid).children(recursive=True)
-        return lines
-
-    def end(self, number: int = signal.SIGINT) -> tuple[int, str]:
-        self.process.send_signal(number)
-        return self.wait()
-
-    def wait(self) -> tuple[int, str]:
-        _, err = self.process.communicate(timeout=600)
-        return self.process.returncode, err
-
-    def alive(self) -> list[psutil.Process]:
-        return [p for p in self.family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
 
 
 @pytest.fixture

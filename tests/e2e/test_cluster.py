@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.two_hosts import TOP, Wire
-from tests.waiting import GENEROUS, until
+from tests.support.waiting import GENEROUS, until
 
 pytestmark = pytest.mark.e2e
 
@@ -72,7 +72,7 @@ def test_two_hosts_up_a_worker_killed_down(wire: Wire, model: Path) -> None:
 
     # a second start must not touch the first
     second = wire.launch("up", *words_for(wire, model))
-    assert (second.returncode, "runs already" in second.stderr) == (3, True)
+    assert (second.returncode, "already running" in second.stderr) == (3, True)
     assert wire.get("/health") == {}
 
     # host b dies: its Ray and all its ranks
@@ -135,7 +135,7 @@ def test_ctrl_c_takes_all_down(wire: Wire, model: Path) -> None:
         os.killpg(started.pid, signal.SIGINT)
         rest = started.stderr.read()
         assert started.wait(GENEROUS) == 130
-    assert "Ending what was started" in rest
+    assert "Stopping the started processes" in rest
     # a question to Ray that Ctrl-C broke off leaves its host once it has noticed
     until(lambda: not wire.pids("a") and not wire.pids("b"), "the end of all", 20)
 

@@ -10,29 +10,13 @@ import shutil
 import signal
 import socket
 from pathlib import Path
-from typing import Any
-from urllib.request import ProxyHandler, Request, build_opener
 
 import psutil
 import pytest
 
-from tests.e2e.conftest import Serve
-from tests.waiting import GENEROUS
+from tests.support.real_engines import Serve
 
 pytestmark = pytest.mark.e2e
-
-QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
-
-
-def ask(port: int, **body: Any) -> bytes:
-    request = Request(
-        f"http://127.0.0.1:{port}/v1/chat/completions",
-        json.dumps({"messages": QUESTION, "temperature": 0, **body}).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with build_opener(ProxyHandler({})).open(request, timeout=GENEROUS) as response:
-        content: bytes = response.read()
-    return content
 
 
 def test_a_killed_api_process_is_exit_4_and_leaves_no_core(

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Serve
-from tests.e2e.test_cpu_engine import ask
+from tests.support.real_engines import Serve, ask
 
 pytestmark = pytest.mark.e2e
 
@@ -60,7 +59,7 @@ def test_the_demo_answers_streams_is_measured_and_stops(
     # API server, engine core and worker: more than one process, and all of them end
     assert len(serve.family) >= 2
     code, err = serve.end()
-    assert code == 130 and err.splitlines()[-1] == "Stopped; nothing is left behind."
+    assert code == 130 and err.splitlines()[-1] == "Stopped; no process remains."
     assert serve.alive() == []
     state = json.loads((tmp_path / "gaudi-launch/services/demo/state.json").read_text())
     assert (state["phase"], state["outcome"]) == ("stopped", "stopped")

@@ -14,12 +14,12 @@ from urllib.request import ProxyHandler, build_opener
 import psutil
 import pytest
 
-from gaudi_launch.engines import embedded, ray_environment
-from gaudi_launch.engines.ray_serve import IN_RAY
+from gaudi_launch.engines.ray_serve import install as ray_install
+from gaudi_launch.engines.ray_serve.engine import IN_RAY
+from gaudi_launch.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.services import ray_status
-from tests.e2e.conftest import Serve
-from tests.e2e.test_cpu_engine import ask
-from tests.waiting import GENEROUS, until
+from tests.support.real_engines import Serve, ask
+from tests.support.waiting import GENEROUS, until
 
 pytestmark = pytest.mark.e2e
 
@@ -29,8 +29,8 @@ PARIS = "The capital of France is Paris."
 @pytest.fixture(scope="session")
 def ray(engine: Path) -> Path:
     """Ray's interpreter beside the embedded engine, made when it is not there."""
-    ray_environment.setup(lambda line: print(line, file=sys.stderr))
-    return ray_environment.python_path()
+    ray_install.setup(lambda line: print(line, file=sys.stderr))
+    return ray_install.python_path()
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +100,7 @@ def test_the_cpu_engine_in_a_replica_answers_streams_and_stops(
     for part in ("raylet", "gcs_server", "dashboard", "ray::ServeReplica", "vllm.entrypoints", "VLLM::EngineCore"):
         assert any(part in name for name in names), part
     code, err = serve.end()
-    assert code == 130 and err.splitlines()[-1] == "Stopped; nothing is left behind."
+    assert code == 130 and err.splitlines()[-1] == "Stopped; no process remains."
     assert serve.alive() == []
     state = json.loads((tmp_path / "gaudi-launch/services/one/state.json").read_text())
     assert (state["outcome"], state["facts"]["replicas_wanted"], state["facts"]["ray_hpus"]) == ("stopped", 1, 1)
@@ -160,7 +160,7 @@ def test_an_engine_that_cannot_start_is_exit_4_with_its_cause(
 
 def test_ray_itself_accepts_our_config(ray: Path, tmp_path: Path) -> None:
     """Every key of ours is one of this release's, and our list of keys is exactly its list."""
-    words = ("-w", str(embedded.demo_dir()), "--engine", "ray-serve:cpu", "--replicas", "1..3")
+    words = ("-w", str(cpu_install.demo_dir()), "--engine", "ray-serve:cpu", "--replicas", "1..3")
     done = subprocess.run(
         [sys.executable, "-m", "gaudi_launch", "ray", "config", *words], capture_output=True, text=True, check=True
     )
@@ -186,6 +186,6 @@ print(json.dumps({place: sorted(kind.model_fields) for place, kind in kinds.item
         check=False,
     )
     assert theirs.returncode == 0, theirs.stderr
-    from gaudi_launch.engines.ray_schema import KEYS
+    from gaudi_launch.engines.ray_serve.schema import KEYS
 
     assert json.loads(theirs.stdout) == {place: sorted(keys) for place, keys in KEYS.items()}

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gaudi_launch.services.ready import probe
-from tests.waiting import GENEROUS
+from gaudi_launch.services.probe import probe
+from tests.support.waiting import GENEROUS
 
 
 @pytest.mark.e2e

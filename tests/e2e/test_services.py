@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e
 

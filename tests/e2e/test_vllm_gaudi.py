@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.cli.app import run
-from gaudi_launch.engines import embedded
+from gaudi_launch.cli.main import run
+from gaudi_launch.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.host.simulated import write_tree
 from tests.e2e import gaudi_stand_in
-from tests.e2e.conftest import Serve
-from tests.e2e.test_cpu_engine import ask
-from tests.engines.options_table import UPSTREAM, parse
+from tests.support.options_table import UPSTREAM, parse
+from tests.support.real_engines import Serve, ask
 
 pytestmark = pytest.mark.e2e
 
@@ -40,7 +39,7 @@ def test_the_demo_model_on_one_simulated_card(
     python: Path, port: int, tmp_path: Path, serving: list[Serve]
 ) -> None:
     state = tmp_path / "state"
-    model = str(embedded.demo_dir())
+    model = str(cpu_install.demo_dir())
     serve = Serve(
         state, "-w", model, "--python", str(python), "-p", str(port), "-l", "1024", "-b", "8", "-n", "1",
         "--served-name", "demo", "--name", "gaudi", "--no-doctor",
@@ -51,7 +50,7 @@ def test_the_demo_model_on_one_simulated_card(
     answer = json.loads(ask(port, model="demo"))
     assert answer["choices"][0]["message"]["content"] == "The capital of France is Paris."
     code, err = serve.end()
-    assert code == 130 and err.splitlines()[-1] == "Stopped; nothing is left behind."
+    assert code == 130 and err.splitlines()[-1] == "Stopped; no process remains."
 
     folder = state / "gaudi-launch/services/gaudi"
     plan = json.loads((folder / "plan.json").read_text())

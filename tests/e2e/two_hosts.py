@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.waiting import until
+from tests.support.waiting import until
 
 ENGINE = Path(__file__).parent / "cluster_engine"
 TOP = Path(__file__).parents[2]

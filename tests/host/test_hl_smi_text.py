@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from gaudi_launch.host.hl_smi_text import (
     Affinity,
+    HlSmiRow,
     Process,
-    Row,
     Table,
     parse_csv,
     parse_links,
@@ -19,13 +19,14 @@ from gaudi_launch.host.hl_smi_text import (
     parse_table,
     parse_topo,
 )
-from tests.host.machines import DATA, sample
+from tests.support.machines import sample
+from tests.support.places import DATA
 
 
-def rows(product: str, cap: int, total: int, *cards: tuple[str, int, int, int, int, int]) -> tuple[Row, ...]:
+def rows(product: str, cap: int, total: int, *cards: tuple[str, int, int, int, int, int]) -> tuple[HlSmiRow, ...]:
     """Rows from (bus byte, temperature, power, memory used, utilization, events) by index."""
     return tuple(
-        Row(index, product, f"0000:{bus}:00.0", temperature, power, cap, used, total, utilization, events)
+        HlSmiRow(index, product, f"0000:{bus}:00.0", temperature, power, cap, used, total, utilization, events)
         for index, (bus, temperature, power, used, utilization, events) in enumerate(cards)
     )
 
@@ -355,6 +356,10 @@ def test_log() -> None:
         "Link Width Current": "x16",
         "Total": "98304 MB",
         "Used": "768 MB",
+        "HW Slowdown": "Not Active",
+        "Thermal Slowdown": "Not Active",
+        "Power Slowdown": "Not Active",
+        "Pending": "No",
     }
     assert {name: card.facts.get(name) for name in wanted} == wanted
     assert parse_log(sample("gaudi2-L-firmware-spi-1.17")) == ()

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from gaudi_launch.host import hl_smi, simulated
 from gaudi_launch.host.cpus import parse_cpus
 from gaudi_launch.host.files import Imagined
-from gaudi_launch.host.hl_smi import Answer
+from gaudi_launch.host.hl_smi import HlSmiOutput
 from gaudi_launch.host.machine import load
 from gaudi_launch.host.read import assemble
 from gaudi_launch.host.records import Holder, Host
-from tests.host.machines import (
+from tests.support.host_variants import VARIANTS
+from tests.support.machines import (
     INDEX_MODULE,
     NAME,
     TOPO,
@@ -30,20 +31,6 @@ from tests.host.machines import (
     sample,
     use,
     write_stub,
-)
-
-VARIANTS = (
-    "hls2",
-    "gaudi2e-8",
-    "gaudi2e-4",
-    "gaudi3-oam",
-    "gaudi3-pcie",
-    "hls2+busy=3,5,7",
-    "gaudi3-pcie+failed=2+bad-tuning",
-    "gaudi2e-8+no-sysfs",
-    "hls2+no-hl-smi+busy=1",
-    "hls2+no-driver",
-    "hls2+no-smt+container",
 )
 
 
@@ -81,7 +68,7 @@ def test_sysfs_of_the_cards_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     machine = simulated.build("hls2+no-hl-smi")
     for path, text in machine.files.items():
         if path.startswith("sys/bus/pci/devices/"):
-            bus, name = path.split("/")[4:]
+            bus, name = path.split("/", 5)[4:]
             index = next(i for i, card in enumerate(load("simulated:hls2").cards) if card.bus == bus)
             target = tmp_path / f"sys/class/accel/accel{index}/device/{name}"
         elif path.startswith("sys/class/accel/"):
@@ -370,7 +357,7 @@ _PATHS = sorted(
 def test_any_file_and_any_hl_smi(changed: dict[str, str], said: str, failing: bool) -> None:
     """Whatever stands in /sys, /proc and /etc and whatever hl-smi says: a Host, never an error."""
     machine = simulated.build("gaudi2e-4+busy=1")
-    answer = Answer(said, "it failed" if failing else None)
+    answer = HlSmiOutput(said, "it failed" if failing else None)
     host = assemble(Imagined({**machine.files, **changed}, machine.links), lambda _: answer)
     assert len(host.modules) == len(set(host.modules))
     assert all(card.cpus == tuple(sorted(set(card.cpus))) for card in host.cards)
@@ -379,9 +366,11 @@ def test_any_file_and_any_hl_smi(changed: dict[str, str], said: str, failing: bo
 @settings(deadline=None)
 @given(st.text(max_size=300), st.text(max_size=300), st.text(max_size=300))
 def test_bare_machine_with_any_answers(table: str, rows: str, topo: str) -> None:
-    def ask(arguments: Any) -> Answer:
+    def ask(arguments: Any) -> HlSmiOutput:
         kind = arguments[0] if arguments else ""
-        return Answer({"": table, "-Q": "index, module_id, name\n" + rows, "topo": topo}.get(kind, table + rows))
+        return HlSmiOutput(
+            {"": table, "-Q": "index, module_id, name\n" + rows, "topo": topo}.get(kind, table + rows)
+        )
 
     assemble(Imagined({}), ask)
 

@@ -18,7 +18,7 @@ from gaudi_launch.host.read import read_ports
 from gaudi_launch.host.records import Card, Holder, Host, Interface, NumaNode
 from gaudi_launch.host.simulated import build
 from gaudi_launch.planning.placement import choose
-from tests.host.test_read import VARIANTS
+from tests.support.host_variants import VARIANTS
 
 
 def through_text(host: Host) -> Host:

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from tests.support.places import TOP
+
+ROOT = TOP
 RECORDED = ROOT / "tests" / "data" / "parity" / "buckets"
 SHARED = ROOT.parent / "shared" / "parity" / "buckets"
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from gaudi_launch.doctor.records import EngineFacts, Facts, Wants, Weights
+from gaudi_launch.doctor.records import DoctorFacts, EngineFacts, Wants, Weights
 from gaudi_launch.host import config, machine, simulated
 from gaudi_launch.host.config import Disk, HostConfig
 from gaudi_launch.host.records import Card, Host
 
-Change = Callable[[Facts], Facts]
+Change = Callable[[DoctorFacts], DoctorFacts]
 
 GOOD_ENGINE = EngineFacts(
     python="/opt/engine/bin/python",
@@ -26,6 +26,18 @@ GOOD_ENGINE = EngineFacts(
 GOOD_WEIGHTS = Weights(
     "/models/m", bytes=16 << 30, has_config=True, files=4, disk=Disk("/models/m", 1 << 20, "xfs", True)
 )
+GOOD_PACKAGES = {
+    f"habanalabs-{name}": "1.22.1-6"
+    for name in (
+        "container-runtime",
+        "dkms",
+        "firmware",
+        "firmware-tools",
+        "graph",
+        "rdma-core",
+        "thunk",
+    )
+}
 GOOD_IMAGE = "gaudi-docker/1.22.1/ubuntu24.04/habanalabs/pytorch-installer-2.7.1:latest"
 
 
@@ -34,18 +46,19 @@ def _loaded(name: str) -> tuple[Host, HostConfig]:
     return machine.load(f"simulated:{name}"), config.load_config(f"simulated:{name}")
 
 
-def facts(name: str = "hls2") -> Facts:
+def facts(name: str = "hls2") -> DoctorFacts:
     """A whole machine with everything told: engine, weights, image, port and packages."""
     host, settings = _loaded(name)
-    settings = replace(settings, packages={"habanalabs-dkms": "1.22.1-6"})
+    settings = replace(settings, packages=GOOD_PACKAGES)
     built = simulated.build(name)
-    return Facts(
+    return DoctorFacts(
         host,
         settings,
         Wants(port=8000, image=GOOD_IMAGE),
         GOOD_ENGINE,
         GOOD_WEIGHTS,
         ask=built.ask if built.hl_smi is not None else None,
+        files=built.view,
     )
 
 
@@ -65,6 +78,12 @@ def engine(**values: Any) -> Change:
     return lambda f: replace(f, engine=replace(f.engine or GOOD_ENGINE, **values))
 
 
+def without_packages(*names: str) -> Change:
+    """The packages of a good machine without these."""
+    left = {name: version for name, version in GOOD_PACKAGES.items() if name not in names}
+    return settings(packages=left)
+
+
 def weights(**values: Any) -> Change:
     return lambda f: replace(f, weights=replace(f.weights or GOOD_WEIGHTS, **values))
 
@@ -72,7 +91,7 @@ def weights(**values: Any) -> Change:
 def cards(**values: Any) -> Change:
     """The first card (module 3) changed."""
 
-    def change(f: Facts) -> Facts:
+    def change(f: DoctorFacts) -> DoctorFacts:
         first, *rest = f.host.cards
         return replace(f, host=replace(f.host, cards=(replace(first, **values), *rest)))
 
@@ -87,7 +106,7 @@ def every_card(**values: Any) -> Change:
 
 
 def both(*changes: Change) -> Change:
-    def change(f: Facts) -> Facts:
+    def change(f: DoctorFacts) -> DoctorFacts:
         for one in changes:
             f = one(f)
         return f

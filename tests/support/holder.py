@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.services.reservation import reserve
+from gaudi_launch.services.state.reservation import reserve
 
 try:
     with reserve(tuple(int(word) for word in sys.argv[2].split(",")), Path(sys.argv[1])):

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from urllib.parse import parse_qs, unquote, urlparse
 
-from tests.waiting import GENEROUS
+from tests.support.waiting import GENEROUS
 
 REVISION = "a" * 40
 

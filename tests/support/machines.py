@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from gaudi_launch.host.records import Host
+from tests.support.places import DATA
 
-DATA = Path(__file__).parent.parent / "data"
 INDEX_MODULE = "-Q index,module_id -f csv"
 NAME = "-Q name -f csv"
 TOPO = "topo -c -N"

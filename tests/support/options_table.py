@@ -6,10 +6,11 @@ import argparse
 import gzip
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-DATA = Path(__file__).parent.parent / "data" / "parity" / "cli-options"
+from tests.support.places import DATA
+
+DATA = DATA / "parity" / "cli-options"
 FILES = {
     "1.21": "vllm-fork-aice-v1.21.0",
     "1.22": "vllm-fork-aice-v1.22.0",
@@ -57,3 +58,39 @@ def parse(version: str, argv: Sequence[str]) -> argparse.Namespace:
 def _dashes(word: str) -> str:
     name, equals, value = word.partition("=")
     return name.replace("_", "-") + equals + value
+
+
+def _rows(version: str) -> list[dict[str, Any]]:
+    rows = json.loads(gzip.decompress((DATA / f"{FILES.get(version, version)}.json.gz").read_bytes()))
+    return [row for row in rows if row["flags"]]
+
+
+def flags(version: str) -> set[str]:
+    """Every spelling of every option of an engine version."""
+    return {
+        flag.replace("_", "-") if flag.startswith("--") else flag for row in _rows(version) for flag in row["flags"]
+    }
+
+
+def text_parser(version: str) -> argparse.ArgumentParser:
+    """The parser of an engine version as it divides words, with every value as text and None for what is absent."""
+    made = _Parser(add_help=False)
+    for row in _rows(version):
+        names = [flag.replace("_", "-") if flag.startswith("--") else flag for flag in row["flags"]]
+        long = next(name for name in names if name.startswith("--") and not name.startswith("--no-"))
+        dest = long[2:].replace("-", "_")
+        if row["action"] == "BooleanOptionalAction":
+            positive = [name for name in names if not name.startswith("--no-")]
+            made.add_argument(*positive, dest=dest, action=argparse.BooleanOptionalAction)
+        elif row["nargs"] == 0 or row["action"] in _BARE:
+            made.add_argument(*names, dest=dest, action="store_const", const=True)
+        elif row["action"] == "_AppendAction":
+            made.add_argument(*names, dest=dest, action="append")
+        else:
+            made.add_argument(*names, dest=dest, nargs=row["nargs"])
+    return made
+
+
+def normal(words: Sequence[str]) -> list[str]:
+    """Words as vLLM's FlexibleArgumentParser hands them to argparse."""
+    return [_dashes(word) if word.startswith("--") else word for word in words]

@@ -1,31 +1,30 @@
-"""Reference tuning against every recorded start of the public scripts: env and argv compared whole."""
+"""The recorded calls of the public start scripts, and how plans are compared with them."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gaudi_launch.engines.registry import find
-from gaudi_launch.engines.start_scripts import read_call, request_of
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.machine import load
-from gaudi_launch.planning.plan import Plan
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.profiles import known_model
-from tests.host.machines import make_recorded, recorded_hosts, use
+from tests.support.machines import recorded_hosts
+from tests.support.places import DATA
 
-DATA = Path(__file__).parent.parent / "data" / "parity" / "launch"
+LAUNCHES = DATA / "parity" / "launch"
+
+
 SCRIPTS = {
     "v1.21.0": ("1.21", "scripts/start_gaudi_vllm_server.sh"),
     "v1.22.0": ("1.22", "scripts/start_gaudi_vllm_server.sh"),
     "deepseek_r1": ("deepseek_r1", "scripts/quickstart/start_vllm.sh"),
 }
+
+
 STAMP = "2026-01-02-03-04-05"
+
+
 # names of this machine's network, not of a rule
 NETWORK = ("VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME")
 
@@ -33,18 +32,9 @@ NETWORK = ("VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME")
 def records() -> list[Any]:
     found = []
     for name in SCRIPTS:
-        rows = json.loads(gzip.decompress((DATA / f"{name}.json.gz").read_bytes()))
+        rows = json.loads(gzip.decompress((LAUNCHES / f"{name}.json.gz").read_bytes()))
         found += [pytest.param(name, row, id=f"{name}-{number}") for number, row in enumerate(rows)]
     return found
-
-
-def plan_of(name: str, record: dict[str, Any]) -> Plan:
-    """The plan of a recorded call, made as migrate makes it."""
-    release, script = SCRIPTS[name]
-    call = read_call(["bash", script, *record["args"]], release)
-    request = request_of(call, record["env_in"], STAMP)
-    engine = find(request.engine)
-    return make_plan(request, load(None), known_model(request.model, must_exist=False), engine)
 
 
 def comparable(env: dict[str, str], record: dict[str, Any]) -> dict[str, str]:
@@ -71,25 +61,3 @@ def asks_too_much(record: dict[str, Any]) -> bool:
     if visible not in ("", "all") and flag is not None and "-m" not in words:
         free &= {int(module) for module in visible.split(",")}
     return wanted > len(free)
-
-
-@pytest.mark.parametrize(("name", "record"), records())
-def test_reference_tuning_is_what_the_scripts_did(
-    name: str, record: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    use(monkeypatch, tmp_path, make_recorded(recorded_hosts()[record["host"]], tmp_path))
-    if not record["launched"]:
-        with pytest.raises(LaunchError) as refused:
-            plan_of(name, record)
-        assert refused.value.exit_code != 0
-        return
-    if asks_too_much(record):
-        # the scripts start an engine that cannot come up; here it is refused before anything starts
-        with pytest.raises(LaunchError) as refused:
-            plan_of(name, record)
-        assert refused.value.exit_code == ExitCode.MACHINE
-        return
-    plan = plan_of(name, record)
-    assert list(plan.command.argv[1:]) == record["argv"]
-    ours = {**record["env_in"], **plan.command.env}
-    assert comparable(ours, record) == comparable(record["env"], record)

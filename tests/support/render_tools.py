@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from tests.waiting import GENEROUS
+from tests.support.waiting import GENEROUS
 
 _SYSTEMD = Path("/lib/systemd/systemd")
 _NOBODY = 65534

@@ -19,8 +19,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.services.ready import POOLED
-from tests.waiting import GENEROUS, until
+from gaudi_launch.services.probe import POOLED
+from tests.support.waiting import GENEROUS, until
 
 FIXED = 5
 KEY = "s3cret"
@@ -30,7 +30,7 @@ KEY = "s3cret"
 class Manner:
     """How it behaves; a test changes it while it runs."""
 
-    # or tgi (with chat), old-tgi (its own pages only), base (no chat template), embed, rerank, pool
+    # or tgi (with chat), old-tgi (its own pages only), base (no chat template), broken-chat, embed, rerank, pool
     form: str = "vllm"
     first: float = 0.0  # seconds before the first piece
     gap: float = 0.001  # seconds between pieces: a server without any looks as if it gathered them
@@ -129,6 +129,9 @@ class _Handler(BaseHTTPRequestHandler):
         if manner.form == "base" and self.path == "/v1/chat/completions":
             sentence = "As of transformers v4.44, default chat template is no longer allowed"
             return self.reply({"object": "error", "message": sentence, "code": 400}, 400)
+        if manner.form == "broken-chat" and self.path == "/v1/chat/completions":
+            sentence = "DeepSeek R1 reasoning parser could not locate think start/end tokens in the tokenizer!"
+            return self.reply({"object": "error", "message": sentence, "code": 400}, 400)
         if manner.status or (manner.fail_from and len(manner.questions) >= manner.fail_from):
             return self.reply({"error": {"message": "the engine is dead"}}, manner.status or 500)
         if self.places is None:
@@ -145,6 +148,9 @@ class _Handler(BaseHTTPRequestHandler):
                 return self.reply({"detail": "Not Found"}, 404)
             sentence = "The model does not support Completions API"
             return self.reply({"object": "error", "message": sentence, "type": "BadRequestError", "code": 400})
+        if manner.form == "broken-chat" and self.path == "/v1/chat/completions":
+            sentence = "DeepSeek R1 reasoning parser could not locate think start/end tokens in the tokenizer!"
+            return self.reply({"object": "error", "message": sentence, "code": 400}, 400)
         if manner.status or (manner.fail_from and len(manner.questions) >= manner.fail_from):
             return self.reply({"error": {"message": "the engine is dead"}}, manner.status or 500)
         query, texts = body.get("query"), body.get("documents") or body["input"]

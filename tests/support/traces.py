@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
-from gaudi_launch.warmup.limits import EngineLimits
+from gaudi_launch.performance.limits import EngineLimits
+from tests.support.places import SHARED
 
-TRACES = Path(__file__).parents[3] / "shared" / "traces"
+TRACES = SHARED / "traces"
 
 
 def made_up(count: int = 800, seed: int = 1) -> list[tuple[float, int, int]]:

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable
 
-from gaudi_launch.services.ready import port_free
+from gaudi_launch.services.probe import port_free
 
 # only a test that fails waits as long; a busy machine has been seen to need half a minute for a start of Python
 GENEROUS = 120.0

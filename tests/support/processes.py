@@ -1,0 +1,57 @@
+"""The trivial engine as an interpreter, its processes, and a free port."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.places import SUPPORT
+from tests.support.waiting import unused_port
+
+TRIVIAL = SUPPORT / "trivial_engine.py"
+
+
+@pytest.fixture
+def free_port() -> int:
+    return unused_port()
+
+
+@pytest.fixture
+def trivial_python(tmp_path: Path) -> Path:
+    """An interpreter that seems to have the fork at 1.21: every call runs the trivial engine."""
+    script = tmp_path / "engine-python"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} {TRIVIAL} "$@"\n', encoding="utf-8")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return script
+
+
+@pytest.fixture
+def pids(tmp_path: Path) -> Iterator[Path]:
+    """Where the trivial engine writes its pids; whatever of them still lives at the end is a failure."""
+    file = tmp_path / "pids"
+    yield file
+    left = living(file)
+    for pid in left:
+        os.kill(pid, 9)
+    assert left == []
+
+
+def living(file: Path) -> list[int]:
+    """The pids of the file that are alive."""
+    if not file.exists():
+        return []
+    return [pid for pid in {int(line) for line in file.read_text(encoding="utf-8").split()} if is_alive(pid)]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process is there and not only waited for."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False

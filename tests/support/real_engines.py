@@ -1,0 +1,63 @@
+"""One service with a real engine, and a question to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.request import ProxyHandler, Request, build_opener
+
+import psutil
+
+from tests.support.waiting import GENEROUS
+
+
+class Serve:
+    """One `gaudi-launch serve` of a user; whatever descends from it is known and must be gone in the end."""
+
+    def __init__(self, state: Path, *words: str) -> None:
+        self.state = state
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gaudi_launch", "serve", "--quiet", *words],
+            env={**os.environ, "XDG_STATE_HOME": str(state), "http_proxy": "http://127.0.0.1:9"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.family: list[psutil.Process] = []
+
+    def ready(self) -> list[str]:
+        """The lines printed once it answers; then the family is known."""
+        assert self.process.stdout is not None
+        lines = [self.process.stdout.readline() for _ in range(4)]
+        self.family = psutil.Process(self.process.pid).children(recursive=True)
+        return lines
+
+    def end(self, number: int = signal.SIGINT) -> tuple[int, str]:
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> tuple[int, str]:
+        _, err = self.process.communicate(timeout=600)
+        return self.process.returncode, err
+
+    def alive(self) -> list[psutil.Process]:
+        return [p for p in self.family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+
+
+def ask(port: int, **body: Any) -> bytes:
+    request = Request(
+        f"http://127.0.0.1:{port}/v1/chat/completions",
+        json.dumps({"messages": QUESTION, "temperature": 0, **body}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with build_opener(ProxyHandler({})).open(request, timeout=GENEROUS) as response:
+        content: bytes = response.read()
+    return content

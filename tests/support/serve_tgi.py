@@ -1,0 +1,87 @@
+"""serve with a TGI image and a stand-in for docker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+from gaudi_launch.host.simulated import write_tree
+from tests.support.docker_daemon import Daemon
+from tests.support.places import SUPPORT
+from tests.support.serve import CONFIG
+from tests.support.waiting import GENEROUS, until
+
+STUB = SUPPORT / "docker_stub.py"
+
+
+IMAGE = "ghcr.io/huggingface/text-generation-inference:3.3.5-gaudi"
+
+
+class User:
+    """Runs the command on a machine of their own, with a docker of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        machine = folder / "machine"
+        write_tree("hls2", machine)
+        docker = machine / "bin" / "docker"
+        docker.write_text(f'#!/bin/sh\nexec {sys.executable} {STUB} "$@"\n')
+        docker.chmod(docker.stat().st_mode | stat.S_IXUSR)
+        self.docker = docker
+        self.daemon = Daemon(folder / "docker", images={IMAGE})
+        self.model = folder / "models" / "Small"
+        self.model.mkdir(parents=True)
+        (self.model / "config.json").write_text(json.dumps(CONFIG))
+        (self.model / "pytorch_model.bin").touch()
+        self.state = folder / "state"
+        ours = ("VLLM_", "HABANA_", "PT_HPU", "LC_", "LANG", "HF_", "QUANT_")
+        self.environment = {
+            **{k: v for k, v in os.environ.items() if not k.startswith(ours)},
+            "HOME": str(folder / "home"),
+            "XDG_STATE_HOME": str(self.state),
+            "XDG_CACHE_HOME": str(folder / "cache"),
+            "XDG_DATA_HOME": str(folder / "data"),
+            "GAUDI_LAUNCH_ROOT": str(machine),
+            "PATH": f"{machine / 'bin'}:{os.environ['PATH']}",
+            "STUB_DOCKER": str(self.daemon.path),
+        }
+        self.running: list[subprocess.Popen[str]] = []
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        asked = [str(self.model) if word == "MODEL" else word for word in words]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gaudi_launch", "serve", "--no-doctor", "--engine", "tgi", *asked],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.running.append(process)
+        return process
+
+    def run(self, *words: str) -> tuple[int, str, str]:
+        process = self.start(*words)
+        out, err = process.communicate(timeout=GENEROUS)
+        return process.returncode, out, err
+
+    def close(self) -> None:
+        for process in self.running:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        self.daemon.close()
+
+
+def hurry(user: User, process: subprocess.Popen[str], name: str) -> None:
+    """End a service whose engine is deaf, by a second signal once the first has its effect."""
+    state = user.state / "gaudi-launch/services" / name / "state.json"
+    process.send_signal(signal.SIGTERM)
+    until(lambda: json.loads(state.read_text())["phase"] == "stopping", "the first signal's effect")
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=GENEROUS)
+    assert process.returncode == 130

@@ -1,0 +1,167 @@
+"""The debug log: children with outcome, failures that are passed over, no secret, one bounded file."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch import debug_log, interrupt
+from gaudi_launch.cli.main import run
+
+_log = logging.getLogger("gaudi_launch.tests")
+
+
+@pytest.fixture(autouse=True)
+def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "gaudi-launch" / "gaudi-launch.log"
+
+
+def test_a_child_is_logged_with_its_arguments_and_its_outcome(log: Path) -> None:
+    with debug_log.kept(debug=False):
+        interrupt.run([sys.executable, "-c", "raise SystemExit(3)"])
+    first, second = log.read_text().splitlines()
+    assert first.endswith(f"gaudi_launch.interrupt: run {[sys.executable, '-c', 'raise SystemExit(3)']!r}")
+    name = re.escape(Path(sys.executable).name)
+    assert re.search(rf" gaudi_launch\.interrupt: {name}\[\d+\]: exit status 3 after \d+\.\d\d s$", second)
+
+
+def test_a_program_that_is_not_there_is_logged(log: Path) -> None:
+    with debug_log.kept(debug=False), pytest.raises(FileNotFoundError):
+        interrupt.run(["/nowhere/engine"])
+    assert log.read_text().splitlines()[1].endswith("engine: not started: No such file or directory")
+
+
+def test_a_child_that_is_killed_for_its_time_is_logged_with_its_signal(log: Path) -> None:
+    with debug_log.kept(debug=False), pytest.raises(subprocess.TimeoutExpired):
+        interrupt.run(["sleep", "60"], seconds=0.2)
+    assert re.search(r"sleep\[\d+\]: exit status -9 after", log.read_text())
+
+
+def test_no_secret_reaches_the_log(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with debug_log.kept(debug=True):
+        interrupt.run(["true", "--api-key", "letmein-1", "--hf-token=letmein-2", "https://u:letmein-3@host/x"])
+        with debug_log.best_effort(_log, "ask the hub", ValueError):
+            raise ValueError("refused: Authorization: Bearer letmein-4")
+    for written in (log.read_text(), capfd.readouterr().err):
+        assert "letmein" not in written
+        assert "--api-key" in written
+        assert "refused" in written
+
+
+def test_a_long_argument_is_cut(log: Path) -> None:
+    with debug_log.kept(debug=False):
+        interrupt.run(["true", "word " * 1000])
+    assert "... (5000 characters)" in log.read_text()
+    assert len(log.read_text()) < 1000
+
+
+def test_a_failure_that_is_passed_over_is_logged_with_its_trace(log: Path) -> None:
+    with debug_log.kept(debug=False), debug_log.best_effort(_log, "keep the estimate"):
+        raise OSError(28, "No space left on device")
+    lines = log.read_text().splitlines()
+    assert lines[0].endswith("gaudi_launch.tests: keep the estimate: passed over")
+    assert lines[1] == "    Traceback (most recent call last):"
+    assert lines[-1] == "    OSError: [Errno 28] No space left on device"
+
+
+def test_another_failure_is_not_passed_over() -> None:
+    with pytest.raises(ValueError), debug_log.best_effort(_log, "keep the estimate"):
+        raise ValueError
+
+
+def test_only_its_user_reads_it(log: Path) -> None:
+    log.parent.mkdir(parents=True)
+    log.touch(0o644)
+    with debug_log.kept(debug=False):
+        _log.debug("a line")
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_its_size_is_bounded_and_one_earlier_part_is_kept(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debug_log, "MOST_BYTES", 1000)
+    with debug_log.kept(debug=False):
+        for number in range(60):
+            _log.debug("line %d", number)
+    earlier = log.with_name("gaudi-launch.log.1")
+    assert sorted(log.parent.iterdir()) == [log, earlier]
+    assert log.stat().st_size <= 1000
+    assert earlier.stat().st_size <= 1000
+    numbers = re.findall(r"line (\d+)", earlier.read_text() + log.read_text())
+    assert numbers == [str(number) for number in range(60 - len(numbers), 60)]
+
+
+_WRITER = """
+import logging, sys
+from gaudi_launch import debug_log
+debug_log.MOST_BYTES = 20_000
+with debug_log.kept(debug=False):
+    for number in range(200):
+        logging.getLogger("gaudi_launch.x").debug("%s-%d %s end", sys.argv[1], number, "x" * 50)
+"""
+
+
+def test_lines_of_several_processes_stay_complete(log: Path) -> None:
+    writers = [subprocess.Popen([sys.executable, "-c", _WRITER, name]) for name in "abcd"]
+    assert [writer.wait() for writer in writers] == [0, 0, 0, 0]
+    lines = [*log.with_name("gaudi-launch.log.1").read_text().splitlines(), *log.read_text().splitlines()]
+    assert len(lines) > 100
+    assert [line for line in lines if not re.search(r"gaudi_launch\.x: [abcd]-\d+ x{50} end$", line)] == []
+
+
+@pytest.mark.parametrize("kind", ["file as a folder", "link", "pipe", "folder"])
+def test_a_log_that_cannot_be_written_is_no_error(
+    log: Path, kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if kind == "file as a folder":
+        log.parent.parent.mkdir()
+        log.parent.touch()
+    else:
+        log.parent.mkdir(parents=True)
+    if kind == "link":
+        log.symlink_to(tmp_path / "elsewhere")
+    if kind == "pipe":
+        os.mkfifo(log)
+    if kind == "folder":
+        log.mkdir()
+    with debug_log.kept(debug=False):
+        assert interrupt.run(["true"]).returncode == 0
+    assert capfd.readouterr().err == ""
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_is_no_error(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(debug_log, "_open", lambda path: os.open("/dev/full", os.O_WRONLY))
+    with debug_log.kept(debug=False):
+        assert interrupt.run(["true"]).returncode == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_debug_shows_it_on_stderr(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    arguments = ["engines", "--python", sys.executable]
+    run(arguments)
+    assert "gaudi_launch.interrupt" not in capfd.readouterr().err
+    run([*arguments, "--debug"])
+    assert f"gaudi_launch.interrupt: run ['{sys.executable}'" in capfd.readouterr().err
+    assert log.read_text().count(f"gaudi_launch.interrupt: run ['{sys.executable}'") == 2
+
+
+def test_a_run_leaves_no_handler() -> None:
+    logger = logging.getLogger("gaudi_launch")
+    before = list(logger.handlers), logger.level
+    run(["profiles", "--debug"])
+    assert (logger.handlers, logger.level) == before
+
+
+def test_a_program_that_uses_the_package_prints_nothing(log: Path) -> None:
+    program = "from gaudi_launch import interrupt; interrupt.run(['true'])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert not log.exists()

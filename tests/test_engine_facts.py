@@ -1,0 +1,193 @@
+"""The script that reads what an engine version runs: the syntax tree and the executed modules agree."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch import paths
+
+SCRIPT = Path(__file__).parent.parent / "scripts" / "engine_facts.py"
+SHIPPED = paths.profiles_dir() / "engines" / "support"
+
+REGISTRY = """
+import cloudpickle
+import torch.nn as nn
+from vllm.logger import init_logger
+from .interfaces import is_hybrid
+
+logger = init_logger(__name__)
+_TEXT_GENERATION_MODELS = {
+    "LlamaForCausalLM": ("llama", "LlamaForCausalLM"),
+    "MistralForCausalLM": ("llama", "LlamaForCausalLM"),
+    "JambaForCausalLM": (
+        "jamba",
+        "JambaForCausalLM",
+    ),
+}
+_EMBEDDING_MODELS = {
+    "BertModel": ("bert", "BertEmbeddingModel"),
+    **{
+        k: (mod, arch) for k, (mod, arch) in _TEXT_GENERATION_MODELS.items()
+        if arch == "LlamaForCausalLM"
+    },
+}
+_VLLM_MODELS = {**_TEXT_GENERATION_MODELS, **_EMBEDDING_MODELS}
+_PREVIOUSLY_SUPPORTED_MODELS = {"OldForCausalLM": "0.9.2"}
+
+
+class _ModelRegistry:
+    def __init__(self, models: dict[str, nn.Module | None]) -> None:
+        self.models = models
+
+
+ModelRegistry = _ModelRegistry(_VLLM_MODELS)
+"""
+PLATFORM = """
+import torch
+from vllm.platforms import Platform, PlatformEnum
+
+
+class HpuPlatform(Platform):
+    _enum = PlatformEnum.HPU
+    supported_quantization: list[str] = ["fp8", "inc"]
+"""
+ENVS = """
+import os
+from typing import Any, Callable
+
+environment_variables: dict[str, Callable[[], Any]] = {
+    "VLLM_PORT": lambda: int(os.getenv("VLLM_PORT", "8000")),
+    "VLLM_CACHE_ROOT": lambda: os.path.expanduser(os.getenv("VLLM_CACHE_ROOT", "~/.cache/vllm")),
+}
+"""
+MODELS = {
+    "llama": "class LlamaForCausalLM(nn.Module, SupportsLoRA, SupportsPP):\n    pass\n",
+    "jamba": "class Base(IsHybrid):\n    pass\n\n\nclass JambaForCausalLM(nn.Module, Base):\n    pass\n",
+    "bert": "class BertEmbeddingModel(nn.Module):\n    pass\n",
+}
+ARGUMENTS = """
+class EngineArgs:
+    max_num_seqs: int = SchedulerConfig.max_num_seqs
+    seed: int = 0
+
+    def add(parser):
+        parser.add_argument("--max-num-seqs", type=int, default=EngineArgs.max_num_seqs)
+        parser.add_argument("--seed", **kwargs["seed"])
+"""
+CONFIG = """
+class SchedulerConfig:
+    max_num_seqs: int = Field(default=128, ge=1)
+
+
+class ModelConfig:
+    def is_deepseek_mla(self) -> bool:
+        return self.hf_text_config.model_type in ("deepseek_v3", "kimi_k2")
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    folder = tmp_path / "engine"
+    files = {
+        "vllm/model_executor/models/registry.py": REGISTRY,
+        "vllm/platforms/hpu.py": PLATFORM,
+        "vllm/envs.py": ENVS,
+        "vllm/engine/arg_utils.py": ARGUMENTS,
+        "vllm/config.py": CONFIG,
+        "requirements/common.txt": "transformers >= 4.57.0, <= 4.57.1  # pinned\n",
+        "README_GAUDI.md": "- [a/B](https://huggingface.co/a/B) on single HPU, or with 2x and 8x HPU, BF16\n",
+        **{f"vllm/model_executor/models/{name}.py": text for name, text in MODELS.items()},
+    }
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+def read(checkout: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, str(SCRIPT), "read", "vllm-fork", "9.9", "--checkout", str(checkout)]
+    argv += ["--repository", "a/b", "--commit", "0" * 12, "--date", "2026-01-02", "--out", str(out)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120)
+
+
+def facts(checkout: Path, out: Path) -> dict[str, Any]:
+    answer = read(checkout, out)
+    assert answer.returncode == 0, answer.stderr
+    document: dict[str, Any] = json.loads((out / "vllm-fork-9.9.json").read_text(encoding="utf-8"))
+    return document
+
+
+def test_a_checkout_is_read_and_executed(checkout: Path, tmp_path: Path) -> None:
+    found = facts(checkout, tmp_path / "out")
+    assert found["read_by"]["models"] == ["ast", "import"]
+    assert found["read_by"]["quantization"] == ["ast", "import"]
+    assert found["models"] == {
+        "BertModel": {"class": "BertEmbeddingModel", "interfaces": [], "module": "bert", "tasks": ["pool"]},
+        "JambaForCausalLM": {
+            "class": "JambaForCausalLM",
+            "interfaces": ["hybrid"],
+            "module": "jamba",
+            "tasks": ["generate"],
+        },
+        **{
+            name: {
+                "class": "LlamaForCausalLM",
+                "interfaces": ["lora", "pipeline"],
+                "module": "llama",
+                "tasks": ["generate", "pool"],
+            }
+            for name in ("LlamaForCausalLM", "MistralForCausalLM")
+        },
+    }
+    assert found["quantization"]["supported"] == ["fp8", "inc"]
+    assert found["removed"] == {"OldForCausalLM": "0.9.2"}
+    assert found["options"]["--max-num-seqs"]["default"] == "128"
+    assert found["options"]["--seed"]["default"] == "0"
+    assert found["environment"]["VLLM_PORT"] == {
+        "default": "'8000'",
+        "read_by": ["vllm/envs.py:6"],
+        "value": 8000,
+    }
+    assert found["environment"]["VLLM_CACHE_ROOT"]["value"] == "?"
+    assert found["transformers"] == {"common.txt": ">=4.57.0,<=4.57.1"}
+    assert found["mla"]["model_types"] == ["deepseek_v3", "kimi_k2"]
+    assert [(each["model"], each["cards"]) for each in found["validated"]] == [("a/B", [1, 2, 8])]
+
+
+def test_the_same_commit_gives_the_same_file(checkout: Path, tmp_path: Path) -> None:
+    assert facts(checkout, tmp_path / "one") == facts(checkout, tmp_path / "two")
+
+
+def test_a_registry_that_executes_to_something_else_is_refused(checkout: Path, tmp_path: Path) -> None:
+    path = checkout / "vllm/model_executor/models/registry.py"
+    path.write_text(REGISTRY + '_VLLM_MODELS["Late"] = ("late", "Late")\n', encoding="utf-8")
+    answer = read(checkout, tmp_path / "out")
+    assert answer.returncode != 0
+    assert "models: read and executed differ" in answer.stderr
+
+
+def test_every_complete_shipped_version_was_read_and_executed() -> None:
+    documents = [json.loads(path.read_text(encoding="utf-8")) for path in SHIPPED.glob("*-*.json")]
+    complete = [document for document in documents if "removed" in document]
+    assert len(complete) >= 19
+    for document in complete:
+        assert document["read_by"]["models"] == ["ast", "import"], document["version"]
+        assert document["read_by"]["quantization"] == ["ast", "import"], document["version"]
+
+
+def test_the_shipped_index_is_that_of_the_shipped_files() -> None:
+    index = json.loads((SHIPPED / "index.json").read_text(encoding="utf-8"))
+    documents = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in SHIPPED.glob("*-*.json")}
+    assert len(index["versions"]) == len(documents)
+    for number, row in enumerate(index["versions"]):
+        document = documents[f"{row['engine']}-{row['version']}"]
+        assert row["commit"] == document["commit"]
+        listed = {name for name, numbers in index["models"].items() if number in numbers}
+        assert listed == set(document["models"])

@@ -1,0 +1,119 @@
+"""Ctrl-C is never lost and leaves no child behind: deferred, raised again where Python drops it, at drawn times."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch import interrupt
+from tests.support.processes import is_alive
+from tests.support.waiting import GENEROUS, until
+
+SCRIPT = Path(__file__).parent.parent / "scripts" / "acceptance" / "interrupts.py"
+
+
+@pytest.fixture(autouse=True)
+def as_in_a_terminal() -> Iterator[None]:
+    """A shell's background jobs ignore Ctrl-C."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
+
+
+def ctrl_c() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_in_a_deferred_block_it_waits_to_be_asked_for() -> None:
+    reached = []
+    with pytest.raises(KeyboardInterrupt), interrupt.deferred():
+        ctrl_c()
+        reached.append(interrupt.requested())
+        interrupt.check()
+    assert reached == [True] and not interrupt.requested()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_the_end_of_the_block_raises_what_was_not_asked_for() -> None:
+    reached = []
+    with pytest.raises(KeyboardInterrupt):
+        with interrupt.deferred():
+            with interrupt.deferred():
+                ctrl_c()
+            reached.append("inner end")
+        reached.append("outer end")
+    assert reached == ["inner end"]
+    interrupt.check()
+
+
+def test_another_error_does_not_hide_it() -> None:
+    with pytest.raises(KeyboardInterrupt), interrupt.deferred():
+        ctrl_c()
+        raise OSError("whoever handles this would go on")
+    with pytest.raises(OSError), interrupt.deferred():
+        raise OSError("as without it")
+
+
+def test_where_it_is_ignored_it_stays_ignored() -> None:
+    former = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupt.deferred():
+            ctrl_c()
+            assert not interrupt.requested()
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
+class Drops:
+    """Its end swallows what is raised meanwhile, as a fork handler's does."""
+
+    def __del__(self) -> None:
+        ctrl_c()
+        for _ in range(1000):
+            pass
+
+
+def test_what_python_drops_is_raised_again() -> None:
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), interrupt.redelivered():
+        dropping = Drops()
+        del dropping
+        time.sleep(GENEROUS)
+    assert time.monotonic() - begin < GENEROUS / 2
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_command_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    words = ["sh", "-c", f"sleep 600 & echo $$ $! > {pids}; sleep 600"]
+    begin = time.monotonic()
+    with pytest.raises(subprocess.TimeoutExpired):
+        interrupt.run(words, seconds=1.0)
+    assert time.monotonic() - begin < GENEROUS / 2
+    both = [int(pid) for pid in pids.read_text().split()]
+    until(lambda: not any(is_alive(pid) for pid in both), "their end")
+
+
+def test_a_command_gets_its_input_and_gives_its_output() -> None:
+    long = "x" * 300_000
+    done = interrupt.run(["sh", "-c", "sleep 0.3; cat; echo err >&2; exit 3"], text_in=long)
+    assert (done.stdout, done.stderr, done.returncode) == (long, "err\n", 3)
+    with pytest.raises(OSError):
+        interrupt.run(["/no/program"])
+
+
+def test_a_real_command_at_drawn_moments() -> None:
+    """The short form of the acceptance script, which draws 200."""
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "24"], capture_output=True, text=True, timeout=GENEROUS * 3, check=False
+    )
+    assert json.loads(done.stdout) == {"moments": 24, "bad": []}, done.stderr
+    assert done.returncode == 0

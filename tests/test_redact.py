@@ -1,0 +1,320 @@
+"""No secret survives in any form that engines, shells, clouds and configuration files write; logs stay readable."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gaudi_launch.redact import (
+    LONGEST_WORD,
+    REMOVED,
+    is_secret_name,
+    redact_arguments,
+    redact_document,
+    redact_text,
+)
+
+# S is the secret. Each is a form of security.md P1-2, or one of its neighbours.
+NAMED = [
+    "{'api_key': ['first', 'S']}",
+    '{"api_key": ["first", "S", "third"]}',
+    "Namespace(host=None, api_key=['S'], port=1)",
+    "Namespace(host=None, api_key='S', port=1)",
+    'api_key="a \\"S\\""',
+    "api_key=SecretStr('S')",
+    "password=b'S'",
+    "Authorization: Token S",
+    "Authorization: ApiKey S",
+    "Authorization: Basic S",
+    'Authorization: Digest username="u", response="S"',
+    'curl -H "Authorization: Token S" http://h/v1',
+    "Proxy-Authorization: Basic S",
+    "[(b'authorization', b'Bearer S')]",
+    "[('Cookie', 'S')]",
+    "Cookie: session=S; a=b",
+    "Set-Cookie: id=S; Path=/",
+    "Bearer S",
+    "X-Auth-Token: S",
+    "x-api-key: S",
+    '{\\"api_key\\": \\"S\\"}',
+    '{\\\\\\"api_key\\\\\\": \\\\\\"S\\\\\\"}',
+    "\\u0022api_key\\u0022:\\u0022S\\u0022",
+    "%22api_key%22%3A%22S%22",
+    '{"password":"a\\\\","x":"y","token":"S"}',
+    '{"api_key": {"v": "S"}}',
+    '{"password": {"v": ["S"]}}',
+    '"accessToken":"S"',
+    '"clientSecret" : "S"',
+    '{"name": "--x-password", "value": "S"}',
+    '{"value": "S", "name": "--x-password"}',
+    '"--ssl-keyfile-password", "S"',
+    "['--x-password', 'S', '--port', '1']",
+    "--x-password S",
+    "--x-password=S",
+    "--x-password 'S'",
+    '--api-key "a b S"',
+    "--x-password 'it'\"'\"'S'",
+    "PASSPHRASE=S",
+    "PASSWORD=a,b;c&S",
+    "'PASSWORD=a b S'",
+    "export HF_TOKEN=S",
+    "ENV HF_TOKEN S",
+    "set -x HF_TOKEN S",
+    "os.environ['HF_TOKEN'] = 'S'",
+    "DB_PASS=S",
+    "MYSQL_PWD=S",
+    "AWS_SECRET_ACCESS_KEY=S",
+    "aws_session_token = S",
+    "AccountKey=S;EndpointSuffix=core",
+    "requirepass S",
+    "machine h login u password S",
+    "password S",
+    "login with password S now",
+    "the password is S",
+    "password: S",
+    "password => S",
+    "<password>S</password>",
+    "密码：S",
+    'password="""S"""',
+    "token=\x1b[31mS\x1b[0m",
+    "password: |\n  S\nnext: 1",
+    "api_keys:\n  - a\n  - S\nport: 1",
+    "- name: HF_TOKEN\n  value: S",
+    "client-key-data: S",
+    "//registry.npmjs.org/:_authToken=S",
+    '{"auths": {"registry": {"auth": "S"}}}',
+    "https://u:p@S@host/x",
+    "https://u:S@host",
+    "https://S@host",
+    "https://u:a/S@host/x",
+    "http://h/p?token=S&x=1",
+    "http://h/p?x=1&api_key=S",
+    "https://b.s3.amazonaws.com/k?X-Amz-Signature=S&x=1",
+    "https://x.blob.core.windows.net/c?sv=1&sig=S%3D",
+    "https://hooks.slack.com/services/S",
+    "curl -u user:S http://h",
+    "sshpass -p S ssh h",
+    "-----BEGIN RSA PRIVATE KEY-----\nS\n-----END RSA PRIVATE KEY-----",
+    "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nS\n-----END PGP PRIVATE KEY BLOCK-----",
+    '"key": "-----BEGIN PRIVATE KEY-----\\nS\\n-----END PRIVATE KEY-----"',
+    "-----BEGIN OPENSSH PRIVATE KEY-----\nS",
+    "S\n-----END PRIVATE KEY-----",
+]
+# known by their own form, without a name
+_TAIL = "0aB1cD2eF3gH4iJ5kL6mN7oP8qR9"
+FORMS = [
+    "AKIA0123456789ABCDEF",
+    "ASIA0123456789ABCDEF",
+    f"hf_{_TAIL}",
+    f"ghp_{_TAIL}",
+    f"gho_{_TAIL}",
+    f"ghu_{_TAIL}",
+    f"ghs_{_TAIL}",
+    f"ghr_{_TAIL}",
+    f"github_pat_{_TAIL}_{_TAIL}",
+    f"glpat-{_TAIL}",
+    f"npm_{_TAIL}",
+    f"pypi-AgEI{_TAIL}",
+    f"dckr_pat_{_TAIL}",
+    f"sk-{_TAIL}",
+    f"sk-proj-{_TAIL}",
+    f"sk-ant-api03-{_TAIL}",
+    f"nvapi-{_TAIL}",
+    f"gsk_{_TAIL}",
+    f"AIza{_TAIL}",
+    f"ya29.{_TAIL}",
+    f"LTAI{_TAIL}",
+    f"xoxb-12-{_TAIL}",
+    f"xoxp-12-{_TAIL}",
+    f"xapp-1-{_TAIL}",
+    f"sk_live_{_TAIL}",
+    f"hvs.{_TAIL}",
+    "ms-01234567-89ab-cdef-0123-456789abcdef",
+    f"eyJhbGciOi.eyJzdWIi.{_TAIL}",
+]
+SECRETS = ("s3cr3tW0rdZZ9xQ41k", "plainwordsecretxyz")
+
+
+def test_there_are_more_forms_than_the_review_tried() -> None:
+    assert len(NAMED) + len(FORMS) >= 67
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("form", NAMED)
+def test_a_named_secret_is_removed(form: str, secret: str) -> None:
+    assert secret not in redact_text(_with(form, secret))
+
+
+def _with(form: str, secret: str) -> str:
+    """Return the form with its stand-alone S replaced."""
+    return "INFO start\n" + re.sub(r"(?<![A-Za-z])S(?![A-Za-z])", lambda _: secret, form) + "\nINFO end\n"
+
+
+@pytest.mark.parametrize("secret", FORMS)
+@pytest.mark.parametrize("around", ["{}", "got {} here", "'{}'", '"{}"', "x={},y", "({})", "/{}/", "{}\n"])
+def test_a_secret_with_a_form_of_its_own_is_removed(secret: str, around: str) -> None:
+    text = redact_text(around.format(secret))
+    assert secret not in text
+    assert REMOVED in text
+
+
+# lines as engines, shells and this program write them
+ORDINARY = """\
+INFO 11-20 01:02:03 [config.py:1904] Chunked prefill is enabled with max_num_batched_tokens=2048.
+INFO 11-20 [api_server.py:1] args: Namespace(tokenizer=None, tokenizer_mode='auto', api_key=None, hf_token=None)
+INFO [metrics.py:486] Avg prompt throughput: 12.3 tokens/s, Avg generation throughput: 45.6 tokens/s, Running: 1
+WARNING [tokenizer.py:251] No tokenizer found in /models/tiny, using base model tokenizer instead. token ids: 1 2 3
+ValueError: Total number of prompt tokens: 5000 is greater than max_model_len: 4096
+"eos_token_id": 128001, "bos_token": "<s>", "pad_token": "</s>", "special_tokens_map": {"unk_token": "<unk>"}
+--max-num-batched-tokens 8192 --tokenizer-mode auto --max-model-len=16384 --tokens-per-step 4
+{"max_tokens": 5, "prompt_tokens": 7, "completion_tokens": 12, "total_tokens": 19, "num_tokens": 1}
+INFO tokens: 128, token: 5, num_new_tokens=1, max_tokens=None, TTFT per output token: 33.1 ms
+hf_overrides=None, hf_config_path=None, hf_transfer is enabled, task-12345678 and disk-image-2024
+Basic configuration done; bearer authentication is off; basic information about the model
+WARNING password authentication failed: password required, password must be set
+/run/secrets/x is the --api-key-file /run/secrets/x and secret_name: my-names
+git+https://github.com/HabanaAI/vllm-fork.git@aice/v1.21.0 and http://127.0.0.1:8000/v1/models
+FutureWarning: key_cache and value_cache: kv key: 3, cache key abcdef, primary key 7
+PWD=/root/work
+docker run --user 1000:1000 -u 0.0.0.0 image
+signature: low_nofile, inspect.signature=None
+uses auth: none, auth: bearer
+"""
+
+
+@pytest.mark.parametrize("line", ORDINARY.splitlines())
+def test_ordinary_lines_stay_as_they_are(line: str) -> None:
+    assert redact_text(line) == line
+
+
+_LOGS = sorted((Path(__file__).parent / "data" / "logs").glob("*.txt.gz"))
+
+
+def test_there_are_recorded_logs() -> None:
+    assert len(_LOGS) > 20
+
+
+@pytest.mark.parametrize("log", _LOGS, ids=lambda path: path.stem)
+def test_recorded_logs_of_engines_stay_as_they_are(log: Path) -> None:
+    text = gzip.decompress(log.read_bytes()).decode(errors="replace")
+    assert redact_text(text) == text
+
+
+def test_what_surrounds_a_secret_stays() -> None:
+    line = "vllm serve --api-key SECRET1 --port 80 --hf-token=SECRET2 --max-num-seqs 4"
+    assert redact_text(line) == (f"vllm serve --api-key {REMOVED} --port 80 --hf-token={REMOVED} --max-num-seqs 4")
+
+
+def test_a_redacted_text_is_not_redacted_again() -> None:
+    once = redact_text("\n".join(_with(form, SECRETS[0]) for form in NAMED))
+    assert redact_text(once) == once
+    assert "[removed]]" not in redact_text('{"a": "Bearer s3cr3t-value"} Authorization: Bearer s3cr3t-value')
+
+
+def test_the_value_in_the_next_element_is_removed() -> None:
+    arguments = ["serve", "--ssl-keyfile-password", "S1", "--hf-token=S2", "--port", "80", "--tokenizer", "t"]
+    assert redact_arguments(arguments) == [
+        "serve",
+        "--ssl-keyfile-password",
+        REMOVED,
+        f"--hf-token={REMOVED}",
+        "--port",
+        "80",
+        "--tokenizer",
+        "t",
+    ]
+
+
+def test_everything_below_a_secret_key_is_removed() -> None:
+    document = {
+        "api_key": ["S1"],
+        "password": {"v": "S2", "n": 12345678},
+        "settings": [{"name": "--x-password", "value": "S3"}, {"name": "--max-num-seqs", "value": "4"}],
+        "pairs": [["token", "S4"], ["max_tokens", "5"]],
+        "text": json.dumps({"inner": {"api_key": "S5"}}),
+        "secret_int": 123456,
+        "max_tokens": 5,
+        "api_key_set": None,
+        "kind": "Secret",
+        "data": {"any": "S6"},
+    }
+    redacted = redact_document(document)
+    assert redacted == {
+        "api_key": REMOVED,
+        "password": REMOVED,
+        "settings": [
+            {"name": "--x-password", "value": REMOVED},
+            {"name": "--max-num-seqs", "value": "4"},
+        ],
+        "pairs": [["token", REMOVED], ["max_tokens", "5"]],
+        "text": f'{{"inner": {{"api_key": "{REMOVED}"}}}}',
+        "secret_int": REMOVED,
+        "max_tokens": 5,
+        "api_key_set": None,
+        "kind": "Secret",
+        "data": REMOVED,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("HF_TOKEN", True),
+        ("--ssl-keyfile-password", True),
+        ("apiKey", True),
+        ("HUGGING_FACE_HUB_TOKEN", True),
+        ("ssl_keyfile", False),
+        ("max_num_batched_tokens", False),
+        ("maxTokens", False),
+        ("eos_token_id", False),
+        ("tokenizer", False),
+        ("api_key_file", False),
+        ("secretKeyRef", False),
+        ("kv_cache_dtype", False),
+    ],
+)
+def test_names_of_secrets(name: str, secret: bool) -> None:
+    assert is_secret_name(name) is secret
+
+
+@pytest.mark.parametrize("unit", ["a", ".", "password", "-", "x@", "Aa1/", "token=", "password=[", "'", "eyJabcd."])
+def test_a_long_word_is_redacted_in_under_a_second(unit: str) -> None:
+    word = (unit * 30_000)[:30_000]
+    begin = time.process_time()
+    redacted = redact_text(f"INFO {word}\nHF_TOKEN=S3cret\n")
+    assert time.process_time() - begin < 1
+    assert "S3cret" not in redacted
+    assert len(redacted) < LONGEST_WORD + 100
+
+
+@pytest.mark.parametrize("unit", ["a", "password=[\n", "://u:", "INFO key token 1 of prompt tokens: 12\n"])
+def test_a_mebibyte_takes_seconds(unit: str) -> None:
+    text = (unit * (1 << 20))[: 1 << 20]
+    begin = time.process_time()
+    redact_text(text)
+    assert time.process_time() - begin < 15
+
+
+_WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+_SECRET = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOP0123456789", min_size=18, max_size=40)
+
+
+@settings(max_examples=300, deadline=None)
+@given(form=st.sampled_from(NAMED), before=_WORDS, after=_WORDS, secret=_SECRET)
+def test_no_surrounding_text_lets_a_secret_through(form: str, before: str, after: str, secret: str) -> None:
+    assume(secret not in before + after)
+    text = f"{before}\n{_with(form, secret)}\n{after}"
+    assert secret not in redact_text(text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=400))
+def test_any_text_is_redacted_without_an_error(text: str) -> None:
+    redact_text(text)

@@ -1,0 +1,123 @@
+"""Where things are: tests beside what they test, shared code in tests/support, one public class of each name."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import gaudi_launch
+
+PACKAGE = Path(gaudi_launch.__file__).parent
+TESTS = Path(__file__).parent
+
+# tests of more than one module, each with its reason
+ABOUT_SEVERAL = {
+    "app/test_serve_cache.py": "serve with the recipe cache",
+    "app/test_trusted.py": "every use case that runs a model's own code",
+    "bench/test_bench.py": "the command with client, workload and records",
+    "bench/test_chat.py": "the command with a streaming server",
+    "bench/test_figures.py": "the numbers of records, goals and comparisons",
+    "buckets/optimiser/test_goals.py": "what all searches of the optimiser reach",
+    "cli/commands/test_positional.py": "positional arguments of every command",
+    "cli/commands/test_record_options.py": "options of every command that reads a record",
+    "cli/commands/test_serve_in_docker.py": "serve with a container engine",
+    "cli/commands/test_serve_model.py": "serve with models that need steps first",
+    "cli/commands/test_serve_tgi.py": "serve with TGI",
+    "cli/commands/test_serve_tgi_client.py": "serve with TGI through docker's own client",
+    "cli/commands/test_services.py": "ps, status, logs, restart and stop together",
+    "cli/commands/test_times.py": "durations in every command",
+    "cli/test_pipe.py": "every command whose reader goes away",
+    "doctor/test_checks.py": "all groups of checks",
+    "engines/test_engine_names.py": "the program outside engines/ names no engine",
+    "engines/test_options_table.py": "every engine's argv against its recorded option table",
+    "engines/test_toy_engine.py": "an engine of one module through every command",
+    "engines/vllm_fork/test_reference.py": "reference tuning against recorded start scripts",
+    "kubernetes/test_refusals.py": "what all kinds of objects refuse",
+    "kubernetes/test_together.py": "several models in one set of objects",
+    "kubernetes/test_truths.py": "facts that hold for all rendered objects",
+    "kubernetes/test_two_nodes.py": "a model over two nodes",
+    "recipe_cache/test_limits_and_place.py": "limits and the place of the cache",
+    "render/test_bash.py": "every rendered file that a shell reads",
+    "render/test_tgi.py": "every target with TGI",
+    "services/diagnosis/test_diagnose_carried.py": "diagnosis over several runs in one log",
+    "services/state/test_damaged_state.py": "every reader of a damaged state folder",
+    "services/test_command_files.py": "files that belong to an engine's command",
+    "services/test_full_disk.py": "services on a full disk",
+    "test_engine_facts.py": "facts of engine versions in profiles and rules",
+    "test_engine_variables.py": "variables that engines read",
+    "test_examples.py": "the examples of every help text",
+    "test_interface.py": "the recorded public interface",
+    "test_layers.py": "the layers of packages",
+    "test_readme.py": "the commands of the README",
+    "test_recorded_state.py": "state that earlier versions wrote",
+    "test_structure.py": "the structure of the project",
+    "test_words.py": "the words of every message",
+}
+
+
+def modules(folder: Path) -> Iterator[tuple[Path, ast.Module]]:
+    """Yield every module below a folder with its syntax tree; recorded data is none."""
+    for path in sorted(folder.rglob("*.py")):
+        relative = path.relative_to(folder)
+        if "data" not in relative.parts:
+            yield relative, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """Yield the module names that a tree imports, at any level."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def holds_tests(module: str) -> bool:
+    """Return whether pytest collects this module."""
+    parts = module.split(".")
+    return parts[0] == "tests" and any(part == "conftest" or part.startswith("test_") for part in parts)
+
+
+def test_nothing_is_imported_from_a_test_or_a_conftest() -> None:
+    wrong = []
+    for path, tree in modules(TESTS):
+        wrong += [f"{path}: {module}" for module in imported(tree) if holds_tests(module)]
+    assert wrong == []
+
+
+def test_every_test_is_at_the_path_of_what_it_tests() -> None:
+    astray = set()
+    for path, _ in modules(TESTS):
+        if not path.name.startswith("test_") or path.parts[0] == "e2e":
+            continue
+        beside = PACKAGE / path.parent / path.stem.removeprefix("test_")
+        if not beside.with_suffix(".py").is_file() and not beside.is_dir():
+            astray.add(path.as_posix())
+    assert astray == set(ABOUT_SEVERAL)
+
+
+def test_helpers_are_in_support() -> None:
+    """A module beside tests is a test, a conftest or a package marker."""
+    found = []
+    for path, _ in modules(TESTS):
+        if path.parts[0] in ("support", "e2e"):
+            continue
+        if not path.name.startswith("test_") and path.name not in ("conftest.py", "__init__.py"):
+            found.append(path.as_posix())
+    assert found == []
+
+
+def test_every_public_class_has_a_name_of_its_own() -> None:
+    places = defaultdict(list)
+    for path, tree in modules(PACKAGE):
+        # code for the engine's interpreter meets none of the launcher's classes
+        if "runtime" in path.parts:
+            continue
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(path.as_posix())
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
