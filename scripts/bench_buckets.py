@@ -3,7 +3,8 @@
     python scripts/bench_buckets.py TRACE.csv.gz ...
 
 Trains on the first part of each trace (default 60 %) and scores the rest, with one prompt a prefill step (P=1) and
-with as many as there may be sequences (P=B). Step times are the assumed model of gaudi_launch/warmup/cost.py.
+with as many as there may be sequences (P=B). Step times are the assumed
+model of gaudi_launch/performance/step_time.py.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from gaudi_launch.warmup.buckets import Buckets
-from gaudi_launch.warmup.cost import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime
-from gaudi_launch.warmup.coverage import uncovered
-from gaudi_launch.warmup.engine_buckets import FORK_1_21, FORK_1_22, PLUGIN, engine_buckets
-from gaudi_launch.warmup.limits import EngineLimits
-from gaudi_launch.warmup.planner import Ask, plan
-from gaudi_launch.warmup.score import score
-from gaudi_launch.warmup.simulate import Shapes, simulate
-from gaudi_launch.warmup.strategies import arguments_of, script_ranges
-from gaudi_launch.warmup.workload import Request, read_workload
+from gaudi_launch.buckets.bucket_list import Buckets
+from gaudi_launch.buckets.coverage import uncovered
+from gaudi_launch.buckets.engine_buckets import FORK_1_21, FORK_1_22, PLUGIN, engine_buckets
+from gaudi_launch.buckets.optimiser.padding_cost import score
+from gaudi_launch.buckets.optimiser.planner import BucketGoal, plan
+from gaudi_launch.buckets.strategies import arguments_of, script_ranges
+from gaudi_launch.buckets.workload import RequestLengths, read_workload
+from gaudi_launch.performance.limits import EngineLimits
+from gaudi_launch.performance.simulator import Shapes, simulate
+from gaudi_launch.performance.step_time import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime
 
 _AZURE = EngineLimits(128, 1, 16384, 16384, 3600, 4, 14336, 4, 2048)
 _ARXIV = EngineLimits(64, 1, 8192, 8192, 3600, 4, 4096, 4, 4096)
@@ -61,7 +62,7 @@ def main() -> None:
 def bench(
     table: Table,
     name: str,
-    requests: list[Request],
+    requests: list[RequestLengths],
     limits: EngineLimits,
     prompts: int,
     cost: StepTime,
@@ -103,13 +104,15 @@ def bench(
     row("ours, trace, at pad's overhead", _at(limits, seen, shapes, cost, oracle_ask))
 
 
-def _at(limits: EngineLimits, seen: list[Request], shapes: Shapes, cost: StepTime, overhead: float) -> Buckets:
+def _at(
+    limits: EngineLimits, seen: list[RequestLengths], shapes: Shapes, cost: StepTime, overhead: float
+) -> Buckets:
     """The coarsest plan whose held-out overhead is still no more; the price is picked with hindsight."""
     low, high = 1e-5, 1e-1
-    best = plan(limits, seen, Ask(price=low), cost=cost).buckets
+    best = plan(limits, seen, BucketGoal(price=low), cost=cost).buckets
     for _ in range(10):
         middle = math.sqrt(low * high)
-        made = plan(limits, seen, Ask(price=middle), cost=cost).buckets
+        made = plan(limits, seen, BucketGoal(price=middle), cost=cost).buckets
         if score(made, shapes, cost).overhead <= overhead:
             low, best = middle, made
         else:

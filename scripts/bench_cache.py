@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.recipe_cache import store
 from gaudi_launch.recipe_cache.key import KeyParts
-from gaudi_launch.warmup.buckets import Buckets
 
 KEYS = 20
 

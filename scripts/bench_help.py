@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gaudi_launch.cli.app import COMMANDS
+from gaudi_launch.cli.main import COMMANDS
 
 BARE = """import typer
 app = typer.Typer()

@@ -20,11 +20,12 @@ from pathlib import Path
 import psutil
 
 from gaudi_launch.planning.plan import Command
-from gaudi_launch.services import detach, registry
-from gaudi_launch.services.job import ServiceJob
-from gaudi_launch.services.orphans import orphans
+from gaudi_launch.services.process import detach
+from gaudi_launch.services.process.supervise import LIMITS
+from gaudi_launch.services.state import registry
+from gaudi_launch.services.state.job import ServiceJob
+from gaudi_launch.services.state.orphans import orphans
 from gaudi_launch.services.stop import stop
-from gaudi_launch.services.supervise import LIMITS
 
 ENGINE = Path(__file__).parents[1] / "tests" / "services" / "trivial_engine.py"
 
