@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from gaudi_launch.services.endpoint import Target
 
 SERVER = typer.Argument(..., metavar="URL|NAME", help="A server's address, or a service's name.")
-SYSTEM = typer.Option("", "--system", metavar="TEXT", help="What the model is told before everything.")
+SYSTEM = typer.Option("", "--system", metavar="TEXT", help="System prompt, sent before the conversation.")
 MODEL = typer.Option(None, "--model", help="The model's name in requests.")
-TOKENS = typer.Option(None, "--max-tokens", metavar="N", help="Longest answer.")
-TEMPERATURE = typer.Option(None, "--temperature", metavar="T", help="0 to 2; default: the server's.")
-PATIENCE = typer.Option("120", "--patience", metavar="TIME", help="Longest silence of the server: 90, 5m.")
+TOKENS = typer.Option(None, "--max-tokens", metavar="N", help="Maximum number of output tokens.")
+TEMPERATURE = typer.Option(None, "--temperature", metavar="T", help="0 to 2 (default: the server's).")
+PATIENCE = typer.Option("120", "--patience", metavar="TIME", help="Timeout without data of the server: 90, 5m.")
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def test_another_tools_option_is_named_as_ours(
     arguments: tuple[str, ...], found: str, ours: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*arguments]) == 2
-    assert f"The option {found} is another tool's. Here it is {ours}." in capsys.readouterr().err
+    assert f"{found} is an option of another tool. Use {ours} here." in capsys.readouterr().err
 
 
 def test_an_option_of_the_engine_belongs_after_two_dashes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,7 +69,7 @@ def test_the_versions_that_have_the_class_are_named() -> None:
 
 
 def test_the_transformers_backend_counts_where_its_transformers_knows_the_model() -> None:
-    # transformers 4.57 has it, 4.52 has not; neither fork has a class of its own
+    # transformers 4.57 has it, 4.52 has not; neither fork has a native class
     model = architecture("GptOssForCausalLM")
     later = support_of(model, "vllm-fork", "1.22")
     assert later.status is SupportStatus.LIMITED

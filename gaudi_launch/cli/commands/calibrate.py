@@ -22,7 +22,7 @@ def calibrate(
     python: str = typer.Option("", "--python", metavar="PATH", help="The engine's interpreter."),
     batch: str = typer.Option("", "--batch", metavar="N", help="Prompts per batch (default: 32; deepseek_r1: 1)."),
     samples: str = typer.Option("", "--samples", metavar="N", help="Total number of prompts."),
-    eager: bool = typer.Option(False, "--eager", help="Without graphs (slower, less memory)."),
+    eager: bool = typer.Option(False, "--eager", help="Run without graphs (slower, less memory)."),
     scripts: Path | None = typer.Option(
         None, "--scripts", metavar="DIR", help="The calibration folder of vllm-hpu-extension or vllm-gaudi."
     ),

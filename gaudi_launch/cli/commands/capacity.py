@@ -33,7 +33,7 @@ def capacity(
         "", help="Time to first token: 1.5s, 800ms.", metavar="TIME", rich_help_panel=_TRAFFIC
     ),
     tpot: str = typer.Option(
-        "", help="Time per further token: 0.05, 50ms.", metavar="TIME", rich_help_panel=_TRAFFIC
+        "", help="Time per output token: 0.05, 50ms.", metavar="TIME", rich_help_panel=_TRAFFIC
     ),
     percentile: str = typer.Option(
         "95", help="Percentage of requests within the targets.", metavar="P", rich_help_panel=_TRAFFIC

@@ -31,7 +31,7 @@ Interface = typer.Option("", "--interface", metavar="NAME", help="Interface betw
 Enter = typer.Option(
     "",
     "--enter",
-    metavar="WORDS",
+    metavar="COMMAND",
     help="Command that enters the container: 'docker exec -i NAME'.",
     rich_help_panel=_PANEL,
 )

@@ -41,7 +41,7 @@ def doctor(
     only: str = typer.Option("", "--only", metavar="ID,..", help="Only these checks or areas (see --list)."),
     skip: str = typer.Option("", "--skip", metavar="ID,..", help="Leave these checks or areas out."),
     show_list: bool = typer.Option(False, "--list", help="List all checks and run none."),
-    deep: bool = typer.Option(False, "--deep", help="Also long tests that use the cards."),
+    deep: bool = typer.Option(False, "--deep", help="Also run long tests that use the cards."),
     strict: bool = typer.Option(False, "--strict", help="Warnings count as failures in the exit code."),
     python: str | None = typer.Option(None, "--python", help="The engine's interpreter."),
     weights: str | None = typer.Option(None, "-w", "--weights", metavar="FOLDER", help="Check this model folder."),

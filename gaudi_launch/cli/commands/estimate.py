@@ -14,9 +14,9 @@ _LOAD, _SETUP, _SHOW = "Load", "Model and cards", "Output"
 @app.command()
 def estimate(
     model: str = typer.Argument(
-        ..., metavar="MODEL", help="A folder with config.json, a hub id, or a model that has a profile."
+        ..., metavar="MODEL", help="A folder with config.json, a hub ID, or a model with a profile."
     ),
-    cards: str = typer.Option("", "-n", "--cards", metavar="N", help="Cards (1).", rich_help_panel=_SETUP),
+    cards: str = typer.Option("", "-n", "--cards", metavar="N", help="Number of cards.", rich_help_panel=_SETUP),
     dtype: str = typer.Option(
         "", "-d", "--dtype", metavar="TYPE", help="bf16, fp8, awq, gptq.", rich_help_panel=_SETUP
     ),
@@ -27,7 +27,9 @@ def estimate(
         help="gaudi2, gaudi3... (default: this machine).",
         rich_help_panel=_SETUP,
     ),
-    engine: str = typer.Option("", "--engine", metavar="ENGINE", help="As in 'fit'.", rich_help_panel=_SETUP),
+    engine: str = typer.Option(
+        "", "--engine", metavar="ENGINE", help="Engine, as in 'fit'.", rich_help_panel=_SETUP
+    ),
     software: str = typer.Option(
         "",
         "--software",
@@ -39,21 +41,21 @@ def estimate(
         "",
         "--moe",
         metavar="fused|unfused",
-        help="A step reads the chosen experts, or all of them.",
+        help="Experts that a step reads: the selected ones, or all.",
         rich_help_panel=_SETUP,
     ),
     inputs: str = typer.Option(
-        "", "-i", "--input", metavar="N", help="Input tokens (1024).", rich_help_panel=_LOAD
+        "", "-i", "--input", metavar="N", help="Input tokens (default 1024).", rich_help_panel=_LOAD
     ),
     outputs: str = typer.Option(
-        "", "-o", "--output", metavar="N", help="Output tokens (256).", rich_help_panel=_LOAD
+        "", "-o", "--output", metavar="N", help="Output tokens (default 256).", rich_help_panel=_LOAD
     ),
     batch: str = typer.Option(
         "",
         "-b",
         "--max-num-seqs",
         metavar="N",
-        help="Sequences at once over all cards (32; 256 with --rate).",
+        help="Concurrent sequences over all cards (default 32; 256 with --rate).",
         rich_help_panel=_LOAD,
     ),
     static: bool = typer.Option(
@@ -73,9 +75,9 @@ def estimate(
         rich_help_panel=_LOAD,
     ),
     plot: Path | None = typer.Option(
-        None, help="Draw tokens/s against sequences at once.", metavar="FILE.png|.svg", rich_help_panel=_SHOW
+        None, help="Draw tokens/s against concurrent sequences.", metavar="FILE.png|.svg", rich_help_panel=_SHOW
     ),
-    as_json: bool = typer.Option(False, "--json", help="Everything as one JSON object.", rich_help_panel=_SHOW),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW),
 ) -> None:
     """Predict TTFT, TPOT and tokens/s, by part, with a range and the published figures nearest to the load.
 

@@ -27,7 +27,7 @@ def fit(
     outputs: str = typer.Option("", "-o", "--output", metavar="RANGE", help="Output tokens: 1,2k."),
     dtype: str = typer.Option("", "-d", "--dtype", metavar="TYPE", help="Only this data type."),
     engine: str = typer.Option("", "--engine", metavar="ENGINE", help=", ".join(names_with_cards()) + "."),
-    force: bool = typer.Option(False, "--force", help="Go on where the engine lacks the model's class."),
+    force: bool = typer.Option(False, "--force", help="Continue although the engine lacks the model's class."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Compute weights, KV cache, context and concurrency per number of cards, and the smallest number.

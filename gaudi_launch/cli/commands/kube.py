@@ -8,7 +8,7 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, context_settings={"help_option_names": ["-h", "--help"]}
 )
 
-_NAMESPACE = typer.Option("", "-N", "--namespace", metavar="NAME", help="Namespace (default: kubectl's own).")
+_NAMESPACE = typer.Option("", "-N", "--namespace", metavar="NAME", help="Namespace (default: that of kubectl).")
 _KUBECONFIG = typer.Option("", "--kubeconfig", metavar="FILE", help="kubectl's configuration.")
 _CONTEXT = typer.Option("", "--context", metavar="NAME", help="Context in that configuration.")
 _JSON = typer.Option(False, "--json", help="One JSON object on stdout.")

@@ -10,7 +10,7 @@ app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 @app.command(context_settings={"ignore_unknown_options": True})
 def migrate(
     words: list[str] | None = typer.Argument(
-        None, metavar="'COMMAND' | -- WORDS", help="The old command, quoted, or given after --."
+        None, metavar="'COMMAND' | -- ARGUMENTS", help="The old command, quoted, or given after --."
     ),
     release: str | None = typer.Option(
         None, "--release", metavar="1.21|1.22|deepseek_r1", help="Release of the script."

@@ -20,7 +20,7 @@ app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 @app.command()
 def stop(
     names: list[str] = typer.Argument(None, metavar="[NAME]...", help="Services, as 'ps' shows them."),
-    everything: bool = typer.Option(False, "--all", help="All your running services."),
+    everything: bool = typer.Option(False, "--all", help="Stop all running services of this user."),
     orphans: bool = typer.Option(False, "--orphans", help="Stop processes whose launcher died."),
     drain: float = DRAIN,
     forget: bool = typer.Option(False, "--forget", help="Also remove its folder with state and logs."),

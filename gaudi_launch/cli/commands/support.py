@@ -10,7 +10,7 @@ app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 @app.command()
 def support(
     model: str = typer.Argument(
-        "", metavar="[MODEL]", help="A folder, a hub id, a model that has a profile, or a model class."
+        "", metavar="[MODEL]", help="A folder, a hub ID, a model with a profile, or a model class."
     ),
     engine: str = typer.Option(
         "", "--engine", metavar="ENGINE", help="Only this engine or version: vllm-gaudi, vllm-gaudi@0.26."

@@ -91,7 +91,7 @@ def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = output(capsys, "Qwen/Qwen2-72B-Instruct", "--accelerator", "gaudi2", "--lang", "zh", "-n", "1")
     assert "bfloat16 无法运行；fp8 可以：-n 1。" in out
     code, out, _ = output(capsys, "zai-org/GLM-4.5", "--accelerator", "gaudi2", "-n", "1,2")
-    assert "It does not fit here. This fits: more cards." in out
+    assert "No given combination fits. A change that fits: more cards." in out
 
 
 @pytest.mark.parametrize(
@@ -189,5 +189,6 @@ def test_what_would_fit_is_nothing_that_was_tried(
 ) -> None:
     monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
     assert run(["fit", *words]) == 0
-    last = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("It does not fit here."))
-    assert f"This fits: {would}" in last
+    lines = capsys.readouterr().out.splitlines()
+    last = next(line for line in lines if line.startswith("No given combination fits."))
+    assert f"A change that fits: {would}" in last

@@ -25,8 +25,8 @@ GUIDE = (
     *("--python", "/opt/vllm/bin/python3", "--name", "qwen"),
 )
 NOT_HERE = (
-    "/models/Qwen2-72B-Instruct is neither a folder on this machine nor a hub id that a profile lists. "
-    "Its sizes are assumed: profile qwen2-72b, by its name. Nearest names: Qwen/Qwen2-72B-Instruct.\n"
+    "/models/Qwen2-72B-Instruct is not a local folder, and no profile lists it as a hub ID. Its sizes are assumed "
+    "to be those of the profile qwen2-72b, which matches its name. Nearest names: Qwen/Qwen2-72B-Instruct.\n"
 )
 
 

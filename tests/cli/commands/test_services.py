@@ -239,7 +239,7 @@ def test_a_port_of_a_service_that_warms_up_is_refused_by_its_name(
     until(pids.exists)
     begun = living(pids)
     code, _, err = user.detach(model, free_port, "--name", "b")
-    assert code == 3 and f"Port {free_port} belongs to the service 'a'" in err
+    assert code == 3 and f"Port {free_port} is reserved for the service 'a'" in err
     assert living(pids) == begun and not user.folder("b").exists()
     # its own restart takes the port again
     code, out, err = user.call("restart", "a")
