@@ -20,7 +20,8 @@ from rich.table import Table
 
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.buckets.coverage import uncovered
-from gaudi_launch.buckets.engine_buckets import FORK_1_21, FORK_1_22, PLUGIN, engine_buckets
+from gaudi_launch.buckets.engine_buckets import engine_buckets
+from gaudi_launch.buckets.families import CONTEXT_LADDER, EVERY_CONTEXT, PLAIN_GRID
 from gaudi_launch.buckets.optimiser.padding_cost import score
 from gaudi_launch.buckets.optimiser.planner import BucketGoal, plan
 from gaudi_launch.buckets.strategies import arguments_of, script_ranges
@@ -86,10 +87,15 @@ def bench(
 
     oracle_ask = 0.0
     for label, env, engine, algorithm in (
-        ("vllm-gaudi pad", {"VLLM_CONTIGUOUS_PA": "true", "VLLM_PROMPT_CTX_BUCKET_MAX": "0"}, PLUGIN, "pad"),
-        ("vllm-gaudi exponential", {"VLLM_CONTIGUOUS_PA": "true"}, PLUGIN, "exponential"),
-        ("1.22 linear-limit", script_ranges(FORK_1_22, limits), FORK_1_22, "linear-limit"),
-        ("1.21 linear", script_ranges(FORK_1_21, limits), FORK_1_21, "linear"),
+        (
+            "vllm-gaudi pad",
+            {"VLLM_CONTIGUOUS_PA": "true", "VLLM_PROMPT_CTX_BUCKET_MAX": "0"},
+            CONTEXT_LADDER,
+            "pad",
+        ),
+        ("vllm-gaudi exponential", {"VLLM_CONTIGUOUS_PA": "true"}, CONTEXT_LADDER, "exponential"),
+        ("1.22 linear-limit", script_ranges(EVERY_CONTEXT, limits), EVERY_CONTEXT, "linear-limit"),
+        ("1.21 linear", script_ranges(PLAIN_GRID, limits), PLAIN_GRID, "linear"),
     ):
         found = engine_buckets(engine, algorithm, env, arguments_of(limits))
         # the context dimension is another matter; compared is what prompts without a prefix need

@@ -33,7 +33,6 @@ ABOUT_SEVERAL = {
     "engines/test_engine_names.py": "the program outside engines/ names no engine",
     "engines/test_options_table.py": "every engine's argv against its recorded option table",
     "engines/test_toy_engine.py": "an engine of one module through every command",
-    "engines/vllm_fork/test_reference.py": "reference tuning against recorded start scripts",
     "kubernetes/test_refusals.py": "what all kinds of objects refuse",
     "kubernetes/test_together.py": "several models in one set of objects",
     "kubernetes/test_truths.py": "facts that hold for all rendered objects",

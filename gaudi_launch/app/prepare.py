@@ -89,7 +89,7 @@ class Prepared:
         if question is None:
             return plan
         answer = introspect.ask_engine(
-            self.installed.python, question.engine, question.environment, question.arguments
+            self.installed.python, question.package, question.environment, question.arguments
         )
         if answer.failed:
             why = answer.why.render() if answer.why else "-"

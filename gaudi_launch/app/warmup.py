@@ -244,7 +244,7 @@ def _delivered(case: WarmupCase, seconds_per_graph: float) -> Delivered:
         return planned(question, ask, case.cost)
     limited = question.with_limit
     return plan_for_engine(
-        question.engine,
+        question.family,
         question.limits,
         case.workload,
         ask,
@@ -300,11 +300,12 @@ def _asked(case: WarmupCase, delivered: Delivered, chosen: Judged) -> Message:
             path.write_text(delivered.file, encoding="utf-8")
             env["VLLM_BUCKETING_FROM_FILE"] = str(path)
             arguments["bucket_file"] = delivered.file
-        asked = BucketQuestion(case.asked.question.engine, chosen.name, env, arguments)
+        question = case.asked.question
+        asked = BucketQuestion(question.family, question.package, chosen.name, env, arguments)
         if chosen is not delivered.comparison[0] and case.asked.ask is not None:
             asked = case.asked.ask
         python = case.asked.request.python or "python3"
-        answer = ask_engine(python, asked.engine, asked.environment, asked.arguments)
+        answer = ask_engine(python, asked.package, asked.environment, asked.arguments)
     ours = chosen.buckets or delivered.buckets
     if answer.buckets is None:
         return message("warmup.no_answer", why=answer.why.render() if answer.why else "-")

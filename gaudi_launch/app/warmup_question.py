@@ -45,7 +45,7 @@ class AskedEngine:
     @property
     def own(self) -> bool:
         """Does it make its list itself, and take none from outside (TGI)?"""
-        return not self.question.engine
+        return not self.question.family
 
 
 def asked_engine(

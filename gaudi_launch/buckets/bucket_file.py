@@ -1,4 +1,4 @@
-"""A plan as engines take it: vllm-gaudi's bucket file with its context dimension, the forks' variables."""
+"""A plan as engines take it: a bucket file with its context dimension, or variables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from gaudi_launch.buckets.bucket_list import Buckets
-from gaudi_launch.buckets.engine_buckets import FORK_1_21, FORK_1_22, PLUGIN, engine_buckets
+from gaudi_launch.buckets.engine_buckets import engine_buckets
+from gaudi_launch.buckets.families import EXPONENTIAL_SWITCH, FAMILIES
 from gaudi_launch.buckets.optimiser.candidates import corners
 from gaudi_launch.buckets.optimiser.parameters import search
 from gaudi_launch.buckets.optimiser.planner import Aim, BucketGoal, aim_for, solve
@@ -36,12 +37,12 @@ def planned(question: CoverageQuestion, ask: BucketGoal, cost: StepTime) -> Deli
     """The planner's answer without past requests, once for the same question: a plan asks more than once."""
     limits, limited = question.limits, question.with_limit
     return plan_for_engine(
-        question.engine, limits, None, ask, choose_prefill_seqs=False, with_limit=limited, cost=cost
+        question.family, limits, None, ask, choose_prefill_seqs=False, with_limit=limited, cost=cost
     )
 
 
 def plan_for_engine(
-    engine: str,
+    family: str,
     limits: EngineLimits,
     workload: Requests | None = None,
     ask: BucketGoal | None = None,
@@ -53,43 +54,43 @@ def plan_for_engine(
     trace_share: float = TRACE_SHARE,
     name: str = "planned",
 ) -> Delivered:
-    """The best plan that ``engine`` (an `Engine.bucket_family`) can be given. Pure.
+    """The best plan that an engine of this family (`Engine.bucket_family`) can be given. Pure.
 
     ``choose_prefill_seqs``: one prompt a step, the largest lever of all (several need a bucket for every
-    rectangle); else ``limits.max_num_prefill_seqs`` stands. ``with_limit``: the installed extension of 1.22 or
-    deepseek_r1 knows the padding limit. ``context``: plan vllm-gaudi's context dimension (prefix caching, chunked
-    prefill).
+    rectangle); else ``limits.max_num_prefill_seqs`` stands. ``with_limit``: the installed extension knows the
+    padding limit. ``context``: plan the context dimension of a bucket file (prefix caching, chunked prefill).
     """
     ask = ask or BucketGoal()
     if choose_prefill_seqs:
         limits = replace(limits, max_num_prefill_seqs=1)
+    rules = FAMILIES[family]
     aim = aim_for(limits, workload, ask, cost=cost, trace_share=trace_share)
     shapes = aim.expectation.shapes
     file = None
-    if engine == PLUGIN:
+    if rules.reads_file:
         planned = solve(limits, aim, ask, cost)
         price = planned.price
         file = bucket_file(with_context(planned.buckets, limits) if context else planned.buckets, limits)
         settings = {"VLLM_CONTIGUOUS_PA": "true"} if limits.contiguous_pa else {}
         arguments = {**arguments_of(limits), "bucket_file": file}
-        found = engine_buckets(engine, "file", settings, arguments)
+        found = engine_buckets(family, "file", settings, arguments)
     else:
-        algorithm = "linear-limit" if with_limit and engine != FORK_1_21 else "linear"
+        algorithm = rules.linear(with_limit=with_limit)
         # a list free of ladders says what can be had at best; nothing else here needs it
         bound = ask.graphs is not None or ask.overhead is not None
         price = solve(limits, aim, ask, cost).price if bound else aim.price(ask)
-        settings, found = search(engine, algorithm, limits, aim.shapes, cost, ask, price)
+        settings, found = search(family, algorithm, limits, aim.shapes, cost, ask, price)
     mine = judged(name, found, limits, shapes, cost)
     others = [
-        judge(label, engine, algorithm, env, limits, shapes, cost)
-        for label, algorithm, env in strategies(engine, limits, ask.reduce)
+        judge(label, family, algorithm, env, limits, shapes, cost)
+        for label, algorithm, env in strategies(family, limits, ask.reduce)
     ]
     if limits.prefix_caching and ask == BucketGoal():
         # a linear list has every context of every length: the engine's exponential one can be the better list
         other = next((each for each in others if each.name == "exponential"), mine)
-        if engine == FORK_1_22 and other.buckets is not None and other.weight(price) < mine.weight(price):
+        if rules.contexts_by_length and other.buckets is not None and other.weight(price) < mine.weight(price):
             mine, found = replace(other, name=name), other.buckets
-            settings = {"VLLM_EXPONENTIAL_BUCKETING": "true"}
+            settings = {EXPONENTIAL_SWITCH: "true"}
     return Delivered(settings, limits.max_num_prefill_seqs, found, [mine, *others], aim, price, file)
 
 

@@ -12,7 +12,7 @@ import itertools
 import re
 from collections.abc import Iterable
 
-from gaudi_launch.buckets.algorithms.plugin import PluginFlags, assemble, most_blocks, prompt_kept, rows_of
+from gaudi_launch.buckets.algorithms.context_ladder import PluginFlags, assemble, most_blocks, prompt_kept, rows_of
 from gaudi_launch.buckets.bucket_list import Bucket, Buckets
 from gaudi_launch.buckets.engine_env import Arguments, Env
 from gaudi_launch.buckets.engine_model import EngineModel

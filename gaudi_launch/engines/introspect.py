@@ -14,7 +14,6 @@ from typing import Any
 
 from gaudi_launch import interrupt
 from gaudi_launch.buckets.bucket_list import Bucket, Buckets
-from gaudi_launch.buckets.engine_buckets import PLUGIN
 from gaudi_launch.messages import Message, message
 
 SECONDS = 30.0
@@ -36,14 +35,13 @@ class IntrospectedBuckets:
 
 
 def ask_engine(
-    python: str | Path, engine: str, env: Mapping[str, str], args: Mapping[str, Any], *, seconds: float = SECONDS
+    python: str | Path, package: str, env: Mapping[str, str], args: Mapping[str, Any], *, seconds: float = SECONDS
 ) -> IntrospectedBuckets:
-    """The buckets that the engine installed for ``python`` makes of ``env`` and ``args`` (as `engine_buckets`).
+    """The buckets that this package, installed for ``python``, makes of ``env`` and ``args`` (as `engine_buckets`).
 
     Never raises for what the interpreter does: an engine that is absent, slow or broken gives a reason instead.
     Variables of ours that engines read are not passed on; ``env`` is all they get.
     """
-    package = "vllm_gaudi" if engine == PLUGIN else "vllm_hpu_extension"
     complete = {"max_num_prefill_seqs": args.get("max_num_seqs"), **args}
     question = json.dumps({"package": package, "args": complete})
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("VLLM_", "PT_HPU_"))}

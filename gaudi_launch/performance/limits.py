@@ -94,13 +94,15 @@ class EngineLimits:
 class CoverageQuestion:
     """What an engine asks the planner for one deployment.
 
-    ``engine`` is an `Engine.bucket_family`, "" for one that makes its list itself; ``with_limit``: the
-    installed extension knows the padding limit, and the user gave none.
+    ``family`` is an `Engine.bucket_family`, "" for one that makes its list itself; ``with_limit``: the
+    installed extension knows the padding limit, and the user gave none. ``package``: the Python package of an
+    installed engine that makes its buckets.
     """
 
-    engine: str
+    family: str
     limits: EngineLimits
     with_limit: bool = False
+    package: str = ""
 
 
 def as_limits(given: Any) -> EngineLimits:

@@ -60,9 +60,13 @@ class Proposal:
 
 @dataclass(frozen=True)
 class BucketQuestion:
-    """What decides an engine's bucket grid, as `buckets.engine_buckets` and `engines.introspect` take it."""
+    """What decides an engine's bucket grid, as `buckets.engine_buckets` and `engines.introspect` take it.
 
-    engine: str
+    ``package``: the Python package of the installed engine that makes its buckets.
+    """
+
+    family: str
+    package: str
     algorithm: str
     environment: Mapping[str, str]
     arguments: Mapping[str, Any]
@@ -243,6 +247,12 @@ class Engine(ABC):
         """Return what it can do over several hosts; None for an engine of one host."""
         return None
 
+    def script_differences(
+        self, request: Request, host: Host, placement: Placement, command: Command
+    ) -> tuple[Message, ...]:
+        """Return what a plan of reference tuning does otherwise than the start script, on purpose."""
+        return ()
+
     def spread(self, spread: Spread) -> tuple[Setting, ...]:
         """Return the settings that several hosts change, beside parallel sizes and Ray's own."""
         return ()
@@ -261,7 +271,7 @@ class Engine(ABC):
 
     @property
     def bucket_family(self) -> str | None:
-        """Return the family of bucket algorithms (`buckets.engine_buckets.MODELS`).
+        """Return the family of bucket algorithms (`buckets.families.FAMILIES`).
 
         "" for an engine that makes its list itself and takes none; None for one that warms nothing up.
         """

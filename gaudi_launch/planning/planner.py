@@ -22,7 +22,6 @@ from gaudi_launch.planning.option_table import option_table
 from gaudi_launch.planning.passthrough import overruled_flags, refuse_more_cards, with_options, with_user_args
 from gaudi_launch.planning.plan import Command, EngineIdentity, Estimate, Placement, Plan, Setting
 from gaudi_launch.planning.precision import weight_type
-from gaudi_launch.planning.reference import deliberate_differences
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.scale_out import with_scale_out
 from gaudi_launch.planning.support import check_support
@@ -80,9 +79,7 @@ def _decide(
         # the scripts leave the CPUs alone unless the cards were named and share a NUMA node
         cpus = placement.cpus if request.modules is not None and len(placement.numa_nodes) == 1 else ()
         command = replace(command, cpus=cpus, memory_node=command.memory_node if cpus else None)
-        if engine.identity.name == "vllm-fork":
-            version = engine.identity.version
-            differences = deliberate_differences(request, host, placement, command, version)
+        differences = engine.script_differences(request, host, placement, command)
     return Plan(
         engine=engine.identity,
         model=model_json(model),

@@ -10,6 +10,7 @@ import pytest
 from gaudi_launch.app.prepare import Prepared
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.buckets.engine_buckets import engine_buckets
+from gaudi_launch.buckets.families import CONTEXT_LADDER, PLAIN_GRID
 from gaudi_launch.engines import introspect
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.registry import find
@@ -34,9 +35,11 @@ def answering(
     """Let the engine answer so; None: with our own arithmetic. The questions are kept."""
     asked: list[tuple[Any, ...]] = []
 
-    def ask_engine(python: str | Path, engine: str, env: Any, arguments: Any) -> introspect.IntrospectedBuckets:
-        asked.append((python, engine))
-        return answer or introspect.IntrospectedBuckets(engine_buckets(engine, "linear", env, arguments), "linear")
+    def ask_engine(python: str | Path, package: str, env: Any, arguments: Any) -> introspect.IntrospectedBuckets:
+        asked.append((python, package))
+        return answer or introspect.IntrospectedBuckets(
+            engine_buckets(PLAIN_GRID, "linear", env, arguments), "linear"
+        )
 
     monkeypatch.setattr(introspect, "ask_engine", ask_engine)
     return asked
@@ -46,7 +49,7 @@ def test_the_same_list_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = answering(monkeypatch, None)
     plan = prepared().plan()
     assert prepared().trusted(plan) == plan
-    assert asked == [("/engine/python", "vllm-fork-aice-v1.21.0")]
+    assert asked == [("/engine/python", "vllm_hpu_extension")]
 
 
 def test_another_list_is_believed_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,9 +79,11 @@ def of_plugin(
     """A plan for an installed plugin that answers so; None: as our arithmetic does, for the file it was given."""
     asked: list[Any] = []
 
-    def ask_engine(python: str | Path, engine: str, env: Any, arguments: Any) -> introspect.IntrospectedBuckets:
+    def ask_engine(python: str | Path, package: str, env: Any, arguments: Any) -> introspect.IntrospectedBuckets:
         asked.append(arguments["bucket_file"])
-        return answer or introspect.IntrospectedBuckets(engine_buckets(engine, "file", env, arguments), "file")
+        return answer or introspect.IntrospectedBuckets(
+            engine_buckets(CONTEXT_LADDER, "file", env, arguments), "file"
+        )
 
     monkeypatch.setattr(introspect, "ask_engine", ask_engine)
     installed = Installed("/e/python", "vllm-gaudi", {}, {"plugin": "0.26.0", "vllm": "0.26.0"})

@@ -6,7 +6,8 @@ import pytest
 
 from gaudi_launch.buckets.bucket_file import bucket_file, plan_for_engine, with_context
 from gaudi_launch.buckets.coverage import uncovered
-from gaudi_launch.buckets.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, PLUGIN, engine_buckets
+from gaudi_launch.buckets.engine_buckets import engine_buckets
+from gaudi_launch.buckets.families import CONTEXT_LADDER, EVERY_CONTEXT, FIXED_LENGTHS, PLAIN_GRID
 from gaudi_launch.buckets.lookup import BucketTable
 from gaudi_launch.buckets.optimiser.planner import BucketGoal, plan, plan_buckets, script_grid
 from gaudi_launch.buckets.strategies import arguments_of, judge, script_ranges
@@ -23,7 +24,7 @@ def test_the_plugin_keeps_every_line(prompts: int, length: int, contiguous: bool
     )
     text = bucket_file(with_context(plan_buckets(bounds, None), bounds), bounds)
     env = {"VLLM_CONTIGUOUS_PA": str(contiguous).lower()}
-    kept = engine_buckets(PLUGIN, "file", env, {**arguments_of(bounds), "bucket_file": text})
+    kept = engine_buckets(CONTEXT_LADDER, "file", env, {**arguments_of(bounds), "bucket_file": text})
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     assert [str(tuple(bucket)) for bucket in [*kept.prompt, *kept.decode]] == lines
     assert all(query <= length for _, query, _ in kept.prompt)
@@ -51,7 +52,7 @@ def test_every_context_has_a_bucket(prompts: int, budget: int, length: int) -> N
                     assert table.find(batch, some, context) is not None, (batch, some, context)
 
 
-@pytest.mark.parametrize("engine", [FORK_1_21, FORK_1_22, FORK_DEEPSEEK])
+@pytest.mark.parametrize("engine", [PLAIN_GRID, EVERY_CONTEXT, FIXED_LENGTHS])
 @pytest.mark.parametrize("with_limit", [True, False])
 @pytest.mark.parametrize("prompts", [None, 4])
 def test_parameters_leave_no_hole(engine: str, with_limit: bool, prompts: int | None) -> None:
@@ -64,10 +65,10 @@ def test_parameters_leave_no_hole(engine: str, with_limit: bool, prompts: int | 
     assert others[0].prompt_graphs + others[0].decode_graphs > mine.prompt_graphs + mine.decode_graphs or (
         others[0].score is not None and others[0].score.overhead > mine.score.overhead
     )
-    assert any(name.endswith("_LIMIT") for name in made.settings) == (with_limit and engine != FORK_1_21)
+    assert any(name.endswith("_LIMIT") for name in made.settings) == (with_limit and engine != PLAIN_GRID)
 
 
-@pytest.mark.parametrize("engine", [FORK_1_21, FORK_1_22, FORK_DEEPSEEK])
+@pytest.mark.parametrize("engine", [PLAIN_GRID, EVERY_CONTEXT, FIXED_LENGTHS])
 @pytest.mark.parametrize(("seqs", "length"), [(1, 128), (1, 1024), (2, 777)])
 def test_few_short_sequences_have_a_plan_too(engine: str, seqs: int, length: int) -> None:
     blocks = seqs * -(-length // 128)
@@ -86,15 +87,15 @@ def test_few_short_sequences_have_a_plan_too(engine: str, seqs: int, length: int
 
 def test_an_unknown_cache_size_leaves_no_hole() -> None:
     # planned for one number of blocks, started with another
-    made = plan_for_engine(FORK_1_21, limits(), None)
+    made = plan_for_engine(PLAIN_GRID, limits(), None)
     for blocks in (700, 1999, 3500):
         real = limits(num_blocks=blocks)
         arguments = {**arguments_of(real), "max_num_prefill_seqs": 1}
-        assert uncovered(engine_buckets(FORK_1_21, "linear", made.settings, arguments), real).shapes == 0
+        assert uncovered(engine_buckets(PLAIN_GRID, "linear", made.settings, arguments), real).shapes == 0
 
 
 def test_fewer_graphs_when_asked() -> None:
-    made = plan_for_engine(FORK_1_21, limits(), None, BucketGoal(graphs=40))
+    made = plan_for_engine(PLAIN_GRID, limits(), None, BucketGoal(graphs=40))
     assert made.buckets.graphs <= 40
 
 
@@ -111,8 +112,8 @@ def test_the_scripts_short_cut_leaves_holes() -> None:
         output_min=4,
     )
     shapes, cost = plan(bounds, None).aim.expectation.shapes, ONE_CARD_8B
-    full = judge("full", FORK_1_21, "linear", script_ranges(FORK_1_21, bounds), bounds, shapes, cost)
-    short = judge("-r", FORK_1_21, "linear", script_ranges(FORK_1_21, bounds, (8, 24000)), bounds, shapes, cost)
+    full = judge("full", PLAIN_GRID, "linear", script_ranges(PLAIN_GRID, bounds), bounds, shapes, cost)
+    short = judge("-r", PLAIN_GRID, "linear", script_ranges(PLAIN_GRID, bounds, (8, 24000)), bounds, shapes, cost)
     assert (full.prompt_graphs, full.decode_graphs) == (1184, 793)
     assert (short.prompt_graphs, short.decode_graphs) == (1066, 65)
     assert short.score is not None and short.score.outside > 0.2

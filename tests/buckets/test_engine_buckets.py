@@ -9,11 +9,6 @@ import pytest
 
 from gaudi_launch.buckets.bucket_list import BucketError
 from gaudi_launch.buckets.engine_buckets import (
-    FORK_1_21,
-    FORK_1_22,
-    FORK_DEEPSEEK,
-    MODELS,
-    PLUGIN,
     algorithm_of,
     count,
     engine_buckets,
@@ -21,10 +16,11 @@ from gaudi_launch.buckets.engine_buckets import (
     lookups,
     prompt_buckets,
 )
+from gaudi_launch.buckets.families import CONTEXT_LADDER, EVERY_CONTEXT, FAMILIES, FIXED_LENGTHS, PLAIN_GRID
 from gaudi_launch.buckets.lookup import Lookup
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import LANGUAGES, catalogue
-from tests.support.bucket_parity import RECORDED, recorded_files, records
+from tests.support.bucket_parity import FAMILY_OF, RECORDED, recorded_files, records
 
 SMALL = {
     "max_num_seqs": 16,
@@ -37,14 +33,21 @@ SMALL = {
 
 
 def test_records_of_every_algorithm_are_here() -> None:
-    assert {path.name for path in RECORDED.iterdir()} == {f"{e}-{a}.json.gz" for e, a in MODELS}
+    assert {path.name for path in RECORDED.iterdir()} == {
+        f"{e}-{a}.json.gz" for e, family in FAMILY_OF.items() for a in FAMILIES[family].models
+    }
 
 
 @pytest.mark.parametrize("path", recorded_files(), ids=lambda path: f"{path.parent.parent.parent.name}-{path.name}")
 def test_recorded(path: Path) -> None:
     seen = 0
     for record in records(path):
-        case = (record["version"], record["algorithm"], record["inputs"]["env"], record["inputs"]["args"])
+        case = (
+            FAMILY_OF[record["version"]],
+            record["algorithm"],
+            record["inputs"]["env"],
+            record["inputs"]["args"],
+        )
         seen += 1
         if "error" in record:
             with pytest.raises(BucketError) as raised:
@@ -85,65 +88,71 @@ def _as_recorded(answer: Lookup, asked: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("engine", "algorithm", "env", "args", "words"),
     [
-        (FORK_1_21, "linear", {"VLLM_PROMPT_SEQ_BUCKET_MIN": "0"}, {}, "hang: "),
-        (FORK_1_21, "linear", {"VLLM_DECODE_BS_BUCKET_STEP": "x"}, {}, "ValueError: invalid literal for int()"),
+        (PLAIN_GRID, "linear", {"VLLM_PROMPT_SEQ_BUCKET_MIN": "0"}, {}, "hang: "),
+        (PLAIN_GRID, "linear", {"VLLM_DECODE_BS_BUCKET_STEP": "x"}, {}, "ValueError: invalid literal for int()"),
         (
-            FORK_DEEPSEEK,
+            FIXED_LENGTHS,
             "linear",
             {f"VLLM_PROMPT_BS_BUCKET_{name}": value for name, value in (("MIN", "8"), ("STEP", "5"), ("MAX", "8"))},
             {},
             "ValueError: No buckets could be captured with following config (min, step, max_warmup): "
             "bs:[8, 5, 8], seq:[128, 128, 1024]",
         ),
-        (FORK_DEEPSEEK, "linear-limit", {"VLLM_DECODE_BLOCK_BUCKET_STEP": "-1"}, {}, "ZeroDivisionError: "),
-        (FORK_DEEPSEEK, "linear-limit", {"VLLM_DECODE_BS_BUCKET_STEP": "-3"}, {}, "hang: "),
-        (FORK_1_21, "exponential", {"VLLM_PROMPT_BS_BUCKET_LIMIT": "0"}, {}, "AssertionError: num_buckets must be"),
+        (FIXED_LENGTHS, "linear-limit", {"VLLM_DECODE_BLOCK_BUCKET_STEP": "-1"}, {}, "ZeroDivisionError: "),
+        (FIXED_LENGTHS, "linear-limit", {"VLLM_DECODE_BS_BUCKET_STEP": "-3"}, {}, "hang: "),
         (
-            FORK_1_22,
+            PLAIN_GRID,
+            "exponential",
+            {"VLLM_PROMPT_BS_BUCKET_LIMIT": "0"},
+            {},
+            "AssertionError: num_buckets must be",
+        ),
+        (
+            EVERY_CONTEXT,
             "linear",
             {"VLLM_PROMPT_BS_BUCKET_LIMIT": "0.25"},
             {},
             "RuntimeError: VLLM_PROMPT_BS_BUCKET_LIMIT",
         ),
-        (FORK_1_22, "linear-limit", {"VLLM_MERGED_PREFILL": "1"}, {}, "ValueError: too many values to unpack"),
+        (EVERY_CONTEXT, "linear-limit", {"VLLM_MERGED_PREFILL": "1"}, {}, "ValueError: too many values to unpack"),
         (
-            FORK_1_22,
+            EVERY_CONTEXT,
             "exponential",
             {"VLLM_PREFIX_CACHING": "on"},
             {"max_model_len": 5000},
             "ValueError: math domain",
         ),
-        (FORK_DEEPSEEK, "linear-limit", {"VLLM_DECODE_BS_BUCKET_MIN": "0"}, {}, "hang: "),
+        (FIXED_LENGTHS, "linear-limit", {"VLLM_DECODE_BS_BUCKET_MIN": "0"}, {}, "hang: "),
         (
-            PLUGIN,
+            CONTEXT_LADDER,
             "pad",
             {"VLLM_PROMPT_BS_BUCKET_PAD_PERCENT": "51"},
             {},
             "AssertionError: pad_percent must be between",
         ),
         (
-            PLUGIN,
+            CONTEXT_LADDER,
             "pad",
             {"VLLM_BUCKETING_STRATEGY": "best"},
             {},
             "RuntimeError: bucketing_strategy: best is not in",
         ),
         (
-            PLUGIN,
+            CONTEXT_LADDER,
             "linear",
             {},
             {"mamba_chunk_size": 300},
             "ValueError: max_num_batched_tokens (2048) must be divisible",
         ),
-        (PLUGIN, "file", {}, {"bucket_file": "(4, 1, 64)\n"}, "ValueError: max() arg is an empty sequence"),
+        (CONTEXT_LADDER, "file", {}, {"bucket_file": "(4, 1, 64)\n"}, "ValueError: max() arg is an empty sequence"),
         (
-            PLUGIN,
+            CONTEXT_LADDER,
             "file",
             {},
             {"bucket_file": "(1, 128, 0)\n1, 2\n"},
             "AttributeError: 'functools._lru_cache_wrapper'",
         ),
-        (PLUGIN, "file", {}, {}, "FileNotFoundError: "),
+        (CONTEXT_LADDER, "file", {}, {}, "FileNotFoundError: "),
     ],
 )
 def test_engine_failures(
@@ -158,21 +167,24 @@ def test_repeated_ladder_top_is_one_bucket() -> None:
     """A context ladder cut to its maximum holds it twice; found by running the plugin on random settings."""
     args = {**SMALL, "max_model_len": 10240, "max_num_batched_tokens": 10240, "num_hpu_blocks": 3782}
     env = {"VLLM_CONTIGUOUS_PA": "1", "VLLM_MERGED_PREFILL": "true"}
-    prompt = prompt_buckets(PLUGIN, "exponential", env, args)
+    prompt = prompt_buckets(CONTEXT_LADDER, "exponential", env, args)
     assert [bucket for bucket in prompt if bucket[1] == 512] == [[1, 512, 0], [1, 512, 76]]
 
 
 def test_bucketing_switched_off_compiles_every_shape() -> None:
-    rule = lookups(PLUGIN, "exponential", {"VLLM_ENABLE_BUCKETING": "no"}, SMALL)
+    rule = lookups(CONTEXT_LADDER, "exponential", {"VLLM_ENABLE_BUCKETING": "no"}, SMALL)
     assert rule.prompt(3, 77, 5) == Lookup([3, 77, 5], "recompile")
-    assert count(PLUGIN, "exponential", {"VLLM_ENABLE_BUCKETING": "no"}, SMALL) == (0, 0)
+    assert count(CONTEXT_LADDER, "exponential", {"VLLM_ENABLE_BUCKETING": "no"}, SMALL) == (0, 0)
 
 
 def test_unknown_cache_size() -> None:
     unknown = {**SMALL, "num_hpu_blocks": None}
-    assert prompt_buckets(PLUGIN, "pad", {}, unknown) == engine_buckets(PLUGIN, "pad", {}, SMALL).prompt
+    assert (
+        prompt_buckets(CONTEXT_LADDER, "pad", {}, unknown)
+        == engine_buckets(CONTEXT_LADDER, "pad", {}, SMALL).prompt
+    )
     with pytest.raises(LaunchError) as raised:
-        engine_buckets(PLUGIN, "pad", {}, unknown)
+        engine_buckets(CONTEXT_LADDER, "pad", {}, unknown)
     assert (raised.value.id, raised.value.exit_code) == ("warmup_engine.blocks_unknown", ExitCode.USAGE)
 
 
@@ -180,8 +192,8 @@ def test_unknown_cache_size() -> None:
     ("engine", "algorithm", "args", "id"),
     [
         ("vllm", "linear", SMALL, "warmup_engine.unknown_engine"),
-        (FORK_1_21, "pad", SMALL, "warmup_engine.unknown_algorithm"),
-        (FORK_1_21, "linear", {"max_num_seqs": 1}, "warmup_engine.missing_argument"),
+        (PLAIN_GRID, "pad", SMALL, "warmup_engine.unknown_algorithm"),
+        (PLAIN_GRID, "linear", {"max_num_seqs": 1}, "warmup_engine.missing_argument"),
     ],
 )
 def test_refusals(engine: str, algorithm: str, args: dict[str, Any], id: str) -> None:
@@ -194,17 +206,17 @@ def test_refusals(engine: str, algorithm: str, args: dict[str, Any], id: str) ->
 @pytest.mark.parametrize(
     ("engine", "env", "with_limit", "algorithm"),
     [
-        (FORK_1_21, {}, False, "linear"),
-        (FORK_1_21, {"VLLM_EXPONENTIAL_BUCKETING": "1"}, False, "linear"),
-        (FORK_1_21, {"VLLM_EXPONENTIAL_BUCKETING": "True"}, False, "exponential"),
-        (FORK_1_22, {}, True, "exponential"),
-        (FORK_1_22, {"VLLM_EXPONENTIAL_BUCKETING": "0"}, True, "linear-limit"),
-        (FORK_1_22, {"VLLM_EXPONENTIAL_BUCKETING": "false"}, False, "linear"),
-        (FORK_DEEPSEEK, {"VLLM_EXPONENTIAL_BUCKETING": "true"}, True, "linear-limit"),
-        (PLUGIN, {}, False, "exponential"),
-        (PLUGIN, {"VLLM_BUCKETING_STRATEGY": "pad"}, False, "pad"),
-        (PLUGIN, {"VLLM_BUCKETING_STRATEGY": "pad", "VLLM_EXPONENTIAL_BUCKETING": "off"}, False, "linear"),
-        (PLUGIN, {"VLLM_BUCKETING_STRATEGY": "pad", "VLLM_BUCKETING_FROM_FILE": "b.txt"}, False, "file"),
+        (PLAIN_GRID, {}, False, "linear"),
+        (PLAIN_GRID, {"VLLM_EXPONENTIAL_BUCKETING": "1"}, False, "linear"),
+        (PLAIN_GRID, {"VLLM_EXPONENTIAL_BUCKETING": "True"}, False, "exponential"),
+        (EVERY_CONTEXT, {}, True, "exponential"),
+        (EVERY_CONTEXT, {"VLLM_EXPONENTIAL_BUCKETING": "0"}, True, "linear-limit"),
+        (EVERY_CONTEXT, {"VLLM_EXPONENTIAL_BUCKETING": "false"}, False, "linear"),
+        (FIXED_LENGTHS, {"VLLM_EXPONENTIAL_BUCKETING": "true"}, True, "linear-limit"),
+        (CONTEXT_LADDER, {}, False, "exponential"),
+        (CONTEXT_LADDER, {"VLLM_BUCKETING_STRATEGY": "pad"}, False, "pad"),
+        (CONTEXT_LADDER, {"VLLM_BUCKETING_STRATEGY": "pad", "VLLM_EXPONENTIAL_BUCKETING": "off"}, False, "linear"),
+        (CONTEXT_LADDER, {"VLLM_BUCKETING_STRATEGY": "pad", "VLLM_BUCKETING_FROM_FILE": "b.txt"}, False, "file"),
     ],
 )
 def test_algorithm_of(engine: str, env: dict[str, str], with_limit: bool, algorithm: str) -> None:

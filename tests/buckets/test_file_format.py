@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_launch.buckets.bucket_list import BucketError, Buckets
-from gaudi_launch.buckets.engine_buckets import PLUGIN, engine_buckets
+from gaudi_launch.buckets.engine_buckets import engine_buckets
+from gaudi_launch.buckets.families import CONTEXT_LADDER
 from gaudi_launch.buckets.file_format import read, write
 
 ARGS = {
@@ -39,7 +40,7 @@ def test_unreadable_lines_stop_the_engine(line: str) -> None:
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        engine_buckets(PLUGIN, "file", {}, {**ARGS, "bucket_file": text})
+        engine_buckets(CONTEXT_LADDER, "file", {}, {**ARGS, "bucket_file": text})
     except BucketError as error:
         assert ": " in str(error)
 
@@ -47,4 +48,4 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 @pytest.mark.parametrize("env", [{}, {"VLLM_CONTIGUOUS_PA": "true"}])
 def test_a_producible_list_comes_through_whole(env: dict[str, str]) -> None:
     plan = Buckets([[1, 256, 0], [1, 256, 31], [1, 2048, 8]], [[1, 1, 32], [4, 1, 128], [16, 1, 512]])
-    assert engine_buckets(PLUGIN, "file", env, {**ARGS, "bucket_file": write(plan)}) == plan
+    assert engine_buckets(CONTEXT_LADDER, "file", env, {**ARGS, "bucket_file": write(plan)}) == plan

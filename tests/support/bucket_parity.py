@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.buckets.families import CONTEXT_LADDER, EVERY_CONTEXT, FIXED_LENGTHS, PLAIN_GRID
 from tests.support.places import TOP
 
 ROOT = TOP
@@ -18,6 +19,15 @@ SHARED = ROOT.parent / "shared" / "parity" / "buckets"
 def recorded_files() -> list[Path]:
     """Every file of records, ours first."""
     return [*sorted(RECORDED.glob("*.json.gz")), *sorted(SHARED.glob("*.json"))]
+
+
+FAMILY_OF = {
+    "vllm-fork-aice-v1.21.0": PLAIN_GRID,
+    "vllm-fork-aice-v1.22.0": EVERY_CONTEXT,
+    "vllm-fork-deepseek_r1": FIXED_LENGTHS,
+    "vllm-gaudi-main": CONTEXT_LADDER,
+}
+"""Family of each branch that was recorded."""
 
 
 def records(path: Path) -> Iterator[dict[str, Any]]:

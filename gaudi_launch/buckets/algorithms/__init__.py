@@ -1,1 +1,1 @@
-"""How each engine builds its bucket list, reproduced value for value."""
+"""The engines' bucket algorithms, reproduced value for value and named by what they do."""

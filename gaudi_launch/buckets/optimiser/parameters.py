@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 from gaudi_launch.buckets import ladders
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.buckets.coverage import uncovered
-from gaudi_launch.buckets.engine_buckets import FORK_1_21, FORK_1_22, engine_buckets
+from gaudi_launch.buckets.engine_buckets import engine_buckets
+from gaudi_launch.buckets.families import EXPONENTIAL_SWITCH, FAMILIES
 from gaudi_launch.buckets.optimiser.candidates import corners
 from gaudi_launch.buckets.optimiser.planner import BucketGoal
-from gaudi_launch.buckets.strategies import arguments_of, variables
+from gaudi_launch.buckets.script_ranges import variables
+from gaudi_launch.buckets.strategies import arguments_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.performance.limits import EngineLimits
 from gaudi_launch.performance.simulator import Shapes, Weighted, weighted
@@ -48,7 +50,7 @@ class ParameterChoice:
 
 
 def search(
-    engine: str,
+    family: str,
     algorithm: str,
     limits: EngineLimits,
     shapes: Shapes,
@@ -62,17 +64,19 @@ def search(
     where the ask bounds neither graphs nor overhead. Raises LaunchError (USAGE) when no setting gives what is
     asked, or none covers every shape.
     """
+    rules = FAMILIES[family]
     limited = algorithm == "linear-limit"
-    prompts = _prompts(limits, shapes.prompt, cost, limited, engine == FORK_1_22 and limits.prefix_caching)
-    # a cache below one step was not made by this engine with any ladder of the menu: taken as it is
-    rounds = engine == FORK_1_21 and (limits.cache_blocks or 0) >= limits.block_size
+    deep = rules.contexts_by_length and limits.prefix_caching
+    prompts = _prompts(limits, shapes.prompt, cost, limited, deep)
+    # a cache below one step was not made by such an engine with any ladder of the menu: taken as it is
+    rounds = rules.cuts_cache and (limits.cache_blocks or 0) >= limits.block_size
     decodes = _decodes(limits, shapes.decode, cost, limited, rounds_cache=rounds)
     exact = shapes.milliseconds(cost)
     for prompt, decode in _best(prompts, decodes, exact, ask, price):
         env = variables({**prompt.ranges, **decode.ranges})
-        if engine == FORK_1_22:
-            env["VLLM_EXPONENTIAL_BUCKETING"] = "false"
-        found = engine_buckets(engine, algorithm, env, arguments_of(limits))
+        if "exponential" in rules.models and not rules.linear_default:
+            env[EXPONENTIAL_SWITCH] = "false"
+        found = engine_buckets(family, algorithm, env, arguments_of(limits))
         if not uncovered(found, limits).shapes:
             return env, found
     raise LaunchError("warmup.no_parameters", ExitCode.USAGE)
@@ -131,7 +135,7 @@ def _prompts(
 ) -> list[ParameterChoice]:
     """Menu of prompt settings: batch rows 1, 2, 3 ... (several prompts) or 1, and lengths to the longest.
 
-    ``deep``: each length has a bucket for every context that fits beside it (fork_1_22.py).
+    ``deep``: each length has a bucket for every context that fits beside it (every_context.py).
     """
     block, top, budget = limits.block_size, limits.longest_query, limits.max_num_batched_tokens
     rows = limits.prefill_rows

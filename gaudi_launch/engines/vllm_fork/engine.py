@@ -8,8 +8,9 @@ from typing import Any
 
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.buckets.captured import captured
-from gaudi_launch.buckets.engine_buckets import FORK_1_21, FORK_1_22, FORK_DEEPSEEK, algorithm_of, engine_buckets
+from gaudi_launch.buckets.engine_buckets import algorithm_of, engine_buckets
 from gaudi_launch.buckets.engine_env import exported
+from gaudi_launch.buckets.families import EVERY_CONTEXT, FIXED_LENGTHS, PLAIN_GRID
 from gaudi_launch.engines.base import given, sent_variables
 from gaudi_launch.engines.parsers import REASONING, REASONING_SWITCH, add_parsers, source_of
 from gaudi_launch.engines.support import installed_classes, support_of
@@ -17,9 +18,10 @@ from gaudi_launch.engines.vllm_fork import auto as fork_auto
 from gaudi_launch.engines.vllm_fork import fp8 as fork_fp8
 from gaudi_launch.engines.vllm_fork import hosts, pooling, scripts_1_21, scripts_1_22, scripts_deepseek
 from gaudi_launch.engines.vllm_fork.calibration import CALIBRATIONS
+from gaudi_launch.engines.vllm_fork.reference import deliberate_differences
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.records import Host
-from gaudi_launch.messages import message, text
+from gaudi_launch.messages import Message, message, text
 from gaudi_launch.models.calibration.rules import Calibration
 from gaudi_launch.models.records import Model
 from gaudi_launch.models.sizing import MemoryRules
@@ -32,7 +34,7 @@ from gaudi_launch.planning.lengths import BLOCK, ceil_div, round_down, round_up
 from gaudi_launch.planning.memory import memory_in
 from gaudi_launch.planning.option_table import option_table
 from gaudi_launch.planning.passthrough import sent_options
-from gaudi_launch.planning.plan import Command, EngineIdentity, Setting, variables_of
+from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Setting, variables_of
 from gaudi_launch.planning.planner import buckets_of
 from gaudi_launch.planning.precision import fp8_cache, kernels_of
 from gaudi_launch.planning.request import Request
@@ -51,7 +53,7 @@ _CAPTURE_LENGTH = 8192
 class _Version:
     """What differs between the versions. Options are the fields of Request that the version's script lacks."""
 
-    buckets_engine: str
+    bucket_family: str
     rules: Callable[[Context, Decisions], None]
     input_range: tuple[int, int]
     max_model_len: int
@@ -68,7 +70,7 @@ _LENGTHS = {"input_range": "-i", "output_range": "-o", "max_num_batched_tokens":
 _SWITCHES = {"scheduler_steps": "-e", "no_zero_padding": "-z", "no_fused_sdpa": "-a"}
 _VERSIONS = {
     "1.21": _Version(
-        FORK_1_21,
+        PLAIN_GRID,
         scripts_1_21.rules,
         (4, 16384),
         20480,
@@ -84,7 +86,7 @@ _VERSIONS = {
         MemoryRules(blocks_step=True),
     ),
     "1.22": _Version(
-        FORK_1_22,
+        EVERY_CONTEXT,
         scripts_1_22.rules,
         (1, 16384),
         16384,
@@ -94,7 +96,7 @@ _VERSIONS = {
         can=("chat", "embed", "vision", "fp8", "awq", "experts", "prefix"),
     ),
     "deepseek_r1": _Version(
-        FORK_DEEPSEEK,
+        FIXED_LENGTHS,
         scripts_deepseek.rules,
         (1, 16384),
         16384,
@@ -113,6 +115,8 @@ _VERSIONS = {
     ),
 }
 VERSIONS = tuple(_VERSIONS)
+# the Python package that makes the buckets
+_EXTENSION = "vllm_hpu_extension"
 # what auto tuning can do although the version's script has no option for it
 _AUTO_CAN = {
     "1.21": {"max_prefill_seqs", "memory_utilization", "max_capture_len", "quant_config"},
@@ -387,7 +391,7 @@ class VllmFork(Engine):
 
     @property
     def bucket_family(self) -> str:
-        return _VERSIONS[self.version].buckets_engine
+        return _VERSIONS[self.version].bucket_family
 
     def question(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
@@ -401,14 +405,14 @@ class VllmFork(Engine):
         """What the warm-up planner is to cover; the padding limit is the user's where one is given."""
         limited = fork_auto.knows_limit(self.facts) and context.request.padding_limit is None
         limits = fork_auto.planned_limits(context, settings, num_blocks)
-        return CoverageQuestion(self.bucket_family, limits, limited)
+        return CoverageQuestion(self.bucket_family, limits, limited, _EXTENSION)
 
     def buckets(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> tuple[str, Buckets] | None:
         """The grid that these settings warm up; the engine's own arithmetic. None when warm-up needs no list."""
         asked = self.bucket_question(settings, context, num_blocks)
-        found = engine_buckets(asked.engine, asked.algorithm, asked.environment, asked.arguments)
+        found = engine_buckets(asked.family, asked.algorithm, asked.environment, asked.arguments)
         return asked.algorithm, self.warmed(found, settings, context)
 
     def warmed(self, buckets: Buckets, settings: Sequence[Setting], context: Context) -> Buckets:
@@ -432,12 +436,12 @@ class VllmFork(Engine):
         """Return what decides the grid, for our arithmetic or the engine's own."""
         limits = context.limits
         env = {**exported(context.request.environment), **variables_of(settings)}
-        engine = self.bucket_family
+        family = self.bucket_family
         # the default of the script's own documents is the extension with the limit (1.22, deepseek_r1)
         # the scripts of today are made for an extension with the limit; ours is only sent what is known
         scripts = context.request.tuning == "reference"
         limited = self.facts.get("bucket_limit") != "false" if scripts else fork_auto.knows_limit(self.facts)
-        algorithm = algorithm_of(engine, env, with_limit=limited)
+        algorithm = algorithm_of(family, env, with_limit=limited)
         prefill = next((s.value for s in settings if s.name == "--max-num-prefill-seqs"), None)
         most = ceil_div(limits.max_model_len, limits.block_size) * limits.max_num_seqs
         arguments: dict[str, Any] = {
@@ -450,7 +454,13 @@ class VllmFork(Engine):
             "num_blocks": num_blocks or most,
             "prefix_caching": context.request.args.has(fork_auto.PREFIX_CACHING),
         }
-        return BucketQuestion(engine, algorithm, env, arguments)
+        return BucketQuestion(family, _EXTENSION, algorithm, env, arguments)
+
+    def script_differences(
+        self, request: Request, host: Host, placement: Placement, command: Command
+    ) -> tuple[Message, ...]:
+        """Return what a plan of reference tuning does otherwise than this version's start script."""
+        return deliberate_differences(request, host, placement, command, self.version)
 
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
         """argv from the interpreter on, the user's own words last (reference: where the script has them)."""

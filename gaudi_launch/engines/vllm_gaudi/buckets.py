@@ -46,6 +46,10 @@ class StrategyChoice:
         return str(PurePath(folder) / f"buckets-{digest}.txt")
 
 
+PACKAGE = "vllm_gaudi"
+"""The Python package that makes the plugin's buckets."""
+
+
 def own_variables(environment: dict[str, str]) -> list[str]:
     """The user's exported variables that decide buckets."""
     return sorted(n for n, v in environment.items() if v and n != PREFILL and _BUCKET_VARIABLE.match(n))
@@ -103,7 +107,7 @@ def most_blocks(context: Context, contiguous: bool, physical: int | None) -> int
 
 def question(context: Context, contiguous: bool, physical: int | None) -> CoverageQuestion:
     """What the warm-up planner is to cover."""
-    from gaudi_launch.buckets.engine_buckets import PLUGIN
+    from gaudi_launch.buckets.families import CONTEXT_LADDER
     from gaudi_launch.performance.limits import CoverageQuestion, as_limits
 
     limits = context.limits
@@ -116,7 +120,7 @@ def question(context: Context, contiguous: bool, physical: int | None) -> Covera
     if limits.input_max > limits.max_num_batched_tokens:
         # such prompts come in pieces, and the last piece may have any length
         asked["input_min"] = 1
-    return CoverageQuestion(PLUGIN, as_limits(asked))
+    return CoverageQuestion(CONTEXT_LADDER, as_limits(asked), package=PACKAGE)
 
 
 def choose(context: Context, contiguous: bool, physical: int | None, cost: StepTime) -> StrategyChoice:

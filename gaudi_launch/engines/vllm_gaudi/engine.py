@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gaudi_launch.buckets.bucket_list import BucketError, Buckets
-from gaudi_launch.buckets.engine_buckets import PLUGIN, algorithm_of, engine_buckets
+from gaudi_launch.buckets.engine_buckets import algorithm_of, engine_buckets
 from gaudi_launch.buckets.engine_env import exported
+from gaudi_launch.buckets.families import CONTEXT_LADDER
 from gaudi_launch.engines.base import given, sent_variables
 from gaudi_launch.engines.parsers import add_parsers
 from gaudi_launch.engines.support import (
@@ -281,11 +282,11 @@ class VllmGaudi(Engine):
         asked = self.bucket_question(settings, context, num_blocks)
         if asked.algorithm == "file" and asked.arguments["bucket_file"] is None:
             return None
-        return asked.algorithm, engine_buckets(asked.engine, asked.algorithm, asked.environment, asked.arguments)
+        return asked.algorithm, engine_buckets(asked.family, asked.algorithm, asked.environment, asked.arguments)
 
     @property
     def bucket_family(self) -> str:
-        return PLUGIN
+        return CONTEXT_LADDER
 
     def question(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
@@ -300,11 +301,11 @@ class VllmGaudi(Engine):
     ) -> BucketQuestion:
         """Return what decides the grid, for our arithmetic or the plugin's own."""
         env = {**exported(context.request.environment), **variables_of(settings)}
-        algorithm = algorithm_of(PLUGIN, env, with_limit=False)
+        algorithm = algorithm_of(CONTEXT_LADDER, env, with_limit=False)
         file = self._file(settings, context)
         contiguous = gaudi_rules.is_contiguous(settings)
         arguments = gaudi_buckets.arguments(context, contiguous, num_blocks, file[1] if file else None)
-        return BucketQuestion(PLUGIN, algorithm, env, arguments)
+        return BucketQuestion(CONTEXT_LADDER, gaudi_buckets.PACKAGE, algorithm, env, arguments)
 
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
         """``vllm serve MODEL`` with these options, then the user's own words, of which the last counts."""

@@ -9,7 +9,8 @@ import pytest
 
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.buckets.coverage import uncovered
-from gaudi_launch.buckets.engine_buckets import FORK_1_21, PLUGIN, engine_buckets
+from gaudi_launch.buckets.engine_buckets import engine_buckets
+from gaudi_launch.buckets.families import CONTEXT_LADDER, PLAIN_GRID
 from gaudi_launch.buckets.optimiser.padding_cost import score
 from gaudi_launch.buckets.optimiser.planner import plan_buckets
 from gaudi_launch.buckets.strategies import arguments_of, script_ranges
@@ -44,7 +45,7 @@ def load(name: str) -> tuple[list[tuple[float, int, int]], EngineLimits, StepTim
 
 def pad(bounds: EngineLimits) -> Buckets:
     env = {"VLLM_CONTIGUOUS_PA": "true", "VLLM_PROMPT_CTX_BUCKET_MAX": "0"}
-    found = engine_buckets(PLUGIN, "pad", env, arguments_of(bounds))
+    found = engine_buckets(CONTEXT_LADDER, "pad", env, arguments_of(bounds))
     return Buckets([bucket for bucket in found.prompt if bucket[2] == 0], found.decode)
 
 
@@ -66,7 +67,7 @@ def test_promises(name: str) -> None:
 
     with within(5):
         ours = plan_buckets(many, seen)
-    theirs = engine_buckets(FORK_1_21, "linear", script_ranges(FORK_1_21, many), arguments_of(many))
+    theirs = engine_buckets(PLAIN_GRID, "linear", script_ranges(PLAIN_GRID, many), arguments_of(many))
     assert uncovered(ours, many).shapes == 0
     assert ours.graphs * 3 <= theirs.graphs
     assert score(ours, together, cost).overhead <= score(theirs, together, cost).overhead + 0.0025

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from gaudi_launch.buckets.engine_buckets import PLUGIN, engine_buckets
+from gaudi_launch.buckets.engine_buckets import engine_buckets
+from gaudi_launch.buckets.families import CONTEXT_LADDER
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode
 from gaudi_launch.planning.planner import make_plan
@@ -21,7 +22,7 @@ def test_the_bucket_file_is_the_planners_and_covers_everything() -> None:
     assert list(made.command.files) == [path]
     assert made.buckets is not None and made.bucket_strategy == "file"
     again = engine_buckets(
-        PLUGIN,
+        CONTEXT_LADDER,
         "file",
         {},
         {

@@ -1,6 +1,7 @@
-"""Buckets of the vLLM fork on aice/v1.21.0: linear and exponential.
+"""Make buckets of batch and size, without contexts: linear and exponential.
 
-Source: HabanaAI/vllm-hpu-extension@aice/v1.21.0:vllm_hpu_extension/bucketing/{linear,exponential}.py.
+The vLLM fork on aice/v1.21.0 does so. Source:
+HabanaAI/vllm-hpu-extension@aice/v1.21.0:vllm_hpu_extension/bucketing/{linear,exponential}.py.
 """
 
 from __future__ import annotations

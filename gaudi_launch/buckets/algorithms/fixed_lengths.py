@@ -1,6 +1,7 @@
-"""Buckets of the vLLM fork on deepseek_r1, without and with the padding limit.
+"""Make buckets of batch and size that reach to fixed lengths, without and with the padding limit.
 
-Source: HabanaAI/vllm-hpu-extension@deepseek_r1:vllm_hpu_extension/bucketing.py (0bc6b42) and its later text with
+The vLLM fork on deepseek_r1 does so. Source:
+HabanaAI/vllm-hpu-extension@deepseek_r1:vllm_hpu_extension/bucketing.py (0bc6b42) and its later text with
 ``warmup_range_with_limit``. The generator does not know the model's length: prompts default to 1024 tokens and
 decode to 2048 tokens a sequence.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gaudi_launch.buckets.algorithms.fork_1_21 import prompt_rows
+from gaudi_launch.buckets.algorithms.plain_grid import prompt_rows
 from gaudi_launch.buckets.engine_env import Arguments, Env, contiguous_p1, limit_settings, settings
 from gaudi_launch.buckets.engine_model import EngineModel, dimension_configs
 from gaudi_launch.buckets.grid import Grid, decode_rows

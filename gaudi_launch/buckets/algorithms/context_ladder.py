@@ -1,6 +1,7 @@
-"""Buckets of vllm-gaudi (the plugin, main): exponential, linear, padding-aware.
+"""Make prompt buckets whose contexts have a ladder of their own: exponential, linear, padding-aware.
 
-Source: vllm-project/vllm-gaudi@main (091bbadd):vllm_gaudi/extension/bucketing/{common,exponential,linear,
+vllm-gaudi (the plugin, main) does so. Source:
+vllm-project/vllm-gaudi@main (091bbadd):vllm_gaudi/extension/bucketing/{common,exponential,linear,
 padding_aware}.py, features.py, environment.py, config.py. A prompt bucket has a context dimension: the KV blocks
 that prefix caching or earlier chunks already hold.
 """

@@ -1,6 +1,7 @@
-"""Buckets of the vLLM fork on aice/v1.22.0: linear, linear with the padding limit, exponential.
+"""Make prompt buckets with every context that fits beside a length: linear, with a padding limit, exponential.
 
-Sources: HabanaAI/vllm-hpu-extension@aice/v1.22.0:vllm_hpu_extension/bucketing/{common,linear,exponential}.py,
+The vLLM fork on aice/v1.22.0 does so. Sources:
+HabanaAI/vllm-hpu-extension@aice/v1.22.0:vllm_hpu_extension/bucketing/{common,linear,exponential}.py,
 features.py, config.py (f5f9ecb); ``linear-limit`` is the branch after extension pull 371, which also types the
 …_LIMIT variables as floats.
 """

@@ -1,0 +1,115 @@
+"""Families of bucket algorithms: what engines that make their buckets alike have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gaudi_launch.buckets import file_format
+from gaudi_launch.buckets.algorithms import context_ladder, every_context, fixed_lengths, plain_grid
+from gaudi_launch.buckets.engine_env import Arguments, Env, boolean, is_true
+from gaudi_launch.buckets.engine_model import EngineModel
+from gaudi_launch.buckets.script_ranges import RangesOf, from_requests, to_model_length
+
+ModelOf = Callable[[Env, Arguments], EngineModel]
+
+PLAIN_GRID = "plain-grid"
+EVERY_CONTEXT = "every-context"
+FIXED_LENGTHS = "fixed-lengths"
+CONTEXT_LADDER = "context-ladder"
+
+EXPONENTIAL_SWITCH = "VLLM_EXPONENTIAL_BUCKETING"
+
+
+@dataclass(frozen=True)
+class BucketFamily:
+    """Algorithms that are chosen between by the same variables.
+
+    ``models``: each algorithm by its name, in the order in which a comparison lists them. ``chosen``: the algorithm
+    that the variables choose; its second argument: the installed extension has the padding limit. ``script``: the
+    ranges of the public start script; None where none is given. ``linear_default``: linear without a variable.
+    ``reads_file``: takes a list from a file. ``contexts_by_length``: each prompt length has a bucket for every
+    context that fits beside it. ``cuts_cache``: the KV cache is cut to whole decode block steps.
+    ``skips_compilation``: the start script's -r leaves out the pass over all buckets.
+    """
+
+    models: Mapping[str, ModelOf]
+    chosen: Callable[[Env, bool], str]
+    script: RangesOf | None = None
+    linear_default: bool = True
+    reads_file: bool = False
+    contexts_by_length: bool = False
+    cuts_cache: bool = False
+    skips_compilation: bool = False
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """Return the algorithms that need nothing but variables."""
+        return tuple(name for name in self.models if name != "file")
+
+    def linear(self, *, with_limit: bool) -> str:
+        """Return the name of the linear algorithm, with the padding limit where the family has it."""
+        return "linear-limit" if with_limit and "linear-limit" in self.models else "linear"
+
+
+def _linear_unless_exponential(env: Env, with_limit: bool) -> str:
+    return "exponential" if is_true(env.get(EXPONENTIAL_SWITCH) or "false") else "linear"
+
+
+def _exponential_unless_linear(env: Env, with_limit: bool) -> str:
+    switch = env.get(EXPONENTIAL_SWITCH)
+    if switch is None or boolean(switch):
+        return "exponential"
+    return _linear_only(env, with_limit)
+
+
+def _linear_only(env: Env, with_limit: bool) -> str:
+    return "linear-limit" if with_limit else "linear"
+
+
+def _by_strategy(env: Env, with_limit: bool) -> str:
+    if env.get("VLLM_BUCKETING_FROM_FILE"):
+        return "file"
+    switch = env.get(EXPONENTIAL_SWITCH)
+    if switch is not None:
+        return "exponential" if boolean(switch) else "linear"
+    return {"lin": "linear", "pad": "pad"}.get(env.get("VLLM_BUCKETING_STRATEGY", "exp"), "exponential")
+
+
+FAMILIES: Mapping[str, BucketFamily] = {
+    PLAIN_GRID: BucketFamily(
+        {"linear": plain_grid.linear_model, "exponential": plain_grid.exponential_model},
+        _linear_unless_exponential,
+        script=from_requests,
+        cuts_cache=True,
+        skips_compilation=True,
+    ),
+    EVERY_CONTEXT: BucketFamily(
+        {
+            "linear-limit": every_context.linear_limit_model,
+            "linear": every_context.linear_model,
+            "exponential": every_context.exponential_model,
+        },
+        _exponential_unless_linear,
+        script=to_model_length(batch_step=2),
+        linear_default=False,
+        contexts_by_length=True,
+    ),
+    FIXED_LENGTHS: BucketFamily(
+        {"linear-limit": fixed_lengths.linear_limit_model, "linear": fixed_lengths.linear_model},
+        _linear_only,
+        script=to_model_length(batch_step=8),
+    ),
+    CONTEXT_LADDER: BucketFamily(
+        {
+            "exponential": context_ladder.exponential_model,
+            "pad": context_ladder.padded_model,
+            "linear": context_ladder.linear_model,
+            "file": file_format.file_model,
+        },
+        _by_strategy,
+        linear_default=False,
+        reads_file=True,
+    ),
+}
+"""Family by name; an engine names its own (`Engine.bucket_family`). A new algorithm is a file and a line here."""
