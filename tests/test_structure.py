@@ -53,6 +53,7 @@ ABOUT_SEVERAL = {
     "test_recorded_state.py": "state that earlier versions wrote",
     "test_structure.py": "the structure of the project",
     "test_words.py": "the words of every message",
+    "test_words_zh.py": "the Chinese of every message",
 }
 
 

@@ -208,7 +208,7 @@ def test_the_table_in_both_languages(capsys: pytest.CaptureFixture[str]) -> None
         chinese = capsys.readouterr().out
         assert run(["check", url]) == 0
         english = capsys.readouterr().out
-    assert "所有检查项都得到了应答" in chinese and "All checks passed." in english
+    assert "所有检查项均通过" in chinese and "All checks passed." in english
     assert chinese.count("正常") == english.count(" ok ") == 7
 
 
