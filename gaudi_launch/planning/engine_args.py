@@ -12,12 +12,14 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import PurePosixPath
 from typing import Any
 
 from gaudi_launch.planning.option_table import GENERIC, EngineOption, OptionTable
 
 # argparse: words that look like this are values, as long as no option looks like one
 _NEGATIVE = re.compile(r"-\d+|-\d*\.\d+", re.ASCII)
+_VLLM_MODULE = "vllm.entrypoints.cli.main"
 _MOST_VALUES = {"0": 0, "1": 1, "?": 1}
 
 
@@ -224,6 +226,18 @@ def split_argv(argv: Sequence[str], *, table: OptionTable = GENERIC, user: Seque
             break
     parts = (read_words(part, table) for part in (words[start:], own, rest))
     return EngineArgs(table, words[:start], *parts)
+
+
+def positional_model(argv: Sequence[str]) -> str | None:
+    """Return the model of ``vllm serve MODEL``; None where an option names it.
+
+    Source: vllm-project/vllm 0.32.0:vllm/entrypoints/cli/main.py.
+    """
+    for before, word, model in zip(argv, argv[1:], argv[2:], strict=False):
+        is_vllm = before == _VLLM_MODULE or PurePosixPath(before).name == "vllm"
+        if word == "serve" and is_vllm and not model.startswith("-"):
+            return model
+    return None
 
 
 def _last_place(words: tuple[str, ...], part: tuple[str, ...]) -> int:

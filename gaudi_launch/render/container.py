@@ -20,7 +20,7 @@ from gaudi_launch.models.fp8.measurements import PREFIX
 from gaudi_launch.models.fp8.measurements import root as measurements_root
 from gaudi_launch.models.fp8.quant_config import measured_folder
 from gaudi_launch.planning.container import IMAGE, Container, Mount
-from gaudi_launch.planning.engine_args import EngineArgs
+from gaudi_launch.planning.engine_args import EngineArgs, positional_model
 from gaudi_launch.planning.exported import SECRETS, engine_variables
 from gaudi_launch.planning.placement import spans_groups
 from gaudi_launch.planning.plan import Plan
@@ -35,7 +35,6 @@ _HOSTS_NETWORK = ("GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"
 # docs: Docker Installation, in every line it shows
 _ALWAYS = {"OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 # what `vllm` runs, for `python -m`
-_VLLM_MODULE = "vllm.entrypoints.cli.main"
 # without its key a server would be open to all; the others only fetch models
 _REQUIRED_SECRETS = ("VLLM_API_KEY",)
 _SECRET_OPTIONS = ("--api-key", "--hf-token")
@@ -222,14 +221,6 @@ def _hub_home(plan: Plan, env: Mapping[str, str], environment: Mapping[str, str]
     if not named or not home.startswith("/") or any(name in env for name in HUB_FOLDERS):
         return {}
     return {"HF_HOME": str(PurePosixPath(home, ".cache/huggingface"))}
-
-
-def positional_model(words: Sequence[str]) -> str | None:
-    """The model of ``... serve MODEL ...``, as `vllm serve` is told it; None where an option names it."""
-    for before, word, model in zip(words, words[1:], words[2:], strict=False):
-        if word == "serve" and not model.startswith("-") and (before == _VLLM_MODULE or before.endswith("vllm")):
-            return model
-    return None
 
 
 def _covers(outer: Mount, inner: Mount) -> bool:

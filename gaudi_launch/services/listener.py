@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-# vllm serve MODEL (vllm-project/vllm 0.32.0:vllm/entrypoints/cli/main.py)
-_SERVE = ("vllm", "vllm.entrypoints.cli.main")
+from gaudi_launch.planning.engine_args import positional_model, split_argv
+from gaudi_launch.planning.option_table import UPSTREAM, option_table
+
 _SERVED = "--served-model-name"
 _EVERYWHERE = ("0.0.0.0", "::")
 
@@ -24,37 +25,15 @@ def served_names(argv: Sequence[str]) -> tuple[str, ...]:
     0.32.0:vllm/entrypoints/openai/api_server.py); TGI shows --model-id (huggingface/text-generation-inference
     v2.3.1:router/src/server.rs get_model_info).
     """
-    given: dict[str, tuple[str, ...]] = {}
-    for name, values in _options(argv):
-        given[name] = values
-    # a file or an abbreviation may name it as well
-    unclear = [name for name in given if name.startswith("--served") and name != _SERVED]
-    if "--config" in given or unclear:
+    args = split_argv(argv, table=option_table(UPSTREAM))
+    # a file may name it as well
+    if args.given("--config"):
         return ()
-    for name in (_SERVED, "--model-id", "--model"):
-        if given.get(name):
-            return given[name] if name == _SERVED else given[name][:1]
-    for before, word, model in zip(argv, argv[1:], argv[2:], strict=False):
-        if word == "serve" and Path(before).name in _SERVE and not model.startswith("-"):
-            return (model,)
-    return ()
-
-
-def _options(argv: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each option with the words up to the next one; an underscore in its name is a dash for vLLM."""
-    name = ""
-    values: list[str] = []
-    for word in argv:
-        if not word.startswith("--"):
-            values.append(word)
-            continue
-        if name:
-            yield name, tuple(values)
-        name, _, value = word.partition("=")
-        name = name.replace("_", "-")
-        values = [value] if value else []
-    if name:
-        yield name, tuple(values)
+    served = args.given(_SERVED)
+    if served and served[-1].values:
+        return served[-1].values
+    model = args.last("--model-id") or args.last("--model") or positional_model(argv)
+    return (model,) if model else ()
 
 
 def other_service_at(host: str, port: int, folder: Path) -> str | None:

@@ -31,14 +31,14 @@ __all__ = ["free_port"]
     [
         ("py -m vllm.entrypoints.openai.api_server --model /m/Small --port 8000", ("/m/Small",)),
         ("py -m api --model /m/Small --served-model-name a b --port 1", ("a", "b")),
-        # the last one wins, in any spelling
+        # the last one wins, in any spelling, also a shortened one
+        ("py -m api --model /m --served-model a", ("a",)),
         ("py -m api --served-model-name a --model /m --served_model_name=b", ("b",)),
         ("py -m vllm.entrypoints.cli.main serve /m/Small --port 1", ("/m/Small",)),
         ("/venv/bin/vllm serve me/Small", ("me/Small",)),
         ("docker run --rm --name serve image --model-id /data/Small --port 80", ("/data/Small",)),
         # what may name it elsewhere says nothing here
         ("py -m api --model /m --config more.yaml", ()),
-        ("py -m api --model /m --served-model a", ()),
         ("py head.py --hpus 1", ()),
         ("", ()),
     ],

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.planning.engine_args import Argument, engine_args
+from gaudi_launch.planning.option_table import EngineOption, OptionTable
 
 # 3.3.3 to 3.3.7 have the same Gaudi server: its code last changed before 3.3.5 (24c2bff6)
 PAGED_VERSIONS = ("3.3.3", "3.3.4", "3.3.5", "3.3.6", "3.3.7")
@@ -73,7 +75,14 @@ OPTIONS: Mapping[str, str | tuple[str, ...]] = {
     "--graceful-termination-timeout": WHOLE,
 }
 # launcher/src/main.rs: `-p` names two options there, so it is not handed on
-_SHORT = {"-e": "--env", "-g": "--graceful-termination-timeout"}
+_SHORT = {"--env": "-e", "--graceful-termination-timeout": "-g"}
+TABLE = OptionTable(
+    "tgi",
+    tuple(
+        EngineOption(name, count="0" if kind == FLAG else "1", aliases=(_SHORT[name],) if name in _SHORT else ())
+        for name, kind in OPTIONS.items()
+    ),
+)
 # what our own options decide, or what cannot work, with the reason to give
 _OURS = {
     "--model-id": "-w",
@@ -166,32 +175,32 @@ def check_variable(name: str, value: str) -> None:
 
 
 def read_words(words: Sequence[str], version: str, force: bool = False) -> dict[str, str | None]:
-    """The launcher options behind ``--`` by their long names; the last of a repeated one counts, because the
+    """The launcher options after ``--`` by their long names; the last of a repeated one counts, because the
     launcher would stop on the second.
 
     Raises LaunchError (USAGE): an option that our own ones decide, that this version does not have (unless forced),
     a missing or wrong value.
     """
     found: dict[str, str | None] = {}
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        name, equals, value = word.partition("=")
-        name = _SHORT.get(name, name)
+    for argument in engine_args(table=TABLE, user=words).user:
+        name = _exact_name(argument)
         _check_name(name, version, force)
         kind = OPTIONS.get(name)
-        if kind == FLAG and not equals:
+        bare = not argument.values and not argument.attached
+        if bare and (kind is None or kind == FLAG):
             found[name] = None
             continue
-        if not equals:
-            unknown_flag = kind is None and (not rest or rest[0].startswith("-"))
-            if unknown_flag:
-                found[name] = None
-                continue
-            value = rest.pop(0) if rest else ""
-        _check_value(name, value, kind)
-        found[name] = value
+        _check_value(name, argument.value, kind)
+        found[name] = argument.value
     return found
+
+
+def _exact_name(argument: Argument) -> str:
+    """Return the long name of an option as the launcher reads it: clap knows no abbreviation and no ``_``."""
+    word = argument.words[0]
+    if argument.option is not None and not word.startswith("--"):
+        return argument.name
+    return word if argument.positional else word.partition("=")[0]
 
 
 def _check_name(name: str, version: str, force: bool) -> None:

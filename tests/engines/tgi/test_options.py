@@ -87,3 +87,32 @@ def test_any_words_are_taken_or_refused(words: list[str], version: str, force: b
         assert error.exit_code == ExitCode.USAGE
     else:
         assert all(name.startswith("--") for name in found)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("-g 30 -e --revision=main", {"--graceful-termination-timeout": "30", "--env": None, "--revision": "main"}),
+        ("-g30", {"--graceful-termination-timeout": "30"}),
+        ("--max-batch-size 4 --max-batch-size 8", {"--max-batch-size": "8"}),
+    ],
+)
+def test_options_are_read_as_the_launcher_reads_them(words: str, found: dict[str, str | None]) -> None:
+    assert read_words(words.split(), "3.3.5") == found
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("--max_batch_size 8", "--max_batch_size"),
+        ("--max-batch-siz 8", "--max-batch-siz"),
+        ("--revision.x main", "--revision.x"),
+        ("stray", "stray"),
+        ("-e 1", "1"),
+    ],
+)
+def test_what_the_launcher_does_not_read_is_refused(words: str, option: str) -> None:
+    with pytest.raises(LaunchError) as refused:
+        read_words(words.split(), "3.3.5")
+    assert refused.value.id == "tgi.no_option"
+    assert f" {option} " in str(refused.value)
