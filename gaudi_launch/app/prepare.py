@@ -132,8 +132,20 @@ class Prepared:
         return quick(self.host, load_config(self.machine), wants, engine)
 
 
-def plan(options: LaunchOptions) -> tuple[Plan, Prepared]:
-    """Return the plan of these options with what keeps serve from starting as warnings, and what it is made of.
+@dataclass(frozen=True)
+class CheckedPlan:
+    """A plan, what it is made of, and the failed checks that would keep serve from starting it.
+
+    The plan's warnings end with those of ``failed``.
+    """
+
+    plan: Plan
+    prepared: Prepared
+    failed: tuple[Message, ...]
+
+
+def checked_plan(options: LaunchOptions) -> CheckedPlan:
+    """Return the plan of these options with the doctor's quick verdict.
 
     Reads only: the model and the engine need not exist. Raises LaunchError.
     """
@@ -141,8 +153,14 @@ def plan(options: LaunchOptions) -> tuple[Plan, Prepared]:
     made = prepared.plan()
     cached = prepared.cached(made)
     made = cached.plan if cached is not None else made
-    failed = [finding.message for finding in prepared.findings(made) if finding.status == "fail"]
-    return replace(made, warnings=(*made.warnings, *failed)), prepared
+    failed = tuple(finding.message for finding in prepared.findings(made) if finding.status == "fail")
+    return CheckedPlan(replace(made, warnings=(*made.warnings, *failed)), prepared, failed)
+
+
+def plan(options: LaunchOptions) -> tuple[Plan, Prepared]:
+    """Return the plan of `checked_plan` and what it is made of."""
+    checked = checked_plan(options)
+    return checked.plan, checked.prepared
 
 
 def _libfabric_root() -> str:

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
+
+# cells of the label in front of a value
+LABEL_WIDTH = 10
 
 
 def emit_json(document: dict[str, Any]) -> None:
@@ -59,6 +63,15 @@ def say(line: str) -> None:
         give_up(sys.stderr)
 
 
+def can_show(marks: str, out: Console) -> bool:
+    """Report whether a console's encoding has these characters (LANG=C has not)."""
+    try:
+        marks.encode(out.encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
 def size_text(count: int) -> str:
     """Return a number of bytes in MiB, or in GiB from one on."""
     return f"{count / 2**30:.2f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
@@ -78,6 +91,20 @@ def console(stderr: bool = False) -> Console:
             raise BrokenPipeError
 
     return Ours(stderr=stderr, width=width, highlight=False, soft_wrap=False, emoji=False)
+
+
+def labelled(label: str, value: Text, out: Console) -> list[Text]:
+    """Return a value as lines below a label: folded by words, and beside the label from the second line on."""
+    from rich.cells import set_cell_size
+    from rich.text import Text
+
+    folded = value.wrap(out, max(1, out.width - LABEL_WIDTH - 1))
+    lines = []
+    for number, line in enumerate(folded):
+        line.rstrip()
+        shown = set_cell_size(label if number == 0 else "", LABEL_WIDTH)
+        lines.append(Text.assemble((shown, "dim"), " ", line))
+    return lines
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> Any:

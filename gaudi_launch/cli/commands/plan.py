@@ -12,7 +12,10 @@ app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 @app.command(cls=RecordCommand)
 def plan(
     as_json: bool = typer.Option(False, "--json", help="The plan as one JSON object."),
-    verbose: bool = typer.Option(False, "-v", "--verbose", help="Also show the source of each rule."),
+    show_everything: bool = typer.Option(
+        False, "--all", help="Show everything: each setting with its source and reason."
+    ),
+    verbose: bool = typer.Option(False, "-v", "--verbose", help="--all, with the source of each rule."),
     options: LaunchOptions = Launch,
 ) -> None:
     """Show what serve would start: cards, CPUs, every variable and option, buckets, memory and time.
@@ -23,12 +26,19 @@ def plan(
     from gaudi_launch.app.estimate import of_plan
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.estimate import speed_json
-    from gaudi_launch.cli.views.plan import show
 
-    made, prepared = prepare.plan(options)
+    checked = prepare.checked_plan(options)
+    made, prepared = checked.plan, checked.prepared
     speed = of_plan(prepared, made)
     if as_json:
         steps = [step.to_json() for step in prepared.steps]
         emit_json({**made.to_json(), "steps": steps, "speed": speed_json(speed)})
+    elif show_everything or verbose:
+        from gaudi_launch.cli.views.plan_all import show_all
+
+        show_all(made, prepared, speed, verbose=verbose)
     else:
-        show(made, prepared, speed, verbose=verbose)
+        from gaudi_launch.cli.command_line import serve_command
+        from gaudi_launch.cli.views.plan import show
+
+        show(checked, speed, serve_command(options))

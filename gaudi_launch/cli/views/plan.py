@@ -1,78 +1,118 @@
-"""A plan for people: each setting with its source and reason."""
+"""The first screen of a plan: verdict, cards, memory, time, warnings and the next command, within 24 lines.
+
+The complete plan is `cli.views.plan_all`.
+"""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.console import LABEL_WIDTH, can_show, console, labelled
 from gaudi_launch.cli.views.estimate import summary
-from gaudi_launch.host.cpus import format_cpus
-from gaudi_launch.messages import text
+from gaudi_launch.cli.views.memory_bar import PARTS, bar, legend
+from gaudi_launch.messages import Message, text
+from gaudi_launch.models.sizing import BLOCK
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
     from gaudi_launch.app.estimate import SpeedEstimate
-    from gaudi_launch.app.prepare import Prepared
-    from gaudi_launch.planning.plan import Plan, Setting
+    from gaudi_launch.app.prepare import CheckedPlan
+    from gaudi_launch.planning.plan import Plan
+
+# the smallest usual terminal; its last line is the prompt's
+_LEAST_LINES = 24
+_LONG_SECONDS = 120
 
 
-def show(made: Plan, prepared: Prepared, speed: SpeedEstimate | None, *, verbose: bool) -> None:
-    """Print a plan for people."""
-    from rich.cells import set_cell_size
+@dataclass(frozen=True)
+class _Verdict:
+    sentence: str
+    style: str
+
+
+def show(checked: CheckedPlan, speed: SpeedEstimate | None, serve_command: Sequence[str]) -> None:
+    """Print the first screen; ``serve_command`` is what would start this plan."""
+    from rich.console import Group
+    from rich.text import Text
 
     out = console()
+    verdict = _verdict(checked)
+    head = Group(Text(verdict.sentence, style=verdict.style), "", *_facts(checked, speed, out))
+    end = _end(checked, serve_command)
+    out.print(head)
+    taken = _height(head, out) + _height(end, out) + 2
+    warnings = _warnings(checked, out, _lines_of(out) - taken)
+    if warnings:
+        out.print()
+        for line in warnings:
+            out.print(line)
+    out.print()
+    # commands are to be copied: never broken by us
+    out.print(end, soft_wrap=True)
 
-    def line(id: str, value: str) -> None:
-        out.print(f"{set_cell_size(text(id), 10)} {value}", markup=False)
 
-    python = f", {made.engine.python}" if made.engine.python else ""
-    line("plan.word_engine", f"{made.engine.exact}{python}")
-    line("plan.word_model", _model(made))
+def _lines_of(out: Console) -> int:
+    """Return how many lines fit; a pipe has no end."""
+    return max(_LEAST_LINES, out.height) - 1 if out.is_terminal else 10_000
+
+
+def _height(part: object, out: Console) -> int:
+    return len(out.render_lines(part, pad=False))  # type: ignore[arg-type]
+
+
+def _verdict(checked: CheckedPlan) -> _Verdict:
+    made = checked.plan
+    count = len(made.placement.modules)
+    cards = text("plan.one_card") if count == 1 else text("plan.many_cards", count=count)
+    values = {"model": made.model["name"] or made.model["path"], "cards": cards}
+    if checked.failed and checked.prepared.host.origin == "live":
+        return _Verdict(text("plan.verdict_stops", count=len(checked.failed), **values), "bold red")
+    if not made.placement.modules:
+        return _Verdict(text("plan.verdict_cpu", **values), "bold green")
+    if not made.memory:
+        return _Verdict(text("plan.verdict_unchecked", **values), "bold yellow")
+    if made.num_blocks is None and made.memory["free"] <= 0:
+        return _Verdict(text("plan.verdict_too_large", **values), "bold red")
+    return _Verdict(text("plan.verdict_fits", **values), "bold green")
+
+
+def _facts(checked: CheckedPlan, speed: SpeedEstimate | None, out: Console) -> list[Text]:
+    """Return the lines between the verdict and the warnings, each below a label."""
+    from rich.text import Text
+
+    made = checked.plan
+    lines: list[Text] = []
+
+    def row(id: str | None, value: str | Text) -> None:
+        label = "" if id is None else text(id)
+        lines.extend(labelled(label, Text(value) if isinstance(value, str) else value, out))
+
+    row("plan.word_engine", made.engine.exact)
+    row("plan.word_model", model_line(made))
     if made.placement.modules:
-        cards = ",".join(str(module) for module in made.placement.modules)
-        nodes = ",".join(str(node) for node in made.placement.numa_nodes)
-        line("plan.word_cards", f"{cards}  (NUMA {nodes or '-'})")
-        line("plan.word_cpus", format_cpus(made.placement.cpus) or text("plan.cpus_unbound"))
-        for reason in made.placement.reasons:
-            out.print(f"           {reason.render()}", markup=False)
-    line("plan.word_url", made.url)
-    if made.buckets is not None:
-        prompt, decode = len(made.buckets.prompt), len(made.buckets.decode)
-        counts = text("plan.buckets", prompt=prompt, decode=decode, graphs=made.buckets.graphs)
-        line("plan.word_buckets", f"{made.bucket_strategy}: {counts}")
-    if made.estimate is not None:
-        low, high = round(made.estimate.low_seconds), round(made.estimate.high_seconds)
-        line("plan.word_warmup", f"{low} - {high} s  ({made.estimate.basis.render()})")
-    if speed is not None:
-        line("plan.word_speed", summary(speed))
-    if made.cache:
-        line("plan.word_cache", f"{made.cache['state']}: {made.cache['because']} ({made.cache['folder']})")
+        row("plan.word_cards", _cards(checked))
     if made.memory:
-        line("plan.word_memory", "  ".join(f"{name} {value:.1f}" for name, value in made.memory.items()))
-    if made.kv_cache is not None:
-        line("plan.word_kv", made.kv_cache.render())
-    for step in prepared.steps:
-        state = text("prepare.done" if step.done else "prepare.to_do")
-        line("prepare.title", f"{state}: {step.what.render()}")
-    columns = [text(f"plan.column_{name}") for name in ("name", "value", "source", "reason")]
-    for kind in ("env", "option"):
-        rows = [_row(s, verbose) for s in _changed_first([s for s in made.settings if s.kind == kind])]
-        if rows:
-            out.print(table(text(f"plan.title_{kind}"), columns, rows))
-    if made.container is not None:
-        # what is started, for those who want to run it by hand
-        out.print(f"$ {shlex.join(made.command.argv)}", markup=False, soft_wrap=True)
-    if made.reference_differences:
-        out.print(text("reference.title"), markup=False)
-        for difference in made.reference_differences:
-            out.print(f"  - {difference.render()}", markup=False)
-    for warning in made.warnings:
-        out.print(f"{text('plan.word_warning')}: {warning.render()}", markup=False)
-    if prepared.host.origin != "live":
-        out.print(text("plan.for_machine", machine=prepared.host.origin), markup=False)
+        ascii = not can_show("".join(part.mark for part in PARTS), out)
+        tokens = made.num_blocks * BLOCK if made.num_blocks is not None else None
+        row("plan.word_card_memory", bar(made.memory, out.width - LABEL_WIDTH - 1, ascii=ascii))
+        row(None, legend(made.memory, tokens, ascii=ascii))
+    row("plan.word_start", _start_time(made))
+    if speed is not None:
+        row("plan.word_speed", summary(speed))
+    for step in checked.prepared.steps:
+        # the download names the size, too
+        if not step.done and not step.what.id.startswith("prepare.room"):
+            row("plan.word_first", step.what.render())
+    return lines
 
 
-def _model(made: Plan) -> str:
+def model_line(made: Plan) -> str:
+    """Return the model with its architecture, parameters and experts."""
     facts = made.model
     words = [str(facts["path"])]
     if facts.get("architecture"):
@@ -84,17 +124,94 @@ def _model(made: Plan) -> str:
     return "  ".join(words)
 
 
-def _changed_first(settings: list[Setting]) -> list[Setting]:
-    """Return what the user or a rule changed first, what is merely stated last."""
-    order = {"flag": 0, "environment": 1, "profile": 2, "computed": 3, "engine": 4}
-    return sorted(settings, key=lambda s: (order[s.source], not s.beaten))
+def _cards(checked: CheckedPlan) -> str:
+    placement = checked.plan.placement
+    modules = ",".join(str(module) for module in placement.modules)
+    words = text("plan.cards_of", modules=modules, all=len(checked.prepared.host.cards))
+    fewest = [reason.render() for reason in placement.reasons if reason.id == "placement.fewest"]
+    return " ".join([words, *fewest])
 
 
-def _row(setting: Setting, verbose: bool) -> tuple[str, str, str, str]:
-    reason = setting.reason.render()
-    if setting.beaten:
-        lost = ", ".join(f"{beaten.value} ({beaten.source})" for beaten in setting.beaten)
-        reason = f"{reason}; {text('plan.beats', lost=lost)}"
-    if verbose and setting.origin:
-        reason = f"{reason} [{setting.origin}]"
-    return setting.name, setting.value or "", setting.source, reason
+def _start_time(made: Plan) -> str:
+    """Return how long the warm-up is expected to take, and on what evidence."""
+    if made.skips_warmup:
+        return text("plan.start_skipped")
+    if made.estimate is None:
+        return text("plan.start_unknown")
+    basis = made.estimate.basis.id.rpartition(".")[2]
+    return text(
+        "plan.start_warmup",
+        low=_seconds(made.estimate.low_seconds),
+        high=_seconds(made.estimate.high_seconds),
+        graphs=made.buckets.graphs if made.buckets is not None else 0,
+        evidence=text(f"plan.start_{basis}"),
+    )
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < _LONG_SECONDS:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min"
+
+
+def _warnings(checked: CheckedPlan, out: Console, room: int) -> list[Text]:
+    """Return the warnings, complete if ``room`` lines are enough for them, else their first sentences."""
+    from rich.text import Text
+
+    found = _by_weight(checked)
+    complete = [_warning(each.render(), style) for each, style in found]
+    if not complete or sum(_height(line, out) for line in complete) <= room:
+        return complete
+    short = [_warning(_first_sentence(each), style) for each, style in found]
+    shown: list[Text] = []
+    # one line is for what is left out
+    left = room - 1
+    for line in short:
+        left -= _height(line, out)
+        if left < 0 and shown:
+            break
+        shown.append(line)
+    omitted = len(found) - len(shown)
+    id = "plan.warnings_more" if omitted else "plan.warnings_short"
+    shown.append(Text(text(id, count=omitted), style="dim"))
+    return shown
+
+
+def _by_weight(checked: CheckedPlan) -> list[tuple[Message, str]]:
+    """Return the warnings with their styles: failed checks first, then memory, then the others."""
+    others = [each for each in checked.plan.warnings if each not in checked.failed]
+    others.sort(key=lambda each: not each.id.startswith("fit."))
+    return [*((each, "bold red") for each in checked.failed), *((each, "yellow") for each in others)]
+
+
+def _warning(sentence: str, style: str) -> Text:
+    from rich.text import Text
+
+    found = Text(text("plan.warning", what=sentence))
+    found.stylize(style, 0, len(text("plan.word_warning")))
+    return found
+
+
+def _first_sentence(warning: Message) -> str:
+    """Return a warning up to the end of its first sentence."""
+    sentence = warning.render()
+    for mark in ("。", ". "):
+        head, found, _ = sentence.partition(mark)
+        if found:
+            return head + found.strip()
+    return sentence
+
+
+def _end(checked: CheckedPlan, serve_command: Sequence[str]) -> Text:
+    from rich.text import Text
+
+    made, host = checked.plan, checked.prepared.host
+    lines = []
+    if host.origin != "live":
+        lines.append(text("plan.for_machine", machine=host.origin))
+    lines.append(text("plan.more", count=len(made.settings)))
+    command = shlex.join(serve_command)
+    if checked.failed and host.origin == "live":
+        command = "gaudi-launch doctor"
+    end = Text("\n".join(lines) + "\n")
+    return end.append(text("plan.next", command=command), style="bold")

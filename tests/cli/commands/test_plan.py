@@ -60,7 +60,7 @@ WISHES = ("-n", "4", "-i", "4,38000", "-l", "40960", "-r", "8,24000", "-c", "/ca
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_for_people(model: str, language: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = output(capsys, *MACHINE, *ENGINE, "-w", model, *WISHES, "--lang", language)
+    code, out, _ = output(capsys, *MACHINE, *ENGINE, "-w", model, *WISHES, "--all", "--lang", language)
     assert code == 0
     golden(f"plan-{language}.txt", stripped(out))
 
@@ -147,7 +147,7 @@ def test_every_sentence_is_there_in_both_languages() -> None:
 
 def test_a_plan_that_binds_no_cpus_gives_no_reason_for_some(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["-w", "meta-llama/Llama-3.1-8B-Instruct", "-n", "1", "--machine", "simulated:hls2"]
-    assert run(["plan", *words, "--engine", "vllm-fork@1.21", "--tuning", "reference"]) == 0
+    assert run(["plan", *words, "--engine", "vllm-fork@1.21", "--tuning", "reference", "--all"]) == 0
     out, _ = capsys.readouterr()
     assert "CPUs       not bound" in out and "the cards' share" not in out
 

@@ -1,0 +1,30 @@
+"""Options as the command line that gives them, to be copied."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from gaudi_launch.app.fields import option_of
+from gaudi_launch.app.options import LaunchOptions
+
+
+def serve_command(options: LaunchOptions) -> tuple[str, ...]:
+    """Return the serve command of these options, without secrets and without --machine.
+
+    >>> " ".join(serve_command(LaunchOptions(model="m", cards="4", force=True, machine="x", extra=("--seed", "7"))))
+    'gaudi-launch serve m -n 4 --force -- --seed 7'
+    """
+    from gaudi_launch.redact import redact_arguments
+
+    words = ["gaudi-launch", "serve"]
+    if options.model:
+        words += [options.model] if not options.model.startswith("-") else ["-w", options.model]
+    for field in fields(options):
+        option = option_of(field)
+        value = getattr(options, field.name)
+        if option is None or not option.names or not value or field.name in ("model", "machine"):
+            continue
+        words += [option.names[0]] if option.switch else [option.names[0], str(value)]
+    if options.extra:
+        words += ["--", *redact_arguments(options.extra)]
+    return tuple(words)

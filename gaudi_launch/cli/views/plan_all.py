@@ -1,0 +1,107 @@
+"""The complete plan for people: each setting with its source, and each reason once."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.padding import Padding
+from rich.text import Text
+
+from gaudi_launch.cli.console import console, labelled
+from gaudi_launch.cli.views.estimate import summary
+from gaudi_launch.cli.views.plan import model_line
+from gaudi_launch.host.cpus import format_cpus
+from gaudi_launch.messages import text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gaudi_launch.app.estimate import SpeedEstimate
+    from gaudi_launch.app.prepare import Prepared
+    from gaudi_launch.planning.plan import Plan, Setting
+
+
+def show_all(made: Plan, prepared: Prepared, speed: SpeedEstimate | None, *, verbose: bool) -> None:
+    """Print everything that a plan has; ``verbose``: also the source of each rule."""
+    out = console()
+
+    def line(id: str | None, value: str) -> None:
+        for each in labelled("" if id is None else text(id), Text(value), out):
+            out.print(each)
+
+    python = f", {made.engine.python}" if made.engine.python else ""
+    line("plan.word_engine", f"{made.engine.exact}{python}")
+    line("plan.word_model", model_line(made))
+    if made.placement.modules:
+        cards = ",".join(str(module) for module in made.placement.modules)
+        nodes = ",".join(str(node) for node in made.placement.numa_nodes)
+        line("plan.word_cards", f"{cards}  (NUMA {nodes or '-'})")
+        line("plan.word_cpus", format_cpus(made.placement.cpus) or text("plan.cpus_unbound"))
+        for reason in made.placement.reasons:
+            line(None, reason.render())
+    line("plan.word_url", made.url)
+    if made.buckets is not None:
+        prompt, decode = len(made.buckets.prompt), len(made.buckets.decode)
+        counts = text("plan.buckets", prompt=prompt, decode=decode, graphs=made.buckets.graphs)
+        line("plan.word_buckets", f"{made.bucket_strategy}: {counts}")
+    if made.estimate is not None:
+        low, high = round(made.estimate.low_seconds), round(made.estimate.high_seconds)
+        line("plan.word_warmup", f"{low} - {high} s  ({made.estimate.basis.render()})")
+    if speed is not None:
+        line("plan.word_speed", summary(speed))
+    if made.cache:
+        line("plan.word_cache", f"{made.cache['state']}: {made.cache['because']} ({made.cache['folder']})")
+    if made.memory:
+        line("plan.word_memory", "  ".join(f"{name} {value:.1f}" for name, value in made.memory.items()))
+    if made.kv_cache is not None:
+        line("plan.word_kv", made.kv_cache.render())
+    for step in prepared.steps:
+        state = text("prepare.done" if step.done else "prepare.to_do")
+        line("prepare.title", f"{state}: {step.what.render()}")
+    for kind in ("env", "option"):
+        of_kind = [setting for setting in made.settings if setting.kind == kind]
+        if of_kind:
+            out.print(f"\n{text(f'plan.title_{kind}')}", markup=False, style="bold")
+            _show_settings(out, of_kind, verbose=verbose)
+    out.print()
+    if made.container is not None:
+        # what is started, for those who want to run it by hand
+        out.print(f"$ {shlex.join(made.command.argv)}", markup=False, soft_wrap=True)
+    if made.reference_differences:
+        out.print(text("reference.title"), markup=False)
+        for difference in made.reference_differences:
+            out.print(f"  - {difference.render()}", markup=False)
+    for warning in made.warnings:
+        out.print(text("plan.warning", what=warning.render()), markup=False)
+    if prepared.host.origin != "live":
+        out.print(text("plan.for_machine", machine=prepared.host.origin), markup=False)
+
+
+def _show_settings(out: Console, settings: Sequence[Setting], *, verbose: bool) -> None:
+    """Print settings below their source and reason, each reason once."""
+    widest = max(len(setting.name) for setting in settings)
+    for (source, reason), same in _by_reason(settings, verbose=verbose).items():
+        out.print(Padding(Text(f"{source}: {reason}", style="dim"), (0, 0, 0, 1)))
+        for setting in same:
+            out.print(f"   {setting.name:<{widest}}  {setting.value or ''}".rstrip(), markup=False, soft_wrap=True)
+
+
+def _by_reason(settings: Sequence[Setting], *, verbose: bool) -> dict[tuple[str, str], list[Setting]]:
+    """Group settings by source and reason: what the user or a rule changed first, what is merely stated last."""
+    order = {"flag": 0, "environment": 1, "profile": 2, "computed": 3, "engine": 4}
+    groups: dict[tuple[str, str], list[Setting]] = {}
+    for setting in sorted(settings, key=lambda each: (order[each.source], not each.beaten)):
+        groups.setdefault((setting.source, _reason(setting, verbose=verbose)), []).append(setting)
+    return groups
+
+
+def _reason(setting: Setting, *, verbose: bool) -> str:
+    reason = setting.reason.render()
+    if setting.beaten:
+        lost = ", ".join(f"{beaten.value} ({beaten.source})" for beaten in setting.beaten)
+        reason = f"{reason}; {text('plan.beats', lost=lost)}"
+    if verbose and setting.origin:
+        reason = f"{reason} [{setting.origin}]"
+    return reason

@@ -1,0 +1,164 @@
+"""The first screen of a plan on terminals of several sizes, in both languages."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from gaudi_launch.app.prepare import CheckedPlan, checked_plan
+from gaudi_launch.cli import console
+from gaudi_launch.cli.main import run
+from gaudi_launch.cli.options import LaunchOptions
+from gaudi_launch.cli.views import plan as view
+from gaudi_launch.cli.views.memory_bar import PARTS, bar, legend, shares
+from gaudi_launch.messages import message, set_language
+from tests.support.cli import golden
+from tests.support.screens import screen
+
+WORDS = ["plan", "Qwen/Qwen2-72B-Instruct", "-n", "4", "--engine", "vllm-fork@1.21", "--machine", "simulated:hls2"]
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("columns", [80, 40])
+def test_the_first_screen(columns: int, language: str, tmp_path: Path) -> None:
+    words = [*WORDS, "--lang", language]
+    shown = screen(words, columns=columns, home=tmp_path, environment={"XDG_DATA_HOME": "/data"})
+    golden(f"screen-plan-{columns}-{language}.txt", shown)
+
+
+def test_a_terminal_of_ascii_gets_ascii(tmp_path: Path) -> None:
+    ascii = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+    shown = screen(WORDS, home=tmp_path, environment=ascii)
+    assert shown.isascii()
+    assert "[#####" in shown
+
+
+@pytest.fixture
+def checked(plain_english: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CheckedPlan:
+    for name in ("STATE", "DATA", "CACHE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path))
+    options = LaunchOptions(
+        model="Qwen/Qwen2-72B-Instruct", cards="4", engine="vllm-fork@1.21", machine="simulated:hls2"
+    )
+    return checked_plan(options)
+
+
+def shown(checked: CheckedPlan, monkeypatch: pytest.MonkeyPatch, *, terminal: bool = True, height: int = 24) -> str:
+    """Return the screen at 80 columns."""
+    stream = io.StringIO()
+    made = Console(file=stream, width=80, height=height, force_terminal=terminal, no_color=True, highlight=False)
+    monkeypatch.setattr(view, "console", lambda: made)
+    view.show(checked, None, ("gaudi-launch", "serve", "m"))
+    return _STYLE.sub("", stream.getvalue())
+
+
+def with_warnings(checked: CheckedPlan, count: int) -> CheckedPlan:
+    made = [message("plan.overruled", flags=f"Number {n} is so. " + "More words. " * 20) for n in range(count)]
+    return replace(checked, plan=replace(checked.plan, warnings=tuple(made)))
+
+
+def test_many_warnings_do_not_push_the_verdict_off_the_screen(
+    checked: CheckedPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = shown(with_warnings(checked, 30), monkeypatch)
+    assert len(out.splitlines()) == 23
+    shown_warnings = out.count("warning: ")
+    assert f"... and more warnings: {30 - shown_warnings} (--all)" in out
+    assert "More words" not in out
+
+
+def test_a_tall_terminal_and_a_pipe_get_complete_warnings(
+    checked: CheckedPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = with_warnings(checked, 4)
+    assert shown(few, monkeypatch).count("More words.") == 0
+    assert shown(few, monkeypatch, height=60).count("More") == 80
+    assert shown(few, monkeypatch, terminal=False).count("More") == 80
+
+
+def test_warnings_of_memory_come_before_others(checked: CheckedPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = replace(checked.plan, warnings=(message("plan.overruled", flags="-n"), message("fit.would_nothing")))
+    out = shown(replace(checked, plan=plan), monkeypatch)
+    assert out.index(message("fit.would_nothing").render()) < out.index("-n is overridden")
+
+
+def verdict(checked: CheckedPlan, monkeypatch: pytest.MonkeyPatch) -> str:
+    return shown(checked, monkeypatch).splitlines()[0]
+
+
+def test_the_verdict_is_about_memory(checked: CheckedPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert verdict(checked, monkeypatch) == "Qwen2-72B-Instruct fits on 4 cards."
+    unknown = replace(checked, plan=replace(checked.plan, memory={}, num_blocks=None))
+    assert verdict(unknown, monkeypatch) == "Qwen2-72B-Instruct on 4 cards: memory was not checked."
+    large = replace(checked.plan, memory={**checked.plan.memory, "free": 0.0}, num_blocks=None)
+    assert verdict(replace(checked, plan=large), monkeypatch) == "Qwen2-72B-Instruct does not fit on 4 cards."
+
+
+def test_failed_checks_of_this_machine_are_the_verdict_and_lead_to_the_doctor(
+    checked: CheckedPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = replace(checked.prepared, host=replace(checked.prepared.host, origin="live"))
+    failed = replace(checked, prepared=here, failed=(message("plan.cpu"),))
+    out = shown(failed, monkeypatch)
+    assert out.splitlines()[0] == "serve would stop on this machine: failed checks: 1."
+    assert out.splitlines()[-1] == "next: gaudi-launch doctor"
+    assert shown(checked, monkeypatch).splitlines()[-1] == "next: gaudi-launch serve m"
+
+
+def test_next_repeats_the_options_without_secrets(
+    plain_english: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert run([*WORDS, "--force", "--", "--api-key", "sesame"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    start = "next: gaudi-launch serve Qwen/Qwen2-72B-Instruct -n 4 --engine vllm-fork@1.21 --force -- --api-key "
+    assert last.startswith(start)
+    assert "sesame" not in last
+
+
+def test_all_and_verbose_show_every_setting(
+    plain_english: None, capsys: pytest.CaptureFixture[str], checked: CheckedPlan
+) -> None:
+    for option in ("--all", "-v"):
+        assert run([*WORDS, option]) == 0
+        out = capsys.readouterr().out
+        missing = [each.name for each in checked.plan.settings if f"   {each.name} " not in out]
+        assert [name for name in missing if f"   {name}\n" not in out] == []
+        assert out.count("computed: the start script sets it") == 2
+
+
+def test_a_bar_shows_what_is_beyond_the_card() -> None:
+    sizes = {"weights": 90.0, "activations": 30.0, "card": 60.0}
+    assert bar(sizes, 42, ascii=True).plain == "[" + "#" * 20 + "]" + "#" * 10 + "=" * 10
+    within = {"weights": 30.0, "free": 30.0, "card": 60.0}
+    assert bar(within, 12, ascii=True).plain == "[#####.....]"
+
+
+def test_small_parts_have_a_mark_and_the_bar_keeps_its_width() -> None:
+    assert shares([1000.0, 0.1, 0.0, 0.1], 10) == [8, 1, 0, 1]
+    assert shares([1.0, 1.0, 1.0], 10) == [4, 3, 3]
+
+
+def test_a_legend_names_every_part() -> None:
+    set_language("en")
+    memory = {part.name: 1.0 for part in PARTS}
+    found = legend({**memory, "card": 5.0}, 256, ascii=True).plain
+    set_language(None)
+    assert found == (
+        "# weights 1.0  = activations 1.0  + graphs 1.0  : KV cache 1.0 (256 tokens)  . free 1.0  "
+        "of 5.0 GiB per card"
+    )
+
+
+def test_labels_stand_beside_folded_values() -> None:
+    from rich.text import Text
+
+    out = Console(width=30, file=io.StringIO())
+    lines = console.labelled("engine", Text("some words that are folded"), out)
+    assert [line.plain for line in lines] == ["engine     some words that are", "           folded"]
