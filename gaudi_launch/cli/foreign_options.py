@@ -8,7 +8,8 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 
 # vLLM's names (vllm-project/vllm:vllm/engine/arg_utils.py), TGI's (huggingface/text-generation-inference:
-# launcher/src/main.rs), and those of kubectl logs and docker logs; the first of ours that a command has is meant
+# launcher/src/main.rs), and those of kubectl, docker, llama.cpp and ollama; the first of ours that a command has
+# is meant
 _OURS: dict[str, tuple[str, ...]] = {
     "--model": ("-w",),
     "--model-id": ("-w",),
@@ -28,7 +29,25 @@ _OURS: dict[str, tuple[str, ...]] = {
     "--max-batch-prefill-tokens": ("-t",),
     "--max-concurrent-requests": ("-b",),
     "--hostname": ("-u",),
+    "--num-gpus": ("-n",),
+    "--gpus": ("-n",),
+    "--gpu": ("-n",),
+    "--num-cards": ("-n",),
+    "--devices": ("-m",),
+    "--ctx-size": ("-l",),
+    "--context-length": ("-l",),
+    "--num-ctx": ("-l",),
+    "--batch-size": ("-b",),
+    "--max-batch-size": ("-b",),
+    "--model-name": ("--served-name",),
+    "--alias": ("--served-name",),
+    "--daemon": ("--detach",),
+    "--background": ("--detach",),
+    "--watch": ("-f",),
+    "--timeout": ("--patience", "--phase-timeout"),
     "--tail": ("-n",),
+    "--no-stream": ("--once",),
+    "--dry-run": ("gaudi-launch plan",),
 }
 # click reads them as -t with the value p, and so on
 _SHORT_WITH_TWO_LETTERS = ("-tp",)
@@ -39,10 +58,21 @@ def foreign_option(name: str, known: Collection[str]) -> Message | None:
 
     ``known``: every spelling that the command has.
     """
-    for ours in _OURS.get(name.partition("=")[0], ()):
-        if ours in known:
-            return message("common.foreign_option", found=name.partition("=")[0], ours=ours)
+    found = name.partition("=")[0]
+    for ours in _OURS.get(found.replace("_", "-"), ()):
+        if ours in known or (ours.startswith("gaudi-launch") and "-w" in known):
+            return message("common.foreign_option", found=found, ours=ours)
     return None
+
+
+def foreign_names(known: Collection[str]) -> dict[str, str]:
+    """Return other tools' long options with ours, of those that the command has."""
+    found: dict[str, str] = {}
+    for name, candidates in _OURS.items():
+        ours = next((each for each in candidates if each in known), None)
+        if ours is not None and name.startswith("--"):
+            found[name] = ours
+    return found
 
 
 def refuse_two_letters(typed: Sequence[str], known: Collection[str]) -> None:

@@ -6,51 +6,68 @@ import errno
 import importlib
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 import typer.core
 import typer.main
+
+from gaudi_launch.cli.command_app import HelpGroup
+
+if TYPE_CHECKING:
+    from gaudi_launch.errors import LaunchError
 
 # what the system says of a path that is not for us, wherever it is looked at first
 _NO_WAY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP)
 # name -> (module, short help). `--help` reads this table only, so it stays quick.
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("serve", "Select cards, plan, start the engine, warm up and serve a model."),
-    "plan": ("plan", "Show every setting that serve would use, with its source and reason."),
-    "render": ("render", "Write the plan as a script, container, systemd unit or Kubernetes objects."),
-    "doctor": ("doctor", "Check BIOS, OS, driver and cards; --fix repairs what it safely can."),
-    "devices": ("devices", "Show the cards and their users; 'devices pick -n 4' selects some."),
-    "warmup": ("warmup", "Predict warm-up: graphs, time, coverage; plan better buckets."),
-    "migrate": ("migrate", "Convert a start-script command to gaudi-launch and show the differences."),
-    "pull": ("pull", "Download a model from Hugging Face or ModelScope, verified, resumable."),
-    "convert": ("convert", "Convert an fp8 checkpoint for Gaudi2; resumable."),
-    "calibrate": ("calibrate", "Calibrate a model for fp8 with the engine's own scripts; resumable."),
-    "inspect": ("inspect", "Read a model folder: size, heads, experts, missing files."),
-    "fit": ("fit", "Compute the number of cards and the context that a model fits."),
-    "support": ("support", "Show which engine versions support a model."),
-    "estimate": ("estimate", "Predict TTFT, TPOT and tokens/s, with range and evidence."),
-    "capacity": ("capacity", "Estimate replicas, cards and nodes for a request rate."),
-    "cluster": ("cluster", "Run one engine on several hosts with Ray: plan, up, status, down."),
-    "profiles": ("profiles", "List, show and check the shipped profiles and your own."),
-    "engines": ("engines", "List the engines: installed ones, features, unsupported options."),
     "ps": ("ps", "List services: phase, uptime, requests; -a adds stopped ones."),
-    "status": ("status", "Show one service: plan, phases with times, memory, last error."),
+    "status": ("status", "Show one service: plan, phases, memory, last error."),
     "logs": ("logs", "Print a service's log; -f follows it."),
-    "stop": ("stop", "Stop services after draining; --orphans stops processes without a launcher."),
+    "stop": ("stop", "Stop services after draining; --orphans stops leftovers."),
     "restart": ("restart", "Stop a service and start it again with the same settings."),
     "wait": ("wait", "Wait until a service is ready."),
-    "setup": ("setup", "Prepare an engine environment ('setup cpu' is the embedded engine)."),
-    "ray": ("ray", "Print or check a Ray Serve config, or read a deployment's state."),
+    "why": ("why", "Explain a failed launch from its log."),
     "check": ("check", "Test a server: models, chat, streaming, long prompt, speed."),
     "chat": ("chat", "Chat with a server in the terminal."),
     "webui": ("webui", "Serve a chat page for a server in the browser."),
-    "exporter": ("exporter", "Export services and cards as Prometheus metrics."),
     "bench": ("bench", "Measure a server under load; compare two runs."),
-    "why": ("why", "Explain a failed launch from its log."),
-    "cache": ("cache", "List, verify, prune and copy caches of compiled graphs."),
-    "kube": ("kube", "Show status and logs of Kubernetes deployments, or delete them."),
+    "plan": ("plan", "Show every setting that serve would use, with its reason."),
+    "warmup": ("warmup", "Predict warm-up: graphs, time, coverage; plan better buckets."),
+    "estimate": ("estimate", "Predict TTFT, TPOT and tokens/s, with range and evidence."),
+    "capacity": ("capacity", "Estimate replicas, cards and nodes for a request rate."),
+    "migrate": ("migrate", "Convert a start-script command and show the differences."),
+    "doctor": ("doctor", "Check BIOS, OS, driver and cards; --fix repairs what it can."),
+    "devices": ("devices", "Show the cards and their users; 'devices pick' selects some."),
     "snapshot": ("snapshot", "Write this machine as JSON, for planning on another one."),
+    "exporter": ("exporter", "Export services and cards as Prometheus metrics."),
+    "pull": ("pull", "Download a model from Hugging Face or ModelScope; resumable."),
+    "inspect": ("inspect", "Read a model folder: size, heads, experts, missing files."),
+    "fit": ("fit", "Compute the cards and the context that a model fits."),
+    "support": ("support", "Show which engine versions support a model."),
+    "convert": ("convert", "Convert an fp8 checkpoint for Gaudi2; resumable."),
+    "calibrate": ("calibrate", "Calibrate a model for fp8 with the engine's own scripts."),
+    "render": ("render", "Write the plan as a script, container, unit or K8s objects."),
+    "kube": ("kube", "Show, log and delete Kubernetes deployments."),
+    "cluster": ("cluster", "Run one engine on several hosts: plan, up, status, down."),
+    "ray": ("ray", "Print or check a Ray Serve config, or read its state."),
+    "setup": ("setup", "Prepare an engine environment; 'setup cpu' needs no card."),
+    "engines": ("engines", "List engines: installed ones, features, unsupported options."),
+    "cache": ("cache", "List, verify, prune and copy caches of compiled graphs."),
+    "profiles": ("profiles", "List, show and check the shipped profiles and your own."),
+}
+# what a user wants -> commands, most used first
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Start and watch": (
+        *("serve", "ps", "status", "logs", "stop", "restart", "wait", "why"),
+        *("check", "chat", "webui", "bench"),
+    ),
+    "Plan": ("plan", "warmup", "estimate", "capacity", "migrate"),
+    "Machine": ("doctor", "devices", "snapshot", "exporter"),
+    "Models": ("pull", "inspect", "fit", "support", "convert", "calibrate"),
+    "More machines": ("render", "kube", "cluster", "ray"),
+    "Maintain": ("setup", "engines", "cache", "profiles"),
 }
 
 _loaded: dict[str, typer.core.TyperGroup | typer.core.TyperCommand] = {}
@@ -63,7 +80,7 @@ def _load(name: str) -> Any:
     return command
 
 
-class LazyGroup(typer.core.TyperGroup):
+class LazyGroup(HelpGroup):
     """Lists commands from the table and imports a command's module only to run it."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -74,6 +91,13 @@ class LazyGroup(typer.core.TyperGroup):
             return None
         help_text = COMMANDS[cmd_name][1]
         return typer.core.TyperCommand(cmd_name, help=help_text, short_help=help_text)
+
+    def command_sections(self, ctx: Any) -> list[tuple[str, list[tuple[str, str]]]]:
+        """Return the commands by what a user wants."""
+        grouped = {name for names in GROUPS.values() for name in names}
+        others = tuple(name for name in COMMANDS if name not in grouped)
+        groups = {**GROUPS, "Other": others} if others else GROUPS
+        return [(title, [(name, COMMANDS[name][1]) for name in names]) for title, names in groups.items()]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
@@ -162,7 +186,7 @@ def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
             result = typer.main.get_command(app)(args=arguments, prog_name="gaudi-launch", standalone_mode=False)
             sys.stdout.flush()
     except LaunchError as error:
-        return _report(error.to_json(), error.detail, as_json)
+        return _launch_error(error, as_json)
     except KeyboardInterrupt:
         return _interrupted(as_json)
     except BrokenPipeError:
@@ -204,13 +228,28 @@ def _no_way(error: OSError, as_json: bool) -> int:
     return _report(_error("common.no_way", sentence, ExitCode.FAILED), None, as_json)
 
 
+def _launch_error(error: LaunchError, as_json: bool) -> int:
+    """Report an error of ours, with the nearest of the names that it lists."""
+    from gaudi_launch.cli.nearest import suggestion
+
+    document = error.to_json()
+    near = suggestion(error)
+    if near:
+        gap = "" if document["message"].endswith("。") else " "
+        document["message"] += gap + near
+    return _report(document, error.detail, as_json)
+
+
 def _report(error: dict[str, Any], detail: str | None, as_json: bool) -> int:
     if as_json:
         import json
 
         print(json.dumps({"schema": 1, "error": error}, ensure_ascii=False, indent=2))
     else:
-        print(f"gaudi-launch: {error['message']}", file=sys.stderr)
+        from gaudi_launch.cli.colour import ERROR, is_coloured, painted
+
+        name = painted("gaudi-launch:", ERROR, coloured=is_coloured(sys.stderr))
+        print(f"{name} {error['message']}", file=sys.stderr)
         if detail:
             print(detail, file=sys.stderr)
     return int(error["exit_code"])
@@ -242,9 +281,9 @@ def _unexpected(error: Exception, as_json: bool, debug: bool) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(show())
             return int(ExitCode.USAGE)
-        context = getattr(error, "ctx", None)
-        hint = f" ({context.command_path} --help)" if context is not None else ""
-        return _report(_error("common.usage", _usage(error) + hint, ExitCode.USAGE), None, as_json)
+        from gaudi_launch.cli.usage_errors import usage_sentence
+
+        return _report(_error("common.usage", usage_sentence(error), ExitCode.USAGE), None, as_json)
     import logging
     import traceback
 
@@ -252,25 +291,6 @@ def _unexpected(error: Exception, as_json: bool, debug: bool) -> int:
     trace = "".join(traceback.format_exception(error))
     sentence = text("common.internal", error=f"{type(error).__name__}: {error}", path=_keep_trace(trace))
     return _report(_error("common.internal", sentence, ExitCode.FAILED), trace if debug else None, as_json)
-
-
-def _usage(error: Any) -> str:
-    """Return the sentence of a usage error; of another tool's option, what it is called here."""
-    from gaudi_launch.cli.foreign_options import foreign_option
-    from gaudi_launch.messages import text
-
-    shown = str(error.format_message())
-    name = getattr(error, "option_name", None)
-    context = getattr(error, "ctx", None)
-    if type(error).__name__ != "NoSuchOption" or name is None or context is None:
-        return shown
-    known = [spelling for param in context.command.params for spelling in (*param.opts, *param.secondary_opts)]
-    foreign = foreign_option(name, known)
-    if foreign is not None:
-        return foreign.render()
-    if getattr(context.command, "passes_options", False):
-        return text("common.engine_option", usage=shown, found=name)
-    return shown
 
 
 def _keep_trace(trace: str) -> str:

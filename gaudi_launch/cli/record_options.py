@@ -13,11 +13,11 @@ from dataclasses import Field, fields
 from typing import TYPE_CHECKING, Any
 
 import typer
-import typer.core
 import typer.main
 from typer.models import ParamMeta
 
 from gaudi_launch.app.fields import Option, option_of
+from gaudi_launch.cli.command_app import HelpCommand
 from gaudi_launch.cli.foreign_options import refuse_two_letters
 from gaudi_launch.cli.positional import only_model
 
@@ -31,7 +31,7 @@ def record(empty: DataclassInstance) -> Any:
     return typer.Option(empty, parser=str)
 
 
-class RecordCommand(typer.core.TyperCommand):
+class RecordCommand(HelpCommand):
     """A command that replaces each parameter with a record as its default by the options of its fields.
 
     The command gets the record that the options fill. Everything else is typer's: help, completion, usage errors.

@@ -7,10 +7,11 @@ import shlex
 import typer
 import typer.main
 
+from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
 from gaudi_launch.errors import ExitCode, LaunchError
 
-_parser = typer.Typer()
+_parser = CommandApp()
 
 
 @_parser.command(cls=RecordCommand)

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from gaudi_launch.cli.command_app import CommandApp
+
 if TYPE_CHECKING:
     from gaudi_launch.app.estimate import SpeedEstimate
     from gaudi_launch.bench.external_tools import ToolLoad
     from gaudi_launch.bench.records import BenchRun, BenchWorkload
     from gaudi_launch.services.endpoint import Target
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+app = CommandApp()
 
 _LOAD, _HOW, _SHOW = "Load", "How to ask", "Output"
 _CONCURRENCY = 4

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.console import size_text
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
 from gaudi_launch.debug_log import ChildLog
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from gaudi_launch.recipe_cache.manifest import Findings
     from gaudi_launch.recipe_cache.store import CacheEntry
 
-app = typer.Typer(no_args_is_help=True, help="List, verify, prune and ship caches of compiled graphs (recipes).")
+app = CommandApp(no_args_is_help=True, help="List, verify, prune and ship caches of compiled graphs (recipes).")
 
 Root = typer.Option(None, "-c", "--cache", metavar="DIR", help="The cache root (default: the XDG cache folder).")
 Json = typer.Option(False, "--json", help="One JSON object on stdout.")

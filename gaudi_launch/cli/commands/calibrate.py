@@ -7,8 +7,9 @@ from pathlib import Path
 import typer
 
 from gaudi_launch.app.calibrate import DATASET
+from gaudi_launch.cli.command_app import CommandApp
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+app = CommandApp()
 
 
 @app.command()

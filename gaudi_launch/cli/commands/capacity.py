@@ -6,7 +6,9 @@ from pathlib import Path
 
 import typer
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+from gaudi_launch.cli.command_app import CommandApp
+
+app = CommandApp()
 
 _TRAFFIC, _REPLICA, _SHOW = "Traffic and targets", "Replica", "Output"
 

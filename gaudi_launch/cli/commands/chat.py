@@ -5,16 +5,15 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-import typer
-
 from gaudi_launch.cli.chat_options import MODEL, PATIENCE, SERVER, SYSTEM, TEMPERATURE, TOKENS, read
+from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
     from gaudi_launch.bench.conversation import Conversation
     from gaudi_launch.services.endpoint import Target
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+app = CommandApp()
 
 _MOST_QUESTION = 4 << 20
 

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from gaudi_launch.cli.command_app import CommandApp
+
 if TYPE_CHECKING:
     from gaudi_launch.bench.check_rows import CheckRow
     from gaudi_launch.services.endpoint import Target
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+app = CommandApp()
 
 
 @app.command()

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
 
 if TYPE_CHECKING:
     from gaudi_launch.app.cluster import ClusterOptions
 
-app = typer.Typer(no_args_is_help=True, help="Run one engine on several hosts: plan, up, status, down.")
+app = CommandApp(no_args_is_help=True, help="Run one engine on several hosts: plan, up, status, down.")
 
 _PANEL = "Hosts"
 Hosts = typer.Option(

@@ -6,10 +6,10 @@ import os
 
 import typer
 
-app = typer.Typer(
+from gaudi_launch.cli.command_app import CommandApp
+
+app = CommandApp(
     help="Show the cards and their users; 'devices pick -n 4' selects some.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    add_completion=False,
 )
 
 _MACHINE = typer.Option(

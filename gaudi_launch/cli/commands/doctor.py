@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from gaudi_launch.cli.command_app import CommandApp
+
 if TYPE_CHECKING:
     from gaudi_launch.doctor.records import DoctorFacts, EngineFacts, Finding, Wants
     from gaudi_launch.doctor.remedies import Change, RemedyOutcome
     from gaudi_launch.host.files import Files
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+app = CommandApp()
 
 _BUNDLE = typer.Option(None, "--bundle", metavar="FILE.tar.gz", help="Write all results to one file for support.")
 

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from gaudi_launch.cli.command_app import CommandApp
+
 if TYPE_CHECKING:
     from gaudi_launch.planning.engine import Engine
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+app = CommandApp()
 
 
 @app.command()

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import typer
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+from gaudi_launch.cli.command_app import CommandApp
+
+app = CommandApp()
 
 _LOAD, _SETUP, _SHOW = "Load", "Model and cards", "Output"
 

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from gaudi_launch.cli.command_app import CommandApp
+
 if TYPE_CHECKING:
     from gaudi_launch.models.records import Model
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+app = CommandApp()
 
 _FIELDS = (
     "path", "name", "source", "architecture", "model_type", "parameters", "weight_bytes", "dtype", "quantization",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import typer
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, context_settings={"help_option_names": ["-h", "--help"]}
+from gaudi_launch.cli.command_app import CommandApp
+
+app = CommandApp(
+    no_args_is_help=True,
 )
 
 _NAMESPACE = typer.Option("", "-N", "--namespace", metavar="NAME", help="Namespace (default: that of kubectl).")

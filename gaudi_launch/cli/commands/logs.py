@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import typer
 
+from gaudi_launch.cli.command_app import CommandApp
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from gaudi_launch.services.state.registry import ServiceRecord
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+app = CommandApp()
 
 _POLL_SECONDS = 0.2
 _PIECE = 1 << 16

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from gaudi_launch.cli.command_app import CommandApp
+
 if TYPE_CHECKING:
     from gaudi_launch.profiles import Profile
 
-app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
+app = CommandApp(
+    no_args_is_help=True,
+)
 
 _JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
 

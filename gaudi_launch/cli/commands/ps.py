@@ -6,7 +6,9 @@ import time
 
 import typer
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+from gaudi_launch.cli.command_app import CommandApp
+
+app = CommandApp()
 
 # asked all at once; one that is too busy to answer shows a dash
 _METRICS_SECONDS = 0.5

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import typer
 
+from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
 
-app = typer.Typer(no_args_is_help=True, help="Print or check a Ray Serve config, or read a deployment's state.")
+app = CommandApp(no_args_is_help=True, help="Print or check a Ray Serve config, or read a deployment's state.")
 
 
 @app.command(cls=RecordCommand)

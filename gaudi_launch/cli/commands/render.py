@@ -8,15 +8,14 @@ import typer
 
 from gaudi_launch.app.kubernetes_options import KubernetesOptions
 from gaudi_launch.app.render import Destination
+from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
 
 if TYPE_CHECKING:
     from gaudi_launch.app.render import RenderedFiles
 
-app = typer.Typer(
+app = CommandApp(
     no_args_is_help=True,
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
     help="Write the plan that serve would run as a script, a container or a unit; nothing is started.",
 )
 

@@ -6,9 +6,10 @@ import sys
 
 import typer
 
+from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.times import DRAIN
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+app = CommandApp()
 
 
 @app.command()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
 from gaudi_launch.messages import text
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from gaudi_launch.app.serve import StartedService
     from gaudi_launch.services.process.supervise import EngineOutcome
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+app = CommandApp()
 _SERVICE = "Service"
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import typer
 
+from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.console import say
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+app = CommandApp()
 
 
 @app.command()

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import typer
 
+from gaudi_launch.cli.command_app import CommandApp
+
 _TREE = typer.Option(
     None,
     "--tree",
@@ -17,7 +19,7 @@ _TREE = typer.Option(
     help="Write a simulated machine as a folder for GAUDI_LAUNCH_ROOT, with an hl-smi in DIR/bin for PATH.",
 )
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, add_completion=False)
+app = CommandApp()
 
 
 @app.command()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.times import DRAIN
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from gaudi_launch.services.state.registry import ServiceRecord
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+app = CommandApp()
 
 
 @app.command()

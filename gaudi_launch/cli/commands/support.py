@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import typer
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+from gaudi_launch.cli.command_app import CommandApp
+
+app = CommandApp()
 
 
 @app.command()

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import typer
 
+from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+app = CommandApp()
 
 _PLAN, _SHOW = "Buckets", "Output"
 

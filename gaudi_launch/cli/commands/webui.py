@@ -5,8 +5,9 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.chat_options import MODEL, PATIENCE, SERVER, SYSTEM, TEMPERATURE, TOKENS, read
+from gaudi_launch.cli.command_app import CommandApp
 
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+app = CommandApp()
 
 
 @app.command()

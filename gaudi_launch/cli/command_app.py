@@ -1,0 +1,88 @@
+"""The application of one command module: our help, and no completion options of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import typer
+import typer.core
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+
+class HelpCommand(typer.core.TyperCommand):
+    """A command with our help."""
+
+    def get_help(self, ctx: Any) -> str:
+        """Return the short help where there is one, else all of it."""
+        return _shown(self, ctx)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters with --help, and --help-all where the short help leaves some out."""
+        return _with_help_all(ctx, list(super().get_params(ctx)))
+
+
+class HelpGroup(typer.core.TyperGroup):
+    """A command that has commands, with our help."""
+
+    def get_help(self, ctx: Any) -> str:
+        """Return the help with the commands below it."""
+        return _shown(self, ctx)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters with --help, and --help-all where the short help leaves some out."""
+        return _with_help_all(ctx, list(super().get_params(ctx)))
+
+    def command_sections(self, ctx: Any) -> list[tuple[str, list[tuple[str, str]]]]:
+        """Return titles in English, each with the names of commands and their help in English."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        return [("Commands", [(name, str(each.help or "")) for name, each in found if each and not each.hidden])]
+
+
+class CommandApp(typer.Typer):
+    """A `typer.Typer` for a command module. Completion belongs to the program, not to each command."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings = {"cls": HelpGroup, "context_settings": _HELP, "add_completion": False, **settings}
+        super().__init__(**settings)
+
+    def command(
+        self, name: str | None = None, *, cls: type[typer.core.TyperCommand] | None = None, **settings: Any
+    ) -> Callable[[_Function], _Function]:
+        """Register a command; its class is `HelpCommand` where none is given."""
+        return super().command(name, cls=cls or HelpCommand, **settings)
+
+
+def _shown(command: Any, ctx: Any, *, everything: bool = False) -> str:
+    from gaudi_launch.cli import help
+
+    return help.shown(help.page_of(command, ctx, everything=everything))
+
+
+def _with_help_all(ctx: Any, params: list[Any]) -> list[Any]:
+    from gaudi_launch.cli.first_options import first_options
+    from gaudi_launch.cli.help import path_of
+
+    if first_options(path_of(ctx)):
+        params.insert(len(params) - 1, _help_all())
+    return params
+
+
+def _help_all() -> Any:
+    return typer.core.TyperOption(
+        param_decls=["--help-all"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_show_all,
+        help="Show all options.",
+    )
+
+
+def _show_all(ctx: Any, param: Any, asked: bool) -> None:
+    if not asked or ctx.resilient_parsing:
+        return
+    typer.echo(_shown(ctx.command, ctx, everything=True))
+    ctx.exit()

@@ -1,0 +1,59 @@
+"""Commands of other tools, and what this program calls them: for hints in usage errors."""
+
+from __future__ import annotations
+
+# docker, kubectl, vllm, ollama, pip and systemctl
+_OURS = {
+    "run": "serve",
+    "start": "serve",
+    "up": "serve",
+    "launch": "serve",
+    "create": "serve",
+    "list": "ps",
+    "ls": "ps",
+    "services": "ps",
+    "kill": "stop",
+    "rm": "stop",
+    "down": "stop",
+    "delete": "stop",
+    "log": "logs",
+    "tail": "logs -f",
+    "attach": "logs -f",
+    "download": "pull",
+    "get": "pull",
+    "benchmark": "bench",
+    "perf": "bench",
+    "explain": "why",
+    "diagnose": "why",
+    "debug": "why",
+    "test": "check",
+    "health": "check",
+    "ask": "chat",
+    "ui": "webui",
+    "install": "setup",
+    "show": "status",
+    "describe": "status",
+    "info": "inspect",
+    "metrics": "exporter",
+    "hl-smi": "devices",
+    "smi": "devices",
+    "cards": "devices",
+    "gpus": "devices",
+    "models": "profiles list",
+    "dry-run": "plan",
+    "script": "render script",
+    "docker": "render docker",
+    "compose": "render compose",
+    "systemd": "render systemd",
+    "kubernetes": "render kubernetes",
+    "k8s": "render kubernetes",
+    "kubectl": "kube",
+    "version": "--version",
+    "completion": "--install-completion",
+}
+
+
+def foreign_command(name: str) -> str | None:
+    """Return the arguments of this program that do what another tool's command does, None where none do."""
+    ours = _OURS.get(name.lower())
+    return None if ours is None else f"gaudi-launch {ours}"

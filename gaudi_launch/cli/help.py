@@ -1,0 +1,259 @@
+"""The help of a command: what it says (`HelpPage`), and how that is laid out for a terminal's width.
+
+Plain text without frames: it can be searched in a pipe, an example can be copied, and 40 columns suffice.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gaudi_launch.cli.colour import BOLD, NAME, is_coloured, painted
+from gaudi_launch.cli.examples import Example, examples_of
+from gaudi_launch.cli.first_options import first_options
+from gaudi_launch.cli.translated import translated
+from gaudi_launch.cli.wrapping import cells, padded, wrapped
+
+_WIDEST = 100
+# in a narrower terminal the text of an option stands below its name
+_NARROW = 60
+_NAME_CELLS = 30
+
+
+@dataclass(frozen=True)
+class HelpEntry:
+    """An option, an argument or a command, with its text."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class HelpSection:
+    """Entries below a title."""
+
+    title: str
+    entries: tuple[HelpEntry, ...]
+
+
+@dataclass(frozen=True)
+class HelpPage:
+    """All that a help shows, in the reader's language."""
+
+    usage: str
+    paragraphs: tuple[str, ...]
+    sections: tuple[HelpSection, ...]
+    examples: tuple[Example, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+# --- layout -------------------------------------------------------------------------------------------------
+
+
+def terminal_width() -> int:
+    """Return the columns to use: the terminal's or COLUMNS, 80 in a pipe, at most 100."""
+    return max(20, min(shutil.get_terminal_size((80, 24)).columns, _WIDEST))
+
+
+def shown(page: HelpPage) -> str:
+    """Return a page for this process's stdout."""
+    return layout(page, terminal_width(), coloured=is_coloured(sys.stdout))
+
+
+def layout(page: HelpPage, width: int, *, coloured: bool) -> str:
+    """Return a page as text of at most ``width`` columns; only names and examples may be longer."""
+    lines = _usage_lines(page.usage, width, coloured)
+    for paragraph in page.paragraphs:
+        lines += ["", *wrapped(paragraph, width)]
+    for section in page.sections:
+        lines += ["", painted(f"{section.title}:", BOLD, coloured=coloured)]
+        lines += _entry_lines(section.entries, width, coloured)
+    if page.examples:
+        lines += ["", painted(f"{translated('Examples')}:", BOLD, coloured=coloured)]
+        lines += _example_lines(page.examples, width, coloured)
+    for note in page.notes:
+        lines += ["", *wrapped(note, width)]
+    return "\n".join(lines)
+
+
+def _usage_lines(usage: str, width: int, coloured: bool) -> list[str]:
+    first, *rest = wrapped(f"{translated('Usage')}: {usage}", width)
+    return [painted(first, BOLD, coloured=coloured), *(f"  {line}" for line in rest)]
+
+
+def _entry_lines(entries: Sequence[HelpEntry], width: int, coloured: bool) -> list[str]:
+    column = _name_column(entries, width)
+    lines: list[str] = []
+    for entry in entries:
+        name = painted(entry.name, NAME, coloured=coloured)
+        if column is None:
+            lines.append(f"  {name}")
+            lines += [f"      {line}" for line in wrapped(entry.text, width - 6)]
+            continue
+        text = wrapped(entry.text, width - column - 4)
+        if cells(entry.name) > column or not text:
+            lines.append(f"  {name}")
+        else:
+            lines.append(f"  {name}{padded('', column - cells(entry.name) + 2)}{text.pop(0)}")
+        lines += [" " * (column + 4) + line for line in text]
+    return lines
+
+
+def _name_column(entries: Sequence[HelpEntry], width: int) -> int | None:
+    """Return the cells for names; None where texts stand below them."""
+    if width < _NARROW:
+        return None
+    return max((cells(entry.name) for entry in entries if cells(entry.name) <= _NAME_CELLS), default=0)
+
+
+def _example_lines(examples: Iterable[Example], width: int, coloured: bool) -> list[str]:
+    lines: list[str] = []
+    for example in examples:
+        lines += [f"  # {line}" for line in wrapped(example.text, width - 4)]
+        # on one line however long it is: it is there to be copied
+        lines.append(f"  {painted(example.command, NAME, coloured=coloured)}")
+    return lines
+
+
+# --- from a command -----------------------------------------------------------------------------------------
+
+
+def page_of(command: Any, context: Any, *, everything: bool) -> HelpPage:
+    """Return the page of one command; ``everything``: all options by panel, where the short help has only some."""
+    path = path_of(context)
+    first = () if everything else first_options(path)
+    params = [param for param in command.get_params(context) if not param.hidden]
+    arguments = tuple(_argument(param) for param in params if is_argument(param))
+    options = [param for param in params if not is_argument(param)]
+    sections = _command_sections(command, context)
+    if arguments:
+        sections.append(HelpSection(translated("Arguments"), arguments))
+    if first:
+        sections.append(
+            HelpSection(translated("Options"), tuple(_option(param) for param in _chosen(options, first)))
+        )
+    else:
+        sections += _panels(options)
+    return HelpPage(
+        usage=_usage(command, context, params),
+        paragraphs=paragraphs_of(command.help),
+        sections=tuple(sections),
+        examples=tuple(Example(each.command, translated(each.text)) for each in examples_of(path)),
+    )
+
+
+def path_of(context: Any) -> str:
+    """Return a command's name without the program's: ``cache list``; "" for the program."""
+    names: list[str] = []
+    # not `command_path`, which asks for the parameters that this is needed for
+    while context.parent is not None:
+        names.insert(0, str(context.info_name))
+        context = context.parent
+    return " ".join(names)
+
+
+def is_argument(param: Any) -> bool:
+    """Report whether a parameter is positional."""
+    return bool(param.param_type_name == "argument")
+
+
+def english_paragraphs(text: str | None) -> list[str]:
+    """Return the paragraphs of a docstring, each as one line."""
+    found = [" ".join(part.split()) for part in (text or "").split("\f")[0].split("\n\n")]
+    return [part for part in found if part]
+
+
+def paragraphs_of(text: str | None) -> tuple[str, ...]:
+    """Return the paragraphs of a docstring in the reader's language."""
+    return tuple(translated(part) for part in english_paragraphs(text))
+
+
+def _command_sections(command: Any, context: Any) -> list[HelpSection]:
+    """Return the commands below a group by title; none for a command."""
+    if not hasattr(command, "command_sections"):
+        return []
+    return [
+        HelpSection(translated(title), tuple(HelpEntry(name, _short(text)) for name, text in commands))
+        for title, commands in command.command_sections(context)
+    ]
+
+
+def _short(text: str) -> str:
+    """Return the first paragraph of a command's help in the reader's language."""
+    return next(iter(paragraphs_of(text)), "")
+
+
+def _usage(command: Any, context: Any, params: Sequence[Any]) -> str:
+    pieces = [*f"gaudi-launch {path_of(context)}".split(), "[OPTIONS]"]
+    for param in params:
+        if is_argument(param):
+            name = _metavar(param)
+            pieces.append(name if param.required or name.startswith("[") else f"[{name}]")
+    if hasattr(command, "list_commands"):
+        pieces.append("COMMAND [ARGS]...")
+    return " ".join(pieces)
+
+
+def _chosen(options: Sequence[Any], first: Sequence[str]) -> list[Any]:
+    """Return the options in the order of ``first``, then those that ask for help."""
+    by_spelling = {spelling: param for param in options for spelling in param.opts}
+    return [by_spelling[spelling] for spelling in (*first, "--help-all", "--help") if spelling in by_spelling]
+
+
+def _panels(options: Sequence[Any]) -> list[HelpSection]:
+    """Return the options by panel, those without one first and --help last among them."""
+    panels: dict[str, list[HelpEntry]] = {"Options": []}
+    for param in options:
+        title = getattr(param, "rich_help_panel", None) or "Options"
+        panels.setdefault(title, []).append(_option(param))
+    return [HelpSection(translated(title), tuple(entries)) for title, entries in panels.items() if entries]
+
+
+def _argument(param: Any) -> HelpEntry:
+    return HelpEntry(_metavar(param), _with_default(param))
+
+
+def _option(param: Any) -> HelpEntry:
+    short = [spelling for spelling in param.opts if not spelling.startswith("--")]
+    long = [spelling for spelling in param.opts if spelling.startswith("--")]
+    spelled = ", ".join([*short, *long]) if short else "    " + ", ".join(long)
+    if param.secondary_opts:
+        spelled += f" / {', '.join(param.secondary_opts)}"
+    if not param.is_flag and not param.count:
+        spelled += f" {_metavar(param)}"
+    return HelpEntry(spelled, _with_default(param))
+
+
+def _metavar(param: Any) -> str:
+    if param.metavar:
+        return str(param.metavar)
+    if is_argument(param):
+        return str(param.name).upper()
+    choices = getattr(param.type, "choices", None)
+    if choices:
+        return "|".join(str(choice) for choice in choices)
+    kind = str(param.type.name).lower()
+    if kind.startswith(("int", "float")):
+        return "N"
+    return "PATH" if kind in ("path", "file", "filename") else "TEXT"
+
+
+def _with_default(param: Any) -> str:
+    text = translated(english_text(param))
+    default = param.default
+    if not getattr(param, "show_default", False) or not isinstance(default, int | float | str) or default == "":
+        return text
+    if isinstance(default, bool):
+        return text
+    value = f"{default:g}" if isinstance(default, float) else str(default)
+    return translated("{text} (default: {value})").format(text=text, value=value)
+
+
+def english_text(param: Any) -> str:
+    """Return the help of a parameter as the code has it, in one line."""
+    if "--help" in param.opts:
+        return "Show this help."
+    return " ".join((param.help or "").split())

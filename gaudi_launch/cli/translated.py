@@ -1,0 +1,32 @@
+"""Help texts in the reader's language.
+
+A command's help stands in the code beside its options, in English. ``locale/help/LANGUAGE.json`` maps each English
+paragraph to its translation; one that is missing there is shown in English. tests/cli/test_help.py holds the map to
+the code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from gaudi_launch import messages
+
+_FOLDER = Path(messages.__file__).parent / "locale" / "help"
+
+
+def translated(english: str) -> str:
+    """Return a help text in the language in force."""
+    language = messages.language()
+    if language == "en":
+        return english
+    return translations(language).get(english, english)
+
+
+@cache
+def translations(language: str) -> Mapping[str, str]:
+    """Return the translation of each English help text."""
+    found: dict[str, str] = json.loads((_FOLDER / f"{language}.json").read_text(encoding="utf-8"))
+    return found

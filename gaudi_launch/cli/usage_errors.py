@@ -1,0 +1,128 @@
+"""Typer's usage errors as sentences of ours, in the reader's language, with the nearest names.
+
+Some releases of typer contain click and some import it, so an error is known by the name of its class, and one that
+has only a text by that text (fastapi/typer: typer/_click/parser.py, core.py and types.py; pallets/click the same).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from gaudi_launch.cli.foreign_commands import foreign_command
+from gaudi_launch.cli.foreign_options import foreign_names, foreign_option
+from gaudi_launch.cli.help import path_of
+from gaudi_launch.cli.nearest import nearest
+from gaudi_launch.messages import Message, message, text
+
+# the texts of errors without fields -> our message; each group is a value
+_TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"Option '(?P<found>.+)' requires (an|\d+) arguments?\."), "usage.needs_value"),
+    (re.compile(r"Option '(?P<found>.+)' does not take a value\."), "usage.takes_no_value"),
+    (re.compile(r"Got unexpected extra arguments?(\(s\))? \((?P<found>.*)\)", re.DOTALL), "usage.extra"),
+    (re.compile(r"Missing command\."), "usage.missing_command"),
+)
+_VALUE_TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"'(?P<found>.*)' is not a valid (int|integer|float)( range)?\."), "usage.not_number"),
+    (re.compile(r"(?P<found>.+) is not in the range (?P<known>.+)\."), "usage.out_of_range"),
+    (re.compile(r"'(?P<found>.*)' is not one of (?P<known>.+)\."), "usage.not_one_of"),
+)
+_NO_COMMAND = re.compile(r"No such command '(?P<found>.+?)'")
+
+
+def usage_sentence(error: Any) -> str:
+    """Return a usage error as a sentence, and where its command's help is."""
+    context = getattr(error, "ctx", None)
+    sentence = _sentence(error, context)
+    if context is None:
+        return sentence
+    command = " ".join(["gaudi-launch", *path_of(context).split()])
+    return f"{sentence} ({command} --help)"
+
+
+def _sentence(error: Any, context: Any) -> str:
+    kind = type(error).__name__
+    shown = str(error.format_message())
+    if kind == "NoSuchOption" and context is not None:
+        return _no_option(str(error.option_name), context)
+    if kind in ("UsageError", "NoSuchCommand") and context is not None:
+        command = _NO_COMMAND.match(shown)
+        if command is not None:
+            return _no_command(command["found"], context)
+    if kind == "MissingParameter" and error.param is not None:
+        return _missing(error.param)
+    if kind == "BadParameter":
+        return _bad_value(error)
+    found = _by_text(_TEXTS, shown)
+    return found.render() if found is not None else shown
+
+
+def _no_option(found: str, context: Any) -> str:
+    """Return what the option is called here, which one is near, or that engine options go after ``--``."""
+    known = [spelling for param in context.command.get_params(context) for spelling in _spellings(param)]
+    foreign = foreign_option(found, known)
+    if foreign is not None:
+        return foreign.render()
+    near = _near_options(found, known)
+    if not getattr(context.command, "passes_options", False):
+        return (
+            text("usage.no_option_near", found=found, near=near) if near else text("usage.no_option", found=found)
+        )
+    if near:
+        return text("usage.no_option_engine", found=found, near=near)
+    return text("common.engine_option", usage=text("usage.no_option", found=found).rstrip(".。"), found=found)
+
+
+def _near_options(found: str, known: Sequence[str]) -> str:
+    """Return the options that a misspelt long one may mean, ours for another tool's; "" for none."""
+    if not found.startswith("--"):
+        return ""
+    ours = {name: name for name in known} | foreign_names(known)
+    near = nearest(found.partition("=")[0].replace("_", "-"), ours)
+    return ", ".join(dict.fromkeys(ours[name] for name in near))
+
+
+def _spellings(param: Any) -> list[str]:
+    return [spelling for spelling in (*param.opts, *param.secondary_opts) if spelling.startswith("-")]
+
+
+def _no_command(found: str, context: Any) -> str:
+    known = context.command.list_commands(context)
+    ours = foreign_command(found) if context.parent is None else None
+    if ours is not None:
+        return text("usage.foreign_command", found=found, ours=ours)
+    near = nearest(found, known)
+    if near:
+        return text("usage.no_command_near", found=found, near=", ".join(near))
+    if context.parent is None:
+        return text("usage.no_command", found=found)
+    return text("usage.no_subcommand", found=found, known=", ".join(known))
+
+
+def _missing(param: Any) -> str:
+    if param.param_type_name == "argument":
+        return text("usage.missing_argument", name=param.metavar or str(param.name).upper())
+    return text("usage.missing_option", name=max(param.opts, key=len))
+
+
+def _bad_value(error: Any) -> str:
+    name = ""
+    if error.param is not None:
+        name = max((*error.param.opts, error.param.metavar or ""), key=_is_option)
+    found = _by_text(_VALUE_TEXTS, str(error.message))
+    if found is None:
+        return text("usage.bad_value", name=name, why=error.message)
+    return message(found.id, name=name, **found.values).render()
+
+
+def _is_option(spelling: str) -> tuple[bool, int]:
+    return spelling.startswith("-"), len(spelling)
+
+
+def _by_text(texts: tuple[tuple[re.Pattern[str], str], ...], shown: str) -> Message | None:
+    for pattern, id in texts:
+        match = pattern.match(shown)
+        if match is not None:
+            return message(id, **match.groupdict())
+    return None

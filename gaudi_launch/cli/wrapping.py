@@ -1,0 +1,75 @@
+"""Break text into lines by terminal cells: words stay whole, Chinese breaks between characters."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# a wide character by itself, or a run of others up to the next space
+_UNIT = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]|[^\s\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]+")
+_NEVER_FIRST = "，。：；、）！？”》】"
+_NEVER_LAST = "（“《【"
+
+
+@dataclass(frozen=True)
+class _Unit:
+    text: str
+    spaced: bool
+
+
+def cells(text: str) -> int:
+    """Return the terminal cells that a text takes: two for each wide character."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def padded(text: str, width: int) -> str:
+    """Return the text with spaces up to ``width`` cells."""
+    return text + " " * (width - cells(text))
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return the lines of a paragraph, each at most ``width`` cells where a word allows it.
+
+    >>> wrapped("one two three", 8)
+    ['one two', 'three']
+    >>> wrapped("显示服务，等待。", 8)
+    ['显示服', '务，等', '待。']
+    """
+    lines: list[str] = []
+    line = ""
+    for unit in _units(text):
+        gap = " " if line and unit.spaced else ""
+        if line and cells(line) + len(gap) + cells(unit.text) > width:
+            lines.append(line)
+            line = unit.text
+        else:
+            line += gap + unit.text
+    if line:
+        lines.append(line)
+    return lines
+
+
+def _units(text: str) -> Iterator[_Unit]:
+    """Yield what may not be broken: words, and wide characters with the punctuation beside them."""
+    held: _Unit | None = None
+    for match in _UNIT.finditer(text):
+        piece = match[0]
+        spaced = match.start() > 0 and text[match.start() - 1].isspace()
+        if held is not None and _together(held.text, piece, spaced):
+            held = _Unit(held.text + piece, held.spaced)
+            continue
+        if held is not None:
+            yield held
+        held = _Unit(piece, spaced)
+    if held is not None:
+        yield held
+
+
+def _together(before: str, after: str, spaced: bool) -> bool:
+    if spaced:
+        return False
+    return after[0] in _NEVER_FIRST or before[-1] in _NEVER_LAST

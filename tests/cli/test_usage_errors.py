@@ -1,0 +1,127 @@
+"""Usage errors: a sentence of ours in both languages, with the nearest names and where the help is."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from gaudi_launch.cli.foreign_commands import _OURS
+from gaudi_launch.cli.main import COMMANDS, run
+from gaudi_launch.cli.nearest import nearest, suggestion
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import set_language
+
+CHINESE = re.compile(r"[\u4e00-\u9fff]")
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+ERRORS = {
+    "serv": "There is no command 'serv'. Did you mean serve? (gaudi-launch --help)",
+    "run": "The command 'run' is another tool's. Here it is 'gaudi-launch serve'. (gaudi-launch --help)",
+    "frobnicate": (
+        "There is no command 'frobnicate'. 'gaudi-launch help' lists questions with their commands. "
+        "(gaudi-launch --help)"
+    ),
+    "render dockr": "There is no command 'dockr'. Did you mean docker? (gaudi-launch render --help)",
+    "profiles zz": ("There is no command 'zz'. Choose one of list, show, check. (gaudi-launch profiles --help)"),
+    "ps --jso": "There is no option --jso. Did you mean --json? (gaudi-launch ps --help)",
+    "ps --frobnicate": "There is no option --frobnicate. (gaudi-launch ps --help)",
+    "plan --enforce-eager": (
+        "There is no option --enforce-eager. Did you mean --force? An engine's own options go after --: "
+        "-- --enforce-eager (gaudi-launch plan --help)"
+    ),
+    "plan --zzz": (
+        "There is no option --zzz. An engine's own options go after --: -- --zzz. (gaudi-launch plan --help)"
+    ),
+    "plan --mdoel x": (
+        "There is no option --mdoel. Did you mean -w? An engine's own options go after --: -- --mdoel "
+        "(gaudi-launch plan --help)"
+    ),
+    "serve --dry-run": (
+        "The option --dry-run is another tool's. Here it is gaudi-launch plan. (gaudi-launch serve --help)"
+    ),
+    "plan --tensor_parallel_size 4": (
+        "The option --tensor_parallel_size is another tool's. Here it is -n. (gaudi-launch plan --help)"
+    ),
+    "serve -w": "The option -w needs a value.",
+    "ps --json=3": "The option --json takes no value.",
+    "chat": "Missing argument URL|NAME. (gaudi-launch chat --help)",
+    "ps one two": "The arguments 'one two' are not expected here. (gaudi-launch ps --help)",
+    "doctor --port abc": "--port: 'abc' is not a number. (gaudi-launch doctor --help)",
+    "doctor --port 70000": "--port: 70000 is not in the range 1<=x<=65535. (gaudi-launch doctor --help)",
+}
+
+
+@pytest.mark.parametrize("line", ERRORS)
+def test_each_usage_error_is_a_sentence(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(line.split()) == 2
+    assert capsys.readouterr().err.rstrip("\n") == f"gaudi-launch: {ERRORS[line]}"
+
+
+@pytest.mark.parametrize("line", ERRORS)
+def test_each_usage_error_is_in_chinese_too(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--lang", "zh", *line.split()]) == 2
+    sentence = capsys.readouterr().err.removeprefix("gaudi-launch: ").split("(gaudi-launch")[0]
+    assert CHINESE.search(sentence)
+    for english in ("There is", "option", "command", "Missing", "needs", "Did you"):
+        assert english not in re.sub(r"--\S+", "", sentence)
+
+
+def test_a_usage_error_keeps_its_id(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["ps", "--jso", "--json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (error["id"], error["exit_code"]) == ("common.usage", 2)
+
+
+def test_every_command_of_another_tool_is_one_that_we_have() -> None:
+    for theirs, ours in _OURS.items():
+        assert theirs not in COMMANDS
+        assert ours.split()[0] in COMMANDS or ours.startswith("--")
+
+
+@pytest.mark.parametrize(
+    ("line", "near"),
+    [
+        ("plan -w x --engine vlm-gaudi --machine simulated:hls2", "vllm-gaudi"),
+        ("plan -w x --machine simulated:hsl2", "hls2"),
+        ("profiles show qwen3-30b-a3", "qwen3-30b-a3b"),
+        ("fit Qwen3-8B --accelerator gaudi22", "gaudi2"),
+        ("doctor --only netwrk", "network"),
+    ],
+)
+def test_a_wrong_name_is_answered_with_the_nearest(
+    line: str, near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(line.split()) == 2
+    assert re.search(rf"Did you mean ([\w., @-]+, )?{re.escape(near)}(,[^?]*)?\?$", capsys.readouterr().err.strip())
+
+
+def test_only_names_as_near_as_the_nearest_are_suggested() -> None:
+    assert nearest("--hlep", ["--help", "--name", "--helper"]) == ["--help"]
+    assert nearest("HLS2", ["hls2", "gaudi2e-8"]) == ["hls2"]
+
+
+def test_an_error_without_known_names_suggests_nothing() -> None:
+    assert suggestion(LaunchError("plan.no_model", ExitCode.USAGE)) == ""
+    assert suggestion(LaunchError("engines.unknown", ExitCode.USAGE, found="abc", known="-")) == ""
+    assert suggestion(LaunchError("engines.unknown", ExitCode.MACHINE, found="cp", known="cpu")) == ""
+
+
+def test_errors_are_coloured_on_a_terminal_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    run(["serv"])
+    assert capsys.readouterr().err.startswith("\x1b[1;31mgaudi-launch:\x1b[0m There")
+    monkeypatch.setenv("NO_COLOR", "1")
+    run(["serv"])
+    assert capsys.readouterr().err.startswith("gaudi-launch: There")
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    run(["serv"])
+    assert capsys.readouterr().err.startswith("gaudi-launch: There")
+    set_language(None)
