@@ -6,7 +6,9 @@ import re
 
 import pytest
 
+from gaudi_launch.cli.translated import translations
 from gaudi_launch.messages import catalogue
+from tests.support.help_texts import english_texts
 
 ENGLISH = (
     r"\bnobody\b",
@@ -40,3 +42,10 @@ def test_chinese_uses_the_glossary(term: str) -> None:
 @pytest.mark.parametrize("pattern", ENGLISH)
 def test_english_keeps_dropped_words_out(pattern: str) -> None:
     assert [id for id, sentence in catalogue("en").items() if re.search(pattern, sentence)] == []
+
+
+def test_every_help_text_has_a_chinese_one() -> None:
+    # locale/help/zh.json: the English text of the code -> Chinese. A reworded text needs a new entry.
+    known, shown = translations("zh"), english_texts()
+    assert sorted(shown - known.keys()) == []
+    assert sorted(known.keys() - shown) == []

@@ -13,8 +13,16 @@ class Example:
     text: str
 
 
+_DEMO = Example("gaudi-launch serve demo", "Serve a small model; no card is needed")
 _EXAMPLES: dict[str, tuple[Example, ...]] = {
-    "serve": (Example("gaudi-launch serve demo", "A small model that needs no card"),),
+    "": (
+        _DEMO,
+        Example(
+            "gaudi-launch plan Qwen/Qwen3-8B --machine simulated:hls2",
+            "Show what would be started on a server with eight Gaudi2 cards",
+        ),
+    ),
+    "serve": (_DEMO,),
 }
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("plain_english")
 
 ERRORS = {
     "serv": "There is no command 'serv'. Did you mean serve? (gaudi-launch --help)",
-    "run": "The command 'run' is another tool's. Here it is 'gaudi-launch serve'. (gaudi-launch --help)",
+    "run": "'run' is a command of another tool. Use 'gaudi-launch serve' here. (gaudi-launch --help)",
     "frobnicate": (
         "There is no command 'frobnicate'. 'gaudi-launch help' lists questions with their commands. "
         "(gaudi-launch --help)"
@@ -29,21 +29,21 @@ ERRORS = {
     "ps --jso": "There is no option --jso. Did you mean --json? (gaudi-launch ps --help)",
     "ps --frobnicate": "There is no option --frobnicate. (gaudi-launch ps --help)",
     "plan --enforce-eager": (
-        "There is no option --enforce-eager. Did you mean --force? An engine's own options go after --: "
+        "There is no option --enforce-eager. Did you mean --force? Options for the engine must follow --: "
         "-- --enforce-eager (gaudi-launch plan --help)"
     ),
     "plan --zzz": (
-        "There is no option --zzz. An engine's own options go after --: -- --zzz. (gaudi-launch plan --help)"
+        "There is no option --zzz. Options for the engine must follow --: -- --zzz. (gaudi-launch plan --help)"
     ),
     "plan --mdoel x": (
-        "There is no option --mdoel. Did you mean -w? An engine's own options go after --: -- --mdoel "
+        "There is no option --mdoel. Did you mean -w? Options for the engine must follow --: -- --mdoel "
         "(gaudi-launch plan --help)"
     ),
     "serve --dry-run": (
-        "The option --dry-run is another tool's. Here it is gaudi-launch plan. (gaudi-launch serve --help)"
+        "--dry-run is an option of another tool. Use gaudi-launch plan here. (gaudi-launch serve --help)"
     ),
     "plan --tensor_parallel_size 4": (
-        "The option --tensor_parallel_size is another tool's. Here it is -n. (gaudi-launch plan --help)"
+        "--tensor_parallel_size is an option of another tool. Use -n here. (gaudi-launch plan --help)"
     ),
     "serve -w": "The option -w needs a value.",
     "ps --json=3": "The option --json takes no value.",
