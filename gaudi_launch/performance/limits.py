@@ -20,6 +20,8 @@ class EngineLimits:
     ``cache_blocks`` is the size of the cache by which the engine makes its own list, where that is not
     ``num_blocks``: a cache larger than all sequences at their longest, or blocks that several sequences name.
     ``prefix_caching``: the engine was told to keep prompts; 1.22 then has prompt buckets for every context.
+    ``mixed_steps``: the engine schedules as V1 does (`gaudi_launch.performance.mixed_steps`): a step takes prompts,
+    or parts of them, beside the sequences that decode. ``ahead``: it plans one step while another one runs.
     """
 
     max_num_seqs: int
@@ -35,6 +37,8 @@ class EngineLimits:
     contiguous_pa: bool = False
     cache_blocks: int | None = None
     prefix_caching: bool = False
+    mixed_steps: bool = False
+    ahead: bool = True
 
     def __post_init__(self) -> None:
         for name in (
@@ -139,6 +143,8 @@ def as_limits(given: Any) -> EngineLimits:
         contiguous_pa=bool(_value(given, "contiguous_pa")),
         cache_blocks=_number(given, "cache_blocks"),
         prefix_caching=bool(_value(given, "prefix_caching")),
+        mixed_steps=bool(_value(given, "mixed_steps")),
+        ahead=_value(given, "ahead") is not False,
     )
 
 

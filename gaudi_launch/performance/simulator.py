@@ -1,6 +1,7 @@
 """Continuous batching, simulated: requests in, weighted prefill and decode shapes out.
 
-Scheduling of the V0 engines (HabanaAI/vllm-fork@aice/v1.21.0:vllm/core/scheduler.py): prefill first, first come
+Engines that schedule as V1 are `gaudi_launch.performance.mixed_steps`; the rest of this module is the scheduling of
+the V0 engines (HabanaAI/vllm-fork@aice/v1.21.0:vllm/core/scheduler.py): prefill first, first come
 first served, prompts of one step padded to a rectangle of whole blocks within the token budget; decode otherwise;
 when the KV cache is full the youngest sequence is preempted and prefills again. No chunked prefill, no prefix
 caching. Steps take the unpadded time, so padding does not feed back into batch sizes.
@@ -10,10 +11,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.performance.limits import EngineLimits
+from gaudi_launch.performance.mixed_steps import MixedRun
 from gaudi_launch.performance.step_time import StepTime
 
 if TYPE_CHECKING:
@@ -42,17 +44,44 @@ class Weighted:
 
 
 @dataclass(frozen=True, eq=False)
+class Continued:
+    """Distinct prefill shapes behind tokens that are in the cache, one prompt each: ``query`` tokens, ``context``
+    blocks and ``weight`` (steps)."""
+
+    query: Integers
+    context: Integers
+    weight: Floats
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def milliseconds(self, cost: StepTime) -> float:
+        """The time of all of them without any bucket padding."""
+        if not len(self):
+            return 0.0
+        return float(self.weight @ cost.continued(self.query, self.context))
+
+
+def none_continued() -> Continued:
+    """Return no such shape."""
+    import numpy as np
+
+    return Continued(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
+
+
+@dataclass(frozen=True, eq=False)
 class Shapes:
     """All steps of a workload: prefill shapes in exact tokens, decode shapes in blocks."""
 
     prompt: Weighted
     decode: Weighted
+    continued: Continued = field(default_factory=none_continued)
 
     def milliseconds(self, cost: StepTime) -> float:
         """The time of all steps without any bucket padding."""
         prompt = self.prompt.weight @ cost.prefill(self.prompt.batch, self.prompt.size)
         decode = self.decode.weight @ cost.decode(self.decode.batch, self.decode.size)
-        return float(prompt + decode)
+        return float(prompt + decode) + self.continued.milliseconds(cost)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +112,11 @@ def simulate(
     A request that the engine refuses (prompt over max_model_len or the token budget) is left out, output is cut at
     max_model_len.
     """
-    return _Run(limits, cost, concurrency).serve(requests, rate)
+    if not limits.mixed_steps:
+        return _Run(limits, cost, concurrency).serve(requests, rate)
+    run = MixedRun(limits, cost, concurrency)
+    run.serve(requests, rate)
+    return _of_mixed(run)
 
 
 def simulate_times(
@@ -93,12 +126,20 @@ def simulate_times(
     *,
     rate: float = 1.0,
     concurrency: int | None = None,
+    delay: float = 0.0,
 ) -> Times:
-    """As `simulate`, but what each request saw of it."""
+    """As `simulate`, but what each request saw of it.
+
+    ``delay``: seconds that the API server and the client add to each request before the engine has it.
+    """
     import numpy as np
 
-    run = _Run(limits, cost, concurrency)
-    run.serve(requests, rate)
+    run: _Run | MixedRun
+    if limits.mixed_steps:
+        run = MixedRun(limits, cost, concurrency)
+    else:
+        run = _Run(limits, cost, concurrency)
+    run.serve(requests, rate, delay)
     return Times(np.asarray(run.came), np.asarray(run.first), np.asarray(run.done), np.asarray(run.made))
 
 
@@ -138,12 +179,12 @@ class _Run:
         self.done: list[float] = []
         self.made: list[int] = []
 
-    def serve(self, requests: Sequence[tuple[float, int, int]], rate: float) -> Shapes:
+    def serve(self, requests: Sequence[tuple[float, int, int]], rate: float, delay: float = 0.0) -> Shapes:
         limits = self.limits
         longest = min(limits.max_model_len - 1, limits.longest_query)
         capacity = limits.num_blocks * limits.block_size
         arrivals = deque(
-            (time / rate, tokens, min(output, limits.max_model_len - tokens, capacity - tokens), number)
+            (time / rate + delay, tokens, min(output, limits.max_model_len - tokens, capacity - tokens), number)
             for number, (time, tokens, output) in enumerate(requests)
             if 0 < tokens <= longest and output > 0 and tokens < capacity
         )
@@ -156,7 +197,7 @@ class _Run:
             ):
                 time, tokens, output, number = arrivals.popleft()
                 self.waiting.append((tokens, output, number))
-                self.came[number], self.made[number] = (now if self.closed else time), output
+                self.came[number], self.made[number] = (now if self.closed else time - delay), output
             batch = self._take()
             if batch:
                 now += self._prefill(batch)
@@ -285,6 +326,20 @@ class _Run:
             self.waiting.appendleft((sequence.tokens + 1 + said, left, sequence.number))
 
 
+def _of_mixed(run: MixedRun) -> Shapes:
+    """The shapes that a V1 engine ran."""
+    import numpy as np
+
+    limits = run.limits
+    rows = np.asarray(run.prompts, dtype=np.int64).reshape(-1, 3)
+    fresh = rows[rows[:, 2] == 0]
+    prompt = weighted(fresh[:, 0], fresh[:, 1], np.ones(len(fresh)))
+    behind = rows[rows[:, 2] > 0]
+    blocks = -(-behind[:, 2] // limits.block_size)
+    continued = merge_continued([Continued(behind[:, 1], blocks, np.ones(len(behind)))])
+    return Shapes(prompt, _count(run.decodes, limits.num_blocks + 1), continued)
+
+
 def _count(keys: list[int], width: int) -> Weighted:
     """Equal shapes counted; a key is batch * width + size."""
     import numpy as np
@@ -307,7 +362,20 @@ def merge(parts: Iterable[tuple[float, Shapes]], cost: StepTime) -> Shapes:
             np.concatenate([factor * piece.weight for factor, piece in pieces]),
         )
 
-    return Shapes(phase("prompt"), phase("decode"))
+    behind = [Continued(s.continued.query, s.continued.context, f * s.continued.weight) for f, s in scaled]
+    return Shapes(phase("prompt"), phase("decode"), merge_continued(behind))
+
+
+def merge_continued(parts: Sequence[Continued]) -> Continued:
+    """Prompts behind a context with equal ones added up, sorted by query and context."""
+    import numpy as np
+
+    added = weighted(
+        np.concatenate([part.query for part in parts]),
+        np.concatenate([part.context for part in parts]),
+        np.concatenate([part.weight for part in parts]),
+    )
+    return Continued(added.batch, added.size, added.weight)
 
 
 def weighted(batch: Integers, size: Integers, weight: Floats) -> Weighted:

@@ -13,6 +13,8 @@ from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
 
+_BLOCK = 128
+
 
 @dataclass(frozen=True)
 class StepTime:
@@ -35,6 +37,19 @@ class StepTime:
     def prefill(self, batch: Any, tokens: Any) -> Any:
         """Milliseconds of a prefill step; numbers or numpy arrays."""
         return self.prefill_fixed + batch * tokens * (self.prefill_token + self.prefill_attention * tokens)
+
+    def chunk(self, batch: Any, tokens: Any, context: Any) -> Any:
+        """Milliseconds of a prefill step behind ``context`` tokens that are in the cache.
+
+        ``prefill_attention`` counts a pair of the prompt's tokens half, because attention is causal; pairs with
+        the context count in full.
+        """
+        attention = self.prefill_attention * (tokens + 2 * context)
+        return self.prefill_fixed + batch * tokens * (self.prefill_token + attention)
+
+    def continued(self, tokens: Any, blocks: Any) -> Any:
+        """Milliseconds of one prompt of ``tokens`` behind ``blocks`` KV blocks."""
+        return self.chunk(1, tokens, _BLOCK * blocks)
 
     def decode(self, batch: Any, blocks: Any) -> Any:
         """Milliseconds of a decode step; numbers or numpy arrays."""

@@ -1,0 +1,345 @@
+"""Serving by V1 scheduling, simulated: mixed steps, chunked prefill, one step planned ahead.
+
+Follows vllm-project/vllm@v0.32.0:vllm/v1/core/sched/scheduler.py and vllm/v1/engine/core.py. The sequences that
+decode take one token each of the step's budget, first come first served; a prompt, or as much of it as is left of
+the budget, takes the rest. A request is admitted where its complete prompt fits into the free blocks. With
+``limits.ahead`` a step is planned when the step before the last one has ended: it does not see what came since,
+and who ended in between still has a place and blocks. When the cache is full the youngest sequence is preempted.
+
+Forwards follow vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/v1/worker/hpu_model_runner.py: each prompt is one of its
+own (prompts without context share one, up to ``limits.max_num_prefill_seqs``), then all decoding sequences are
+one; the tokens of a step appear together at its end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gaudi_launch.performance.limits import EngineLimits
+from gaudi_launch.performance.step_time import StepTime
+
+_NEVER = float("inf")
+_NAN = float("nan")
+
+
+@dataclass
+class Ticket:
+    """A request on its way: tokens to prefill, how many of them are done, and tokens still to be made."""
+
+    __slots__ = ("done", "first_step", "number", "output", "tokens")
+
+    number: int
+    tokens: int
+    output: int
+    done: int
+    first_step: int
+
+    @property
+    def last_step(self) -> int:
+        """The step that makes its last token."""
+        return self.first_step + self.output - 1
+
+
+class MixedRun:
+    """One V1 engine while it serves.
+
+    Steps are numbered; ``cut`` is when the next step is planned and ``last`` when the step before it ends.
+    ``prompts`` and ``decodes`` are the forwards: (prompts, longest query, context in tokens), and
+    batch * (num_blocks + 1) + blocks.
+    """
+
+    def __init__(self, limits: EngineLimits, cost: StepTime, concurrency: int | None) -> None:
+        self.limits = limits
+        self.cost = cost
+        self.closed = concurrency is not None
+        self.most_inside = concurrency or 0
+        self.lag = 2 if limits.ahead else 1
+        self.cut = self.last = 0.0
+        self.step = 0
+        self.inside = 0
+        self.arrivals: deque[tuple[float, Ticket]] = deque()
+        self.waiting: deque[Ticket] = deque()
+        # in order of admission; the one whose prompt is done in part is the last
+        self.running: dict[int, Ticket] = {}
+        self.partial: Ticket | None = None
+        self.joining: list[Ticket] = []
+        self.decoding = 0
+        self.decode_blocks = 0
+        # blocks of who is not decoding: prompts, and who has ended but is not known to have ended
+        self.other_blocks = 0
+        self.blocked = False
+        # prompt tokens of the step that is being planned
+        self.used = 0
+        self.opening = [0] * limits.block_size
+        self.ending: dict[int, list[Ticket]] = {}
+        self.leaving: dict[int, list[Ticket]] = {}
+        self.prompts: list[tuple[int, int, int]] = []
+        self.decodes: list[int] = []
+        self.came: list[float] = []
+        self.first: list[float] = []
+        self.done: list[float] = []
+        self.made: list[int] = []
+
+    def serve(self, requests: Sequence[tuple[float, int, int]], rate: float, delay: float = 0.0) -> None:
+        """Serve ``requests``, which reach the engine ``delay`` seconds after they came."""
+        self._expect(requests, rate, delay)
+        while self.arrivals or self.waiting or self.running:
+            if not (self.running or self.waiting):
+                self._idle()
+            self._plan()
+            self._stride()
+
+    def _expect(self, requests: Sequence[tuple[float, int, int]], rate: float, delay: float) -> None:
+        limits = self.limits
+        capacity = limits.num_blocks * limits.block_size
+        count = len(requests)
+        self.came, self.first, self.done = ([_NAN] * count for _ in range(3))
+        self.made = [0] * count
+        for number, (time, tokens, output) in enumerate(requests):
+            room = min(limits.max_model_len, capacity) - tokens
+            if tokens > 0 and output > 0 and room > 0:
+                self.made[number] = min(output, room)
+                self.came[number] = time / rate
+                ticket = Ticket(number, tokens, min(output, room), 0, 0)
+                self.arrivals.append((time / rate + delay, ticket))
+
+    def _idle(self) -> None:
+        """Nothing is left to do until the next request."""
+        time = self.arrivals[0][0]
+        if not self.closed and time > self.last:
+            self.last = time
+        self.cut = self.last
+
+    def _plan(self) -> None:
+        """Plan the next step and run it."""
+        self.step += 1
+        self._release()
+        self._receive()
+        self._leave()
+        self._join()
+        before = len(self.waiting)
+        self._open_blocks()
+        forwards = self._continue()
+        if len(self.waiting) > before:
+            # a step that preempts admits nobody
+            self.blocked = False
+        else:
+            forwards += self._admit()
+        self._run(forwards)
+
+    def _release(self) -> None:
+        """Who ended in a step that is known to have ended gives its place and blocks back."""
+        for ticket in self.leaving.pop(self.step - self.lag, ()):
+            del self.running[ticket.number]
+            self.other_blocks -= self._blocks(ticket.tokens + ticket.output - 1)
+            self.done[ticket.number] = self.cut
+            self.inside -= 1
+            self.blocked = False
+
+    def _receive(self) -> None:
+        arrivals = self.arrivals
+        if self.closed:
+            while arrivals and self.inside < self.most_inside:
+                ticket = arrivals.popleft()[1]
+                self.came[ticket.number] = self.cut
+                self.waiting.append(ticket)
+                self.inside += 1
+            return
+        while arrivals and arrivals[0][0] <= self.cut:
+            self.waiting.append(arrivals.popleft()[1])
+            self.inside += 1
+
+    def _leave(self) -> None:
+        """Who made its last token in the step before does not decode any more."""
+        for ticket in self.ending.pop(self.step - 1, ()):
+            held = self._blocks(ticket.tokens + ticket.output - 1)
+            if ticket.output > 1:
+                self.decoding -= 1
+                self.decode_blocks -= held
+                self.opening[self._residue(ticket)] -= 1
+                self.other_blocks += held
+
+    def _join(self) -> None:
+        """Who finished its prompt in the step before decodes from now on."""
+        for ticket in self.joining:
+            held = self._blocks(ticket.tokens)
+            self.other_blocks -= held
+            self.decode_blocks += held
+            self.decoding += 1
+            self.opening[self._residue(ticket)] += 1
+        self.joining = []
+
+    def _open_blocks(self) -> None:
+        """Give each decoding sequence the block that its token needs; the youngest make room for it."""
+        residue, most = self.step % self.limits.block_size, self.limits.num_blocks
+        while self.decode_blocks + self.opening[residue] + self.other_blocks > most:
+            if not self._preempt():
+                break
+        self.decode_blocks += self.opening[residue]
+
+    def _preempt(self) -> bool:
+        """Send the youngest back to the queue with what it has made so far."""
+        for ticket in reversed(self.running.values()):
+            if ticket is self.partial:
+                self._restart(ticket)
+                return True
+            if ticket.last_step >= self.step and ticket.done >= ticket.tokens:
+                self._interrupt(ticket)
+                return True
+        return False
+
+    def _restart(self, ticket: Ticket) -> None:
+        self.other_blocks -= self._blocks(ticket.done)
+        ticket.done = 0
+        self.partial = None
+        del self.running[ticket.number]
+        self.waiting.appendleft(ticket)
+
+    def _interrupt(self, ticket: Ticket) -> None:
+        made = self.step - ticket.first_step
+        self.decode_blocks -= self._blocks(ticket.tokens + made - 1)
+        self.decoding -= 1
+        self.opening[self._residue(ticket)] -= 1
+        for known in (self.ending, self.leaving):
+            known[ticket.last_step].remove(ticket)
+            if not known[ticket.last_step]:
+                del known[ticket.last_step]
+        del self.running[ticket.number]
+        self.waiting.appendleft(Ticket(ticket.number, ticket.tokens + made, ticket.output - made, 0, 0))
+
+    def _continue(self) -> list[tuple[int, int]]:
+        """The next part of a prompt that was begun: (tokens, context) of its forward."""
+        ticket = self.partial
+        if ticket is None:
+            return []
+        budget = self.limits.max_num_batched_tokens - self.decoding
+        tokens = min(ticket.tokens - ticket.done, budget)
+        if tokens <= 0:
+            return []
+        more = self._blocks(ticket.done + tokens) - self._blocks(ticket.done)
+        if more > self._free():
+            self._restart(ticket)
+            return []
+        return [self._advance(ticket, tokens)]
+
+    def _admit(self) -> list[tuple[int, int]]:
+        """Prompts that begin in this step, (tokens, context) each."""
+        forwards: list[tuple[int, int]] = []
+        if self.blocked or self.partial is not None:
+            return forwards
+        budget = self.limits.max_num_batched_tokens - self.decoding - self.used
+        while self.waiting and budget > 0:
+            ticket = self.waiting[0]
+            if len(self.running) >= self.limits.max_num_seqs or self._blocks(ticket.tokens) > self._free():
+                self.blocked = True
+                break
+            self.waiting.popleft()
+            self.running[ticket.number] = ticket
+            tokens = min(ticket.tokens, budget)
+            budget -= tokens
+            forwards.append(self._advance(ticket, tokens))
+        return forwards
+
+    def _advance(self, ticket: Ticket, tokens: int) -> tuple[int, int]:
+        """Prefill ``tokens`` more of a prompt in this step."""
+        before = ticket.done
+        ticket.done += tokens
+        self.other_blocks += self._blocks(ticket.done) - self._blocks(before)
+        self.used += tokens
+        if ticket.done < ticket.tokens:
+            self.partial = ticket
+            return tokens, before
+        self.partial = None
+        ticket.first_step = self.step
+        self.ending.setdefault(ticket.last_step, []).append(ticket)
+        self.leaving.setdefault(ticket.last_step, []).append(ticket)
+        if ticket.output > 1:
+            self.joining.append(ticket)
+        return tokens, before
+
+    def _run(self, forwards: list[tuple[int, int]]) -> None:
+        """Let the step take its time."""
+        milliseconds = 0.0
+        for batch, tokens, context in self._merged(forwards):
+            milliseconds += self.cost.chunk(batch, tokens, context)
+            self.prompts.append((batch, tokens, context))
+        if self.decoding:
+            milliseconds += self.cost.decode(self.decoding, self.decode_blocks)
+            self.decodes.append(self.decoding * (self.limits.num_blocks + 1) + self.decode_blocks)
+        before = self.last
+        self.last += milliseconds / 1000
+        self.cut = before if self.limits.ahead else self.last
+        self.used = 0
+        for ticket in self.joining:
+            self._spoke(ticket)
+        for ticket in self.ending.get(self.step, ()):
+            self._spoke(ticket)
+
+    def _spoke(self, ticket: Ticket) -> None:
+        if self.first[ticket.number] != self.first[ticket.number]:
+            self.first[ticket.number] = self.last
+
+    def _merged(self, forwards: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+        """Forwards of (prompts, longest, context): prompts without context share one within the budget."""
+        limits = self.limits
+        block, budget = limits.block_size, limits.max_num_batched_tokens
+        found: list[tuple[int, int, int]] = []
+        for tokens, context in forwards:
+            if found and limits.max_num_prefill_seqs > 1:
+                batch, longest, before = found[-1]
+                padded = -(-max(longest, tokens) // block) * block
+                fits = batch < limits.max_num_prefill_seqs and padded * (batch + 1) <= budget
+                if fits and not context and not before:
+                    found[-1] = (batch + 1, max(longest, tokens), 0)
+                    continue
+            found.append((1, tokens, context))
+        return found
+
+    def _stride(self) -> None:
+        """Steps in which nothing happens but decoding: nobody joins, leaves or is admitted."""
+        if self.joining or self.partial is not None or not self.decoding:
+            return
+        if self.waiting and not self.blocked:
+            return
+        ending, leaving, opening = self.ending, self.leaving, self.opening
+        size, lag = self.limits.block_size, self.lag
+        fixed = float(self.cost.decode(self.decoding, 0)) / 1000
+        each = self.cost.decode_block / 1000
+        key = self.decoding * (self.limits.num_blocks + 1)
+        room = self.limits.num_blocks - self.other_blocks
+        until = self._next_arrival()
+        step, blocks, cut, last = self.step, self.decode_blocks, self.cut, self.last
+        ahead = self.limits.ahead
+        while cut < until and step not in ending and step + 1 - lag not in leaving:
+            more = blocks + opening[(step + 1) % size]
+            if more > room:
+                break
+            step += 1
+            blocks = more
+            self.decodes.append(key + blocks)
+            cut = last
+            last += fixed + each * blocks
+            if not ahead:
+                cut = last
+        self.step, self.decode_blocks, self.cut, self.last = step, blocks, cut, last
+
+    def _next_arrival(self) -> float:
+        """When something may be admitted that is not here yet; never while nothing fits."""
+        if self.blocked or not self.arrivals:
+            return _NEVER
+        return -_NEVER if self.closed and self.inside < self.most_inside else self._arrival()
+
+    def _arrival(self) -> float:
+        return _NEVER if self.closed else self.arrivals[0][0]
+
+    def _free(self) -> int:
+        return self.limits.num_blocks - self.decode_blocks - self.other_blocks
+
+    def _blocks(self, tokens: int) -> int:
+        return -(-tokens // self.limits.block_size)
+
+    def _residue(self, ticket: Ticket) -> int:
+        """The steps, modulo a block, at which a sequence needs a new block."""
+        return (1 + ticket.first_step - ticket.tokens) % self.limits.block_size
