@@ -134,11 +134,7 @@ def simulate_times(
     """
     import numpy as np
 
-    run: _Run | MixedRun
-    if limits.mixed_steps:
-        run = MixedRun(limits, cost, concurrency)
-    else:
-        run = _Run(limits, cost, concurrency)
+    run = MixedRun(limits, cost, concurrency) if limits.mixed_steps else _Run(limits, cost, concurrency)
     run.serve(requests, rate, delay)
     return Times(np.asarray(run.came), np.asarray(run.first), np.asarray(run.done), np.asarray(run.made))
 
