@@ -24,10 +24,10 @@ from gaudi_launch.services.state.recorder import Recorder
 FULL = """
 import errno, sys
 from pathlib import Path
-from gaudi_launch.services import state
+from gaudi_launch.services.state import store
 folder = Path(sys.argv[1])
-assert state.write(folder, "state.json", {"phase": "ready"})
-before = state.read(folder, "state.json")
+assert store.write(folder, "state.json", {"phase": "ready"})
+before = store.read(folder, "state.json")
 try:
     with (folder / "filler").open("wb") as file:
         while True:
@@ -35,12 +35,12 @@ try:
             file.flush()
 except OSError as error:
     assert error.errno == errno.ENOSPC
-assert not state.write(folder, "state.json", {"phase": "load"})
-assert state.read(folder, "state.json") == before
-assert state.write(folder, "state.json", {"phase": "stopped", "outcome": "stopped"}, last=True)
-assert state.read(folder, "state.json") == {"schema": 1, "phase": "stopped", "outcome": "stopped"}
-assert not state.write(folder, "state.json", {"detail": "x" * 10000}, last=True)
-assert state.read(folder, "state.json") == {"schema": 1, "phase": "stopped", "outcome": "stopped"}
+assert not store.write(folder, "state.json", {"phase": "load"})
+assert store.read(folder, "state.json") == before
+assert store.write(folder, "state.json", {"phase": "stopped", "outcome": "stopped"}, last=True)
+assert store.read(folder, "state.json") == {"schema": 1, "phase": "stopped", "outcome": "stopped"}
+assert not store.write(folder, "state.json", {"detail": "x" * 10000}, last=True)
+assert store.read(folder, "state.json") == {"schema": 1, "phase": "stopped", "outcome": "stopped"}
 """
 
 

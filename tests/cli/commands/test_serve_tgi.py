@@ -242,7 +242,7 @@ def nothing(user: User) -> None:
         (nothing, ("-w", "MODEL", "-e", "4"), 2, "-e does not apply to TGI 3.3.5"),
         (nothing, ("-w", "MODEL", "--python", "python3"), 2, "--python does not apply"),
         (nothing, ("-w", "MODEL", "-n", "9"), 3, "9"),
-        (nothing, ("-w", "MODEL", "--", "--api-key", "s3cret"), 2, "no key is passed to it"),
+        (nothing, ("-w", "MODEL", "--", "--api-key", "s3cret"), 2, "--api-key has a secret in its value"),
         (nothing, ("-w", "MODEL", "--engine", "tgi@3.1.0"), 2, "tgi@3.1.0"),
         (nothing, ("-w", "MODEL", "--engine", "tgi@3.2.3", "--quant-config", "q/c.json"), 2, "/q,"),
     ],
