@@ -4,6 +4,7 @@ hypothesis may hold against a test."""
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import psutil
@@ -19,14 +20,21 @@ settings.register_profile("same", settings.get_profile("search"), derandomize=Tr
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 # the commands that the tests start need not read our sources anew each time
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# a background job of a shell starts with Ctrl-C ignored, and so do its children: the tests send it
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # what an engine with its workers may need
 _ENGINE_BYTES = 8 << 30
+# the first of them installs vLLM: 150 s on an idle machine, 900 s have been seen on a busy one
+_ENGINE_SECONDS = 1500
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Quick tests tell first whether anything is wrong at all."""
+    """Run the tests with real engines last, and give them the time to install one."""
     items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
+    for item in items:
+        if item.get_closest_marker("e2e") is not None:
+            item.add_marker(pytest.mark.timeout(_ENGINE_SECONDS))
 
 
 @pytest.fixture(autouse=True)
