@@ -1,4 +1,4 @@
-"""Buckets: what each engine compiles before it answers, and a planner that needs fewer graphs.
+"""The buckets that each engine compiles, and a planner that needs fewer graphs.
 
-Its rooms are imported by their own names: a plan asks for few of them.
+Modules are imported directly, because a plan needs few of them.
 """

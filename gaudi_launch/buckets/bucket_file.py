@@ -1,4 +1,4 @@
-"""A plan as engines take it: a bucket file with its context dimension, or variables."""
+"""A plan as engines read it: a bucket file with a context dimension, or variables."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ from gaudi_launch.performance.step_time import ONE_CARD_8B, StepTime
 
 @dataclass(frozen=True)
 class Delivered:
-    """A plan for one engine: the variables to set (``file`` is the text of the bucket file, where it takes one),
-    --max-prefill-seqs chosen with them, the buckets they give, all strategies side by side (the chosen first), what
-    it was made for, and the share of step time that a graph had to save."""
+    """A plan for one engine.
+
+    The variables to set (``file`` is the text of the bucket file, where the engine reads one),
+    --max-prefill-seqs chosen with them, the buckets they give, all strategies (the chosen first),
+    the aim of the plan, and the share of step time that a graph had to save.
+    """
 
     settings: dict[str, str]
     max_prefill_seqs: int
@@ -34,7 +37,10 @@ class Delivered:
 
 @lru_cache(maxsize=32)
 def planned(question: CoverageQuestion, ask: BucketGoal, cost: StepTime) -> Delivered:
-    """The planner's answer without past requests, once for the same question: a plan asks more than once."""
+    """Return the planner's answer without past requests, cached by its arguments.
+
+    One plan needs the same answer several times.
+    """
     limits, limited = question.limits, question.with_limit
     return plan_for_engine(
         question.family, limits, None, ask, choose_prefill_seqs=False, with_limit=limited, cost=cost
@@ -54,11 +60,14 @@ def plan_for_engine(
     trace_share: float = TRACE_SHARE,
     name: str = "planned",
 ) -> Delivered:
-    """The best plan that an engine of this family (`Engine.bucket_family`) can be given. Pure.
+    """Return the best plan for an engine of this family (`Engine.bucket_family`).
 
-    ``choose_prefill_seqs``: one prompt a step, the largest lever of all (several need a bucket for every
-    rectangle); else ``limits.max_num_prefill_seqs`` stands. ``with_limit``: the installed extension knows the
-    padding limit. ``context``: plan the context dimension of a bucket file (prefix caching, chunked prefill).
+    Pure.
+
+    ``choose_prefill_seqs``: one prompt per step, which saves the most graphs (several prompts need
+    a bucket for every rectangle); else ``limits.max_num_prefill_seqs`` is used. ``with_limit``: the
+    installed extension supports the padding limit. ``context``: plan the context dimension of a
+    bucket file (prefix caching, chunked prefill).
     """
     ask = ask or BucketGoal()
     if choose_prefill_seqs:
@@ -76,7 +85,7 @@ def plan_for_engine(
         found = engine_buckets(family, "file", settings, arguments)
     else:
         algorithm = rules.linear(with_limit=with_limit)
-        # a list free of ladders says what can be had at best; nothing else here needs it
+        # a list without ladders shows the best possible result; nothing else here needs it
         bound = ask.graphs is not None or ask.overhead is not None
         price = solve(limits, aim, ask, cost).price if bound else aim.price(ask)
         settings, found = search(family, algorithm, limits, aim.shapes, cost, ask, price)
@@ -103,9 +112,10 @@ def own_list(
     cost: StepTime = ONE_CARD_8B,
     trace_share: float = TRACE_SHARE,
 ) -> Delivered:
-    """The list of an engine that makes it itself and takes none (TGI): counted and scored, nothing to set.
+    """Return the list of an engine that builds it itself and reads none (TGI).
 
-    The router puts together as many prompts as ``limits`` say, none of them over ``input_max``.
+    It is counted and scored; there is nothing to set. The router combines as many prompts as
+    ``limits`` allow, none of them over ``input_max``.
     """
     aim = aim_for(limits, workload, BucketGoal(), cost=cost, trace_share=trace_share)
     promised = replace(limits, max_model_len=limits.input_max)
@@ -114,10 +124,11 @@ def own_list(
 
 
 def with_context(buckets: Buckets, limits: EngineLimits) -> Buckets:
-    """The plan with coarse buckets for prompts whose beginning is already in the cache.
+    """Return the plan with coarse buckets for prompts that begin in the cache.
 
-    A prompt behind a cached prefix, or cut because decoding sequences use up the token budget, has context. Nothing
-    says how often, so contexts are covered by doubling levels with few queries each, not optimised.
+    A prompt after a cached prefix, or cut because decoding sequences use up the token budget, has
+    context. No source states how often this happens, so contexts are covered by doubling levels
+    with few queries each, not optimised.
     """
     block = limits.block_size
     most = -(-(limits.max_model_len - 1) // block)
@@ -140,10 +151,10 @@ def with_context(buckets: Buckets, limits: EngineLimits) -> Buckets:
 
 
 def bucket_file(buckets: Buckets, limits: EngineLimits) -> str:
-    """The text for VLLM_BUCKETING_FROM_FILE: one ``(batch, query, context)`` a line.
+    """Return the text for VLLM_BUCKETING_FROM_FILE, one bucket per line.
 
-    Query is cut to max_model_len, because the engine drops longer ones, and blocks to what the batch can hold, as
-    the engine does itself.
+    A line is ``(batch, query, context)``. Query is cut to max_model_len, because the engine drops
+    longer ones, and blocks to the most that the batch can use, as the engine does.
     vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/file_strategy.py.
     """
     prompt = sorted({(b, min(query, limits.max_model_len), context) for b, query, context in buckets.prompt})

@@ -1,4 +1,4 @@
-"""The record every bucket room speaks: which shapes are compiled before the server answers."""
+"""The record of the shapes that are compiled before the server answers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Bucket = list[int]
 
 @dataclass(frozen=True)
 class Buckets:
-    """Prompt and decode buckets in the order the engine holds them.
+    """Prompt and decode buckets in the order of the engine's list.
 
-    ``prompt`` entries are [batch, query tokens, context blocks], ``decode`` entries [batch, 1, blocks].
-    Lists, not tuples: they are the JSON of the Plan and compare equal to recorded ones.
+    ``prompt`` entries are [batch, query tokens, context blocks], ``decode`` entries [batch, 1,
+    blocks]. Lists, not tuples: they are the JSON of the Plan and compare equal to recorded ones.
     """
 
     prompt: list[Bucket]
@@ -21,9 +21,12 @@ class Buckets:
 
     @property
     def graphs(self) -> int:
-        """How many graphs a full warm-up compiles."""
+        """Return the number of graphs that a full warm-up compiles."""
         return len(self.prompt) + len(self.decode)
 
 
 class BucketError(Exception):
-    """The engine itself would raise or hang on this configuration; the text is the reason."""
+    """An error that the engine would raise, or a hang, with this configuration.
+
+    The text is the reason.
+    """

@@ -1,4 +1,7 @@
-"""What 1.21 warms up when its first pass over the buckets is skipped: only what it captures as graphs."""
+"""The warm-up of 1.21 when its first pass over the buckets is skipped.
+
+Only the buckets that it captures as graphs are left.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ from gaudi_launch.buckets.bucket_list import Buckets
 
 
 def captured(buckets: Buckets, capture_length: int) -> Buckets:
-    """Return the buckets that are captured with --max-seq-len-to-capture ``capture_length``; 0 for eager mode.
+    """Return the buckets captured with --max-seq-len-to-capture ``capture_length``.
 
-    A prompt bucket counts with batch times length, a decode bucket with its batch. What the graph memory does not
-    hold is left out by the engine as well; that is not known here.
+    0 is eager mode. A prompt bucket counts with batch times length, a decode bucket with its batch.
+    The engine also leaves out what exceeds its graph memory; that is unknown here.
     HabanaAI/vllm-fork@277a33cd9:vllm/worker/hpu_model_runner.py:2665-2680.
     """
     return Buckets(

@@ -1,10 +1,10 @@
-"""Coverage: does every shape that the engine can form within its limits have a bucket?
+"""Check that every shape within the engine's limits has a bucket.
 
-A shape has a bucket when some bucket is large enough in every dimension, so the holes are known from the largest
-size among the buckets of at least each batch. Prompt shapes are rectangles of ``batch`` prompts padded to whole
-blocks within max_num_batched_tokens, up to max_model_len whatever the input range says, because a preempted
-request prefills again with what it has written. Decode shapes are 1 to max_num_seqs sequences that hold up to
-num_blocks blocks.
+A shape has a bucket when some bucket is large enough in every dimension, so the holes are known
+from the largest size among the buckets of at least each batch. Prompt shapes are rectangles of
+``batch`` prompts padded to complete blocks within max_num_batched_tokens, up to max_model_len
+whatever the input range is, because a preempted request prefills again with its output so far.
+Decode shapes are 1 to max_num_seqs sequences with up to num_blocks blocks.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from gaudi_launch.performance.limits import EngineLimits
 
 @dataclass(frozen=True)
 class Holes:
-    """Shapes without a bucket: how many of each phase, and the largest one of each batch as [batch, query,
-    context]."""
+    """Shapes without a bucket: the number of each phase, and the largest by batch.
+
+    The largest are [batch, query, context].
+    """
 
     prompt: int
     decode: int
@@ -31,7 +33,10 @@ class Holes:
 
 
 def uncovered(buckets: Buckets, limits: EngineLimits) -> Holes:
-    """Every hole of ``buckets`` within ``limits`` (prompts without context; lengths counted in blocks)."""
+    """Return every hole of ``buckets`` within ``limits``.
+
+    Prompts have no context; lengths are counted in blocks.
+    """
     block = limits.block_size
     examples: list[tuple[int, int, int]] = []
     prompt = decode = 0
@@ -51,7 +56,7 @@ def uncovered(buckets: Buckets, limits: EngineLimits) -> Holes:
 
 
 def _reach(pairs: Iterable[tuple[int, int]], rows: int) -> list[int]:
-    """For every batch up to ``rows`` the largest size among buckets of at least that batch."""
+    """Return, for each batch up to ``rows``, the largest size among larger batches."""
     largest = [0] * (rows + 2)
     for batch, size in pairs:
         at = min(batch, rows)
@@ -62,7 +67,7 @@ def _reach(pairs: Iterable[tuple[int, int]], rows: int) -> list[int]:
 
 
 def prove(buckets: Buckets, limits: EngineLimits) -> None:
-    """Fail loudly if a plan of ours has a hole: that would be a bug, and no such plan may leave this room."""
+    """Raise an internal error if a plan has a hole: that would be a bug."""
     holes = uncovered(buckets, limits)
     if holes.shapes:
         raise AssertionError(f"a plan leaves {holes.shapes} shapes without a bucket: {holes.examples[:3]}")

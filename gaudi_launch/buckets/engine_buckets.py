@@ -1,4 +1,4 @@
-"""Exact bucket lists of the engines: what a start of theirs would warm up, without starting them."""
+"""Exact bucket lists of the engines' warm-ups, without starting the engines."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 def engine_model(family: str, algorithm: str, env: Mapping[str, str], args: Mapping[str, Any]) -> EngineModel:
-    """All that the engine's bucketing does with these variables and arguments.
+    """Return the result of the engine's bucketing with these variables and arguments.
 
-    ``family``: a name of `families.FAMILIES`. ``env``: the variables of the engine's process (others are ignored).
-    ``args``: the generator's arguments by name (`engine_env.Arguments`). Decode buckets are computed when asked
-    for. Raises LaunchError for an unknown family, algorithm or a missing argument, BucketError where the engine
-    would fail on its prompt buckets.
+    ``family``: a name of `families.FAMILIES`. ``env``: the variables of the engine's process
+    (others are ignored). ``args``: the generator's arguments by name (`engine_env.Arguments`).
+    Decode buckets are computed on demand. Raises LaunchError for an unknown family, algorithm or a
+    missing argument, BucketError where the engine would fail on its prompt buckets.
     """
     known = FAMILIES.get(family)
     if known is None:
@@ -42,18 +42,24 @@ def engine_model(family: str, algorithm: str, env: Mapping[str, str], args: Mapp
 
 
 def engine_buckets(family: str, algorithm: str, env: Mapping[str, str], args: Mapping[str, Any]) -> Buckets:
-    """Prompt and decode buckets in the engine's order. Raises as `engine_model`, BucketError also for decode."""
+    """Return prompt and decode buckets in the engine's order.
+
+    Raises as `engine_model`, BucketError also for decode.
+    """
     model = engine_model(family, algorithm, env, args)
     return _in_words(lambda: model.buckets)
 
 
 def prompt_buckets(family: str, algorithm: str, env: Mapping[str, str], args: Mapping[str, Any]) -> list[Bucket]:
-    """Prompt buckets alone: they need no KV cache size."""
+    """Return the prompt buckets alone: they need no KV cache size."""
     return engine_model(family, algorithm, env, args).prompt.buckets()
 
 
 def count(family: str, algorithm: str, env: Mapping[str, str], args: Mapping[str, Any]) -> tuple[int, int]:
-    """(prompt graphs, decode graphs) without writing the buckets out. Raises as `engine_buckets`."""
+    """Return (prompt graphs, decode graphs) without writing the buckets out.
+
+    Raises as `engine_buckets`.
+    """
     model = engine_model(family, algorithm, env, args)
     return model.prompt.count(), _in_words(lambda: model.decode.count())
 
@@ -61,23 +67,30 @@ def count(family: str, algorithm: str, env: Mapping[str, str], args: Mapping[str
 def lookups(
     family: str, algorithm: str, env: Mapping[str, str], args: Mapping[str, Any], *, remember: bool = False
 ) -> Lookups:
-    """The engine's look-up over its own buckets; ``remember`` keeps buckets invented on the way, as it does."""
+    """Return the engine's look-up over its buckets.
+
+    ``remember`` keeps buckets that it adds on the way, as the engine does.
+    """
     model = engine_model(family, algorithm, env, args)
     return _in_words(lambda: model.lookups(remember))
 
 
 def algorithm_of(family: str, env: Mapping[str, str], *, with_limit: bool) -> str:
-    """The algorithm that the engine would choose from its environment.
+    """Return the algorithm that the engine would choose from its environment.
 
     ``with_limit``: the installed extension of 1.22 or deepseek_r1 has the padding limit (look for
-    ``warmup_range_with_limit`` in its linear.py or bucketing.py). Sources: the extension's bucketing/common.py of
-    each branch, vllm_gaudi/extension/bucketing/common.py ``get_bucketing_strategy``.
+    ``warmup_range_with_limit`` in its linear.py or bucketing.py). Sources: the extension's
+    bucketing/common.py of each branch, vllm_gaudi/extension/bucketing/common.py
+    ``get_bucketing_strategy``.
     """
     return FAMILIES[family].chosen(env, with_limit)
 
 
 def _in_words(compute: Callable[[], T]) -> T:
-    """The engines compute with the same operations, so what fails here fails there with the same words."""
+    """Raise what fails here as the engine's error.
+
+    The engines compute with the same operations, so the same inputs fail there with the same text.
+    """
     try:
         return compute()
     except (ValueError, TypeError, ArithmeticError, IndexError) as error:

@@ -1,4 +1,7 @@
-"""What the engines read: variables with each engine's own parser, and the arguments of its bucket generator."""
+"""The inputs of the engines' bucketing: variables, and the generator's arguments.
+
+Each engine has a parser for its variables.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,13 @@ _LINEAR = ("MIN", "STEP", "MAX")
 
 @dataclass(frozen=True)
 class Arguments:
-    """What an engine hands to its bucket generator. Tokens for lengths, blocks of ``block_size`` tokens.
+    """The arguments of an engine's bucket generator.
 
-    ``num_hpu_blocks`` is the size of the KV cache in blocks, known only after the memory profile (1.21 rounds
-    it down to a multiple of the decode block step before); None is enough for everything but decode buckets.
+    Tokens for lengths, blocks of ``block_size`` tokens.
+
+    ``num_hpu_blocks`` is the size of the KV cache in blocks, known only after the memory profile
+    (1.21 rounds it down to a multiple of the decode block step before); None is enough for
+    everything but decode buckets.
     """
 
     max_num_seqs: int
@@ -39,15 +45,17 @@ class Arguments:
 
     @property
     def blocks(self) -> int:
-        """The KV cache in blocks. Raises LaunchError when nobody said."""
+        """Return the KV cache in blocks. Raises LaunchError when it is unknown."""
         if self.num_hpu_blocks is None:
             raise LaunchError("warmup_engine.blocks_unknown", ExitCode.USAGE)
         return self.num_hpu_blocks
 
 
 def arguments(args: Mapping[str, Any]) -> Arguments:
-    """`Arguments` from a mapping as recorded; names it does not know are ignored. Raises LaunchError if one is
-    missing."""
+    """Return `Arguments` from a mapping as recorded.
+
+    Names it does not know are ignored. Raises LaunchError if one is missing.
+    """
     values = {name: args[name] for name in Arguments.__dataclass_fields__ if name in args}
     for name in ("max_num_seqs", "max_model_len", "block_size", "max_num_batched_tokens"):
         if name not in values:
@@ -59,7 +67,7 @@ def arguments(args: Mapping[str, Any]) -> Arguments:
     return Arguments(**values)
 
 
-# every variable that the bucket code of any engine reads, among what a user can have exported
+# the variables that the bucket code of any engine reads and that a user can have exported
 _READ = re.compile(
     r"^VLLM_\w*BUCKET\w*$|^PT_HPU_SDPA_(BC_FACTOR|QKV_SLICE_MODE_FWD)$|^VLLM_(CONTIGUOUS_PA|MERGED_PREFILL"
     r"|PREFIX_CACHING|PROMPT_ATTN_IMPL|HW|BRIDGE_MODE|FUSEDSDPA_SLIDE_THLD)$"
@@ -67,36 +75,46 @@ _READ = re.compile(
 
 
 def exported(environment: Env) -> dict[str, str]:
-    """The user's variables that bucket code reads: the engine inherits them, whether a plan names them or not."""
+    """Return the user's variables that bucket code reads.
+
+    The engine inherits them, whether a plan names them or not.
+    """
     return {name: value for name, value in environment.items() if value and _READ.match(name)}
 
 
 def is_true(text: str) -> bool:
-    """The parser of 1.21 and deepseek_r1: only ``true``, in any case. ``1`` is false."""
+    """Return the parser of 1.21 and deepseek_r1: only ``true``, in any case.
+
+    ``1`` is false.
+    """
     return text.lower() == "true"
 
 
 def boolean(text: str) -> bool:
-    """The parser of 1.22 and vllm-gaudi (extension ``config.py``)."""
+    """Return the parser of 1.22 and vllm-gaudi (extension ``config.py``)."""
     return text.lower() in ("true", "t", "1", "yes", "y", "on")
 
 
 def flag(env: Env, name: str, default: bool) -> bool:
-    """A boolean as 1.22 and vllm-gaudi read it."""
+    """Return a boolean as 1.22 and vllm-gaudi read it."""
     return boolean(env[name]) if name in env else default
 
 
 def contiguous_p1(env: Env) -> bool:
-    """Contiguous paged attention as the bucket code of 1.21 and deepseek_r1 reads it: on unless said."""
+    """Return contiguous paged attention as 1.21 and deepseek_r1 read it.
+
+    It is on by default.
+    """
     return is_true(env.get("VLLM_CONTIGUOUS_PA", "true"))
 
 
 def settings(
     env: Env, phase: str, dimension: str, defaults: Sequence[int], names: Sequence[str] = _LINEAR
 ) -> list[int]:
-    """(min, step, max...) of one dimension: VLLM_<PHASE>_<DIMENSION>_BUCKET_<NAME>, else the default.
+    """Return (min, step, max...) of one dimension from its variables, or the default.
 
-    QUERY falls back to the older SEQ name (vllm-gaudi ``read_bucket_settings``).
+    The variables are VLLM_<PHASE>_<DIMENSION>_BUCKET_<NAME>. QUERY falls back to the older SEQ name
+    (vllm-gaudi ``read_bucket_settings``).
     """
     values = []
     for name, default in zip(names, defaults, strict=True):
@@ -108,7 +126,10 @@ def settings(
 
 
 def limit_settings(env: Env, phase: str, dimension: str, defaults: Sequence[int]) -> list[float]:
-    """(min, step, max, limit) where the extension has the padding limit: digits are whole, the rest a float."""
+    """Return (min, step, max, limit) where the extension has the padding limit.
+
+    Digits are integers, other values floats.
+    """
     values: list[float] = []
     for name, default in zip((*_LINEAR, "LIMIT"), (*defaults, 0.25), strict=True):
         text = env.get(f"VLLM_{phase}_{dimension}_BUCKET_{name}", str(default))
@@ -117,7 +138,10 @@ def limit_settings(env: Env, phase: str, dimension: str, defaults: Sequence[int]
 
 
 def check_types(env: Env, names: Sequence[str], reads: Callable[[str], Any], says: str) -> None:
-    """Raise the engine's error for a variable that ``reads`` cannot parse; ``says`` has {name} and {error}."""
+    """Raise the engine's error for a variable that ``reads`` cannot parse.
+
+    ``says`` has {name} and {error}.
+    """
     for name in names:
         if name in env:
             try:
@@ -127,25 +151,34 @@ def check_types(env: Env, names: Sequence[str], reads: Callable[[str], Any], say
 
 
 def check_choice(env: Env, name: str, options: Sequence[str], says: str) -> None:
-    """Raise the engine's error for a variable outside ``options``; ``says`` has {name} and {value}."""
+    """Raise the engine's error for a variable outside ``options``.
+
+    ``says`` has {name} and {value}.
+    """
     if name in env and env[name] not in options:
         raise broken("RuntimeError", says.format(name=name, value=env[name]))
 
 
 @dataclass(frozen=True)
 class SlicedAttention:
-    """The sliced attention kernel (PT_HPU_SDPA_QKV_SLICE_MODE_FWD): long prompts only in whole slices."""
+    """The sliced attention kernel, which takes long prompts in complete slices only.
+
+    Variable: PT_HPU_SDPA_QKV_SLICE_MODE_FWD.
+    """
 
     size: int
     threshold: int
 
     def allows(self, query: int) -> bool:
-        """True if a prompt bucket of ``query`` tokens stays (1.22 bucketing/common.py, generate_prompt_buckets)."""
+        """Return True if a prompt bucket of ``query`` tokens stays.
+
+        Source: 1.22 bucketing/common.py, generate_prompt_buckets.
+        """
         return query < self.threshold or query % self.size == 0
 
 
 def sliced_attention(env: Env) -> SlicedAttention | None:
-    """The kernel's settings where 1.22 or vllm-gaudi has it switched on."""
+    """Return the kernel's settings where 1.22 or vllm-gaudi has it switched on."""
     if not flag(env, "PT_HPU_SDPA_QKV_SLICE_MODE_FWD", False):
         return None
     return SlicedAttention(

@@ -1,4 +1,7 @@
-"""What one engine does in one configuration: its buckets, resolved flags, profile shape and look-up rule."""
+"""The bucketing of one engine in one configuration.
+
+Its buckets, resolved flags, profile shape and look-up rule.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,12 @@ MakeLookups = Callable[[Sequence[Bucket], Sequence[Bucket], bool], Lookups]
 
 @dataclass(frozen=True)
 class EngineModel:
-    """An engine's bucketing, computed as far as it is asked for.
+    """An engine's bucketing, computed on demand.
 
-    Prompt buckets need no KV cache size; decode buckets do (LaunchError when it is unknown). ``resolved``: the
-    flags (1.22, vllm-gaudi) or the (min, step, max...) of each dimension (1.21, deepseek_r1) after the engine's
-    own resolution. ``max_prompt_shape``: (batch, tokens) of the memory profile run; batch 0 where the engine
-    takes only the length from its buckets.
+    Prompt buckets need no KV cache size; decode buckets do (LaunchError when it is unknown).
+    ``resolved``: the flags (1.22, vllm-gaudi) or the (min, step, max...) of each dimension (1.21,
+    deepseek_r1) after the engine's resolution. ``max_prompt_shape``: (batch, tokens) of the memory
+    profile run; batch 0 where the engine takes only the length from its buckets.
     """
 
     prompt: Grid
@@ -33,23 +36,29 @@ class EngineModel:
 
     @cached_property
     def decode(self) -> Grid:
-        """The decode grid. Raises BucketError where the engine would fail."""
+        """Return the decode grid. Raises BucketError where the engine would fail."""
         return self.make_decode()
 
     @cached_property
     def buckets(self) -> Buckets:
-        """Both lists, written out in the engine's order."""
+        """Return both lists, written out in the engine's order."""
         return Buckets(self.prompt.buckets(), self.decode.buckets())
 
     def lookups(self, remember: bool = False) -> Lookups:
-        """The look-up rule over these buckets; ``remember`` keeps invented buckets, as the running engine does."""
+        """Return the look-up rule over these buckets.
+
+        ``remember`` keeps invented buckets, as the running engine does.
+        """
         return self.make_lookups(self.buckets.prompt, self.buckets.decode, remember)
 
 
 def dimension_configs(
     prompt_bs: list[Any], prompt_seq: list[Any], decode_bs: list[Any], decode_block: list[Any]
 ) -> dict[str, list[Any]]:
-    """`EngineModel.resolved` of the engines that keep one configuration a dimension, under their own names."""
+    """Return `EngineModel.resolved` of engines with one configuration per dimension.
+
+    The keys are the engines' names.
+    """
     return {
         "prompt_bs_bucket_cfg": prompt_bs,
         "prompt_seq_bucket_cfg": prompt_seq,

@@ -1,8 +1,9 @@
-"""How long a warm-up takes, as a range with its basis, corrected by what this host has measured.
+"""The duration of a warm-up: a range with its basis, corrected by measurements.
 
-Published points: vllm-gaudi's documentation 49 s for 72 buckets and 32 s for 25 (8B bf16, one card), about 10
-minutes for 271 (72B bf16, four cards): 0.7 to 2.2 s a graph; the same 8B setting 66 s in bf16 and 504 s in fp8
-(7.6 times), 23 and 34 s with recipes cached. A uniform time a graph is assumed.
+Published points: vllm-gaudi's documentation 49 s for 72 buckets and 32 s for 25 (8B bf16, one
+card), about 10 minutes for 271 (72B bf16, four cards): 0.7 to 2.2 s per graph; the same 8B setting
+66 s in bf16 and 504 s in fp8 (7.6 times), 23 and 34 s with recipes cached. A uniform time per graph
+is assumed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _MOST_KEPT = 200
 
 @dataclass(frozen=True)
 class Measured:
-    """One warm-up that this host has seen. ``cached``: recipes were there before it."""
+    """One warm-up on this host. ``cached``: recipes existed before it."""
 
     engine: str
     model: str
@@ -38,7 +39,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Span:
-    """Seconds, low and high, and what they rest on."""
+    """Seconds, low and high, and their basis."""
 
     low: float
     high: float
@@ -46,7 +47,7 @@ class Span:
 
 
 def is_fp8(dtype: str | None) -> bool:
-    """Whether graphs are the slow fp8 ones."""
+    """Return True if graphs are the slow fp8 ones."""
     return (dtype or "").lower().startswith(("fp8", "float8"))
 
 
@@ -59,8 +60,11 @@ def per_graph(
     model: str = "",
     cards: int = 0,
 ) -> Span:
-    """Seconds one graph takes. Measurements of the same engine, precision and cache state win over published
-    figures; those of the same model and cards over other ones."""
+    """Return the seconds that one graph takes.
+
+    Measurements of the same engine, precision and cache state are preferred to published figures;
+    those of the same model and cards to other ones.
+    """
     fp8 = is_fp8(dtype)
     alike = [
         m for m in measured if m.engine == engine and is_fp8(m.dtype) == fp8 and m.cached == cached and m.graphs > 0
@@ -68,7 +72,7 @@ def per_graph(
     same = [m for m in alike if m.model == model and m.cards == cards]
     if same or alike:
         times = [m.seconds / m.graphs for m in (same or alike)]
-        # one measurement is not a range: the same setting varies, another model varies more
+        # one measurement is not a range: it varies for the same setting, and more for another model
         slack = 1.15 if same else 1.6
         id = "warmup.basis_measured" if same else "warmup.basis_similar"
         return Span(min(times) / slack, max(times) * slack, message(id, count=len(times)))
@@ -79,12 +83,15 @@ def per_graph(
 
 
 def times(span: Span, graphs: int) -> Span:
-    """That many graphs."""
+    """Return the time of this number of graphs."""
     return Span(span.low * graphs, span.high * graphs, span.basis)
 
 
 def read_measured(path: Path) -> list[Measured]:
-    """What was measured here before; a missing or broken file is nothing measured."""
+    """Return the warm-ups measured on this host.
+
+    A missing or broken file gives none.
+    """
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))["warmups"]
         return [found for entry in entries if (found := _entry(entry)) is not None]
@@ -109,7 +116,10 @@ def _entry(entry: Any) -> Measured | None:
 
 
 def record(path: Path, measured: Measured) -> None:
-    """Add a warm-up to the file (whole or not at all; the oldest beyond 200 are dropped). Raises OSError."""
+    """Add a warm-up to the file atomically; the oldest beyond 200 are dropped.
+
+    Raises OSError.
+    """
     kept = [*read_measured(path), measured][-_MOST_KEPT:]
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(path.name + ".new")

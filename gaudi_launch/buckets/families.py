@@ -1,4 +1,4 @@
-"""Families of bucket algorithms: what engines that make their buckets alike have in common."""
+"""Families of bucket algorithms: the common properties of engines that share them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ EXPONENTIAL_SWITCH = "VLLM_EXPONENTIAL_BUCKETING"
 
 @dataclass(frozen=True)
 class BucketFamily:
-    """Algorithms that are chosen between by the same variables.
+    """Algorithms that are selected by the same variables.
 
-    ``models``: each algorithm by its name, in the order in which a comparison lists them. ``chosen``: the algorithm
-    that the variables choose; its second argument: the installed extension has the padding limit. ``script``: the
-    ranges of the public start script; None where none is given. ``linear_default``: linear without a variable.
-    ``reads_file``: takes a list from a file. ``contexts_by_length``: each prompt length has a bucket for every
-    context that fits beside it. ``cuts_cache``: the KV cache is cut to whole decode block steps.
-    ``skips_compilation``: the start script's -r leaves out the pass over all buckets.
+    ``models``: each algorithm by its name, in the order in which a comparison lists them.
+    ``chosen``: the algorithm that the variables select; its second argument: the installed
+    extension has the padding limit. ``script``: the ranges of the public start script; None where
+    none is given. ``linear_default``: linear without a variable. ``reads_file``: reads a list from
+    a file. ``contexts_by_length``: each prompt length has a bucket for every context that fits with
+    it. ``cuts_cache``: the KV cache is cut to complete decode block steps. ``skips_compilation``:
+    the start script's -r leaves out the pass over all buckets.
     """
 
     models: Mapping[str, ModelOf]
@@ -48,7 +49,10 @@ class BucketFamily:
         return tuple(name for name in self.models if name != "file")
 
     def linear(self, *, with_limit: bool) -> str:
-        """Return the name of the linear algorithm, with the padding limit where the family has it."""
+        """Return the name of the linear algorithm.
+
+        It has the padding limit where the family has it.
+        """
         return "linear-limit" if with_limit and "linear-limit" in self.models else "linear"
 
 

@@ -1,8 +1,10 @@
-"""Buckets of vllm-gaudi from a file (VLLM_BUCKETING_FROM_FILE): reading it as the engine does, and writing it.
+"""Read and write vllm-gaudi's bucket file (VLLM_BUCKETING_FROM_FILE).
 
-Source: vllm-project/vllm-gaudi@main:vllm_gaudi/extension/bucketing/file_strategy.py and common.py. One Python tuple
-``(batch, query, context)`` a line, each element a number, a list or ``range(a, b[, step])``; query 1 marks a decode
-bucket. A line that the engine cannot read stops it: its warning calls a method that does not exist.
+It is read as the engine reads it. Source:
+vllm-project/vllm-gaudi@main:vllm_gaudi/extension/bucketing/file_strategy.py and common.py. One
+Python tuple ``(batch, query, context)`` per line, each element a number, a list or ``range(a, b[,
+step])``; query 1 marks a decode bucket. A line that the engine cannot read stops it: its warning
+calls a method that does not exist.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ Entry = tuple[int, int, int]
 
 
 def file_model(env: Env, args: Arguments) -> EngineModel:
-    """The buckets of ``args.bucket_file`` (the file's text) that survive the engine's filters and corrections."""
+    """Return the buckets of ``args.bucket_file`` after the engine's filters.
+
+    ``args.bucket_file`` is the file's text.
+    """
     flags = PluginFlags(env, args)
     if args.bucket_file is None:
         raise broken("FileNotFoundError", "VLLM_BUCKETING_FROM_FILE names no file that can be read")
@@ -58,7 +63,10 @@ def file_model(env: Env, args: Arguments) -> EngineModel:
 
 
 def read(text: str) -> tuple[list[Entry], list[Entry]]:
-    """(prompt, decode) entries of a bucket file, products written out. Raises BucketError on an unreadable line."""
+    """Return (prompt, decode) entries of a bucket file, products written out.
+
+    Raises BucketError on an unreadable line.
+    """
     prompts: list[Entry] = []
     decodes: list[Entry] = []
     for line in text.split("\n"):
@@ -90,7 +98,7 @@ def _written_out(match: re.Match[str]) -> str:
 
 
 def write(buckets: Buckets) -> str:
-    """A bucket file of exactly these buckets, one a line, decode after prompt."""
+    """Return a bucket file of exactly these buckets, one per line, decode after prompt."""
 
     def lines(some: Iterable[Bucket]) -> str:
         return "".join(f"({batch}, {query}, {context})\n" for batch, query, context in some)

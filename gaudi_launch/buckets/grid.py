@@ -14,17 +14,20 @@ Row = tuple[int, list[tuple[int, Sequence[int]]]]
 
 @dataclass(frozen=True)
 class Grid:
-    """All buckets of one phase. ``by_area`` is the order of 1.21 and deepseek_r1, else plain sorted order."""
+    """All buckets of one phase.
+
+    ``by_area`` is the order of 1.21 and deepseek_r1, else plain sorted order.
+    """
 
     rows: Sequence[Row]
     by_area: bool = False
 
     def count(self) -> int:
-        """How many buckets, in time of the rows and queries, not of the buckets."""
+        """Return the number of buckets, in time of the rows and queries."""
         return sum(len(contexts) for _, queries in self.rows for _, contexts in queries)
 
     def buckets(self) -> list[Bucket]:
-        """Every bucket in the engine's order."""
+        """Return every bucket in the engine's order."""
         found = [
             [batch, query, context]
             for batch, queries in self.rows
@@ -39,7 +42,7 @@ class Grid:
         return found
 
     def max_query(self) -> int | None:
-        """The longest query with a bucket; None without buckets."""
+        """Return the longest query with a bucket; None without buckets."""
         return max(
             (query for _, queries in self.rows for query, contexts in queries if len(contexts)), default=None
         )
@@ -50,10 +53,10 @@ def _length(bucket: Bucket) -> int:
 
 
 def decode_rows(batches: Sequence[int], blocks: Sequence[int], cache: int) -> list[Row]:
-    """Decode rows of the linear algorithms of the forks.
+    """Return the decode rows of the linear algorithms of the forks.
 
-    Ascending blocks not below the batch; the first that is not below the ``cache`` size becomes the cache
-    size and ends the row. Nothing is added when the ladder ends below it.
+    Ascending blocks not below the batch; the first that is not below the ``cache`` size becomes the
+    cache size and ends the row. Nothing is added when the ladder ends below it.
     """
     rows: list[Row] = []
     for batch in batches:

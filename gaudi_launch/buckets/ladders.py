@@ -1,11 +1,11 @@
-"""Ladders: the values one bucket dimension may take, as each engine spaces them.
+"""The values of one bucket dimension, as each engine spaces them (ladders).
 
-Every function keeps the engine's own arithmetic, operation by operation: the values are rounded up
-from floats, so a different order of multiplications gives different buckets. Where the engine would
-assert or never return, `BucketError` carries its words. Sources: HabanaAI/vllm-hpu-extension branches
+Every function keeps the engine's arithmetic, operation by operation: the values are rounded up from
+floats, so a different order of multiplications gives different buckets. Where the engine would
+assert or never return, `BucketError` has its text. Sources: HabanaAI/vllm-hpu-extension branches
 aice/v1.21.0, aice/v1.22.0 and deepseek_r1 (bucketing), vllm-project/vllm-gaudi@main
-(vllm_gaudi/extension/bucketing). Python's ``**`` and the engines' numpy.float_power are the same libm
-call on doubles.
+(vllm_gaudi/extension/bucketing). Python's ``**`` and the engines' numpy.float_power are the same
+libm call on doubles.
 """
 
 from __future__ import annotations
@@ -21,17 +21,20 @@ _LIMIT_ORDER = f"bucket_min cannot be greater than bucket_max. If you want to sk
 
 
 def hang(why: str) -> BucketError:
-    """The engine would never return from building its buckets."""
+    """Return the error of an engine that would never return from its bucket code."""
     return BucketError(f"hang: {why}")
 
 
 def broken(kind: str, text: str) -> BucketError:
-    """The engine would raise ``kind`` with ``text``."""
+    """Return the error of an engine that would raise ``kind`` with ``text``."""
     return BucketError(f"{kind}: {text}")
 
 
 def nothing_left(batches: Sequence[float], queries: Sequence[float]) -> BucketError:
-    """The forks' error for a ladder without values; it prints the configurations as lists."""
+    """Return the forks' error for a ladder without values.
+
+    It prints the configurations as lists.
+    """
     return broken(
         "ValueError",
         f"No buckets could be captured with following config (min, step, max_warmup): bs:{batches}, seq:{queries}",
@@ -39,17 +42,20 @@ def nothing_left(batches: Sequence[float], queries: Sequence[float]) -> BucketEr
 
 
 def log2_ceiling(value: float) -> int:
-    """ceil(log2(value)); the engines' "math domain error" for what is not positive."""
+    """Return ceil(log2(value)).
+
+    A value that is not positive gives the engines' "math domain error".
+    """
     if value <= 0:
         raise broken("ValueError", "math domain error")
     return math.ceil(math.log2(value))
 
 
 def linear(minimum: int, step: int, maximum: int) -> list[int]:
-    """Doubling from ``minimum`` up to ``step``, then every multiple of ``step`` up to ``maximum``.
+    """Return doublings from ``minimum`` to ``step``, then multiples of ``step``.
 
-    ``maximum`` itself is a value only when it is a multiple of ``step``. 1.21, 1.22 and deepseek_r1 before
-    the padding limit, vllm-gaudi ``lin``.
+    The multiples go up to ``maximum``, which is a value only when it is a multiple of ``step``.
+    1.21, 1.22 and deepseek_r1 before the padding limit, vllm-gaudi ``lin``.
     """
     if minimum > maximum:
         raise broken("AssertionError", _LINEAR_ORDER)
@@ -64,7 +70,10 @@ def linear(minimum: int, step: int, maximum: int) -> list[int]:
 
 
 def linear_from_zero(minimum: int, step: int, maximum: int) -> list[int]:
-    """`linear`, where a minimum of 0 means: start at ``step`` and add 0 (vllm-gaudi ``lin``)."""
+    """Return `linear`, where a minimum of 0 means: start at ``step`` and add 0.
+
+    vllm-gaudi ``lin``.
+    """
     if minimum != 0:
         return linear(minimum, step, maximum)
     if maximum < 0:
@@ -76,9 +85,10 @@ def linear_from_zero(minimum: int, step: int, maximum: int) -> list[int]:
 
 
 def limited(minimum: float, step: float, maximum: float, limit: float) -> list[int]:
-    """Doubling up to ``step``, then multiples thinned so that padding stays below ``limit`` (a ratio).
+    """Return doublings to ``step``, then multiples with padding below ``limit``.
 
-    ``maximum`` is always the last value. 1.22 and deepseek_r1 with the padding limit (extension pull 371).
+    ``limit`` is a fraction. ``maximum`` is always the last value. 1.22 and deepseek_r1 with the
+    padding limit (extension pull 371).
     """
     if minimum > maximum:
         raise broken("AssertionError", _LIMIT_ORDER)
@@ -106,9 +116,9 @@ def limited(minimum: float, step: float, maximum: float, limit: float) -> list[i
 
 
 def padded(minimum: int, step: int, maximum: int, pad_max: int, pad_percent: int) -> list[int]:
-    """`limited` with a percentage and an absolute bound on padding (vllm-gaudi ``pad``).
+    """Return `limited` with a percentage and an absolute bound on padding.
 
-    ``pad_max`` 0 means ``maximum``; multiples of ``pad_max`` are always kept.
+    vllm-gaudi ``pad``. ``pad_max`` 0 means ``maximum``; multiples of ``pad_max`` are always kept.
     """
     if pad_max == 0:
         pad_max = maximum
@@ -145,12 +155,13 @@ def padded(minimum: int, step: int, maximum: int, pad_max: int, pad_percent: int
 def spaced(
     minimum: int, step: int, maximum: int, number: int, *, last_exact: bool, long_context: bool = False
 ) -> list[int]:
-    """``number`` values at equal ratios, each rounded up to ``step``; a value already taken is replaced by
-    the nearest free one.
+    """Return ``number`` values at equal ratios, each rounded up to ``step``.
 
-    ``last_exact`` (contiguous paged attention) makes the last one ``maximum`` itself. ``long_context`` (1.22,
-    prompts of models of 8192 tokens and more) spaces only the lower half by ratio and the upper half evenly.
-    1.21 and 1.22 exponential.
+    A value already taken is replaced by the nearest free one.
+
+    ``last_exact`` (contiguous paged attention) makes the last one ``maximum`` itself.
+    ``long_context`` (1.22, prompts of models of 8192 tokens and more) spaces only the lower half by
+    ratio and the upper half evenly. 1.21 and 1.22 exponential.
     """
     if number <= 0:
         raise broken("AssertionError", "num_buckets must be a positive integer")
@@ -184,10 +195,10 @@ def _nearest(free: set[int], exact: float) -> int | None:
 
 
 def spaced_once(minimum: int, step: int, maximum: int, number: int, *, last_exact: bool) -> list[int]:
-    """``number`` values at equal ratios, rounded up to ``step``, duplicates dropped (vllm-gaudi ``exp``).
+    """Return ``number`` values at equal ratios, rounded up to ``step``, once each.
 
-    A minimum of 0 or 1 is kept as a value of its own while the ratios start at ``step``; the largest value
-    is cut to ``maximum``.
+    vllm-gaudi ``exp``. A minimum of 0 or 1 is kept as a separate value while the ratios start at
+    ``step``; the largest value is cut to ``maximum``.
     """
     if number <= 0:
         raise broken("AssertionError", "num_buckets must be a positive integer")
@@ -206,9 +217,10 @@ def spaced_once(minimum: int, step: int, maximum: int, number: int, *, last_exac
 
 
 def fallback(value: int, step: int) -> int:
-    """The size an engine invents for a value no bucket holds: gaps grow with the cube root of the value.
+    """Return the size that an engine adds for a value above its buckets.
 
-    1.22 (``calc_fallback_value`` in bucketing/common.py) and vllm-gaudi.
+    Gaps grow with the cube root of the value. 1.22 (``calc_fallback_value`` in bucketing/common.py)
+    and vllm-gaudi.
     """
     if value <= 1:
         return value
@@ -217,7 +229,10 @@ def fallback(value: int, step: int) -> int:
 
 
 def by_step(value: int, config: Sequence[int]) -> int:
-    """The size 1.21 and deepseek_r1 ``linear`` give a value, from (minimum, step): never clipped at a maximum."""
+    """Return the size that ``linear`` of 1.21 and deepseek_r1 gives a value.
+
+    It follows from (minimum, step) and is never clipped at a maximum.
+    """
     minimum, step = config[0], config[1]
     if value <= minimum:
         return minimum

@@ -1,8 +1,9 @@
-"""Which bucket a shape gets, and what happens when no bucket holds it.
+"""The bucket of a shape, and the result when no bucket is large enough.
 
-Three rules cover the engines: by configuration or ladder, each dimension for itself (1.21, deepseek_r1),
-and by the sorted list, first entry large enough in every dimension (1.22, vllm-gaudi). Each rule answers
-one shape or many; answers are remembered, so a planner may ask for millions.
+Three rules cover the engines: by configuration or ladder, each dimension separately (1.21,
+deepseek_r1), and by the sorted list, first entry large enough in every dimension (1.22,
+vllm-gaudi). Each rule answers one shape or many; answers are remembered, so a planner may query
+millions.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from gaudi_launch.buckets.bucket_list import Bucket, BucketError
 from gaudi_launch.buckets.ladders import fallback
 
 Outcome = Literal["warmed", "fallback", "recompile", "hang", "error"]
-"""warmed: a bucket of the warm-up. fallback: the engine invents a bucket and compiles it. recompile: the shape
-is used although no warm-up compiled it. hang: the worker stops in a debugger. error: the bucket the engine
-picks cannot hold the shape."""
+"""warmed: a bucket of the warm-up. fallback: the engine adds a bucket and compiles it. recompile:
+the shape is used although no warm-up compiled it. hang: the worker stops in a debugger. error:
+the bucket the engine picks is too small for the shape.
+"""
 
 Shape = tuple[int, int, int]
 """(batch, query tokens, context blocks); a decode shape is (batch, 1, blocks)."""
@@ -28,7 +30,10 @@ _TABLE_CELLS = 2_000_000
 
 @dataclass(frozen=True)
 class Lookup:
-    """The bucket of a shape (None on a hang) and what that means; ``added``: the engine appends it to its list."""
+    """The bucket of a shape (None on a hang) and the outcome.
+
+    ``added``: the engine appends the bucket to its list.
+    """
 
     bucket: Bucket | None
     outcome: Outcome
@@ -39,29 +44,39 @@ class Lookups(Protocol):
     """The look-up rule of one engine in one configuration."""
 
     def prompt(self, batch: int, query: int, context: int = 0) -> Lookup:
-        """The bucket of a prefill step: requests, longest query in tokens, longest context in blocks."""
+        """Return the bucket of a prefill step.
+
+        The shape is requests, longest query in tokens, longest context in blocks.
+        """
 
     def decode(self, batch: int, blocks: int) -> Lookup:
-        """The bucket of a decode step: requests and KV blocks."""
+        """Return the bucket of a decode step: requests and KV blocks."""
 
 
 def prompts(rule: Lookups, shapes: Iterable[Shape]) -> list[Lookup]:
-    """Every shape through ``rule.prompt``; equal shapes are looked up once (for rules without memory)."""
+    """Return every shape through ``rule.prompt``.
+
+    Equal shapes are looked up once (for rules without memory).
+    """
     known: dict[Shape, Lookup] = {}
     return [known.get(shape) or known.setdefault(shape, rule.prompt(*shape)) for shape in shapes]
 
 
 def decodes(rule: Lookups, shapes: Iterable[tuple[int, int]]) -> list[Lookup]:
-    """Every (batch, blocks) through ``rule.decode``; equal shapes are looked up once (for rules without memory)."""
+    """Return every (batch, blocks) through ``rule.decode``.
+
+    Equal shapes are looked up once (for rules without memory).
+    """
     known: dict[tuple[int, int], Lookup] = {}
     return [known.get(shape) or known.setdefault(shape, rule.decode(*shape)) for shape in shapes]
 
 
 class BucketTable:
-    """The first entry of a sorted bucket list that is large enough in every dimension, in constant time.
+    """The first entry of a sorted bucket list that is large enough, in constant time.
 
-    Cell (i, j, k) holds the smallest list index among buckets of at least the i-th batch, j-th query and k-th
-    context size; three bisections find the cell. Lists whose table would be too large are scanned.
+    Cell (i, j, k) contains the smallest list index among buckets of at least the i-th batch, j-th
+    query and k-th context size; three bisections find the cell. Lists whose table would be too
+    large are scanned.
     """
 
     def __init__(self, buckets: Sequence[Bucket]) -> None:
@@ -70,7 +85,7 @@ class BucketTable:
         self._cells: list[int] | None = None
 
     def find(self, batch: int, query: int, context: int) -> Bucket | None:
-        """The bucket of a shape, or None if no bucket holds it."""
+        """Return the bucket of a shape, or None if no bucket is large enough."""
         indices = [
             bisect_left(axis, value) for axis, value in zip(self._axes, (batch, query, context), strict=True)
         ]
@@ -108,7 +123,7 @@ class BucketTable:
 
 
 def holds(bucket: Bucket, batch: int, query: int, context: int) -> bool:
-    """True if ``bucket`` is large enough for the shape."""
+    """Return True if ``bucket`` is large enough for the shape."""
     return bucket[0] >= batch and bucket[1] >= query and bucket[2] >= context
 
 
@@ -117,7 +132,10 @@ Sizer = Callable[[int], "int | None"]
 
 
 def next_of(ladder: Iterable[int], *, above: Literal["hang", "raw"]) -> Sizer:
-    """A `Sizer`: the first ladder value that is large enough; above the largest a hang, or the value itself."""
+    """Return a `Sizer`: the first ladder value that is large enough.
+
+    Above the largest value it hangs, or returns the value itself.
+    """
     values = sorted(set(ladder))
 
     def size(value: int) -> int | None:
@@ -131,10 +149,10 @@ def next_of(ladder: Iterable[int], *, above: Literal["hang", "raw"]) -> Sizer:
 
 @dataclass(frozen=True)
 class ByDimension:
-    """Each dimension is padded for itself (1.21 and deepseek_r1: ``get_padded_*`` of the bucketing context).
+    """Padding of each dimension separately (1.21 and deepseek_r1).
 
-    The combination may be one that no warm-up compiled: "Configuration: ... was not warmed-up!". Decode blocks
-    are cut to the cache size.
+    Source: ``get_padded_*`` of the bucketing context. The combination may be one that no warm-up
+    compiled: "Configuration: ... was not warmed-up!". Decode blocks are cut to the cache size.
     """
 
     prompt_batch: Sizer
@@ -151,11 +169,11 @@ class ByDimension:
         object.__setattr__(self, "_warmed", warmed)
 
     def prompt(self, batch: int, query: int, context: int = 0) -> Lookup:
-        """As `Lookups.prompt`; these engines have no context dimension."""
+        """Return the bucket of `Lookups.prompt`; these engines have no context dimension."""
         return self._answer((batch, query, 0), lambda: (self.prompt_batch(batch), self.prompt_query(query), 0))
 
     def decode(self, batch: int, blocks: int) -> Lookup:
-        """As `Lookups.decode`."""
+        """Return the bucket of `Lookups.decode`."""
 
         def padded() -> tuple[int | None, int | None, int | None]:
             size = self.decode_blocks(blocks)
@@ -178,20 +196,23 @@ class ByDimension:
 
 @dataclass(frozen=True)
 class Raw:
-    """No bucketing at all: every shape is compiled as it is (VLLM_ENABLE_BUCKETING=false)."""
+    """No bucketing: every shape is compiled as it is (VLLM_ENABLE_BUCKETING=false)."""
 
     def prompt(self, batch: int, query: int, context: int = 0) -> Lookup:
-        """As `Lookups.prompt`."""
+        """Return the bucket of `Lookups.prompt`."""
         return Lookup([batch, query, context], "recompile")
 
     def decode(self, batch: int, blocks: int) -> Lookup:
-        """As `Lookups.decode`."""
+        """Return the bucket of `Lookups.decode`."""
         return Lookup([batch, 1, blocks], "recompile")
 
 
 @dataclass(frozen=True)
 class FallbackRule:
-    """The caps on an invented bucket. ``slice_query`` gives the query size of sliced attention, or None."""
+    """The caps on an added bucket.
+
+    ``slice_query`` gives the query size of sliced attention, or None.
+    """
 
     query_step: int
     query_cap: int
@@ -201,7 +222,7 @@ class FallbackRule:
     slice_query: Callable[[int], int | None]
 
     def bucket(self, batch: int, query: int, context: int, *, is_prompt: bool) -> Bucket:
-        """The bucket the engine adds for a shape that none holds."""
+        """Return the bucket that the engine adds for a shape without one."""
         new_batch = fallback(batch, 2)
         if self.batch_cap is not None:
             new_batch = min(new_batch, self.batch_cap)
@@ -213,11 +234,12 @@ class FallbackRule:
 
 
 class ByList:
-    """The first entry of the sorted list that is large enough in every dimension; else a fallback bucket.
+    """The first entry of the sorted list that is large enough, else a fallback.
 
-    ``remember`` keeps invented buckets for later shapes, as the engine does; a planner scores without memory.
-    ``decode_clip``: a decode request above this many blocks is looked up as this many (vllm-gaudi). Sources:
-    find_prompt_bucket, find_decode_bucket of 1.22 (bucketing/common.py) and of vllm-gaudi.
+    ``remember`` keeps added buckets for later shapes, as the engine does; a planner scores without
+    memory. ``decode_clip``: a decode request above this many blocks is looked up as this many
+    (vllm-gaudi). Sources: find_prompt_bucket, find_decode_bucket of 1.22 (bucketing/common.py) and
+    of vllm-gaudi.
     """
 
     def __init__(
@@ -238,11 +260,11 @@ class ByList:
         self._append_twice = append_twice
 
     def prompt(self, batch: int, query: int, context: int = 0) -> Lookup:
-        """As `Lookups.prompt`."""
+        """Return the bucket of `Lookups.prompt`."""
         return self._answer((batch, query, context), (batch, query, context), is_prompt=True)
 
     def decode(self, batch: int, blocks: int) -> Lookup:
-        """As `Lookups.decode`."""
+        """Return the bucket of `Lookups.decode`."""
         asked = min(blocks, self._clip) if self._clip > 0 else blocks
         return self._answer((batch, 1, blocks), (batch, 1, asked), is_prompt=False)
 

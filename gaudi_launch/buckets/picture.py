@@ -1,6 +1,6 @@
-"""The grid as a picture: where the step time of a workload lies, and which shapes have buckets. SVG and PNG.
+"""Draw the grid: step time of a workload, and shapes with buckets. SVG and PNG.
 
-Both axes are logarithmic; the ends of each stand beside it.
+Both axes are logarithmic; each is labelled with its ends.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _MARGIN, _PANEL_WIDTH, _PANEL_HEIGHT = 50, 480, 300
 
 @dataclass(frozen=True)
 class Heat:
-    """Shares of step time in cells of (batch, size) and the number of buckets in each; row 0 is the smallest batch.
+    """Shares of step time and numbers of buckets in cells of (batch, size).
 
-    ``batches`` and ``sizes`` are the upper ends of the cells.
+    Row 0 is the smallest batch. ``batches`` and ``sizes`` are the upper ends of the cells.
     """
 
     batches: tuple[int, ...]
@@ -35,7 +35,10 @@ class Heat:
 
 
 def heat(pairs: list[tuple[int, int]], part: Weighted, time: object, rows: int, columns: int) -> Heat:
-    """Count one phase into at most ``rows`` x ``columns`` cells, evenly over the logarithms."""
+    """Count one phase into at most ``rows`` x ``columns`` cells.
+
+    Cells are even over the logarithms.
+    """
     assert callable(time)
     most_batch = max([batch for batch, _ in pairs] + [int(part.batch.max()) if len(part) else 1])
     most_size = max([size for _, size in pairs] + [int(part.size.max()) if len(part) else 1])
@@ -109,11 +112,14 @@ def _scene(
 
 
 def svg(buckets: Buckets, shapes: Shapes, cost: StepTime, titles: tuple[str, str]) -> str:
-    """The picture as SVG text; ``titles`` of the prompt and the decode panel."""
+    """Return the picture as SVG text.
+
+    ``titles`` are those of the prompt and the decode panel.
+    """
     return drawing.svg(*_scene(buckets, shapes, cost, titles))
 
 
 def png(buckets: Buckets, shapes: Shapes, cost: StepTime) -> bytes:
-    """The picture as PNG (8-bit RGB); its words are English."""
+    """Return the picture as PNG (8-bit RGB); its text is English."""
     width, height, boxes, words = _scene(buckets, shapes, cost, _TITLES)
     return drawing.png(width, height, boxes + drawing.written(words))

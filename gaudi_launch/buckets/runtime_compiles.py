@@ -1,4 +1,4 @@
-"""What a running server says about its buckets: shapes that compiled while requests waited."""
+"""Find shapes that compiled while requests waited, in a server's log."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 _CONFIGURATION = re.compile(r"Configuration: \(\s*'?(prompt|decode)'?\s*((?:,\s*\d+\s*)+)\) was not warmed-up")
 # 1.22 and vllm-gaudi: bucketing/common.py
 _PREPARED = re.compile(r"(Prompt|Decode) bucket for \((\d+(?:, \d+)*)\)\s*was not prepared")
-# tensor parallel workers repeat each line behind such a prefix; one stream is enough
+# tensor parallel workers repeat each line after this prefix; one stream is enough
 _WORKER = re.compile(r"\((?:VllmWorkerProcess|RayWorkerWrapper|Worker_TP[1-9]\d*)\b")
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A shape that had no graph: how often the log says so."""
+    """A shape without a graph, and how often the log reports it."""
 
     phase: str
     shape: tuple[int, ...]
@@ -25,7 +25,7 @@ class Compiled:
 
 
 def compiled_at_run_time(lines: Iterable[str]) -> list[Compiled]:
-    """Every shape that an engine's log reports as not warmed up, the most frequent first."""
+    """Return the shapes that a log reports as not warmed up, most frequent first."""
     counts: Counter[tuple[str, tuple[int, ...]]] = Counter()
     for line in lines:
         if _WORKER.search(line):

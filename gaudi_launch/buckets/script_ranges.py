@@ -31,10 +31,10 @@ def from_requests(limits: EngineLimits) -> Ranges:
 
 
 def to_model_length(batch_step: int) -> RangesOf:
-    """Return the rule for ranges up to the model's length, decode batches by this step.
+    """Return the rule for ranges up to the model's length.
 
-    Sources: HabanaAI/vllm-fork@aice/v1.22.0:scripts/utils.sh (set_bucketing),
-    HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/start_vllm.sh.
+    Decode batches grow by this step. Sources: HabanaAI/vllm-fork@aice/v1.22.0:scripts/utils.sh
+    (set_bucketing), HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/start_vllm.sh.
     """
     return partial(_to_model_length, batch_step)
 
@@ -51,7 +51,7 @@ def _to_model_length(batch_step: int, limits: EngineLimits) -> Ranges:
 
 
 def reduced(ranges: Ranges, limits: EngineLimits, reduce: tuple[int, int]) -> Ranges:
-    """Return these ranges up to a batch and a length only, as the scripts' -r gives them.
+    """Return these ranges up to a batch and a length, as the scripts' -r does.
 
     Source: HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh (set_partial_warmup).
     """

@@ -1,4 +1,4 @@
-"""What an engine would do by itself: each of its strategies with the ranges its public start script gives it."""
+"""The strategies of an engine, with the ranges of its public start script."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ _SKIP_COMPILE, _SCRIPT_CAPTURE = "VLLM_SKIP_LAZY_WARMUP", 8192
 
 @dataclass(frozen=True)
 class Judged:
-    """One strategy of an engine. ``buckets`` is None where it fails (``failure`` says how) or is too long to
-    write."""
+    """One strategy of an engine.
+
+    ``buckets`` is None where it fails (``failure`` says how) or is too long to write.
+    """
 
     name: str
     prompt_graphs: int
@@ -42,14 +44,17 @@ class Judged:
         return self.prompt_graphs + self.decode_graphs
 
     def weight(self, price: float) -> float:
-        """Overhead plus what its graphs cost at this share of step time each; infinite with holes or no list."""
+        """Return the overhead plus the cost of its graphs at this share of step time.
+
+        Infinite with holes or no list.
+        """
         if self.score is None or self.holes is None or self.holes.shapes:
             return float("inf")
         return self.score.overhead + price * self.graphs
 
 
 def arguments_of(limits: EngineLimits) -> dict[str, Any]:
-    """The limits as `engine_buckets` wants them."""
+    """Return the limits in the form that `engine_buckets` expects."""
     return {
         "max_num_seqs": limits.max_num_seqs,
         "max_model_len": limits.max_model_len,
@@ -62,7 +67,10 @@ def arguments_of(limits: EngineLimits) -> dict[str, Any]:
 
 
 def script_ranges(family: str, limits: EngineLimits, reduce: tuple[int, int] | None = None) -> dict[str, str]:
-    """Return the bucket variables of the family's start script, if any; ``reduce`` is the scripts' -r."""
+    """Return the bucket variables of the family's start script, if any.
+
+    ``reduce`` is the scripts' -r.
+    """
     rule = FAMILIES[family].script
     if rule is None:
         return {}
@@ -75,7 +83,10 @@ def script_ranges(family: str, limits: EngineLimits, reduce: tuple[int, int] | N
 def strategies(
     family: str, limits: EngineLimits, reduce: tuple[int, int] | None = None
 ) -> list[tuple[str, str, dict[str, str]]]:
-    """Return (name, algorithm, variables) of each algorithm of the family, its start script's own first."""
+    """Return (name, algorithm, variables) of each algorithm of the family.
+
+    That of its start script is first.
+    """
     rules = FAMILIES[family]
     found = [(name, name, _script_environment(family, name, limits)) for name in rules.compared]
     if reduce is not None and rules.script is not None:
@@ -109,7 +120,10 @@ def judge(
     shapes: Shapes,
     cost: StepTime,
 ) -> Judged:
-    """One strategy, counted and scored; an engine's failure is part of the answer."""
+    """Return one strategy, counted and scored.
+
+    An engine's failure is part of the answer.
+    """
     arguments = arguments_of(limits)
     try:
         prompt, decode = count(family, algorithm, env, arguments)
@@ -124,7 +138,7 @@ def judge(
 
 
 def judged(name: str, buckets: Buckets, limits: EngineLimits, shapes: Shapes, cost: StepTime) -> Judged:
-    """A bucket list, counted and scored."""
+    """Return a bucket list, counted and scored."""
     return Judged(
         name,
         len(buckets.prompt),

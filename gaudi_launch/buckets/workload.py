@@ -1,4 +1,4 @@
-"""Past requests from files and servers: CSV, JSON lines, and the length histograms of a vLLM /metrics page.
+"""Read past requests: CSV, JSON lines, or histograms of a vLLM /metrics page.
 
 Every reader returns (seconds, input tokens, output tokens), sorted by time and starting at 0.
 """
@@ -62,15 +62,16 @@ METRICS_NAMES = ("vllm:request_prompt_tokens", "vllm:request_generation_tokens")
 
 
 def read_workload(source: str) -> list[RequestLengths]:
-    """Requests from a file (CSV, JSON lines, a saved /metrics page; also .gz) or the URL of a running server.
+    """Return requests from a file or from the URL of a running server.
 
-    Raises LaunchError: USAGE when nothing can be made of it, FAILED when the server does not answer.
+    A file is CSV, JSON lines or a saved /metrics page; also .gz. Raises LaunchError: USAGE when it
+    cannot be read as requests, FAILED when the server does not answer.
     """
     return read_timed(source)[0]
 
 
 def read_timed(source: str) -> tuple[list[RequestLengths], bool]:
-    """As `read_workload`, and whether the source tells when each request came."""
+    """Return requests as `read_workload`, and whether the source has their times."""
     text = fetch_metrics(source) if source.startswith(("http://", "https://")) else _text(Path(source))
     found, timed = _parse(text)
     if not found:
@@ -79,7 +80,7 @@ def read_timed(source: str) -> tuple[list[RequestLengths], bool]:
 
 
 def fetch_metrics(url: str) -> str:
-    """The /metrics page of a server. Raises LaunchError (FAILED)."""
+    """Return the /metrics page of a server. Raises LaunchError (FAILED)."""
     import requests
 
     address = url if url.rstrip("/").endswith("/metrics") else url.rstrip("/") + "/metrics"
@@ -108,7 +109,7 @@ def _text(path: Path) -> str:
 
 
 def parse_workload(text: str) -> list[RequestLengths]:
-    """Requests from text of any of the forms; empty when it is none of them."""
+    """Return requests from text of any of the forms; empty for other text."""
     return _parse(text)[0]
 
 
@@ -119,7 +120,7 @@ def _parse(text: str) -> tuple[list[RequestLengths], bool]:
 
 
 def parse_csv(text: str) -> list[RequestLengths]:
-    """CSV with a header line that names the columns."""
+    """Return requests from CSV with a header line that names the columns."""
     return _of_csv(text)[0]
 
 
@@ -131,8 +132,9 @@ def _of_csv(text: str) -> tuple[list[RequestLengths], bool]:
 
 
 def parse_json_lines(text: str) -> list[RequestLengths]:
-    """One JSON object a line, or one array of them; also with the numbers in a ``usage`` object. Broken lines are
-    left out.
+    """Return requests from one JSON object per line, or one array of them.
+
+    The numbers may be in a ``usage`` object. Broken lines are left out.
     """
     return _requests(_json_rows(text))[0]
 
@@ -157,7 +159,7 @@ def _json_rows(text: str) -> list[Mapping[str, Any]]:
 
 
 def _requests(rows: Iterable[Mapping[Any, Any]]) -> tuple[list[RequestLengths], bool]:
-    """The requests, and whether each row has a time."""
+    """Return the requests, and whether each row has a time."""
     found: list[RequestLengths] = []
     timed = True
     for row in rows:
@@ -166,7 +168,7 @@ def _requests(rows: Iterable[Mapping[Any, Any]]) -> tuple[list[RequestLengths], 
         if tokens and output:
             time = _seconds(values)
             timed = timed and time is not None
-            # without times: one after the other, a request a second
+            # without times: one after the other, one request per second
             found.append((time if time is not None else float(len(found)), tokens, output))
     found.sort(key=lambda request: request[0])
     return [(time - found[0][0], tokens, output) for time, tokens, output in found], timed
@@ -184,8 +186,10 @@ def _count(values: Mapping[str, Any], names: tuple[str, ...]) -> int:
 
 
 def _seconds(values: Mapping[str, Any]) -> float | None:
-    """When a request came. ``timestamp`` is in milliseconds where it is too large for seconds since 1970, and in
-    Mooncake's form, which has hash_ids (docs.rs, dynamo_data_gen::mooncake: "timestamp ... f64 milliseconds").
+    """Return the time of a request, in seconds.
+
+    ``timestamp`` is in milliseconds where it is too large for seconds since 1970, and in Mooncake's
+    form, which has hash_ids (docs.rs, dynamo_data_gen::mooncake: "timestamp ... f64 milliseconds").
     """
     mooncake = "hash_ids" in values
     for name in _TIME:
@@ -212,10 +216,10 @@ def _plausible(number: float) -> float | None:
 
 
 def parse_metrics(page: str) -> list[RequestLengths]:
-    """Requests drawn from the histograms of prompt and generation lengths.
+    """Return requests drawn from the histograms of prompt and generation lengths.
 
-    The page keeps no pairs and no times: lengths are drawn apart, and requests come evenly, one every 0.25 seconds
-    (the planner replays them at several rates).
+    The page has no pairs and no times: lengths are drawn separately, and requests come evenly, one
+    every 0.25 seconds (the planner replays them at several rates).
     """
     counts: dict[str, dict[float, float]] = {"prompt": {}, "generation": {}}
     for sample in samples(page):
@@ -247,7 +251,10 @@ def _edge(text: str) -> float | None:
 
 
 def _spans(cumulative: Mapping[float, float]) -> list[tuple[int, int, float]]:
-    """(low, high, weight) of each bar that has requests; the open bar reaches a quarter further."""
+    """Return (low, high, weight) of each bar with requests.
+
+    The open bar reaches a quarter further.
+    """
     spans = []
     low, before = 1, 0.0
     for top in sorted(cumulative):

@@ -1,1 +1,4 @@
-"""What this machine is: cards, NUMA nodes, CPUs, driver; read from sysfs and hl-smi, never changed."""
+"""Facts of a machine: cards, NUMA nodes, CPUs, driver.
+
+Read from sysfs and hl-smi, never changed.
+"""

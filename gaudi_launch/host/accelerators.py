@@ -1,4 +1,7 @@
-"""Gaudi products as records, read from ``profiles/accelerators.yaml``, which names each fact's source."""
+"""Gaudi products, read from ``profiles/accelerators.yaml``.
+
+The file names the source of each fact.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ VENDOR = "1da3"
 
 @dataclass(frozen=True)
 class Accelerator:
-    """One product. Memory in MiB, bandwidth in GB/s, peaks in TFLOPS, power in W; None: no source found."""
+    """One product.
+
+    Memory in MiB, bandwidth in GB/s, peaks in TFLOPS, power in W; None: no source found.
+    """
 
     id: str
     title: str
@@ -37,11 +43,14 @@ class Accelerator:
 
     @property
     def has_fp8(self) -> bool:
-        """All but the first Gaudi have 8-bit floats (profiles/accelerators.yaml: sources of its peak_tflops)."""
+        """Return True for all products but the first Gaudi, which lacks 8-bit floats.
+
+        Source: the sources of peak_tflops in profiles/accelerators.yaml.
+        """
         return self.id != "gaudi1"
 
     def groups(self, modules: Iterable[int]) -> tuple[tuple[int, ...], ...]:
-        """These modules by the group that joins them all to all, ascending."""
+        """Return these modules by the group that joins them all to all, ascending."""
         found: dict[int, list[int]] = {}
         for module in sorted(modules):
             found.setdefault(module // self.group_size, []).append(module)
@@ -50,7 +59,10 @@ class Accelerator:
 
 @dataclass(frozen=True)
 class Instance:
-    """A cloud instance of another accelerator. ``core_gb`` is decimal GB of one NeuronCore."""
+    """A cloud instance of another accelerator.
+
+    ``core_gb`` is decimal GB of one NeuronCore.
+    """
 
     id: str
     chips: int
@@ -72,7 +84,7 @@ def _document() -> dict[str, Any]:
 
 @cache
 def accelerators() -> Mapping[str, Accelerator]:
-    """Every known product by its word (``gaudi2``)."""
+    """Return every known product by its ID (``gaudi2``)."""
     return {
         word: Accelerator(
             id=word,
@@ -98,26 +110,30 @@ def accelerators() -> Mapping[str, Accelerator]:
 
 @cache
 def instances() -> Mapping[str, Instance]:
-    """Every known instance type by its name (``inf2.48xlarge``)."""
+    """Return every known instance type by its name (``inf2.48xlarge``)."""
     return {name: Instance(name, **facts) for name, facts in _document()["instances"].items()}
 
 
 def memory_margin_mib() -> int:
-    """How far above its idle reading a card's memory must be to count as used."""
+    """Return how far a card's memory must be above its idle reading to count as used."""
     return int(_document()["memory_margin_mib"])
 
 
 def temperature_hot_c() -> int:
-    """The assumed temperature in C above which a card is called hot; no public document names one."""
+    """Return the assumed temperature in C above which a card is called hot.
+
+    No public document names one.
+    """
     return int(_document()["temperature_hot_c"])
 
 
 def identify(
     product: str | None = None, pci_id: str | None = None, device_type: str | None = None
 ) -> Accelerator | None:
-    """The product by hl-smi's name, else by PCI device id, else by the driver's device type; None if unknown.
+    """Return the product by hl-smi's name, PCI device ID or the driver's device type.
 
-    The id goes before the type because the driver calls Gaudi2 and Gaudi2E alike.
+    They are tried in this order, because the driver's type is the same for Gaudi2 and Gaudi2E.
+    Return None if none of them is known.
     """
     known = accelerators().values()
     by_name = (a for a in known if product and product.upper().startswith(a.names))
@@ -127,12 +143,15 @@ def identify(
 
 
 def accelerator_of(host: Host) -> Accelerator | None:
-    """The product of a machine's cards; None where there is none that is known."""
+    """Return the product of a machine's cards.
+
+    Return None where there is none that is known.
+    """
     found = (identify(card.product, device_type=card.device_type) for card in host.cards)
     return next((product for product in found if product), None)
 
 
 def product_of(host: Host) -> str:
-    """The same as a word (``gaudi2``); "" for none."""
+    """Return the product's ID (``gaudi2``), "" if it is unknown."""
     product = accelerator_of(host)
     return product.id if product is not None else ""

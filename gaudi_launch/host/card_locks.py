@@ -1,7 +1,8 @@
-"""The lock files with which launches of ours hold cards: where they are, and reading them without taking any.
+"""Lock files that reserve cards for launches: their folders, and reading them.
 
-Open-file-description locks are used, not flock: they can be asked for without being taken, they go away with
-the process that holds them however it dies, and forked children that close the file do not drop them.
+The locks are open-file-description locks, not flock: another process can test them without taking
+them, the kernel releases them when their owner ends, and forked children that close the file do not
+release them.
 """
 
 from __future__ import annotations
@@ -19,10 +20,7 @@ _NAME = re.compile(r"^module-(\d{1,4})\.lock$")
 
 
 def lock_folders(root: Path) -> tuple[Path, ...]:
-    """Where cards are locked, under the machine's root.
-
-    A launch locks in every one that it can write, so that users with different rights meet in at least one.
-    """
+    """Return the folders of card locks, under the machine's root."""
     return (root / "run/lock/gaudi-launch", root / "tmp/gaudi-launch-locks")
 
 
@@ -31,13 +29,16 @@ def lock_name(module: int) -> str:
 
 
 def port_lock_name(host: str, port: int) -> str:
-    """The file of an address as clients use it; a server that listens everywhere is asked at 127.0.0.1."""
+    """Return the file name for a port of an address, as clients use it.
+
+    A server that listens on every address is filed under 127.0.0.1.
+    """
     plain = {"localhost": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}.get(host, host)
     return f"port-{port}-{re.sub(r'[^0-9A-Za-z.:-]', '_', plain)[:100]}.lock"
 
 
 def read_reserved(root: Path) -> dict[int, Holder | None]:
-    """Modules that a launch of ours holds, with the launch where its lock file names one."""
+    """Return the reserved modules, each with the launch that its lock file names."""
     found: dict[int, Holder | None] = {}
     for folder in lock_folders(root):
         try:
@@ -60,7 +61,7 @@ def read_reserved(root: Path) -> dict[int, Holder | None]:
 
 
 def read_holder(text: str) -> Holder | None:
-    """The launch that a lock file names; None if it names none."""
+    """Return the launch that a lock file names; None if it names none."""
     try:
         document = json.loads(text)
         pid, command, user = document["pid"], document.get("command", ""), document.get("user", "")

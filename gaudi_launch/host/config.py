@@ -1,7 +1,9 @@
-"""HostConfig: how a machine is set up, beyond what it is (`Host`). Read once, JSON-able, judged by the doctor.
+"""The configuration of a machine: BIOS, kernel, limits, disks (`HostConfig`).
 
-``None`` means "could not be read", never "no". Mappings and tuples are empty where nothing was found. Nothing here
-judges; which value is wanted stands with the checks.
+It is read once, can be written as JSON, and is judged by the doctor.
+
+``None`` means "could not be read", never "no". Mappings and tuples are empty where nothing was
+found. Nothing is judged here; the checks define the expected values.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from gaudi_launch.host.files import Files, FolderFiles, first_line, whole_number
 from gaudi_launch.host.sysfs import read_meminfo
 
 _DISK_SECONDS = 2.0  # statvfs on a dead network mount never returns
-# only names that a check reads; values of others are nobody's business
+# only names that a check reads; values of other variables may be private
 ENVIRONMENT = (
     "HABANA_VISIBLE_DEVICES",
     "HABANA_VISIBLE_MODULES",
@@ -43,7 +45,7 @@ ENVIRONMENT = (
 
 @dataclass(frozen=True)
 class Disk:
-    """The file system that a folder of ours is (or would be) on. Sizes in MiB."""
+    """The file system of a folder that exists or will be created. Sizes in MiB."""
 
     path: str
     free_mib: int | None = None
@@ -55,11 +57,12 @@ class Disk:
 class HostConfig:
     """Settings of one machine at one moment.
 
-    ``governors``, ``scaling_drivers``: CPUs (a kernel list) by word. ``idle_states``: CPUs on which a C-state may
-    be entered, by its name. ``command_line`` and ``grub`` are kernel arguments (running, and in
-    /etc/default/grub). Limits are words of /proc/self/limits. ``device_nodes`` says of each node whether this
-    user may read and write it. ``pci_devices`` are addresses of Gaudi cards on the PCI bus, None when there is no
-    bus to read. ``ports`` listen on TCP. ``disks`` by use: ``cache``, ``data``.
+    ``governors``, ``scaling_drivers``: CPUs (a kernel list) by name. ``idle_states``: CPUs on which
+    a C-state is enabled, by the state's name. ``command_line`` and ``grub`` are kernel arguments
+    (running, and in /etc/default/grub). Limits are values of /proc/self/limits. ``device_nodes``
+    states for each node whether this user may read and write it. ``pci_devices`` are addresses of
+    Gaudi cards on the PCI bus, None when there is no bus to read. ``ports`` are TCP ports with a
+    listener. ``disks`` by use: ``cache``, ``data``.
     """
 
     governors: Mapping[str, str] = field(default_factory=dict)
@@ -103,13 +106,14 @@ class HostConfig:
 
 
 Space = Callable[[str], tuple[int, bool] | None]
-"""Free MiB under a path of the machine and whether it may be written; None when it cannot be told."""
+"""Free MiB under a path of the machine and whether it is writable; None when unknown."""
 
 
 def load_config(machine: str | None = None) -> HostConfig:
-    """The HostConfig of ``--machine``, the partner of `host.machine.load`.
+    """Return the HostConfig of ``--machine``, the partner of `host.machine.load`.
 
-    A snapshot without a config gives one where nothing is known. Raises LaunchError (USAGE) as `load` does.
+    A snapshot without a config gives one where nothing is known. Raises LaunchError (USAGE) as
+    `load` does.
     """
     from gaudi_launch.host.machine import SIMULATED, load_document
 
@@ -128,14 +132,17 @@ def load_config(machine: str | None = None) -> HostConfig:
 
 
 def to_json(config: HostConfig) -> dict[str, Any]:
-    """The ``config`` object of a snapshot."""
+    """Return the ``config`` object of a snapshot."""
     from gaudi_launch.host.snapshot import write_record
 
     return dict(write_record(config))
 
 
 def read_live(root: Path) -> HostConfig:
-    """The machine under ``root``; environment and programs on PATH count only when that is this machine."""
+    """Return the machine under ``root``.
+
+    Environment and programs on PATH count only when that is this machine.
+    """
     here = root == Path("/")
 
     def space(path: str) -> tuple[int, bool] | None:
@@ -165,7 +172,10 @@ def read_config(
     root: str = "/",
     root_user: bool | None = None,
 ) -> HostConfig:
-    """The settings that these files show. Never raises for what a machine holds."""
+    """Return the settings that these files show.
+
+    Never raises, whatever the files contain.
+    """
     memory = read_meminfo(files.text("proc/meminfo") or "")
     release = settings.assignments(files.text("etc/os-release") or "")
     swap = memory.get("SwapTotal")
@@ -219,7 +229,10 @@ def read_config(
 
 
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that checks read; a proxy's password is left out, upper-case proxy names count too."""
+    """Return the variables that checks read.
+
+    A proxy's password is left out, upper-case proxy names count too.
+    """
     found: dict[str, str] = {}
     for name in ENVIRONMENT:
         value = environment.get(name)
@@ -242,12 +255,15 @@ def _disk(files: Files, path: str, space: Space | None) -> Disk:
 
 
 def read_disk(root: Path, path: Path) -> Disk:
-    """The disk of any folder of this machine, a model's say."""
+    """Return the disk of any folder of this machine, a model's say."""
     return _disk(FolderFiles(root), str(path), lambda inner: _space(Path("/") / inner))
 
 
 def _space(path: Path) -> tuple[int, bool] | None:
-    """Free MiB and writability of the nearest existing folder, or None after a short wait."""
+    """Return free MiB and writability of the nearest existing folder.
+
+    Return None if the disk does not answer within a short time.
+    """
     told: list[tuple[int, bool]] = []
 
     def look() -> None:
@@ -268,5 +284,5 @@ def _space(path: Path) -> tuple[int, bool] | None:
 
 
 def cpus_without(governors: Mapping[str, str], wanted: str) -> tuple[int, ...]:
-    """CPUs whose governor is not ``wanted``, ascending."""
+    """Return the CPUs whose governor is not ``wanted``, ascending."""
     return tuple(sorted(c for word, cpus in governors.items() if word != wanted for c in parse_cpus(cpus)))

@@ -1,6 +1,8 @@
-"""Single settings of a machine, each read from its files. `host.config` puts them together.
+"""Single settings of a machine, each read from its files.
 
-``None`` means "could not be read", never "no". Nothing here raises for what a machine holds.
+`host.config` combines them.
+
+``None`` means "could not be read", never "no". Nothing here raises, whatever the files contain.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ LIBRARIES = (
 
 
 def cpufreq(files: Files) -> tuple[dict[str, str], dict[str, str]]:
-    """CPUs by governor and by scaling driver; empty where BIOS or hypervisor owns the frequency."""
+    """Return CPUs by governor and by scaling driver.
+
+    The result is empty where BIOS or hypervisor owns the frequency.
+    """
     found: tuple[dict[str, list[int]], dict[str, list[int]]] = ({}, {})
     for cpu, name in numbered(files.names(CPU), "cpu"):
         for words, attribute in zip(found, ("scaling_governor", "scaling_driver"), strict=True):
@@ -44,7 +49,7 @@ def cpufreq(files: Files) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def idle_states(files: Files) -> dict[str, str]:
-    """CPUs on which a C-state may be entered, by its name."""
+    """Return the CPUs on which each C-state is enabled, by the state's name."""
     states: dict[str, list[int]] = {}
     for cpu, name in numbered(files.names(CPU), "cpu"):
         folder = f"{CPU}/{name}/cpuidle"
@@ -58,17 +63,17 @@ def idle_states(files: Files) -> dict[str, str]:
 
 
 def first(*numbers: int | None) -> int | None:
-    """The first number that is known."""
+    """Return the first number that is known."""
     return next((number for number in numbers if number is not None), None)
 
 
 def words(text: str | None) -> tuple[str, ...] | None:
-    """The words of a line; None stays None."""
+    """Return the fields of a line; None stays None."""
     return None if text is None else tuple(text.split())
 
 
 def assignments(text: str) -> dict[str, str]:
-    """NAME=value lines with the quotes taken off; a later line wins."""
+    """Return NAME=value lines without quotes; a later line wins."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         name, equals, value = line.strip().partition("=")
@@ -78,7 +83,7 @@ def assignments(text: str) -> dict[str, str]:
 
 
 def grub(files: Files) -> tuple[str, ...] | None:
-    """Kernel arguments of /etc/default/grub; None without that file."""
+    """Return kernel arguments of /etc/default/grub; None without that file."""
     text = files.text("etc/default/grub")
     if text is None:
         return None
@@ -88,19 +93,19 @@ def grub(files: Files) -> tuple[str, ...] | None:
 
 
 def bracketed(text: str | None) -> str | None:
-    """The chosen word of a sysfs list: ``always [madvise] never``."""
+    """Return the selected value of a sysfs list: ``always [madvise] never``."""
     match = re.search(r"\[(\w+)\]", text or "")
     return match[1] if match else None
 
 
 def limit(files: Files, name: str) -> str | None:
-    """The soft limit's word: a number or ``unlimited``."""
+    """Return the soft limit: a number or ``unlimited``."""
     match = re.search(rf"^{name}\s+(\S+)", files.text("proc/self/limits") or "", re.M)
     return match[1] if match else None
 
 
 def shm_mib(files: Files) -> int | None:
-    """Size of /dev/shm from its mount options; without a size the kernel gives half of the memory."""
+    """Return the size of /dev/shm from its mount options."""
     for line in (files.text("proc/mounts") or files.text("proc/self/mounts") or "").splitlines():
         words = line.split()
         if len(words) >= 4 and words[1] == "/dev/shm" and words[2] in ("tmpfs", "ramfs"):
@@ -116,7 +121,7 @@ def shm_mib(files: Files) -> int | None:
 
 
 def modules(files: Files) -> tuple[str, ...] | None:
-    """Loaded kernel modules that cards need or that belong to them."""
+    """Return the loaded kernel modules that cards need or that belong to them."""
     text = files.text("proc/modules")
     if text is None:
         return None
@@ -125,7 +130,10 @@ def modules(files: Files) -> tuple[str, ...] | None:
 
 
 def module_built(files: Files) -> bool | None:
-    """Whether a habanalabs module lies ready for the running kernel; None when its folder cannot be read."""
+    """Return whether a habanalabs module lies ready for the running kernel.
+
+    Return None when its folder cannot be read.
+    """
     kernel = first_line(files, "proc/sys/kernel/osrelease")
     folders = [f"lib/modules/{kernel}/{place}" for place in ("updates/dkms", "extra", "updates", "weak-updates")]
     if kernel is None or not files.exists(f"lib/modules/{kernel}"):
@@ -134,7 +142,10 @@ def module_built(files: Files) -> bool | None:
 
 
 def packages(files: Files) -> dict[str, str]:
-    """Versions of installed habanalabs packages (dpkg's own database; rpm's cannot be read as text)."""
+    """Return versions of installed habanalabs packages from dpkg's database.
+
+    The database of rpm cannot be read as text.
+    """
     found: dict[str, str] = {}
     for block in (files.text("var/lib/dpkg/status") or "").split("\n\n"):
         if not block.startswith("Package: habana"):
@@ -146,7 +157,10 @@ def packages(files: Files) -> dict[str, str]:
 
 
 def pci_devices(files: Files) -> tuple[str, ...] | None:
-    """Addresses of Gaudi cards on the PCI bus; None when there is no bus to read."""
+    """Return addresses of Gaudi cards on the PCI bus.
+
+    Return None when there is no bus to read.
+    """
     folder = "sys/bus/pci/devices"
     if not files.exists(folder):
         return None
@@ -155,14 +169,17 @@ def pci_devices(files: Files) -> tuple[str, ...] | None:
 
 
 def device_nodes(files: Files) -> list[str]:
-    """Paths of the cards' nodes, without the leading slash; the old /dev/hl* where there are no new ones."""
+    """Return paths of the cards' nodes, without the leading slash.
+
+    The old /dev/hl* where there are no new ones.
+    """
     nodes = [f"dev/accel/{name}" for _, name in numbered(files.names("dev/accel"), "accel")]
     nodes += [f"dev/accel/{name}" for _, name in numbered(files.names("dev/accel"), "accel_controlD")]
     return nodes or [f"dev/{name}" for _, name in numbered(files.names("dev"), "hl")]
 
 
 def programs(files: Files, find: Callable[[str], str | None] | None) -> dict[str, str]:
-    """Paths of the programs that checks ask for, by name."""
+    """Return the paths of the programs that checks look for, by name."""
     found: dict[str, str] = {}
     for name in _PROGRAMS:
         inside = next((f"/{f}/{name}" for f in _PROGRAM_FOLDERS if files.exists(f"{f}/{name}")), None)
@@ -173,7 +190,7 @@ def programs(files: Files, find: Callable[[str], str | None] | None) -> dict[str
 
 
 def docker_runtimes(files: Files) -> tuple[dict[str, str] | None, str | None]:
-    """Runtime programs by name in docker's daemon.json, and why it could not be understood."""
+    """Return runtime programs by name in docker's daemon.json, and a parse error."""
     text = files.text("etc/docker/daemon.json")
     if text is None:
         return ({}, None) if not files.exists("etc/docker/daemon.json") else (None, "unreadable")
@@ -186,13 +203,16 @@ def docker_runtimes(files: Files) -> tuple[dict[str, str] | None, str | None]:
 
 
 def library(files: Files, folders: tuple[str, ...], stem: str) -> str | None:
-    """The library with the longest (most exact) version in its name."""
+    """Return the library with the longest (most exact) version in its name."""
     found = [f"/{f}/{n}" for f in folders for n in files.names(f) if n == stem or n.startswith(f"{stem}.")]
     return max(found, key=len) if found else None
 
 
 def listening(files: Files) -> tuple[int, ...] | None:
-    """TCP ports with a listener, ascending; None when the kernel's tables cannot be read."""
+    """Return TCP ports with a listener, ascending.
+
+    Return None when the kernel's tables cannot be read.
+    """
     texts = [text for text in (files.text(f"proc/net/{name}") for name in ("tcp", "tcp6")) if text is not None]
     if not texts:
         return None
@@ -202,7 +222,10 @@ def listening(files: Files) -> tuple[int, ...] | None:
 
 
 def mount_kind(mounts: str, path: str) -> str | None:
-    """The file system type that a path of /proc/mounts is on; the last mount on a point is the one that is seen."""
+    """Return the file system type that a path of /proc/mounts is on.
+
+    The last mount on a point is the one that is seen.
+    """
     best, kind = "", None
     for line in mounts.splitlines():
         words = line.split(" ")

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
-    """Ascending CPU numbers of a kernel list; blanks are allowed, what is no number or range is left out.
+    """Return ascending CPU numbers of a kernel list.
+
+    Blanks are allowed; anything else than numbers and ranges is ignored.
 
     >>> parse_cpus("0-2, 8")
     (0, 1, 2, 8)
@@ -24,7 +26,7 @@ def parse_cpus(text: str) -> tuple[int, ...]:
 
 
 def format_cpus(cpus: Iterable[int]) -> str:
-    """The shortest kernel list of these CPUs.
+    """Return the shortest kernel list of these CPUs.
 
     >>> format_cpus([0, 1, 2, 8])
     '0-2,8'

@@ -1,6 +1,7 @@
-"""Where a machine's files are read: a folder that stands for "/", or files that only exist in memory.
+"""Access to a machine's files: a folder used as "/", or files in memory.
 
-The same readers work on both, so a simulated machine goes through exactly the code that a real one does.
+The same readers work on both, so a simulated machine is read by exactly the code that reads a real
+one.
 """
 
 from __future__ import annotations
@@ -16,43 +17,46 @@ _LARGEST = 4 << 20  # no file that we read is near this; a hostile one must not 
 
 
 class Files(Protocol):
-    """A machine's files by path without the leading slash. Nothing here ever raises or blocks."""
+    """A machine's files by path without the leading slash.
+
+    Nothing here ever raises or blocks.
+    """
 
     def text(self, path: str) -> str | None:
-        """The content of a regular file, None if it cannot be read."""
+        """Return the content of a regular file, None if it cannot be read."""
 
     def names(self, path: str) -> tuple[str, ...]:
-        """What a folder holds, sorted; empty if it cannot be read."""
+        """Return the names in a folder, sorted; empty if it cannot be read."""
 
     def link(self, path: str) -> str | None:
-        """Where a symbolic link points, None if it is none."""
+        """Return the target of a symbolic link, None if the path is not a link."""
 
     def exists(self, path: str) -> bool: ...
 
     def hidden(self, path: str) -> bool:
-        """True when the folder is there but may not be looked into."""
+        """Return True when the folder exists but may not be searched."""
 
 
 def first_line(files: Files, path: str) -> str | None:
-    """The first line of a file, fit to be shown; None if unreadable or empty."""
+    """Return the first line of a file, fit to be shown; None if unreadable or empty."""
     text = (files.text(path) or "").strip()
     return printable(text.splitlines()[0].strip()) or None if text else None
 
 
 def printable(text: str) -> str:
-    """The text without what could steer a terminal."""
+    """Return the text without what could steer a terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 def whole_number(text: str | None) -> int | None:
-    """The decimal number that this text is (a sign allowed), None for anything else."""
+    """Return the decimal integer (a sign is allowed) of a text, None for other text."""
     text = (text or "").strip()
     digits = text.removeprefix("-")
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 15 else None
 
 
 def numbered(names: Iterable[str], stem: str) -> list[tuple[int, str]]:
-    """The names made of ``stem`` and a number, by number: ``cpu10`` after ``cpu9``."""
+    """Return the names of the form ``stem`` plus number, by number: ``cpu10`` after ``cpu9``."""
     found = ((whole_number(name.removeprefix(stem)), name) for name in names if name.startswith(stem))
     return sorted((number, name) for number, name in found if number is not None and number >= 0)
 
@@ -65,7 +69,7 @@ class FolderFiles:
 
     def text(self, path: str) -> str | None:
         try:
-            # a pipe or a device in somebody's folder must not block us
+            # opening a pipe or a device must not block
             handle = os.open(self.root / path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (OSError, ValueError):
             return None
@@ -84,7 +88,7 @@ class FolderFiles:
     def names(self, path: str) -> tuple[str, ...]:
         try:
             names = (entry.name for entry in (self.root / path).iterdir())
-            # a name that is no text cannot be one of the kernel's, and could not be shown
+            # a name that is not text is not a name of the kernel's, and could not be shown
             return tuple(sorted(name for name in names if name.isprintable()))
         except OSError:
             return ()
@@ -110,7 +114,10 @@ class FolderFiles:
 
 @dataclass(frozen=True)
 class Imagined:
-    """Files by path in memory; ``links`` are symbolic links. Folders are implied by the paths."""
+    """Files by path in memory; ``links`` are symbolic links.
+
+    Folders are implied by the paths.
+    """
 
     files: Mapping[str, str]
     links: Mapping[str, str] = field(default_factory=dict)

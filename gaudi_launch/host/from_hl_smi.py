@@ -1,4 +1,4 @@
-"""What hl-smi adds to the cards that sysfs shows, or all there is of them where sysfs shows none."""
+"""Facts from hl-smi that sysfs lacks, or all facts where sysfs shows no cards."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _LOG_WORDS = {
 def fill(
     cards: Cards, ask: Ask | None, notes: dict[str, str]
 ) -> tuple[Table | None, tuple[Process, ...], tuple[Affinity, ...]]:
-    """Fill the cards from hl-smi: its table always, ``-Q`` and ``topo`` only for facts still missing.
+    """Fill the cards from hl-smi, and return its processes by card index.
 
-    The processes come back under the cards' own indices.
+    The table is always read, ``-Q`` and ``topo`` only for facts that are still missing.
     """
     if ask is None:
         notes["hl-smi"] = "not on PATH"
@@ -128,7 +128,10 @@ def _fill_from_log(cards: Cards, log: Iterable[LogCard]) -> None:
 
 
 def _firmware(text: str | None) -> str | None:
-    """Return ``61.4.2.1`` of ``Preboot version hl-gaudi2-1.22.1-fw-61.4.2.1``; other text as it is."""
+    """Return ``61.4.2.1`` of ``Preboot version hl-gaudi2-1.22.1-fw-61.4.2.1``.
+
+    Other text as it is.
+    """
     if text is None or "-fw-" not in text:
         return text
     version = text.partition("-fw-")[2].split()

@@ -1,8 +1,8 @@
-"""The condition of the cards: throttling, memory rows to replace, boot firmware, their own temperature limit.
+"""Condition of the cards: throttling, memory rows, firmware, temperature limit.
 
-Read on demand only: a card's sensors and hl-smi's long list are answered by the card's firmware, which takes
-seconds on a loaded server. Layout of the long list: `hl-smi -L` of release 1.12.1 (tests/data/hl-smi); fields of
-the violation query: docs, System Management Interface Tool (hl-smi).
+Read on demand only: a card's sensors and hl-smi's long list are answered by the card's firmware,
+which takes seconds on a loaded server. Layout of the long list: `hl-smi -L` of release 1.12.1
+(tests/data/hl-smi); fields of the violation query: docs, System Management Interface Tool (hl-smi).
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class CardHealth:
 
 
 def read_health(host: Host, ask: Ask | None, files: Files | None) -> dict[int, CardHealth]:
-    """Return the condition of every card that has an index; empty fields where hl-smi or the files are silent."""
+    """Return the condition of every card that has an index.
+
+    Empty fields where hl-smi or the files are silent.
+    """
     found = {card.index: CardHealth(card.index) for card in host.cards if card.index is not None}
     if files is not None:
         for card in host.cards:
@@ -59,7 +62,10 @@ def read_health(host: Host, ask: Ask | None, files: Files | None) -> dict[int, C
 
 
 def _long_list(ask: Ask) -> tuple[LogCard, ...]:
-    """Return the long list of the cards; ``-q`` where ``-L`` of this release has become a short one."""
+    """Return the long list of the cards.
+
+    ``-q`` where ``-L`` of this release has become a short one.
+    """
     rows: tuple[LogCard, ...] = ()
     for option in ("-L", "-q"):
         answer = ask([option])
@@ -110,10 +116,10 @@ def _violations(ask: Ask) -> dict[int, dict[str, int]]:
 
 
 def _limit(files: Files, card: Card) -> int | None:
-    """Return the critical temperature in C that this card's first sensor reports, None where it does not.
+    """Return the critical temperature in C that a card's first sensor reports.
 
-    linux drivers/accel/habanalabs/common/hwmon.c (temp_crit); unit: linux Documentation/hwmon/sysfs-interface
-    (thousandths of a degree).
+    Return None where it reports none. Source: linux drivers/accel/habanalabs/common/hwmon.c
+    (temp_crit); unit: linux Documentation/hwmon/sysfs-interface (thousandths of a degree).
     """
     if card.bus is None:
         return None

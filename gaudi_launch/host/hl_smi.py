@@ -1,6 +1,7 @@
-"""Asking hl-smi: the program that PATH finds, with a time limit and its own folder for logs, never twice the same.
+"""Run hl-smi from PATH, with a time limit and a separate folder for its logs.
 
-It is asked in forms that any release answers: one wide query first, then fewer fields when that fails.
+The queries are in forms that any release answers: one wide query first, then fewer fields when it
+fails. No query is repeated.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ CARD_FIELDS: tuple[tuple[str, ...], ...] = (
 
 @dataclass(frozen=True)
 class HlSmiOutput:
-    """What hl-smi said; ``problem`` says in words why there is nothing to read."""
+    """The output of hl-smi; ``problem`` is the reason when there is none."""
 
     text: str = ""
     problem: str | None = None
@@ -62,13 +63,16 @@ Ask = Callable[[Sequence[str]], HlSmiOutput]
 
 
 def find() -> Ask | None:
-    """A way to ask the hl-smi on PATH; None when there is none."""
+    """Return a way to ask the hl-smi on PATH; None when there is none."""
     program = shutil.which("hl-smi")
     return partial(run, program) if program else None
 
 
 def run(program: str, arguments: Sequence[str], seconds: float | None = None) -> HlSmiOutput:
-    """Run hl-smi once, for SECONDS at most. Never raises; whatever it started is gone when this returns."""
+    """Run hl-smi once, for SECONDS at most.
+
+    Never raises; whatever it started is gone when this returns.
+    """
     seconds = SECONDS if seconds is None else seconds
     said = " ".join(["hl-smi", *arguments])
     # hl-smi fails when it cannot write its logs (docs: HABANA_LOGS must be writable)
@@ -104,7 +108,10 @@ def run(program: str, arguments: Sequence[str], seconds: float | None = None) ->
 
 
 def _collect(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]:
-    """What the process prints until it ends, the deadline, or more than any hl-smi prints."""
+    """Return the output of the process until it ends or the deadline passes.
+
+    More output than hl-smi can produce also ends the reading.
+    """
     assert process.stdout is not None
     content = b""
     with selectors.DefaultSelector() as selector:
@@ -137,14 +144,17 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 @dataclass
 class HlSmi:
-    """One conversation: each question is put once, and what went wrong is kept in ``problems``."""
+    """One session with hl-smi.
+
+    Each query runs once; errors are kept in ``problems``.
+    """
 
     ask: Ask
     problems: dict[str, str] = field(default_factory=dict)
     hangs: bool = False
 
     def table(self) -> Table | None:
-        """The plain table, None if there was none."""
+        """Return the plain table, None if there was none."""
         answer = self.ask([])
         self.hangs = answer.timed_out
         table = hl_smi_text.parse_table(answer.text)
@@ -154,7 +164,10 @@ class HlSmi:
         return None
 
     def cards(self) -> tuple[dict[str, str], ...]:
-        """Cards by ``-Q``: as many fields as this release answers, by index; with modules where it knows them."""
+        """Return cards by ``-Q``: as many fields as this release answers, by index.
+
+        With modules where it knows them.
+        """
         timed_out = False
         without_modules: tuple[dict[str, str], ...] = ()
         for fields in CARD_FIELDS:
@@ -172,24 +185,27 @@ class HlSmi:
         return without_modules
 
     def log(self) -> tuple[LogCard, ...]:
-        """The long list of each card: module, serial, status, firmware, PCIe link."""
+        """Return the long list of each card: module, serial, status, firmware, PCIe link."""
         answer = self.ask(["-L"])
         return hl_smi_text.parse_log(answer.text) if answer.problem is None else ()
 
     def links(self, bus: str) -> dict[int, str]:
-        """UP or DOWN by port of one card; empty when it cannot be told."""
+        """Return UP or DOWN by port of one card; empty when unknown."""
         answer = self.ask(["-n", "link", "-i", bus])
         return hl_smi_text.parse_links(answer.text) if answer.problem is None else {}
 
     def name(self) -> str | None:
-        """The product name that all cards share, by ``-Q name``; its rows do not say which card they mean."""
+        """Return the product name that all cards share, by ``-Q name``.
+
+        Its rows do not say which card they mean.
+        """
         answer = self.ask(["-Q", "name", "-f", "csv"])
         rows = hl_smi_text.parse_csv(answer.text) if answer.problem is None else ()
         names = {row["name"] for row in rows if row.get("name", "").startswith("HL-")}
         return names.pop() if len(names) == 1 else None
 
     def topo(self) -> tuple[Affinity, ...]:
-        """CPU ranges and NUMA node by module."""
+        """Return CPU ranges and NUMA node by module."""
         answer = self.ask(["topo", "-c", "-N"])
         rows = hl_smi_text.parse_topo(answer.text) if answer.problem is None else ()
         if not rows:

@@ -1,7 +1,10 @@
-"""What hl-smi prints, as values. Pure: any text at all gives a result, never an error.
+"""Parsers of the output of hl-smi.
 
-Layouts moved between releases (``Uncorr. ECC`` and ``Uncor-Events``, columns, tabs or blanks), so all is
-found by its tokens and nothing by its column. Checked against recorded output of releases 1.12 to 1.23.
+Pure: any text gives a result, never an error.
+
+Layouts moved between releases (``Uncorr. ECC`` and ``Uncor-Events``, columns, tabs or blanks), so
+values are found by their tokens, not by their columns. Checked against recorded output of releases
+1.12 to 1.23.
 """
 
 from __future__ import annotations
@@ -27,7 +30,10 @@ _LOG_CARD = re.compile(r"^\[(\d{1,4})\]\s+AIP\b.*?\(accel(\d{1,4})\)")
 
 @dataclass(frozen=True)
 class HlSmiRow:
-    """One card of hl-smi's plain table. Memory in MiB; None where the table shows N/A."""
+    """One card of hl-smi's plain table.
+
+    Memory in MiB; None where the table shows N/A.
+    """
 
     index: int
     product: str
@@ -43,7 +49,10 @@ class HlSmiRow:
 
 @dataclass(frozen=True)
 class Process:
-    """One line of the process table. hl-smi shows only what the caller may see: none shown is not free."""
+    """One line of the process table.
+
+    hl-smi shows only what the caller may see, so an empty table does not mean that a card is free.
+    """
 
     index: int
     pid: int
@@ -54,7 +63,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Table:
-    """The plain table: its cards, the processes it shows and the versions in its head."""
+    """The plain table: its cards, the processes it shows, the versions in its header."""
 
     rows: tuple[HlSmiRow, ...] = ()
     processes: tuple[Process, ...] = ()
@@ -67,7 +76,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Affinity:
-    """One line of ``hl-smi topo``: the module's CPU ranges as printed and its NUMA node (-1 and N/A: None)."""
+    """One line of ``hl-smi topo``: CPU ranges of a module as printed, and its node.
+
+    The NUMA node is None for -1 and N/A.
+    """
 
     module: int
     ranges: tuple[tuple[int, int], ...] = ()
@@ -80,14 +92,17 @@ class Affinity:
 
 @dataclass(frozen=True)
 class LogCard:
-    """One card of ``hl-smi -L``: its flat ``name : value`` lines, PCI link ones as ``Link Speed Max`` and so on."""
+    """One card of ``hl-smi -L``: its flat ``name : value`` lines.
+
+    Those of the PCI link have names such as ``Link Speed Max``.
+    """
 
     index: int
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_table(text: str) -> Table:
-    """The plain ``hl-smi`` table."""
+    """Return the plain ``hl-smi`` table."""
     rows: list[HlSmiRow] = []
     processes: list[Process] = []
     versions: dict[str, str] = {}
@@ -129,7 +144,7 @@ def _row(index: int, product: str, first: str, second: str) -> HlSmiRow:
     temperature = _TEMPERATURE.search(second)
     power = _POWER.search(second)
     memory = _MEMORY.search(second)
-    # the last column of both lines stands alone behind the last inner bar
+    # the last column of both lines follows the last inner bar
     events = first.rstrip().removesuffix("|").rsplit("|", 1)[-1].strip()
     percent = _PERCENT.search(second[memory.end() :] if memory else "")
     return HlSmiRow(
@@ -151,10 +166,11 @@ def _int(match: re.Match[str] | None) -> int | None:
 
 
 def parse_csv(text: str, fields: tuple[str, ...] = ()) -> tuple[dict[str, str], ...]:
-    """Rows of ``hl-smi -Q FIELDS -f csv``: cell by field name, units and N/A removed.
+    """Return rows of ``hl-smi -Q FIELDS -f csv``: cells by field name, without units and N/A.
 
-    The header says what a row holds. Log lines before it (``ENABLE_CONSOLE=true`` sends some to stdout) and
-    lines with another number of cells are left out. ``fields`` are the names for output without a header.
+    The header defines the columns. Log lines before it (``ENABLE_CONSOLE=true`` sends some to
+    stdout) and lines with another number of cells are left out. ``fields`` are the names for output
+    without a header.
     """
     names = fields
     rows: list[dict[str, str]] = []
@@ -178,10 +194,11 @@ def _without_unit(cell: str) -> str:
 
 
 def parse_topo(text: str) -> tuple[Affinity, ...]:
-    """Lines of ``hl-smi topo -c -N`` (or only ``-c`` or ``-N``), by module, in the order printed.
+    """Return lines of ``hl-smi topo -c -N`` by module, in the order printed.
 
-    The header says which columns there are; the first number of a line is the module, the last the NUMA
-    node, and everything between them the CPU ranges, however many and however separated.
+    Output of only ``-c`` or ``-N`` is also read. The header shows which columns exist; the first
+    number of a line is the module, the last the NUMA node, and everything between them the CPU
+    ranges.
     """
     has_cpus = has_numa = True
     found: dict[int, Affinity] = {}
@@ -213,13 +230,19 @@ def _range(word: str) -> tuple[int, int] | None:
 
 
 def parse_links(text: str) -> dict[int, str]:
-    """Port and word of ``hl-smi -n link`` (UP, DOWN) or ``-n ports`` (internal, external)."""
+    """Return the state by port of ``hl-smi -n link`` (UP, DOWN) or ``-n ports``.
+
+    ``-n ports`` gives internal or external.
+    """
     found = (_PORT.match(line) for line in text.splitlines())
     return {int(match[1]): match[2] for match in found if match}
 
 
 def parse_log(text: str) -> tuple[LogCard, ...]:
-    """Cards of ``hl-smi -L``. Only lines that name one value; the units stay with it."""
+    """Return cards of ``hl-smi -L``.
+
+    Only lines that name one value; the units stay with it.
+    """
     cards: list[LogCard] = []
     facts: dict[str, str] = {}
     section = ""
@@ -233,7 +256,7 @@ def parse_log(text: str) -> tuple[LogCard, ...]:
         if not cards:
             continue
         if not name:
-            # a long name stands on its own line, its value on the next one: "Thermal Slowdown"
+            # a long name has a separate line, its value is on the next one: "Thermal Slowdown"
             if colon and section:
                 facts.setdefault(section, value)
             continue

@@ -1,4 +1,7 @@
-"""Which machine is meant: this one, a simulated one, or a snapshot file. The one way in for every command."""
+"""The machine of a command: this one, a simulated one, or a snapshot file.
+
+Every command reads its machine here.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,11 @@ SIMULATED = "simulated:"
 
 
 def load(machine: str | None = None) -> Host:
-    """The Host of ``--machine``: None reads the live machine under GAUDI_LAUNCH_ROOT, ``simulated:NAME`` makes
-    one (see `simulated`), anything else is a snapshot file.
+    """Return the Host of ``--machine``.
 
-    Raises LaunchError (USAGE) for an unknown name, an unreadable file or a document that is no snapshot.
+    None reads the live machine under GAUDI_LAUNCH_ROOT, ``simulated:NAME`` creates one (see
+    `simulated`), anything else is a snapshot file. Raises LaunchError (USAGE) for an unknown name,
+    an unreadable file or a document that is not a snapshot.
     """
     if machine is None:
         from gaudi_launch.host.read import read_host
@@ -38,7 +42,10 @@ def load(machine: str | None = None) -> Host:
 
 
 def load_document(path: str) -> dict[str, Any]:
-    """The JSON object of a snapshot file, before it is judged. Raises LaunchError (USAGE)."""
+    """Return the JSON object of a snapshot file, before it is judged.
+
+    Raises LaunchError (USAGE).
+    """
     from gaudi_launch.host.simulated import NAMES
 
     try:

@@ -1,4 +1,4 @@
-"""Collecting what is known of the cards from several places: the first place that knows a fact keeps it."""
+"""Merge card readings from several sources; the first source with a fact wins."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gaudi_launch.host.records import Card
 
 @dataclass
 class CardFacts:
-    """One card in the making: values by the field names of `Card`, and where each came from."""
+    """One card in the making: values by the field names of `Card`, and their sources."""
 
     values: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     hints: dict[str, tuple[Any, str]] = field(default_factory=dict)
 
     def hint(self, name: str, value: Any, source: str) -> None:
-        """A weaker fact, used when no place knows better."""
+        """Add a weaker fact, used when no source knows a better one."""
         self.hints.setdefault(name, (value, source))
 
     def settle(self) -> None:
@@ -45,7 +45,10 @@ class CardFacts:
 
 @dataclass
 class Cards:
-    """The cards of one machine. ``quarrels`` are sentences about places that disagree."""
+    """The cards of one machine.
+
+    ``quarrels`` are sentences about places that disagree.
+    """
 
     all: list[CardFacts] = field(default_factory=list)
     quarrels: list[str] = field(default_factory=list)
@@ -54,9 +57,12 @@ class Cards:
         return iter(self.all)
 
     def find(self, index: int | None = None, bus: str | None = None) -> CardFacts:
-        """The card at this address, else with this index; a new one when there is neither.
+        """Return the card at this address, else with this index.
 
-        The address goes first: an index may mean another card to another program, an address cannot.
+        A new one when there is neither.
+
+        The address goes first: an index may mean another card to another program, an address
+        cannot.
         """
         for name, value in (("bus", bus), ("index", index)):
             for facts in self.all:
@@ -66,7 +72,7 @@ class Cards:
         return self.all[-1]
 
     def missing(self, name: str) -> bool:
-        """True when some card lacks this fact."""
+        """Return True when some card lacks this fact."""
         return any(facts.get(name) is None for facts in self.all)
 
     def put(self, facts: CardFacts, name: str, value: Any, source: str) -> None:

@@ -1,9 +1,10 @@
-"""Who uses a card, told without ever opening accelN: Gaudi2 and Gaudi3 reset when it is closed again.
+"""Detect who uses a card, without opening accelN.
 
-The signs, strongest first: hl-smi's process table, links in /proc/*/fd, memory above the product's idle
-reading, the driver's status, a lock of another launch of ours. No sign is proof of a free card, so a card is
-free only when the places that would show a user could be read (facts: hl-smi sees only what its caller may
-see, and a container only its own processes).
+Gaudi2 and Gaudi3 reset a card when its node is closed. The signs, strongest first: hl-smi's process
+table, links in /proc/*/fd, memory above the product's idle reading, the driver's status, a lock of
+another launch. The absence of signs does not prove that a card is free, so a card is free only when
+the sources that would show a user could be read (facts: hl-smi sees only what its caller may see,
+and a container only its own processes).
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ _WATCHERS = re.compile(r"hl-smi|hl_smi|hlml|exporter|habana[-_]?(?:metric|device
 
 @dataclass
 class OpenFiles:
-    """Processes by card index from /proc. ``complete``: every process could be looked into."""
+    """Processes by card index from /proc.
+
+    ``complete``: every process could be looked into.
+    """
 
     holders: dict[int, list[Holder]] = field(default_factory=dict)
     processes: int = 0
@@ -37,10 +41,10 @@ class OpenFiles:
 
 
 def read_open_files(files: Files) -> OpenFiles:
-    """Who has a card's device node open.
+    """Return the processes that have a card's device node open.
 
     A control node counts too, as in the public start scripts (HabanaAI/vllm-fork@aice/v1.21.0:
-    scripts/utils.sh asks lsof for it), except for programs that only watch.
+    scripts/utils.sh uses lsof), except for programs that only monitor.
     """
     found = OpenFiles()
     for pid, name in numbered(files.names("proc"), ""):
@@ -89,7 +93,10 @@ def judge(
     products: Mapping[int, Accelerator | None],
     in_container: bool | None,
 ) -> None:
-    """Set ``busy``, ``busy_because`` and ``holders`` of every card. ``products`` is by position in ``cards``."""
+    """Set ``busy``, ``busy_because`` and ``holders`` of every card.
+
+    ``products`` is by position in ``cards``.
+    """
     nodes = any(facts.get("device_node") for facts in cards)
     for position, facts in enumerate(cards):
         index, module = facts.get("index"), facts.get("module")

@@ -1,4 +1,4 @@
-"""Reading a machine: sysfs first, then hl-smi for what sysfs lacks, then who uses the cards."""
+"""Read a machine: sysfs, hl-smi for what sysfs lacks, the users of the cards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _PAIRED = "assumed: SMT siblings stand in the same place of the two CPU ranges o
 
 
 def read_host(root: Path) -> Host:
-    """The machine whose files are under ``root``. Never raises for what a machine holds."""
+    """Return the machine whose files are under ``root``.
+
+    Never raises, whatever the files contain.
+    """
     host = assemble(
         FolderFiles(root),
         hl_smi.find(),
@@ -37,7 +40,7 @@ def read_host(root: Path) -> Host:
 def assemble(
     files: Files, ask: Ask | None, *, reserved: Mapping[int, Holder | None] | None = None, has_numactl: bool = False
 ) -> Host:
-    """The machine that these files and this hl-smi show (None: there is no hl-smi)."""
+    """Return the machine that these files and this hl-smi show (None: no hl-smi)."""
     notes: dict[str, str] = {}
     sources: dict[str, str] = {}
     cards = sysfs.read_cards(files)
@@ -97,9 +100,10 @@ def assemble(
 
 
 def read_ports(host: Host, ask: Ask | None = None) -> Host:
-    """The same machine with the state of every card's network ports: one hl-smi call a card, so only on demand.
+    """Return the same machine with the state of every card's network ports.
 
-    ``ask`` is the hl-smi to ask (default: the one on PATH). Ports that cannot be read stay None.
+    This takes one hl-smi call per card, so it is done on demand only. ``ask`` runs hl-smi (default:
+    the one on PATH). Ports that cannot be read stay None.
     """
     ask = ask or hl_smi.find()
     if ask is None:
@@ -123,7 +127,7 @@ def _order(card: Card) -> tuple[bool, int, bool, int, str]:
 
 
 def _drop_doubles(cards: Cards, notes: dict[str, str]) -> None:
-    """A module ID names one slot: of two cards that claim it neither can be trusted."""
+    """Drop module IDs that two cards claim: an ID names one slot, so both are wrong."""
     count = Counter(facts.get("module") for facts in cards if facts.get("module") is not None)
     doubled = {module for module, times in count.items() if times > 1}
     for facts in cards:
@@ -151,13 +155,16 @@ def _nodes_of(cards: Cards) -> tuple[NumaNode, ...]:
 
 
 def _ranges(cpus: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """Runs of neighbouring CPUs as (first, last)."""
+    """Return runs of neighbouring CPUs as (first, last)."""
     words = (word.partition("-") for word in format_cpus(cpus).split(",") if word)
     return tuple((int(first), int(last or first)) for first, _, last in words)
 
 
 def _paired_siblings(found: Iterable[tuple[tuple[int, int], ...]]) -> dict[int, tuple[int, ...]]:
-    """Cores from the CPU ranges of cards: the second half of the ranges are the siblings of the first half."""
+    """Return cores from the CPU ranges of cards.
+
+    The second half of the ranges are the SMT siblings of the first half.
+    """
     siblings: dict[int, tuple[int, ...]] = {}
     for ranges in sorted(found):
         half = len(ranges) // 2
@@ -174,7 +181,7 @@ def _paired_siblings(found: Iterable[tuple[tuple[int, int], ...]]) -> dict[int, 
 
 
 def _live_interfaces(known: tuple[Interface, ...]) -> tuple[Interface, ...]:
-    """The same interfaces with addresses from the system itself, where /proc/net does not tell them."""
+    """Return the interfaces with the system's addresses where /proc/net shows none."""
     import socket
 
     import psutil

@@ -1,6 +1,6 @@
-"""What a machine is, as frozen records. Everything else in the house reads these and nothing below them.
+"""A machine as frozen records, on which all other packages rely.
 
-``None`` always means "could not be read", never "no". Where a value came from stands in ``sources``,
+``None`` always means "could not be read", never "no". ``sources`` gives the source of each value,
 by field name: ``{"module": "sysfs module_id", "memory_used_mib": "hl-smi -Q"}``.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Holder:
-    """A process that holds a card open."""
+    """A process that has a card open."""
 
     pid: int
     command: str = ""
@@ -23,11 +23,11 @@ class Holder:
 class Card:
     """One Gaudi device.
 
-    ``index`` is accelN and hl-smi's number (may change at reboot), ``module`` the stable slot number.
-    ``product`` is hl-smi's name (HL-225), ``device_type`` the driver's word (GAUDI2). ``busy`` is None
-    when it cannot be told; ``busy_because`` is one of ``process-table``, ``open-file``, ``memory``,
-    ``status``, ``reserved`` (another launch of ours is about to use it), ``device-node`` (not given to this
-    container).
+    ``index`` is accelN and hl-smi's number (may change at reboot), ``module`` the stable slot
+    number. ``product`` is hl-smi's name (HL-225), ``device_type`` the driver's name (GAUDI2).
+    ``busy`` is None when unknown; ``busy_because`` is one of ``process-table``, ``open-file``,
+    ``memory``, ``status``, ``reserved`` (another launch is about to use it), ``device-node`` (not
+    given to this container).
     """
 
     index: int | None
@@ -63,7 +63,7 @@ class Card:
 
 @dataclass(frozen=True)
 class NumaNode:
-    """One memory node: its CPUs (SMT siblings included), memory in MiB and 2 MiB huge pages."""
+    """One memory node: CPUs (SMT siblings included), memory in MiB, 2 MiB huge pages."""
 
     id: int
     cpus: tuple[int, ...]
@@ -87,10 +87,10 @@ class Interface:
 class Host:
     """One machine at one moment.
 
-    ``cpu_siblings`` maps every online CPU to the tuple of CPUs of its core, itself included, ascending.
-    ``product`` is the generation word of accelerators.yaml (``gaudi2``, ``gaudi2e``, ``gaudi3``,
-    ``gaudi3-pcie``) or None; ``groups`` are the modules joined all to all. ``notes`` are ids of what
-    could not be read, with the reason in words (``{"hl-smi": "not on PATH"}``).
+    ``cpu_siblings`` maps every online CPU to the tuple of CPUs of its core, itself included,
+    ascending. ``product`` is the ID of accelerators.yaml (``gaudi2``, ``gaudi2e``, ``gaudi3``,
+    ``gaudi3-pcie``) or None; ``groups`` are the modules joined all to all. ``notes`` are IDs of
+    what could not be read, each with the reason as text (``{"hl-smi": "not on PATH"}``).
     """
 
     cards: tuple[Card, ...] = ()
@@ -116,15 +116,15 @@ class Host:
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def card(self, module: int) -> Card | None:
-        """The card in this slot, or None."""
+        """Return the card in this slot, or None."""
         return next((card for card in self.cards if card.module == module), None)
 
     @property
     def modules(self) -> tuple[int, ...]:
-        """Every known module ID, ascending."""
+        """Return every known module ID, ascending."""
         return tuple(sorted(card.module for card in self.cards if card.module is not None))
 
     @property
     def free_modules(self) -> tuple[int, ...]:
-        """Modules whose card is not known to be busy, ascending."""
+        """Return modules whose card is not known to be busy, ascending."""
         return tuple(sorted(card.module for card in self.cards if card.module is not None and not card.busy))

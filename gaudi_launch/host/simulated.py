@@ -1,8 +1,9 @@
-"""Machines that are not there: ``simulated:hls2`` and variants, in memory or written as a folder.
+"""Simulated machines: ``simulated:hls2`` and variants, in memory or as a folder.
 
-A name is a box and, joined with ``+``, its variants: ``hls2+busy=3,5,7``, ``gaudi3-oam+bad-tuning+failed=2``.
-The boxes are known-good: nothing on them wants tuning. The files are made once (`simulated_files`) and read by
-the same code that reads a live machine, so a simulated Host differs in nothing from a read one.
+A name is a box and, joined with ``+``, its variants: ``hls2+busy=3,5,7``,
+``gaudi3-oam+bad-tuning+failed=2``. The boxes are well tuned. The files are made once
+(`simulated_files`) and read by the code that reads a live machine, so a simulated Host has the form
+of a real one.
 """
 
 from __future__ import annotations
@@ -84,7 +85,10 @@ VARIANTS: Mapping[str, tuple[bool, str]] = {
 
 @dataclass(frozen=True)
 class Machine:
-    """A simulated machine: its files and links by path, and what its hl-smi knows (None: not installed)."""
+    """A simulated machine: its files and links by path, and the data of its hl-smi.
+
+    ``hl_smi`` is None where hl-smi is not installed.
+    """
 
     name: str
     files: Mapping[str, str]
@@ -93,11 +97,11 @@ class Machine:
 
     @property
     def view(self) -> Files:
-        """The files as the readers of `host` and `doctor` want them."""
+        """Return the files as the readers of `host` and `doctor` want them."""
         return Imagined(self.files, self.links)
 
     def ask(self, arguments: Sequence[str]) -> HlSmiOutput:
-        """hl-smi of this machine."""
+        """Return the output of this machine's hl-smi."""
         assert self.hl_smi is not None
         text, code = stub_hl_smi.answer(self.hl_smi, list(arguments))
         problem = (
@@ -107,14 +111,20 @@ class Machine:
 
 
 def make(name: str) -> Host:
-    """The Host of a simulated machine. Raises LaunchError (USAGE) for a name or variant that is not known."""
+    """Return the Host of a simulated machine.
+
+    Raises LaunchError (USAGE) for a name or variant that is not known.
+    """
     machine = build(name)
     host = assemble(machine.view, machine.ask if machine.hl_smi is not None else None, has_numactl=True)
     return replace(host, origin=f"simulated:{name}")
 
 
 def build(name: str) -> Machine:
-    """The machine of this name as files. Raises LaunchError (USAGE) as `make` does."""
+    """Return the machine of this name as files.
+
+    Raises LaunchError (USAGE) as `make` does.
+    """
     word, *variants = name.split("+")
     if word not in BOXES:
         raise LaunchError("host.unknown_machine", ExitCode.USAGE, found=word, known=", ".join(NAMES))
@@ -145,16 +155,16 @@ def _machine(name: str, box: SimulatedServer, options: Mapping[str, tuple[int, .
 
 
 def write_tree(name: str, folder: Path, files: Mapping[str, str | None] | None = None) -> Path:
-    """Write the machine as a folder for GAUDI_LAUNCH_ROOT and return the folder to put first on PATH.
+    """Write the machine as a folder for GAUDI_LAUNCH_ROOT; return its PATH folder.
 
-    ``files`` changes single files by path (None leaves one out). The folder is made; hl-smi is a small Python
-    program in ``bin``, with what it knows beside it.
+    ``files`` changes single files by path (None leaves one out). The folder is created; hl-smi is a
+    small Python program in ``bin``, with its data in the same folder.
     """
     return write_machine(build(name), folder, files)
 
 
 def write_machine(machine: Machine, folder: Path, files: Mapping[str, str | None] | None = None) -> Path:
-    """`write_tree` for a machine already built."""
+    """Write a machine that was already built, as `write_tree` does."""
     wanted = {path: text for path, text in {**machine.files, **(files or {})}.items() if text is not None}
     parents = {path.rpartition("/")[0] for path in (*wanted, *machine.links)}
     for path in sorted({*parents, "run/lock", "tmp", "dev/shm", "bin"}):

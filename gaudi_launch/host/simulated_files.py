@@ -1,7 +1,7 @@
-"""The files of a simulated machine: what the kernel, the distribution and hl-smi would show of a box.
+"""Files of a simulated machine, as a kernel, a distribution and hl-smi show them.
 
-Values are those that the host guides want (facts of the doctor's checks), or with ``bad-tuning`` those of a
-freshly installed system.
+Values are those that the host guides require (facts of the doctor's checks), or with ``bad-tuning``
+those of a freshly installed system.
 """
 
 from __future__ import annotations
@@ -48,8 +48,10 @@ Options = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class SimulatedServer:
-    """A two-socket server. ``slots`` by hl-smi index: (module, PCI bus); the lower half of the modules is on
-    node 0."""
+    """A two-socket server.
+
+    ``slots`` by hl-smi index: (module, PCI bus); the lower half of the modules is on node 0.
+    """
 
     product: str
     card_name: str
@@ -86,12 +88,12 @@ def bus_of(slot: str) -> str:
 
 
 def pid_of(module: int) -> int:
-    """The process that holds this module on a ``busy`` machine."""
+    """Return the process that uses this module on a ``busy`` machine."""
     return 4100 + module
 
 
 def hl_smi_of(box: SimulatedServer, options: Options) -> dict[str, Any]:
-    """What hl-smi of this machine knows."""
+    """Return the data of this machine's hl-smi."""
     memory = box.accelerator
     cards = []
     for index, (module, slot) in enumerate(box.slots):
@@ -134,7 +136,7 @@ def hl_smi_of(box: SimulatedServer, options: Options) -> dict[str, Any]:
 
 
 def files_of(box: SimulatedServer, options: Options) -> tuple[dict[str, str], dict[str, str]]:
-    """Every file of the machine by path, and its symbolic links."""
+    """Return every file of the machine by path, and its symbolic links."""
     files: dict[str, str] = {}
     links: dict[str, str] = {}
     _system(files, box, options)

@@ -1,6 +1,9 @@
-"""A Host as JSON (schema 1), to plan on another machine. CPU lists are written as the kernel writes them.
+"""A Host as JSON (schema 1), to plan on another machine.
 
-The document may also carry a ``config`` object (the doctor's view of the machine), which passes through.
+CPU lists are written as the kernel writes them.
+
+The document may also carry a ``config`` object (the doctor's view of the machine), which passes
+through.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ _KINDS = {int: "a whole number", str: "text", bool: "true or false"}
 
 
 def to_json(host: Host, config: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The snapshot document of a machine."""
+    """Return the snapshot document of a machine."""
     document: dict[str, Any] = {"schema": 1, "kind": KIND, "host": _write(host)}
     if config is not None:
         document["config"] = dict(config)
@@ -30,7 +33,7 @@ def to_json(host: Host, config: Mapping[str, Any] | None = None) -> dict[str, An
 
 
 def from_json(document: object) -> Host:
-    """The machine of a snapshot document.
+    """Return the machine of a snapshot document.
 
     Raises LaunchError (USAGE) naming the first field that is missing or of another kind.
     """
@@ -43,18 +46,21 @@ def from_json(document: object) -> Host:
 
 
 def config_of(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The ``config`` object that a snapshot carries, None if it carries none."""
+    """Return the ``config`` object that a snapshot carries, None if it carries none."""
     config = document.get("config")
     return config if isinstance(config, dict) else None
 
 
 def write_record(record: Any) -> Any:
-    """A frozen record of plain fields as JSON; other rooms' records that travel in a snapshot use it too."""
+    """Return a frozen record of plain fields as JSON.
+
+    Records of other packages that are part of a snapshot use it too.
+    """
     return _write(record)
 
 
 def read_record(kind: type, value: object, where: str) -> Any:
-    """`write_record` undone. Raises LaunchError (USAGE) naming the field below ``where``."""
+    """Return a record read from what `write_record` returned."""
     return _read(kind, value, where)
 
 
@@ -83,7 +89,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _read(kind: Any, value: object, where: str) -> Any:
-    """``value`` as this type; only the types that records have."""
+    """Return ``value`` as this type; only types of record fields are known."""
     if is_dataclass(kind) and isinstance(kind, type):
         if not isinstance(value, dict):
             raise _bad(where, "an object", value)

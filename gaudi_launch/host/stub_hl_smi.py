@@ -1,7 +1,7 @@
-"""hl-smi of a simulated machine: answers from a JSON file beside it.
+"""hl-smi of a simulated machine: it answers from a JSON file in its folder.
 
-`simulated.write_tree` copies this very file as ``bin/hl-smi``, so it imports the standard library only; in
-memory the same `answer` is asked, so both show the same machine. Layout: hl-smi 1.21 and later.
+`simulated.write_tree` copies this file as ``bin/hl-smi``, so it imports the standard library only;
+in memory the same `answer` is called, so both show the same machine. Layout: hl-smi 1.21 and later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UNITS = {
 
 
 def answer(machine: dict[str, Any], arguments: list[str]) -> tuple[str, int]:
-    """What hl-smi prints to these arguments, and its exit code."""
+    """Return the output of hl-smi for these arguments, and its exit code."""
     cards = machine["cards"]
     if not cards:
         return "habanalabs driver is not loaded or no AIPs available, aborting...\n", 1

@@ -1,7 +1,7 @@
-"""Cards, NUMA nodes and cores as the kernel tells them.
+"""Read cards, NUMA nodes and cores from sysfs.
 
-Attributes of a card: habanalabs out-of-tree driver sysfs.c @4058b6e and
-linux Documentation/ABI/testing/sysfs-driver-habanalabs. ``module_id`` is in the out-of-tree driver only.
+Attributes of a card: habanalabs out-of-tree driver sysfs.c @4058b6e and linux
+Documentation/ABI/testing/sysfs-driver-habanalabs. ``module_id`` is in the out-of-tree driver only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _LARGEST_NUMBER = 4096
 
 
 def read_cards(files: Files) -> Cards:
-    """Every Gaudi card of the accel class; other vendors' accelerators are left out."""
+    """Return every Gaudi card of the accel class.
+
+    Other vendors' accelerators are left out.
+    """
     cards = Cards()
     for folder, stem, node in _CLASSES:
         for index, name in numbered(files.names(folder), stem):
@@ -76,7 +79,7 @@ def _read_card(files: Files, device: str, index: int, node: str, cards: Cards) -
 
 
 def read_numa_nodes(files: Files) -> tuple[NumaNode, ...]:
-    """Memory nodes by number, with their 2 MiB huge pages."""
+    """Return memory nodes by number, with their 2 MiB huge pages."""
     nodes = []
     for number, name in numbered(files.names("sys/devices/system/node"), "node"):
         folder = f"sys/devices/system/node/{name}"
@@ -96,7 +99,7 @@ def read_numa_nodes(files: Files) -> tuple[NumaNode, ...]:
 
 
 def read_siblings(files: Files) -> dict[int, tuple[int, ...]]:
-    """Every online CPU with the CPUs of its core, itself included."""
+    """Return every online CPU with the CPUs of its core, itself included."""
     siblings: dict[int, tuple[int, ...]] = {}
     folder = "sys/devices/system/cpu"
     online_text = first_line(files, f"{folder}/online")
@@ -119,7 +122,10 @@ def read_siblings(files: Files) -> dict[int, tuple[int, ...]]:
 
 
 def read_meminfo(text: str) -> dict[str, int]:
-    """kB (or counts) by name of a meminfo file; a node's lines begin with ``Node N``."""
+    """Return kB (or counts) by name of a meminfo file.
+
+    The lines of a node begin with ``Node N``.
+    """
     found: dict[str, int] = {}
     for line in text.splitlines():
         name, colon, value = line.partition(":")

@@ -16,7 +16,7 @@ _CONTAINER = re.compile(r"docker|kubepods|containerd|libpod|lxc|crio")
 
 
 def read_system(files: Files) -> dict[str, Any]:
-    """Fields of `Host` that stand in plain files; what cannot be read is None."""
+    """Return the fields of `Host` that plain files contain; unreadable ones are None."""
     memory = read_meminfo(files.text("proc/meminfo") or "")
     return {
         "hostname": first_line(files, "proc/sys/kernel/hostname") or first_line(files, "etc/hostname"),
@@ -46,7 +46,7 @@ def _cpu_field(files: Files, name: str) -> str | None:
 
 
 def in_container(files: Files) -> bool | None:
-    """Whether process 1 is a container's; None when /proc cannot be read."""
+    """Return whether process 1 is a container's; None when /proc cannot be read."""
     if files.exists(".dockerenv") or files.exists("run/.containerenv"):
         return True
     groups, environment = files.text("proc/1/cgroup"), files.text("proc/1/environ")
@@ -56,7 +56,10 @@ def in_container(files: Files) -> bool | None:
 
 
 def virtual_machine(files: Files) -> bool | None:
-    """Whether the CPU or the board says that this is a virtual machine; None when neither can be read."""
+    """Return whether the CPU or the board says that this is a virtual machine.
+
+    Return None when neither can be read.
+    """
     flags = _cpu_field(files, "flags")
     board = " ".join(
         filter(None, (first_line(files, f"sys/class/dmi/id/{n}") for n in ("sys_vendor", "product_name")))
@@ -67,7 +70,10 @@ def virtual_machine(files: Files) -> bool | None:
 
 
 def read_interfaces(files: Files) -> tuple[Interface, ...]:
-    """Network interfaces except the loopback, by name, with the addresses that /proc/net tells."""
+    """Return network interfaces by name, with the addresses that /proc/net shows.
+
+    The loopback interface is left out.
+    """
     routes = _routes(files.text("proc/net/route") or "")
     default = {name for name, network, mask in routes if network == mask == 0}
     addresses: dict[str, list[str]] = {}
@@ -93,7 +99,10 @@ def read_interfaces(files: Files) -> tuple[Interface, ...]:
 
 
 def _routes(text: str) -> list[tuple[str, int, int]]:
-    """Interface, network and mask of /proc/net/route, whose hexadecimal words are in the machine's byte order."""
+    """Return interface, network and mask of each line of /proc/net/route.
+
+    Its hexadecimal numbers are in the machine's byte order.
+    """
     routes = []
     for line in text.splitlines()[1:]:
         words = line.split()
@@ -104,7 +113,10 @@ def _routes(text: str) -> list[tuple[str, int, int]]:
 
 
 def _local_addresses(text: str) -> list[str]:
-    """Addresses of this machine in /proc/net/fib_trie: leaves followed by ``/32 host LOCAL``."""
+    """Return this machine's addresses in /proc/net/fib_trie.
+
+    They are leaves followed by ``/32 host LOCAL``.
+    """
     found: list[str] = []
     address = ""
     for line in text.splitlines():

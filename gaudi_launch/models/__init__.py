@@ -1,1 +1,1 @@
-"""What the weights need: facts from config.json, sizes, downloads, conversion."""
+"""Facts, sizes, downloads and conversion of model weights."""

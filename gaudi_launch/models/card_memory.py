@@ -1,4 +1,7 @@
-"""On how many cards does a model fit: one row a number of cards and data type, each with its reason. Pure."""
+"""Numbers of cards on which a model fits: a row per number and data type. Pure.
+
+Each row has its reason.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ MOST_OF_A_CARD = 0.9
 
 @dataclass(frozen=True)
 class ServingDemand:
-    """What is to be served and how the engine divides a card. Lengths in tokens."""
+    """The requested service and how the engine divides a card. Lengths in tokens."""
 
     max_model_len: int
     max_num_seqs: int = 32
@@ -40,10 +43,12 @@ class ServingDemand:
 
 @dataclass(frozen=True)
 class CardMemory:
-    """One card divided, in bytes: weights + activations + margin + graphs + kv = card (kv below 0: too small).
+    """One card divided, in bytes.
 
-    ``block`` is the size of one KV block on this card, ``blocks`` how many the engine makes, ``lost`` how many more
-    would fit, were they not cut to whole decode steps.
+    weights + activations + margin + graphs + kv = card; ``kv`` is below 0 when the card is too
+    small. ``block`` is the size of one KV block on this card, ``blocks`` how many the engine
+    allocates, ``lost`` how many more would fit if they were not rounded down to complete decode
+    steps.
     """
 
     card: float
@@ -57,26 +62,29 @@ class CardMemory:
 
     @property
     def cache(self) -> float:
-        """Bytes of the KV cache: the blocks that are made, where some were cut off."""
+        """Return the bytes of the KV cache that the allocated blocks use."""
         return max(0.0, self.parts.kv) if not self.lost else float(self.blocks * self.block)
 
     @property
     def unused(self) -> float:
-        """Bytes that stay free: the margin, and what the blocks that were cut off would take."""
+        """Return the bytes that stay free: the margin, and the rounded-off blocks."""
         if self.pools:
             return max(0.0, self.parts.free)
         return max(0.0, self.parts.margin) + max(0.0, self.parts.kv) - self.cache
 
     @property
     def tokens(self) -> int:
-        """Tokens that the KV cache holds: the longest context."""
+        """Return the number of tokens that fit in the KV cache: the longest context."""
         return self.blocks * BLOCK
 
 
 @dataclass(frozen=True)
 class FitRow:
-    """One number of cards at one data type. GiB a card; ``concurrency`` counts requests of the asked length;
-    ``longest_context`` is what both the cache and the model allow."""
+    """One number of cards at one data type.
+
+    GiB per card; ``concurrency`` counts requests of the requested length; ``longest_context`` is
+    what both the cache and the model allow.
+    """
 
     n: int
     dtype: str
@@ -94,7 +102,10 @@ class FitRow:
 
 @dataclass(frozen=True)
 class FitTable:
-    """Rows by data type, then cards. ``smallest_n`` is of the first data type; None: it fits nowhere."""
+    """Rows by data type, then cards.
+
+    ``smallest_n`` is of the first data type; None: it fits nowhere.
+    """
 
     rows: tuple[FitRow, ...]
     smallest_n: int | None
@@ -103,7 +114,10 @@ class FitTable:
 def divide_card(
     model: Model, cards: int, dtype: str, card_bytes: float, ask: ServingDemand, rules: MemoryRules
 ) -> CardMemory | None:
-    """What one of ``cards`` holds when the engine has started; None when the model's sizes are not known."""
+    """Return what one of ``cards`` holds when the engine has started.
+
+    Return None when the model's sizes are not known.
+    """
     weights = sizing.weight_bytes_per_card(model, cards, dtype)
     block = sizing.block_bytes(model, cards, sizing.KV_BYTES.get(ask.kv_dtype, 2))
     if weights is None or block is None:
@@ -135,7 +149,7 @@ def fit(
     ask: ServingDemand,
     rules: MemoryRules,
 ) -> FitTable:
-    """A row for each data type and number of cards, every card divided alike."""
+    """Return a row for each data type and number of cards, every card divided alike."""
     return fit_each(model, card_bytes, cards, dtypes, lambda n, dtype: (ask, rules))
 
 
@@ -146,10 +160,12 @@ def fit_each(
     dtypes: Sequence[str],
     divided: Callable[[int, str], tuple[ServingDemand, MemoryRules]],
 ) -> FitTable:
-    """A row for each data type and number of cards; ``divided`` says how the engine would divide each of so many.
+    """Return a row for each data type and number of cards.
 
-    The KV cache type is that of fp8 rows, others use "auto". Raises LaunchError (USAGE) as ``divided`` does; its
-    other errors are a row's reason.
+    ``divided`` returns how the engine would divide each of that number of cards.
+
+    The KV cache type is that of fp8 rows, others use "auto". Raises LaunchError (USAGE) as
+    ``divided`` does; its other errors are a row's reason.
     """
     numbers = sorted(set(cards))
     rows = tuple(_row(model, n, dtype, card_bytes, divided) for dtype in dtypes for n in numbers)
@@ -207,7 +223,10 @@ def _longest(found: CardMemory, model: Model) -> int:
 
 
 def verdict(found: CardMemory, ask: ServingDemand) -> tuple[bool, Message]:
-    """Does the engine start, by its own rule (the cache must hold one request of max_model_len)? And why."""
+    """Return whether the engine starts, by its own rule, and the reason.
+
+    The rule: the cache must have room for one request of max_model_len.
+    """
     gib = {"weights": f"{found.weights / GIB:.1f}", "card": f"{found.card / GIB:.1f}"}
     if found.weights >= found.card:
         return False, message("fit.weights", **gib)
@@ -227,10 +246,13 @@ def verdict(found: CardMemory, ask: ServingDemand) -> tuple[bool, Message]:
 
 
 def too_tight(found: CardMemory, ask: ServingDemand) -> Message | None:
-    """A sentence when the engine would come up and have no room to work; None when it has.
+    """Return a sentence when the engine would come up and have no room to work.
 
-    The rule counts weights, activations and one request against nine tenths of the card. It is assumed; public
-    placements agree (Mixtral-8x7B on two Gaudi2 cards, Llama-3.1-405B on eight Gaudi3 but not eight Gaudi2).
+    Return None when it has.
+
+    The rule counts weights, activations and one request against nine tenths of the card. It is
+    assumed; public placements agree (Mixtral-8x7B on two Gaudi2 cards, Llama-3.1-405B on eight
+    Gaudi3 but not eight Gaudi2).
     """
     request = 0.0 if found.pools else found.block * ask.max_model_len / BLOCK
     needed = found.weights + found.activations + request
@@ -243,8 +265,11 @@ def too_tight(found: CardMemory, ask: ServingDemand) -> Message | None:
 def fit_weights_only(
     model: Model, cores: int, cards: Iterable[int] | None, dtypes: Sequence[str], core_gb: int = NEURON_CORE_GB
 ) -> FitTable:
-    """Rows for NeuronCores by weights alone, as the public table for Llama-2 counts: decimal GB, no cache, and no
-    rule for heads. Without ``cards``: one core, the cores that the weights need, and all of the instance."""
+    """Return rows for NeuronCores by weights alone.
+
+    As in the public table for Llama-2: decimal GB, no cache, no rule for heads. Without ``cards``:
+    one core, the cores that the weights need, and all of the instance.
+    """
     rows: list[FitRow] = []
     for dtype in dtypes:
         total = sizing.weight_bytes(model, dtype)

@@ -1,4 +1,4 @@
-"""A model folder read into `Model`: config.json first, the folder's name only where there is none."""
+"""Read a model folder as `Model`: config.json, or the name where there is none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.models.records import Model
 
-# the part of config.json that holds the language model in multimodal ones (transformers, llama4, qwen2_5_vl, llava)
+# the part of config.json with the language model in multimodal ones (transformers, llama4,
+# qwen2_5_vl, llava)
 _TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 _PARTS = {"vision_config": "vision", "audio_config": "audio", "vision_tower": "vision", "mm_vision_tower": "vision"}
 # families that see, where there is only a name to go by: assumed from the names of their releases on the hub
@@ -23,7 +24,6 @@ _VISION_NAME = re.compile(
 )
 # how the families count their experts (config.json of Mixtral, Qwen MoE, DeepSeek, Llama 4, GLM, DBRX, Jamba)
 _EXPERT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts")
-# a hub id is owner/name; a path has a leading /, . or ~, or is there
 # MLA's compressed cache is used for these; minicpm3 has the ranks but ordinary heads in its cache
 # (HabanaAI/vllm-fork@aice/v1.22.0:vllm/config.py is_deepseek_mla; kimi_k2 from upstream vLLM)
 _MLA_TYPES = ("deepseek", "kimi")
@@ -46,23 +46,28 @@ _MOST_CONFIG_BYTES = 8 << 20
 
 
 def name_of(path: str) -> str:
-    """The last part of a path or hub id."""
+    """Return the last part of a path or hub id."""
     return path.rstrip("/").rsplit("/", 1)[-1]
 
 
 def looks_like_hub_id(path: str) -> bool:
-    """Is this ``owner/name``, and no folder that exists?"""
+    """Return True for ``owner/name`` that is not an existing folder."""
     return bool(_HUB_ID.match(path)) and not Path(path).exists()
 
 
 def _by_name(name: str) -> tuple[str, ...]:
-    """The parts beside language that a model's name tells of; engines that go by it say that it is assumed."""
+    """Return the parts other than language that a model's name indicates.
+
+    Engines that rely on it show it as assumed.
+    """
     return ("vision",) if _VISION_NAME.search(name) else ()
 
 
 def read_model(path: str, must_exist: bool = True) -> Model:
-    """The facts of a model's own files. ``must_exist`` False lets a missing folder pass: only its name is then
-    known (`gaudi_launch.profiles.known_model` adds what a profile says).
+    """Return the facts of a model's own files.
+
+    ``must_exist`` False lets a missing folder pass: only its name is then known
+    (`gaudi_launch.profiles.known_model` adds what a profile says).
 
     Raises LaunchError (MODEL): no such folder, no config.json in it, or one that cannot be read.
     """
@@ -86,14 +91,17 @@ def read_model(path: str, must_exist: bool = True) -> Model:
 
 
 def counted_with(document: Mapping[str, Any]) -> tuple[int, int | None]:
-    """What config.json says for counting weights: bits of a packed one, and how many layers are loaded."""
+    """Return what config.json states for counting weights.
+
+    That is the bits of a packed weight and the number of layers that are loaded.
+    """
     quantization = _part(_text_part(document), "quantization_config") or _part(document, "quantization_config")
     bits = _number(quantization, "bits", "w_bit") or 4
     return bits if bits in (2, 3, 4, 8) else 4, _number(_text_part(document), *_LAYER_KEYS)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json of a folder. Raises LaunchError (MODEL)."""
+    """Return config.json of a folder. Raises LaunchError (MODEL)."""
     file = folder / "config.json"
     try:
         if file.stat().st_size > _MOST_CONFIG_BYTES:
@@ -111,7 +119,10 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def model_from_config(path: str, document: Mapping[str, Any], weights: Mapping[str, Any] | None = None) -> Model:
-    """`Model` from the document of config.json; what is not there, or of a wrong kind, is None. Pure."""
+    """Return `Model` from the document of config.json.
+
+    What is not there, or of a wrong kind, is None. Pure.
+    """
     text = _text_part(document)
     heads = _number(text, "num_attention_heads", "n_head", "n_heads")
     hidden = _number(text, "hidden_size", "n_embd", "d_model")
@@ -157,7 +168,7 @@ def model_from_config(path: str, document: Mapping[str, Any], weights: Mapping[s
 
 def _text_part(document: Mapping[str, Any]) -> Mapping[str, Any]:
     outer = document
-    # qwen2_5_omni has two levels; more is no model, and must not become a recursion
+    # qwen2_5_omni has two levels; more levels are not a model and must not recurse
     for _ in range(4):
         inner = next((document[name] for name in _TEXT_PARTS if isinstance(document.get(name), dict)), None)
         if not inner:
@@ -200,7 +211,10 @@ def _is_mla(document: Mapping[str, Any], text: Mapping[str, Any]) -> bool:
 
 
 def _intermediate(text: Mapping[str, Any], experts: int | None) -> int | None:
-    """The MLP's width that one token passes; the widest kind of layer where there are several."""
+    """Return the MLP's width that one token passes.
+
+    The widest kind of layer where there are several.
+    """
     dense = _number(text, "intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_hidden_size")
     if not experts or experts < 2:
         return dense
@@ -216,7 +230,10 @@ def _intermediate(text: Mapping[str, Any], experts: int | None) -> int | None:
 
 
 def _attention_layers(text: Mapping[str, Any]) -> int | None:
-    """Layers with a KV cache of their own, where only some are (Qwen3-Next, Jamba, Nemotron-H, granite hybrids)."""
+    """Return the number of layers with a KV cache, where only some have one.
+
+    Such models are Qwen3-Next, Jamba, Nemotron-H and granite hybrids.
+    """
     layers = _number(text, *_LAYER_KEYS)
     kinds = text.get("layer_types") or text.get("layers_block_type")
     if isinstance(kinds, list) and kinds:

@@ -1,4 +1,7 @@
-"""One writer a folder: a lock that the kernel forgets with its holder, and a sentence that says who holds it."""
+"""A lock that admits one writer per folder, and the name of its owner.
+
+The kernel releases it when its owner ends.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,11 @@ _HOLDER = re.compile(r", PID (\d{1,9})$")
 
 @contextlib.contextmanager
 def hold(folder: Path, work: str) -> Iterator[None]:
-    """Hold a folder for ``work`` (a word like ``pull``), making it where it is not there.
+    """Lock a folder for ``work`` (such as ``pull``), creating it if necessary.
 
-    Raises LaunchError (FAILED): ``lock.held`` naming the process that holds it, ``lock.folder`` when the folder
-    cannot be made or written. What is left of a holder that was killed is waited for. A file system without locks
-    is used without.
+    Raises LaunchError (FAILED): ``lock.held`` naming the process that owns the lock,
+    ``lock.folder`` when the folder cannot be created or written. Processes left by an owner that
+    was killed are waited for. On a file system without locks the folder is used without.
     """
     path = folder / NAME
     try:
@@ -53,7 +56,7 @@ def hold(folder: Path, work: str) -> Iterator[None]:
 
 
 def _take(handle: int) -> bool:
-    """Whether the lock is ours, or the file system has none."""
+    """Return whether the lock is ours, or the file system has none."""
     try:
         return locks.try_take(handle)
     except OSError:
@@ -62,6 +65,9 @@ def _take(handle: int) -> bool:
 
 
 def _lives(holder: str) -> bool:
-    """Whether the process that wrote its name into the lock is still there; True where nobody can tell."""
+    """Return whether the process that wrote its name into the lock still runs.
+
+    Return True where this cannot be determined.
+    """
     found = _HOLDER.search(holder)
     return found is None or Path("/proc", found[1]).exists()

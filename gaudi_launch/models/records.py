@@ -1,4 +1,4 @@
-"""What a model is, read from its folder (or only its name, when there is no folder)."""
+"""The facts of a model, from its folder or, without a folder, from its name."""
 
 from __future__ import annotations
 

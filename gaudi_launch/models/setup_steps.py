@@ -1,4 +1,7 @@
-"""What must happen before a model can be served: the steps, from facts alone. Nothing is read or done here."""
+"""The steps that are needed before a model can be served, from facts alone.
+
+Nothing is read or done here.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ SPARE_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Room:
-    """Bytes that the steps will write to one file system, and how many are free there; None: another machine's."""
+    """Bytes that the steps will write to one file system, and its free bytes.
+
+    ``free`` is None for another machine.
+    """
 
     path: Path
     needed: int
@@ -29,14 +35,15 @@ class Room:
 
 @dataclass(frozen=True)
 class SetupFacts:
-    """What is known of one deployment and this machine.
+    """Facts of one deployment and this machine.
 
-    ``repo`` is the hub id to fetch ("" for a folder of the user), ``folder`` the whole copy that is there,
-    ``target`` where one would go. ``weight_bytes`` is None when nobody knows before the hub was asked.
-    ``converts``: this engine on these cards wants another fp8 range than the weights have; ``converted`` says that
-    the result lies whole in ``converted_target``. ``measurements`` is the repository that fp8 needs ("" for none).
-    ``there`` are the bytes that earlier, interrupted runs left in a folder. ``disk_bytes``: what a guide asks for
-    all of it; ``rooms`` where it goes. ``engine`` is "" for one that comes as an image, or was not looked for.
+    ``repo`` is the hub ID to fetch ("" for a folder of the user), ``folder`` the complete copy that
+    exists, ``target`` where one would go. ``weight_bytes`` is None before the hub was queried.
+    ``converts``: this engine on these cards needs another fp8 range than the weights have;
+    ``converted``: the result is complete in ``converted_target``. ``measurements`` is the
+    repository that fp8 needs ("" for none). ``there`` are the bytes that earlier, interrupted runs
+    left in a folder. ``disk_bytes``: what a guide requires for all of it; ``rooms`` where it goes.
+    ``engine`` is "" for one that comes as an image, or was not looked for.
     """
 
     model: str
@@ -58,7 +65,10 @@ class SetupFacts:
 
     @property
     def final(self) -> Path | None:
-        """The folder that is served; None when the user's words stay (a folder that needs nothing)."""
+        """Return the folder that is served.
+
+        Return None when the user's words stay (a folder that needs nothing).
+        """
         if self.converts:
             return self.converted_target
         return self.folder or (self.target if self.repo else None)
@@ -66,7 +76,10 @@ class SetupFacts:
 
 @dataclass(frozen=True)
 class SetupStep:
-    """One step: is it done, what it is in words, and the command that does only this ("" for the engine's)."""
+    """One step: whether it is done, its text, and the command for it alone.
+
+    The command is "" for the engine's step.
+    """
 
     name: Name
     done: bool
@@ -79,7 +92,10 @@ class SetupStep:
 
 
 def steps(facts: SetupFacts) -> tuple[SetupStep, ...]:
-    """The steps of this deployment in their order; () for a folder that needs nothing but an engine."""
+    """Return the steps of this deployment in their order.
+
+    () for a folder that needs nothing but an engine.
+    """
     found = [_disk(room) for room in facts.rooms]
     if facts.repo:
         done = facts.folder is not None or (facts.converts and facts.converted)
@@ -117,9 +133,10 @@ def _disk(room: Room) -> SetupStep:
 
 
 def needed_bytes(facts: SetupFacts) -> Mapping[Path, int]:
-    """What the steps that are left will write, by folder: bytes there already are taken off.
+    """Return the bytes that the remaining steps will write, by folder.
 
-    With nothing there yet, the guide's figure stands where it is larger than the sum.
+    Bytes that exist already are subtracted. If none exist yet, the guide's figure applies where it
+    is larger than the sum.
     """
     size, there = facts.weight_bytes or 0, dict(facts.there)
     needed: dict[Path, int] = {}
@@ -128,7 +145,7 @@ def needed_bytes(facts: SetupFacts) -> Mapping[Path, int]:
     if facts.repo and facts.folder is None and size:
         needed[facts.target] = max(0, size - there.get(facts.target, 0)) + SPARE_BYTES
     if facts.converts and size:
-        # a shard's part is written beside the finished ones, so what is there counts whole
+        # a shard's part is written in addition to the finished ones, so their bytes count fully
         needed[facts.converted_target] = max(0, size - there.get(facts.converted_target, 0)) + SPARE_BYTES
     both = len(needed) == 2 and not any(there.values())
     if both and facts.disk_bytes and facts.disk_bytes > sum(needed.values()):

@@ -1,9 +1,9 @@
-"""What a model needs on a card, and what an engine makes of the rest. Pure arithmetic, bytes throughout.
+"""The memory that a model needs on a card, and the engine's use of the rest.
 
-Sources: HabanaAI/vllm-fork@277a33cd9, @17a7946f4, @016b6bd20: vllm/worker/hpu_worker.py and cache_engine.py;
-vllm-project/vllm-gaudi@091bbadd: vllm_gaudi/v1/worker/hpu_worker.py;
-huggingface/text-generation-inference@db931fcf: flash_causal_lm.py of the Gaudi backend.
-What the sources do not say is marked as assumed.
+Pure arithmetic in bytes. Sources: HabanaAI/vllm-fork@277a33cd9, @17a7946f4, @016b6bd20:
+vllm/worker/hpu_worker.py and cache_engine.py; vllm-project/vllm-gaudi@091bbadd:
+vllm_gaudi/v1/worker/hpu_worker.py; huggingface/text-generation-inference@db931fcf:
+flash_causal_lm.py of the Gaudi backend. What the sources do not state is marked as assumed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gaudi_launch.models.records import Model
 
 GIB = 1 << 30
 BLOCK = 128
-# awq and gptq keep scales beside their half bytes, about 5 % (facts on sizing: 3 to 10 %)
+# awq and gptq store scales with their half bytes, about 5 % (facts on sizing: 3 to 10 %)
 WEIGHT_BYTES: Mapping[str, float] = {
     "float32": 4.0,
     "bfloat16": 2.0,
@@ -46,11 +46,11 @@ _MLP_RATIO = 3.5
 
 @dataclass(frozen=True)
 class MemoryRules:
-    """How one engine version divides a card. The defaults are the plainest.
+    """The rules by which one engine version divides a card.
 
-    ``blocks_step``: blocks are rounded down to complete decode steps. ``profile_run`` False: its profile run
-    returns at once, so that activations are neither measured nor kept free.
-    ``fixed_share``: the share of what is free that becomes the cache.
+    ``blocks_step``: blocks are rounded down to complete decode steps. ``profile_run`` False: its
+    profile run returns immediately, so that activations are neither measured nor kept free.
+    ``fixed_share``: the fraction of free memory that becomes the cache.
     """
 
     profile_run: bool = True
@@ -61,7 +61,10 @@ class MemoryRules:
 
 @dataclass(frozen=True)
 class Split:
-    """A card's free memory after weights, in bytes: ``margin`` is never touched, ``graphs`` is kept for capture."""
+    """A card's free memory after weights, in bytes.
+
+    ``margin`` is never used, ``graphs`` is kept for capture.
+    """
 
     free: float
     usable: float
@@ -74,8 +77,9 @@ class Split:
 
 
 def weight_bytes(model: Model, dtype: str = "bfloat16") -> float | None:
-    """The weights that are loaded, in ``dtype``: their size on disk when they lie there so, else parameters times
-    bytes.
+    """Return the bytes of the weights that are loaded, in ``dtype``.
+
+    That is their size on disk when they are stored in this type, else parameters times bytes.
 
     >>> weight_bytes(Model("m", "m", parameters=8_030_261_248)) / GIB  # doctest: +ELLIPSIS
     14.957...
@@ -95,14 +99,19 @@ def weight_bytes(model: Model, dtype: str = "bfloat16") -> float | None:
 
 
 def weight_bytes_per_card(model: Model, cards: int, dtype: str = "bfloat16") -> float | None:
-    """Weights of one rank: tensor parallelism divides all but norms, which are too small to count."""
+    """Return the weights of one rank: tensor parallelism divides all but norms.
+
+    Norms are too small to count.
+    """
     total = weight_bytes(model, dtype)
     return None if total is None else total / cards
 
 
 def kv_bytes_per_token(model: Model, cards: int = 1, kv_bytes: int = 2) -> int | None:
-    """KV cache of one token on one card. Heads are divided until each card has one, then replicated; the
-    compressed cache of MLA is replicated on every card.
+    """Return the bytes of KV cache of one token on one card.
+
+    Heads are divided until each card has one, then replicated; the compressed cache of MLA is
+    replicated on every card.
 
     >>> kv_bytes_per_token(Model("m", "m", layers=80, kv_heads=8, head_dim=128), cards=4)
     81920
@@ -120,7 +129,7 @@ def kv_bytes_per_token(model: Model, cards: int = 1, kv_bytes: int = 2) -> int |
 
 
 def block_bytes(model: Model, cards: int = 1, kv_bytes: int = 2, block: int = BLOCK) -> int | None:
-    """One KV block on one card.
+    """Return the bytes of one KV block on one card.
 
     >>> block_bytes(Model("m", "m", layers=32, kv_heads=8, head_dim=128)) // (1 << 20)
     16
@@ -130,7 +139,9 @@ def block_bytes(model: Model, cards: int = 1, kv_bytes: int = 2, block: int = BL
 
 
 def activation_bytes(model: Model, tokens: int, cards: int = 1) -> float:
-    """What the profiling run holds at its peak for ``tokens`` of prompt; assumed from one public measurement.
+    """Return the peak of the profiling run for ``tokens`` of prompt, in bytes.
+
+    Assumed from one public measurement.
 
     >>> llama = Model("m", "m", hidden_size=4096, intermediate_size=14336)
     >>> round(activation_bytes(llama, 4 * 1024) / (1 << 20))
@@ -142,7 +153,7 @@ def activation_bytes(model: Model, tokens: int, cards: int = 1) -> float:
 
 
 def split(free: float, utilization: float = 0.9, reserved: float = 0.1, eager: bool = False) -> Split:
-    """Divide what is free after weights (and the profiling run) as the vLLM workers do.
+    """Divide the free memory after weights and profiling run as vLLM's workers do.
 
     >>> found = split(79.16, 0.5, 0.4)
     >>> [round(part, 2) for part in (found.usable, found.graphs, found.kv)]
@@ -154,7 +165,7 @@ def split(free: float, utilization: float = 0.9, reserved: float = 0.1, eager: b
 
 
 def count_blocks(kv: float, block: int, rules: MemoryRules, step: int = BLOCK) -> int:
-    """KV blocks that the engine allocates in ``kv`` bytes.
+    """Return the number of KV blocks that the engine allocates in ``kv`` bytes.
 
     >>> count_blocks(23.748 * GIB, 16 << 20, MemoryRules())
     1519
@@ -168,7 +179,7 @@ def count_blocks(kv: float, block: int, rules: MemoryRules, step: int = BLOCK) -
 
 
 def concurrency(blocks: int, max_model_len: int, block: int = BLOCK) -> float:
-    """Requests of the full length that the cache holds, as the engines log it.
+    """Return the requests of full length that fit in the cache, as engines log it.
 
     >>> concurrency(16384, 512)
     4096.0
@@ -177,7 +188,7 @@ def concurrency(blocks: int, max_model_len: int, block: int = BLOCK) -> float:
 
 
 def profile_tokens(max_num_seqs: int, max_num_batched_tokens: int, longest_prompt: int) -> int:
-    """Tokens of the profiling run: as many of the longest prompts as one batch takes.
+    """Return the tokens of the profiling run: the longest prompts of one batch.
 
     >>> profile_tokens(128, 8192, 4224)
     4224
@@ -187,7 +198,9 @@ def profile_tokens(max_num_seqs: int, max_num_batched_tokens: int, longest_promp
 
 
 def divides(model: Model, cards: int) -> bool:
-    """May this model be cut over so many cards? Heads are divided; kv heads divided, or replicated whole.
+    """Return True if this model can be divided over this number of cards.
+
+    Heads are divided; kv heads are divided, or replicated completely.
 
     >>> [n for n in (1, 2, 3, 4, 8, 16) if divides(Model("m", "m", heads=28, kv_heads=4), n)]
     [1, 2, 4]
@@ -199,7 +212,7 @@ def divides(model: Model, cards: int) -> bool:
 
 
 def units(parameters_billions: float, bytes_per_weight: float, unit_gb: float, usable: float = 1.0) -> int:
-    """Weights-only: how many devices of ``unit_gb`` (1e9 bytes) hold the weights, and nothing else.
+    """Return how many devices of ``unit_gb`` (1e9 bytes) the weights alone need.
 
     >>> [units(billions, 2, 16) for billions in (70, 13, 7)]
     [9, 2, 1]

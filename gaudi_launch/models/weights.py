@@ -1,4 +1,4 @@
-"""What the weight files hold, from their headers alone: parameters, bytes, shards that are missing or cut off."""
+"""Read weight files by their headers: parameters, bytes, missing shards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 
 # safetensors: eight bytes with the header's length, then that much JSON (docs: safetensors format)
 _MOST_HEADER_BYTES = 100 << 20
-# no file system holds more bytes in a file, so no tensor has more elements
+# no file system has larger files, so no tensor has more elements
 _MOST_SIZE = 2**63
 _LAYER = re.compile(r"model\.layers\.([0-9]{1,6})\.")
 
@@ -24,7 +24,10 @@ class HeaderError(Exception):
 
 
 def read_header(path: Path) -> tuple[Mapping[str, Any], int]:
-    """The header of one safetensors file and how long the file must be in bytes. Raises HeaderError, OSError."""
+    """Return the header of one safetensors file and the file's expected length in bytes.
+
+    Raises HeaderError, OSError.
+    """
     with path.open("rb") as file:
         first = file.read(8)
         if len(first) < 8:
@@ -64,10 +67,10 @@ def _is_size(value: Any) -> bool:
 
 
 def count_parameters(header: Mapping[str, Any], bits: int = 4) -> int:
-    """Return the weights in one file, without scales (block and channel scales, zero points).
+    """Return the weights in one file, without scales and zero points.
 
-    An int32 of a ``qweight`` (awq, gptq) holds 32 / ``bits`` weights; a byte without a sign holds two of four bits
-    (mxfp4: transformers 4.55 integrations/mxfp4.py; nvfp4 packs alike).
+    An int32 of a ``qweight`` (awq, gptq) contains 32 / ``bits`` weights; a byte without a sign
+    contains two of four bits (mxfp4: transformers 4.55 integrations/mxfp4.py; nvfp4 packs alike).
     """
     total = 0
     for name, entry in header.items():
@@ -78,14 +81,14 @@ def count_parameters(header: Mapping[str, Any], bits: int = 4) -> int:
 
 
 def _weights_each(name: str, dtype: object, bits: int) -> int:
-    """Return how many weights one element of a tensor holds."""
+    """Return the number of weights in one element of a tensor."""
     if name.endswith("qweight") and dtype == "I32":
         return 32 // bits
     return 2 if dtype == "U8" else 1
 
 
 def is_scale(name: str) -> bool:
-    """Is this tensor a scale or index beside quantised weights, not weights itself?"""
+    """Return True for a scale or index of quantised weights."""
     return name.endswith(("_scale", "_scale_inv", "_scales", ".scales", ".qzeros", ".g_idx", "_zero_point"))
 
 
@@ -96,8 +99,12 @@ _NO_WEIGHTS = ("training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.
 
 
 def count_unloaded(header: Mapping[str, Any], layers: int) -> int:
-    """Bytes of layers numbered ``layers`` and up: multi-token prediction, which the engines skip on loading
-    (HabanaAI/vllm-fork@aice/v1.22.0:vllm/model_executor/models/deepseek_v2.py, glm4_moe.py: spec_layer)."""
+    """Return the bytes of layers numbered ``layers`` and up: multi-token prediction.
+
+    The engines skip them on loading
+    (HabanaAI/vllm-fork@aice/v1.22.0:vllm/model_executor/models/deepseek_v2.py, glm4_moe.py:
+    spec_layer).
+    """
     return sum(
         entry["data_offsets"][1] - entry["data_offsets"][0]
         for name, entry in header.items()
@@ -106,11 +113,14 @@ def count_unloaded(header: Mapping[str, Any], layers: int) -> int:
 
 
 def read_weights(folder: Path, bits: int = 4, layers: int | None = None) -> dict[str, Any]:
-    """``parameters``, ``weight_bytes`` (None without weights), ``unloaded_bytes``, ``files_missing``: shards that
-    the index names and the folder lacks, and those cut off (``NAME (truncated)``) or damaged (``NAME (why)``).
+    """Return the facts of a folder's weights, as fields of `Model`.
 
-    While shards are not there the index says how many bytes the whole has, and nobody how many parameters.
-    Raises LaunchError (MODEL) for an index that cannot be read.
+    ``parameters``, ``weight_bytes`` (None without weights), ``unloaded_bytes``, ``files_missing``:
+    shards that the index names and the folder lacks, and truncated (``NAME (truncated)``) or
+    damaged ones (``NAME (why)``).
+
+    While shards are missing, the index gives the bytes of all of them, but the number of parameters
+    is unknown. Raises LaunchError (MODEL) for an index that cannot be read.
     """
     missing: list[str] = []
     indexed, promised = _index(folder)
@@ -153,7 +163,10 @@ def read_weights(folder: Path, bits: int = 4, layers: int | None = None) -> dict
 
 
 def _index(folder: Path) -> tuple[set[str], int]:
-    """The shards that the index names and the bytes of all their tensors; nothing where there is no index."""
+    """Return the shards that the index names and the bytes of all their tensors.
+
+    Nothing where there is no index.
+    """
     path = folder / "model.safetensors.index.json"
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -180,6 +193,6 @@ def has_weights(folder: Path) -> bool:
 
 
 def _other_bytes(folder: Path) -> int | None:
-    """Bytes of pickled weights, where there are no safetensors."""
+    """Return the bytes of pickled weights, where there are no safetensors."""
     total = sum(path.stat().st_size for path in folder.glob("*.bin") if path.is_file())
     return total or None

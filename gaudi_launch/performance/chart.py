@@ -1,4 +1,7 @@
-"""Tokens per second against sequences at once, with the range, as a picture. Both axes are logarithmic."""
+"""Tokens per second against sequences at once, with the range, as a picture.
+
+Both axes are logarithmic.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The constants of the step-time model: value, unit, kind and source of each, from the profile's data file."""
+"""Constants of the step-time model: value, unit, kind and source of each.
+
+They are read from the profile's data file.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from gaudi_launch import paths
 FOLDER = "performance"
 FILE = "constants.csv"
 COLUMNS = ("name", "value", "unit", "kind", "source", "prior", "spread")
-# what one unit of the file is in seconds, operations or bytes a second
+# one unit of the file in seconds, operations per second or bytes per second
 _UNITS: Mapping[str, float] = {
     "TFLOP/s": 1e12,
     "TB/s": 1e12,
@@ -31,7 +34,10 @@ _UNITS: Mapping[str, float] = {
 
 @dataclass(frozen=True)
 class Constant:
-    """One number of the model. ``prior`` and ``spread`` (of its logarithm) guide a fitted one."""
+    """One number of the model.
+
+    ``prior`` and ``spread`` (of its logarithm) guide a fitted one.
+    """
 
     name: str
     value: float
@@ -43,7 +49,7 @@ class Constant:
 
     @property
     def scaled(self) -> float:
-        """The value in seconds, bytes a second or operations a second."""
+        """Return the value in seconds, bytes per second or operations per second."""
         return self.value * _UNITS[self.unit]
 
 
@@ -60,7 +66,10 @@ def constants() -> Mapping[str, Constant]:
 
 @cache
 def values() -> Mapping[str, float]:
-    """Return the shipped constants' values by name, in seconds, bytes a second and operations a second."""
+    """Return the shipped constants' values by name.
+
+    In seconds, bytes per second and operations per second.
+    """
     return {name: constant.scaled for name, constant in constants().items()}
 
 

@@ -1,4 +1,7 @@
-"""The published figures nearest to a load, and the band that their class gives a prediction. Pure."""
+"""The published figures nearest to a load, and the error band of their class.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A figure and how far it is from a query: doublings of size, batch and cards, added up."""
+    """A figure and its distance from a query: doublings of size, batch and cards."""
 
     figure: Figure
     distance: float
@@ -48,7 +51,7 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Band:
-    """A value with the range that contains four fifths of its class's left-out figures."""
+    """A value with its range: four fifths of the class's left-out figures are in it."""
 
     low: float
     expected: float
@@ -65,7 +68,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a prediction rests on. ``low`` and ``high`` are factors of its speed."""
+    """The basis of a prediction. ``low`` and ``high`` are factors of its speed."""
 
     kind: Kind
     points: int
@@ -116,7 +119,7 @@ def _distinct(found: Sequence[Neighbour]) -> tuple[Neighbour, ...]:
 
 
 def distance(query: Query, figure: Figure) -> float:
-    """Return how unlike two loads are: 0 for the same one, 1 for twice the model or the batch."""
+    """Return the distance of two loads: 0 if equal, 1 for twice the model or batch."""
     one, other = query.setup, figure.setup
     apart = _doublings(query.shape.active, figure.shape.active)
     apart += _CARDS_WEIGHT * _doublings(one.cards, other.cards)

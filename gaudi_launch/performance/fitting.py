@@ -1,7 +1,9 @@
-"""Fit the constants to published figures, and cross-validate them. Pure numpy, deterministic.
+"""Fit the constants to published figures, and cross-validate them.
 
-Each fitted constant has a prior: it moves from there only as far as the figures ask for. Errors are logarithms of
-predicted / published and large ones weigh less than their square.
+Pure numpy, deterministic.
+
+Each fitted constant has a prior: it moves from there only as far as the figures ask for. Errors are
+logarithms of predicted / published and large ones weigh less than their square.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ _LATE = 0.9
 
 @dataclass(frozen=True)
 class Points:
-    """Figures as arrays. ``index`` has for each field of Rates the constant's position for each figure."""
+    """Figures as arrays.
+
+    ``index`` has for each field of Rates the constant's position for each figure.
+    """
 
     names: tuple[str, ...]
     index: Mapping[str, Floats]
@@ -53,7 +58,10 @@ class Points:
 
 
 def points_of(figures: Sequence[Figure], names: Sequence[str]) -> Points:
-    """Return ``figures`` as arrays; ``names`` are all constants, in the order of their values."""
+    """Return ``figures`` as arrays.
+
+    ``names`` are all constants, in the order of their values.
+    """
     position = {name: at for at, name in enumerate(names)}
     # one more value, which is zero, for terms that do not apply
     none = len(position)
@@ -81,7 +89,10 @@ def points_of(figures: Sequence[Figure], names: Sequence[str]) -> Points:
 
 
 def predicted(points: Points, values: Floats) -> Floats:
-    """Return what the model says of each figure, in the figure's unit; ``values`` are those of all constants."""
+    """Return the model's value for each figure, in the figure's unit.
+
+    ``values`` are those of all constants.
+    """
     padded = np.append(values, 0.0)
     rates = Rates(**{field: padded[index] for field, index in points.index.items()})
     amounts = points.amounts
@@ -99,7 +110,8 @@ def predicted(points: Points, values: Floats) -> Floats:
     result = np.where(points.served, loop.throughput, together.throughput)
     ttft = np.where(points.served, loop.ttft, together.ttft)
     tpot = np.where(points.served, loop.tpot, together.tpot)
-    # of clients that start together, nine tenths have their first token when nine tenths are prefilled
+    # nine tenths of clients that begin together have their first token when nine tenths are
+    # prefilled
     late = ttft * 2 * _LATE * points.batch / (points.batch + 1)
     for at, (measure, statistic) in enumerate(zip(points.measure, points.statistic, strict=True)):
         if measure == "ttft":
@@ -110,7 +122,7 @@ def predicted(points: Points, values: Floats) -> Floats:
 
 
 def errors(points: Points, values: Floats) -> Floats:
-    """Return ln(predicted / published) as speeds: above zero means that the model is too fast."""
+    """Return ln(predicted / published) as speeds: positive if the model is too fast."""
     signs = np.array([1.0 if measure == "throughput" else -1.0 for measure in points.measure])
     return signs * np.log(predicted(points, values) / points.value)
 
@@ -129,7 +141,10 @@ def fit(
     start: Fitted | None = None,
     rounds: int = _ROUNDS,
 ) -> Fitted:
-    """Return the constants that explain ``figures`` (Levenberg-Marquardt on logarithms)."""
+    """Return the constants that explain ``figures``.
+
+    Levenberg-Marquardt on logarithms.
+    """
     used = [figure for figure in figures if not figure.other_harness]
     names = tuple(constants)
     points = points_of(used, names)
@@ -156,7 +171,10 @@ def fit(
 
 
 def _minimise(residuals: Callable[[Floats], Floats], start: Floats, rounds: int) -> Floats:
-    """Return where the sum of squares is least (Levenberg-Marquardt with forward differences)."""
+    """Return the values with the least sum of squares.
+
+    Levenberg-Marquardt with forward differences.
+    """
     at, damping = start.copy(), 1e-2
     now = residuals(at)
     for _ in range(rounds):
@@ -176,7 +194,7 @@ def _minimise(residuals: Callable[[Floats], Floats], start: Floats, rounds: int)
 
 
 def left_out(figures: Sequence[Figure], by: str) -> list[Hashable]:
-    """Return the group of each figure that is left out together: "source", "model" or "cards"."""
+    """Return the group with which each figure is left out: source, model or cards."""
     if by == "source":
         return [figure.source for figure in figures]
     if by == "model":
@@ -202,7 +220,10 @@ def cross_validate(
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How far a class of figures is off. ``typical`` is exp(mean |error|); ``fast`` more than 1.5 too fast."""
+    """The error of a class of figures.
+
+    ``typical`` is exp(mean |error|); ``fast`` is the number predicted more than 1.5 times too fast.
+    """
 
     kind: Kind
     points: int

@@ -13,15 +13,18 @@ _DEFAULT_BLOCK = 128
 
 @dataclass(frozen=True)
 class EngineLimits:
-    """What bounds a batch. Lengths are tokens; ``num_blocks`` counts KV blocks of ``block_size`` tokens.
+    """What bounds a batch.
 
-    ``contiguous_pa``: the engine indexes decode blocks by the highest block id (vllm-fork's default), so that
-    any batch can need up to ``num_blocks``. Otherwise a decode shape is the sum of its sequences' blocks.
-    ``cache_blocks`` is the size of the cache by which the engine makes its own list, where that is not
-    ``num_blocks``: a cache larger than all sequences at their longest, or blocks that several sequences name.
-    ``prefix_caching``: the engine was told to keep prompts; 1.22 then has prompt buckets for every context.
-    ``mixed_steps``: the engine schedules as V1 does (`gaudi_launch.performance.mixed_steps`): a step takes prompts,
-    or parts of them, beside the sequences that decode. ``ahead``: it plans one step while another one runs.
+    Lengths are tokens; ``num_blocks`` counts KV blocks of ``block_size`` tokens.
+
+    ``contiguous_pa``: the engine indexes decode blocks by the highest block id (vllm-fork's
+    default), so that any batch can need up to ``num_blocks``. Otherwise a decode shape is the sum
+    of its sequences' blocks. ``cache_blocks`` is the size of the cache by which the engine makes
+    its own list, where that is not ``num_blocks``: a cache larger than all sequences at their
+    longest, or blocks that several sequences name. ``prefix_caching``: the engine was told to keep
+    prompts; 1.22 then has prompt buckets for every context. ``mixed_steps``: the engine schedules
+    as V1 does (`gaudi_launch.performance.mixed_steps`): a step takes prompts, or parts of them,
+    beside the sequences that decode. ``ahead``: it plans one step while another one runs.
     """
 
     max_num_seqs: int
@@ -65,30 +68,34 @@ class EngineLimits:
 
     @property
     def blocks_per_sequence(self) -> int:
-        """Blocks of a sequence at its longest."""
+        """Return the number of blocks of a sequence at its longest."""
         return -(-self.max_model_len // self.block_size)
 
     @property
     def longest_query(self) -> int:
-        """The longest prompt bucket that is of use: the model's length in whole blocks, within the token budget."""
+        """Return the longest useful prompt bucket.
+
+        That is the model's length in complete blocks, within the token budget.
+        """
         return min(self.blocks_per_sequence * self.block_size, self.max_num_batched_tokens)
 
     @property
     def prefill_rows(self) -> int:
-        """The largest prompt batch that can be formed."""
+        """Return the largest prompt batch that can be formed."""
         shortest = min(self.block_size, self.longest_query)
         return max(1, min(self.max_num_prefill_seqs, self.max_num_batched_tokens // shortest))
 
     def query_top(self, batch: int) -> int:
-        """The longest padded prompt that fits ``batch`` times into the token budget; 0 when none does.
+        """Return the longest padded prompt that fits ``batch`` times into the token budget.
 
-        Whole blocks, except where the budget itself is the end.
+        Return 0 when none does. The result is in complete blocks, except where the budget itself is
+        the limit.
         """
         room = min(self.max_num_batched_tokens // batch, self.longest_query)
         return room if room == self.longest_query else room // self.block_size * self.block_size
 
     def block_top(self, batch: int) -> int:
-        """The most blocks that ``batch`` decoding sequences can hold."""
+        """Return the most blocks that ``batch`` decoding sequences can use."""
         if self.contiguous_pa:
             return self.num_blocks
         return max(batch, min(self.num_blocks, batch * self.blocks_per_sequence))
@@ -110,11 +117,12 @@ class CoverageQuestion:
 
 
 def as_limits(given: Any) -> EngineLimits:
-    """`EngineLimits` from a mapping or an object with such names.
+    """Return `EngineLimits` from a mapping or an object with such names.
 
-    Ranges may be pairs (``input_range``, ``input``) or four numbers (``input_min`` ...). What is left out:
-    prefill batch = max_num_seqs (the engines' default), token budget = max_model_len, KV blocks for
-    max_num_seqs sequences of max_model_len, any length that the model takes. Raises LaunchError (USAGE).
+    Ranges may be pairs (``input_range``, ``input``) or four numbers (``input_min`` ...). What is
+    left out: prefill batch = max_num_seqs (the engines' default), token budget = max_model_len, KV
+    blocks for max_num_seqs sequences of max_model_len, any length that the model takes. Raises
+    LaunchError (USAGE).
     """
     if isinstance(given, EngineLimits):
         return given

@@ -38,7 +38,7 @@ class Ticket:
 
     @property
     def last_step(self) -> int:
-        """The step that makes its last token."""
+        """Return the step that makes its last token."""
         return self.first_step + self.output - 1
 
 
@@ -172,7 +172,10 @@ class MixedRun:
         self.joining = []
 
     def _open_blocks(self) -> None:
-        """Give each decoding sequence the block that its token needs; the youngest make room for it."""
+        """Give each decoding sequence the block that its token needs.
+
+        The youngest make room for it.
+        """
         residue, most = self.step % self.limits.block_size, self.limits.num_blocks
         while self.decode_blocks + self.opening[residue] + self.other_blocks > most:
             if not self._preempt():
@@ -210,7 +213,7 @@ class MixedRun:
         self.waiting.appendleft(Ticket(ticket.number, ticket.tokens + made, ticket.output - made, 0, 0))
 
     def _continue(self) -> list[tuple[int, int]]:
-        """The next part of a prompt that was begun: (tokens, context) of its forward."""
+        """Return the next part of a prompt that was begun: (tokens, context) of its forward."""
         ticket = self.partial
         if ticket is None:
             return []
@@ -225,7 +228,7 @@ class MixedRun:
         return [self._advance(ticket, tokens)]
 
     def _admit(self) -> list[tuple[int, int]]:
-        """Prompts that begin in this step, (tokens, context) each."""
+        """Return prompts that begin in this step, (tokens, context) each."""
         forwards: list[tuple[int, int]] = []
         if self.blocked or self.partial is not None:
             return forwards
@@ -243,7 +246,7 @@ class MixedRun:
         return forwards
 
     def _advance(self, ticket: Ticket, tokens: int) -> tuple[int, int]:
-        """Prefill ``tokens`` more of a prompt in this step."""
+        """Return prefill ``tokens`` more of a prompt in this step."""
         before = ticket.done
         ticket.done += tokens
         self.other_blocks += self._blocks(ticket.done) - self._blocks(before)
@@ -282,7 +285,9 @@ class MixedRun:
             self.first[ticket.number] = self.last
 
     def _merged(self, forwards: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
-        """Forwards of (prompts, longest, context): prompts without context share one within the budget."""
+        """Return forwards of (prompts, longest, context): prompts without context share one within
+        the budget.
+        """
         limits = self.limits
         block, budget = limits.block_size, limits.max_num_batched_tokens
         found: list[tuple[int, int, int]] = []
@@ -341,5 +346,5 @@ class MixedRun:
         return -(-tokens // self.limits.block_size)
 
     def _residue(self, ticket: Ticket) -> int:
-        """The steps, modulo a block, at which a sequence needs a new block."""
+        """Return the steps, modulo a block, at which a sequence needs a new block."""
         return (1 + ticket.first_step - ticket.tokens) % self.limits.block_size

@@ -1,4 +1,7 @@
-"""Predicted TTFT, TPOT and throughput of a load, by part, with range and evidence. Pure."""
+"""Predict TTFT, TPOT and throughput of a load, by part, with range and evidence.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,11 @@ _LOOPED_TYPES = ("gpt_oss", "qwen3_moe")
 
 @dataclass(frozen=True)
 class Load:
-    """What is sent, in tokens; ``most`` sequences at once over all cards; ``rate`` in requests per second."""
+    """A load in tokens.
+
+    ``most`` is the number of concurrent sequences over all cards; ``rate`` is in requests per
+    second.
+    """
 
     kind: LoadKind
     input: int
@@ -41,7 +48,10 @@ class Load:
 
 @dataclass(frozen=True)
 class Prediction:
-    """One load on one setup. Seconds and output tokens per second; ``prefill`` and ``decode`` are one step each."""
+    """One load on one setup.
+
+    Seconds and output tokens per second; ``prefill`` and ``decode`` are one step each.
+    """
 
     ttft: Band
     tpot: Band
@@ -88,9 +98,10 @@ def predict(
     old: bool = False,
     measured: bool = True,
 ) -> Prediction:
-    """Return what to expect of ``load``.
+    """Return the prediction for ``load``.
 
-    ``old``: a release from before the figures of the fit; ``measured`` False: no figure is of this product.
+    ``old``: a release from before the figures of the fit; ``measured`` False: no figure is of this
+    product.
     """
     made = steps(setup, shape, constants, constants["software.old"] if old else 1.0)
     lengths = Lengths(load.input, load.output)
@@ -123,7 +134,10 @@ def _times(made: StepModel, lengths: Lengths, load: Load) -> LoadTimes:
 
 
 def _throughput(made: StepModel, lengths: Lengths, load: Load, times: LoadTimes, evidence: Evidence) -> Band:
-    """Return the range of tokens per second; a given rate is kept unless the engine may be too slow for it."""
+    """Return the range of tokens per second.
+
+    A given rate is kept unless the engine may be too slow for it.
+    """
     if load.kind != "rate" or times.saturated:
         return evidence.speed(times.throughput)
     most = closed_loop(made.prefill, made.decode, lengths, load.most).throughput
@@ -136,7 +150,9 @@ def _shares(parts: Parts) -> dict[str, float]:
 
 
 def reads_chosen_experts(model_type: str, served: bool, release: tuple[int, ...] | None) -> bool:
-    """Return if a step of a mixture reads only the experts that its tokens chose, as far as figures show.
+    """Return True if a step of a mixture reads only the selected experts.
+
+    Derived from the published figures.
 
     >>> reads_chosen_experts("mixtral", False, (1, 18)), reads_chosen_experts("mixtral", True, None)
     (False, True)

@@ -1,4 +1,4 @@
-"""The published figures that the project ships: reading, classes, and what each was measured on."""
+"""The shipped published figures: reading, classes, and the setup of each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gaudi_launch.performance import constants
 from gaudi_launch.performance.shape import Shape, shape_of
 from gaudi_launch.performance.step_model import Engine, Generation, Setup
 
-# a batch of up to so many sequences is bound by reading weights and by launching
+# a batch of up to this size is bound by reading weights and by launching
 SMALL_BATCH = 4
 
 
 class Kind(Enum):
-    """What a figure or a prediction is judged with: figures of one kind have errors alike."""
+    """The class by which a figure or a prediction is judged: its errors are alike."""
 
     DENSE = "dense"
     SERVED = "served"
@@ -29,10 +29,12 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Figure:
-    """One published speed. ``value`` is output tokens per second, or seconds for TTFT and TPOT.
+    """One published speed.
 
-    ``not_scored`` says why a figure is shown only ("" for the others), ``copied`` that the harness copied the KV
-    cache at each step.
+    ``value`` is output tokens per second, or seconds for TTFT and TPOT.
+
+    ``not_scored`` says why a figure is shown only ("" for the others), ``copied`` that the harness
+    copied the KV cache at each step.
     """
 
     source: str
@@ -53,17 +55,20 @@ class Figure:
 
     @property
     def copied(self) -> bool:
-        """Return if each step copied the KV cache."""
+        """Return True if each step copied the KV cache."""
         return "KV cache copied" in self.note
 
     @property
     def other_harness(self) -> bool:
-        """Return if the figure says nothing about the constants: another way to launch, or inconsistent."""
+        """Return True if the figure does not inform the constants.
+
+        It was launched in another way, or is inconsistent.
+        """
         return "torch.compile" in self.note or "inconsistent" in self.note
 
     @property
     def title(self) -> str:
-        """The load in one line."""
+        """Return the load in one line."""
         card = f"{self.setup.cards} x {self.setup.generation}"
         load = f"{self.input:g}/{self.output:g}, {self.batch:g} at once"
         return f"{self.model} {self.setup.math}, {card}, {load} ({self.harness})"
@@ -80,7 +85,7 @@ def kind_of(shape: Shape, engine: Engine, batch: float) -> Kind:
 
 @cache
 def figures() -> tuple[Figure, ...]:
-    """Return the shipped figures of serving speed whose model, card and load are stated."""
+    """Return the shipped figures of serving speed with a model, card and load."""
     return read_figures(constants.folder() / "figures.csv", shapes())
 
 
@@ -127,7 +132,7 @@ def _whole(text: str) -> int | None:
 
 
 def read_figures(file: Path, known: Mapping[str, Shape]) -> tuple[Figure, ...]:
-    """Return the speeds of ``file`` whose model is in ``known`` and whose load is stated."""
+    """Return the speeds of ``file`` with a stated load and a model in ``known``."""
     found: list[Figure] = []
     with file.open(encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(stream):
@@ -189,7 +194,10 @@ def _generation(card: str) -> Generation | None:
 
 
 def _engine(harness: str, software: str) -> Engine:
-    """Static batches have no engine; vLLM of this figures' age is V0 up to 0.7.2 and V1 from 2026 on."""
+    """Return the engine of a figure: none for static batches, else V0 or V1 of vLLM.
+
+    Assumed by the figure's age: V0 up to 0.7.2, V1 from 2026 on.
+    """
     if harness != "vllm":
         return "static"
     return "v0" if "v0.7" in software else "v1"

@@ -1,8 +1,9 @@
-"""Step times of a model on cards as the straight lines that the bucket planner and the simulator count with.
+"""Step times of a model on cards as straight lines, for planner and simulator.
 
-The constants are those of `gaudi_launch.performance.step_model`, which is fitted to published figures. Where it
-bends (short prompts are bound by reading weights, a mixture reads more experts with more tokens) a line goes
-through two points: `_PROMPTS` tokens of prefill and `_BATCHES` sequences of decode.
+The constants are those of `gaudi_launch.performance.step_model`, which is fitted to published
+figures. Where it bends (short prompts are bound by reading weights, a mixture reads more experts
+with more tokens) a line goes through two points: `_PROMPTS` tokens of prefill and `_BATCHES`
+sequences of decode.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def step_time(
     kv_dtype: str = "auto",
     engine: Engine = "v0",
 ) -> Speed:
-    """Return milliseconds of a step of ``model`` in ``dtype`` over ``cards`` of one product."""
+    """Return the step times (ms) of ``model`` in ``dtype`` on cards of one product."""
     notes: list[Message] = []
     generation = generation_of(accelerator)
     if accelerator.bandwidth_gb_s is None or accelerator.peak_tflops_bf16 is None or generation != accelerator.id:
@@ -68,7 +69,10 @@ def step_time(
 
 
 def generation_of(accelerator: Accelerator) -> Generation:
-    """Return the generation whose figures a product takes; the first Gaudi has none and takes Gaudi2's."""
+    """Return the generation whose figures a product takes.
+
+    The first Gaudi has none and takes Gaudi2's.
+    """
     return "gaudi3" if accelerator.id.startswith("gaudi3") else "gaudi2"
 
 
@@ -78,7 +82,7 @@ def _lines(setup: Setup, shape: Shape, basis: str) -> StepTime:
     attention = float(amounts.attention / (rates.peak_bf16 * rates.attention_share))
 
     def plain(tokens: int) -> float:
-        """Seconds of one prompt without its attention."""
+        """Return the seconds of one prompt without its attention."""
         return float(made.prefill(1, tokens).total) - attention * tokens**2
 
     short, long = _PROMPTS
@@ -99,7 +103,10 @@ def _lines(setup: Setup, shape: Shape, basis: str) -> StepTime:
 
 
 def known_shape(model: Model) -> tuple[Shape, str]:
-    """Return the sizes of ``model`` and its name; of the Llama nearest in parameters where they are not known."""
+    """Return the sizes of ``model`` and its name.
+
+    Of the Llama nearest in parameters where they are not known.
+    """
     shape = shape_of(model)
     if shape is not None:
         return shape, model.name
@@ -126,7 +133,9 @@ def _parameters_of(name: str) -> float | None:
 
 
 def active_parameters(model: Model) -> float:
-    """Return the parameters that one token passes: of a mixture its attention, its experts and the head.
+    """Return the parameters that one token passes.
+
+    Of a mixture these are its attention, the selected experts and the head.
 
     >>> mixtral = Model("m", "m", parameters=46_702_792_704, moe=True, layers=32, hidden_size=4096,
     ...     intermediate_size=28672, heads=32, kv_heads=8, head_dim=128, vocab_size=32000)

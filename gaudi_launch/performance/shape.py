@@ -1,7 +1,7 @@
-"""What a step of a model reads and computes, before it is divided over cards. Pure.
+"""The reads and operations of a model's step, before it is divided over cards.
 
-Counts follow the models' public config.json files; where config.json leaves a width to the model's class, its usual
-multiple is assumed (`_MLP_MULTIPLE`, `_MLP_RATIO`).
+Pure. Counts follow the models' public config.json files; where config.json leaves a width to the
+model's class, its usual multiple is assumed (`_MLP_MULTIPLE`, `_MLP_RATIO`).
 """
 
 from __future__ import annotations
@@ -55,16 +55,19 @@ class Shape:
 
     @property
     def parameters(self) -> float:
-        """Parameters that steps read: all but an input embedding of its own."""
+        """Return the parameters that steps read: all but a separate input embedding."""
         return self.body + self.head + self.experts
 
     @property
     def active(self) -> float:
-        """Parameters that one decoded token passes."""
+        """Return the parameters that one decoded token passes."""
         return self.body + self.head + self.experts * self.share
 
     def kv_elements(self, cards: int) -> float:
-        """Elements of the KV cache of one token on one of ``cards``; heads are divided until each has one."""
+        """Return the elements of the KV cache of one token on one of ``cards``.
+
+        Heads are divided until each card has one.
+        """
         if self.mla_rank:
             return self.attention_layers * self.mla_rank
         heads = max(1.0, self.kv_heads / cards)
@@ -72,7 +75,10 @@ class Shape:
 
 
 def shape_of(model: Model) -> Shape | None:
-    """Return the sizes of ``model``; None where its layers, hidden size or heads are not known."""
+    """Return the sizes of ``model``.
+
+    Return None where its layers, hidden size or heads are not known.
+    """
     if not (model.layers and model.hidden_size and model.heads and model.head_dim):
         return None
     parameters = model.parameters or count_parameters(model)
@@ -106,7 +112,7 @@ def shape_of(model: Model) -> Shape | None:
 
 
 def is_tied(model: Model) -> bool:
-    """Return if the output head is the input embedding."""
+    """Return True if the output head is the input embedding."""
     if model.tie_word_embeddings is not None:
         return model.tie_word_embeddings
     kind = model.model_type or ""
@@ -114,7 +120,7 @@ def is_tied(model: Model) -> bool:
 
 
 def count_parameters(model: Model) -> float:
-    """Return the number of parameters by config.json alone, for a folder without weights.
+    """Return the number of parameters by config.json alone, without weights.
 
     >>> llama = Model("m", "m", layers=32, hidden_size=4096, intermediate_size=14336, heads=32, kv_heads=8,
     ...     head_dim=128, vocab_size=128256)
@@ -141,7 +147,7 @@ def _is_plain(model: Model) -> bool:
 
 
 def _attention(model: Model) -> int:
-    """Parameters of one layer's attention."""
+    """Return the parameters of one layer's attention."""
     assert model.hidden_size and model.heads and model.head_dim
     hidden, heads = model.hidden_size, model.heads
     text = text_config(model)
@@ -162,7 +168,7 @@ def _attention(model: Model) -> int:
 
 
 def _mlps(model: Model) -> int:
-    """Parameters of all layers' MLPs, routed experts included."""
+    """Return the parameters of all layers' MLPs, routed experts included."""
     assert model.layers and model.hidden_size
     matrices = _PLAIN if _is_plain(model) else _GATED
     inner = model.intermediate_size or _default_inner(model)
@@ -171,7 +177,7 @@ def _mlps(model: Model) -> int:
     text = text_config(model)
     each = _number(text, "moe_intermediate_size") or _number(text, "intermediate_size") or inner
     chosen = _number(text, "num_experts_per_tok") or _number(text, "moe_topk") or 1
-    # what a token passes beside its chosen experts is shared by all tokens
+    # what a token passes in addition to its selected experts is shared by all tokens
     shared = max(0, inner - chosen * each)
     plain_layers = _number(text, "first_k_dense_replace")
     every = _number(text, "interleave_moe_layer_step") or 1

@@ -26,14 +26,16 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-# decode steps from which arrays are quicker than a loop
+# number of decode steps from which arrays are faster than a loop
 _ARRAYS_PAY = 100
 
 
 @dataclass(frozen=True, eq=False)
 class Weighted:
-    """Distinct shapes of one phase: ``batch``, ``size`` (longest prompt's tokens, or blocks) and ``weight``
-    (steps)."""
+    """Distinct shapes of one phase, by batch and size.
+
+    ``size`` is the longest prompt's tokens, or blocks; ``weight`` the number of steps.
+    """
 
     batch: Integers
     size: Integers
@@ -56,7 +58,7 @@ class Continued:
         return len(self.query)
 
     def milliseconds(self, cost: StepTime) -> float:
-        """The time of all of them without any bucket padding."""
+        """Return the time of all of them without any bucket padding."""
         if not len(self):
             return 0.0
         return float(self.weight @ cost.continued(self.query, self.context))
@@ -71,14 +73,14 @@ def none_continued() -> Continued:
 
 @dataclass(frozen=True, eq=False)
 class Shapes:
-    """All steps of a workload: prefill shapes in exact tokens, decode shapes in blocks."""
+    """All steps of a workload: prefill shapes in tokens, decode shapes in blocks."""
 
     prompt: Weighted
     decode: Weighted
     continued: Continued = field(default_factory=none_continued)
 
     def milliseconds(self, cost: StepTime) -> float:
-        """The time of all steps without any bucket padding."""
+        """Return the time of all steps without any bucket padding."""
         prompt = self.prompt.weight @ cost.prefill(self.prompt.batch, self.prompt.size)
         decode = self.decode.weight @ cost.decode(self.decode.batch, self.decode.size)
         return float(prompt + decode) + self.continued.milliseconds(cost)
@@ -86,10 +88,11 @@ class Shapes:
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """When each request came, had its first token and its last, in seconds of the engine's clock, in the order of
-    the requests. NaN: refused (all three), or lost in a preemption (the last). ``output``: tokens it got.
+    """The time of arrival, first token and last token of each request.
 
-    In a closed loop a request comes when it is let in.
+    In seconds of the engine's clock, in the order of the requests. NaN: refused (all three), or
+    lost in a preemption (the last). ``output``: generated tokens. In a closed loop a request
+    arrives when it is admitted.
     """
 
     came: Floats
@@ -106,10 +109,11 @@ def simulate(
     rate: float = 1.0,
     concurrency: int | None = None,
 ) -> Shapes:
-    """The shapes of serving ``requests`` (arrival seconds, input tokens, output tokens, sorted by time).
+    """Return the shapes of serving ``requests``, sorted by time.
 
-    ``rate`` speeds the arrivals up; ``concurrency`` ignores arrivals and keeps that many requests in the engine.
-    A request that the engine refuses (prompt over max_model_len or the token budget) is left out, output is cut at
+    A request is (arrival seconds, input tokens, output tokens). ``rate`` speeds the arrivals up;
+    ``concurrency`` ignores arrivals and keeps that number of requests in the engine. A request that
+    the engine refuses (prompt over max_model_len or the token budget) is left out, output is cut at
     max_model_len.
     """
     if not limits.mixed_steps:
@@ -140,7 +144,10 @@ def simulate_times(
 
 
 class _Sequence:
-    """A request that decodes: before its step s the cache holds ``tokens + 1 + s - start`` of its tokens."""
+    """A request that decodes.
+
+    Before its step s the cache contains ``tokens + 1 + s - start`` of its tokens.
+    """
 
     __slots__ = ("end", "number", "output", "start", "tokens")
 
@@ -154,7 +161,10 @@ class _Sequence:
 
 
 class _Run:
-    """One engine while it serves. Decode steps are numbered; what happens at a step is found by its number."""
+    """One engine while it serves.
+
+    Decode steps are numbered; what happens at a step is found by its number.
+    """
 
     def __init__(self, limits: EngineLimits, cost: StepTime, concurrency: int | None) -> None:
         self.limits = limits
@@ -207,7 +217,7 @@ class _Run:
         return Shapes(_count(self.prefills, limits.max_model_len + 1), _count(self.decodes, blocks))
 
     def _spoke(self, batch: list[tuple[int, int, int]], now: float) -> None:
-        """A prefill ended: who is new has a first token, and who wants one only is done."""
+        """Record first tokens after a prefill; finish requests of one output token."""
         for _, output, number in batch:
             if self.first[number] != self.first[number]:
                 self.first[number] = now
@@ -215,7 +225,7 @@ class _Run:
                 self.done[number] = now
 
     def _take(self) -> list[tuple[int, int, int]]:
-        """The next prefill step's requests, removed from the queue."""
+        """Return the next prefill step's requests, removed from the queue."""
         limits, waiting, block = self.limits, self.waiting, self.limits.block_size
         batch: list[tuple[int, int, int]] = []
         longest = 0
@@ -233,7 +243,7 @@ class _Run:
         return batch
 
     def _prefill(self, batch: list[tuple[int, int, int]]) -> float:
-        """One prefill step; its seconds."""
+        """Run one prefill step; return its seconds."""
         limits = self.limits
         longest = max(tokens for tokens, _, _ in batch)
         self.prefills.append(len(batch) * (limits.max_model_len + 1) + longest)
@@ -247,14 +257,17 @@ class _Run:
         return float(self.cost.prefill(len(batch), longest)) / 1000
 
     def _leave(self, sequence: _Sequence, held: int) -> None:
-        """Out of decode while its blocks hold ``held`` tokens."""
+        """Remove a sequence from decode while its blocks contain ``held`` tokens."""
         block = self.limits.block_size
         del self.running[sequence]
         self.blocks -= -(-held // block)
         self.opening[(sequence.start - sequence.tokens) % block] -= 1
 
     def _decode(self, now: float, until: float) -> float:
-        """Decode steps until a request may be admitted; the seconds on the clock after them."""
+        """Decode steps until a request may be admitted.
+
+        The seconds on the clock after them.
+        """
         limits, opening, ending = self.limits, self.opening, self.ending
         far = False
         while self.running and now < until:
@@ -272,8 +285,10 @@ class _Run:
         return now
 
     def _walk(self, now: float, until: float) -> tuple[float, bool]:
-        """Decode steps in which nobody joins or leaves: until a sequence ends, the cache is full or a request may
-        have come, but no more than _ARRAYS_PAY. The seconds on the clock after them, and whether nothing ended it.
+        """Decode without a change of the batch; return the clock.
+
+        Also return whether nothing ended it. It ends when a sequence ends, the cache is full or a
+        request may have arrived, and after _ARRAYS_PAY steps.
         """
         opening, ending, decodes, blocks = self.opening, self.ending, self.decodes, self.blocks
         size, most = self.limits.block_size, self.limits.num_blocks
@@ -294,7 +309,10 @@ class _Run:
         return now, far
 
     def _stride(self, now: float, until: float) -> tuple[float, bool]:
-        """`_walk` in arrays, however far. Sums run in the order of the steps: the clock reads the same."""
+        """Run `_walk` with arrays, for any number of steps.
+
+        Sums run in the order of the steps: the clock reads the same.
+        """
         import numpy as np
 
         most, steps = self.limits.num_blocks, min(self.ending) - self.step
@@ -310,7 +328,7 @@ class _Run:
         return float(clock[done - 1]), False
 
     def _preempt(self) -> None:
-        """Put the youngest back into the queue: it prefills again with what it has said so far."""
+        """Put the youngest back into the queue: it prefills again with its output so far."""
         sequence = next(reversed(self.running))
         said = self.step - sequence.start
         self._leave(sequence, sequence.tokens + 1 + said)
@@ -323,7 +341,7 @@ class _Run:
 
 
 def _of_mixed(run: MixedRun) -> Shapes:
-    """The shapes that a V1 engine ran."""
+    """Return the shapes that a V1 engine ran."""
     import numpy as np
 
     limits = run.limits
@@ -337,7 +355,7 @@ def _of_mixed(run: MixedRun) -> Shapes:
 
 
 def _count(keys: list[int], width: int) -> Weighted:
-    """Equal shapes counted; a key is batch * width + size."""
+    """Count equal shapes; a key is batch * width + size."""
     import numpy as np
 
     distinct, counts = np.unique(np.asarray(keys, dtype=np.int64), return_counts=True)
@@ -345,7 +363,10 @@ def _count(keys: list[int], width: int) -> Weighted:
 
 
 def merge(parts: Iterable[tuple[float, Shapes]], cost: StepTime) -> Shapes:
-    """Workloads as one, each with its share of the whole's time (shares need not add up to 1)."""
+    """Return workloads as one, each with its share of the total time.
+
+    The shares need not add up to 1.
+    """
     import numpy as np
 
     scaled = [(share / max(shapes.milliseconds(cost), 1e-9), shapes) for share, shapes in parts]
@@ -363,7 +384,7 @@ def merge(parts: Iterable[tuple[float, Shapes]], cost: StepTime) -> Shapes:
 
 
 def merge_continued(parts: Sequence[Continued]) -> Continued:
-    """Prompts behind a context with equal ones added up, sorted by query and context."""
+    """Return prompts behind a context with equal ones added up, sorted by query and context."""
     import numpy as np
 
     added = weighted(
@@ -375,7 +396,7 @@ def merge_continued(parts: Sequence[Continued]) -> Continued:
 
 
 def weighted(batch: Integers, size: Integers, weight: Floats) -> Weighted:
-    """Shapes with equal ones added up, sorted by batch and size."""
+    """Add up equal shapes; return them sorted by batch and size."""
     import numpy as np
 
     width = int(size.max(initial=0)) + 1

@@ -24,7 +24,10 @@ LAUNCH_CARDS = 8
 
 @dataclass(frozen=True)
 class Setup:
-    """What a model runs on. ``fused``: a step of a mixture reads only the experts that its tokens chose."""
+    """The cards, precision and software that a model runs on.
+
+    ``fused``: a step of a mixture reads only the experts that its tokens selected.
+    """
 
     generation: Generation
     cards: int
@@ -37,9 +40,10 @@ class Setup:
 
 @dataclass(frozen=True)
 class Rates:
-    """The constants that apply to one setup, each a number or an array; zero where a term does not apply.
+    """The constants that apply to one setup, each a number or an array.
 
-    Seconds, bytes a second and operations a second; ``*_share`` are shares of the peaks.
+    Zero where a term does not apply. Seconds, bytes per second and operations per second;
+    ``*_share`` are fractions of the peaks.
     """
 
     peak: Any
@@ -66,9 +70,9 @@ class Rates:
 
 @dataclass(frozen=True)
 class Amounts:
-    """What one setup of one model costs a step on one card, numbers or arrays.
+    """The costs of a step of one model on one card of a setup, numbers or arrays.
 
-    ``weights`` and ``experts`` are bytes, ``kv`` bytes of one token of context, ``operations`` of one
+    ``weights`` and ``experts`` are bytes, ``kv`` bytes per token of context, ``operations`` of one
     decoded token, ``prefill_operations`` of one prompt token; ``attention`` of one pair of tokens,
     ``link`` bytes of one token on each link.
     """
@@ -97,7 +101,7 @@ class Parts:
 
     @property
     def total(self) -> Any:
-        """Seconds of the complete step."""
+        """Return the seconds of the complete step."""
         return self.weights + self.kv + self.arithmetic + self.links + self.host
 
     def times(self, count: Any) -> Parts:
@@ -122,7 +126,10 @@ class Parts:
 
 
 def rate_names(setup: Setup, shape: Shape) -> dict[str, str]:
-    """Return the name of the constant for each field of `Rates`; "" where the term does not apply."""
+    """Return the name of the constant for each field of `Rates`.
+
+    Return "" where the term does not apply.
+    """
     card, several = setup.generation, setup.cards > 1
     served = setup.engine != "static"
     latency = "latency.served" if served else "latency.static"
@@ -158,7 +165,7 @@ def rates_of(setup: Setup, shape: Shape, constants: Mapping[str, float]) -> Rate
 
 
 def amounts_of(setup: Setup, shape: Shape) -> Amounts:
-    """Return what a step of ``shape`` costs one card of ``setup``."""
+    """Return the costs of a step of ``shape`` on one card of ``setup``."""
     cards = setup.cards
     read = shape.body + shape.head
     # without the fused operator every expert computes every token
@@ -166,7 +173,7 @@ def amounts_of(setup: Setup, shape: Shape) -> Amounts:
     body = shape.body + shape.experts * share
     link = 0.0
     if cards > 1:
-        # each pair has ports of its own, so a card sends to the others at once
+        # each pair of cards has separate ports, so a card sends to the others simultaneously
         link = _LINK_BYTES * shape.hidden * shape.layers / cards
     return Amounts(
         weights=read * setup.weight_bytes / cards,
@@ -184,7 +191,10 @@ def amounts_of(setup: Setup, shape: Shape) -> Amounts:
 
 
 def decode(amounts: Amounts, rates: Rates, batch: Any, context: Any) -> Parts:
-    """Return the parts of a step that adds one token to ``batch`` sequences of ``context`` tokens."""
+    """Return the parts of a step that adds one token to each of ``batch`` sequences.
+
+    Each sequence has ``context`` tokens.
+    """
     speed = rates.bandwidth * rates.bandwidth_share
     kv = batch * context * amounts.kv * (1 + rates.multi_head) / speed
     arithmetic = batch * amounts.operations * _narrow(amounts, rates) / (rates.peak * rates.decode_share)
@@ -228,7 +238,7 @@ def _weights(amounts: Amounts, rates: Rates, tokens: Any) -> Any:
 
 
 def _narrow(amounts: Amounts, rates: Rates) -> Any:
-    """More time where a card's part of the MLP has few columns."""
+    """Return the extra time where a card's part of the MLP has few columns."""
     return 1 + rates.narrow / amounts.inner
 
 

@@ -1,8 +1,9 @@
-"""Step times as straight lines: how long one prefill or decode step of a given shape takes.
+"""Step times as straight lines: the time of a prefill or decode step of a shape.
 
-Every constant is named, can be overridden and is printed with each plan. Those of a model on cards come from
-`gaudi_launch.performance.scaling`. The two sets here are the prototype's assumptions, an 8B model in bf16 on one
-Gaudi2 card and a 32B model on eight; they serve where no model is named, and in tests.
+Every constant has a name, can be overridden and is printed with each plan. Those of a model on
+cards come from `gaudi_launch.performance.scaling`. The two sets here are the prototype's
+assumptions, an 8B model in bf16 on one Gaudi2 card and a 32B model on eight; they are used where no
+model is given, and in tests.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ _BLOCK = 128
 class StepTime:
     """Milliseconds of a step. The defaults are assumed.
 
-    prefill of ``batch`` prompts padded to ``tokens``:
-    ``prefill_fixed + prefill_token * batch * tokens + prefill_attention * batch * tokens**2``;
-    decode of ``batch`` sequences that hold ``blocks`` KV blocks together:
-    ``decode_fixed + decode_sequence * batch + decode_block * blocks``.
+    prefill of ``batch`` prompts padded to ``tokens``: ``prefill_fixed + prefill_token * batch *
+    tokens + prefill_attention * batch * tokens**2``; decode of ``batch`` sequences that use
+    ``blocks`` KV blocks together: ``decode_fixed + decode_sequence * batch + decode_block *
+    blocks``.
     """
 
     prefill_fixed: float = 10.0
@@ -35,32 +36,35 @@ class StepTime:
     basis: str = "8B bf16, one card"
 
     def prefill(self, batch: Any, tokens: Any) -> Any:
-        """Milliseconds of a prefill step; numbers or numpy arrays."""
+        """Return the milliseconds of a prefill step; numbers or numpy arrays."""
         return self.prefill_fixed + batch * tokens * (self.prefill_token + self.prefill_attention * tokens)
 
     def chunk(self, batch: Any, tokens: Any, context: Any) -> Any:
-        """Milliseconds of a prefill step behind ``context`` tokens that are in the cache.
+        """Return milliseconds of a prefill step behind ``context`` tokens that are in the cache.
 
-        ``prefill_attention`` counts a pair of the prompt's tokens half, because attention is causal; pairs with
-        the context count in full.
+        ``prefill_attention`` counts a pair of the prompt's tokens half, because attention is
+        causal; pairs with the context count in full.
         """
         attention = self.prefill_attention * (tokens + 2 * context)
         return self.prefill_fixed + batch * tokens * (self.prefill_token + attention)
 
     def continued(self, tokens: Any, blocks: Any) -> Any:
-        """Milliseconds of one prompt of ``tokens`` behind ``blocks`` KV blocks."""
+        """Return milliseconds of one prompt of ``tokens`` behind ``blocks`` KV blocks."""
         return self.chunk(1, tokens, _BLOCK * blocks)
 
     def decode(self, batch: Any, blocks: Any) -> Any:
-        """Milliseconds of a decode step; numbers or numpy arrays."""
+        """Return the milliseconds of a decode step; numbers or numpy arrays."""
         return self.decode_fixed + self.decode_sequence * batch + self.decode_block * blocks
 
     def constants(self) -> dict[str, float]:
-        """Every constant by name, in milliseconds."""
+        """Return every constant by name, in milliseconds."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "basis"}
 
     def with_constants(self, changes: Mapping[str, float | str]) -> StepTime:
-        """A copy with some constants replaced. Raises LaunchError (USAGE) for unknown names or bad numbers."""
+        """Return a copy with some constants replaced.
+
+        Raises LaunchError (USAGE) for unknown names or bad numbers.
+        """
         known = self.constants()
         values: dict[str, float] = {}
         for name, text in changes.items():
@@ -81,7 +85,9 @@ class StepTime:
 
 
 def constants_of(words: Iterable[str]) -> dict[str, str]:
-    """Constants by name from words ``name=ms``; a dash may stand for an underscore.
+    """Return constants by name from arguments of the form ``name=ms``.
+
+    A dash may replace an underscore.
 
     >>> constants_of(["prefill-token=0.04", "decode_fixed"])
     {'prefill_token': '0.04', 'decode_fixed': ''}

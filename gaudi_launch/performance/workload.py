@@ -1,4 +1,7 @@
-"""Loads of whole requests: a static batch, a closed loop and a request rate, from the times of steps. Pure."""
+"""Loads of complete requests: static batch, closed loop, request rate. Pure.
+
+Their times are computed from the times of steps.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,16 @@ class Lengths:
 
     @property
     def context(self) -> Any:
-        """Tokens in the cache while an answer is half done."""
+        """Return the tokens in the cache when half of an answer is generated."""
         return self.input + self.output / 2
 
 
 @dataclass(frozen=True)
 class LoadTimes:
-    """Seconds to the first token, seconds of each further token, and output tokens per second of all requests.
+    """Mean TTFT and TPOT in seconds, and output tokens per second of all requests.
 
-    ``step`` are seconds of a decode step without a prefill in between, ``parts`` of all steps of the load,
-    ``batch`` the sequences that decode together.
+    ``step`` is the duration of a decode step without a prefill in between, ``parts`` of all steps
+    of the load, ``batch`` the sequences that decode together.
     """
 
     ttft: Any
@@ -42,7 +45,7 @@ class LoadTimes:
 
 
 def static_batch(prefill: Step, decode: Step, lengths: Lengths, batch: Any) -> LoadTimes:
-    """Return the times of ``batch`` prompts that are prefilled together and then decoded together."""
+    """Return the times of prompts prefilled together, then decoded together."""
     first = prefill(batch, lengths.input)
     each = decode(batch, lengths.context)
     further = lengths.output - 1
@@ -52,10 +55,11 @@ def static_batch(prefill: Step, decode: Step, lengths: Lengths, batch: Any) -> L
 
 
 def closed_loop(prefill: Step, decode: Step, lengths: Lengths, concurrency: Any) -> LoadTimes:
-    """Return the mean times of ``concurrency`` clients that each wait for an answer before they ask again.
+    """Return the mean times of ``concurrency`` clients in a closed loop.
 
-    Prompts are prefilled one at a time and decoding waits for them. Clients start together and have equal lengths,
-    as published runs do, so that a prompt waits for half of the others.
+    Each client waits for an answer before its next request. Prompts are prefilled one at a time and
+    decoding waits for them. Clients start together and have equal lengths, as published runs do, so
+    that a prompt waits for half of the others.
     """
     first = prefill(concurrency * 0 + 1, lengths.input)
     each = decode(concurrency, lengths.context)
@@ -70,10 +74,11 @@ def closed_loop(prefill: Step, decode: Step, lengths: Lengths, concurrency: Any)
 def arrivals(
     prefill: Step, decode: Step, lengths: Lengths, *, rate: float, most: float, rounds: int = 60
 ) -> LoadTimes:
-    """Return the mean times at ``rate`` requests per second, with at most ``most`` sequences together.
+    """Return the mean times at ``rate`` requests per second.
 
-    Prefills take their share of the time; the batch is the one that keeps the rate (Little's law), found by
-    bisection. ``saturated``: the rate is more than the engine can do, and the times are those of a closed loop.
+    At most ``most`` sequences run together. Prefills take their share of the time; the batch is the
+    one that keeps the rate (Little's law), found by bisection. ``saturated``: the rate is more than
+    the engine can serve, and the times are those of a closed loop.
     """
     first = prefill(1.0, lengths.input)
     free = 1.0 - rate * first.total
@@ -98,6 +103,6 @@ def arrivals(
 
 
 def _finished(decode: Step, lengths: Lengths, batch: float, free: float) -> float:
-    """Return the requests per second that ``batch`` sequences finish in the time that prefills leave."""
+    """Return the sequences finished per second in the time that prefills leave."""
     step = decode(max(1.0, batch), lengths.context).total
     return float(batch * free / (step * max(1.0, lengths.output - 1)))

@@ -1,1 +1,4 @@
-"""The engines' bucket algorithms, reproduced value for value and named by what they do."""
+"""The engines' bucket algorithms, reproduced value for value.
+
+They are named by what they do.
+"""

@@ -1,9 +1,9 @@
-"""Make prompt buckets whose contexts have a ladder of their own: exponential, linear, padding-aware.
+"""Make prompt buckets whose contexts have a separate ladder.
 
-vllm-gaudi (the plugin, main) does so. Source:
+Exponential, linear and padding-aware; vllm-gaudi (the plugin, main) does so. Source:
 vllm-project/vllm-gaudi@main (091bbadd):vllm_gaudi/extension/bucketing/{common,exponential,linear,
-padding_aware}.py, features.py, environment.py, config.py. A prompt bucket has a context dimension: the KV blocks
-that prefix caching or earlier chunks already hold.
+padding_aware}.py, features.py, environment.py, config.py. A prompt bucket has a context dimension:
+the KV blocks that prefix caching or earlier chunks have filled.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ Ladders = tuple[list[int], list[int], list[int]]
 
 
 class PluginFlags:
-    """The flags that shape buckets, after the plugin's own resolution (extension ``get_config``)."""
+    """The flags that shape buckets, as the plugin resolves them.
+
+    Source: the extension's ``get_config``.
+    """
 
     def __init__(self, env: Env, args: Arguments) -> None:
         engine_env.check_types(env, _WHOLE, int, _WHOLE_SAYS)
@@ -50,7 +53,8 @@ class PluginFlags:
                 f"max_num_batched_tokens ({args.max_num_batched_tokens}) must be divisible by mamba_chunk_size "
                 f"({args.mamba_chunk_size})",
             )
-        # Prefix caching counts as on unless contiguous attention was asked for (environment.py, _get_prefix).
+        # Prefix caching counts as on unless contiguous attention was requested (environment.py,
+        # _get_prefix).
         caching = not boolean(env.get("VLLM_CONTIGUOUS_PA", "false"))
         self.prefix_caching = flag(env, "VLLM_PREFIX_CACHING", caching)
         self.contiguous = flag(env, "VLLM_CONTIGUOUS_PA", not self.prefix_caching)
@@ -62,8 +66,10 @@ class PluginFlags:
 
 
 def exponential_model(env: Env, args: Arguments) -> EngineModel:
-    """``exp``, the default: a logarithmic number of buckets; MIN, STEP and MAX are overwritten, except
-    VLLM_PROMPT_QUERY_BUCKET_MIN=1."""
+    """Return ``exp``, the default: a logarithmic number of buckets.
+
+    MIN, STEP and MAX are overwritten, except VLLM_PROMPT_QUERY_BUCKET_MIN=1.
+    """
     flags = PluginFlags(env, args)
     ladder = partial(spaced_once, last_exact=flags.contiguous)
     prefills, budget, block = args.max_num_prefill_seqs, args.max_num_batched_tokens, args.block_size
@@ -94,7 +100,7 @@ def exponential_model(env: Env, args: Arguments) -> EngineModel:
 
 
 def linear_model(env: Env, args: Arguments) -> EngineModel:
-    """``lin``: doubling to a step, then multiples of the step, per dimension."""
+    """Return ``lin``: doubling to a step, then multiples of the step, per dimension."""
     flags = PluginFlags(env, args)
     prefills, budget, block = args.max_num_prefill_seqs, args.max_num_batched_tokens, args.block_size
     prompt_bs = settings(env, "PROMPT", "BS", (1, 1, prefills))
@@ -122,7 +128,10 @@ def linear_model(env: Env, args: Arguments) -> EngineModel:
 
 
 def padded_model(env: Env, args: Arguments) -> EngineModel:
-    """``pad``: linear steps thinned under a relative and an absolute padding limit."""
+    """Return ``pad``: linear steps, thinned under two padding limits.
+
+    The limits are a fraction and an absolute number.
+    """
     flags = PluginFlags(env, args)
     prefills, budget, block = args.max_num_prefill_seqs, args.max_num_batched_tokens, args.block_size
 
@@ -176,7 +185,7 @@ def _model(
 def _prompt_rows(
     flags: PluginFlags, args: Arguments, batches: list[int], queries: list[int], contexts: list[int]
 ) -> list[Row]:
-    """Every batch, context and query, less what cannot occur (common.py ``generate_buckets``)."""
+    """Return every possible batch, context and query (common.py ``generate_buckets``)."""
     if not batches or not contexts:
         raise broken("ValueError", "max() arg is an empty sequence")
     chunk = args.mamba_chunk_size
@@ -210,7 +219,10 @@ def _merged_equal_queries(cells: list[tuple[int, Sequence[int]]]) -> list[tuple[
 
 
 def prompt_kept(flags: PluginFlags, args: Arguments, query: int, context: int) -> bool:
-    """True if a prompt bucket of this query and context can occur, leaving the token budget aside."""
+    """Return True if a prompt bucket of this query and context can occur.
+
+    The token budget is not considered.
+    """
     if flags.merged_prefill:
         prefills = args.max_num_prefill_seqs
         return context <= prefills * ((args.max_model_len - math.floor(query / prefills)) // args.block_size)
@@ -218,12 +230,15 @@ def prompt_kept(flags: PluginFlags, args: Arguments, query: int, context: int) -
 
 
 def most_blocks(args: Arguments, batch: int) -> int:
-    """The KV blocks that ``batch`` requests of the model's length fill."""
+    """Return the KV blocks that ``batch`` requests of the model's length fill."""
     return batch * math.ceil(args.max_model_len / args.block_size)
 
 
 def _decode_rows(flags: PluginFlags, args: Arguments, batches: Sequence[int], blocks: Sequence[int]) -> list[Row]:
-    """Every batch and block count; without contiguous attention blocks from the batch up to what it can fill."""
+    """Return every batch and block count.
+
+    Without contiguous attention, blocks range from the batch to the most that it can fill.
+    """
     if flags.contiguous:
         return [(batch, [(1, blocks)]) for batch in batches]
     rows: list[Row] = []
@@ -238,7 +253,7 @@ def _decode_rows(flags: PluginFlags, args: Arguments, batches: Sequence[int], bl
 
 
 def rows_of(buckets: Iterable[tuple[int, int, int]]) -> list[Row]:
-    """Rows of a set of buckets, sorted."""
+    """Return the rows of a set of buckets, sorted."""
     table: dict[int, dict[int, list[int]]] = {}
     for batch, query, context in sorted(set(buckets)):
         table.setdefault(batch, {}).setdefault(query, []).append(context)
@@ -248,7 +263,10 @@ def rows_of(buckets: Iterable[tuple[int, int, int]]) -> list[Row]:
 def assemble(
     flags: PluginFlags, args: Arguments, prompt_rows: list[Row], decode_rows: Callable[[], list[Row]]
 ) -> EngineModel:
-    """The model from the surviving rows: zero buckets, sliced attention, speculative decoding, look-up."""
+    """Return the model of the remaining rows.
+
+    With zero buckets, sliced attention, speculative decoding and look-up.
+    """
     resolved = {
         "use_contiguous_pa": flags.contiguous,
         "merged_prefill": flags.merged_prefill,
@@ -296,7 +314,10 @@ def _sliced(
 
 
 def _with_speculation(flags: PluginFlags, args: Arguments, seeds: Grid) -> Grid:
-    """The seed buckets and those of batch * (1 + drafted tokens) (``generate_spec_decode_buckets``)."""
+    """Return the seed buckets and those of batch * (1 + drafted tokens).
+
+    Source: ``generate_spec_decode_buckets``.
+    """
     tokens = 1 + args.num_speculative_tokens
     found: set[tuple[int, int, int]] = set()
     for batch, queries in seeds.rows:

@@ -1,9 +1,10 @@
-"""Make prompt buckets with every context that fits beside a length: linear, with a padding limit, exponential.
+"""Make prompt buckets with every context that fits with a length.
 
-The vLLM fork on aice/v1.22.0 does so. Sources:
+Linear, linear with a padding limit, and exponential; the vLLM fork on aice/v1.22.0 does so.
+Sources:
 HabanaAI/vllm-hpu-extension@aice/v1.22.0:vllm_hpu_extension/bucketing/{common,linear,exponential}.py,
-features.py, config.py (f5f9ecb); ``linear-limit`` is the branch after extension pull 371, which also types the
-…_LIMIT variables as floats.
+features.py, config.py (f5f9ecb); ``linear-limit`` is the branch after extension pull 371, which
+also types the …_LIMIT variables as floats.
 """
 
 from __future__ import annotations
@@ -36,12 +37,15 @@ _SAYS = "{name}: exception during construction: {error}"
 
 
 def linear_model(env: Env, args: Arguments) -> EngineModel:
-    """The extension without the padding limit: …_LIMIT is typed int there, 0.25 stops the engine."""
+    """Return the extension without the padding limit.
+
+    …_LIMIT is an int there; 0.25 stops the engine.
+    """
     return _linear(env, args, with_limit=False)
 
 
 def linear_limit_model(env: Env, args: Arguments) -> EngineModel:
-    """The extension with the padding limit. Merged prefill crashes in it."""
+    """Return the extension with the padding limit. Merged prefill crashes in it."""
     return _linear(env, args, with_limit=True)
 
 
@@ -83,7 +87,10 @@ def _linear(env: Env, args: Arguments, *, with_limit: bool) -> EngineModel:
 
 
 def exponential_model(env: Env, args: Arguments) -> EngineModel:
-    """The default: a logarithmic number of buckets at equal ratios; MIN, STEP, MAX and LIMIT are overwritten."""
+    """Return the default: a logarithmic number of buckets at equal ratios.
+
+    MIN, STEP, MAX and LIMIT are overwritten.
+    """
     config = _Config(env, args, float)
     block, longest = args.block_size, args.max_model_len
     exact = config.contiguous
@@ -111,7 +118,10 @@ def exponential_model(env: Env, args: Arguments) -> EngineModel:
 
 
 class _Config:
-    """The flags of ``get_config()`` that shape buckets, checked as the engine checks all of them at once."""
+    """The flags of ``get_config()`` that shape buckets, checked as the engine does.
+
+    The engine checks all of them together.
+    """
 
     def __init__(self, env: Env, args: Arguments, limit_type: Callable[[str], float]) -> None:
         engine_env.check_types(env, _WHOLE, int, _SAYS)
@@ -128,7 +138,10 @@ class _Config:
     def prompt_grid(
         self, batches: Sequence[int], queries: Sequence[tuple[int, Sequence[int]]], *, longest: int | None
     ) -> Grid:
-        """batch * (query + context) within the token budget and queries up to ``longest``, or all if none fits."""
+        """Return batch * (query + context) within the token budget, or all if none fits.
+
+        Queries go up to ``longest``.
+        """
         budget, block = self.args.max_num_batched_tokens, self.args.block_size
 
         def fitting(batch: int, query: int, contexts: Sequence[int]) -> Sequence[int]:

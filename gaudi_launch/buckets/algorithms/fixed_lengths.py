@@ -1,9 +1,9 @@
-"""Make buckets of batch and size that reach to fixed lengths, without and with the padding limit.
+"""Make buckets of batch and size up to fixed lengths.
 
-The vLLM fork on deepseek_r1 does so. Source:
-HabanaAI/vllm-hpu-extension@deepseek_r1:vllm_hpu_extension/bucketing.py (0bc6b42) and its later text with
-``warmup_range_with_limit``. The generator does not know the model's length: prompts default to 1024 tokens and
-decode to 2048 tokens a sequence.
+Without and with the padding limit; the vLLM fork on deepseek_r1 does so. Source:
+HabanaAI/vllm-hpu-extension@deepseek_r1:vllm_hpu_extension/bucketing.py (0bc6b42) and its later text
+with ``warmup_range_with_limit``. The generator does not know the model's length: prompts default to
+1024 tokens and decode to 2048 tokens per sequence.
 """
 
 from __future__ import annotations
@@ -23,12 +23,18 @@ DECODE_TOKENS = 2048
 
 
 def linear_model(env: Env, args: Arguments) -> EngineModel:
-    """Before the padding limit: look-up by step, above the maximum unwarmed shapes."""
+    """Return the model before the padding limit.
+
+    Look-up is by step; above the maximum, shapes are not warmed up.
+    """
     return _model(env, args, settings, linear, lambda config: lambda value: by_step(value, config))
 
 
 def linear_limit_model(env: Env, args: Arguments) -> EngineModel:
-    """With the padding limit: look-up in the ladder, above it the value itself."""
+    """Return the model with the padding limit.
+
+    Look-up is in the ladder; above it the value itself is used.
+    """
     return _model(env, args, limit_settings, limited, lambda config: next_of(limited(*config), above="raw"))
 
 

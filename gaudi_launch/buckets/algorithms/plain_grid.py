@@ -17,7 +17,10 @@ from gaudi_launch.buckets.lookup import ByDimension, next_of
 
 
 def linear_model(env: Env, args: Arguments) -> EngineModel:
-    """The default: doubling to a step, then multiples of the step, per dimension."""
+    """Return the default algorithm of 1.21.
+
+    Each dimension doubles up to a step, then continues in multiples of the step.
+    """
     block = args.block_size
     most_blocks = max(block, args.max_num_seqs * args.max_model_len // block)
     prompt_bs = settings(env, "PROMPT", "BS", (1, 32, args.max_num_prefill_seqs))
@@ -54,9 +57,10 @@ def linear_model(env: Env, args: Arguments) -> EngineModel:
 
 
 def exponential_model(env: Env, args: Arguments) -> EngineModel:
-    """VLLM_EXPONENTIAL_BUCKETING=true: a number of buckets (…_LIMIT) at equal ratios; MIN, STEP, MAX are not read.
+    """Return the algorithm for VLLM_EXPONENTIAL_BUCKETING=true.
 
-    A request above the largest bucket of a dimension stops the worker in a debugger.
+    A number of buckets (…_LIMIT) at equal ratios; MIN, STEP and MAX are not read. A request above
+    the largest bucket of a dimension stops the worker in a debugger.
     """
     block = args.block_size
     most_blocks = max(block, args.max_num_seqs * args.max_model_len // block)
@@ -105,9 +109,10 @@ def exponential_model(env: Env, args: Arguments) -> EngineModel:
 
 
 def prompt_rows(batches: Sequence[int], queries: Sequence[int], budget: int, longest: int) -> list[Row]:
-    """Prompt rows without a context: batch * query within the token ``budget``, queries up to ``longest``.
+    """Return prompt rows without a context, with queries up to ``longest``.
 
-    If nothing fits, the engine keeps everything and says so in its log.
+    batch * query is within the token ``budget``. If nothing fits, the engine keeps all rows and
+    logs it.
     """
     kept: list[Row] = []
     for batch in batches:

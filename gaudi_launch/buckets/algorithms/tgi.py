@@ -28,8 +28,11 @@ GRAPH_TOKENS = 8192
 
 @dataclass(frozen=True)
 class TgiLimits:
-    """The server's options, in tokens and requests: --max-input-tokens, --max-total-tokens, --max-batch-size,
-    --max-batch-prefill-tokens. ``model_tokens``: the smaller of the tokenizer's and the model's own length."""
+    """The server's limits, in tokens and requests.
+
+    They are --max-input-tokens, --max-total-tokens, --max-batch-size, --max-batch-prefill-tokens.
+    ``model_tokens``: the smaller of the tokenizer's and the model's length.
+    """
 
     input_tokens: int
     total_tokens: int
@@ -40,7 +43,10 @@ class TgiLimits:
 
 @dataclass(frozen=True)
 class TgiShapes:
-    """``prefill``: [batch, tokens]. ``decode``: [batch, blocks] (3.3.x) or [batch] (3.2.3). ``runs``: passes."""
+    """``prefill``: [batch, tokens].
+
+    ``decode``: [batch, blocks] (3.3.x) or [batch] (3.2.3). ``runs``: passes.
+    """
 
     prefill: list[list[int]]
     decode: list[list[int]]
@@ -48,7 +54,7 @@ class TgiShapes:
 
     @property
     def shapes(self) -> int:
-        """How many shapes are warmed."""
+        """Return the number of shapes that are warmed up."""
         return len(self.prefill) + len(self.decode)
 
 
@@ -61,11 +67,12 @@ def tgi_shapes(
     vision: bool = False,
     mllama: bool = False,
 ) -> TgiShapes:
-    """The warm-up of an image by its algorithm: `POWERS` (3.2.3) or `PAGED` (3.3.x).
+    """Return the warm-up of an image by its algorithm: `POWERS` or `PAGED`.
 
-    ``kv_blocks``: the KV cache in blocks, which 3.3.x measures; None takes the most it can use. ``vision``: a model
-    with images (``mllama`` among them warms up like text in 3.3.x). Raises LaunchError for an algorithm or a
-    setting that has no model here.
+    `POWERS` is 3.2.3, `PAGED` is 3.3.x. ``kv_blocks``: the KV cache in blocks, which 3.3.x
+    measures; None takes the most it can use. ``vision``: a model with images (``mllama`` among them
+    warms up like text in 3.3.x). Raises LaunchError for an algorithm or a setting that has no model
+    here.
     """
     if algorithm == POWERS:
         return _powers(limits, env, vision=vision, mllama=mllama)
@@ -77,7 +84,7 @@ def tgi_shapes(
 
 
 def most_blocks(limits: TgiLimits) -> int:
-    """The KV blocks that a full batch can use in 3.3.x."""
+    """Return the KV blocks that a full batch can use in 3.3.x."""
     return max(BLOCK, limits.batch_size * _aligned_total(limits) // BLOCK)
 
 
@@ -131,10 +138,11 @@ def _paged(limits: TgiLimits, env: Mapping[str, str], kv_blocks: int | None, *, 
 def tgi_lookups(
     limits: TgiLimits, env: Mapping[str, str], shapes: TgiShapes, kv_blocks: int | None = None
 ) -> Lookups:
-    """The padding of 3.3.x: each dimension up to its next bucket, blocks cut to the cache.
+    """Return the padding of 3.3.x: each dimension up to its next bucket.
 
-    A prompt of many requests can land on a pair that was over the prefill budget and so never warmed: it compiles
-    at run time. Above the largest bucket the extension's ladder has no answer (a debugger in its 1.21 text).
+    Blocks are cut to the cache. A prompt batch of many requests can select a pair that was over the
+    prefill budget and therefore was not warmed up: it compiles at run time. Above the largest
+    bucket the extension's ladder has no answer (a debugger in its 1.21 text).
     """
     ladders = _ladders(limits, env, kv_blocks)
     return ByDimension(
@@ -149,7 +157,10 @@ def tgi_lookups(
 
 
 def _spaced(low: int, high: int, number: int, *, last_exact: bool) -> list[int]:
-    """`ladders.spaced` with step ``low`` and every value cut to ``high``, which is also a free value."""
+    """Return `ladders.spaced` with step ``low`` and values cut to ``high``.
+
+    ``high`` is also a free value.
+    """
     if number == 1:
         return [high]
     free = {*range(low, high + 1, low), high}
@@ -167,7 +178,11 @@ def _spaced(low: int, high: int, number: int, *, last_exact: bool) -> list[int]:
 
 
 def _powers(limits: TgiLimits, env: Mapping[str, str], *, vision: bool, mllama: bool) -> TgiShapes:
-    """3.2.3: batches are powers of BATCH_SIZE_EXPONENT_BASE, prompts multiples of PAD_SEQUENCE_TO_MULTIPLE_OF."""
+    """Return the shapes of 3.2.3.
+
+    Batches are powers of BATCH_SIZE_EXPONENT_BASE, prompts are multiples of
+    PAD_SEQUENCE_TO_MULTIPLE_OF.
+    """
     base = int(env.get("BATCH_SIZE_EXPONENT_BASE", 2))
     pad = int(env.get("PAD_SEQUENCE_TO_MULTIPLE_OF", 128 if vision else 256))
     largest = min(math.ceil(limits.prefill_tokens / limits.input_tokens), limits.batch_size)

@@ -1,1 +1,1 @@
-"""The search for a bucket list that covers everything and compiles little."""
+"""The search for a bucket list that covers every shape with few graphs."""

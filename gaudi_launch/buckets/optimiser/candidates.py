@@ -1,9 +1,10 @@
-"""The optimiser: which buckets are worth their graph, for one phase of one engine.
+"""Choose the buckets that are worth their graph, for one phase of one engine.
 
-One price, the time that a graph must save, decides everything. First an exact dynamic programme over batch rows
-and, within each row, over sizes, in which every row reaches its own top; then removal of buckets that pay less
-than the price, under the engine's own look-up (first bucket of the sorted list that is large enough: the smallest
-batch row wins), as long as every shape that can be formed keeps a bucket.
+One price, the time that a graph must save, decides everything. First an exact dynamic programme
+over batch rows and, within each row, over sizes, in which every row reaches its top; then removal
+of buckets that save less than the price, under the engine's look-up (first bucket of the sorted
+list that is large enough: the smallest batch row wins), as long as every shape that can be formed
+keeps a bucket.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class OptimiserPhase:
-    """One phase as the optimiser sees it.
+    """One phase as the optimiser reads it.
 
-    ``top(batch)`` is the largest size of a row; a row for every batch of ``corners`` must exist with its top,
-    because no other bucket within the limits holds that shape. ``grain`` is the unit of sizes, ``time(batch,
-    size)`` the step.
+    ``top(batch)`` is the largest size of a row; a row for every batch of ``corners`` must exist
+    with its top, because no other bucket within the limits is large enough for that shape.
+    ``grain`` is the unit of sizes, ``time(batch, size)`` the step.
     """
 
     rows: int
@@ -45,7 +46,7 @@ class OptimiserPhase:
 
 
 def corners(limits: EngineLimits) -> tuple[int, ...]:
-    """The prompt batches whose longest rectangle no larger batch can hold."""
+    """Return the prompt batches whose longest rectangle no larger batch can contain."""
     rows = limits.prefill_rows
     tops = [limits.query_top(batch) for batch in range(1, rows + 2)]
     return tuple(
@@ -56,11 +57,13 @@ def corners(limits: EngineLimits) -> tuple[int, ...]:
 
 
 def plan_phase(shapes: Weighted, phase: OptimiserPhase, price: float, thorough: bool = True) -> list[Pair]:
-    """The buckets of one phase for one price (in the unit of weight times time), sorted as the engine sorts.
+    """Return the buckets of one phase for one price, sorted as the engine sorts.
 
-    Not ``thorough`` is three times as quick, for searches over prices.
+    The price is in the unit of weight times time. Not ``thorough`` is three times as fast, for
+    searches over prices.
     """
-    # rows that share their tops need fewer buckets than the programme thinks, so finer starts may end better
+    # rows that share their tops need fewer buckets than the programme assumes, so finer starts may
+    # end better
     tried = [
         _remove(_programme(shapes, phase, price * start), shapes, phase, price)
         for start in (_STARTS if thorough else _STARTS[:1])
@@ -69,7 +72,10 @@ def plan_phase(shapes: Weighted, phase: OptimiserPhase, price: float, thorough: 
 
 
 def candidates(values: Integers, weights: Floats, most: int) -> list[int]:
-    """At most about ``most`` of ``values``: quantiles of the weight, so that detail is where the time goes."""
+    """Return at most about ``most`` of ``values``.
+
+    They are quantiles of the weight, so the detail is where the time is spent.
+    """
     import numpy as np
 
     order = np.argsort(values)
@@ -82,7 +88,7 @@ def candidates(values: Integers, weights: Floats, most: int) -> list[int]:
 
 
 def _ladder(low: int, high: int, ratio: float) -> list[int]:
-    """Geometric values, so that sizes nobody has seen can have buckets too."""
+    """Return geometric values, so that sizes without past requests can have buckets."""
     values = [low]
     while values[-1] < high:
         values.append(max(values[-1] + 1, int(values[-1] * ratio)))
@@ -90,7 +96,7 @@ def _ladder(low: int, high: int, ratio: float) -> list[int]:
 
 
 def _grid(shapes: Weighted, phase: OptimiserPhase) -> tuple[list[int], list[int]]:
-    """Candidate rows and sizes."""
+    """Return candidate rows and sizes."""
     import numpy as np
 
     grain, top = phase.grain, phase.top(phase.corners[0])
@@ -112,7 +118,10 @@ def _grid(shapes: Weighted, phase: OptimiserPhase) -> tuple[list[int], list[int]
 
 
 def _programme(shapes: Weighted, phase: OptimiserPhase, price: float) -> list[Pair]:
-    """The dynamic programme: exact among lists whose rows each reach their own top."""
+    """Return the best list by a dynamic programme.
+
+    It is exact among lists whose rows each reach their top.
+    """
     import numpy as np
 
     rows, sizes = _grid(shapes, phase)
@@ -149,10 +158,10 @@ def _programme(shapes: Weighted, phase: OptimiserPhase, price: float) -> list[Pa
 
 
 def _row(mass: Floats, time: Floats, price: float) -> tuple[Floats, Integers]:
-    """For several possible rows below, the cheapest sizes of one row.
+    """Return the cheapest sizes of one row, for several possible rows below.
 
-    ``mass[a, s]`` is the weight up to size s when row a is the one below, ``time[s]`` the step at size s. Returns
-    the value for each a, and for each (a, s) the size before s.
+    ``mass[a, s]`` is the weight up to size s when row a is the one below, ``time[s]`` the step at
+    size s. Returns the value for each a, and for each (a, s) the size before s.
     """
     import numpy as np
 
@@ -177,7 +186,7 @@ def _trace(parent: Integers, end: int) -> list[int]:
 
 
 class _List:
-    """A bucket list under change, with every shape's bucket known."""
+    """A bucket list under change, with the bucket of every shape."""
 
     def __init__(self, pairs: Sequence[Pair], shapes: Weighted, phase: OptimiserPhase) -> None:
         import numpy as np
@@ -190,7 +199,7 @@ class _List:
             self.held[at] = shape_numbers
 
     def _fit(self, start: int, numbers: Integers) -> dict[int, Integers]:
-        """Which buckets from ``start`` on take these shapes: first one large enough."""
+        """Return the first bucket from ``start`` on that is large enough for each shape."""
         import numpy as np
 
         taken: dict[int, Integers] = {}
@@ -208,7 +217,7 @@ class _List:
         return taken
 
     def time(self) -> float:
-        """Padded time of all shapes."""
+        """Return the padded time of all shapes."""
         weight = self.shapes.weight
         return sum(
             float(weight[numbers].sum() * self.phase.time(*map(float, pair)))
@@ -217,7 +226,7 @@ class _List:
         )
 
     def loss(self, at: int) -> float:
-        """Time lost when bucket ``at`` goes."""
+        """Return the time lost when bucket ``at`` is removed."""
         numbers = self.held[at]
         if not len(numbers):
             return 0.0
@@ -238,7 +247,7 @@ class _List:
 
 
 def _remove(pairs: Sequence[Pair], shapes: Weighted, phase: OptimiserPhase, price: float) -> _List:
-    """Take out buckets that save less than the price; corners stay."""
+    """Remove buckets that save less than the price; corners stay."""
     state = _List(pairs, shapes, phase)
     kept = {(batch, phase.top(batch)) for batch in phase.corners}
     while True:
@@ -248,7 +257,8 @@ def _remove(pairs: Sequence[Pair], shapes: Weighted, phase: OptimiserPhase, pric
         cheap = sorted(entry for entry in losses if entry[0] < price)
         if not cheap:
             return state
-        # several at once, the cheapest first and never two neighbours in the list: their losses hang together
+        # several at once, the cheapest first and never two neighbours in the list: their losses
+        # depend on each other
         gone: list[int] = []
         for _, at in cheap:
             if all(abs(at - other) > 1 for other in gone):

@@ -1,4 +1,4 @@
-"""What a bucket list costs a workload: the engine's look-up over all its shapes at once."""
+"""The cost of a bucket list for a workload, by the engine's look-up."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _BATCH_STEP, _TOKEN_STEP, _BLOCK_STEP = 2, 32, 32
 class Score:
     """A plan on a workload. Shares of step time: 0.05 is 5 %.
 
-    ``overhead`` = step time with bucket padding over step time without, minus 1. ``outside`` is the share of steps
-    that no bucket holds (each new shape of them compiles while requests wait; that time is not in ``overhead``).
+    ``overhead`` = step time with bucket padding over step time without, minus 1. ``outside`` is the
+    share of steps without a bucket (each new shape of them compiles while requests wait; that time
+    is not in ``overhead``).
     """
 
     overhead: float
@@ -32,10 +33,13 @@ class Score:
 
 
 def look_up(buckets: Sequence[Bucket], axis: int, shapes: Weighted) -> NDArray[np.int64]:
-    """For every shape the number of the first bucket, in sorted order, that holds it; -1 for none.
+    """Return the number of the first bucket, in sorted order, for each shape.
 
-    ``axis`` is 1 for prompt buckets (query tokens) and 2 for decode (blocks). Prompt buckets with context are
-    left out by the caller. vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/common.py
+    -1 for none.
+
+    ``axis`` is 1 for prompt buckets (query tokens) and 2 for decode (blocks). Prompt buckets with
+    context are left out by the caller.
+    vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/common.py
     (find_equal_or_closest_greater_config) and 1.22's common.py.
     """
     import numpy as np
@@ -54,9 +58,9 @@ def look_up(buckets: Sequence[Bucket], axis: int, shapes: Weighted) -> NDArray[n
 
 
 def score(buckets: Buckets, shapes: Shapes, cost: StepTime) -> Score:
-    """Overhead of ``buckets`` on ``shapes``.
+    """Return the overhead of ``buckets`` on ``shapes``.
 
-    A shape outside pays for the bucket that 1.22 and vllm-gaudi make up on the spot
+    A shape outside is charged for the bucket that 1.22 and vllm-gaudi add for it
     (``buckets.ladders.fallback``), without its compilation.
     """
     prompt_exact, prompt_padded, prompt_out = _phase(
@@ -78,7 +82,7 @@ def score(buckets: Buckets, shapes: Shapes, cost: StepTime) -> Score:
 def _phase(
     buckets: list[Bucket], axis: int, shapes: Weighted, time: object, step: int
 ) -> tuple[float, float, float]:
-    """(unpadded time, padded time, weight outside) of one phase."""
+    """Return (unpadded time, padded time, weight outside) of one phase."""
     import numpy as np
 
     from gaudi_launch.buckets.ladders import fallback

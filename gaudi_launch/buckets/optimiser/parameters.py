@@ -1,8 +1,8 @@
-"""The best variables for engines that take only (min, step, max[, limit]) of each dimension.
+"""The best variables for engines that read only (min, step, max[, limit]).
 
-Every ladder of a menu is made with the engine's own arithmetic and scored on the expected workload; only ladders
-that leave no shape without a bucket are in the menu. Prompt and decode are chosen apart and joined as the ask
-wants.
+Every ladder of a menu is made with the engine's arithmetic and scored on the expected workload;
+only ladders that leave no shape without a bucket are in the menu. Prompt and decode are chosen
+separately and joined to meet the goal.
 """
 
 from __future__ import annotations
@@ -34,15 +34,18 @@ if TYPE_CHECKING:
 
 Range = tuple[float, ...]
 _LIMITS = (0.0, 0.1, 0.15, 0.25, 0.4)
-# where a ladder of blocks begins
+# first value of a ladder of blocks
 _MINIMA = (32, 64, 128, 512, 2048)
-# a grid of more places warms up for hours at any price of a graph; it is not even made
+# a larger grid warms up for hours at any price of a graph; it is not built
 _MOST_PLACES = 60_000
 
 
 @dataclass(frozen=True)
 class ParameterChoice:
-    """One setting of a phase: its (min, step, max[, limit]) by dimension, its graphs and its padded time."""
+    """One setting of a phase: (min, step, max[, limit]) by dimension, graphs, time.
+
+    The time is padded.
+    """
 
     ranges: Mapping[str, Range]
     graphs: int
@@ -58,17 +61,17 @@ def search(
     ask: BucketGoal,
     price: float,
 ) -> tuple[dict[str, str], Buckets]:
-    """The variables and the buckets the engine makes of them.
+    """Return the variables, and the buckets that the engine builds from them.
 
-    ``algorithm`` is ``linear`` or ``linear-limit``; ``price`` is the share of step time that a graph must save,
-    where the ask bounds neither graphs nor overhead. Raises LaunchError (USAGE) when no setting gives what is
-    asked, or none covers every shape.
+    ``algorithm`` is ``linear`` or ``linear-limit``; ``price`` is the share of step time that a
+    graph must save, where the goal bounds neither graphs nor overhead. Raises LaunchError (USAGE)
+    when no setting meets the goal, or none covers every shape.
     """
     rules = FAMILIES[family]
     limited = algorithm == "linear-limit"
     deep = rules.contexts_by_length and limits.prefix_caching
     prompts = _prompts(limits, shapes.prompt, cost, limited, deep)
-    # a cache below one step was not made by such an engine with any ladder of the menu: taken as it is
+    # no ladder of the menu gives a cache below one step: it is used unchanged
     rounds = rules.cuts_cache and (limits.cache_blocks or 0) >= limits.block_size
     decodes = _decodes(limits, shapes.decode, cost, limited, rounds_cache=rounds)
     exact = shapes.milliseconds(cost)
@@ -85,7 +88,7 @@ def search(
 def _best(
     prompts: list[ParameterChoice], decodes: list[ParameterChoice], exact: float, ask: BucketGoal, price: float
 ) -> list[tuple[ParameterChoice, ParameterChoice]]:
-    """Pairs in order of preference."""
+    """Return the pairs in order of preference."""
     pairs = list(product(_front(prompts), _front(decodes)))
     if ask.graphs is not None:
         pairs = [pair for pair in pairs if pair[0].graphs + pair[1].graphs <= (ask.graphs or 0)]
@@ -100,7 +103,7 @@ def _best(
 
 
 def _front(choices: list[ParameterChoice]) -> list[ParameterChoice]:
-    """Those that no other beats in both graphs and time."""
+    """Return the choices that no other beats in both graphs and time."""
     best: list[ParameterChoice] = []
     for choice in sorted(choices, key=lambda choice: (choice.graphs, choice.time)):
         if not best or choice.time < best[-1].time:
@@ -109,7 +112,7 @@ def _front(choices: list[ParameterChoice]) -> list[ParameterChoice]:
 
 
 def _steps(unit: int, top: int) -> list[int]:
-    """unit, 2, 3, 4, 6, 8, 12 ... times it, up to ``top``."""
+    """Return ``unit`` times 1, 2, 3, 4, 6, 8, 12 ..., up to ``top``."""
     values = []
     factor = 1
     while unit * factor <= max(top, unit):
@@ -119,7 +122,7 @@ def _steps(unit: int, top: int) -> list[int]:
 
 
 def _ladders(minimum: int, step: int, top: int, limited: bool) -> list[tuple[Range, list[int]]]:
-    """The ladders of these settings that reach ``top``."""
+    """Return the ladders of these settings that reach ``top``."""
     if not limited:
         high = -(-top // step) * step
         return [((minimum, step, high), ladders.linear(minimum, step, high))] if minimum <= step else []
@@ -133,9 +136,10 @@ def _ladders(minimum: int, step: int, top: int, limited: bool) -> list[tuple[Ran
 def _prompts(
     limits: EngineLimits, shapes: Weighted, cost: StepTime, limited: bool, deep: bool
 ) -> list[ParameterChoice]:
-    """Menu of prompt settings: batch rows 1, 2, 3 ... (several prompts) or 1, and lengths to the longest.
+    """Return the menu of prompt settings: batch rows and lengths to the longest.
 
-    ``deep``: each length has a bucket for every context that fits beside it (every_context.py).
+    Batch rows are 1, 2, 3 ... (several prompts) or 1. ``deep``: each length has a bucket for every
+    context that fits with it (every_context.py).
     """
     block, top, budget = limits.block_size, limits.longest_query, limits.max_num_batched_tokens
     rows = limits.prefill_rows
@@ -165,7 +169,10 @@ def _prompts(
 
 
 def _holds_corners(rows: list[int], grid: list[list[int]], limits: EngineLimits) -> bool:
-    """Whether every maximal rectangle of prompts fits a bucket of at least its batch."""
+    """Return True if every maximal rectangle of prompts has a bucket.
+
+    The bucket has at least its batch.
+    """
     return all(
         any(
             row >= batch and sizes and sizes[-1] >= limits.query_top(batch)
@@ -176,9 +183,11 @@ def _holds_corners(rows: list[int], grid: list[list[int]], limits: EngineLimits)
 
 
 def usable_blocks(limits: EngineLimits, step: int) -> int:
-    """Return the KV blocks of these limits that are left when the cache is cut to whole steps of ``step``.
+    """Return the KV blocks that are left when the cache is cut to complete steps.
 
-    Source: HabanaAI/vllm-fork@277a33cd9:vllm/worker/hpu_worker.py:362-363. A cache of unknown size is not cut.
+    A step is ``step`` blocks. Source:
+    HabanaAI/vllm-fork@277a33cd9:vllm/worker/hpu_worker.py:362-363. A cache of unknown size is not
+    cut.
     """
     if limits.cache_blocks is None:
         return limits.num_blocks
@@ -188,8 +197,8 @@ def usable_blocks(limits: EngineLimits, step: int) -> int:
 def _lost_time(limits: EngineLimits, kept: int, shapes: Weighted, cost: StepTime) -> float:
     """Return the milliseconds that a smaller cache costs.
 
-    With a share of the blocks gone, that share of the sequences waits, and the same tokens take so many more steps,
-    each with its fixed time. Assumed: the load fills the cache.
+    When a fraction of the blocks is lost, that fraction of the sequences waits, and the same tokens
+    take proportionally more steps, each with its fixed time. Assumed: the load fills the cache.
     """
     lost = 1 - kept / limits.num_blocks
     return float(shapes.weight.sum()) * cost.decode_fixed * lost / (1 - lost)
@@ -200,9 +209,9 @@ def _decodes(
 ) -> list[ParameterChoice]:
     """Return the menu of decode settings.
 
-    The block ladder reaches past any KV cache that the model's lengths can fill: the engine cuts it at its real
-    number of blocks, which is not known before it starts. ``rounds_cache``: the engine cuts the cache to whole
-    steps of blocks, and what that loses is in the choice's time.
+    The block ladder reaches past any KV cache that the model's lengths can fill: the engine cuts it
+    at its real number of blocks, which is not known before it starts. ``rounds_cache``: the engine
+    cuts the cache to complete steps of blocks, and the cost of that is in the choice's time.
     """
     import numpy as np
 
@@ -225,7 +234,7 @@ def _decodes(
                 continue
             kept = usable_blocks(limits, step) if rounds_cache else limits.num_blocks
             if kept < min(limits.blocks_per_sequence, limits.num_blocks):
-                continue  # not one request of the longest length: the engine would not start
+                continue  # less than one request of the longest length: the engine would not start
             lost = _lost_time(limits, kept, shapes, cost)
             for blocks, ladder in _ladders(minimum, step, reach, limited):
                 sizes = [size for size in ladder if size < kept] + [kept]
@@ -241,8 +250,11 @@ def _decodes(
 
 
 def _by_blocks(rows: list[int], most: int, shapes: Weighted, cost: StepTime) -> tuple[float, Floats]:
-    """Of decode shapes padded to these batch rows: their time without that of blocks, and for each number of blocks
-    to ``most`` the weight that a bucket of so many holds. What no bucket holds is padded to the largest."""
+    """Return the time of decode shapes padded to these batch rows, without blocks.
+
+    Also return, for each number of blocks to ``most``, the weight of the shapes for which a bucket
+    of that size is large enough. A shape larger than all buckets is padded to the largest.
+    """
     import numpy as np
 
     row = np.asarray(rows)[np.searchsorted(rows, shapes.batch)]
@@ -253,9 +265,10 @@ def _by_blocks(rows: list[int], most: int, shapes: Weighted, cost: StepTime) -> 
 
 
 def _reachable(rows: list[int], sizes: list[int]) -> bool:
-    """The engines drop buckets with fewer blocks than sequences; a padded shape may still need one.
+    """Return the decode rows with the buckets that remain reachable.
 
-    The smallest shape of a row is one sequence more than the row below, one block each.
+    The engines drop buckets with fewer blocks than sequences, but a padded shape may still need
+    one. The smallest shape of a row is one sequence more than the row below, one block each.
     """
     below = 0
     for row in rows:
@@ -267,12 +280,15 @@ def _reachable(rows: list[int], sizes: list[int]) -> bool:
 
 
 def _coarser(shapes: Weighted, unit: int) -> Weighted:
-    """Sizes rounded up to ``unit``: a search over hundreds of grids needs no finer."""
+    """Return sizes rounded up to ``unit``: enough for a search over many grids."""
     return weighted(shapes.batch, -(-shapes.size // unit) * unit, shapes.weight)
 
 
 def _time(rows: list[int], grid: list[list[int]], shapes: Weighted, time: Any) -> float:
-    """Padded time of all shapes; one that no row holds is padded to the largest bucket there is."""
+    """Return the padded time of all shapes.
+
+    A shape larger than all rows is padded to the largest bucket.
+    """
     import numpy as np
 
     if not len(shapes):

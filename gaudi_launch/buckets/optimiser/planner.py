@@ -1,4 +1,4 @@
-"""The planner: from limits and a workload to a bucket list that covers everything and compiles little."""
+"""Plan a bucket list from limits and a workload: full coverage with few graphs."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from gaudi_launch.performance.step_time import ONE_CARD_8B, StepTime
 
 # the share of all step time that one graph must save
 PRICE_TRACE = 5e-4
-# ranges say little, so nothing is far from the mark and finer is safer
+# ranges alone give little information, so finer is safer
 PRICE_RANGES = 2e-4
-# several prompts a step: as fine as this share of the 1.21 script's grid allows
+# several prompts per step: as fine as this share of the 1.21 script's grid allows
 GRID_SHARE = 0.3
 FINEST, COARSEST = 1e-7, 1e3
-# what is outside the hot part still counts, but little
+# shapes outside the hot part still count, but little
 COLD_WEIGHT = 0.02
 
 
 @dataclass(frozen=True)
 class BucketGoal:
-    """One way to ask for a plan; all None is the default price.
+    """A goal of a plan; all None is the default price.
 
-    ``graphs`` at most so many; ``overhead`` at most this share of step time (0.05 is 5 %) with the fewest graphs;
-    ``reduce`` (hot batch, hot length in tokens): tight there, coarse elsewhere, nothing left out.
+    ``graphs``: at most this number; ``overhead``: at most this share of step time (0.05 is 5 %)
+    with the fewest graphs; ``reduce`` (hot batch, hot length in tokens): tight there, coarse
+    elsewhere, nothing left out.
     """
 
     price: float | None = None
@@ -45,9 +46,10 @@ class BucketGoal:
 
 @dataclass(frozen=True, eq=False)
 class Aim:
-    """What a plan is made for. ``floor`` is the least graphs any list without holes can have.
+    """The workload and goal of a plan.
 
-    ``expectation`` is the whole workload, ``shapes`` those as weighed for the plan (less outside the hot part).
+    ``floor`` is the least number of graphs of any list without holes. ``expectation`` is the
+    complete workload, ``shapes`` those as weighed for the plan (less outside the hot part).
     """
 
     expectation: Expectation
@@ -56,17 +58,20 @@ class Aim:
 
     @property
     def traced(self) -> bool:
-        """Is there more to go by than ranges?"""
+        """Return True if the workload has more than ranges."""
         return self.expectation.distance is not None
 
     def price(self, ask: BucketGoal) -> float:
-        """The share of step time that a graph must save, where neither graphs nor overhead are asked for."""
+        """Return the share of step time that a graph must save.
+
+        It applies where the goal limits neither graphs nor overhead.
+        """
         return ask.price or (PRICE_TRACE if self.traced else PRICE_RANGES)
 
 
 @dataclass(frozen=True, eq=False)
 class PlannedBuckets:
-    """A plan with what it was made for; ``score`` is on the aim's shapes."""
+    """A plan with its aim; ``score`` is on the aim's shapes."""
 
     buckets: Buckets
     price: float
@@ -82,13 +87,14 @@ def plan_buckets(
     cost: StepTime = ONE_CARD_8B,
     trace_share: float = TRACE_SHARE,
 ) -> Buckets:
-    """The buckets to warm up, sorted as the engine sorts them.
+    """Return the buckets to warm up, sorted as the engine sorts them.
 
-    ``limits``: max_num_seqs, max_num_prefill_seqs, max_num_batched_tokens, max_model_len, block_size, num_blocks
-    and the input and output ranges, as a mapping, an object or `EngineLimits` (`as_limits` says which names).
-    ``workload``: (t_seconds, input_tokens, output_tokens) of past requests, or None for the ranges alone.
-    ``price``: the share of all step time that a graph must save (larger: fewer graphs). Raises LaunchError (USAGE)
-    for limits that make no sense.
+    ``limits``: max_num_seqs, max_num_prefill_seqs, max_num_batched_tokens, max_model_len,
+    block_size, num_blocks and the input and output ranges, as a mapping, an object or
+    `EngineLimits` (`as_limits` lists the names). ``workload``: (t_seconds, input_tokens,
+    output_tokens) of past requests, or None for the ranges alone. ``price``: the share of all step
+    time that a graph must save (larger: fewer graphs). Raises LaunchError (USAGE) for inconsistent
+    limits.
     """
     return plan(as_limits(limits), workload, BucketGoal(price=price), cost=cost, trace_share=trace_share).buckets
 
@@ -101,7 +107,10 @@ def aim_for(
     cost: StepTime = ONE_CARD_8B,
     trace_share: float = TRACE_SHARE,
 ) -> Aim:
-    """What a plan for this workload and ask is to be good at. Raises LaunchError (USAGE) for a senseless ask."""
+    """Return the aim of a plan for this workload and goal.
+
+    Raises LaunchError (USAGE) for an inconsistent goal.
+    """
     if ask.price is not None and not ask.price > 0:
         raise LaunchError("warmup.bad_price", ExitCode.USAGE, found=ask.price)
     if workload is not None:
@@ -119,13 +128,13 @@ def plan(
     cost: StepTime = ONE_CARD_8B,
     trace_share: float = TRACE_SHARE,
 ) -> PlannedBuckets:
-    """A plan as asked for, with its score on the expected workload."""
+    """Return a plan for a goal, with its score on the expected workload."""
     ask = ask or BucketGoal()
     return solve(limits, aim_for(limits, workload, ask, cost=cost, trace_share=trace_share), ask, cost)
 
 
 def solve(limits: EngineLimits, aim: Aim, ask: BucketGoal, cost: StepTime) -> PlannedBuckets:
-    """The plan for what was aimed at."""
+    """Return the plan for an aim."""
     solver = _Solver(limits, aim, cost)
     if ask.graphs is not None:
         price = solver.for_graphs(ask.graphs)
@@ -135,7 +144,8 @@ def solve(limits: EngineLimits, aim: Aim, ask: BucketGoal, cost: StepTime) -> Pl
         price = solver.for_graphs(max(aim.floor, int(GRID_SHARE * script_grid(limits))), finest=1e-5)
     else:
         price = aim.price(ask)
-    # a price that was searched for has its plan already, and a better one could have other graphs than asked
+    # a price that was searched for has its plan already, and a better one could have other graphs
+    # than requested
     found = solver.made.get(price) or solver.at(price, thorough=True)
     prove(found, limits)
     return PlannedBuckets(found, price, score(found, aim.shapes, cost), aim)
@@ -156,7 +166,10 @@ class _Solver:
         self.made: dict[float, Buckets] = {}
 
     def _decode_top(self, batch: int) -> int:
-        """The last row reaches the whole cache, whatever the engine counts as a block in use."""
+        """Return the top of the last row: the complete cache.
+
+        This holds whatever the engine counts as a block in use.
+        """
         last = batch == self.limits.max_num_seqs
         return max(batch, self.limits.num_blocks) if last else self.limits.block_top(batch)
 
@@ -170,13 +183,13 @@ class _Solver:
         return self.made[price]
 
     def for_graphs(self, most: int, finest: float = FINEST) -> float:
-        """The lowest price, down to ``finest``, whose plan has at most ``most`` graphs."""
+        """Return the lowest price, down to ``finest``, with at most ``most`` graphs."""
         if most < self.floor:
             raise LaunchError("warmup.too_few_graphs", ExitCode.USAGE, found=most, floor=self.floor)
         return self._cheapest(lambda buckets: buckets.graphs <= most, finest, COARSEST)
 
     def for_overhead(self, share: float) -> float:
-        """The highest price whose plan stays within ``share``."""
+        """Return the highest price whose plan stays within ``share``."""
 
         def exceeds(buckets: Buckets) -> bool:
             return score(buckets, self.shapes, self.cost).overhead > share
@@ -190,7 +203,10 @@ class _Solver:
         return max((price for price, buckets in self.made.items() if not exceeds(buckets)))
 
     def _cheapest(self, good: Callable[[Buckets], bool], low: float, high: float) -> float:
-        """The lowest price found whose plan is ``good``, where every price above it is too."""
+        """Return the lowest price found whose plan is ``good``.
+
+        Every price above it is good too.
+        """
         if good(self.at(low)):
             return low
         while high / low > 1.1:
@@ -204,7 +220,7 @@ class _Solver:
 
 
 def script_grid(limits: EngineLimits) -> int:
-    """How many graphs the 1.21 start script's linear grid has for these limits.
+    """Return the number of graphs of the 1.21 start script's linear grid.
 
     Ranges: HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh set_bucketing.
     """
@@ -219,7 +235,7 @@ def script_grid(limits: EngineLimits) -> int:
 
 
 def _heat(shapes: Shapes, limits: EngineLimits, reduce: tuple[int, int]) -> Shapes:
-    """The same shapes with little weight outside the hot batch and length."""
+    """Return the same shapes with little weight outside the hot batch and length."""
     import numpy as np
 
     batch, length = reduce
@@ -244,7 +260,7 @@ _MOST_KEPT = 8
 
 
 def _expect(workload: Requests | None, limits: EngineLimits, cost: StepTime, trace_share: float) -> Expectation:
-    """`expect`, remembered within the process: the ways to ask differ, the simulation does not."""
+    """Return `expect`, cached: goals differ, but the simulation does not."""
     key = (limits, cost, trace_share, None if workload is None else hash(tuple(workload)))
     if key not in _kept:
         _kept[key] = expecting.expect(workload, limits, cost, trace_share)

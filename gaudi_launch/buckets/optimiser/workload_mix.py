@@ -1,9 +1,9 @@
-"""What to expect of a workload: a trace replayed at several rates, the range prior, and both mixed.
+"""Expected shapes of a workload: a trace at several rates, mixed with a prior.
 
-The trace alone is not to be trusted: later traffic comes faster or slower, in other batches. So it is replayed at
-several rates, also with its lengths in another order, and blurred a little; and a share of the prior keeps the
-rest of the ranges from being forgotten. The figures here were chosen by holding out later parts of public traces,
-one set for all.
+The trace alone is not reliable: later traffic comes faster or slower, in other batches. So it is
+replayed at several rates, also with its lengths in another order, and blurred a little; and a share
+of the prior keeps shapes of the other ranges. The figures here were chosen by withholding later
+parts of public traces, one set for all.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SHUFFLED_RATES = (0.5, 0.8, 1.25, 1.7)
 # sizes of half the weight are spread by up to this ratio; prompt batches by BATCH_BLUR
 SIZE_BLUR = 0.1
 BATCH_BLUR = 0.15
-# a longer trace says the same again; simulation must stay within a second
+# a longer trace adds little; simulation must stay within a second
 MOST_REQUESTS = 20_000
 # share of the prior that is simulated; the rest is spread evenly over the logarithms of the shapes
 PRIOR_SIMULATED_PROMPT = 0.5
@@ -40,8 +40,10 @@ PRIOR_SIMULATED_DECODE = 0.15
 
 @dataclass(frozen=True, eq=False)
 class Expectation:
-    """The shapes to plan for; ``distance`` (0 to 1) is how far the trace is from the ranges alone, None without
-    one."""
+    """The shapes to plan for.
+
+    ``distance`` (0 to 1) is how far the trace is from the ranges alone, None without one.
+    """
 
     shapes: Shapes
     distance: float | None = None
@@ -50,7 +52,10 @@ class Expectation:
 def expect(
     requests: Requests | None, limits: EngineLimits, cost: StepTime, trace_share: float = TRACE_SHARE
 ) -> Expectation:
-    """The shapes to plan for: the trace's and the prior's, ``trace_share`` : 1 - ``trace_share`` by time."""
+    """Return the shapes to plan for, of the trace and of the prior.
+
+    Their times have the ratio ``trace_share`` : 1 - ``trace_share``.
+    """
     ranges = prior(limits, cost)
     if not requests:
         return Expectation(ranges)
@@ -62,7 +67,10 @@ def expect(
 
 
 def replay(requests: Requests, limits: EngineLimits, cost: StepTime) -> Shapes:
-    """A trace at several rates, in its own and in random order of lengths, blurred."""
+    """Return a trace at several rates, in original and random order, blurred.
+
+    The order is that of the lengths.
+    """
     if len(requests) > MOST_REQUESTS:
         requests = requests[-MOST_REQUESTS:]
         start = requests[0][0]
@@ -78,8 +86,10 @@ def replay(requests: Requests, limits: EngineLimits, cost: StepTime) -> Shapes:
 
 
 def prior(limits: EngineLimits, cost: StepTime) -> Shapes:
-    """What the ranges alone allow: closed loops of growing concurrency with lengths drawn half log-uniform, half
-    uniform, mixed with every shape within the ranges, evenly over the logarithms. Both phases get half of the
+    """Return the shapes that the ranges alone allow.
+
+    Closed loops of growing concurrency with lengths drawn half log-uniform, half uniform, mixed
+    with every shape within the ranges, evenly over the logarithms. Both phases get half of the
     time.
     """
     chance = random.Random(0)
@@ -104,8 +114,9 @@ def prior(limits: EngineLimits, cost: StepTime) -> Shapes:
 
 
 def distance(one: Shapes, other: Shapes, limits: EngineLimits, cost: StepTime) -> float:
-    """Total variation between two workloads' step time over coarse cells of shape (powers of two): 0 same, 1
-    disjoint.
+    """Return the total variation between two workloads' step time: 0 same, 1 disjoint.
+
+    It is taken over coarse cells of shape (powers of two).
     """
     import numpy as np
 
@@ -147,7 +158,10 @@ def _mix(one: Weighted, other: Weighted, share: float, time: object) -> Weighted
 
 
 def _even(limits: EngineLimits) -> Shapes:
-    """Every shape within the ranges, evenly over the logarithms of batch and length (weights are steps)."""
+    """Return every shape within the ranges; weights are steps.
+
+    They are spread evenly over the logarithms of batch and length.
+    """
     import numpy as np
 
     def geometric(low: float, high: float, count: int) -> NDArray[np.float64]:
@@ -177,7 +191,10 @@ def _even(limits: EngineLimits) -> Shapes:
 
 
 def _blur(shapes: Shapes, limits: EngineLimits) -> Shapes:
-    """Half of the weight spread to neighbouring sizes, and of prompts to neighbouring batches."""
+    """Return the shapes with half of their weight spread to neighbouring sizes.
+
+    Prompts are also spread to neighbouring batches.
+    """
     import numpy as np
 
     block = limits.block_size

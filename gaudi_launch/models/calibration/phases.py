@@ -1,7 +1,7 @@
-"""Calibration as phases: the engine's own scripts, step by step, each with its words. Pure but for reading which
-options the installed scripts have.
+"""Calibration as phases: the processes of the engine's scripts, in order.
 
-Sources: HabanaAI/vllm-hpu-extension@f5f9ecb and @8afd253, vllm-project/vllm-gaudi@091bbadd:
+Pure, except for reading which options the installed scripts have. Sources:
+HabanaAI/vllm-hpu-extension@f5f9ecb and @8afd253, vllm-project/vllm-gaudi@091bbadd:
 calibration/calibrate_model.sh, whose Python steps these are; the shell around them is not run.
 HabanaAI/vllm-fork@016b6bd20 (deepseek_r1): scripts/run_inc_calib.sh, which has one step.
 """
@@ -19,7 +19,7 @@ from gaudi_launch.models.calibration.rules import Calibration, Rules
 
 Name = Literal["dataset", "measure", "postprocess", "unify", "expand", "quantise"]
 RECORD = "calibration.json"
-# what step 2 is told for a data set that is no pickle
+# arguments of step 2 for a data set that is not a pickle
 _AUTO = ("--max-dataset-samples", "512", "--batch-size", "1", "--max-tokens", "32", "--auto-process-dataset")
 _UNIFY, _EXPAND = "step-5-unify_measurements.py", "step-6-expand-measurements.py"
 _DEEPSEEK_STEP = "run_example_tp.py"
@@ -31,9 +31,11 @@ _AUTO_LENGTHS = ("--sample-len", "1024", "--max-model-len", "2048")
 
 @dataclass(frozen=True)
 class Scripts:
-    """The installed scripts: their folder, the file of step 3 (it has two spellings), each step's options.
+    """The installed scripts: their folder, the file of step 3, each step's options.
 
-    ``whole_experts``: what each card measured of its own experts is put together for all of them."""
+    The file of step 3 has two spellings. ``whole_experts``: what each card measured of its local
+    experts is merged for all of them.
+    """
 
     folder: str
     postprocess: str
@@ -42,13 +44,16 @@ class Scripts:
 
     @property
     def reads_any_dataset(self) -> bool:
-        """Can step 2 make its prompts of a data set by itself? Older ones want a pickle."""
+        """Return True if step 2 can read any data set; older versions need a pickle."""
         return "--auto-process-dataset" in self.options[2]
 
 
 @dataclass(frozen=True)
 class CalibrationRequest:
-    """What to calibrate. ``dataset`` is a .pkl file, a folder of a data set, or a hub's name of one."""
+    """The model, data set and limits of a calibration.
+
+    ``dataset`` is a .pkl file, a folder of a data set, or a hub's name of one.
+    """
 
     model: str
     name: str
@@ -63,7 +68,7 @@ class CalibrationRequest:
 
 @dataclass(frozen=True)
 class Places:
-    """Where things go: the result, the folder of its measurements, and the room of the steps."""
+    """Folders of a calibration: its result, its measurements, and the work folder."""
 
     out: Path
     generation: str
@@ -78,25 +83,31 @@ class Places:
 
     @property
     def fixed(self) -> Path:
-        """Where step 3 writes, before it takes the place of what was measured."""
+        """Return the folder of step 3, which later replaces the measurements."""
         return self.work / "fixed"
 
     @property
     def unified(self) -> Path:
-        """The measurements of all cards as those of one."""
+        """Return the measurements of all cards as those of one."""
         return self.work / "unified"
 
     @property
     def expanded(self) -> Path:
-        """The unified measurements dealt out again, before they take the place of what was measured."""
+        """Return the folder of the unified measurements after expansion to more cards.
+
+        It later replaces the folder of the measurements.
+        """
         return self.work / "expanded"
 
     def made(self, name: Name) -> Path | None:
-        """The folder whose files take the place of the measurements after this phase."""
+        """Return the folder whose files replace the measurements after this phase."""
         return {"postprocess": self.fixed, "expand": self.expanded}.get(name)
 
     def config(self, kind: Literal["measure", "quant"]) -> Path:
-        """Under work until all is done: what lies in ``out`` is believed by ``-d fp8``."""
+        """Return the folder for the config, which is moved to ``out`` when all is done.
+
+        ``-d fp8`` trusts what is in ``out``.
+        """
         return self.work / f"maxabs_{kind}_{self.generation}.json"
 
     @property
@@ -106,7 +117,7 @@ class Places:
 
 @dataclass(frozen=True)
 class CalibrationPhase:
-    """One process: its words from the interpreter on, and the variables it gets."""
+    """One process: its arguments from the interpreter on, and its variables."""
 
     name: Name
     argv: tuple[str, ...]
@@ -114,7 +125,10 @@ class CalibrationPhase:
 
 
 def read_scripts(folder: Path, calibration: Calibration) -> Scripts:
-    """Look at the scripts. Raises LaunchError (MACHINE) when one is missing, naming it and where they are."""
+    """Look at the scripts.
+
+    Raises LaunchError (MACHINE) when one is missing, naming it and where they are.
+    """
     found = {}
     for step, names in calibration.steps.items():
         there = [name for name in names if (folder / name).is_file()]
@@ -134,7 +148,7 @@ def read_scripts(folder: Path, calibration: Calibration) -> Scripts:
 
 
 def _options(path: Path) -> tuple[str, ...]:
-    """The long options that a script's text adds to its parser."""
+    """Return the long options that a script's text adds to its parser."""
     import re
 
     text = path.read_text(encoding="utf-8", errors="replace")
@@ -144,7 +158,10 @@ def _options(path: Path) -> tuple[str, ...]:
 def phases(
     wish: CalibrationRequest, scripts: Scripts, rules: Rules, places: Places, python: str
 ) -> tuple[CalibrationPhase, ...]:
-    """The steps in their order. Raises LaunchError (USAGE) for a data set that these scripts cannot read."""
+    """Return the steps in their order.
+
+    Raises LaunchError (USAGE) for a data set that these scripts cannot read.
+    """
     if 3 not in scripts.options:
         return (_measure_deepseek(wish, scripts, rules, places, python),)
     pickled = wish.dataset.endswith(".pkl")
@@ -179,7 +196,8 @@ def phases(
         words.append("--deepseek")
     found.append(CalibrationPhase("postprocess", tuple(words), measure))
     if scripts.whole_experts and wish.experts and wish.cards > 1:
-        # docs/configuration/calibration/calibration.md: else a card's scales are those of its own experts
+        # docs/configuration/calibration/calibration.md: else a card's scales are those of its local
+        # experts
         words = [
             *script(_UNIFY),
             "-r",
@@ -211,7 +229,10 @@ def _measure_deepseek(
 
 
 def _switches(wish: CalibrationRequest, known: tuple[str, ...]) -> tuple[str, ...]:
-    """What steps 2 and 4 are told where they know it. 1.21's run every model with expert parallelism."""
+    """Return the switches of steps 2 and 4 that these scripts have.
+
+    The scripts of 1.21 run every model with expert parallelism.
+    """
     words: tuple[str, ...] = ()
     if wish.experts and "--expert-parallel" in known:
         words += ("--expert-parallel",)
@@ -224,7 +245,7 @@ def _switches(wish: CalibrationRequest, known: tuple[str, ...]) -> tuple[str, ..
 
 @dataclass(frozen=True)
 class Done:
-    """What is written down of a calibration: for what it was, and which phases are through."""
+    """The record of a calibration: its inputs, and its completed phases."""
 
     about: Mapping[str, Any]
     phases: tuple[str, ...] = ()
@@ -232,12 +253,12 @@ class Done:
 
 
 def about(wish: CalibrationRequest, scripts: Scripts, release: str) -> dict[str, Any]:
-    """What a calibration depends on: another one of these begins anew."""
+    """Return what a calibration depends on; a change of it starts again from phase 1."""
     return {**asdict(wish), "release": release, "scripts": scripts.folder}
 
 
 def read_done(out: Path, now: Mapping[str, Any]) -> Done:
-    """How far an earlier run came; nothing when it was about something else."""
+    """Return the record of an earlier run; an empty one if its inputs differed."""
     try:
         document = json.loads((out / RECORD).read_text(encoding="utf-8"))
         done = Done(document["about"], tuple(map(str, document["phases"])), document["whole"] is True)
@@ -247,7 +268,7 @@ def read_done(out: Path, now: Mapping[str, Any]) -> Done:
 
 
 def write_done(out: Path, done: Done) -> None:
-    """Replace the record as a whole. Raises OSError."""
+    """Replace the record atomically. Raises OSError."""
     out.mkdir(parents=True, exist_ok=True)
     new = out / f"{RECORD}.new"
     new.write_text(json.dumps({"schema": 1, **asdict(done)}, indent=1), encoding="utf-8")

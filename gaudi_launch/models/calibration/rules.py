@@ -1,4 +1,4 @@
-"""How an engine is calibrated for fp8: the records that an engine fills (`Engine.calibration`)."""
+"""Calibration of an engine for fp8: the records of `Engine.calibration`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Rules:
-    """How one model is measured and quantised. ``env`` are variables of every step; ``measure_words`` and
-    ``quantise_words`` go to the steps with the model, ``measure_more`` and ``quant_more`` into the two files."""
+    """Settings for measuring and quantising one model.
+
+    ``env`` are variables of every step; ``measure_words`` and ``quantise_words`` are arguments of
+    the steps with the model, ``measure_more`` and ``quant_more`` are entries of the two files.
+    """
 
     measure_names: tuple[str, ...]
     types: tuple[str, ...]
@@ -25,7 +28,7 @@ class Rules:
     quant_more: Mapping[str, Any] = field(default_factory=lambda: {"fp8_config": "E4M3"})
 
     def measure_config(self, stem: str) -> dict[str, Any]:
-        """The QUANT_CONFIG of measuring; ``stem`` is where each rank writes."""
+        """Return the QUANT_CONFIG of measuring; ``stem`` is where each rank writes."""
         return {
             "method": "HOOKS",
             "mode": "MEASURE",
@@ -38,7 +41,7 @@ class Rules:
         }
 
     def quant_config(self, stem: str) -> dict[str, Any]:
-        """The QUANT_CONFIG of serving."""
+        """Return the QUANT_CONFIG of serving."""
         return {
             "mode": "QUANTIZE",
             "observer": "maxabs",
@@ -55,12 +58,13 @@ class Rules:
 class Calibration:
     """An engine's calibration scripts and what they write.
 
-    ``release`` is recorded with a calibration; ``family`` names the engines that can read each other's
-    measurements ("": the forks whose modules have the same names). ``home``, ``branch`` and ``folder`` are where
-    the scripts are published; ``installed`` are facts of an interpreter, of which the first that is known leads to
-    ``inside``. ``steps`` are the spellings of each script's file. ``expands``: what each card measured of its own
-    experts is put together for all of them. ``one_step``: one script does everything, with a data set and a batch
-    of its own. ``published``: the published measurements are of this engine's modules.
+    ``release`` is recorded with a calibration; ``family`` names the engines that can read each
+    other's measurements ("": the forks whose modules have the same names). ``home``, ``branch`` and
+    ``folder`` are where the scripts are published; ``installed`` are facts of an interpreter, of
+    which the first known one leads to ``inside``. ``steps`` are the spellings of each script's
+    file. ``expands``: what each card measured of its local experts is merged for all of them.
+    ``one_step``: one script does everything, with a fixed data set and batch. ``published``: the
+    published measurements are of this engine's modules.
     """
 
     release: str
@@ -78,7 +82,10 @@ class Calibration:
     serve_with: str = "-d fp8"
 
     def rules_for(self, name: str) -> Rules:
-        """Return the rules of a model by the last part of its path; names are compared in lower case."""
+        """Return the rules of a model by the last part of its path.
+
+        Names are compared in lower case.
+        """
         return self.rules(name.lower())
 
     def scripts_of(self, facts: Mapping[str, str]) -> Path:

@@ -1,4 +1,4 @@
-"""Arithmetic of 8-bit floats for Gaudi2, whose e4m3 ends at 240 where a checkpoint's ends at 448.
+"""Arithmetic of 8-bit floats for Gaudi2, whose e4m3 ends at 240, not at 448.
 
 Rules: HabanaAI/vllm-fork@deepseek_r1:scripts/convert_for_g2.py.
 """
@@ -18,7 +18,7 @@ _SCALES = ("weight_scale", "weight_scale_inv", "input_scale", "input_scale_inv")
 
 
 def decode_table() -> np.ndarray[Any, np.dtype[np.float32]]:
-    """The value of each of the 256 float8_e4m3fn codes, float32 of shape (256,)."""
+    """Return the values of the 256 float8_e4m3fn codes, float32 of shape (256,)."""
     codes = np.arange(128)
     exponent, mantissa = codes >> 3, codes & 7
     values = np.where(exponent == 0, mantissa * 2.0**-9, (1 + mantissa / 8) * 2.0 ** (exponent - 7.0))
@@ -27,7 +27,10 @@ def decode_table() -> np.ndarray[Any, np.dtype[np.float32]]:
 
 
 def conversion_table() -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The code of value x 240/448, rounded to nearest (ties to even), for each of the 256 codes: uint8 (256,)."""
+    """Return the code of value x 240/448 for each of the 256 codes: uint8 (256,).
+
+    Values are rounded to nearest (ties to even).
+    """
     values = decode_table()[:_NAN_CODE].astype(np.float64)
     scaled = values * GAUDI2_MAX / CHECKPOINT_MAX
     above = np.minimum(np.searchsorted(values, scaled), _NAN_CODE - 1)
@@ -39,14 +42,17 @@ def conversion_table() -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 def is_beyond_gaudi2(codes: np.ndarray[Any, np.dtype[np.uint8]]) -> bool:
-    """Does any code stand for a number larger than 240?"""
+    """Return True if any code represents a number larger than 240."""
     size = codes & 0x7F
     return bool(((size > _LARGEST_GAUDI2_CODE) & (size != _NAN_CODE)).any())
 
 
 def action(name: str, dtype: str) -> str:
-    """What a conversion does with a tensor: ``weight``, ``scale``, ``copy``, or ``note``: a projection
-    that is no 8-bit float and is copied."""
+    """Return the action of a conversion on a tensor.
+
+    ``weight``, ``scale``, ``copy``, or ``note``: a projection that is not an 8-bit float and is
+    copied.
+    """
     if "proj" not in name:
         return "copy"
     if name.endswith("weight"):
@@ -57,7 +63,10 @@ def action(name: str, dtype: str) -> str:
 
 
 def weight_of(name: str) -> str | None:
-    """The weight that a projection's scale belongs to; None for what is no such scale."""
+    """Return the weight that a projection's scale belongs to.
+
+    Return None for what is no such scale.
+    """
     for suffix in _SCALES:
         if "proj" in name and name.endswith(f".{suffix}"):
             return f"{name.removesuffix(suffix)}weight"
@@ -65,7 +74,7 @@ def weight_of(name: str) -> str | None:
 
 
 def convert_scale(raw: bytes, dtype: str) -> bytes:
-    """A scale of dtype F32, BF16 or F16 as float32 times 448/240, little-endian."""
+    """Return a scale of dtype F32, BF16 or F16 as float32 x 448/240, little-endian."""
     if dtype == "BF16":
         values = (np.frombuffer(raw, "<u2").astype("<u4") << 16).view("<f4")
     else:

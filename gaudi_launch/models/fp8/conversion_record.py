@@ -12,7 +12,10 @@ CONVERTED = "-G2"
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """Return the record of a conversion into ``folder``; {} without one, or for one that cannot be read."""
+    """Return the record of a conversion into ``folder``.
+
+    {} without one, or for one that cannot be read.
+    """
     try:
         document = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,4 +1,7 @@
-"""Turn an fp8 checkpoint into one for Gaudi2, shard by shard; a run that was killed goes on where it stopped."""
+"""Convert an fp8 checkpoint for Gaudi2, shard by shard.
+
+A run that was killed resumes where it stopped.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ _WATCH_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Conversion:
-    """What a run did: shards written and kept from an earlier run, and projections copied as they were."""
+    """The result of a run: shards written, shards kept, projections copied unchanged."""
 
     written: tuple[str, ...]
     kept: tuple[str, ...]
@@ -57,10 +60,13 @@ def convert_folder(
     force: bool = False,
     progress: Callable[[str], None] = lambda shard: None,
 ) -> Conversion:
-    """Write the Gaudi2 form of ``source`` to ``out``. Raises LaunchError (MODEL, USAGE, MACHINE;
-    FAILED when a result is not what its source says, or another process converts to the same folder).
+    """Write the Gaudi2 form of ``source`` to ``out``.
 
-    ``force`` converts every shard again. ``out`` is marked complete only when every shard and file is in it.
+    Raises LaunchError (MODEL, USAGE, MACHINE; FAILED when a result is not what its source says, or
+    another process converts to the same folder).
+
+    ``force`` converts every shard again. ``out`` is marked complete only when every shard and file
+    is in it.
     """
     if not source.is_dir():
         raise LaunchError("fp8.no_folder", ExitCode.MODEL, path=str(source))
@@ -81,7 +87,7 @@ def convert_folder(
     likely = [shard for shard in shards if _is_done(source / shard, out / shard, done.get(shard))]
     _check_disk(source, out, [shard for shard in shards if shard not in likely])
     with hold(out, "convert"), deferred(), _pool(processes) as pool:
-        # what lay on a disk for a while is believed by its checksum only
+        # a shard of an earlier run is trusted by its checksum only
         asked = {pool.submit(checksum, out / shard): shard for shard in likely}
         sums = {asked[job]: job.result() for job in _ended(asked)}
         kept = [shard for shard in likely if sums[shard] == done[shard].get("crc32")]
@@ -108,7 +114,10 @@ def convert_folder(
 
 
 def _ended(jobs: Iterable[Future[Any]]) -> Iterator[Future[Any]]:
-    """Yield jobs as they end. Raises KeyboardInterrupt for a Ctrl-C that was deferred."""
+    """Yield jobs as they end.
+
+    Raises KeyboardInterrupt for a Ctrl-C that was deferred.
+    """
     waiting = set(jobs)
     while waiting:
         check()
@@ -118,7 +127,7 @@ def _ended(jobs: Iterable[Future[Any]]) -> Iterator[Future[Any]]:
 
 @contextmanager
 def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Worker processes that end with us, however we end."""
+    """Return a pool of worker processes that end with this one, however it ends."""
     pool = ProcessPoolExecutor(max(1, processes), initializer=_in_worker, initargs=(os.getpid(),))
     try:
         yield pool
@@ -144,14 +153,16 @@ def _in_worker(parent: int) -> None:
 
 
 def is_converted(folder: Path) -> bool:
-    """Is this folder a conversion of ours, whole?"""
+    """Return True if this folder is a complete conversion by this program."""
     return is_recorded(folder) and not read_weights(folder)["files_missing"]
 
 
 def wants_conversion(folder: Path) -> bool:
-    """Does a folder hold fp8 weights beyond Gaudi2's range? A few tensors tell: fp8 scales are made so that the
-    largest weight of each block (or tensor, or channel) becomes the largest code, 448. Raises LaunchError (MODEL)
-    for a damaged shard."""
+    """Return True if a folder contains fp8 weights beyond Gaudi2's range.
+
+    A few tensors suffice: fp8 scales are made so that the largest weight of each block (or tensor,
+    or channel) becomes the largest code, 448. Raises LaunchError (MODEL) for a damaged shard.
+    """
     if is_recorded(folder):
         return False
     looked = 0
@@ -168,7 +179,10 @@ def wants_conversion(folder: Path) -> bool:
 
 
 def _check_scales(source: Path, headers: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse a checkpoint whose weights and scales would not be changed together: its numbers would be wrong."""
+    """Refuse a checkpoint whose weights and scales would not be changed together.
+
+    Its numbers would be wrong.
+    """
     dtypes = {name: entry["dtype"] for header in headers.values() for name, entry in _tensors(header)}
     for name, dtype in dtypes.items():
         weight = weight_of(name)
@@ -187,10 +201,10 @@ def _check_scales(source: Path, headers: Mapping[str, Mapping[str, Any]]) -> Non
 
 
 def convert_shard(source: Path, target: Path) -> dict[str, Any]:
-    """Convert one file through ``.part``, hold samples of it against the source, and convert it once more when they
-    differ; returns the record's entry: source size, mtime, crc32.
+    """Convert one file through ``.part`` and compare samples with the source.
 
-    Raises LaunchError (FAILED) when they differ twice.
+    A file that differs is converted once more. Returns the record's entry: source size, mtime,
+    crc32. Raises LaunchError (FAILED) when it differs twice.
     """
     wrong = ""
     for _ in range(_TRIES):

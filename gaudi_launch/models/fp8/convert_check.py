@@ -1,4 +1,4 @@
-"""Is a converted shard what its source says? Samples of both are turned back into numbers and compared."""
+"""Compare a converted shard with its source by decoded samples of both."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def first_wrong(source: Path, target: Path) -> str:
-    """The first tensor of ``target`` whose numbers are not those of ``source`` within rounding; "" for none.
+    """Return the first tensor of ``target`` that differs from ``source``; "" for none.
 
-    Of each weight, up to 4096 numbers spread over it are multiplied with scales of it, on both sides; a scale or
-    weight whose partner lies in another shard is compared alone. All else must be the same bytes.
+    Numbers are compared within rounding. Of each weight, up to 4096 numbers spread over it are
+    multiplied by its scales, on both sides; a scale or weight whose partner is in another shard is
+    compared alone. All else must be the same bytes.
     """
     old, new = _Shard(source), _Shard(target)
     if old.names() != new.names():
@@ -59,7 +60,7 @@ def _same(name: str, old: _Shard, new: _Shard, scale: str | None) -> bool:
 
 
 class _Shard:
-    """One safetensors file, read where it is asked."""
+    """One safetensors file, read on demand."""
 
     def __init__(self, path: Path) -> None:
         self._bytes: _Array = np.memmap(path, dtype=np.uint8, mode="r")
@@ -83,7 +84,7 @@ class _Shard:
         return found
 
     def numbers(self, name: str) -> _Array:
-        """A scale's numbers as float64."""
+        """Return a scale's numbers as float64."""
         begin, end = (self._start + offset for offset in self._header[name]["data_offsets"])
         raw = self._bytes[begin:end].tobytes()
         if self.dtype(name) == "BF16":
@@ -97,7 +98,10 @@ class _Shard:
 
 
 def checksum(path: Path) -> int:
-    """CRC-32 of a file, as the record of a conversion holds it. Raises OSError."""
+    """Return the CRC-32 of a file, as the record of a conversion stores it.
+
+    Raises OSError.
+    """
     found = 0
     with path.open("rb") as file:
         while block := file.read(_BLOCK):

@@ -1,4 +1,4 @@
-"""Where the measurements behind fp8 lie: the user's, a profile's, those calibrated here, those downloaded."""
+"""Find measurements for fp8: the user's, a profile's, calibrated or downloaded."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from gaudi_launch.models.fp8.quant_config import Origin, QuantFile, kv_cache_dty
 from gaudi_launch.paths import data_dir
 
 PREFIX = "INC_MEASUREMENT_DUMP_PATH_PREFIX"
-# what a start with QUANT_CONFIG leaves beside the measurements; made for another setting, it must go
-# (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/utils.sh clean_inc_scale)
+# files that a launch with QUANT_CONFIG leaves with the measurements; those of another setting must
+# be removed (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/utils.sh clean_inc_scale)
 _STALE = "*ACT_MAXABS_HW_WEIGHTS*"
 
 
 @dataclass(frozen=True)
 class Published:
-    """Measurements that a hub's repository holds: for so many cards, files that begin with ``stem``, to be used
-    with this ``quantisation`` (the QUANT_CONFIG's keys but its path)."""
+    """Measurements in a hub's repository for one number of cards.
+
+    Their files begin with ``stem`` and are used with this ``quantisation`` (the QUANT_CONFIG's keys
+    but its path).
+    """
 
     repo: str
     cards: int
@@ -30,9 +33,12 @@ class Published:
 
 @dataclass(frozen=True)
 class MeasurementQuery:
-    """What to look for. ``named`` are a flag's and the environment's file, ``profile_file`` a profile's,
-    ``checkout`` the folder of the engine's sources, where its scripts keep such files. ``family`` is "" for the
-    fork; measurements are by names of the engine's own modules, so that another family's are not taken."""
+    """A search for measurements.
+
+    ``named`` are a flag's and the environment's file, ``profile_file`` a profile's, ``checkout``
+    the folder of the engine's sources, where its scripts keep such files. ``family`` is "" for the
+    fork; measurements are by names of the engine's modules, so another family's are not used.
+    """
 
     model: str
     cards: int
@@ -47,17 +53,23 @@ class MeasurementQuery:
 
 
 def root() -> Path:
-    """Where measurements are kept. Not created here."""
+    """Return the folder of measurements, without creating it."""
     return data_dir() / "measurements"
 
 
 def quant_name(generation: str) -> str:
-    """The name that the calibration scripts give the file (vllm-hpu-extension:calibration/calibrate_model.sh)."""
+    """Return the file name that the calibration scripts use.
+
+    Source: vllm-hpu-extension:calibration/calibrate_model.sh.
+    """
     return f"maxabs_quant_{generation}.json"
 
 
 def calibrated_folder(model: str, generation: str, cards: int, family: str = "") -> Path:
-    """Where ``calibrate`` puts its result: measurements hold for one number of cards of one generation."""
+    """Return the folder of the results of ``calibrate``.
+
+    Measurements are valid for one number of cards of one generation.
+    """
     return root() / "calibrated" / model.lower() / f"{generation}-n{cards}{_ending(family)}"
 
 
@@ -66,7 +78,7 @@ def _ending(family: str) -> str:
 
 
 def calibrated_for(model: str, generation: str, family: str = "") -> tuple[int, ...]:
-    """The numbers of cards that this model was calibrated for here, ascending."""
+    """Return the numbers of cards that this model was calibrated for here, ascending."""
     folder, ending = root() / "calibrated" / model.lower(), _ending(family)
     found = folder.glob(f"{generation}-n*{ending}/{quant_name(generation)}")
     numbers = (path.parent.name.removeprefix(f"{generation}-n").removesuffix(ending) for path in found)
@@ -74,15 +86,17 @@ def calibrated_for(model: str, generation: str, family: str = "") -> tuple[int, 
 
 
 def downloaded_folder(repo: str) -> Path:
-    """Where a measurement repository is fetched to."""
+    """Return the target folder of a measurement repository."""
     return root() / repo
 
 
 def find(wanted: MeasurementQuery) -> QuantFile | None:
-    """The QUANT_CONFIG file to use; strongest first: flag, environment, profile, calibrated here, published (which
-    may not be fetched yet: its ``missing`` says so), the engine's checkout. None when there is none.
+    """Return the QUANT_CONFIG file to use, None if there is none.
 
-    Raises LaunchError for a file that is there, or named by the user, and cannot be used.
+    Strongest first: flag, environment, profile, calibrated here, published (if not fetched yet, its
+    ``missing`` is set), the engine's checkout.
+
+    Raises LaunchError for a file that exists, or was named by the user, and cannot be used.
     """
     named: tuple[tuple[str | None, Origin], ...] = (
         (wanted.named, "flag"),
@@ -115,7 +129,10 @@ def _published(published: Published, generation: str) -> QuantFile:
 
 
 def write_published(published: Published, generation: str) -> QuantFile:
-    """Write the QUANT_CONFIG of measurements that were fetched, with their absolute path in it. Raises OSError."""
+    """Write the QUANT_CONFIG of fetched measurements, with their absolute path.
+
+    Raises OSError.
+    """
     folder = downloaded_folder(published.repo)
     document = {**published.quantisation, "dump_stats_path": str(folder.absolute() / published.stem)}
     path = folder / quant_name(generation)
@@ -126,7 +143,7 @@ def write_published(published: Published, generation: str) -> QuantFile:
 
 
 def clear_stale(quant: QuantFile) -> int:
-    """Remove the scales that an earlier start left beside measurements of ours; how many."""
+    """Remove scales that an earlier launch left with measurements; return their number."""
     if quant.origin not in ("calibrated", "downloaded"):
         return 0
     found = list(Path(quant.path).parent.rglob(_STALE))

@@ -1,4 +1,4 @@
-"""What a QUANT_CONFIG file of the Intel Neural Compressor asks of the engine, and which measurements it reads."""
+"""Read a QUANT_CONFIG file of the Intel Neural Compressor and its measurements."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class QuantFile:
-    """A QUANT_CONFIG file: where it lies, who it is from, the KV cache type that goes with it, and which files of
-    its measurements are not there (names, for the asked number of cards)."""
+    """A QUANT_CONFIG file: its path, its origin and the KV cache type for it.
+
+    ``missing`` are the names of its measurement files that do not exist, for the requested number
+    of cards.
+    """
 
     path: str
     origin: Origin
@@ -26,7 +29,7 @@ class QuantFile:
 
 
 def kv_cache_dtype(config: Mapping[str, Any]) -> str:
-    """``auto`` when the blocklist mentions a cache (it stays bf16), else ``fp8_inc``.
+    """Return ``auto`` if the blocklist names a cache (it stays bf16), else ``fp8_inc``.
 
     Source: HabanaAI/vllm-fork@aice/v1.22.0:vllm/config.py (INC QUANT_CONFIG).
     """
@@ -39,7 +42,9 @@ def kv_cache_dtype(config: Mapping[str, Any]) -> str:
 
 
 def read_quant_file(path: Path, cards: int, origin: Origin, prefix: str = "") -> QuantFile:
-    """Read one file for a deployment on ``cards`` cards; ``prefix`` is INC_MEASUREMENT_DUMP_PATH_PREFIX.
+    """Read one file for a deployment on ``cards`` cards.
+
+    ``prefix`` is INC_MEASUREMENT_DUMP_PATH_PREFIX.
 
     Raises LaunchError: USAGE for a file that the user named, MODEL for one that was found.
     """
@@ -52,8 +57,10 @@ def read_quant_file(path: Path, cards: int, origin: Origin, prefix: str = "") ->
 
 
 def measured_folder(path: Path, prefix: str = "") -> Path | None:
-    """The folder in which a file's measurements lie (and the scales that the engine writes beside them); None where
-    the file is not here or names none."""
+    """Return the folder of a file's measurements, to which the engine adds scales.
+
+    Return None where the file is not on this machine or names no folder.
+    """
     try:
         stem = _read(path, ExitCode.USAGE).get("dump_stats_path")
     except LaunchError:
@@ -76,11 +83,13 @@ def _read(path: Path, code: ExitCode) -> Mapping[str, Any]:
 
 
 def _missing(config: Mapping[str, Any], cards: int, prefix: str) -> tuple[str, ...]:
-    """Each rank's measurements that are not there.
+    """Return each rank's measurements that are not there.
 
-    The stem is ``dump_stats_path``, relative ones below the prefix; then ``_hooks_<observer>_<rank>_<ranks>``
-    (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/README.md and utils.sh clean_inc_scale). Assumed: with
-    scales of one (``unit_scale``) nothing is read, and a single card's file may lack its two numbers.
+    The stem is ``dump_stats_path``, relative ones below the prefix; then
+    ``_hooks_<observer>_<rank>_<ranks>``
+    (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/README.md and utils.sh clean_inc_scale).
+    Assumed: with scales of one (``unit_scale``) nothing is read, and a single card's file may lack
+    its two numbers.
     """
     stem, method = config.get("dump_stats_path"), str(config.get("scale_method", ""))
     if not isinstance(stem, str) or not stem or method == "unit_scale":

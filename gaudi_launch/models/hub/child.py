@@ -1,9 +1,11 @@
-"""The part of a pull that talks to a hub, in a process of its own: a hang, a crash or a kill of it hurts nobody.
+"""The part of a pull that talks to a hub, in a separate process.
 
-Run as ``python -m gaudi_launch.models.hub.child``: a request as one JSON line on stdin, answers as JSON lines on
-stdout. ``{"do": "list", source, repo, revision, repo_type}`` answers ``{revision, files}``; ``{"do": "fetch", ...,
-target, files}`` fetches each file into the parts folder, verifies it, moves it into place and answers
-``{"done": path}``. What fails answers ``{"error": kind, "detail": text}``. The libraries do the transfer.
+A hang, a crash or a kill of it does not affect the launcher. Run as ``python -m
+gaudi_launch.models.hub.child``: a request as one JSON line on stdin, answers as JSON lines on
+stdout. ``{"do": "list", source, repo, revision, repo_type}`` answers ``{revision, files}``;
+``{"do": "fetch", ..., target, files}`` fetches each file into the parts folder, verifies it, moves
+it into place and answers ``{"done": path}``. A failure answers ``{"error": kind, "detail": text}``.
+The libraries do the transfer.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ from gaudi_launch.models.hub.network import reason_of
 
 
 class HubError(Exception):
-    """A hub's answer in our words: offline, no_repo, no_revision, gated, busy, changed, disk, other."""
+    """An error of a hub, by kind.
+
+    The kinds are offline, no_repo, no_revision, gated, busy, changed, disk and other.
+    """
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(detail)
@@ -64,7 +69,8 @@ def _hf_fetch(request: dict[str, Any], path: str, size: int, part: Path) -> None
     # a link planted under this name in a shared folder is not followed
     handle = os.open(part, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     with os.fdopen(handle, "ab") as file:
-        # snapshot_download begins every file anew in a new process; this goes on where the last one stopped
+        # snapshot_download restarts every file in a new process; this resumes where the last one
+        # stopped
         http_get(url, file, resume_size=file.tell(), headers=build_hf_headers(), expected_size=size)
 
 
@@ -74,7 +80,7 @@ def _hf_fetch(request: dict[str, Any], path: str, size: int, part: Path) -> None
 def _ms_list(request: dict[str, Any]) -> dict[str, Any]:
     from modelscope.hub.api import HubApi
 
-    # a branch's commit is not told here; what was listed is held by each file's sha256 instead
+    # the branch's commit is not returned here; each file's sha256 identifies the listing instead
     api = HubApi()
     revision = request["revision"] or "master"
     inner = getattr(api, "_api", None)
@@ -154,22 +160,29 @@ def fetch(request: dict[str, Any]) -> None:
 
 
 def _is_there(final: Path, size: int, digest: str) -> bool:
-    """Is the file in place though nobody wrote it down: fetched by another tool, or by a pull killed right then?"""
+    """Return True if a file without a record is in place.
+
+    Another tool may have fetched it, or a pull that was killed before it wrote the record.
+    """
     if not digest or not final.is_file() or final.stat().st_size != size:
         return False
     return digest_of(final, digest.partition(":")[0], _Hashing(final.name)) == digest
 
 
 def classify(error: BaseException) -> HubError:
-    """A library's error in our words, by its name and its HTTP status: classes move between releases."""
+    """Return the kind of a library's error, by its name and its HTTP status.
+
+    Error classes move between releases of the libraries.
+    """
     if isinstance(error, HubError):
         return error
     name, text = type(error).__name__, str(error)
     status = getattr(getattr(error, "response", None), "status_code", None)
     if isinstance(error, OSError) and error.errno in (28, 122):
         return HubError("disk", text)
-    # By name first: the Hub answers 401 for a repository that is not there (huggingface_hub's
-    # RepositoryNotFoundError), and its text holds ".../revision/..." whenever a revision was asked.
+    # By name first: the Hub answers 401 for a repository that does not exist (huggingface_hub's
+    # RepositoryNotFoundError), and the text contains ".../revision/..." whenever a revision was
+    # requested.
     if name == "GatedRepoError":  # a subclass of RepositoryNotFoundError there
         return HubError("gated", text)
     if name == "OfflineModeIsEnabled":
@@ -194,7 +207,8 @@ def classify(error: BaseException) -> HubError:
 
 
 def _end_with_parent() -> None:
-    # the launcher holds the other end of this pipe as long as it lives, and the kernel closes it for a killed one
+    # the launcher keeps the other end of this pipe open while it runs, and the kernel closes it
+    # when it is killed
     with contextlib.suppress(OSError):
         while os.read(0, 1):
             pass

@@ -1,4 +1,7 @@
-"""Fetching a model: listed, chosen, transferred by the hub's own library in a child process, verified, resumed."""
+"""Fetch a model: list, choose, transfer in a child process, verify, resume.
+
+The hub's own library does the transfer.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ SOURCES = ("hf", "modelscope")
 _CHILD = "gaudi_launch.models.hub.child"
 _LIST_SECONDS = 120.0
 _PROBE_SECONDS = 20.0
-# without a byte for so long, a transfer counts as hung
+# a transfer without a byte for this time counts as hung
 _STUCK_SECONDS = 300.0
 _BUSY_WAITS = (5.0, 15.0, 45.0)
 _SPARE_BYTES = 1 << 30
@@ -39,7 +42,7 @@ _TURN_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Listing:
-    """What a hub has under a name: the exact revision and its files."""
+    """A model on a hub: the exact revision and its files."""
 
     source: str
     repo: str
@@ -49,7 +52,10 @@ class Listing:
 
 @dataclass(frozen=True)
 class PullProgress:
-    """Of a running pull: bytes there, of all; files done, of all; the one under way with its own bytes."""
+    """Of a running pull: bytes there, of all.
+
+    Files done, of all; the one under way with its own bytes.
+    """
 
     done_bytes: int
     total_bytes: int
@@ -77,8 +83,11 @@ Report = Callable[[PullProgress], None]
 def list_files(
     repo: str, source: str, revision: str = "", repo_type: str = "model", seconds: float = _LIST_SECONDS
 ) -> Listing:
-    """Ask a hub what it has. Raises LaunchError: MODEL for what is not there or not allowed, FAILED for a hub that
-    does not answer."""
+    """Ask a hub what it has.
+
+    Raises LaunchError: MODEL for what is not there or not allowed, FAILED for a hub that does not
+    answer.
+    """
     if source == "hf":
         _check_endpoint()
     request = {"do": "list", "source": source, "repo": repo, "revision": revision, "repo_type": repo_type}
@@ -100,7 +109,10 @@ def _check_endpoint() -> None:
 
 
 def find(repo: str, revision: str = "", repo_type: str = "model") -> Listing:
-    """Ask both hubs at once; the one that answers first with the model. Raises the better of both errors."""
+    """Ask both hubs at once; the one that answers first with the model.
+
+    Raises the better of both errors.
+    """
     results: dict[str, Listing | LaunchError] = {}
     first = threading.Event()
 
@@ -134,10 +146,11 @@ def pull(
     repo_type: str = "model",
     report: Report = lambda progress: None,
 ) -> Pulled:
-    """Bring the files of a listing into a folder; what is there and verified stays.
+    """Bring the files of a listing into a folder; verified files stay.
 
-    Raises LaunchError: MACHINE when the disk is too small, FAILED when another process works on the folder or the
-    transfer fails (run again, it goes on where it stopped), MODEL when a file does not match its hash twice.
+    Raises LaunchError: MACHINE when the disk is too small, FAILED when another process works on the
+    folder or the transfer fails (run again, it resumes where it stopped), MODEL when a file does
+    not match its hash twice.
     """
     files = tuple(choose(listing.files, everything=everything, code=code))
     if not files:
@@ -147,9 +160,10 @@ def pull(
 
 
 def forget(listing: Listing, folder: Path) -> int:
-    """Forget that the files of a folder were verified, so that the next pull reads and hashes each one again.
+    """Mark the files of a folder as not verified; return how many are affected.
 
-    Files for which the hub lists no hash stay as they are known. Returns how many will be read.
+    The next pull reads and hashes each of them again. Files for which the hub lists no hash are not
+    affected.
     """
     with hold(folder, "pull"):
         record = read_record(folder)
@@ -191,7 +205,10 @@ def _check_disk(folder: Path, missing: Sequence[RemoteFile]) -> None:
 
 
 def _clear(folder: Path, files: Sequence[RemoteFile]) -> tuple[str, ...]:
-    """Remove what other tools and killed pulls left: locks, nameless parts, parts of files no longer listed."""
+    """Remove leftovers of other tools and killed pulls.
+
+    These are locks, nameless parts, and parts of files that are no longer listed.
+    """
     kept = {f"{file.path}.part" for file in files}
     cleared = []
     parts = folder / PARTS
@@ -211,7 +228,7 @@ def _clear(folder: Path, files: Sequence[RemoteFile]) -> tuple[str, ...]:
             continue
         if not path.is_file():
             continue
-        # ModelScope's library keeps its own partial file beside ours and goes on with it
+        # ModelScope's library resumes from its partial file in this folder
         if inside and (path.relative_to(parts).as_posix() in kept or not path.name.endswith(".part")):
             continue
         path.unlink(missing_ok=True)
@@ -228,7 +245,10 @@ def _fetch(
     repo_type: str,
     report: Report,
 ) -> tuple[Fetched, int]:
-    """Bring the missing files; the record with them, and how many were not in place already."""
+    """Bring the missing files.
+
+    The record with them, and how many were not in place already.
+    """
     known = dict(record.files)
     fetched = 0
     wanted = {file.path: file for file in missing}
@@ -270,14 +290,17 @@ def _fetch(
 
 
 def _partial(folder: Path, path: str) -> int:
-    """How much of a file is there: ours goes on with ``.part``, ModelScope's library with a file of its own."""
+    """Return the bytes of a file that are present.
+
+    The Hugging Face client resumes from ``.part``, ModelScope's library from a separate file.
+    """
     parts = folder / PARTS
     theirs = (parts / f"{path}.incomplete", parts / "._____temp" / path, parts / path)
     return max(_size(each) for each in (parts / f"{path}.part", *theirs))
 
 
 def _in_place(folder: Path, file: RemoteFile) -> int:
-    """Bytes of a file that lies whole in the folder and was not verified yet."""
+    """Return the bytes of a file that is complete in the folder but not yet verified."""
     size = _size(folder / file.path)
     return size if size == file.size else 0
 
@@ -308,7 +331,10 @@ def _error(answer: dict[str, Any], repo: str, source: str, revision: str) -> Lau
 
 
 def _ask(request: dict[str, Any], tell: Callable[[], None], seconds: float | None) -> Iterator[dict[str, Any]]:
-    """The child's answers as they come. Its end is awaited; whatever happens here, it does not outlive us."""
+    """Yield the child's answers as they arrive.
+
+    The child is waited for; it never outlives this process.
+    """
     with deferred(), _child() as process:
         assert process.stdin is not None and process.stdout is not None
         # left open: the child ends when this end closes, also when we are killed

@@ -1,4 +1,4 @@
-"""Which files of a repository serving needs, and what is written down about a folder that was fetched. Pure."""
+"""Choose the files of a repository that serving needs, and record them. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _NEVER = (
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """One file of a repository. ``digest`` is ``sha256:HEX`` or ``blob:HEX`` (git's sha1), "" when not told."""
+    """One file of a repository.
+
+    ``digest`` is ``sha256:HEX`` or ``blob:HEX`` (git's sha1), "" when unknown.
+    """
 
     path: str
     size: int
@@ -37,8 +40,11 @@ class RemoteFile:
 
 
 def choose(files: Iterable[RemoteFile], *, everything: bool = False, code: bool = False) -> list[RemoteFile]:
-    """The files that serving needs: weights once (safetensors before pickles, shards before one consolidated copy),
-    tokenizer, configuration; Python only when ``code``."""
+    """Return the files that serving needs.
+
+    That is the weights once (safetensors before pickles, shards before one consolidated copy),
+    tokenizer and configuration; Python files only with ``code``.
+    """
     known = sorted(files, key=lambda file: file.path)
     if everything:
         return known
@@ -61,7 +67,7 @@ def _needed(path: str, tensors: bool, sharded: bool, code: bool) -> bool:
 
 
 def safe(path: str) -> bool:
-    """May a hub's path be written below a folder?"""
+    """Return True if a hub's path may be written below a folder."""
     parts = Path(path).parts
     return (
         bool(parts) and not Path(path).is_absolute() and ".." not in parts and parts[0] not in (RECORD, PARTS, LOCK)
@@ -69,8 +75,10 @@ def safe(path: str) -> bool:
 
 
 def digest_of(path: Path, kind: str, tell: Callable[[int], None] = lambda at: None) -> str:
-    """A file's digest in the form of `RemoteFile`; ``kind`` is sha256 or blob. ``tell`` hears now and then how many
-    bytes are through: a large file takes minutes."""
+    """Return a file's digest in the form of `RemoteFile`; ``kind`` is sha256 or blob.
+
+    ``tell`` hears now and then how many bytes are through: a large file takes minutes.
+    """
     if kind == "blob":
         # git's name of a file: sha1 of its header and its content
         running = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
@@ -88,7 +96,10 @@ def digest_of(path: Path, kind: str, tell: Callable[[int], None] = lambda at: No
 
 @dataclass(frozen=True)
 class Fetched:
-    """What is known of a folder: where it came from, and each verified file as (size, digest, mtime in ns)."""
+    """The record of a fetched folder: its source, and each verified file.
+
+    Files are (size, digest, mtime in ns) by path.
+    """
 
     repo: str
     source: str
@@ -97,7 +108,7 @@ class Fetched:
     files: Mapping[str, tuple[int, str, int]]
 
     def has(self, folder: Path, file: RemoteFile) -> bool:
-        """Is this file there as it was verified?"""
+        """Return True if this file exists as it was verified."""
         known = self.files.get(file.path)
         try:
             status = (folder / file.path).stat()
@@ -110,7 +121,7 @@ class Fetched:
         )
 
     def intact(self, folder: Path) -> bool:
-        """Is every file that was verified still there, at its size?"""
+        """Return True if every verified file still exists with its size."""
         try:
             return all((folder / path).stat().st_size == size for path, (size, _, _) in self.files.items())
         except OSError:
@@ -118,7 +129,7 @@ class Fetched:
 
 
 def read_record(folder: Path) -> Fetched | None:
-    """The record of a folder; None when there is none to believe."""
+    """Return the record of a folder; None without a valid one."""
     try:
         document: Any = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         files = {str(path): (int(a), str(b), int(c)) for path, (a, b, c) in document["files"].items()}
@@ -134,7 +145,7 @@ def read_record(folder: Path) -> Fetched | None:
 
 
 def write_record(folder: Path, fetched: Fetched) -> None:
-    """Replace a folder's record as a whole. Raises OSError."""
+    """Replace a folder's record atomically. Raises OSError."""
     new = folder / f"{RECORD}.new"
     new.write_text(json.dumps({"schema": 1, **asdict(fetched)}, indent=1), encoding="utf-8")
     new.replace(folder / RECORD)

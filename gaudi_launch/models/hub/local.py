@@ -1,4 +1,4 @@
-"""Is a model on this machine already? Looked for where we, and both hubs' own libraries, put them."""
+"""Find a model on this machine, in the folders of this program and of the hubs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _DEFAULT_BRANCHES = ("", "main", "master")
 
 
 def folder_for(repo: str, revision: str = "", repo_type: str = "model") -> Path:
-    """Where a pull of this repository goes without --to. Another revision has a folder of its own."""
+    """Return the target of a pull of this repository without --to.
+
+    Another revision has a separate folder.
+    """
     folder = data_dir() / f"{repo_type}s" / repo
     if revision in _DEFAULT_BRANCHES:
         return folder
@@ -22,9 +25,10 @@ def folder_for(repo: str, revision: str = "", repo_type: str = "model") -> Path:
 
 
 def find_local(repo: str, revision: str = "", *, code: bool = False) -> Path | None:
-    """A whole local copy of ``owner/name``: ours, else the Hugging Face cache's, else ModelScope's.
+    """Return a complete local copy of ``owner/name``, None without one.
 
-    ``code``: one that also has the Python files its config.json names.
+    Searched in this order: this program's folder, the Hugging Face cache, ModelScope's. ``code``:
+    one that also has the Python files its config.json names.
     """
     ours = folder_for(repo, revision)
     record = read_record(ours)
@@ -42,8 +46,10 @@ def _usable(folder: Path, code: bool) -> bool:
 
 
 def _lacks_code(folder: Path) -> bool:
-    """Does config.json name Python files (auto_map: ``module.Class``) that are not there? Those of another
-    repository (``owner/name--module.Class``) are fetched by the engine."""
+    """Return True if config.json names Python files (auto_map) that are missing.
+
+    Those of another repository (``owner/name--module.Class``) are fetched by the engine.
+    """
     try:
         named = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("auto_map", {})
         words = [word for value in named.values() for word in (value if isinstance(value, list) else [value])]

@@ -1,4 +1,7 @@
-"""Why a connection failed, in a few words: the libraries wrap one system error in up to five texts of their own."""
+"""Find the cause of a failed connection.
+
+The libraries wrap one system error in up to five other errors.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ _MOST_WRAPS = 12
 
 
 def reason_of(error: BaseException) -> str:
-    """The system's own words for the innermost cause (``Connection refused``), else ``timed out``, else the
-    outermost error's class."""
+    """Return the system's text of the innermost cause (``Connection refused``).
+
+    Without one, return ``timed out`` or the outermost error's class.
+    """
     found = list(_wrapped(error))
     for each in reversed(found):
         if isinstance(each, OSError) and each.strerror:
@@ -20,7 +25,10 @@ def reason_of(error: BaseException) -> str:
 
 
 def _wrapped(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it wraps, outermost first: as cause, context, reason (urllib3) or first argument."""
+    """Return the error and those that it wraps, outermost first.
+
+    They are its cause, context, reason (urllib3) or first argument.
+    """
     waiting: list[BaseException] = [error]
     seen: list[BaseException] = []
     while waiting and len(seen) < _MOST_WRAPS:

@@ -1,4 +1,4 @@
-"""A model on the hub, understood without its weights: config.json, and the headers of its safetensors."""
+"""Read a model on the hub without its weights: config.json, safetensors headers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _T = TypeVar("_T")
 
 
 def read_remote(hub_id: str, revision: str | None = None) -> Model:
-    """The facts of ``owner/name`` from the hub that HF_ENDPOINT names (huggingface_hub's own rules for tokens).
+    """Return the facts of ``owner/name`` from the hub that HF_ENDPOINT names.
 
-    Raises LaunchError (MODEL): no such model, gated, offline, or another answer of the hub.
+    huggingface_hub's rules for tokens apply. Raises LaunchError (MODEL): no such model, gated,
+    offline, or another answer of the hub.
     """
     import huggingface_hub
 
@@ -32,8 +33,10 @@ def read_remote(hub_id: str, revision: str | None = None) -> Model:
 
 
 def _weights(hub_id: str, revision: str | None, bits: int, layers: int | None) -> dict[str, Any]:
-    """Parameters and bytes from the headers alone, counted as those of a folder; nothing where the model has no
-    safetensors."""
+    """Return parameters and bytes from the headers alone, counted as those of a folder.
+
+    The result is empty where the model has no safetensors.
+    """
     import huggingface_hub
     from huggingface_hub.errors import NotASafetensorsRepoError, SafetensorsParsingError
 
@@ -55,7 +58,7 @@ def _weights(hub_id: str, revision: str | None, bits: int, layers: int | None) -
 
 
 def _asked(hub_id: str, ask: Callable[[], _T]) -> _T:
-    """One question to the hub, its many errors as four sentences."""
+    """Send one request to the hub; turn its many errors into four sentences."""
     from huggingface_hub import errors
 
     endpoint = _endpoint()
@@ -100,7 +103,10 @@ def _endpoint() -> str:
 
 
 def _reach(hub_id: str) -> None:
-    """One quick knock: the hub's own client tries for half a minute, with a line of noise each time."""
+    """Check that the hub can be reached, with one short request.
+
+    The hub's own client would retry for half a minute and log each attempt.
+    """
     import requests
 
     try:
