@@ -38,11 +38,12 @@ def page(url: str, *words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     )
     assert process.stderr is not None
     try:
+        address = f"http://127.0.0.1:{port}"
         lines = [process.stderr.readline()]
-        while lines[-1] and "Talk with" not in lines[-1]:
+        while lines[-1] and address not in lines[-1]:
             lines.append(process.stderr.readline())
-        assert "Talk with stand-in" in lines[-1], "".join(lines)
-        yield f"http://127.0.0.1:{port}", process
+        assert lines[-1] == f"Chat with stand-in at {address}; Ctrl-C stops the page.\n", "".join(lines)
+        yield address, process
     finally:
         process.kill()
         process.communicate()
@@ -149,8 +150,9 @@ def _told_history(manner: Manner) -> None:
 def _nothing_elsewhere(chromium: Any, address: str) -> None:
     seen = asked_for(chromium)
     assert len(seen) > 10
-    # but the empty tab of the browser itself (chrome:), only the picture in the answer wants out, and may not
-    outside = {url for url in seen if not url.startswith((address, "data:", "blob:", "chrome:"))}
+    # only the picture in the answer wants out, and may not; chrome: is the empty tab of the browser itself
+    inside = (address, "data:", "blob:", "chrome:", "chrome-untrusted:")
+    outside = {url for url in seen if not url.startswith(inside)}
     assert outside <= {"http://elsewhere.example/x.png"}
     blocked = [entry["message"] for entry in chromium.get_log("browser") if "elsewhere.example" in entry["message"]]
     assert any("Content Security Policy" in line for line in blocked)
@@ -211,7 +213,7 @@ def test_thoughts_stand_apart() -> None:
 
     with serving(thinks=True) as (url, _):
         found = asyncio.run(all_of(url))
-    thought = {"role": "assistant", "content": "hmm", "metadata": {"title": "thoughts"}}
+    thought = {"role": "assistant", "content": "hmm", "metadata": {"title": "reasoning"}}
     assert found[0] == [thought] and found[-1] == [thought, {"role": "assistant", "content": "Paris w1"}]
 
 
@@ -228,7 +230,7 @@ def test_without_gradio(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["127.0.0.1:9"], 1, "Nobody answers"),
+        (["127.0.0.1:9"], 1, "The server cannot be reached"),
         (["URL", "-p", "0"], 2, "-p"),
         (["URL", "--temperature", "hot"], 2, "--temperature"),
         (["nobody"], 2, "nobody"),
