@@ -12,6 +12,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.turns import alone
+from tests.support.users import own_folders, plain_english
+
+__all__ = ["own_folders", "plain_english"]
 
 # A busy machine makes any example slow, and that is no fault of the test. The same tree gets the same verdict each
 # time; HYPOTHESIS_PROFILE=search looks for examples that nobody has seen.

@@ -18,14 +18,12 @@ from tests.support.waiting import GENEROUS
 
 
 @pytest.fixture
-def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LaunchOptions]:
+def options(tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LaunchOptions]:
     """Options of a model on a machine in a folder, with an engine that starts in a moment."""
     machine = tmp_path / "machine"
     write_tree("hls2", machine)
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(machine))
     monkeypatch.setenv("PATH", f"{machine / 'bin'}:{os.environ['PATH']}")
-    for kind in ("STATE", "CACHE", "DATA", "CONFIG"):
-        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind.lower()))
     python = tmp_path / "engine-python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} {TRIVIAL} "$@"\n', encoding="utf-8")
     python.chmod(0o755)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gaudi_launch.app.unknown_model import near_folders
 from gaudi_launch.cli.main import run
-from gaudi_launch.messages import set_language
 
 TYPO = "Qwen/Qwen2-72B-Intsruct"
 MACHINE = ("--machine", "simulated:hls2")
@@ -18,14 +16,9 @@ OPTIONS = ("-w", TYPO, "-n", "4", "--engine", "vllm-fork@1.21", *MACHINE)
 
 
 @pytest.fixture(autouse=True)
-def _own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def _wide_and_empty(monkeypatch: pytest.MonkeyPatch, plain_english: None, tmp_path: Path) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     monkeypatch.chdir(tmp_path)
-    yield
-    set_language(None)
 
 
 COMMANDS = {

@@ -8,13 +8,8 @@ import pytest
 
 from gaudi_launch.cli.foreign_options import foreign_option
 from gaudi_launch.cli.main import run
-from gaudi_launch.messages import set_language
 
-
-@pytest.fixture(autouse=True)
-def _english(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
-    set_language(None)
+pytestmark = pytest.mark.usefixtures("plain_english")
 
 
 @pytest.mark.parametrize(

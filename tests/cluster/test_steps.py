@@ -25,7 +25,7 @@ from gaudi_launch.engines.registry import find
 from gaudi_launch.host import snapshot
 from gaudi_launch.host.records import Host, Interface
 from gaudi_launch.host.simulated import make
-from gaudi_launch.messages import message, set_language
+from gaudi_launch.messages import message
 from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan, Setting
 from tests.support.places import DATA
 
@@ -150,17 +150,13 @@ def test_nobody_has_the_model() -> None:
 
 
 @pytest.fixture
-def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
-    for name in ("STATE", "CACHE", "CONFIG", "DATA"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+def inventory(tmp_path: Path, plain_english: None) -> str:
     path = tmp_path / "cluster.json"
     hosts = [
         {"name": f"gaudi-{n}", "address": f"192.168.1.10{n}", "interface": "ens8f0", "snapshot": "simulated:hls2"}
         for n in (1, 6)
     ]
     path.write_text(json.dumps({"schema": 1, "hosts": hosts}))
-    set_language(None)
     return str(path)
 
 

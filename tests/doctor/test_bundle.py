@@ -15,6 +15,8 @@ from gaudi_launch.doctor.bundle import Redactor
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.paths import state_dir
 
+pytestmark = pytest.mark.usefixtures("own_folders")
+
 SECRETS = [
     "hf_abcdefghijklmnopqrstuvwx",
     "sk-0123456789abcdef",
@@ -30,11 +32,6 @@ curl -H "Authorization: Bearer {SECRETS[1]}" http://ann:{SECRETS[4]}@10.20.30.41
 MY_SECRET_KEY: "{SECRETS[2]}" jwt {SECRETS[3]}
 weights in /home/ann/models, mail ann@example.org, local 127.0.0.1
 """
-
-
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 def everything(keep_names: bool) -> str:

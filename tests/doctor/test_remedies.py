@@ -35,8 +35,7 @@ Tree = dict[str, tuple[int, bytes | None]]
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def root(tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     root = tmp_path / "machine"
     simulated.write_tree("gaudi2e-4+bad-tuning", root)
     # two of the CPUs are right already and must not be written

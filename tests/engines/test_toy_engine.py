@@ -29,16 +29,13 @@ def toy() -> Iterator[None]:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def machine(tmp_path: Path, plain_english: None, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with eight cards, and a user without anything of their own."""
     folder = tmp_path / "machine"
     write_tree("hls2", folder)
     for name in [name for name in os.environ if name.startswith(("VLLM_", "HABANA_", "PT_HPU"))]:
         monkeypatch.delenv(name)
-    for name in ("STATE", "CACHE", "DATA", "CONFIG"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(folder))
-    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
     monkeypatch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
     return folder
 

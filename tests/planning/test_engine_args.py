@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.cli.main import run
 from gaudi_launch.planning.engine_args import EngineArgs, engine_args, split_argv
 from gaudi_launch.planning.option_table import UPSTREAM, EngineOption, option_table
 from tests.support import options_table
+from tests.support.cli import reading
 
 TABLES = {
     "1.21": "vllm-fork-1.21",
@@ -142,11 +141,6 @@ def test_the_shipped_table_has_every_recorded_option(version: str) -> None:
 # --- through the commands
 
 
-def document(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    assert run([*words]) == 0
-    return dict(json.loads(capsys.readouterr().out))
-
-
 def setting(found: dict[str, Any], name: str) -> dict[str, Any]:
     (one,) = [each for each in found["settings"] if each["name"].replace("_", "-") == name]
     return {key: one[key] for key in ("value", "source", "beaten")}
@@ -161,7 +155,7 @@ STEPS = [("--num-scheduler-steps", "8"), ("--num_scheduler_steps", "8"), ("--num
 
 @pytest.mark.parametrize("words", STEPS)
 def test_a_cluster_keeps_what_the_user_wrote(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    found = document(capsys, *CLUSTER, "--", *words)
+    found = reading(capsys, *CLUSTER, "--", *words)
     argv = found["engines"][0]["argv"]
     assert argv[-len(words) :] == list(words)
     assert split_argv(argv).last("--num-scheduler-steps") == "8"
@@ -177,7 +171,7 @@ PLAN = ("plan", "-w", "/models/Qwen2-72B-Instruct", "-n", "4", "--machine", "sim
 @pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "vllm-gaudi"])
 def test_a_plan_shows_the_value_that_the_engine_uses(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--gpu_memory_utilization=0.55", "--foo=3", "bar", "-tp", "4")
-    found = document(capsys, *PLAN, "--engine", engine, "--", *words)
+    found = reading(capsys, *PLAN, "--engine", engine, "--", *words)
     assert found["argv"][-len(words) :] == list(words)
     assert len(split_argv(found["argv"]).given("--gpu-memory-utilization")) == 1
     stated = setting(found, "--gpu-memory-utilization")
@@ -189,7 +183,7 @@ def test_a_plan_shows_the_value_that_the_engine_uses(engine: str, capsys: pytest
 
 
 def test_our_option_that_loses_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    found = document(capsys, *PLAN, "-e", "4", "--engine", "vllm-fork@1.21", "--", "--num-scheduler-steps", "8")
+    found = reading(capsys, *PLAN, "-e", "4", "--engine", "vllm-fork@1.21", "--", "--num-scheduler-steps", "8")
     assert setting(found, "--num-scheduler-steps")["beaten"] == [{"value": "4", "source": "flag"}]
     (warning,) = [each for each in found["warnings"] if each["id"] == "plan.overruled"]
     assert "-e" in warning["message"]

@@ -21,6 +21,8 @@ from gaudi_launch.services.state import registry, store
 from gaudi_launch.services.state.job import ServiceJob
 from gaudi_launch.services.state.recorder import Recorder
 
+pytestmark = pytest.mark.usefixtures("own_folders")
+
 FULL = """
 import errno, sys
 from pathlib import Path
@@ -42,11 +44,6 @@ assert store.read(folder, "state.json") == {"schema": 1, "phase": "stopped", "ou
 assert not store.write(folder, "state.json", {"detail": "x" * 10000}, last=True)
 assert store.read(folder, "state.json") == {"schema": 1, "phase": "stopped", "outcome": "stopped"}
 """
-
-
-@pytest.fixture(autouse=True)
-def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 def full(*_: object, **__: object) -> None:

@@ -74,9 +74,8 @@ def listening(port: int, folder: Path | None, host: str = "127.0.0.1") -> Iterat
 
 
 @pytest.fixture
-def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+def two(own_folders: Path) -> tuple[Path, Path]:
     """The folders of two services."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name in ("a", "b"):
         with registry.hold(name):
             store.write(store.service_dir(name), "state.json", {"name": name})

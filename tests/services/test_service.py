@@ -40,10 +40,7 @@ from gaudi_launch.services.state.orphans import MARK, Orphan, end, orphans
 from gaudi_launch.services.state.recorder import Recorder
 from tests.support.waiting import GENEROUS, until
 
-
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+pytestmark = pytest.mark.usefixtures("own_folders")
 
 
 @pytest.fixture

@@ -1,8 +1,10 @@
-"""Run a command as a user does, and compare what it prints with a golden file."""
+"""Run a command as a user does, read what it prints, and compare it with a golden file."""
 
 from __future__ import annotations
 
+import json
 import os
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,26 @@ def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
     code = run(list(arguments))
     out, err = capsys.readouterr()
     return code, out, err
+
+
+def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
+    """Run a reading command with ``--json``, which is added when it is missing.
+
+    Return its exit code and the one object that it prints.
+    """
+    asks = () if "--json" in arguments else ("--json",)
+    ours = arguments.index("--") if "--" in arguments else len(arguments)
+    code, out, _ = output(capsys, *arguments[:ours], *asks, *arguments[ours:])
+    shown: dict[str, Any] = json.loads(out)
+    assert shown["schema"] == 1
+    return code, shown
+
+
+def reading(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    """Return the object of a command that must succeed."""
+    code, shown = document(capsys, *arguments)
+    assert code == 0, shown
+    return shown
 
 
 def golden(name: str, text: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import yaml
 from hypothesis import strategies as st
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.messages import set_language
 from tests.support.places import DATA
 
 QWEN = ("-w", "/models/Qwen2-72B-Instruct", "-n", "4", "--engine", "vllm-fork@1.22", "--accelerator", "gaudi2")
@@ -74,17 +72,12 @@ CASES = {
 
 
 @pytest.fixture(autouse=True)
-def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def _plain(monkeypatch: pytest.MonkeyPatch, plain_english: None, tmp_path: Path) -> None:
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "VLLM_API_KEY", "MODELSCOPE_API_TOKEN", "HF_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name in [name for name in os.environ if name.startswith(("HABANA_", "PT_HPU_"))]:
         monkeypatch.delenv(name)
-    for kind in ("STATE", "CACHE", "DATA", "CONFIG"):
-        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind.lower()))
-    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
     monkeypatch.chdir(tmp_path)
-    yield
-    set_language(None)
 
 
 def rendered(capsys: pytest.CaptureFixture[str], *words: str) -> str:

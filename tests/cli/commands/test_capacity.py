@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.messages import set_language
+from tests.support.cli import document
 from tests.support.speed import within
 from tests.support.traces import made_up
 
+pytestmark = pytest.mark.usefixtures("plain_english")
+
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 RANGES = ("-i", "100,2000", "-o", "20,200", "--accelerator", "gaudi2")
-
-
-@pytest.fixture(autouse=True)
-def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    yield
-    set_language(None)
 
 
 @pytest.fixture
@@ -33,14 +26,10 @@ def trace(tmp_path: Path) -> str:
     return str(path)
 
 
-def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
-    code = run(["capacity", *arguments, "--json"])
-    shown: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return code, shown
-
-
 def test_json_has_the_promised_shape(capsys: pytest.CaptureFixture[str]) -> None:
-    code, shown = document(capsys, LLAMA, *RANGES, "--rate", "100/s", "--ttft", "1", "--tpot", "50ms", "-n", "1,2")
+    code, shown = document(
+        capsys, "capacity", LLAMA, *RANGES, "--rate", "100/s", "--ttft", "1", "--tpot", "50ms", "-n", "1,2"
+    )
     assert code == 0
     assert (shown["schema"], shown["rate"], shown["cards_per_node"]) == (1, 100.0, 8)
     assert shown["targets"] == {"ttft": 1.0, "tpot": 0.05, "percentile": 95.0}
@@ -60,7 +49,7 @@ def test_json_has_the_promised_shape(capsys: pytest.CaptureFixture[str]) -> None
 def test_ten_thousand_nodes_take_seconds(capsys: pytest.CaptureFixture[str], trace: str) -> None:
     words = ("--trace", trace, "--rate", "200000/s", "--accelerator", "gaudi2", "-n", "1", "--nodes", "1,10000")
     with within(20):
-        code, shown = document(capsys, LLAMA, *words)
+        code, shown = document(capsys, "capacity", LLAMA, *words)
     assert code == 0
     assert shown["chosen"]["nodes"] > 1000
     one, all_ = shown["carried"]
@@ -69,7 +58,7 @@ def test_ten_thousand_nodes_take_seconds(capsys: pytest.CaptureFixture[str], tra
 
 
 def test_the_rate_is_the_traces_own(capsys: pytest.CaptureFixture[str], trace: str) -> None:
-    code, shown = document(capsys, LLAMA, "--trace", trace, "-n", "1", "--accelerator", "gaudi2")
+    code, shown = document(capsys, "capacity", LLAMA, "--trace", trace, "-n", "1", "--accelerator", "gaudi2")
     assert code == 0
     # made up at four a second
     assert shown["rate"] == pytest.approx(4, rel=0.1)
@@ -79,7 +68,7 @@ def test_the_rate_is_the_traces_own(capsys: pytest.CaptureFixture[str], trace: s
     # long enough for every request of the trace
     assert shown["choices"][0]["refused"] == 0
     code, burst = document(
-        capsys, LLAMA, "--trace", trace, "-n", "1", "--accelerator", "gaudi2", "--arrivals", "trace"
+        capsys, "capacity", LLAMA, "--trace", trace, "-n", "1", "--accelerator", "gaudi2", "--arrivals", "trace"
     )
     assert "capacity.of_trace_own" in {said["id"] for said in burst["assumptions"]}
 
@@ -89,14 +78,26 @@ def test_a_trace_without_times_has_no_rate(capsys: pytest.CaptureFixture[str], t
     path.write_text('{"prompt_tokens": 100, "completion_tokens": 20}\n' * 50)
     words = (LLAMA, "--trace", str(path), "-n", "1", "--accelerator", "gaudi2")
     for more, id in ((), "capacity.no_rate"), (("--rate", "5", "--arrivals", "trace"), "capacity.arrivals"):
-        code, shown = document(capsys, *words, *more)
+        code, shown = document(capsys, "capacity", *words, *more)
         assert (code, shown["error"]["id"]) == (2, id)
-    assert document(capsys, *words, "--rate", "5")[0] == 0
+    assert document(capsys, "capacity", *words, "--rate", "5")[0] == 0
 
 
 def test_longer_requests_are_refused_and_said(capsys: pytest.CaptureFixture[str], trace: str) -> None:
     code, shown = document(
-        capsys, LLAMA, "--trace", trace, "-n", "1", "--accelerator", "gaudi2", "-l", "1024", "--rate", "5"
+        capsys,
+        "capacity",
+        LLAMA,
+        "--trace",
+        trace,
+        "-n",
+        "1",
+        "--accelerator",
+        "gaudi2",
+        "-l",
+        "1024",
+        "--rate",
+        "5",
     )
     assert code == 0
     assert 0.1 < shown["choices"][0]["refused"] < 0.9
@@ -105,7 +106,7 @@ def test_longer_requests_are_refused_and_said(capsys: pytest.CaptureFixture[str]
 
 def test_no_fleet_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("Qwen/Qwen2-72B-Instruct", *RANGES, "--rate", "10", "--tpot", "1ms", "-n", "1,4")
-    code, shown = document(capsys, *words)
+    code, shown = document(capsys, "capacity", *words)
     assert (code, shown["chosen"], shown["carried"]) == (1, None, [])
     assert ["GiB" in shown["choices"][0]["why_not"], "idle" in shown["choices"][1]["why_not"]] == [True, True]
     assert run(["capacity", *words]) == 1
@@ -117,7 +118,7 @@ def test_no_fleet_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_replica_over_two_nodes_says_what_is_not_in_it(capsys: pytest.CaptureFixture[str]) -> None:
     code, shown = document(
-        capsys, "deepseek-ai/DeepSeek-R1", *RANGES, "--rate", "5", "-n", "16", "-l", "4096", "-b", "64"
+        capsys, "capacity", "deepseek-ai/DeepSeek-R1", *RANGES, "--rate", "5", "-n", "16", "-l", "4096", "-b", "64"
     )
     assert code == 0
     assert shown["chosen"]["nodes"] == 2 * shown["chosen"]["replicas"]
@@ -165,14 +166,14 @@ def test_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 def test_wrong_input_is_a_sentence(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, id: str
 ) -> None:
-    found, shown = document(capsys, *arguments)
+    found, shown = document(capsys, "capacity", *arguments)
     assert (found, shown["error"]["id"], shown["error"]["exit_code"]) == (code, id, code)
 
 
 @pytest.mark.parametrize("engine", ["", "vllm-fork@1.22", "vllm-gaudi", "tgi@3.2.3"])
 def test_lengths_and_blocks_are_those_of_fit(capsys: pytest.CaptureFixture[str], engine: str) -> None:
     words = (LLAMA, *RANGES, "-n", "1", *(("--engine", engine) if engine else ()))
-    code, shown = document(capsys, *words, "--rate", "1/s")
+    code, shown = document(capsys, "capacity", *words, "--rate", "1/s")
     assert code == 0
     assert run(["fit", *words, "-d", "bfloat16", "--json"]) == 0
     fitted = json.loads(capsys.readouterr().out)
@@ -187,7 +188,7 @@ def test_an_engine_serves_every_request_of_a_trace(
 ) -> None:
     """Also where a prompt is longer than the engine's own default of a step or of an input."""
     words = ("--trace", trace, "-n", "1", "--accelerator", "gaudi2", "--engine", engine)
-    code, shown = document(capsys, LLAMA, *words)
+    code, shown = document(capsys, "capacity", LLAMA, *words)
     assert (code, shown["choices"][0]["refused"]) == (0, 0)
 
 

@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gaudi_launch.host import simulated
 from gaudi_launch.host.machine import load
-from gaudi_launch.messages import set_language
-from tests.support.cli import golden, output, stripped
+from tests.support.cli import document, golden, output, stripped
 from tests.support.machines import plain, use
 
-
-@pytest.fixture(autouse=True)
-def _english(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
-    monkeypatch.delenv("HABANA_VISIBLE_MODULES", raising=False)
-    yield
-    set_language(None)
-
-
-def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
-    code, out, _ = output(capsys, *arguments, "--json")
-    shown: dict[str, Any] = json.loads(out)
-    assert shown["schema"] == 1
-    return code, shown
+pytestmark = pytest.mark.usefixtures("plain_english")
 
 
 def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:

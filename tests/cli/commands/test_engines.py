@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.main import run
 from gaudi_launch.engines import registry
-from gaudi_launch.messages import catalogue, set_language
+from gaudi_launch.messages import catalogue
+from tests.support.cli import output
 from tests.support.engines import interpreter
 
 PLAN = ("plan", "--engine", "vllm-gaudi", "-w", "/models/Qwen2-72B-Instruct", "-n", "4", "-l", "8192")
@@ -18,20 +17,8 @@ MACHINE = ("--machine", "simulated:hls2")
 
 
 @pytest.fixture(autouse=True)
-def _english(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
-    for kind in ("STATE", "CACHE", "DATA", "CONFIG"):
-        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind.lower()))
+def _wide(monkeypatch: pytest.MonkeyPatch, plain_english: None) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.delenv("HABANA_VISIBLE_MODULES", raising=False)
-    yield
-    set_language(None)
-
-
-def output(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = run([*words])
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 def test_every_engine_says_what_it_serves_and_what_means_nothing_to_it(

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.messages import set_language
+from tests.support.cli import reading
+
+pytestmark = pytest.mark.usefixtures("plain_english")
 
 LLAMA = "meta-llama/Llama-3.1-70B-Instruct"
 SETUP = ("-n", "8", "-d", "fp8", "--accelerator", "gaudi3")
@@ -27,39 +29,26 @@ CONFIG_405B = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    yield
-    set_language(None)
-
-
-def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    code = run(["estimate", *arguments, "--json"])
-    shown: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert code == 0, shown
-    return shown
-
-
 def expected(shown: dict[str, Any]) -> float:
     value: float = shown["throughput"]["output_tokens_per_second"]["expected"]
     return value
 
 
 def test_a_static_batch_is_prefilled_together_and_then_decoded(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = document(capsys, LLAMA, *SETUP, *LENGTHS, "--static")
+    shown = reading(capsys, "estimate", LLAMA, *SETUP, *LENGTHS, "--static")
     seconds = shown["ttft_seconds"]["expected"] + 255 * shown["tpot_seconds"]["expected"]
     assert expected(shown) == pytest.approx(64 * 256 / seconds, rel=2e-3)
 
 
 def test_the_range_is_around_what_is_expected(capsys: pytest.CaptureFixture[str]) -> None:
-    band = document(capsys, LLAMA, *SETUP, *LENGTHS, "--static")["throughput"]["output_tokens_per_second"]
+    band = reading(capsys, "estimate", LLAMA, *SETUP, *LENGTHS, "--static")["throughput"][
+        "output_tokens_per_second"
+    ]
     assert band["low"] < band["expected"] < band["high"]
 
 
 def test_parts_of_a_step_add_up(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = document(capsys, LLAMA, *SETUP, *LENGTHS, "--static")
+    shown = reading(capsys, "estimate", LLAMA, *SETUP, *LENGTHS, "--static")
     for step in shown["steps"].values():
         total = step.pop("total")
         assert sum(step.values()) == pytest.approx(total, abs=1e-3)
@@ -68,7 +57,7 @@ def test_parts_of_a_step_add_up(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_published_load_is_its_own_evidence(capsys: pytest.CaptureFixture[str]) -> None:
     load = ("-n", "8", "-d", "fp8", "--accelerator", "gaudi3", "-i", "128", "-o", "2048", "-b", "600", "--static")
-    shown = document(capsys, LLAMA, *load)
+    shown = reading(capsys, "estimate", LLAMA, *load)
     nearest = shown["evidence"]["figures"][0]
     assert (nearest["distance"], nearest["value"]) == (0.0, 15711.0)
     band = shown["throughput"]["output_tokens_per_second"]
@@ -77,7 +66,7 @@ def test_a_published_load_is_its_own_evidence(capsys: pytest.CaptureFixture[str]
 
 def test_a_folder_with_config_json_alone_is_enough(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONFIG_405B))
-    shown = document(capsys, str(tmp_path), *SETUP, "-i", "128", "-o", "2048", "-b", "256", "--static")
+    shown = reading(capsys, "estimate", str(tmp_path), *SETUP, "-i", "128", "-o", "2048", "-b", "256", "--static")
     # weights of 405.8 billion parameters without their input embedding, over eight cards
     read = (405.85e9 - 128256 * 16384) / 8 / (3.67e12 * 0.82) * 1000
     assert shown["steps"]["decode"]["weights"] == pytest.approx(read, rel=0.01)
@@ -85,35 +74,37 @@ def test_a_folder_with_config_json_alone_is_enough(capsys: pytest.CaptureFixture
 
 
 def test_a_rate_above_the_engine_is_saturated(capsys: pytest.CaptureFixture[str]) -> None:
-    quiet = document(capsys, LLAMA, *SETUP, "-i", "2048", "-o", "256", "--rate", "1/s")
-    busy = document(capsys, LLAMA, *SETUP, "-i", "2048", "-o", "256", "--rate", "100/s")
+    quiet = reading(capsys, "estimate", LLAMA, *SETUP, "-i", "2048", "-o", "256", "--rate", "1/s")
+    busy = reading(capsys, "estimate", LLAMA, *SETUP, "-i", "2048", "-o", "256", "--rate", "100/s")
     assert (quiet["saturated"], busy["saturated"]) == (False, True)
     assert expected(quiet) == 256.0
     assert quiet["tpot_seconds"]["expected"] < busy["tpot_seconds"]["expected"]
 
 
 def test_concurrency_is_the_batch_of_a_closed_loop(capsys: pytest.CaptureFixture[str]) -> None:
-    loop = document(capsys, LLAMA, *SETUP, "-i", "2048", "-o", "256", "--concurrency", "64")
-    batch = document(capsys, LLAMA, *SETUP, *LENGTHS)
+    loop = reading(capsys, "estimate", LLAMA, *SETUP, "-i", "2048", "-o", "256", "--concurrency", "64")
+    batch = reading(capsys, "estimate", LLAMA, *SETUP, *LENGTHS)
     assert loop["throughput"] == batch["throughput"]
-    static = document(capsys, LLAMA, *SETUP, *LENGTHS, "--static")
+    static = reading(capsys, "estimate", LLAMA, *SETUP, *LENGTHS, "--static")
     assert expected(loop) < expected(static)
 
 
 def test_an_older_release_is_slower(capsys: pytest.CaptureFixture[str]) -> None:
     load = (LLAMA, *SETUP, *LENGTHS, "--static", "--software")
-    assert expected(document(capsys, *load, "1.16")) < expected(document(capsys, *load, "1.24.1"))
+    assert expected(reading(capsys, "estimate", *load, "1.16")) < expected(
+        reading(capsys, "estimate", *load, "1.24.1")
+    )
 
 
 def test_a_mixture_without_the_fused_operator_is_slower(capsys: pytest.CaptureFixture[str]) -> None:
     load = ("Qwen/Qwen3-30B-A3B", "--accelerator", "gaudi3", "-b", "4", "--moe")
-    fused, unfused = document(capsys, *load, "fused"), document(capsys, *load, "unfused")
+    fused, unfused = reading(capsys, "estimate", *load, "fused"), reading(capsys, "estimate", *load, "unfused")
     assert (fused["experts"], unfused["experts"]) == ("fused", "unfused")
     assert expected(fused) > 2 * expected(unfused)
 
 
 def test_nothing_is_known_of_deepseek_r1_and_the_range_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = document(capsys, "deepseek-ai/DeepSeek-R1", *SETUP, "--concurrency", "32")
+    shown = reading(capsys, "estimate", "deepseek-ai/DeepSeek-R1", *SETUP, "--concurrency", "32")
     band = shown["throughput"]["output_tokens_per_second"]
     assert shown["evidence"]["near"] is False
     assert band["high"] / band["low"] > 4
@@ -157,5 +148,5 @@ def test_the_plot_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path,
 
 def test_a_batch_without_room_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
     load = ("-n", "1", "-d", "fp8", "--accelerator", "gaudi2", "-i", "4096", "-o", "4096", "-b", "512", "--static")
-    shown = document(capsys, LLAMA, *load)
+    shown = reading(capsys, "estimate", LLAMA, *load)
     assert [note["id"] for note in shown["notes"]] == ["estimate.batch_too_large"]

@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gaudi_launch.cli.main import run
+from tests.support.cli import document, output
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
 
-def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = run(["fit", *arguments])
-    out, err = capsys.readouterr()
-    return code, out, err
-
-
-def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
-    code, out, _ = output(capsys, *arguments, "--json")
-    shown: dict[str, Any] = json.loads(out)
-    return code, shown
-
-
 def test_json_has_the_promised_shape(capsys: pytest.CaptureFixture[str]) -> None:
-    code, shown = document(capsys, "mistralai/Mixtral-8x7B-Instruct-v0.1", "--accelerator", "gaudi2", "-n", "1,2")
+    code, shown = document(
+        capsys, "fit", "mistralai/Mixtral-8x7B-Instruct-v0.1", "--accelerator", "gaudi2", "-n", "1,2"
+    )
     assert code == 0
     assert {name: shown[name] for name in ("schema", "model", "accelerator", "smallest_n")} == {
         "schema": 1,
@@ -46,10 +36,10 @@ def test_json_has_the_promised_shape(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_asked_lengths_count(capsys: pytest.CaptureFixture[str]) -> None:
     common = ("Qwen/QwQ-32B", "--accelerator", "gaudi3", "-n", "2", "-d", "bfloat16")
-    _, whole = document(capsys, *common, "-l", "40960", "-b", "24")
-    _, ranges = document(capsys, *common, "-i", "4,38912", "-o", "4,2048", "-b", "24")
+    _, whole = document(capsys, "fit", *common, "-l", "40960", "-b", "24")
+    _, ranges = document(capsys, "fit", *common, "-i", "4,38912", "-o", "4,2048", "-b", "24")
     assert whole["max_model_len"] == ranges["max_model_len"] == 40960
-    _, short = document(capsys, *common, "-l", "4096")
+    _, short = document(capsys, "fit", *common, "-l", "4096")
     assert short["rows"][0]["concurrency"] > 9 * whole["rows"][0]["concurrency"]
 
 
@@ -66,7 +56,7 @@ def test_the_engines_differ(capsys: pytest.CaptureFixture[str]) -> None:
         "8192",
     )
     blocks = {
-        engine: document(capsys, *common, "--engine", engine)[1]["rows"][0]["kv_blocks"]
+        engine: document(capsys, "fit", *common, "--engine", engine)[1]["rows"][0]["kv_blocks"]
         for engine in ("vllm-fork@1.21", "vllm-fork@1.22", "vllm-gaudi", "tgi")
     }
     # 1.21's script keeps twice as much for graphs, and whole steps; the plugin measures no activations
@@ -76,7 +66,9 @@ def test_the_engines_differ(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_inferentia_is_weights_only(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = output(capsys, "meta-llama/Llama-2-70b", "--accelerator", "inf2.48xlarge", "-d", "float16")
+    code, out, _ = output(
+        capsys, "fit", "meta-llama/Llama-2-70b", "--accelerator", "inf2.48xlarge", "-d", "float16"
+    )
     assert code == 0
     assert "weights only" in out
     assert "138.0 GB, at 16 GB per NeuronCore: 9 (accelerators: 5)" in out
@@ -84,13 +76,15 @@ def test_inferentia_is_weights_only(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = output(capsys, "Qwen/Qwen2-72B-Instruct", "--accelerator", "gaudi2", "-l", "8192")
+    code, out, _ = output(capsys, "fit", "Qwen/Qwen2-72B-Instruct", "--accelerator", "gaudi2", "-l", "8192")
     assert code == 0
     assert "Smallest: -n 2 with bfloat16." in out
     assert "profile qwen2-72b" in out
-    code, out, _ = output(capsys, "Qwen/Qwen2-72B-Instruct", "--accelerator", "gaudi2", "--lang", "zh", "-n", "1")
+    code, out, _ = output(
+        capsys, "fit", "Qwen/Qwen2-72B-Instruct", "--accelerator", "gaudi2", "--lang", "zh", "-n", "1"
+    )
     assert "bfloat16 无法运行；fp8 可以：-n 1。" in out
-    code, out, _ = output(capsys, "zai-org/GLM-4.5", "--accelerator", "gaudi2", "-n", "1,2")
+    code, out, _ = output(capsys, "fit", "zai-org/GLM-4.5", "--accelerator", "gaudi2", "-n", "1,2")
     assert "No given combination fits. A change that fits: more cards." in out
 
 
@@ -99,39 +93,39 @@ def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     [("HL-225", "gaudi2"), ("hl-325l", "gaudi3"), ("GAUDI2E", "gaudi2e"), ("inf2", "inf2.48xlarge")],
 )
 def test_accelerators_by_other_names(capsys: pytest.CaptureFixture[str], word: str, product: str) -> None:
-    code, shown = document(capsys, "meta-llama/Llama-2-7b", "--accelerator", word)
+    code, shown = document(capsys, "fit", "meta-llama/Llama-2-7b", "--accelerator", word)
     assert (code, shown["accelerator"], shown["smallest_n"]) == (0, product, 1)
 
 
 def test_the_smallest_of_some_is_not_called_the_smallest(capsys: pytest.CaptureFixture[str]) -> None:
     common = ("meta-llama/Llama-2-7b", "--accelerator", "gaudi2")
-    assert "Smallest: -n 1 with bfloat16." in output(capsys, *common)[1]
-    assert "Smallest of the given values: -n 4 with bfloat16." in output(capsys, *common, "-n", "4,8")[1]
+    assert "Smallest: -n 1 with bfloat16." in output(capsys, "fit", *common)[1]
+    assert "Smallest of the given values: -n 4 with bfloat16." in output(capsys, "fit", *common, "-n", "4,8")[1]
 
 
 def test_an_uneven_number_of_cards_is_not_helped_by_fp8(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = output(capsys, "Qwen/Qwen2-72B-Instruct", "--accelerator", "gaudi2", "-n", "3")
+    code, out, _ = output(capsys, "fit", "Qwen/Qwen2-72B-Instruct", "--accelerator", "gaudi2", "-n", "3")
     assert code == 0
     assert "choose another -n" in out
     assert "fp8, or a shorter context" not in out
 
 
 def test_that_nothing_fits_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    code, shown = document(capsys, "zai-org/GLM-4.5", "--accelerator", "gaudi2", "-n", "1,2")
+    code, shown = document(capsys, "fit", "zai-org/GLM-4.5", "--accelerator", "gaudi2", "-n", "1,2")
     assert (code, shown["smallest_n"], {row["fits"] for row in shown["rows"]}) == (0, None, {False})
 
 
 def test_a_folder_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config = {"model_type": "llama", "hidden_size": 2048, "num_attention_heads": 16, "num_hidden_layers": 4}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    code, shown = document(capsys, str(tmp_path), "--accelerator", "gaudi2")
+    code, shown = document(capsys, "fit", str(tmp_path), "--accelerator", "gaudi2")
     assert (code, shown["error"]["id"]) == (5, "fit.no_weights")
     (tmp_path / "pytorch_model.bin").write_bytes(b"\0" * 4096)
     (tmp_path / "config.json").write_text(json.dumps({**config, "torch_dtype": "bfloat16"}))
-    code, shown = document(capsys, str(tmp_path), "--accelerator", "gaudi2", "-l", "1024")
+    code, shown = document(capsys, "fit", str(tmp_path), "--accelerator", "gaudi2", "-l", "1024")
     assert (code, shown["smallest_n"]) == (0, 1)
     (tmp_path / "config.json").write_text("{}")
-    code, shown = document(capsys, str(tmp_path), "--accelerator", "gaudi2")
+    code, shown = document(capsys, "fit", str(tmp_path), "--accelerator", "gaudi2")
     assert (code, shown["error"]["id"]) == (5, "fit.no_kv_facts")
 
 
@@ -155,7 +149,7 @@ def test_a_folder_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
 def test_wrong_input_is_a_sentence(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, id: str
 ) -> None:
-    found, shown = document(capsys, *arguments)
+    found, shown = document(capsys, "fit", *arguments)
     assert (found, shown["error"]["id"], shown["error"]["exit_code"]) == (code, id, code)
 
 

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.messages import set_language
 from tests.support.shards import index, shard
 from tests.support.waiting import GENEROUS
+
+pytestmark = pytest.mark.usefixtures("plain_english")
 
 CONFIG = {
     "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "torch_dtype": "bfloat16",
@@ -25,14 +26,6 @@ CONFIG = {
     "num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 32, "num_local_experts": 8,
     "num_experts_per_tok": 2, "intermediate_size": 14336, "max_position_embeddings": 32768, "vocab_size": 32000,
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    yield
-    set_language(None)
 
 
 def folder(tmp_path: Path, config: dict[str, Any] = CONFIG) -> Path:

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 
 from gaudi_launch.cli.main import run
 from gaudi_launch.kubernetes.status import statuses
-from gaudi_launch.messages import set_language
 
 NOW = datetime(2026, 11, 21, 9, 0, 0, tzinfo=timezone.utc)
 STAND_IN = """#!{python}
@@ -38,12 +36,9 @@ print(text)
 
 
 @pytest.fixture(autouse=True)
-def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
+def _no_cluster(monkeypatch: pytest.MonkeyPatch, plain_english: None, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
-    yield
-    set_language(None)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,26 +9,13 @@ from typing import Any
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.messages import set_language
+from tests.support.cli import document
 from tests.support.machines import make_recorded, recorded_hosts, use
 from tests.support.reference_scripts import SCRIPTS, asks_too_much, comparable, records
 
+pytestmark = pytest.mark.usefixtures("plain_english")
+
 HLS2 = recorded_hosts()["hls2-idle"]
-
-
-@pytest.fixture(autouse=True)
-def _english(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
-    monkeypatch.delenv("HABANA_VISIBLE_MODULES", raising=False)
-    yield
-    set_language(None)
-
-
-def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
-    code = run(list(arguments))
-    shown: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert shown["schema"] == 1
-    return code, shown
 
 
 def without_time(plan: dict[str, Any]) -> dict[str, Any]:

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.messages import catalogue, set_language
-from tests.support.cli import golden, stripped
+from gaudi_launch.messages import catalogue
+from tests.support.cli import golden, output, stripped
 
 MACHINE = ("--machine", "simulated:hls2")
 ENGINE = ("--engine", "vllm-fork@1.21")
 
 
 @pytest.fixture(autouse=True)
-def _english(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def _wide(monkeypatch: pytest.MonkeyPatch, plain_english: None) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.delenv("HABANA_VISIBLE_MODULES", raising=False)
-    yield
-    set_language(None)
 
 
 @pytest.fixture
@@ -49,24 +43,18 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return folder.name
 
 
-def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = run(["plan", *arguments])
-    out, err = capsys.readouterr()
-    return code, out, err
-
-
 WISHES = ("-n", "4", "-i", "4,38000", "-l", "40960", "-r", "8,24000", "-c", "/cache")
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_for_people(model: str, language: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = output(capsys, *MACHINE, *ENGINE, "-w", model, *WISHES, "--all", "--lang", language)
+    code, out, _ = output(capsys, "plan", *MACHINE, *ENGINE, "-w", model, *WISHES, "--all", "--lang", language)
     assert code == 0
     golden(f"plan-{language}.txt", stripped(out))
 
 
 def test_json_has_what_the_design_names(model: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = output(capsys, *MACHINE, *ENGINE, "-w", model, *WISHES, "--json")
+    code, out, err = output(capsys, "plan", *MACHINE, *ENGINE, "-w", model, *WISHES, "--json")
     shown = json.loads(out)
     assert (code, err) == (0, "")
     named = "schema engine model modules cpus numa_nodes env argv buckets memory estimate settings warnings"
@@ -81,7 +69,7 @@ def test_json_has_what_the_design_names(model: str, capsys: pytest.CaptureFixtur
 
 def test_words_behind_the_dashes_go_through_untouched(capsys: pytest.CaptureFixture[str]) -> None:
     extra = ("--enable-prefix-caching", "--port", "9000", "a b", "$(id)")
-    _, out, _ = output(capsys, *MACHINE, *ENGINE, "-w", "m", "--json", "--", *extra)
+    _, out, _ = output(capsys, "plan", *MACHINE, *ENGINE, "-w", "m", "--json", "--", *extra)
     shown = json.loads(out)
     assert tuple(shown["argv"][-5:]) == extra
     assert shown["url"] == "http://127.0.0.1:9000"
@@ -91,7 +79,7 @@ def test_a_plan_for_an_assumed_engine_says_so(capsys: pytest.CaptureFixture[str]
     empty = tmp_path / "python"
     empty.write_text('#!/bin/sh\necho \'gaudi-launch-answer:{"packages": {}, "facts": {}}\'\n')
     empty.chmod(0o755)
-    _, out, _ = output(capsys, *MACHINE, "-w", "m", "--python", str(empty), "--json")
+    _, out, _ = output(capsys, "plan", *MACHINE, "-w", "m", "--python", str(empty), "--json")
     shown = json.loads(out)
     assert (shown["engine"]["name"], shown["engine"]["version"]) == ("vllm-fork", "1.21")
     assert shown["warnings"][0]["id"] == "plan.no_engine"
@@ -118,7 +106,7 @@ def test_a_plan_for_an_assumed_engine_says_so(capsys: pytest.CaptureFixture[str]
 )
 def test_wrong_input(words: tuple[str, ...], code: int, id: str | None, capsys: pytest.CaptureFixture[str]) -> None:
     engine = () if "--engine" in words else ENGINE
-    found, out, _ = output(capsys, *MACHINE, *engine, "--json", *words)
+    found, out, _ = output(capsys, "plan", *MACHINE, *engine, "--json", *words)
     shown = json.loads(out)
     assert found == code
     assert shown["error"]["exit_code"] == code
@@ -132,7 +120,7 @@ LETTERS = ["-n", "-m", "-p", "-d", "-i", "-o", "-t", "-l", "-b", "-e", "-r", "--
 @given(given_=st.dictionaries(st.sampled_from(LETTERS), st.text(max_size=12), max_size=4))
 def test_any_text_is_answered_with_a_sentence(capsys: pytest.CaptureFixture[str], given_: dict[str, str]) -> None:
     words = [f"{flag}={text}" if flag.startswith("--") else flag + text for flag, text in given_.items()]
-    code, out, err = output(capsys, *MACHINE, *ENGINE, "-w", "m", "--json", *words)
+    code, out, err = output(capsys, "plan", *MACHINE, *ENGINE, "-w", "m", "--json", *words)
     assert code in (0, 2, 3)
     assert "Traceback" not in out + err
 

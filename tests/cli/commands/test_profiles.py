@@ -7,16 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.cli.main import run
 from gaudi_launch.profiles import shipped_dir
+from tests.support.cli import output
 
 pytestmark = pytest.mark.usefixtures("plain_english")
-
-
-def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = run(["profiles", *arguments])
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 def own(tmp_path: Path, text: str) -> Path:
@@ -29,41 +23,41 @@ def own(tmp_path: Path, text: str) -> Path:
 def test_list(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     shipped = (shipped_dir() / "qwq-32b.yaml").read_text(encoding="utf-8")
     own(tmp_path, shipped.replace("name: qwq-32b", "name: my-qwq"))
-    code, out, _ = output(capsys, "list", "--json")
+    code, out, _ = output(capsys, "profiles", "list", "--json")
     document = json.loads(out)
     assert (code, document["schema"]) == (0, 1)
     names = sorted([*(path.stem for path in shipped_dir().glob("*.yaml")), "my-qwq"])
     assert [profile["name"] for profile in document["profiles"]] == names
     assert [profile["name"] for profile in document["profiles"] if profile["own"]] == ["my-qwq"]
-    code, out, _ = output(capsys, "list")
+    code, out, _ = output(capsys, "profiles", "list")
     assert code == 0
     assert [line.split()[-1] for line in out.splitlines() if "my-qwq" in line] == ["user"]
 
 
 def test_show_is_the_file(capsys: pytest.CaptureFixture[str]) -> None:
     path = shipped_dir() / "mixtral-8x7b.yaml"
-    code, out, _ = output(capsys, "show", "mistralai/Mixtral-8x7B-Instruct-v0.1")
+    code, out, _ = output(capsys, "profiles", "show", "mistralai/Mixtral-8x7B-Instruct-v0.1")
     assert (code, out) == (0, f"# {path}\n" + path.read_text(encoding="utf-8"))
-    code, out, _ = output(capsys, "show", "mixtral-8x7b", "--json")
+    code, out, _ = output(capsys, "profiles", "show", "mixtral-8x7b", "--json")
     assert json.loads(out)["profile"]["architecture"]["experts"] == 8
 
 
 def test_show_of_an_unknown_one(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = output(capsys, "show", "gpt-5")
+    code, _, err = output(capsys, "profiles", "show", "gpt-5")
     assert code == 2
     assert err.startswith("gaudi-launch: There is no profile gpt-5. Known: deepseek-r1, ")
 
 
 def test_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     count = len(list(shipped_dir().glob("*.yaml")))
-    assert output(capsys, "check")[:2] == (0, f"{count} profiles are valid.\n")
+    assert output(capsys, "profiles", "check")[:2] == (0, f"{count} profiles are valid.\n")
     path = tmp_path / "mine.yaml"
     text = (shipped_dir() / "qwq-32b.yaml").read_text(encoding="utf-8")
     path.write_text(text.replace("cards: 8", "cards: eight"), encoding="utf-8")
-    code, _, err = output(capsys, "check", str(path))
+    code, _, err = output(capsys, "profiles", "check", str(path))
     why = "/serving/cards must be integer; found 'eight'."
     assert (code, err) == (2, f"gaudi-launch: The profile {path} cannot be used: {why}\n")
-    code, out, _ = output(capsys, "check", str(path), "--json")
+    code, out, _ = output(capsys, "profiles", "check", str(path), "--json")
     assert json.loads(out)["error"]["id"] == "profiles.bad"
 
 
@@ -73,6 +67,6 @@ def test_a_broken_own_profile_is_named_by_every_command(
 ) -> None:
     path = own(tmp_path, text)
     for arguments in (("check",), ("list",)):
-        code, _, err = output(capsys, *arguments)
+        code, _, err = output(capsys, "profiles", *arguments)
         assert code == 2
         assert str(path) in err

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from gaudi_launch.cli.main import run
 from gaudi_launch.engines.ray_serve.engine import IN_RAY
-from gaudi_launch.messages import set_language
 from tests.support.cli import golden, output
 
 MACHINE = ("--machine", "simulated:hls2")
@@ -19,16 +17,9 @@ MODEL = ("-w", "meta-llama/Llama-2-70b-chat-hf")
 
 
 @pytest.fixture(autouse=True)
-def _english(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
-    # no interpreter of this machine has a say
+def _no_interpreters(monkeypatch: pytest.MonkeyPatch, plain_english: None, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    for kind in ("STATE", "DATA", "CACHE"):
-        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind.lower()))
-    monkeypatch.delenv("HABANA_VISIBLE_MODULES", raising=False)
     monkeypatch.delenv("GAUDI_LAUNCH_ENGINES_DIR", raising=False)
-    yield
-    set_language(None)
 
 
 def test_the_config_of_the_guides_eight_cards(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,16 +6,13 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.main import run
-from gaudi_launch.messages import set_language
 from gaudi_launch.planning.exported import SECRETS, engine_variables
 from gaudi_launch.render.files import places
 from gaudi_launch.render.records import Rendered
-from tests.support.cli import golden
+from tests.support.cli import golden, output
 from tests.support.places import DATA
 
 TARGETS = ("script", "env", "docker", "compose", "quadlet", "systemd")
@@ -31,21 +28,11 @@ NOT_HERE = (
 
 
 @pytest.fixture(autouse=True)
-def _english(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+def _empty(monkeypatch: pytest.MonkeyPatch, plain_english: None, tmp_path: Path) -> None:
+    """An empty folder, and no variable of an engine."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
-    for kind in ("STATE", "CACHE"):
-        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind.lower()))
     for name in (*engine_variables(os.environ), *SECRETS):
         monkeypatch.delenv(name, raising=False)
-    yield
-    set_language(None)
-
-
-def output(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = run(["render", *words])
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 def more(target: str) -> tuple[str, ...]:
@@ -54,7 +41,7 @@ def more(target: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_guides_case(target: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = output(capsys, target, *GUIDE, *more(target), "--json")
+    code, out, err = output(capsys, "render", target, *GUIDE, *more(target), "--json")
     assert (code, err) == (0, NOT_HERE)
     document = json.loads(out)
     assert (document["schema"], document["target"], document["name"]) == (1, target, "qwen")
@@ -65,7 +52,7 @@ def test_the_guides_case(target: str, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_the_tuning_unit(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = output(capsys, "systemd", *GUIDE, "--with-tuning", "--json")
+    code, out, _ = output(capsys, "render", "systemd", *GUIDE, "--with-tuning", "--json")
     assert code == 0
     text = json.loads(out)["files"][1]["text"]
     golden("render/tuning.service", re.sub(r"ExecStart=\S+", "ExecStart=LAUNCHER", text))
@@ -74,38 +61,38 @@ def test_the_tuning_unit(capsys: pytest.CaptureFixture[str]) -> None:
 def test_one_file_goes_to_stdout_and_several_need_a_folder(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    code, out, err = output(capsys, "script", *GUIDE)
+    code, out, err = output(capsys, "render", "script", *GUIDE)
     assert (code, err) == (0, NOT_HERE)
     assert out == (DATA / "golden/render/script-serve.sh").read_text()
-    code, out, err = output(capsys, "env", *GUIDE)
+    code, out, err = output(capsys, "render", "env", *GUIDE)
     assert (code, out) == (2, "") and "--to DIR" in err
-    code, out, _ = output(capsys, "env", *GUIDE, "--to", "there/here")
+    code, out, _ = output(capsys, "render", "env", *GUIDE, "--to", "there/here")
     assert (code, out) == (0, "there/here/env.sh\nthere/here/config.yml\n")
     assert sorted(path.name for path in (tmp_path / "there/here").iterdir()) == ["config.yml", "env.sh"]
 
 
 def test_a_file_by_its_own_name_can_be_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, out, _ = output(capsys, "script", *GUIDE, "--to", "start.sh")
+    code, out, _ = output(capsys, "render", "script", *GUIDE, "--to", "start.sh")
     assert (code, out) == (0, "start.sh\n")
     assert (tmp_path / "start.sh").stat().st_mode & 0o777 == 0o755
 
 
 def test_nothing_is_written_over(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "config.yml").write_text("mine")
-    code, out, err = output(capsys, "env", *GUIDE, "--to", ".")
+    code, out, err = output(capsys, "render", "env", *GUIDE, "--to", ".")
     assert (code, out) == (2, "") and "config.yml" in err
     assert [path.name for path in tmp_path.iterdir()] == ["config.yml"]
     assert (tmp_path / "config.yml").read_text() == "mine"
-    code, _, _ = output(capsys, "env", *GUIDE, "--to", ".", "--force")
+    code, _, _ = output(capsys, "render", "env", *GUIDE, "--to", ".", "--force")
     assert code == 0 and (tmp_path / "config.yml").read_text() != "mine"
 
 
 def test_a_place_that_cannot_be_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    code, _, err = output(capsys, "script", *GUIDE, "--to", "file/below")
+    code, _, err = output(capsys, "render", "script", *GUIDE, "--to", "file/below")
     assert code == 1 and "file/below" in err
     # nor even looked at
-    code, _, err = output(capsys, "script", *GUIDE, "--to", "x" * 300)
+    code, _, err = output(capsys, "render", "script", *GUIDE, "--to", "x" * 300)
     assert code == 1 and "cannot be written" in err and "bug" not in err
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -115,7 +102,9 @@ def test_secrets_are_named_and_never_written(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     for target in TARGETS:
-        code, out, err = output(capsys, target, *GUIDE, *more(target), "--json", "--", "--api-key", "s3cret")
+        code, out, err = output(
+            capsys, "render", target, *GUIDE, *more(target), "--json", "--", "--api-key", "s3cret"
+        )
         assert code == 0
         assert "s3cret" not in out + err and "hf_secret" not in out + err
         assert "VLLM_API_KEY" in out, target
@@ -137,7 +126,7 @@ def test_secrets_are_named_and_never_written(
     ],
 )
 def test_wrong_input(words: tuple[str, ...], code: int, says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    got, out, err = output(capsys, *words)
+    got, out, err = output(capsys, "render", *words)
     assert (got, out) == (code, "")
     assert says in err and "hf_x" not in err
 
@@ -146,7 +135,7 @@ def test_paths_mean_the_same_in_any_folder(capsys: pytest.CaptureFixture[str], t
     (tmp_path / "my model").mkdir()
     (tmp_path / "my model/config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
     words = ("-w", "my model", "--machine", "simulated:hls2", "--engine", "vllm-fork@1.21", "-c", "warm")
-    code, out, _ = output(capsys, "compose", *words, "--json")
+    code, out, _ = output(capsys, "render", "compose", *words, "--json")
     assert code == 0
     text = json.loads(out)["files"][0]["text"]
     assert f'source: "{tmp_path / "my model"}"\n' in text
@@ -160,19 +149,19 @@ def test_what_the_user_exported_for_the_engine_goes_along(
     monkeypatch.setenv("HF_ENDPOINT", "https://hf-mirror.com")
     monkeypatch.setenv("SHELLS_OWN", "x")
     for target in TARGETS:
-        code, out, _ = output(capsys, target, *GUIDE, *more(target), "--json")
+        code, out, _ = output(capsys, "render", target, *GUIDE, *more(target), "--json")
         text = "".join(file["text"] for file in json.loads(out)["files"])
         assert code == 0 and "VLLM_LOGGING_LEVEL" in text and "hf-mirror.com" in text, target
         assert "SHELLS_OWN" not in text
 
 
 def test_in_chinese(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = output(capsys, "docker", *GUIDE, "--lang", "zh")
+    code, out, err = output(capsys, "render", "docker", *GUIDE, "--lang", "zh")
     assert code == 0 and "由 gaudi-launch 生成" in out and "说明" in err
 
 
 def test_the_image_can_be_named(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = output(capsys, "docker", *GUIDE, "--image", "registry.local/mine:1")
+    code, out, _ = output(capsys, "render", "docker", *GUIDE, "--image", "registry.local/mine:1")
     assert code == 0
     assert "registry.local/mine:1" in out and "docker build" not in out
 
@@ -195,7 +184,7 @@ def test_a_unit_has_the_ending_that_systemd_needs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, out, _ = output(capsys, target, *GUIDE, *more(target), "--to", to)
+    code, out, _ = output(capsys, "render", target, *GUIDE, *more(target), "--to", to)
     assert (code, out.splitlines()[0]) == (0, written)
     assert [path.name for path in tmp_path.iterdir()] == [written]
 

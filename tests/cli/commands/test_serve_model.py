@@ -13,12 +13,6 @@ from gaudi_launch.models.weights import has_weights
 pytestmark = pytest.mark.usefixtures("plain_english")
 
 
-@pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("STATE", "CACHE", "DATA"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / "home" / name))
-
-
 def model(folder: Path, *files: str) -> Path:
     folder.mkdir()
     for name in files:

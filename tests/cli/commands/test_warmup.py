@@ -33,9 +33,7 @@ QWQ = [
 
 
 @pytest.fixture(autouse=True)
-def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("STATE", "CACHE", "CONFIG", "DATA"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+def _no_machine(tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "machine").mkdir()
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path / "machine"))
     monkeypatch.setenv("PATH", str(tmp_path))

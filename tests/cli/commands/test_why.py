@@ -7,34 +7,23 @@ import json
 import os
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gaudi_launch.cli.main import run
 from gaudi_launch.services.log import excerpt
 from gaudi_launch.services.state import registry, store
+from tests.support.cli import reading
+
+pytestmark = pytest.mark.usefixtures("plain_english")
 
 OOM = "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::12 (1)MB\n"
-
-
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-def document(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    code = run(["why", "--json", *words])
-    out, _ = capsys.readouterr()
-    shown: dict[str, Any] = json.loads(out)
-    assert code == 0, shown
-    return shown
 
 
 def test_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "engine.log"
     log.write_text("INFO starting\n" + OOM)
-    shown = document(capsys, str(log))
+    shown = reading(capsys, "why", str(log))
     assert (shown["failed"], shown["permanent"], shown["causes"][0]["id"]) == (True, True, "device_oom")
     assert shown["causes"][0]["evidence"] == [{"line": 2, "text": OOM.strip()}]
     assert run(["why", str(log)]) == 0
@@ -50,7 +39,7 @@ def test_the_remedies_of_a_log_name_its_model(
 ) -> None:
     log = tmp_path / "engine.log"
     log.write_text(f"INFO 11-21 03:02:42 [api_server.py:1043] {line}\n{OOM}")
-    assert document(capsys, str(log))["causes"][0]["commands"] == ["gaudi-launch fit /models/Q"]
+    assert reading(capsys, "why", str(log))["causes"][0]["commands"] == ["gaudi-launch fit /models/Q"]
 
 
 def test_lines_of_a_huge_log_keep_their_numbers(
@@ -63,7 +52,7 @@ def test_lines_of_a_huge_log_keep_their_numbers(
     lines[998] = OOM.strip()
     log = tmp_path / "engine.log"
     log.write_text("\n".join(lines) + "\n")
-    assert document(capsys, str(log))["causes"][0]["evidence"][0]["line"] == 999
+    assert reading(capsys, "why", str(log))["causes"][0]["evidence"][0]["line"] == 999
     read = excerpt.read_excerpt(log)
     assert len(read.text) < 3200
     shown = read.text.splitlines()
@@ -78,13 +67,13 @@ def test_a_pipe_and_stdin(
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_text(OOM))
     writer.start()
-    assert document(capsys, str(pipe))["causes"][0]["id"] == "device_oom"
+    assert reading(capsys, "why", str(pipe))["causes"][0]["id"] == "device_oom"
     writer.join()
     # so much that its middle is not kept
     monkeypatch.setattr(excerpt, "HEAD_BYTES", 10_000)
     monkeypatch.setattr(excerpt, "TAIL_BYTES", 20_000)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"x\n" * 300_000 + OOM.encode())))
-    shown = document(capsys, "-")
+    shown = reading(capsys, "why", "-")
     assert shown["causes"][0]["evidence"][0]["line"] == 300_001
 
 
@@ -134,8 +123,8 @@ def test_without_a_name_what_failed_last(tmp_path: Path, capsys: pytest.CaptureF
         (folder / "engine.log").write_text(text)
         state = {"schema": 1, "phase": "failed", "outcome": "died", "status": 1, "ended": ended}
         (folder / "state.json").write_text(json.dumps(state))
-    assert document(capsys)["log"] == "new"
-    assert document(capsys, "old")["causes"][0]["id"] == "disk_full"
+    assert reading(capsys, "why")["log"] == "new"
+    assert reading(capsys, "why", "old")["causes"][0]["id"] == "disk_full"
 
 
 def service(tmp_path: Path, name: str, log: str | None, **state: object) -> None:
@@ -180,7 +169,7 @@ def test_how_a_service_ended(
     sentence: str,
 ) -> None:
     service(tmp_path, "a", log, **state)
-    shown = document(capsys, "a")
+    shown = reading(capsys, "why", "a")
     assert (shown["failed"], [cause["id"] for cause in shown["causes"]]) == (failed, causes)
     assert run(["why", "a"]) == 0
     assert sentence in capsys.readouterr().out
@@ -189,7 +178,7 @@ def test_how_a_service_ended(
 def test_what_was_lost_was_lost_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # the kernel ends an engine whose launcher is gone, which its log tells as an ordered end
     service(tmp_path, "a", f"{LOADING}{UP}INFO:     Shutting down\nnoise\n", phase="ready")
-    assert document(capsys, "a")["phase"] == "ready"
+    assert reading(capsys, "why", "a")["phase"] == "ready"
     assert run(["why", "a"]) == 0
     out, _ = capsys.readouterr()
     assert "exited without a message" in out and "noise" not in out
@@ -197,7 +186,7 @@ def test_what_was_lost_was_lost_where_it_was(tmp_path: Path, capsys: pytest.Capt
 
 def test_the_remedies_of_a_service_name_its_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     service(tmp_path, "a", OOM, phase="failed", outcome="died", status=1, model="/models/My Model")
-    assert document(capsys, "a")["causes"][0]["commands"] == ["gaudi-launch fit '/models/My Model'"]
+    assert reading(capsys, "why", "a")["causes"][0]["commands"] == ["gaudi-launch fit '/models/My Model'"]
 
 
 def test_a_folder_named_like_a_service(
@@ -206,13 +195,13 @@ def test_a_folder_named_like_a_service(
     service(tmp_path, "a", OOM, phase="failed", outcome="died", status=1)
     (tmp_path / "a").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert document(capsys, "a")["causes"][0]["id"] == "device_oom"
+    assert reading(capsys, "why", "a")["causes"][0]["id"] == "device_oom"
 
 
 def test_an_engine_that_is_still_to_start(capsys: pytest.CaptureFixture[str]) -> None:
     with registry.hold("a"):
         store.write(store.service_dir("a"), "state.json", {"name": "a", "phase": "start"})
-        shown = document(capsys, "a")
+        shown = reading(capsys, "why", "a")
         assert not shown["failed"] and "written nothing yet" in shown["note"]
         assert run(["why", "a"]) == 0 and "written nothing yet" in capsys.readouterr().out
         assert run(["logs", "a"]) == 0 and "written nothing yet" in capsys.readouterr().err
@@ -230,7 +219,7 @@ def test_one_that_was_started_again_tells_why(tmp_path: Path, capsys: pytest.Cap
             folder, "state.json", {"name": "a", "phase": "load", "restarts": 2, "error": "The disk was full."}
         )
         (folder / "engine.log").write_text(LOADING)
-        shown = document(capsys, "a")
+        shown = reading(capsys, "why", "a")
         assert (shown["failed"], shown["phase"]) == (False, "load")
         assert shown["note"].endswith("(total: 2), the last time because: The disk was full.")
 
@@ -243,7 +232,7 @@ def test_the_error_of_an_unknown_failure_is_in_text_and_json(
         "WARNING 11-21 [utils.py:2385] Found ulimit of 20000 and failed to automatically increase\n"
         "Traceback (most recent call last):\nZeroDivisionError: division by zero\n" + "INFO later\n" * 50
     )
-    shown = document(capsys, str(log))
+    shown = reading(capsys, "why", str(log))
     assert [cause["id"] for cause in shown["causes"]] == ["exception"]
     assert shown["causes"][0]["evidence"] == [{"line": 3, "text": "ZeroDivisionError: division by zero"}]
     assert run(["why", str(log)]) == 0
@@ -256,7 +245,7 @@ def test_what_made_requests_slow_is_shown_for_a_healthy_engine(
 ) -> None:
     log = tmp_path / "engine.log"
     log.write_text(f"{UP}WARNING 04-28 [r.py:1013] Configuration: ('prompt', 16, 896) was not warmed-up!\n")
-    shown = document(capsys, str(log))
+    shown = reading(capsys, "why", str(log))
     assert (shown["failed"], shown["causes"]) == (False, [])
     assert [(each["id"], each["evidence"][0]["line"]) for each in shown["findings"]] == [("not_warmed_up", 2)]
     assert run(["why", str(log)]) == 0

@@ -24,13 +24,12 @@ from gaudi_launch.services.state.job import ServiceJob
 
 
 @pytest.fixture
-def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def engines(tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of engines, reached by a link: two homes have it."""
     real = tmp_path / "disk" / "engines"
     real.mkdir(parents=True)
     (tmp_path / "home").symlink_to(tmp_path / "disk")
     monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(tmp_path / "home" / "engines"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return real
 
 

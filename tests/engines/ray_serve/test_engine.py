@@ -16,7 +16,6 @@ from gaudi_launch.engines.ray_serve.schema import check
 from gaudi_launch.engines.registry import find, has
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
-from gaudi_launch.messages import set_language
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan, place
@@ -25,16 +24,11 @@ from gaudi_launch.profiles import known_model
 from gaudi_launch.recipe_cache.key import parts_of
 from tests.support.cli import golden
 
+pytestmark = pytest.mark.usefixtures("plain_english")
+
 MODEL = Model("/m/Qwen2-7B", "Qwen2-7B", "config.json", moe=False, heads=28, kv_heads=4, remote_code=False)
 GAUDI = Installed("/e/python", "vllm-fork@1.21", {"ray": "2.40.0", "habana-torch-plugin": "1.21.0"}, {})
 PLAIN_CPU = Installed("/e/python", "", {"ray": "2.60.0", "transformers": "5.19.0"}, {})
-
-
-@pytest.fixture(autouse=True)
-def _english() -> Any:
-    set_language("en")
-    yield
-    set_language(None)
 
 
 def plan(engine: str = "ray-serve", machine: str = "hls2", model: Model = MODEL, **wishes: Any) -> Plan:

@@ -18,7 +18,6 @@ from gaudi_launch.engines.tgi.container import published
 from gaudi_launch.engines.tgi.engine import Tgi
 from gaudi_launch.engines.tgi.options import read_by
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import set_language
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.container import Mount
 from gaudi_launch.planning.plan import Plan
@@ -72,8 +71,8 @@ def test_one_line_of_ours_makes_the_guides_command(case: Mapping[str, Any]) -> N
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@pytest.mark.usefixtures("plain_english")
 def test_our_own_tuning_of_the_guides_command(case: Mapping[str, Any]) -> None:
-    set_language("en")
     made = plan(case["ours"], f"tgi@{case['version']}", **case.get("exported", {}))
     whole = made.to_json()
     kept = (
@@ -93,7 +92,6 @@ def test_our_own_tuning_of_the_guides_command(case: Mapping[str, Any]) -> None:
     document["buckets"] = {**document["buckets"], "prompt": len(document["buckets"]["prompt"])}
     document["buckets"]["decode"] = len(document["buckets"]["decode"])
     golden(f"tgi-{case['name']}.json", json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    set_language(None)
     parse(table(case["version"]), container(made).argv)
     # what the image does not read is told, and stays away
     sent = container(made).env.keys()

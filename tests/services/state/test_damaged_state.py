@@ -16,6 +16,8 @@ from gaudi_launch.services.state import store
 from gaudi_launch.services.state.registry import hold
 from gaudi_launch.watch import exporter
 
+pytestmark = pytest.mark.usefixtures("plain_english")
+
 DEEP = "[" * 100_000 + "]" * 100_000
 GOOD: dict[str, Any] = {
     "name": "b",
@@ -59,18 +61,6 @@ BAD = {
     "cut": '{"phase": "re',
     "empty": "",
 }
-
-
-@pytest.fixture(autouse=True)
-def _folders(plain_environment: None) -> None:
-    """A state folder of its own for each test."""
-
-
-@pytest.fixture
-def plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
 def put(name: str, content: str, file: str = "state.json") -> None:

@@ -45,9 +45,8 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="another namespace or 
 
 
 @pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return tmp_path / "state"
+def own_state(own_folders: Path) -> Path:
+    return own_folders / "state"
 
 
 Launch = Callable[..., tuple[subprocess.Popen[bytes], int]]

@@ -1,0 +1,28 @@
+"""A user who has nothing of their own: folders, language and variables for a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.messages import set_language
+
+
+@pytest.fixture
+def own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Set the XDG folders below ``tmp_path`` and return it."""
+    for kind in ("STATE", "CACHE", "DATA", "CONFIG"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind.lower()))
+    return tmp_path
+
+
+@pytest.fixture
+def plain_english(monkeypatch: pytest.MonkeyPatch, own_folders: Path) -> Iterator[None]:
+    """English, no files and no choice of cards of whoever runs the tests."""
+    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
+    monkeypatch.delenv("HABANA_VISIBLE_MODULES", raising=False)
+    set_language(None)
+    yield
+    set_language(None)
