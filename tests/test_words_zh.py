@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from gaudi_launch.messages import catalogue
 
+README = Path(__file__).parents[1] / "README_zh.md"
 HAN = "\u4e00-\u9fff"
 WIDE = "，。：；？！（）、“”"
 
@@ -112,6 +115,20 @@ FACT = re.compile(
 WRITTEN_OUT = {"tgi.maintenance", "engines.title_deepseek_r1"}
 
 
+def prose() -> dict[str, str]:
+    """Return the lines of the Chinese README outside code blocks, by number; inline code becomes a Latin word."""
+    lines: dict[str, str] = {}
+    code = False
+    for number, line in enumerate(README.read_text(encoding="utf-8").splitlines(), start=1):
+        if line.startswith("```"):
+            code = not code
+        elif not code:
+            # Markdown needs the space behind a heading that ends in a full stop and opens a paragraph
+            line = re.sub(r"`[^`]+`", "CODE", line).replace("。** ", "。")
+            lines[str(number)] = re.sub(r" ?\| ?", "|", line)
+    return lines
+
+
 def found(habit: Habit, texts: dict[str, str]) -> list[str]:
     """Return the ids of the texts that have this habit."""
     return [id for id, text in texts.items() if re.search(habit.pattern, text)]
@@ -125,6 +142,26 @@ def facts(text: str) -> set[str]:
 @pytest.mark.parametrize("habit", TYPOGRAPHY + TERMS, ids=lambda habit: habit.name)
 def test_messages_keep_the_habit_out(habit: Habit) -> None:
     assert set(found(habit, dict(catalogue("zh")))) == EXEMPT.get(habit.name, set())
+
+
+@pytest.mark.parametrize("habit", TYPOGRAPHY + TERMS, ids=lambda habit: habit.name)
+def test_the_readme_keeps_the_habit_out(habit: Habit) -> None:
+    assert found(habit, prose()) == []
+
+
+def test_a_paragraph_of_the_readme_is_one_line() -> None:
+    """A line break between two Chinese characters is shown as a space."""
+    lines = list(prose().values())
+    broken = [first for first, second in pairwise(lines) if first[:1] not in ("", "|") and second != ""]
+    assert broken == []
+
+
+def test_both_readmes_name_the_same_code() -> None:
+    def code(name: str) -> set[str]:
+        text = re.sub(r"```.*?```", "", README.with_name(name).read_text(encoding="utf-8"), flags=re.DOTALL)
+        return set(re.findall(r"`([^`]+)`", text))
+
+    assert code("README_zh.md") == code("README.md")
 
 
 @pytest.mark.parametrize("habit", TYPOGRAPHY + TERMS, ids=lambda habit: habit.name)
