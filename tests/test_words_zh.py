@@ -100,7 +100,9 @@ EXEMPT = {
         "doctor.bundle.written",
         "doctor.memory.hugepages_nodes.warn",
         "fit.plan_refused",
+        "plan.kv_replicated",
         "plan.no_such_option",
+        "plan.verdict_fits",
         "support.forced",
         "support.refused",
     },
@@ -111,8 +113,8 @@ FACT = re.compile(
     r"|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+"  # a variable
     r"|(?<![\w.@-])\d+(?:\.\d+)*(?!\w)"  # a number
 )
-# numbers that one language writes as a word: December, eight cards
-WRITTEN_OUT = {"tgi.maintenance", "engines.title_deepseek_r1"}
+# numbers that one language writes as a word: December, eight cards, one card
+WRITTEN_OUT = {"tgi.maintenance", "engines.title_deepseek_r1", "plan.one_card"}
 
 
 def prose() -> dict[str, str]:
