@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch.cli.translated import translations
 from gaudi_launch.messages import catalogue
 
 README = Path(__file__).parents[1] / "README_zh.md"
@@ -57,7 +58,7 @@ TERMS = (
     Habit("profile run", "剖析", "内存剖析", "显存探测"),
     Habit("module ID", "模块号|卡号", "模块号 3", "模块 ID 3"),
     Habit("index", "序号|(?<!用户)编号", "hl-smi 序号", "hl-smi 索引"),
-    Habit("profile", "配置档|配置文件", "没有配置文件", "没有模型配置（profile）"),
+    Habit("profile", "配置档|(?<!量化)(?<!kubectl 的)配置文件", "没有配置文件", "没有模型配置（profile）"),
     Habit("model ID", r"模型编号|(?<![{\w])hub(?![}\w])", "hub 名称", "模型 ID"),
     Habit("bucket", "(?<!分)桶", "减少桶", "减少分桶"),
     Habit("batch size", "批量", "热点批量", "热点批大小"),
@@ -115,6 +116,7 @@ FACT = re.compile(
 )
 # numbers that one language writes as a word: December, eight cards, one card
 WRITTEN_OUT = {"tgi.maintenance", "engines.title_deepseek_r1", "plan.one_card"}
+WRITTEN_OUT_IN_HELP = {"Show what would be started on a server with eight Gaudi2 cards"}
 
 
 def prose() -> dict[str, str]:
@@ -151,6 +153,11 @@ def test_the_readme_keeps_the_habit_out(habit: Habit) -> None:
     assert found(habit, prose()) == []
 
 
+@pytest.mark.parametrize("habit", TYPOGRAPHY + TERMS, ids=lambda habit: habit.name)
+def test_help_keeps_the_habit_out(habit: Habit) -> None:
+    assert found(habit, dict(translations("zh"))) == []
+
+
 def test_a_paragraph_of_the_readme_is_one_line() -> None:
     """A line break between two Chinese characters is shown as a space."""
     lines = list(prose().values())
@@ -176,6 +183,11 @@ def test_both_languages_name_the_same_options_variables_and_numbers() -> None:
     assert english.keys() == chinese.keys()
     different = {id for id in english if facts(english[id]) != facts(chinese[id])}
     assert different == WRITTEN_OUT
+
+
+def test_help_names_the_options_variables_and_numbers_of_the_english_text() -> None:
+    different = {english for english, chinese in translations("zh").items() if facts(english) != facts(chinese)}
+    assert different == WRITTEN_OUT_IN_HELP
 
 
 def test_a_fact_is_an_option_a_variable_or_a_number() -> None:
