@@ -1,4 +1,4 @@
-"""A plan as engines read it: a bucket file with a context dimension, or variables."""
+"""A plan as engines read it: a bucket file with contexts, or variables."""
 
 from __future__ import annotations
 

@@ -98,7 +98,10 @@ def _written_out(match: re.Match[str]) -> str:
 
 
 def write(buckets: Buckets) -> str:
-    """Return a bucket file of exactly these buckets, one per line, decode after prompt."""
+    """Return a bucket file of exactly these buckets, decode after prompt.
+
+    There is one bucket per line.
+    """
 
     def lines(some: Iterable[Bucket]) -> str:
         return "".join(f"({batch}, {query}, {context})\n" for batch, query, context in some)

@@ -1,1 +1,1 @@
-"""One file an engine: what a plan needs to become a command."""
+"""The engines: a package or file per engine turns a plan into a command."""

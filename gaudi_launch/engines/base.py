@@ -1,4 +1,4 @@
-"""What engines share: how settings become a command, and which options were given."""
+"""Code that engines share: settings as a command, and options that were given."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def options_of(settings: Sequence[Setting]) -> list[str]:
 
 
 def sent_variables(settings: Sequence[Setting]) -> dict[str, str]:
-    """Return the variables that the engine's process gets from us."""
+    """Return the variables that we set for the engine's process."""
     return variables_of([setting for setting in settings if setting.sent])
 
 
 def given(request: Request, fields: Iterable[tuple[str, _Rest]]) -> list[_Rest]:
-    """Return what is paired with each field of the request that the user gave."""
+    """Return the value paired with each field of the request that the user gave."""
     return [rest for name, rest in fields if getattr(request, name) not in (None, False)]

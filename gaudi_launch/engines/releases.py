@@ -1,4 +1,4 @@
-"""Where an engine's code and images come from: the pinned facts of profiles/engines."""
+"""Sources of an engine's code and images: the pinned facts of profiles/engines."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ class Code:
 
 @dataclass(frozen=True)
 class Release:
-    """One engine at one version, as profiles/engines has it. ``engine`` is the word of --engine, ``images`` what
-    its makers publish, newest first, ``release`` the Gaudi software it is made for, ``upstream`` the vLLM that a
-    plugin is loaded by."""
+    """One engine at one version, as in profiles/engines.
+
+    ``engine`` is its value of --engine, ``images`` its makers' images, newest first, ``release``
+    the Gaudi software it is made for, ``upstream`` the vLLM that loads a plugin.
+    """
 
     engine: str
     version: str
@@ -45,41 +47,52 @@ class Release:
 
     @property
     def bare_image(self) -> str | None:
-        """The published image that has the Gaudi software but not the engine; None where there is none."""
+        """Return the published image that has the Gaudi software but not the engine.
+
+        Return None where there is none.
+        """
         return next((image for image in self.images if _BARE in image), None)
 
     @property
     def whole_image(self) -> str | None:
-        """The published image that has the engine inside; None where there is none."""
+        """Return the published image that has the engine inside.
+
+        Return None where there is none.
+        """
         return next((image for image in self.images if _BARE not in image), None)
 
     @property
     def built_image(self) -> str:
-        """The name of the image that is built on the bare one: engine, version and commit."""
+        """Return the name of the image that is built: engine, version and commit."""
         name = self.engine.partition("@")[0].replace("_", "-")
         return f"gaudi-launch/{name}:{self.version.replace('_', '-')}-{self.code.commit or 'main'}"
 
     @property
     def scale_out_image(self) -> str:
-        """The name of the built image that also has libfabric and the HCCL wrapper (`setup --scale-out`)."""
+        """Return the name of the built image with libfabric and the HCCL wrapper.
+
+        It is that of `setup --scale-out`.
+        """
         return f"{self.built_image}-scale-out"
 
     @property
     def image(self) -> str | None:
-        """The image that serves this engine: the published one, else the one that is built."""
+        """Return the image that serves this engine: the published one, else the built one."""
         return self.whole_image or (self.built_image if self.bare_image else None)
 
 
 def known() -> tuple[str, ...]:
-    """Every engine with a profile, by its name for --engine."""
+    """Return every engine with a profile, by its name for --engine."""
     files = sorted((paths.profiles_dir() / "engines").glob("*.yaml"))
     return tuple(str(read_document(file)["name"]) for file in files)
 
 
 def release_of(engine: str, version: str = "") -> Release | None:
-    """The release of an engine by its name for --engine; its newest where ``version`` is not known to the profile.
+    """Return the release of an engine by its name for --engine.
 
-    None for an engine without a profile (the embedded CPU engine).
+    Its newest where ``version`` is not known to the profile.
+
+    Return None for an engine without a profile (the embedded CPU engine).
     """
     path = paths.profiles_dir() / "engines" / (engine.replace("@", "-") + ".yaml")
     if not path.is_file():
@@ -100,8 +113,11 @@ def release_of(engine: str, version: str = "") -> Release | None:
 
 
 def needed_release(engine: str) -> Release:
-    """As `release_of`, also for ``tgi@3.3.7``: an engine that is an image knows its own. Raises LaunchError (USAGE)
-    for an engine without a profile."""
+    """Return the release as `release_of`, also for ``tgi@3.3.7``.
+
+    An engine that is an image knows its release. Raises LaunchError (USAGE) for an engine without a
+    profile.
+    """
     name, _, version = engine.partition("@")
     found = release_of(engine) or (release_of(name, version) if version else None)
     if found is not None and found.engine != engine:

@@ -1,6 +1,7 @@
-"""Which models each engine version runs, by the lists in profiles/engines/support.
+"""The models that each engine version runs, by profiles/engines/support.
 
-The lists were read from the engines' own source by ``scripts/engine_facts.py``; each answer names its commit.
+The lists were read from the engines' source by ``scripts/engine_facts.py``; each answer names its
+commit.
 """
 
 from __future__ import annotations
@@ -44,22 +45,29 @@ _SUFFIXES = (
     "Model",
 )
 _COMPARED = re.compile(r"(>=|<=|==|!=|<|>|~=)([0-9][0-9.]*(?:\.\*)?)")
-# how hubs write one model's name in several ways: Meta-Llama-3.1-8B and Llama-3.1-8B
+# different spellings of one model's name on hubs: Meta-Llama-3.1-8B and Llama-3.1-8B
 _PREFIX = re.compile(r"^(meta-)")
 
 
-# HabanaAI/vllm-fork@95af7009 (2025-10-28): the server's own message names the end of the fork and its successor
+# HabanaAI/vllm-fork@95af7009 (2025-10-28): the server's message names the end of the fork and its
+# successor
 _ENDED = {"vllm-fork": "2025-10-28", _DEEPSEEK: "2025-10-28"}
 
 
 def ended(label: str) -> str | None:
-    """Return the date on which an engine's makers announced its end; None for one that goes on."""
+    """Return the date on which an engine's makers announced its end.
+
+    Return None for one that is continued.
+    """
     return _ENDED.get(label.partition("@")[0])
 
 
 @dataclass(frozen=True)
 class Version:
-    """One engine version of the shipped data. ``complete`` is False where the vLLM under a plugin is not known."""
+    """One engine version of the shipped data.
+
+    ``complete`` is False where the vLLM under a plugin is unknown.
+    """
 
     engine: str
     version: str
@@ -78,12 +86,12 @@ class Version:
 
     @property
     def label(self) -> str:
-        """The version as ``--engine`` takes it."""
+        """Return the version as a value of ``--engine``."""
         return self.engine if self.engine == self.version else f"{self.engine}@{self.version}"
 
     @property
     def evidence(self) -> str:
-        """The list of classes at its commit."""
+        """Return the source of the list of classes, at its commit."""
         under = f" with vLLM {self.upstream}" if self.upstream else ""
         return f"{self.repository}@{self.commit}{under}: {_REGISTRY}"
 
@@ -143,7 +151,10 @@ def newest(engine: str) -> Version:
 
 
 def matching(engine: str, version: str) -> Version | None:
-    """Return the newest version that a user's ``0.26`` names; None where no version begins so."""
+    """Return the newest version that a user's ``0.26`` names.
+
+    Return None where no version begins so.
+    """
     exact = version_of(engine, version)
     if exact is not None:
         return exact
@@ -165,7 +176,10 @@ def _transformers() -> Mapping[str, Any]:
 
 
 def releases_with(architecture: str, spec: str) -> tuple[str, ...]:
-    """Return the releases of transformers within a range that have this class for vLLM's Transformers backend."""
+    """Return the releases of transformers, within a range, that have this class.
+
+    They are for vLLM's Transformers backend.
+    """
     known = _transformers()
     numbers = known["classes"].get(architecture, ())
     return tuple(known["releases"][number] for number in numbers if _within(known["releases"][number], spec))
@@ -196,7 +210,10 @@ def _holds(release: str, operator: str, bound: str) -> bool:
 
 
 def unknown_version(found: str) -> LaunchError:
-    """Return the error (USAGE) of an engine version without facts, with the nearest names."""
+    """Return the error (USAGE) of an engine version without facts.
+
+    It lists the nearest names.
+    """
     known = [each.label for each in versions()]
     near = get_close_matches(found, known, n=3, cutoff=0.3) or known[-1:]
     return LaunchError(
@@ -208,9 +225,12 @@ def unknown_version(found: str) -> LaunchError:
 
 
 def installed_classes(facts: Mapping[str, str]) -> frozenset[str] | None:
-    """Return the model classes of an installed vLLM and its plugin; None where they cannot be read.
+    """Return the model classes of an installed vLLM and its plugin.
 
-    ``facts`` are those of `engines.detect`: ``source`` is the folder of vLLM, ``plugin_source`` that of the plugin.
+    Return None where they cannot be read.
+
+    ``facts`` are those of `engines.detect`: ``source`` is the folder of vLLM, ``plugin_source``
+    that of the plugin.
     """
     source, plugin = facts.get("source"), facts.get("plugin_source")
     if not source:
@@ -231,7 +251,7 @@ def _tree(path: Path) -> ast.Module | None:
 
 
 def _names_in(path: Path) -> set[str] | None:
-    """Return the keys of the registry's dictionaries whose values are a module and a class."""
+    """Return the keys of the registry's dictionaries of (module, class)."""
     tree = _tree(path)
     if tree is None:
         return None
@@ -275,10 +295,11 @@ def support_of(
     quantization: str = "",
     variables: Mapping[str, str] | None = None,
 ) -> ModelSupport:
-    """Return what one engine version says of a model.
+    """Return one engine version's support of a model.
 
-    ``installed`` are the classes of the installed engine, which win over the shipped list. ``quantization`` is what
-    the user gives with ``--quantization`` ("": the checkpoint's own), ``variables`` the engine's environment.
+    ``installed`` are the classes of the installed engine, which win over the shipped list.
+    ``quantization`` is the user's ``--quantization`` ("": the checkpoint's), ``variables`` the
+    engine's environment.
     """
     facts = version_of(engine, version)
     label = facts.label if facts is not None else f"{engine}@{version}"
@@ -328,7 +349,7 @@ def _by_class(
 
 
 def _has(architecture: str, classes: frozenset[str], *, suffixes: bool) -> bool:
-    """Return True for a class of the list, or one that vLLM converts from a base class."""
+    """Return True for a class of the list, or one that vLLM converts to one."""
     if architecture in classes:
         return True
     if not suffixes:
@@ -344,7 +365,7 @@ def _has_backend(classes: frozenset[str]) -> bool:
 
 
 def _elsewhere(model: Model, facts: Version | None) -> tuple[Message, ...]:
-    """Return the sentence that names the versions with this class, or the vLLM that had it last."""
+    """Return the sentence about versions with this class, or the last vLLM with it."""
     architecture = model.architecture or ""
     removed = facts.removed.get(architecture) if facts is not None else None
     if removed is not None:
@@ -359,7 +380,7 @@ def _elsewhere(model: Model, facts: Version | None) -> tuple[Message, ...]:
 def _with_limits(
     answer: ModelSupport, model: Model, facts: Version, quantization: str, variables: Mapping[str, str]
 ) -> ModelSupport:
-    """Return the answer with what quantisation and sparse attention make of it."""
+    """Return the answer with the limits by quantisation and sparse attention."""
     reasons = list(answer.reasons)
     expanded = _expanded(model, facts, variables)
     if expanded is not None:
@@ -395,10 +416,11 @@ def _with_limits(
 
 
 def method_of(model: Model) -> str:
-    """Return the name by which the engine's platform is asked for a checkpoint's quantisation method.
+    """Return the engine platform's name of a checkpoint's quantisation method.
 
-    vllm/config.py _verify_quantization: lower case, ``compressed_tensors`` with a hyphen; ``modelopt`` with FP4
-    weights is ``modelopt_fp4``. awq and gptq are given as ``awq_hpu`` and ``gptq_hpu`` by our plans.
+    vllm/config.py _verify_quantization: lower case, ``compressed_tensors`` with a hyphen;
+    ``modelopt`` with FP4 weights is ``modelopt_fp4``. awq and gptq are given as ``awq_hpu`` and
+    ``gptq_hpu`` by our plans.
     """
     method = (model.quantization or "").lower().replace("compressed_tensors", "compressed-tensors")
     settings = model.config.get("quantization_config")
@@ -408,7 +430,10 @@ def method_of(model: Model) -> str:
 
 
 def _expanded(model: Model, facts: Version, variables: Mapping[str, str]) -> Mapping[str, str] | None:
-    """Return how this version computes the model's quantisation away; None where it does not."""
+    """Return how this version dequantises the model.
+
+    Return None where it does not.
+    """
     for each in facts.expanded:
         same = each["method"] == model.quantization and each["model_type"] == model.model_type
         name, _, value = each["unless"].partition("=")
@@ -418,9 +443,9 @@ def _expanded(model: Model, facts: Version, variables: Mapping[str, str]) -> Map
 
 
 def load_switch(model: Model, engine: str, version: str) -> tuple[str, Message] | None:
-    """Return the variable that keeps this model's weights quantised, and the reason to list it.
+    """Return the variable that keeps this model's weights quantised, with a reason.
 
-    None for a version that has no such variable, or a model that it loads as it is.
+    Return None for a version without such a variable, or a model that it loads as it is.
     """
     facts = version_of(engine, version)
     for each in facts.expanded if facts is not None else ():
@@ -431,7 +456,7 @@ def load_switch(model: Model, engine: str, version: str) -> tuple[str, Message] 
 
 
 def _is_kept(model: Model, facts: Version, method: str) -> bool:
-    """Return True for a method that this version computes away unless a variable keeps it."""
+    """Return True for a method that is dequantised unless a variable prevents it."""
     return any(each["method"] == method and each["model_type"] == model.model_type for each in facts.expanded)
 
 
@@ -448,7 +473,10 @@ def _expanded_reason(engine: str, expanded: Mapping[str, str]) -> Message:
 
 
 def _methods_elsewhere(model: Model, method: str) -> tuple[Message, ...]:
-    """Return the sentence that names the first version of each engine that loads this method for this model."""
+    """Return the sentence about the first versions that load this method.
+
+    They are one version per engine, for this model.
+    """
     having = [each for each in versions() if method in each.methods or _is_kept(model, each, method)]
     firsts = {each.engine: each for each in reversed(having)}
     if not firsts:
@@ -457,7 +485,10 @@ def _methods_elsewhere(model: Model, method: str) -> tuple[Message, ...]:
 
 
 def _validated(model: Model, facts: Version | None) -> Validated | None:
-    """Return what the makers have tried with a model of this name."""
+    """Return the configurations that the makers have tested with this model.
+
+    The model is known by its name.
+    """
     if facts is None:
         return None
     wanted = _plain(model.name)

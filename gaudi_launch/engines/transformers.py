@@ -1,8 +1,9 @@
-"""Plain Hugging Face generation as an engine of a plan: what Ray Serve runs for models that vLLM does not have.
+"""Plain Hugging Face generation as an engine, for models that vLLM lacks.
 
-One request at a time and one card a replica. On a card optimum-habana adapts the model, where it is installed, and
-HPU graphs are on, as in Ray's own example (ray-project/ray@0e1bad6b:doc/source/serve/doc_code/
-intel_gaudi_inference_serve.py); that one computes in float32, which doubles the memory: bfloat16 here.
+Ray Serve runs it. One request at a time and one card per replica. On a card optimum-habana adapts
+the model, where it is installed, and HPU graphs are on, as in Ray's example
+(ray-project/ray@0e1bad6b:doc/source/serve/doc_code/ intel_gaudi_inference_serve.py); that one
+computes in float32, which doubles the memory: bfloat16 here.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from gaudi_launch.planning.request import Request
 
 NAME = "transformers"
 _LENGTH = 2048
-# HabanaAI/vllm-fork@aice/v1.21.0 and optimum-habana both want lazy mode for HPU graphs
+# HabanaAI/vllm-fork@aice/v1.21.0 and optimum-habana both need lazy mode for HPU graphs
 _LAZY_ORIGIN = "ray-project/ray@1d0de90a:doc/source/serve/doc_code/intel_gaudi_inference_serve_deepspeed.py"
 _ALSO_WITHOUT = {"max_num_seqs": "-b", "max_num_batched_tokens": "-t", "input_range": "-i", "output_range": "-o"}
 
@@ -35,7 +36,7 @@ class HuggingFace(Engine):
 
     python: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
-    optimum: bool | None = None  # whether the interpreter has optimum-habana; None: not looked at
+    optimum: bool | None = None  # whether the interpreter has optimum-habana; None: unknown
     on_cards: bool = True
 
     @property
@@ -51,7 +52,7 @@ class HuggingFace(Engine):
         return (*(flag for name, flag in WITHOUT.items() if name != "modules"), *_ALSO_WITHOUT.values())
 
     def limits(self, request: Request, host: Host, model: Model) -> Limits:
-        """One request at a time, as long as the model goes."""
+        """Return limits of one request at a time, up to the model's length."""
         longest = model.max_position_embeddings
         length = request.max_model_len or longest or _LENGTH
         if longest and length > longest and not request.force:
@@ -84,7 +85,7 @@ class HuggingFace(Engine):
             raise LaunchError("plan.remote_code", ExitCode.MODEL, model=model.name)
 
     def propose(self, context: Context) -> Proposal:
-        """What the replica is told, under the names of vLLM's options."""
+        """Return the replica's settings, under the names of vLLM's options."""
         request = context.request
         decisions = Decisions(request.environment)
 
@@ -117,7 +118,7 @@ class HuggingFace(Engine):
         return Proposal(decisions.settings(), tuple(decisions.warnings))
 
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
-        """No program of its own stands behind these words: a replica reads them."""
+        """Return arguments that a replica reads; they start no program."""
         placement = context.placement
         return Command(
             argv=(self.python or "python3", *options_of(settings)),

@@ -1,4 +1,4 @@
-"""What a model is for, by its config.json, and which options upstream vLLM then needs."""
+"""The task of a model by its config.json, and upstream vLLM's options for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _BY_SUFFIX = (
     ("RewardModel", POOL),
     ("Model", EMBED),
 )
-# language models that are embedders or rerankers have a chat model's config.json: only their names tell (assumed)
+# language models that are embedders or rerankers have a chat model's config.json: only their names
+# differ (assumed)
 _RERANK_NAME = re.compile(r"rerank", re.IGNORECASE)
 _EMBED_NAME = re.compile(r"(^|[-_.])(embed|embedding|embeddings|bge|e5|gte|sfr|stella)([-_.]|$)", re.IGNORECASE)
 # vllm-project/vllm 0.32.0:examples/pooling/score/qwen3_reranker_offline.py by way of models/config.py
@@ -37,7 +38,9 @@ _QWEN3_RERANKER = {
 
 
 def task_of(model: Model, args: EngineArgs = NO_ARGS) -> str:
-    """``chat``, ``embed``, ``rerank`` or ``pool`` (another pooling task); the user's --runner and --convert win.
+    """Return ``chat``, ``embed``, ``rerank`` or ``pool`` (another pooling task).
+
+    The user's --runner and --convert win.
 
     >>> task_of(Model("m", "m", architecture="BertModel"))
     'embed'
@@ -66,18 +69,18 @@ def _by_architecture(model: Model) -> str:
 
 
 def sees_by_name(model: Model) -> bool:
-    """Is it known from the model's name alone that it reads images?"""
+    """Return True if the model is known only by its name to read images."""
     return "vision" in model.multimodal and model.source == "name" and not model.model_type
 
 
 def by_name_only(model: Model) -> bool:
-    """Is the task known from the model's name alone?"""
+    """Return True if the task is known from the model's name alone."""
     architecture = model.architecture or ""
     return task_of(model) != CHAT and (not architecture or architecture.endswith("ForCausalLM"))
 
 
 def pooling_options(model: Model, task: str) -> list[tuple[str, str]]:
-    """(option, value) that make upstream vLLM serve this model for this task."""
+    """Return (option, value) that make upstream vLLM serve this model for this task."""
     options = [("--runner", "pooling")]
     architecture = model.architecture or ""
     language_model = not architecture or architecture.endswith(("ForCausalLM", "LMHeadModel"))

@@ -166,11 +166,11 @@ def _int(match: re.Match[str] | None) -> int | None:
 
 
 def parse_csv(text: str, fields: tuple[str, ...] = ()) -> tuple[dict[str, str], ...]:
-    """Return rows of ``hl-smi -Q FIELDS -f csv``: cells by field name, without units and N/A.
+    """Return rows of ``hl-smi -Q FIELDS -f csv``: cells by field name.
 
-    The header defines the columns. Log lines before it (``ENABLE_CONSOLE=true`` sends some to
-    stdout) and lines with another number of cells are left out. ``fields`` are the names for output
-    without a header.
+    Units and N/A are removed. The header defines the columns. Log lines before it
+    (``ENABLE_CONSOLE=true`` sends some to stdout) and lines with another number of cells are left
+    out. ``fields`` are the names for output without a header.
     """
     names = fields
     rows: list[dict[str, str]] = []

@@ -24,7 +24,7 @@ class HeaderError(Exception):
 
 
 def read_header(path: Path) -> tuple[Mapping[str, Any], int]:
-    """Return the header of one safetensors file and the file's expected length in bytes.
+    """Return the header of one safetensors file and the expected length in bytes.
 
     Raises HeaderError, OSError.
     """

@@ -86,10 +86,10 @@ class EngineLimits:
         return max(1, min(self.max_num_prefill_seqs, self.max_num_batched_tokens // shortest))
 
     def query_top(self, batch: int) -> int:
-        """Return the longest padded prompt that fits ``batch`` times into the token budget.
+        """Return the longest padded prompt that fits ``batch`` times into the budget.
 
-        Return 0 when none does. The result is in complete blocks, except where the budget itself is
-        the limit.
+        Return 0 when none does. The budget is in tokens. The result is in complete blocks, except
+        where the budget itself is the limit.
         """
         room = min(self.max_num_batched_tokens // batch, self.longest_query)
         return room if room == self.longest_query else room // self.block_size * self.block_size

@@ -363,7 +363,7 @@ def _count(keys: list[int], width: int) -> Weighted:
 
 
 def merge(parts: Iterable[tuple[float, Shapes]], cost: StepTime) -> Shapes:
-    """Return workloads as one, each with its share of the total time.
+    """Merge workloads, each with its share of the total time.
 
     The shares need not add up to 1.
     """

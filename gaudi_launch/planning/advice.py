@@ -1,4 +1,7 @@
-"""Warnings about a request that any engine may run, although part of it cannot be what was meant. Pure."""
+"""Warnings about a request that can run but is probably not what was meant.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ _LONGER = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 
 
 def advice(context: Context, settings: Sequence[Setting], memory: MemoryPlan) -> list[Message]:
-    """Return the warnings of this request: lengths, hot part, key-value heads, memory that was not checked."""
+    """Return the warnings of this request.
+
+    They concern lengths, the hot part, key-value heads, and memory that was not checked.
+    """
     found = [*_lengths(context, settings), *_hot(context), *_heads(context)]
     if memory.fits is None and context.placement.modules:
         found.append(message("plan.memory_unchecked", model=context.model.name))
@@ -24,7 +30,7 @@ def _lengths(context: Context, settings: Sequence[Setting]) -> list[Message]:
     request, limits, longest = context.request, context.limits, context.model.max_position_embeddings
     found = []
     if request.input_range and request.output_range:
-        # the guide's rule: -l is larger than input and output together
+        # the guide's rule: -l is larger than the sum of input and output
         total = request.input_range[1] + request.output_range[1]
         if total > limits.max_model_len:
             found.append(message("plan.length_rule", total=total, length=limits.max_model_len))
@@ -36,7 +42,7 @@ def _lengths(context: Context, settings: Sequence[Setting]) -> list[Message]:
 
 
 def _hot(context: Context) -> list[Message]:
-    """A hot part beyond what can ever be served."""
+    """Return the warning for a hot part beyond the limits."""
     reduce, limits = context.request.reduce, context.limits
     if reduce is None:
         return []
@@ -55,7 +61,10 @@ def _hot(context: Context) -> list[Message]:
 
 
 def _heads(context: Context) -> list[Message]:
-    """Key-value heads fewer than cards are held several times (vllm/model_executor/layers/linear.py)."""
+    """Return the warning for fewer key-value heads than cards.
+
+    They are stored several times (vllm/model_executor/layers/linear.py).
+    """
     model, cards = context.model, len(context.placement.modules)
     if not model.kv_heads or model.mla_rank or cards <= model.kv_heads:
         return []

@@ -1,4 +1,4 @@
-"""A container as a record: what docker, compose, Quadlet and Kubernetes say in words of their own."""
+"""A container as a record, for docker, compose, Quadlet and Kubernetes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ IMAGE = re.compile(
 
 @dataclass(frozen=True)
 class Mount:
-    """A folder of the host inside the container; ``fill`` marks one that the engine fills and that may be made."""
+    """A folder of the host inside the container.
+
+    ``fill`` marks one that the engine fills and that may be created.
+    """
 
     source: str
     target: str
@@ -29,14 +32,15 @@ class Mount:
 class Container:
     """One engine in one container.
 
-    ``argv`` are the words behind the image (its entry point is kept unless ``entrypoint`` names another), ``env``
-    what the container gets, ``secrets`` the names of variables taken from the caller's environment: their values
-    are never written. ``ports`` are (host, container) pairs, none for the host's own network; ``address`` is the
-    host's address that they are published on ("": all of them). ``modules`` are the cards by module ID, ``indices``
-    the same cards by hl-smi's index, which is what the container runtime reads from HABANA_VISIBLE_DEVICES.
-    ``health`` is the path that answers 200 when the engine is ready, ``url`` where it answers, seen from inside the
-    container, ``start_seconds`` how long a first warm-up may take, ``name`` its name where docker runs it directly.
-    ``scale_out``: the cards talk over the host's network cards.
+    ``argv`` are the arguments after the image (its entry point is kept unless ``entrypoint`` names
+    another), ``env`` the container's variables, ``secrets`` the names of variables taken from the
+    caller's environment: their values are never written. ``ports`` are (host, container) pairs,
+    none for the host's network; ``address`` is the host's address that they are published on ("":
+    all of them). ``modules`` are the cards by module ID, ``indices`` the same cards by hl-smi's
+    index, which is what the container runtime reads from HABANA_VISIBLE_DEVICES. ``health`` is the
+    path that answers 200 when the engine is ready, ``url`` its address inside the container,
+    ``start_seconds`` the longest first warm-up, ``name`` its name where docker runs it directly.
+    ``scale_out``: the cards communicate over the host's network cards.
     """
 
     image: str

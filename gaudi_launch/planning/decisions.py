@@ -1,4 +1,4 @@
-"""Deciding: the strongest source wins, and what it beat stays on record."""
+"""Decide settings: the strongest source wins, and what it overrode is recorded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from gaudi_launch.planning.plan import STRENGTH, Kind, Overridden, Setting, Sour
 
 
 class Decisions:
-    """Settings as they are decided, in the order in which they were first proposed (the order of argv)."""
+    """Settings as they are decided, in the order of their first proposal.
+
+    This is the order of argv.
+    """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -27,8 +30,12 @@ class Decisions:
         origin: str = "",
         user_wins: bool = True,
     ) -> None:
-        """Propose a variable. What the user exported wins over a rule, unless the rule is one that overrides it
-        (``user_wins=False``, as some lines of the start scripts do). An empty export counts as none."""
+        """Propose a variable.
+
+        What the user exported wins over a rule, unless the rule is one that overrides it
+        (``user_wins=False``, as some lines of the start scripts do). An empty export counts as
+        none.
+        """
         exported = self._environment.get(name, "")
         if exported and user_wins and STRENGTH.index(source) > STRENGTH.index("environment"):
             beaten = () if exported == value else (Overridden(value, source),)
@@ -50,17 +57,20 @@ class Decisions:
             self._settings[("option", name)] = fresh if held is None else _beat(fresh, held)
 
     def drop(self, kind: Kind, name: str) -> None:
-        """Take a proposal back: this engine or model has no use for it."""
+        """Remove a proposal that this engine or model does not use."""
         self._settings.pop((kind, name), None)
 
     def explain(self, kind: Kind, name: str, reason: Message) -> None:
-        """Give a decided setting another reason; nothing happens for one that is not decided."""
+        """Change the reason of a decided setting.
+
+        Does nothing for a setting that is not decided.
+        """
         held = self._settings.get((kind, name))
         if held is not None:
             self._settings[(kind, name)] = replace(held, reason=reason)
 
     def get(self, kind: Kind, name: str) -> str | None:
-        """The value decided so far."""
+        """Return the value decided so far."""
         setting = self._settings.get((kind, name))
         return setting.value if setting else None
 

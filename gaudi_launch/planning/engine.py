@@ -1,6 +1,6 @@
-"""The base class of engines: every question that the program asks an engine, with its default.
+"""The base class of engines: every question of the program, with its default.
 
-planning knows this class, never an engine. How an engine is registered: `engines.registry`.
+planning knows this class, never an engine. `engines.registry` registers engines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gaudi_launch.planning.support import ModelSupport
 
 @dataclass(frozen=True)
 class Limits:
-    """The lengths in force, in tokens, after flags, defaults and rounding."""
+    """The effective lengths, in tokens, after flags, defaults and rounding."""
 
     input_min: int
     input_max: int
@@ -41,7 +41,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Context:
-    """All an engine may look at when it proposes settings."""
+    """The inputs of an engine's proposal."""
 
     request: Request
     host: Host
@@ -52,7 +52,10 @@ class Context:
 
 @dataclass(frozen=True)
 class Proposal:
-    """An engine's answer: settings of any source (resolved later by strength), in the order of argv."""
+    """An engine's answer: settings of any source, in the order of argv.
+
+    They are resolved later by strength.
+    """
 
     settings: Sequence[Setting]
     warnings: Sequence[Message] = field(default_factory=tuple)
@@ -60,9 +63,10 @@ class Proposal:
 
 @dataclass(frozen=True)
 class BucketQuestion:
-    """What decides an engine's bucket grid, as `buckets.engine_buckets` and `engines.introspect` take it.
+    """The inputs of an engine's bucket grid.
 
-    ``package``: the Python package of the installed engine that makes its buckets.
+    `buckets.engine_buckets` and `engines.introspect` take them. ``package``: the Python package of
+    the installed engine that makes its buckets.
     """
 
     family: str
@@ -74,11 +78,12 @@ class BucketQuestion:
 
 @dataclass(frozen=True)
 class OverHosts:
-    """What an engine can do over several hosts.
+    """An engine's abilities over several hosts.
 
-    ``ray``: it asks Ray for its cards, so that one engine can span hosts. ``validated``: its makers have tried it.
-    ``tensor_guide`` is the source of a guide that cuts every model over all cards by tensor parallelism; pipeline
-    stages are not tried there. ``old_ray``: its Ray executor is an old one, which matters when tensors span hosts.
+    ``ray``: Ray assigns its cards, so that one engine can span hosts. ``validated``: its makers
+    have tested it. ``tensor_guide`` is the source of a guide that divides every model over all
+    cards by tensor parallelism; pipeline stages are untested there. ``old_ray``: its Ray executor
+    is an old one, which matters when tensors span hosts.
     """
 
     ray: bool = True
@@ -91,9 +96,9 @@ class OverHosts:
 class Spread:
     """One engine over several hosts, for `Engine.spread`.
 
-    ``tensor`` is the tensor parallel size and ``ray`` True where the engine spans hosts. ``own`` are names that the
-    user decided, ``source`` the engine's checkout on the hosts (None: not known), ``measured`` True where the plan
-    has read the QUANT_CONFIG.
+    ``tensor`` is the tensor parallel size and ``ray`` True where the engine spans hosts. ``own``
+    are names that the user decided, ``source`` the engine's checkout on the hosts (None: unknown),
+    ``measured`` True where the plan has read the QUANT_CONFIG.
     """
 
     settings: Sequence[Setting]
@@ -107,11 +112,12 @@ class Spread:
 class Engine(ABC):
     """One engine at one version.
 
-    An engine answers `identity`, `limits`, `propose` and `command`; everything else has a default: an engine that
-    runs as a process of this machine, takes cards, warms nothing up and reads no file of measurements.
+    An engine defines `identity`, `limits`, `propose` and `command`; everything else has a default:
+    an engine that runs as a process of this machine, uses cards, has no warm-up and reads no file
+    of measurements.
     """
 
-    # What it is
+    # Properties
 
     @property
     @abstractmethod
@@ -125,17 +131,17 @@ class Engine(ABC):
 
     @property
     def keeps_recipes(self) -> bool:
-        """Return True for an engine whose compiled graphs PT_HPU_RECIPE_CACHE_CONFIG keeps on disk."""
+        """Return True if PT_HPU_RECIPE_CACHE_CONFIG keeps its compiled graphs on disk."""
         return self.needs_cards
 
     @property
     def in_container(self) -> bool:
-        """Return True for an engine that runs as an image, so that no interpreter has it."""
+        """Return True for an engine that runs as an image, without an interpreter."""
         return self.image is not None
 
     @property
     def needs_interpreter(self) -> bool:
-        """Return False for an engine that no Python of this machine has to have installed."""
+        """Return False for an engine that needs no Python of this machine."""
         return not self.in_container
 
     @property
@@ -145,34 +151,40 @@ class Engine(ABC):
 
     @property
     def can(self) -> tuple[str, ...]:
-        """Return what it serves, in the terms of the engines page (``engines.can_*``)."""
+        """Return what it supports, in the terms of the engines page (``engines.can_*``)."""
         return ("chat",)
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """Return our options that have no meaning for this engine, in any tuning."""
+        """Return the options that this engine does not support, in any tuning."""
         return ()
 
     @property
     def bucket_file(self) -> str | None:
-        """Return the variable that names a bucket file; None for an engine that reads none."""
+        """Return the variable that names a bucket file.
+
+        Return None for an engine that reads none.
+        """
         return None
 
     @property
     def scheduling(self) -> Literal["v0", "v1"]:
-        """Return how it schedules: prompts before decoding ("v0"), or both in one step ("v1")."""
+        """Return its scheduling: "v0" or "v1".
+
+        "v0" runs prompts before decoding, "v1" both in one step.
+        """
         return "v0"
 
-    # Engines around engines
+    # Engines that contain another engine
 
     @property
     def inner(self) -> Engine | None:
-        """Return the engine that this one runs as its replicas; None for most."""
+        """Return the engine that this one runs as its replicas, None for most."""
         return None
 
     @property
     def innermost(self) -> Engine:
-        """Return the engine that decides about the model: this one, or the one inside."""
+        """Return the engine that runs the model: this one, or the inner one."""
         return self if self.inner is None else self.inner.innermost
 
     def first(self, request: Request, placement: Placement, host: Host) -> tuple[Request, Placement]:
@@ -180,47 +192,59 @@ class Engine(ABC):
         return request, placement
 
     def wrap(self, plan: Plan, request: Request, placement: Placement, host: Host, model: Model) -> Plan:
-        """Return the plan of the deployment around ``plan``, which is `inner`'s for one replica."""
+        """Return the deployment's plan, made from the plan of one replica of `inner`."""
         return plan
 
     def suited(self, model: Model) -> Engine:
-        """Return the engine for this model: some run another one inside for some models."""
+        """Return the engine for this model: some select their inner engine by the model."""
         return self
 
     # From a request to a command
 
     def cards(self, request: Request) -> int | None:
-        """Return how many cards; None leaves it to -m, or one."""
+        """Return the number of cards; None leaves it to -m, or to the default of one."""
         return request.cards
 
     def place(self, request: Request, host: Host) -> Placement:
-        """Choose the cards of this request. Raises LaunchError (MACHINE) where there are too few."""
+        """Choose the cards of this request.
+
+        Raises LaunchError (MACHINE) where there are too few.
+        """
         return choose_for(request, host, self.cards(request))
 
     @abstractmethod
     def limits(self, request: Request, host: Host, model: Model) -> Limits:
-        """Return the lengths by the request and this version's defaults. Raises LaunchError (USAGE)."""
+        """Return the lengths of the request with this version's defaults.
+
+        Raises LaunchError (USAGE).
+        """
 
     def refuse(self, request: Request, host: Host, model: Model) -> None:  # noqa: B027 (accepts all by default)
-        """Raise LaunchError for options that this engine does not have or cannot honour."""
+        """Raise LaunchError for options that this engine cannot apply."""
 
     def support(
         self, model: Model, args: EngineArgs = NO_ARGS, variables: Mapping[str, str] | None = None
     ) -> ModelSupport:
-        """Return what this version says of a model; by default nothing is known.
+        """Return this version's support of a model; unknown by default.
 
-        ``args`` are the user's own engine options, ``variables`` the engine's environment.
+        ``args`` are the user's engine options, ``variables`` the engine's environment.
         """
         return ModelSupport(self.identity.exact)
 
     @property
     def needs_gaudi2_range(self) -> bool:
-        """Return True if fp8 weights have to be in Gaudi2's range on disk: nothing rescales them at load."""
+        """Return True if fp8 weights must be in Gaudi2's range on disk.
+
+        That is the case where the engine does not rescale them when it loads them.
+        """
         return False
 
     @property
     def calibration(self) -> Calibration | None:
-        """Return how this engine is calibrated for fp8; None where it is not calibrated here."""
+        """Return the calibration of this engine for fp8.
+
+        Return None where it cannot be calibrated here.
+        """
         return None
 
     @property
@@ -244,27 +268,30 @@ class Engine(ABC):
 
     @property
     def over_hosts(self) -> OverHosts | None:
-        """Return what it can do over several hosts; None for an engine of one host."""
+        """Return its abilities over several hosts; None for an engine of one host."""
         return None
 
     def script_differences(
         self, request: Request, host: Host, placement: Placement, command: Command
     ) -> tuple[Message, ...]:
-        """Return what a plan of reference tuning does otherwise than the start script, on purpose."""
+        """Return the deliberate differences of reference tuning from the start script."""
         return ()
 
     def spread(self, spread: Spread) -> tuple[Setting, ...]:
-        """Return the settings that several hosts change, beside parallel sizes and Ray's own."""
+        """Return the settings that several hosts change.
+
+        Parallel sizes and Ray's settings are not among them.
+        """
         return ()
 
     # A card's memory
 
     def memory_rules(self, variables: Mapping[str, str]) -> MemoryRules:
-        """Return how this engine divides a card, started with these variables."""
+        """Return the rules by which this engine divides a card with these variables."""
         return MemoryRules()
 
     def silent_kv_dtype(self, model: Model, variables: Mapping[str, str]) -> str:
-        """Return the type of the KV cache where no option names it."""
+        """Return the type of the KV cache when no option names it."""
         return "auto"
 
     # Warm-up
@@ -273,32 +300,39 @@ class Engine(ABC):
     def bucket_family(self) -> str | None:
         """Return the family of bucket algorithms (`buckets.families.FAMILIES`).
 
-        "" for an engine that makes its list itself and takes none; None for one that warms nothing up.
+        Return "" for an engine that builds its list itself and reads none; None for one without a
+        warm-up.
         """
         return None
 
     def bucket_question(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> BucketQuestion | None:
-        """Return what decides the grid; None where the grid is not known."""
+        """Return the inputs of the bucket grid; None where the grid is unknown."""
         return None
 
     def buckets(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> tuple[str, Buckets] | None:
-        """Return the strategy's name and the buckets of these settings; None without a warm-up."""
+        """Return the strategy's name and the buckets of these settings.
+
+        Return None without a warm-up.
+        """
         return None
 
     def pools(self, model: Model, args: EngineArgs) -> bool:
-        """Return True for a model that this engine runs without a KV cache: prompts only."""
+        """Return True for a model that this engine runs without a KV cache.
+
+        A service of that kind has prompts only.
+        """
         return False
 
     def warmed(self, buckets: Buckets, settings: Sequence[Setting], context: Context) -> Buckets:
-        """Return those of the engine's own list that its warm-up really compiles with these settings."""
+        """Return the part of the engine's list that its warm-up compiles."""
         return buckets
 
     def question(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> CoverageQuestion | None:
-        """Return what the warm-up planner has to cover; None where no warm-up is known."""
+        """Return what the warm-up planner must cover; None where no warm-up is known."""
         return None

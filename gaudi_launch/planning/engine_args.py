@@ -17,7 +17,7 @@ from typing import Any
 
 from gaudi_launch.planning.option_table import GENERIC, EngineOption, OptionTable
 
-# argparse: words that look like this are values, as long as no option looks like one
+# argparse: arguments of this form are values, as long as no option has it
 _NEGATIVE = re.compile(r"-\d+|-\d*\.\d+", re.ASCII)
 _VLLM_MODULE = "vllm.entrypoints.cli.main"
 _MOST_VALUES = {"0": 0, "1": 1, "?": 1}
@@ -25,10 +25,11 @@ _MOST_VALUES = {"0": 0, "1": 1, "?": 1}
 
 @dataclass(frozen=True)
 class Argument:
-    """One option with its values, or a word that belongs to none (``name`` is then the word itself).
+    """One option with its values, or an argument that belongs to no option.
 
-    ``words`` are as written. ``key`` is the part after the dot of ``--option.key``. ``attached``: the value is in
-    the option's own word (``--name=value``, ``-O3``). ``on`` is False for the ``--no-`` form of a pair.
+    In the latter case ``name`` is the argument itself. ``words`` are as written. ``key`` is the
+    part after the dot of ``--option.key``. ``attached``: the value is in the same argument
+    (``--name=value``, ``-O3``). ``on`` is False for the ``--no-`` form of a pair.
     """
 
     name: str
@@ -42,19 +43,22 @@ class Argument:
 
     @property
     def value(self) -> str:
-        """The first value; empty without one."""
+        """Return the first value, "" without one."""
         return self.values[0] if self.values else ""
 
     @property
     def shown(self) -> str:
-        """The name under which a plan lists it: the long one, with dashes, of the form that was written."""
+        """Return the name that a plan shows: the long one of the form that was written.
+
+        It has dashes.
+        """
         if not self.on and self.option is not None:
             return self.option.off[0]
         return self.name
 
     @property
     def text(self) -> str | None:
-        """The values as one text; None for a bare flag."""
+        """Return the values as one text; None for a bare flag."""
         if not self.values and not self.attached:
             return None
         return self.values[0] if len(self.values) == 1 else shlex.join(self.values)
@@ -62,11 +66,11 @@ class Argument:
 
 @dataclass(frozen=True)
 class EngineArgs:
-    """An engine's argument list: what comes before the options, our options, then the user's own, untouched.
+    """An engine's argument list: fixed beginning, our options, the user's part.
 
-    The last of several counts, so the user's part wins over ours. ``tail``: options of a start script that puts the
-    user's words between its own (reference tuning); none of them is in the user's part. Every change returns a new
-    list.
+    The user's part is unchanged. The last of several repeats counts, so the user's part wins over
+    ours. ``tail``: options of a start script that puts the user's arguments between its options
+    (reference tuning); none of them is in the user's part. Every change returns a new list.
     """
 
     table: OptionTable = GENERIC
@@ -77,20 +81,23 @@ class EngineArgs:
 
     @property
     def every(self) -> tuple[Argument, ...]:
-        """All arguments, in the order in which the engine reads them."""
+        """Return all arguments, in the order in which the engine reads them."""
         return (*self.ours, *self.user, *self.tail)
 
     @property
     def user_words(self) -> tuple[str, ...]:
-        """The user's part as it was written."""
+        """Return the user's part as it was written."""
         return tuple(word for argument in self.user for word in argument.words)
 
     def to_argv(self) -> tuple[str, ...]:
-        """Return the list as words."""
+        """Return the list as command-line arguments."""
         return (*self.head, *(word for argument in self.every for word in argument.words))
 
     def canonical(self, name: str) -> str:
-        """Return an option's long name with dashes for any spelling: ``-tp``, ``--no-x``, ``--a_b``."""
+        """Return an option's long name with dashes for any spelling.
+
+        Spellings are ``-tp``, ``--no-x``, ``--a_b``.
+        """
         found = read_words((name,), self.table)
         return found[0].name if found else name
 
@@ -100,9 +107,9 @@ class EngineArgs:
         return tuple(argument for argument in self.every if argument.name in wanted)
 
     def has(self, *names: str) -> bool:
-        """Return whether one of these options is in the list, in the form that was asked for (``--x``, ``--no-x``).
+        """Return True if one of these options is in the list, in the given form.
 
-        Of a pair only the last one counts.
+        Forms are ``--x`` and ``--no-x``. Of a pair only the last one counts.
         """
         for name in names:
             (wanted,) = read_words((name,), self.table)
@@ -112,9 +119,10 @@ class EngineArgs:
         return False
 
     def last(self, name: str) -> str | None:
-        """Return the value in force: "" for a bare option, None where the option is not in the list.
+        """Return the effective value: "" for a bare option, None for an absent one.
 
-        Of several values the first; of ``--option.key value`` all keys as the JSON object that the engine makes.
+        Of several values the first; of ``--option.key value`` all keys as the JSON object that the
+        engine makes.
         """
         found = self.given(name)
         if not found:
@@ -122,7 +130,7 @@ class EngineArgs:
         return _as_object(found) or found[-1].value
 
     def in_force(self, name: str) -> tuple[str, str | None]:
-        """Return an option of the list as a plan shows it: the name in the form that counts, and the value.
+        """Return an option as a plan shows it: the effective name and value.
 
         None is a bare flag. Of an option whose repeats add up, all values.
         """
@@ -136,9 +144,10 @@ class EngineArgs:
         return last.shown, last.text
 
     def with_option(self, name: str, value: str | None = None) -> EngineArgs:
-        """Return the list with our option at this value, in its old place, else after our last one.
+        """Return the list with our option set to this value.
 
-        An option that the user wrote is left as it is.
+        It stays in its old place, or is added after our last option. An option that the user wrote
+        is not changed.
         """
         canonical = self.canonical(name)
         if any(argument.name == canonical for argument in self.user):
@@ -149,13 +158,16 @@ class EngineArgs:
         for place, argument in enumerate(self.ours):
             if argument.name == canonical:
                 if not argument.attached:
-                    # in the spelling that is there
+                    # in the spelling of the list
                     fresh = _written((argument.words[0], *words[1:]), self.table)
                 return replace(rest, ours=(*rest.ours[:place], fresh, *rest.ours[place:]))
         return replace(rest, ours=(*rest.ours, fresh))
 
     def without(self, *names: str, of_user: bool = False) -> EngineArgs:
-        """Return the list without our options of these names; ``of_user``: without the user's too."""
+        """Return the list without our options of these names.
+
+        ``of_user``: without the user's too.
+        """
         wanted = {self.canonical(name) for name in names}
 
         def kept(arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:
@@ -165,9 +177,10 @@ class EngineArgs:
         return replace(self, ours=kept(self.ours), user=user, tail=kept(self.tail))
 
     def with_values(self, name: str, value: str) -> EngineArgs:
-        """Return the list with every value of an option replaced, in each spelling and in both parts.
+        """Return the list with every value of an option replaced.
 
-        For what an engine's surroundings decide, such as the address inside a container.
+        In each spelling and in both parts; for values that the surroundings of an engine decide,
+        such as the address inside a container.
         """
         canonical = self.canonical(name)
 
@@ -189,10 +202,12 @@ def engine_args(
     user: Sequence[str] = (),
     place: str = "",
 ) -> EngineArgs:
-    """Return an argument list made of options and the user's words; ours that the user wrote are left out.
+    """Return an argument list made of our options and the user's arguments.
 
-    ``place`` is our option after which a start script puts the user's words. Ours before it stay, as the script
-    sends them twice: the user's come later and count.
+    Ours that the user wrote are left out.
+
+    ``place`` is our option after which a start script puts the user's arguments. Ours before it
+    stay, as the script sends them twice: the user's come later and count.
     """
     made = EngineArgs(table, tuple(head), (), read_words(tuple(user), table))
     taken = {argument.name for argument in made.user}
@@ -209,9 +224,10 @@ def engine_args(
 
 
 def split_argv(argv: Sequence[str], *, table: OptionTable = GENERIC, user: Sequence[str] = ()) -> EngineArgs:
-    """Return a finished command as its parts; ``user`` are the words in it that the user wrote.
+    """Return a finished command as its parts.
 
-    The head ends before the first option that is not ``-m MODULE``.
+    ``user`` are the arguments in it that the user wrote. The head ends before the first option that
+    is not ``-m MODULE``.
     """
     words, own = tuple(argv), tuple(user)
     at = _last_place(words, own)
@@ -241,7 +257,7 @@ def positional_model(argv: Sequence[str]) -> str | None:
 
 
 def _last_place(words: tuple[str, ...], part: tuple[str, ...]) -> int:
-    """Where a part of some words begins, its last occurrence."""
+    """Return the last position at which a part of some arguments begins."""
     for at in range(len(words) - len(part), -1, -1):
         if words[at : at + len(part)] == part:
             return at
@@ -250,12 +266,12 @@ def _last_place(words: tuple[str, ...], part: tuple[str, ...]) -> int:
 
 @lru_cache(maxsize=512)
 def read_words(words: tuple[str, ...], table: OptionTable = GENERIC) -> tuple[Argument, ...]:
-    """Return words as arguments: each option with the values that follow it."""
+    """Return command-line arguments as records: each option with its values."""
     found: list[Argument] = []
     at = 0
     while at < len(words):
         if words[at] == "--":
-            # argparse: everything after it is a value of its own
+            # argparse: everything after it is a separate value
             found += [Argument(word, (word,), positional=True) for word in words[at:]]
             break
         option = _find(words[at], table)
@@ -275,11 +291,11 @@ def _with_following(option: Argument, words: tuple[str, ...]) -> Argument:
 
 
 def _values_after(option: Argument, following: Sequence[str], table: OptionTable) -> int:
-    """How many of the words after an option are its values."""
+    """Return the number of arguments after an option that are its values."""
     if option.attached:
         return 0
     if option.key:
-        # --option.key takes the next word whatever it looks like
+        # --option.key takes the next argument whatever its form
         return min(1, len(following))
     count = option.option.count if option.option is not None else "1"
     most = _MOST_VALUES.get(count, len(following))
@@ -292,7 +308,10 @@ def _values_after(option: Argument, following: Sequence[str], table: OptionTable
 
 
 def _find(word: str, table: OptionTable) -> Argument | None:
-    """The option that a word is, without the values after it; None for a value."""
+    """Return the option of an argument, without the values after it.
+
+    Return None for a value.
+    """
     if not word.startswith("-") or word == "-":
         return None
     return _find_long(word, table) if word.startswith("--") else _find_short(word, table)
@@ -312,7 +331,10 @@ def _find_long(word: str, table: OptionTable) -> Argument | None:
 
 
 def _full_name(name: str, table: OptionTable) -> str | None:
-    """A long name as the table spells it, also where it is shortened; None for an unknown or ambiguous one."""
+    """Return a long name as the table spells it, also where it is shortened.
+
+    Return None for an unknown or ambiguous one.
+    """
     if name in table.spellings:
         return name
     if len(name) < 3:
@@ -342,7 +364,7 @@ def _argument(spelling: str, word: str, table: OptionTable) -> Argument:
 
 
 def _written(words: tuple[str, ...], table: OptionTable) -> Argument:
-    """One option of ours with its value, whatever the value looks like."""
+    """Return one of our options with its value, whatever the value's form."""
     option = _find(words[0], table) or Argument(words[0], words[:1])
     return _with_following(option, words)
 
@@ -357,7 +379,7 @@ def _with_value(argument: Argument, value: str) -> Argument:
 
 
 def _as_object(arguments: Sequence[Argument]) -> str:
-    """The JSON object of all ``--option.key value``; empty where there is none."""
+    """Return all ``--option.key value`` as a JSON object, "" without any."""
     made: dict[str, Any] = {}
     for argument in arguments:
         if not argument.key:

@@ -1,5 +1,8 @@
-"""What the user exported for the engine: variables that go with a service to any home, secrets, which are only
-named, and values that the engine would stumble over."""
+"""Variables that the user exported for the engine.
+
+Some belong to a service on every target, some are secrets and only named, and some have values that
+the engine would misread.
+"""
 
 from __future__ import annotations
 
@@ -14,35 +17,37 @@ from gaudi_launch.planning.variable_table import variable_table
 from gaudi_launch.profiles import engine_reads
 from gaudi_launch.redact import is_secret_name, redact_text
 
-# for the engine and the libraries below it; the rest of an environment is not ours to keep
+# for the engine and the libraries below it; the rest of an environment is not kept
 _KEPT = re.compile(r"^(VLLM|HABANA|PT|HCCL|HF|HUGGINGFACE|MODELSCOPE|RAY|OMP|GLOO|ENABLE|INC|QUANT|TRANSFORMERS)_")
-# what people write for yes; only "true" is it to some readers
+# common spellings of yes; some readers accept only "true"
 _YES = ("1", "yes", "y", "on", "t")
-# where programs and libraries lie on this machine; the Gaudi ones are those that the driver's profile scripts
-# export (docs: Driver Installation)
+# paths of programs and libraries on this machine; the Gaudi ones are those that the driver's
+# profile scripts export (docs: Driver Installation)
 _HERE = re.compile(
     r"^(PATH|PYTHONPATH|LD_LIBRARY_PATH|LD_PRELOAD|GC_KERNEL_PATH|DATA_LOADER_AEON_LIB_PATH|RDMA_CORE_(ROOT|LIB)"
     r"|LIBFABRIC_ROOT|FI_\w+|MPI_ROOT|OPAL_PREFIX|TMPDIR)$"
 )
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 _SKIP_WARMUP = "VLLM_SKIP_WARMUP"
-# variables whose values the engine needs and that are never written down
+# variables whose values the engine needs and that are never written to a file
 SECRETS = ("VLLM_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MODELSCOPE_API_TOKEN")
 
 
 def local_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """What an engine needs beside its own variables to start again on this machine, from whatever shell."""
+    """Return the machine's variables that an engine needs to start from any shell."""
     return {name: value for name, value in environment.items() if _HERE.match(name) and not _SECRET.search(name)}
 
 
 def engine_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The user's own variables for the engine, never secret ones."""
+    """Return the user's variables for the engine, never secret ones."""
     return {name: value for name, value in environment.items() if _KEPT.match(name) and not _SECRET.search(name)}
 
 
 def check_exported(environment: Mapping[str, str], engine: str, settings: Sequence[Setting] = ()) -> list[Message]:
-    """Warnings for exported values that this engine reads otherwise than they look. ``engine`` is the name of its
-    profile, which says what it takes, with the source; what ``settings`` put in their place is not read.
+    """Return warnings for exported values that this engine misreads.
+
+    ``engine`` is the name of its profile, which lists the accepted values, with the source; what
+    ``settings`` replace is not read.
 
     Raises LaunchError (USAGE) for a value that would break it. An empty export counts as none.
     """
@@ -65,10 +70,10 @@ def check_exported(environment: Mapping[str, str], engine: str, settings: Sequen
 
 
 def inherited(environment: Mapping[str, str], table: str, settings: Sequence[Setting]) -> list[Setting]:
-    """Return a setting for each exported variable that the engine reads and ``settings`` do not have.
+    """Return a setting for each exported variable that only the engine reads.
 
-    ``table`` names the engine's `variable_table`. A variable that contains a secret reaches the engine unlisted. An
-    empty export counts as none.
+    Those in ``settings`` are left out. ``table`` names the engine's `variable_table`. A variable
+    that contains a secret reaches the engine unlisted. An empty export counts as none.
     """
     decided = {setting.name for setting in settings if setting.kind == "env"}
     found = []
@@ -81,9 +86,9 @@ def inherited(environment: Mapping[str, str], table: str, settings: Sequence[Set
 
 
 def overridden(settings: Sequence[Setting]) -> list[Message]:
-    """Return a warning for each exported value that a rule of ours replaced with another one.
+    """Return a warning for each exported value that a rule replaced.
 
-    The user's own options come before exported values without a warning.
+    The user's options override exported values without a warning.
     """
     warnings = []
     for setting in settings:
@@ -99,7 +104,7 @@ def overridden(settings: Sequence[Setting]) -> list[Message]:
 
 
 def skips_warmup(settings: Sequence[Setting], engine: str) -> bool:
-    """Return True if the engine of this profile name, started with these settings, warms nothing up."""
+    """Return True if the engine of this profile has no warm-up with these settings."""
     value = variables_of(settings).get(_SKIP_WARMUP, "")
     if engine_reads(engine).get(_SKIP_WARMUP) == "true":
         return is_true(value)

@@ -1,4 +1,4 @@
-"""Addresses that other machines reach: what a plan warns of when no key protects them. Pure."""
+"""Warn of addresses that other machines reach when no key protects them. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _KEY = "VLLM_API_KEY"
 
 
 def listening_address(command: Command) -> str:
-    """Return the address that the engine, or its container, listens on ("" for all of them).
+    """Return the address that the engine, or its container, listens on ("" for all).
 
-    An engine without ``--host`` is taken to listen on this machine only.
+    An engine without ``--host`` is assumed to listen on this machine only.
     """
     container = command.container
     if container is not None and container.ports:
@@ -24,7 +24,9 @@ def listening_address(command: Command) -> str:
 
 
 def is_open(address: str) -> bool:
-    """Return True if other machines may reach ``address``: anything but a loopback address or its name.
+    """Return True if other machines may reach ``address``.
+
+    That is true for anything but a loopback address or its name.
 
     >>> [is_open(each) for each in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "", "10.0.0.5", "node1")]
     [False, False, False, True, True, True, True]
@@ -38,11 +40,12 @@ def is_open(address: str) -> bool:
 
 
 def open_warning(command: Command, environment: Mapping[str, str]) -> Message | None:
-    """Return the warning for an address that is open to the network without a key, or None.
+    """Return the warning for an address that is open without a key, or None.
 
     vLLM and our Ray applications read VLLM_API_KEY
-    (HabanaAI/vllm-fork@17a7946f4:vllm/entrypoints/openai/api_server.py, ``authentication``). The engine that runs
-    as a container of its own, TGI, is given no key: its launcher writes all options into its log.
+    (HabanaAI/vllm-fork@17a7946f4:vllm/entrypoints/openai/api_server.py, ``authentication``). The
+    engine that runs in a separate container, TGI, gets no key: its launcher writes all options into
+    its log.
     """
     address = listening_address(command)
     if not is_open(address):

@@ -1,4 +1,4 @@
-"""How an engine would divide a card, asked for each number of cards and data type as a plan would ask. Pure."""
+"""Divide a card as a plan would, for each number of cards and data type. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gaudi_launch.planning.plan import Placement
 from gaudi_launch.planning.precision import fp8_cache
 from gaudi_launch.planning.request import Request
 
-# the data types that a user names with -d; other weights lie so on disk and need no word
+# the data types of -d; other weights are stored in their type and need no option
 _NAMED = ("fp8", "awq", "gptq")
 _MIB_PER_GIB = 1024
 
@@ -26,10 +26,10 @@ _MIB_PER_GIB = 1024
 def divided(
     engine: Engine, request: Request, accelerator: Accelerator, model: Model, cards: int, dtype: str
 ) -> tuple[ServingDemand, MemoryRules]:
-    """The division that ``plan -n cards`` comes to on this product, for weights in ``dtype``.
+    """Return the division of ``plan -n cards`` on this product, for ``dtype`` weights.
 
-    fp8 of other weights is taken as calibrated, with the KV cache type that the calibration writes. Raises
-    LaunchError for what the engine cannot do with this model, cards or lengths.
+    fp8 of other weights is assumed to be calibrated, with the KV cache type that the calibration
+    writes. Raises LaunchError for what the engine cannot do with this model, cards or lengths.
     """
     if dtype == "fp8" and not accelerator.has_fp8:
         raise LaunchError("fit.no_fp8", ExitCode.MACHINE, card=accelerator.title)
@@ -45,7 +45,10 @@ def divided(
 
 
 def limits_of(engine: Engine, request: Request, model: Model) -> Limits:
-    """The lengths and the requests at once that the engine serves for this. Raises LaunchError (USAGE)."""
+    """Return the lengths and the concurrent requests that the engine serves.
+
+    Raises LaunchError (USAGE).
+    """
     return engine.limits(request, Host(), model)
 
 
@@ -54,7 +57,10 @@ def _calibrated(model: Model, engine: Engine) -> QuantFile:
 
 
 def ways_out(table: FitTable, model: Model, accelerator: Accelerator) -> tuple[Message, ...]:
-    """Return what is left to try when no row fits: never what the table has tried, or the weights are already."""
+    """Return the changes that may help when no row fits.
+
+    Return None of them is in the table already, or a property that the weights already have.
+    """
     ways = []
     if max(row.n for row in table.rows) < accelerator.cards:
         ways.append(message("fit.way_cards"))

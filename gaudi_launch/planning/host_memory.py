@@ -1,4 +1,4 @@
-"""Host memory of engines that load the weights into it before they go onto the cards. Pure."""
+"""Host memory for engines that load the weights into it first. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _MIB_PER_GIB = 1024
 
 
 def check_host_memory(context: Context, decisions: Decisions) -> None:
-    """Refuse or warn when the weights, as they are on disk, do not fit into the host's memory.
+    """Refuse or warn when the weights on disk do not fit into the host's memory.
 
-    Each rank holds its own part, so all ranks of a machine together hold the weights once
-    (HabanaAI/vllm-fork@277a33cd9:vllm/model_executor/model_loader/loader.py load_model: the model of one rank is
-    made on the load device). Buffers beside the weights are not counted. Raises LaunchError (MACHINE) for a machine
-    that is too small, unless forced.
+    Each rank loads its part, so all ranks of a machine together have the weights once
+    (HabanaAI/vllm-fork@277a33cd9:vllm/model_executor/model_loader/loader.py load_model: the model
+    of one rank is made on the load device). Other buffers are not counted. Raises LaunchError
+    (MACHINE) for a machine that is too small, unless forced.
     """
     model, host, request = context.model, context.host, context.request
     needed = sizing.weight_bytes(model, model.quantization or model.dtype or "bfloat16")

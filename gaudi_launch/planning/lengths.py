@@ -1,4 +1,4 @@
-"""Arithmetic of lengths: tokens, blocks and batches as the start scripts round them."""
+"""Arithmetic of tokens, blocks and batches, rounded as the start scripts do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a deployment does to a card's memory: weights, activations, graphs, cache and what stays free. Pure."""
+"""Divide a card's memory: weights, activations, graphs, cache, free. Pure."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ _OFF = ("", "0", "false", "False")
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """GiB of one card by part (``Plan.memory``), the engine's number of KV blocks, and whether it can start.
+    """GiB of one card by part (``Plan.memory``), the KV blocks, and the verdict.
 
-    ``fits`` None: nothing can be said, for the model's or the card's size is not known; ``gib`` is empty then.
-    ``message`` says why it does not fit, or how much concurrency it has; ``remedies`` what would make it fit, in
-    options. ``tight`` is a warning besides.
-    ``lost_blocks`` of ``block_bytes`` each would fit besides, were the cache not cut to multiples of
-    ``blocks_step``.
+    ``fits`` None: unknown, because the model's or the card's size is unknown; ``gib`` is empty
+    then. ``message`` states why it does not fit, or its concurrency; ``remedies`` the options that
+    would make it fit. ``tight`` is an additional warning. ``lost_blocks`` of ``block_bytes`` each
+    would also fit if the cache were not cut to multiples of ``blocks_step``.
     """
 
     gib: Mapping[str, float] = field(default_factory=dict)
@@ -53,10 +52,11 @@ def memory_for(
     fp8: bool = False,
     most_cards: int | None = None,
 ) -> MemoryPlan:
-    """The memory of each of ``cards`` cards of ``product`` (hl-smi's name or the driver's type).
+    """Return the memory of each of ``cards`` cards of ``product``.
 
-    ``args`` are the user's own engine options, which win; ``fp8``: the weights run so; ``most_cards``: as many has
-    the machine (None: a full box of the product). Sources: `models.sizing`.
+    ``product`` is hl-smi's name or the driver's type. ``args`` are the user's engine options, which
+    win; ``fp8``: the weights run in fp8; ``most_cards``: the cards of the machine (None: a full box
+    of the product). Sources: `models.sizing`.
     """
     accelerator = identify(product, device_type=product)
     if accelerator is None or not cards:
@@ -66,7 +66,7 @@ def memory_for(
     usable = accelerator.memory_usable_mib or accelerator.memory_total_mib
     dtype = "fp8" if fp8 else _dtype(model, said)
     if dtype == model.quantization:
-        # some versions compute the quantisation away when they load the weights
+        # some versions dequantise the weights when they load them
         dtype = engine.support(model, args, variables_of(settings)).expanded_to or dtype
     found = card_memory.divide_card(model, cards, dtype, usable << 20, ask, rules)
     if found is None:
@@ -75,7 +75,7 @@ def memory_for(
     fits, reason = card_memory.verdict(found, ask)
     if fixed:
         fits, reason = found.weights < found.card, message("fit.blocks_fixed", blocks=fixed)
-    # another number of cards or data type makes a plan with a decode step of its own
+    # another number of cards or data type makes a plan with a separate decode step
     other = replace(ask, blocks_step=limits.block_size)
     parts = {
         "weights": found.weights,
@@ -101,7 +101,7 @@ def memory_for(
             cards,
             found,
             (dtype, other),
-            # what calibrated weights would bring with them, where the card has 8-bit floats
+            # the KV cache type of calibrated weights, where the card has 8-bit floats
             ("fp8", replace(other, kv_dtype=fp8_cache(model, engine.calibration))) if accelerator.has_fp8 else None,
             rules,
             most_cards or accelerator.cards,
@@ -110,7 +110,7 @@ def memory_for(
 
 
 def memory_in(context: Context, settings: Sequence[Setting], engine: Engine) -> MemoryPlan:
-    """A card's memory as these settings of ``engine`` divide it."""
+    """Return a card's memory as these settings of ``engine`` divide it."""
     request, model = context.request, context.model
     names = (card.product or card.device_type for card in context.host.cards)
     return memory_for(
@@ -129,7 +129,7 @@ def memory_in(context: Context, settings: Sequence[Setting], engine: Engine) -> 
 def division(
     model: Model, limits: Limits, settings: Sequence[Setting], engine: Engine, args: EngineArgs = NO_ARGS
 ) -> tuple[card_memory.ServingDemand, sizing.MemoryRules]:
-    """How an engine with these settings divides a card, whatever the card and the number of cards."""
+    """Return how an engine with these settings divides any card."""
     said, variables = _Said(settings, args), variables_of(settings)
     ask = card_memory.ServingDemand(
         max_model_len=limits.max_model_len,
@@ -155,8 +155,11 @@ def _remedies(
     rules: sizing.MemoryRules,
     most_cards: int,
 ) -> tuple[Message, ...]:
-    """What would make it fit: more cards, fp8, both, or a shorter context. ``now`` and ``in_fp8`` are a data type
-    of the weights and what is asked beside it."""
+    """Return the changes that would make it fit.
+
+    They are more cards, fp8, both, or a shorter context. ``now`` and ``in_fp8`` are a data type of
+    the weights and the options given with it.
+    """
 
     def works(n: int, asked: tuple[str, card_memory.ServingDemand]) -> bool:
         divided = card_memory.divide_card(model, n, asked[0], found.card, asked[1], rules)
@@ -180,7 +183,10 @@ def _remedies(
 
 
 def _shortened(ask: card_memory.ServingDemand, length: int) -> card_memory.ServingDemand:
-    """Return the same request with a context of ``length`` tokens, and prompts and steps within it."""
+    """Return the same request with a context of ``length`` tokens.
+
+    Prompts and steps are reduced to it.
+    """
     return replace(
         ask,
         max_model_len=length,
@@ -190,7 +196,10 @@ def _shortened(ask: card_memory.ServingDemand, length: int) -> card_memory.Servi
 
 
 def _dtype(model: Model, said: _Said) -> str:
-    """The type in which weights lie on the card. INC makes fp8 of them whatever they are on disk."""
+    """Return the type of the weights on the card.
+
+    INC makes fp8 of them whatever they are on disk.
+    """
     quantization = said.word("--quantization") or said.word("--quantize") or ""
     inc = quantization == "inc" or said.word("QUANT_CONFIG") not in (None, "")
     if inc or "fp8" in (quantization, model.quantization):
@@ -203,7 +212,7 @@ def _dtype(model: Model, said: _Said) -> str:
 
 
 class _Said:
-    """What was decided, by name; the user's own options are in the place of ours."""
+    """The decided settings, by name; the user's options replace ours."""
 
     def __init__(self, settings: Sequence[Setting], args: EngineArgs) -> None:
         self._values: dict[str, str | None] = {}

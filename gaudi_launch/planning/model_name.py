@@ -1,4 +1,7 @@
-"""A model of which only the name is known: what its sizes come from, and which names are near. Pure."""
+"""A model of which only the name is known: its assumed sizes, and similar names.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,17 @@ from difflib import get_close_matches
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.records import Model
 
-_MOST = 2  # names that a warning lists
-# a misspelling of a long name stays above, another size of the same family mostly below (assumed)
+_MOST = 2  # number of names in a warning
+# a misspelled long name is above, another size of the same family mostly below (assumed)
 _NEAR = 0.8
 
 
 @dataclass(frozen=True)
 class KnownNames:
-    """What a model's name is compared with.
+    """The names that a model's name is compared with.
 
-    ``hub_ids`` are those that profiles list, ``folders`` the existing ones whose path is near the missing one,
-    ``profile`` is the profile that the sizes are taken from ("": none).
+    ``hub_ids`` are those that profiles list, ``folders`` the existing ones whose path is near the
+    missing one, ``profile`` is the profile that the sizes are taken from ("": none).
     """
 
     hub_ids: tuple[str, ...]
@@ -28,9 +31,9 @@ class KnownNames:
 
 
 def name_warning(asked: str, model: Model, known: KnownNames) -> Message | None:
-    """Return the warning for a model that is neither a folder nor a hub id that a profile lists, or None.
+    """Return the warning for a model that is not a folder or a known hub ID, or None.
 
-    ``asked``: what the user named, ``model``: what is known of it.
+    Known hub IDs are those of profiles. ``asked``: the user's value, ``model``: the known facts.
     """
     if model.source != "name" or asked == "demo" or asked in known.hub_ids:
         return None
@@ -45,9 +48,9 @@ def name_warning(asked: str, model: Model, known: KnownNames) -> Message | None:
 
 
 def nearest_names(asked: str, known: KnownNames) -> tuple[str, ...]:
-    """Return the folders, then the hub ids that ``asked`` may be a misspelling of, the nearest first.
+    """Return folders, then hub IDs that are similar to ``asked``, the nearest first.
 
-    A path is compared with hub ids by its last part.
+    A path is compared with hub IDs by its last part.
     """
     full = asked.count("/") == 1 and not asked.startswith(("/", ".", "~"))
     by_key: dict[str, list[str]] = {}
@@ -63,5 +66,5 @@ def nearest_names(asked: str, known: KnownNames) -> tuple[str, ...]:
 
 
 def close_to(word: str, possibilities: Sequence[str]) -> list[str]:
-    """Return the possibilities that ``word`` may be a misspelling of, the nearest first."""
+    """Return the possibilities that are similar to ``word``, the nearest first."""
     return get_close_matches(word, possibilities, n=_MOST, cutoff=_NEAR)

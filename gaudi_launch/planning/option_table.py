@@ -1,4 +1,7 @@
-"""An engine version's options: spellings, numbers of values and secrets, without the engine."""
+"""An engine version's options: spellings, numbers of values, secrets.
+
+The engine itself is not needed.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Literal
 
 from gaudi_launch import paths
 
-# how many values follow an option, as argparse writes it; "0": a bare flag
+# the number of values of an option, as argparse writes it; "0": a bare flag
 Count = Literal["0", "1", "?", "+"]
 
 
@@ -18,9 +21,10 @@ Count = Literal["0", "1", "?", "+"]
 class EngineOption:
     """One option by its first long name.
 
-    ``aliases`` are other spellings of the same, ``off`` those that turn it off (``--no-x``). ``appends``: a repeat
-    adds a value and replaces none. ``secret``: its value is, and ``variable`` is what the engine reads instead.
-    ``registered`` are the names that this version has for its value, where plans depend on them.
+    ``aliases`` are other spellings, ``off`` those that turn it off (``--no-x``). ``appends``: a
+    repeat adds a value and replaces none. ``secret``: its value is a secret, and ``variable`` is
+    what the engine reads instead. ``registered`` are the names that this version has for its value,
+    where plans depend on them.
     """
 
     name: str
@@ -35,7 +39,10 @@ class EngineOption:
 
 @dataclass(frozen=True, eq=False)
 class OptionTable:
-    """All options of one engine version; an empty table knows none and reads every option by its form."""
+    """All options of one engine version.
+
+    An empty table has none and reads every option by its form.
+    """
 
     name: str = ""
     options: tuple[EngineOption, ...] = ()
@@ -49,7 +56,7 @@ class OptionTable:
         object.__setattr__(self, "spellings", found)
 
     def starting_with(self, prefix: str) -> list[str]:
-        """Return the spellings that this abbreviation may stand for."""
+        """Return the spellings of which this is an abbreviation."""
         return [spelling for spelling in self.spellings if spelling.startswith(prefix)]
 
 
@@ -60,7 +67,10 @@ UPSTREAM = "vllm-upstream"
 
 @cache
 def option_table(name: str) -> OptionTable:
-    """Return the shipped table ``profiles/engines/options/NAME.json``; the empty one for no name."""
+    """Return the shipped table ``profiles/engines/options/NAME.json``.
+
+    Return an empty table for no name.
+    """
     if not name:
         return GENERIC
     path = paths.profiles_dir() / "engines" / "options" / f"{name}.json"

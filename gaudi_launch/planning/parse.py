@@ -1,4 +1,4 @@
-"""Words into a Request: one place reads numbers, ranges and lists, for our options and for the scripts' letters."""
+"""Parse numbers, ranges, lists and times of options and start-script arguments."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from gaudi_launch.errors import ExitCode, LaunchError
 
 _MOST = 10**9
-# more is no server but a slip of the pen, and neither its plan nor its warm-up would end
+# larger values are typos, and would make planning and warm-up run forever
 MOST_SEQS = 4096
 MOST_TOKENS = 10_485_760
-# vllm/engine/arg_utils.py human_readable_int: small letters count in thousands, capitals in 1024
+# vllm/engine/arg_utils.py human_readable_int: lower-case letters count in thousands, capitals in
+# 1024
 _SHORT = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)([kmgtKMGT])", re.ASCII)
 _POWERS = "kmgt"
 _TIME = re.compile(r"(\d{1,9}(?:\.\d{1,6})?|\.\d{1,6})\s*(ms|s|m|min|h|d)?", re.ASCII)
@@ -19,7 +20,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 864
 
 
 def number(flag: str, text: str, least: int = 1, most: int = _MOST) -> int:
-    """A whole number within bounds. Raises LaunchError (USAGE)."""
+    """Return an integer within bounds. Raises LaunchError (USAGE)."""
     word = text.strip()
     value = int(word) if word.isascii() and word.isdigit() and len(word) <= 10 else -1
     if not least <= value <= most:
@@ -28,9 +29,9 @@ def number(flag: str, text: str, least: int = 1, most: int = _MOST) -> int:
 
 
 def tokens(flag: str, text: str, most: int = MOST_TOKENS) -> int:
-    """Return a number of tokens, which may be written as vLLM reads it: 32k is 32000, 32K is 32768.
+    """Return a number of tokens, also as 32k (32000) or 32K (32768).
 
-    Raises LaunchError (USAGE).
+    vLLM reads them in the same way. Raises LaunchError (USAGE).
     """
     short = _SHORT.fullmatch(text.strip())
     if short is None:
@@ -43,7 +44,10 @@ def tokens(flag: str, text: str, most: int = MOST_TOKENS) -> int:
 
 
 def read_time(text: str) -> float | None:
-    """Return the seconds of ``90``, ``90s``, ``5m``, ``1.5h`` or ``800ms``, None for what is not a time."""
+    """Return the seconds of ``90``, ``90s``, ``5m``, ``1.5h`` or ``800ms``, or None.
+
+    Return None for other text.
+    """
     found = _TIME.fullmatch(text.strip().lower())
     if found is None:
         return None
@@ -51,7 +55,10 @@ def read_time(text: str) -> float | None:
 
 
 def seconds(flag: str, text: str, *, least: float = 1, most: float = _MOST) -> float:
-    """Return the seconds of a time within bounds, as `read_time` reads it. Raises LaunchError (USAGE)."""
+    """Return the seconds of a time within bounds, as `read_time` reads it.
+
+    Raises LaunchError (USAGE).
+    """
     value = read_time(text)
     if value is None or not least <= value <= most:
         raise LaunchError("plan.time", ExitCode.USAGE, flag=flag, found=text, least=f"{least:g}", most=f"{most:g}")
@@ -59,7 +66,9 @@ def seconds(flag: str, text: str, *, least: float = 1, most: float = _MOST) -> f
 
 
 def pair(flag: str, text: str, *, short: bool = True) -> tuple[int, int]:
-    """Return ``least,most`` with least <= most; one number is both. Raises LaunchError (USAGE).
+    """Return ``least,most`` with least <= most; one number is both.
+
+    Raises LaunchError (USAGE).
 
     ``short``: lengths may be written as `tokens` reads them.
     """
@@ -79,7 +88,7 @@ def _plain_tokens(flag: str, text: str) -> int:
 
 @dataclass(frozen=True)
 class Ranges:
-    """What -i and -o state; ``open`` names those given by one number."""
+    """The ranges of -i and -o; ``open`` names those given by one number."""
 
     input: tuple[int, int] | None = None
     output: tuple[int, int] | None = None
@@ -87,7 +96,10 @@ class Ranges:
 
 
 def ranges(inputs: str | None, outputs: str | None, *, short: bool = True) -> Ranges:
-    """Return the ranges of -i and -o; ``short`` as for `pair`. Raises LaunchError (USAGE)."""
+    """Return the ranges of -i and -o; ``short`` as for `pair`.
+
+    Raises LaunchError (USAGE).
+    """
     given = {
         name: text.removesuffix(",") for name, text in (("input", inputs), ("output", outputs)) if text is not None
     }
@@ -98,9 +110,10 @@ def ranges(inputs: str | None, outputs: str | None, *, short: bool = True) -> Ra
 
 
 def reduce(text: str, one_is_both: bool = False, *, short: bool = True) -> tuple[int, int]:
-    """``batch,length`` of -r; ``one_is_both`` as the start script reads a single number. Raises LaunchError.
+    """Return ``batch,length`` of -r.
 
-    ``short`` as for `pair`.
+    ``one_is_both`` reads a single number as the start script does. ``short`` as for `pair`. Raises
+    LaunchError.
     """
     words = text.split(",")
     if one_is_both and len(words) == 1:
@@ -112,8 +125,11 @@ def reduce(text: str, one_is_both: bool = False, *, short: bool = True) -> tuple
 
 
 def fraction(flag: str, text: str, least: float, most: float, strict: bool = False) -> str:
-    """A number between bounds, kept in the words given ("0.0" is not "0" to an engine); ``strict`` wants a digit
-    in front of the point. Raises LaunchError (USAGE)."""
+    """Return a number between bounds, as it was written.
+
+    "0.0" is not "0" to an engine; ``strict`` requires a digit before the point. Raises LaunchError
+    (USAGE).
+    """
     word = text.strip()
     plain = re.fullmatch(r"[0-9]+(\.[0-9]+)?" if strict else r"[0-9]+(\.[0-9]*)?|\.[0-9]+", word)
     if not (plain and len(word) < 20 and least <= float(word) <= most):
@@ -122,7 +138,7 @@ def fraction(flag: str, text: str, least: float, most: float, strict: bool = Fal
 
 
 def replicas(text: str) -> tuple[int, int]:
-    """``N`` or ``MIN..MAX``. Raises LaunchError (USAGE)."""
+    """Return ``N`` or ``MIN..MAX``. Raises LaunchError (USAGE)."""
     least, dots, most = text.partition("..")
     found = number("--replicas", least, 1, 64), number("--replicas", most if dots else least, 1, 64)
     if found[0] > found[1]:
@@ -131,5 +147,5 @@ def replicas(text: str) -> tuple[int, int]:
 
 
 def port(flag: str, text: str) -> int:
-    """A TCP port. Raises LaunchError (USAGE)."""
+    """Return a TCP port. Raises LaunchError (USAGE)."""
     return number(flag, text, 1, 65535)

@@ -1,7 +1,7 @@
-"""vLLM options that the user wrote behind ``--`` and that decide what a plan decides: the plan goes by them.
+"""Pass-through engine options (after ``--``) that override planner inputs.
 
-The words themselves stay where they are: behind ours, where the last counts. What a plan computes from them (cards,
-buckets, memory, the address to ask) must be the same as what the engine will do.
+The arguments keep their place after ours, where the last one counts. What a plan computes from them
+(cards, buckets, memory, the address to query) must be the same as what the engine will do.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from gaudi_launch.planning.parse import port as read_port
 from gaudi_launch.planning.plan import EngineIdentity, Overridden, Setting
 from gaudi_launch.planning.request import Request
 
-# the engine finds the length itself (upstream's human_readable_int_or_auto)
+# the engine determines the length itself (upstream's human_readable_int_or_auto)
 _ITS_OWN = ("auto", "-1")
-# each copy or stage takes cards of its own, which a plan of one server has no word for
+# each copy or stage uses separate cards, for which a plan of one server has no option
 _MORE_CARDS = ("--pipeline-parallel-size", "-pp", "--data-parallel-size", "-dp")
-# what 'cluster' lays out over its hosts, each with our option that decides it
+# the layout of 'cluster' over its hosts, each with our option that decides it
 _LAYOUT = (
     ("--tensor-parallel", "--tensor-parallel-size", "-tp"),
     ("--pipeline-parallel", "--pipeline-parallel-size", "-pp"),
@@ -63,14 +63,17 @@ _WORDS = (
 
 
 def with_options(request: Request, identity: EngineIdentity) -> Request:
-    """Return the request with the option table of its engine, by which its words after ``--`` are read."""
+    """Return the request with the option table of its engine.
+
+    Its arguments after ``--`` are read by this table.
+    """
     return replace(request, options=option_table(identity.options))
 
 
 def with_user_args(settings: Sequence[Setting], args: EngineArgs) -> tuple[Setting, ...]:
-    """Return the settings with every option of the user's part in the place of ours, and what it overrode.
+    """Return the settings with our options replaced by the user's.
 
-    Settings that carry the user's part already come out as they are.
+    Also return what they overrode. Settings that include the user's part already are not changed.
     """
     own = {argument.name: argument for argument in args.user}
     shown: dict[str, Setting] = {}
@@ -92,7 +95,10 @@ def with_user_args(settings: Sequence[Setting], args: EngineArgs) -> tuple[Setti
 
 
 def over(winner: Setting, loser: Setting) -> Setting:
-    """The winner, with what the loser would have been; a loser that says the same lost nothing."""
+    """Return the winner, with the loser's value as overridden.
+
+    A loser with the same value lost nothing.
+    """
     beaten = [*winner.beaten]
     if not _same(winner, loser):
         beaten.append(Overridden(loser.name if loser.value is None else loser.value, loser.source))
@@ -101,7 +107,10 @@ def over(winner: Setting, loser: Setting) -> Setting:
 
 
 def _same(one: Setting, other: Setting) -> bool:
-    """Whether two settings of an option say the same, perhaps in another spelling (16K, 16384)."""
+    """Return True if two settings of an option are equal in any spelling.
+
+    Spellings are, for example, 16K and 16384.
+    """
     if one.value is None or other.value is None:
         return (one.name, one.value) == (other.name.replace("_", "-"), other.value)
     word = next((word for word in _WORDS if one.name in word.names), None)
@@ -114,7 +123,10 @@ def _same(one: Setting, other: Setting) -> bool:
 
 
 def overruled_flags(proposed: Sequence[Setting], request: Request) -> tuple[str, ...]:
-    """Return our options whose values the user's part replaces, beside those that the request names already."""
+    """Return our options whose values the user's part replaces.
+
+    Those that the request names already are left out.
+    """
     args, found = request.args, []
     replaced = {name for word in _WORDS for name in word.names} if request.tuning == "auto" else set()
     written = {argument.name for argument in args.user}
@@ -134,7 +146,9 @@ def sent_options(settings: Sequence[Setting]) -> list[tuple[str, str | None]]:
 
 
 def with_own_words(request: Request, identity: EngineIdentity, lacks: Collection[str]) -> Request:
-    """The request as the words behind ``--`` make it; ``lacks`` are our flags that mean nothing to this engine.
+    """Return the request as changed by the arguments after ``--``.
+
+    ``lacks`` are our options that this engine does not support.
 
     Raises LaunchError (USAGE) for a value that the engine would stop on, and for another model.
     """
@@ -159,7 +173,10 @@ def with_own_words(request: Request, identity: EngineIdentity, lacks: Collection
 
 
 def refuse_more_cards(args: EngineArgs) -> None:
-    """Raise LaunchError (USAGE) for stages or copies of a model, which take more cards than -n names."""
+    """Raise LaunchError (USAGE) for stages or copies of a model.
+
+    They take more cards than -n names.
+    """
     for option in _MORE_CARDS:
         text = args.last(option)
         if text is not None and text != "1":
@@ -167,7 +184,10 @@ def refuse_more_cards(args: EngineArgs) -> None:
 
 
 def refuse_layout(args: EngineArgs) -> None:
-    """Raise LaunchError (USAGE) for sizes that a cluster's own options decide: Ray starts so many of its HPUs."""
+    """Raise LaunchError (USAGE) for sizes that a cluster's options decide.
+
+    Ray starts this number of its HPUs.
+    """
     for ours, *names in _LAYOUT:
         if args.has(*names):
             raise LaunchError("plan.own_option", ExitCode.USAGE, option=names[0], ours=ours)

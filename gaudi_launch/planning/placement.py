@@ -1,4 +1,6 @@
-"""Which cards a deployment gets, and which CPUs and memory go with them. Pure: the same Host, the same answer.
+"""Choose the cards of a deployment, and the CPUs and memory node for them.
+
+Pure: the same Host gives the same answer.
 
 Rules and where they are from:
 
@@ -6,7 +8,7 @@ Rules and where they are from:
   HabanaAI/Model-References@06bfc5ea:PyTorch/examples/multi_tenants/README.md.
 - Only within a group on PCIe boxes: HabanaAI/HCL@54fed3a server types, Gaudi2E 1.23.0 manual.
 - CPUs of a card are its share of its NUMA node: HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh, which takes
-  the first CPU range only; here cores are shared out whole, with their SMT siblings.
+  the first CPU range only; here complete cores are shared out, with their SMT siblings.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.plan import Placement
 from gaudi_launch.planning.request import Request
 
-# the counts that vendors and engines test; any other runs with a warning
+# the numbers that vendors and engines test; any other number runs with a warning
 USUAL_COUNTS = (1, 2, 4, 8)
 # one process is bound to at most this many cards of a machine (HabanaAI/gaudi-pytorch-bridge@5a56187)
 LARGEST_JOB = 8
@@ -30,7 +32,10 @@ _MOST_SETS = 20_000
 
 
 def documented_sets(count: int, modules: Iterable[int]) -> tuple[tuple[int, ...], ...]:
-    """The recommended sets of 2 or 4 among these modules: 0,1 2,3 ...; 0-3 4-7 ..., and whole eights."""
+    """Return the recommended sets of 2, 4 or 8 among these modules.
+
+    They are 0,1 2,3 ..., 0-3 4-7 ..., and complete groups of eight.
+    """
     known = set(modules)
     if count not in (2, 4, 8):
         return ()
@@ -40,17 +45,22 @@ def documented_sets(count: int, modules: Iterable[int]) -> tuple[tuple[int, ...]
 
 
 def parse_visible(text: str | None) -> tuple[int, ...] | None:
-    """HABANA_VISIBLE_MODULES as modules; None where it is unset, empty or ``all``. Raises LaunchError (USAGE)."""
+    """Return HABANA_VISIBLE_MODULES as modules.
+
+    Return None where it is unset, empty or ``all``. Raises LaunchError (USAGE).
+    """
     if text is None or text.strip().lower() in ("", "all"):
         return None
     return parse_modules(text, "HABANA_VISIBLE_MODULES")
 
 
 def choose_for(request: Request, host: Host, cards: int | None) -> Placement:
-    """Choose the cards of a request on a host, within HABANA_VISIBLE_MODULES. Raises as `choose`.
+    """Choose the cards of a request on a host, within HABANA_VISIBLE_MODULES.
 
-    Reference tuning refuses a list that names a busy card, as the start scripts do, even when enough others are
-    free (HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh).
+    Raises as `choose`.
+
+    Reference tuning refuses a list that names a busy card, as the start scripts do, even when
+    enough others are free (HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh).
     """
     text = request.environment.get("HABANA_VISIBLE_MODULES")
     visible = parse_visible(text)
@@ -62,7 +72,10 @@ def choose_for(request: Request, host: Host, cards: int | None) -> Placement:
 
 
 def parse_modules(text: str, name: str = "-m") -> tuple[int, ...]:
-    """Module IDs separated by commas, in the order given. Raises LaunchError (USAGE)."""
+    """Return module IDs separated by commas, in the order given.
+
+    Raises LaunchError (USAGE).
+    """
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdigit() and len(word) <= 4 for word in words):
         raise LaunchError("placement.bad_modules", ExitCode.USAGE, name=name, found=text)
@@ -77,7 +90,7 @@ def _no_doubles(modules: tuple[int, ...], name: str) -> None:
 
 
 def check_named(modules: tuple[int, ...], wanted: int) -> None:
-    """Raise LaunchError (USAGE) unless -m names so many modules, each once."""
+    """Raise LaunchError (USAGE) unless -m names this number of modules, each once."""
     _no_doubles(modules, "-m")
     if len(modules) != wanted:
         raise LaunchError(
@@ -91,11 +104,11 @@ def choose(
     modules: tuple[int, ...] | None = None,
     visible: tuple[int, ...] | None = None,
 ) -> Placement:
-    """The cards for this deployment and the CPUs of their processes.
+    """Return the cards for this deployment and the CPUs of their processes.
 
-    ``cards`` is how many (default: as many as ``modules``, else 1), ``modules`` the user's own choice, whose
-    order is kept, ``visible`` the modules that the environment allows. Raises LaunchError: USAGE for nonsense,
-    MACHINE when the machine has not these cards or they are not free.
+    ``cards`` is the number (default: that of ``modules``, else 1), ``modules`` the user's choice,
+    whose order is kept, ``visible`` the modules that the environment allows. Raises LaunchError:
+    USAGE for inconsistent options, MACHINE when the machine lacks these cards or they are not free.
     """
     wanted = cards if cards is not None else len(modules) if modules else 1
     if wanted < 1:
@@ -140,7 +153,7 @@ def choose(
 
 
 def _check(host: Host, modules: tuple[int, ...]) -> tuple[int, ...]:
-    """The user's modules, if they exist and are free."""
+    """Return the user's modules, if they exist and are free."""
     unknown = [module for module in modules if module not in host.modules]
     if unknown:
         raise LaunchError(
@@ -159,7 +172,7 @@ def _check(host: Host, modules: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _best(host: Host, wanted: int, visible: tuple[int, ...] | None, reasons: list[Message]) -> tuple[int, ...]:
-    """The best free set of this many modules."""
+    """Return the best free set of this many modules."""
     allowed = host.modules if visible is None else tuple(m for m in host.modules if m in visible)
     free = tuple(module for module in host.free_modules if module in allowed)
     if wanted > len(free):
@@ -220,7 +233,7 @@ def _too_few(
 
 
 def _candidates(host: Host, free: tuple[int, ...], wanted: int) -> list[tuple[int, ...]]:
-    """Sets to weigh. On boxes of several groups, 2 or 4 cards only within one."""
+    """Return sets to compare. On boxes of several groups, 2 or 4 cards of one group."""
     if len(host.groups) > 1 and wanted in (2, 4):
         pools = [tuple(module for module in group if module in free) for group in host.groups]
     else:
@@ -230,13 +243,16 @@ def _candidates(host: Host, free: tuple[int, ...], wanted: int) -> list[tuple[in
         if comb(len(pool), wanted) <= _MOST_SETS:
             found.extend(combinations(pool, wanted))
         else:
-            # a machine with so many cards that sets cannot all be weighed: neighbours only
+            # a machine with too many cards to compare all sets: neighbours only
             found.extend(pool[start : start + wanted] for start in range(len(pool) - wanted + 1))
     return found
 
 
 def _rank(host: Host, candidate: tuple[int, ...], free: tuple[int, ...]) -> tuple[object, ...]:
-    """Lower is better: one group, one NUMA node, a documented set, most whole sets left, lowest modules."""
+    """Return the rank of a set; lower is better.
+
+    The order: one group, one NUMA node, a documented set, most complete sets left, lowest modules.
+    """
     left = [module for module in free if module not in candidate]
     documented = candidate in documented_sets(len(candidate), host.modules)
     return (
@@ -256,7 +272,10 @@ def _groups_of(host: Host, modules: Iterable[int]) -> int:
 
 
 def spans_groups(host: Host, modules: Iterable[int]) -> bool:
-    """Return whether these cards lie in several link groups, so that HCCL needs host network cards between them."""
+    """Return True if these cards are in several link groups.
+
+    HCCL then needs host network cards between them.
+    """
     return _groups_of(host, modules) > 1
 
 
@@ -287,10 +306,10 @@ def _warn(host: Host, chosen: tuple[int, ...], warnings: list[Message], *, asked
 
 
 def share_cpus(host: Host) -> dict[int, tuple[int, ...]]:
-    """CPUs by module: every NUMA node's cores dealt out evenly, whole, to all cards of the node, by module.
+    """Return the CPUs of each module: its share of its NUMA node's complete cores.
 
-    All cards count, used or not, so that the launches of two users on one node never overlap. Cards whose CPU
-    lists touch share one pool. Fewer cores than cards: a core then serves several.
+    All cards count, used or not, so that the launches of two users on one node never overlap. Cards
+    whose CPU lists overlap share one pool. With fewer cores than cards a core serves several.
     """
     shares: dict[int, tuple[int, ...]] = {}
     for members, pool in _pools(host):
@@ -303,14 +322,14 @@ def share_cpus(host: Host) -> dict[int, tuple[int, ...]]:
 
 
 def _pools(host: Host) -> list[tuple[list[int], set[int]]]:
-    """Modules that share CPUs, with all of them."""
+    """Return the modules that share CPUs, with these CPUs."""
     pools: list[tuple[list[int], set[int]]] = []
     by_node = {node.id: node.cpus for node in host.numa_nodes}
     for module in host.modules:
         card = host.card(module)
         assert card is not None
         members, cpus = [module], set(_cpus_of(card, by_node))
-        # a node's list may hold CPUs that are switched off
+        # a node's list may contain CPUs that are switched off
         cpus = cpus.intersection(host.cpu_siblings) or cpus
         if not cpus:
             continue
@@ -329,13 +348,13 @@ def _cpus_of(card: Card, by_node: Mapping[int, tuple[int, ...]]) -> tuple[int, .
 
 
 def _cores(cpus: set[int], siblings: Mapping[int, tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Whole cores of these CPUs, by their lowest CPU."""
+    """Return the complete cores of these CPUs, by their lowest CPU."""
     cores = {tuple(c for c in siblings.get(cpu, (cpu,)) if c in cpus) or (cpu,) for cpu in cpus}
     return sorted(cores)
 
 
 def holders(host: Host, modules: Iterable[int]) -> str:
-    """Who uses these cards, in words for a sentence: ``3: vllm (pid 12, ann); 5: memory``."""
+    """Return the users of these cards as text: ``3: vllm (pid 12, ann); 5: memory``."""
     shown = []
     for module in modules:
         card = host.card(module)

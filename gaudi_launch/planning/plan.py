@@ -1,4 +1,7 @@
-"""Plan: every setting with its value, where it comes from and why. All that engines and renderers read."""
+"""Plan: every setting with its value, source and reason.
+
+Engines and renderers read nothing else.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from gaudi_launch.planning.option_table import GENERIC, OptionTable, option_tabl
 
 Kind = Literal["env", "option"]
 Api = Literal["openai", "generate"]
-"""How a server is asked: by OpenAI's paths, or by TGI's own (``/info``, ``/generate``)."""
+"""The API of a server: OpenAI's paths, or TGI's (``/info``, ``/generate``)."""
 Source = Literal["flag", "environment", "profile", "computed", "engine"]
 
 # strongest first; a stronger source always wins
@@ -23,7 +26,7 @@ STRENGTH: tuple[Source, ...] = ("flag", "environment", "profile", "computed", "e
 
 @dataclass(frozen=True)
 class Overridden:
-    """A weaker proposal that lost: what would have been used, and from where."""
+    """A weaker proposal that lost: its value and its source."""
 
     value: str
     source: Source
@@ -57,8 +60,8 @@ class Placement:
     """The chosen cards and the CPUs their processes run on.
 
     ``cpus`` ascending CPU numbers (empty: no binding); ``numa_nodes`` of the cards, ascending;
-    ``memory_node`` is the preferred (not bound) node, None when the cards span nodes; ``reasons`` say
-    why these cards.
+    ``memory_node`` is the preferred (not bound) node, None when the cards span nodes; ``reasons``
+    explain the choice.
     """
 
     modules: tuple[int, ...]
@@ -77,7 +80,7 @@ def variables_of(settings: Sequence[Setting]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Warm-up seconds as a range, with the sentence that says what it rests on."""
+    """Warm-up seconds as a range, with a sentence about its basis."""
 
     low_seconds: float
     high_seconds: float
@@ -86,11 +89,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class EngineIdentity:
-    """Which engine a plan is for, in the user's words: ``name`` is ``vllm-fork``, ``version`` ``1.21``.
+    """The engine of a plan: ``name`` is ``vllm-fork``, ``version`` ``1.21``.
 
-    ``word`` is what --engine takes where that is not the name alone. ``config_file``: its program is
-    ``vllm serve``, which reads its options from a file. ``options`` names its option table,
-    ``variables`` the table of the variables that it reads.
+    ``word`` is the value for --engine where that is not the name alone. ``config_file``: its
+    program is ``vllm serve``, which reads its options from a file. ``options`` names its option
+    table, ``variables`` the table of the variables that it reads.
     """
 
     name: str
@@ -105,22 +108,23 @@ class EngineIdentity:
 
     @property
     def label(self) -> str:
-        """The engine as its users write it, and as its profile is called: ``vllm-fork@1.21``, ``tgi``."""
+        """Return the engine's name for users and profiles: ``vllm-fork@1.21``, ``tgi``."""
         return self.word or self.name
 
     @property
     def exact(self) -> str:
-        """Name and version, under which services and measured times are remembered: ``tgi@3.3.5``."""
+        """Return name and version, the key of services and measured times: ``tgi@3.3.5``."""
         return f"{self.name}@{self.version}"
 
 
 @dataclass(frozen=True)
 class Command:
-    """How to start the engine. No shell: ``argv`` is from the interpreter on, ``env`` only what we set.
+    """The command of an engine: arguments and variables, without a shell.
 
-    ``files`` are texts by path that must lie there before it starts. ``container`` is the engine's container where
-    ``argv`` starts one: its variables are in there, not in ``env``. ``user`` are the last words of
-    ``argv``, where the user wrote them.
+    ``argv`` is from the interpreter on, ``env`` only what we set. ``files`` are texts by path that
+    must exist before it starts. ``container`` is the engine's container where ``argv`` starts one:
+    its variables are in there, not in ``env``. ``user`` are the last arguments of ``argv``, which
+    the user wrote.
     """
 
     argv: tuple[str, ...]
@@ -140,7 +144,10 @@ class Command:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything decided. Same Request, Host and Model give the same Plan on any machine."""
+    """The complete decision for one deployment.
+
+    The same Request, Host and Model give the same Plan on any machine.
+    """
 
     engine: EngineIdentity
     model: Mapping[str, Any]
@@ -157,21 +164,21 @@ class Plan:
     num_blocks: int | None = None
     kv_cache: Message | None = None
     dtype: str = "bfloat16"
-    reference_differences: tuple[Message, ...] = ()  # reference tuning only: what differs from the scripts
+    reference_differences: tuple[Message, ...] = ()  # reference tuning only: differences from the scripts
     skips_warmup: bool = False  # by -s, or by the exported variable
 
     @property
     def args(self) -> EngineArgs:
-        """The engine's argument list, read by its own option table."""
+        """Return the engine's argument list, read by its option table."""
         return self.command.args(option_table(self.engine.options))
 
     @property
     def container(self) -> Container | None:
-        """The container that the engine runs in, for those that read containers (docker, compose, Kubernetes)."""
+        """Return the container that the engine runs in, for docker, compose, Kubernetes."""
         return self.command.container
 
     def to_json(self) -> dict[str, Any]:
-        """The object of ``gaudi-launch plan --json`` (schema 1)."""
+        """Return the object of ``gaudi-launch plan --json`` (schema 1)."""
         from gaudi_launch.host.cpus import format_cpus
 
         document: dict[str, Any] = {

@@ -1,4 +1,7 @@
-"""Request, Host and Model in, Plan out. Pure: the same three give the same Plan on any machine."""
+"""Make a Plan from a Request, a Host and a Model.
+
+Pure: the same three give the same Plan on any machine.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,12 @@ def make_plan(
     *,
     measured: Sequence[Measured] = (),
 ) -> Plan:
-    """Decide everything for one deployment; ``placement`` where the cards are chosen and held already,
-    ``measured`` the warm-ups that this machine has seen (they make the estimate better).
+    """Decide everything for one deployment.
 
-    Raises LaunchError for what cannot be.
+    ``placement`` where the cards are chosen and reserved already, ``measured`` the warm-ups that
+    were measured on this machine (they improve the estimate).
+
+    Raises LaunchError for an impossible request.
     """
     made = _decide(request, host, model, engine, placement, measured)
     exposed = open_warning(made.command, request.environment)
@@ -54,14 +59,17 @@ def _decide(
     placement: Placement | None,
     measured: Sequence[Measured],
 ) -> Plan:
-    """Return the plan of one engine, or of an engine around another; arguments as `make_plan` has them."""
+    """Return the plan of one engine, or of an engine that contains another.
+
+    Arguments are those of `make_plan`.
+    """
     inner = engine.inner
     if inner is None and (request.replicas or request.target_ongoing):
         raise LaunchError("ray.only", ExitCode.USAGE, engine=engine.identity.name)
     request = with_options(request, engine.identity)
     engine.refuse(request, host, model)
     if inner is not None:
-        # an engine around another: that one is planned for one replica, then wrapped
+        # an engine that contains another: that one is planned for one replica, then wrapped
         placement = placement or place(request, host, engine)
         one, share = engine.first(request, placement, host)
         replica = _decide(one, host, model, inner, share, measured)
@@ -76,7 +84,7 @@ def _decide(
     cold = request.skip_warmup or skips_warmup(settings, engine.identity.label)
     differences: tuple[Message, ...] = ()
     if request.tuning == "reference" and command.container is None:
-        # the scripts leave the CPUs alone unless the cards were named and share a NUMA node
+        # the scripts bind no CPUs unless the cards were named and share a NUMA node
         cpus = placement.cpus if request.modules is not None and len(placement.numa_nodes) == 1 else ()
         command = replace(command, cpus=cpus, memory_node=command.memory_node if cpus else None)
         differences = engine.script_differences(request, host, placement, command)
@@ -102,7 +110,7 @@ def _decide(
 
 @dataclass(frozen=True)
 class Draft:
-    """What is decided before there is a command: settings and what they do to a card's memory.
+    """The decisions before there is a command: settings, and a card's memory.
 
     ``proposed`` are the engine's settings without those that the user wrote after ``--``.
     """
@@ -115,7 +123,10 @@ class Draft:
 
 
 def draft(request: Request, host: Host, model: Model, engine: Engine, placement: Placement) -> Draft:
-    """The settings of one engine (not one around another) on these cards. Raises LaunchError for what cannot be."""
+    """Return the settings of one engine (without an inner one) on these cards.
+
+    Raises LaunchError for an impossible request.
+    """
     context = Context(request, host, model, placement, engine.limits(request, host, model))
     proposal = engine.propose(context)
     if engine.needs_cards:
@@ -135,7 +146,10 @@ def draft(request: Request, host: Host, model: Model, engine: Engine, placement:
 
 
 def place(request: Request, host: Host, engine: Engine) -> Placement:
-    """The cards of this request on this host. An engine without cards places nothing."""
+    """Return the cards of this request on this host.
+
+    An engine without cards places nothing.
+    """
     if not engine.needs_cards:
         return Placement(modules=())
     refuse_more_cards(with_options(request, engine.identity).args)
@@ -143,7 +157,10 @@ def place(request: Request, host: Host, engine: Engine) -> Placement:
 
 
 def _memory(engine: Engine, settings: Sequence[Setting], context: Context, warnings: list[Message]) -> MemoryPlan:
-    """A card's memory; auto tuning refuses what cannot start, and says what would."""
+    """Return a card's memory.
+
+    Auto tuning refuses what cannot start, and suggests what would.
+    """
     request, cards = context.request, len(context.placement.modules)
     found = memory_in(context, settings, engine)
     if found.fits is False and found.message is not None:
@@ -159,7 +176,10 @@ def _memory(engine: Engine, settings: Sequence[Setting], context: Context, warni
 
 
 def _kv_cache(memory: MemoryPlan) -> Message | None:
-    """Return the KV cache in blocks, with what cutting it to decode steps costs; None where it is not known."""
+    """Return the KV cache in blocks, with the loss by cutting it to decode steps.
+
+    Return None where it is unknown.
+    """
     if memory.num_blocks is None:
         return None
     tokens = memory.num_blocks * BLOCK
@@ -186,8 +206,11 @@ def buckets_of(
     warnings: list[Message],
     num_blocks: int | None,
 ) -> tuple[str, Buckets] | None:
-    """The strategy and the buckets of these settings. Settings that the engine itself fails on raise LaunchError
-    (USAGE), in reference tuning they are a warning."""
+    """Return the strategy and the buckets of these settings.
+
+    Settings that the engine itself fails on raise LaunchError (USAGE); in reference tuning they are
+    a warning.
+    """
     try:
         return engine.buckets(settings, context, num_blocks)
     except BucketError as error:
@@ -202,7 +225,10 @@ def buckets_of(
 def _estimate(
     context: Context, engine: Engine, buckets: Buckets | None, measured: Sequence[Measured]
 ) -> Estimate | None:
-    """How long the warm-up of these buckets takes; nothing without a list of buckets."""
+    """Return the duration of the warm-up of these buckets.
+
+    Return None without a list of buckets.
+    """
     if buckets is None:
         return None
     identity, cards, request = engine.identity, len(context.placement.modules), context.request
@@ -219,7 +245,7 @@ def _estimate(
 
 
 def model_json(model: Model) -> Mapping[str, Any]:
-    """The ``model`` object of a plan."""
+    """Return the ``model`` object of a plan."""
     names = ("path", "name", "source", "architecture", "model_type", "parameters", "weight_bytes", "dtype")
     more = ("quantization", "moe", "experts", "layers", "heads", "kv_heads", "head_dim", "mla_rank")
     last = ("max_position_embeddings", "remote_code")
@@ -227,8 +253,11 @@ def model_json(model: Model) -> Mapping[str, Any]:
 
 
 def _url(command: Command, identity: EngineIdentity) -> str:
-    """Return the address to ask: that of the final options, or what a container publishes; an address for all
-    interfaces is asked here."""
+    """Return the address for requests.
+
+    That is the address of the final options, or what a container publishes; for an address of all
+    interfaces it is 127.0.0.1.
+    """
     if command.container is not None and command.container.ports:
         host, port = command.container.address, str(command.container.ports[0][0])
     else:
@@ -240,7 +269,10 @@ def _url(command: Command, identity: EngineIdentity) -> str:
 
 
 def _bound(placement: Placement, cpus: tuple[int, ...]) -> Placement:
-    """Return the placement with the CPUs that the engine is bound to; unbound, it gives no reason for them."""
+    """Return the placement with the CPUs that the engine is bound to.
+
+    Unbound, it has no reason for them.
+    """
     if cpus:
         return replace(placement, cpus=cpus)
     reasons = tuple(reason for reason in placement.reasons if reason.id != "placement.cpus")

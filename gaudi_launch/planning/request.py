@@ -1,4 +1,4 @@
-"""What the user asked for: options as given (None where not), and the variables they had exported."""
+"""The user's request: options as given, and the exported variables."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gaudi_launch.planning.option_table import GENERIC, OptionTable
 
 @dataclass(frozen=True)
 class Request:
-    """One deployment as asked. The comment behind a field is its letter in the 1.21 start script.
+    """One requested deployment.
 
-    Lengths are tokens, ``reduce`` is (hot batch, hot length). ``environment`` holds the user's exported
-    variables as they were, so that a plan can say what it respected. ``extra`` is everything behind
-    ``--``, untouched.
+    The comment of a field is its option in the 1.21 start script. Lengths are tokens, ``reduce`` is
+    (hot batch, hot length). ``environment`` is a copy of the user's exported variables, so that a
+    plan can show what it respected. ``extra`` is everything after ``--``, unchanged.
     """
 
     model: str  # -w
@@ -27,7 +27,8 @@ class Request:
     dtype: str | None = None  # -d  bfloat16, float16, fp8, awq, gptq
     input_range: tuple[int, int] | None = None  # -i
     output_range: tuple[int, int] | None = None  # -o
-    open_ranges: tuple[str, ...] = ()  # "input", "output": given by one number; the scripts know another top then
+    # "input", "output": given by one number; the scripts use another maximum then
+    open_ranges: tuple[str, ...] = ()
     max_num_batched_tokens: int | None = None  # -t
     max_model_len: int | None = None  # -l
     max_num_seqs: int | None = None  # -b
@@ -41,8 +42,8 @@ class Request:
     inc_fp8: bool = False  # -q, deepseek_r1
     quant_config: str | None = None  # --quant-config, 1.22 -q
     max_prefill_seqs: int | None = None  # --max-prefill-seqs, 1.22 -p
-    padding_limit: str | None = None  # --padding-limit, 1.22 -l; the words given: "0.0" is not "0"
-    memory_utilization: str | None = None  # --memory-utilization, 1.22 -u; the words given
+    padding_limit: str | None = None  # --padding-limit, 1.22 -l; as written: "0.0" is not "0"
+    memory_utilization: str | None = None  # --memory-utilization, 1.22 -u; as written
     max_capture_len: int | None = None  # --max-capture-len, 1.22 -g
     engine: str = "auto"  # auto, vllm-fork@1.21, vllm-fork@1.22, deepseek_r1, cpu, ...
     python: str | None = None  # the engine's interpreter
@@ -52,18 +53,20 @@ class Request:
     replicas: tuple[int, int] | None = None  # --replicas: least and most
     target_ongoing: int | None = None  # --ongoing
     force: bool = False
-    scripts_dir: str | None = None  # the folder of the start scripts: QUANT_CONFIG lies beside them
-    quant_file: QuantFile | None = None  # what fp8 found on this machine; no option
+    scripts_dir: str | None = None  # the folder of the start scripts, which contains QUANT_CONFIG
+    quant_file: QuantFile | None = None  # the result of the search for fp8 files on this machine; not an option
     stamp: str = ""  # the time that the scripts put into file names, as `date +%F-%H-%M-%S`
-    files_dir: str = ""  # where files for the engine go (its bucket file); "": no file can go with it
-    bucket_file: str | None = None  # the text behind VLLM_BUCKETING_FROM_FILE
-    libfabric_root: str = ""  # where `setup --scale-out` put libfabric on this machine; "": it is not there
+    files_dir: str = ""  # the folder for the engine's files (its bucket file); "": no file is possible
+    bucket_file: str | None = None  # the text of the file of VLLM_BUCKETING_FROM_FILE
+    # the folder into which `setup --scale-out` installed libfabric on this machine; "": none
+    libfabric_root: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     extra: tuple[str, ...] = ()
-    overruled: tuple[str, ...] = ()  # our flags whose value a word of ``extra`` replaced (planning.own_words)
-    options: OptionTable = GENERIC  # the engine's, by which ``extra`` is read
+    # our options whose value an argument in ``extra`` replaced (planning.own_words)
+    overruled: tuple[str, ...] = ()
+    options: OptionTable = GENERIC  # the engine's table, by which ``extra`` is read
 
     @property
     def args(self) -> EngineArgs:
-        """The user's own part of the engine's argument list."""
+        """Return the user's part of the engine's argument list."""
         return engine_args(table=self.options, user=self.extra)

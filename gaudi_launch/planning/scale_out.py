@@ -1,7 +1,8 @@
-"""The libraries that HCCL needs where the cards of a job lie in several link groups.
+"""Libraries that HCCL needs when the cards of a job are in several link groups.
 
-Gaudi2E inference manual 1.21, 1.2.1: more than four cards talk over host network cards, which takes libfabric and
-hccl_ofi_wrapper, with LIBFABRIC_ROOT and LD_LIBRARY_PATH set. How they are built: `engines.install.steps`.
+Gaudi2E inference manual 1.21, 1.2.1: more than four cards communicate over host network cards,
+which needs libfabric and hccl_ofi_wrapper, with LIBFABRIC_ROOT and LD_LIBRARY_PATH set.
+`engines.install.steps` builds them.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from gaudi_launch.planning.placement import spans_groups
 
 ROOT = "LIBFABRIC_ROOT"
 LIBRARIES = "LD_LIBRARY_PATH"
-# where the wrapper is put (HabanaAI/hccl_demo@f623d69:README.md)
+# folder of the wrapper (HabanaAI/hccl_demo@f623d69:README.md)
 _WRAPPER_FOLDER = "/usr/lib/habanalabs"
 _ORIGIN = "Gaudi2E inference manual 1.21, 1.2.1"
 
 
 def with_scale_out(proposal: Proposal, context: Context, engine: str) -> Proposal:
-    """Return the proposal with the variables of installed scale-out libraries, or with a warning.
+    """Return the proposal with the variables of scale-out libraries, or a warning.
 
-    Nothing is added for cards of one group. Reference tuning gets the warning only: the scripts set no such
-    variable.
+    Nothing is added for cards of one group. Reference tuning gets the warning only: the scripts set
+    no such variable.
     """
     request, placement = context.request, context.placement
     if not spans_groups(context.host, placement.modules):

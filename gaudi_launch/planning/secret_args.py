@@ -1,4 +1,4 @@
-"""Secrets among the options after ``--``: moved into the engine's variables, or refused."""
+"""Secrets in options after ``--``: moved into the engine's variables, or refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from gaudi_launch.planning.engine_args import Argument, EngineArgs, engine_args
 from gaudi_launch.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.planning.request import Request
 
-# assumed: names of secrets in options and in the keys of JSON options; "eos_token" and "max_tokens" are none
+# assumed: names of secrets in options and in the keys of JSON options; "eos_token" and "max_tokens"
+# are not secrets
 _NAME = re.compile(
     r"(^|_)(password|passwd|passphrase|secret|secret_key|secret_access_key|api_key|apikey|private_key|access_token"
     r"|auth_token|hf_token|session_token|credentials?)$|^token$",
@@ -24,10 +25,11 @@ _LOGIN = re.compile(r"://[^/\s:@]{0,200}:[^/\s]{1,200}@")
 
 
 def with_secret_moved(request: Request) -> Request:
-    """Return the request with secret options as variables of the engine: other users read command lines.
+    """Return the request with secret options as variables of the engine.
 
-    vLLM reads VLLM_API_KEY and HF_TOKEN (HabanaAI/vllm-fork@aice/v1.22.0:vllm/envs.py, huggingface_hub). Raises
-    LaunchError (USAGE) for a secret that the engine reads from no variable.
+    Other users can read command lines. vLLM reads VLLM_API_KEY and HF_TOKEN
+    (HabanaAI/vllm-fork@aice/v1.22.0:vllm/envs.py, huggingface_hub). Raises LaunchError (USAGE) for
+    a secret that the engine reads from no variable.
     """
     args = engine_args(table=option_table(UPSTREAM), user=request.extra)
     kept: list[str] = []
@@ -70,7 +72,7 @@ def _is_secret(argument: Argument) -> bool:
 
 
 def _in_object(value: str) -> bool:
-    """Whether a JSON value has a secret below one of its keys."""
+    """Return True if a JSON value has a secret below one of its keys."""
     if not value.lstrip().startswith(("{", "[")):
         return False
     try:

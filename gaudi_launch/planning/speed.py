@@ -1,4 +1,4 @@
-"""The step times that a plan counts with: its model, weights, cards and engine."""
+"""The step times that a plan uses, from its model, weights, cards and engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What an engine version says of one model: it runs, with a limit, it does not, or nothing is known. Pure."""
+"""An engine version's answer about one model. Pure.
+
+It runs, it runs with a limit, it does not run, or it is unknown.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ class SupportStatus(Enum):
 
 @dataclass(frozen=True)
 class Validated:
-    """What the engine's makers have tried: numbers of cards, data types, accelerators, and where they say it."""
+    """The configurations that the engine's makers have tested, with their source.
+
+    They are numbers of cards, data types and accelerators.
+    """
 
     cards: tuple[int, ...]
     dtypes: tuple[str, ...]
@@ -32,10 +38,11 @@ class Validated:
 class ModelSupport:
     """One engine version's answer about one model.
 
-    ``engine`` is its exact name, ``evidence`` the file at a commit that the answer rests on ("": none).
-    ``refused`` is True only where the list of exactly this version lacks the class or the quantisation method.
-    ``expanded_to`` is the type that the weights have on the card where the engine computes their quantisation away
-    when it loads them ("": they stay as they are), ``unless`` the variable that keeps it from that.
+    ``engine`` is its exact name, ``evidence`` the file at a commit that the answer rests on ("":
+    none). ``refused`` is True only where the list of exactly this version lacks the class or the
+    quantisation method. ``expanded_to`` is the type of the weights on the card where the engine
+    dequantises them when it loads them ("": they stay as they are), ``unless`` the variable that
+    prevents that.
     """
 
     engine: str
@@ -49,7 +56,10 @@ class ModelSupport:
 
 
 def check_support(found: ModelSupport, *, force: bool) -> tuple[Message, ...]:
-    """Return the warnings of an answer. Raises LaunchError (MODEL) for a refusal without ``force``."""
+    """Return the warnings of an answer.
+
+    Raises LaunchError (MODEL) for a refusal without ``force``.
+    """
     if not found.refused:
         return found.reasons
     why = " ".join(reason.render() for reason in found.reasons)

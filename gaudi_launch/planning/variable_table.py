@@ -1,4 +1,4 @@
-"""The environment variables that an engine version reads, with the place that reads each."""
+"""The environment variables that an engine version reads, each with its reader."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from gaudi_launch import paths
 
 @cache
 def variable_table(name: str) -> Mapping[str, str]:
-    """Return ``repo@commit:path`` by variable from ``profiles/engines/variables/NAME.json``; none for no name.
+    """Return ``repo@commit:path`` by variable; the result is empty for no name.
 
-    The files are made by ``scripts/engine_variables.py`` from a checkout of the engine.
+    The files ``profiles/engines/variables/NAME.json`` are made by ``scripts/engine_variables.py``
+    from a checkout of the engine.
     """
     if not name:
         return {}

@@ -185,7 +185,10 @@ def _model(
 def _prompt_rows(
     flags: PluginFlags, args: Arguments, batches: list[int], queries: list[int], contexts: list[int]
 ) -> list[Row]:
-    """Return every possible batch, context and query (common.py ``generate_buckets``)."""
+    """Return every possible batch, context and query.
+
+    Source: common.py ``generate_buckets``.
+    """
     if not batches or not contexts:
         raise broken("ValueError", "max() arg is an empty sequence")
     chunk = args.mamba_chunk_size

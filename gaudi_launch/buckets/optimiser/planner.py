@@ -168,7 +168,7 @@ class _Solver:
     def _decode_top(self, batch: int) -> int:
         """Return the top of the last row: the complete cache.
 
-        This holds whatever the engine counts as a block in use.
+        The engine's way of counting blocks in use makes no difference.
         """
         last = batch == self.limits.max_num_seqs
         return max(batch, self.limits.num_blocks) if last else self.limits.block_top(batch)

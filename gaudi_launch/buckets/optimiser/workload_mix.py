@@ -114,7 +114,7 @@ def prior(limits: EngineLimits, cost: StepTime) -> Shapes:
 
 
 def distance(one: Shapes, other: Shapes, limits: EngineLimits, cost: StepTime) -> float:
-    """Return the total variation between two workloads' step time: 0 same, 1 disjoint.
+    """Return the total variation of two workloads' step time: 0 same, 1 disjoint.
 
     It is taken over coarse cells of shape (powers of two).
     """

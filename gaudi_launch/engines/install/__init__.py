@@ -1,1 +1,1 @@
-"""Environments and images of engines, made step by step."""
+"""Environments and images of engines, installed step by step."""

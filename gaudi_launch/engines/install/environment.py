@@ -1,5 +1,7 @@
-"""An engine's environment made step by step: a virtual environment or a container image. What is done is written
-down, so that a second run goes on where the first one stopped."""
+"""An engine's environment, made step by step: a virtual environment or an image.
+
+Completed steps are recorded, so that a second run resumes where the first one stopped.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from gaudi_launch.messages import text
 PLACES = ("venv", "docker")
 LOG = "setup.log"
 _LAST_LINES = 15
-# asks an interpreter without importing anything of Gaudi's
+# queries an interpreter without importing anything of Gaudi's
 _HAS_TORCH = "import importlib.util as u, sys; sys.exit(u.find_spec('habana_frameworks') is None)"
 
 Say = Callable[[str], None]
@@ -30,8 +32,11 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one environment is made. ``files`` are texts by path that are written first; it ends in the interpreter
-    ``python`` or in the image ``image``."""
+    """The steps of one environment.
+
+    ``files`` are texts by path that are written first; it ends in the interpreter ``python`` or in
+    the image ``image``.
+    """
 
     engine: str
     folder: Path
@@ -42,19 +47,23 @@ class Recipe:
 
     @property
     def record(self) -> Path:
-        """Where it is written down what is done; an environment and an image of one engine may both be made."""
+        """Return the path of the record of completed steps.
+
+        An environment and an image of one engine may both be made.
+        """
         return self.folder / ("setup.json" if self.image is None else "setup-image.json")
 
 
 def folder_of(release: Release) -> Path:
-    """Where everything of an engine lies."""
+    """Return the folder with everything of an engine."""
     return engines_dir() / release.engine.replace("@", "-")
 
 
 def in_venv(release: Release, base: str, wishes: Wishes) -> Recipe:
-    """A virtual environment over ``base``, whose Gaudi PyTorch it shares: no index has that to install.
+    """Return a virtual environment over ``base``, whose Gaudi PyTorch it shares.
 
-    Raises LaunchError (USAGE) for an engine that is published as an image only.
+    No package index has that PyTorch. Raises LaunchError (USAGE) for an engine that is published as
+    an image only.
     """
     if release.bare_image is None:
         raise LaunchError("setup.image_only", ExitCode.USAGE, engine=release.engine)
@@ -70,9 +79,9 @@ def in_venv(release: Release, base: str, wishes: Wishes) -> Recipe:
 
 
 def in_docker(release: Release, wishes: Wishes) -> Recipe:
-    """The published image with the engine inside, or one that is built on the published one without it.
+    """Return the published image with the engine, or one built on the bare image.
 
-    Raises LaunchError (USAGE) for wishes that a published image cannot fulfil.
+    Raises LaunchError (USAGE) for options that a published image cannot satisfy.
     """
     folder = folder_of(release)
     own = wishes.vision or wishes.scale_out
@@ -93,7 +102,10 @@ def in_docker(release: Release, wishes: Wishes) -> Recipe:
 
 
 def check(recipe: Recipe, base: str, wishes: Wishes) -> None:
-    """Can this machine make it? Raises LaunchError (MACHINE); nothing was changed then."""
+    """Check that this machine can make it.
+
+    Raises LaunchError (MACHINE); nothing was changed then.
+    """
     if recipe.image is not None:
         if shutil.which("docker") is None:
             raise LaunchError("setup.no_docker", ExitCode.MACHINE)
@@ -112,7 +124,9 @@ def check(recipe: Recipe, base: str, wishes: Wishes) -> None:
 
 
 def make(recipe: Recipe, say: Say) -> int:
-    """Run the steps that are not done; how many were run. ``say`` gets a sentence a step.
+    """Run the remaining steps; return how many were run.
+
+    ``say`` gets one sentence per step.
 
     Raises LaunchError (FAILED) with the step that failed and its last lines.
     """
@@ -136,8 +150,11 @@ def make(recipe: Recipe, say: Say) -> int:
 
 
 def remembered(recipe: Recipe) -> int:
-    """How many of the recipe's first steps are done; a step that changed, and all behind it, are not, and none is
-    when what they made was removed."""
+    """Return how many of the recipe's first steps are done.
+
+    A step that changed, and all after it, are not done, and none is done when their result was
+    removed.
+    """
     try:
         entries = json.loads(recipe.record.read_text(encoding="utf-8"))["done"]
         before = [tuple(str(word) for word in entry) for entry in entries]
@@ -154,7 +171,10 @@ def remembered(recipe: Recipe) -> int:
 
 
 def _has_image(image: str) -> bool:
-    """Is the image still here? A docker that is not, or does not answer, says so at the first step."""
+    """Return True if the image still exists.
+
+    If docker is missing or does not answer, its first step reports that.
+    """
     try:
         return not interrupt.run(["docker", "image", "inspect", image]).returncode
     except OSError:
@@ -162,7 +182,7 @@ def _has_image(image: str) -> bool:
 
 
 def _remember(recipe: Recipe, count: int) -> None:
-    """Write down that the first steps are done, whole or not at all."""
+    """Record atomically that the first steps are done."""
     new = recipe.record.with_suffix(".new")
     document = {"schema": 1, "engine": recipe.engine, "done": _keys(recipe)[:count]}
     new.write_text(json.dumps(document, indent=1), encoding="utf-8")
@@ -170,19 +190,20 @@ def _remember(recipe: Recipe, count: int) -> None:
 
 
 def _keys(recipe: Recipe) -> list[tuple[str, ...]]:
-    """What tells a step from another: its words, and the texts that it reads."""
+    """Return the identity of each step: its arguments, and the texts that it reads."""
     texts = tuple(recipe.files.values())
     return [(*step.argv, *texts) for step in recipe.steps]
 
 
 def _placeless(key: tuple[str, ...], folder: Path) -> tuple[str, ...]:
-    """A step without the path by which its folder was reached: the same folder may have several."""
+    """Return a step without the path of its folder: one folder may have several paths."""
     path = re.compile(rf"/[^\s'\"]*?/{re.escape(folder.name)}(?=/|$)")
     return tuple(path.sub("@", word) for word in key)
 
 
 def _run(step: CodeStep, log: Path) -> None:
-    # bytecode makes every start of the engine quicker; another environment's folders have no place in this one
+    # bytecode makes every launch of the engine faster; another environment's folders do not belong
+    # in this one
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
     with log.open("ab") as output:
         output.write(f"\n$ {json.dumps(step.argv)}\n".encode())

@@ -1,7 +1,8 @@
-"""Engine environments that are left alone: complete ones, and those that a service runs from.
+"""Engine environments that must not be changed: complete ones, and those in use.
 
-One data folder may be reached by several homes, containers and paths. What is written inside a virtual environment
-are absolute paths, so one that was made by another path may be of no use here; it is still somebody's.
+One data folder may be reached by several home folders, containers and paths. Paths inside a virtual
+environment are absolute, so one that was made by another path may not work here; another process
+may still use it.
 """
 
 from __future__ import annotations
@@ -24,21 +25,25 @@ _LOCK = ".gaudi-launch-in-use"
 
 
 def marker_of(folder: Path) -> dict[str, str] | None:
-    """Return what the marker of a complete environment says; None for one that is not complete."""
+    """Return the content of the marker of a complete environment.
+
+    Return None for one that is not complete.
+    """
     try:
         found = json.loads((folder / MARKER).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError):
-        # it is there, and cannot be read: nothing shows that the environment is not complete
+        # it exists and cannot be read: nothing shows that the environment is not complete
         return {}
     return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
 
 def check_clearable(folder: Path, needed: dict[str, str]) -> None:
-    """Raise LaunchError (FAILED) for an environment that must not be cleared: it is complete, or in use.
+    """Raise LaunchError (FAILED) for an environment that must not be cleared.
 
-    ``needed`` is what a complete one would say, for the sentence.
+    It is complete, or in use. ``needed`` is the marker that a usable one would have, for the
+    sentence.
     """
     found = marker_of(folder)
     if found is not None:
@@ -71,7 +76,7 @@ def check_unused(folder: Path) -> None:
 
 @contextlib.contextmanager
 def in_use(program: str, engines: Path) -> Iterator[None]:
-    """Keep the environment of a program, if it is one of ours below ``engines``, from being changed meanwhile.
+    """Lock a program's environment below ``engines`` against changes while in use.
 
     Best effort: on a disk that cannot be written the marker alone protects it.
     """
@@ -92,12 +97,15 @@ def in_use(program: str, engines: Path) -> Iterator[None]:
 
 
 def _lock_path(folder: Path) -> Path:
-    """Beside the environment: what is inside goes when it is cleared."""
+    """Return the lock's path, next to the environment, which may be cleared."""
     return folder.with_name(f"{_LOCK}-{folder.name}")
 
 
 def _environment_of(program: str, engines: Path) -> Path | None:
-    """Return the folder below ``engines`` that a program is in; its last links are to the base interpreter."""
+    """Return the folder below ``engines`` that a program is in.
+
+    Its last links are to the base interpreter.
+    """
     path = Path(program)
     if not path.is_absolute():
         return None

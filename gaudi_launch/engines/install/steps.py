@@ -1,6 +1,7 @@
-"""The steps that put an engine's code at its pinned commit into a Python, for an environment as for an image.
+"""The steps that install an engine's pinned code into a Python.
 
-No step needs a shell, and each can be run again after it was interrupted.
+They are the same for an environment and for an image. No step needs a shell, and each can be run
+again after it was interrupted.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _HABANA_LIBRARIES = "/usr/lib/habanalabs"
 
 @dataclass(frozen=True)
 class CodeStep:
-    """One command: ``id`` names its sentence, ``argv`` are its words."""
+    """One command: ``id`` names its sentence, ``argv`` are its arguments."""
 
     id: str
     argv: tuple[str, ...]
@@ -29,8 +30,11 @@ class CodeStep:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What is wanted besides the engine: a pip mirror, Pillow-SIMD for vision models, and the libraries for host
-    network cards between machines and boards."""
+    """The optional parts of an installation.
+
+    They are a pip mirror, Pillow-SIMD for vision models, and the libraries for host network cards
+    between machines and boards.
+    """
 
     index_url: str | None = None
     vision: bool = False
@@ -39,11 +43,13 @@ class Wishes:
 
 
 def code_steps(release: Release, python: str, source: str, wishes: Wishes) -> list[CodeStep]:
-    """The commands that install a vLLM engine with ``python``, its code below the folder ``source``.
+    """Return the commands that install a vLLM engine with ``python``.
 
-    The forks: Gaudi2E inference manual 1.21, 1.4, and HabanaAI/vllm-fork@277a33cd9:README_GAUDI.md; their extension
-    is pinned last, because the requirements name a branch that moves. vllm-gaudi: vllm-project/vllm-gaudi@091bbadd:
-    docs/getting_started/installation.md, upstream vLLM first, without a device of its own and without its torch.
+    Its code goes below the folder ``source``. The forks: Gaudi2E inference manual 1.21, 1.4, and
+    HabanaAI/vllm-fork@277a33cd9:README_GAUDI.md; their extension is pinned last, because the
+    requirements name a branch that moves. vllm-gaudi: vllm-project/vllm-gaudi@091bbadd:
+    docs/getting_started/installation.md, upstream vLLM first, without a device backend and without
+    its torch.
     """
     mirror = ("--index-url", wishes.index_url) if wishes.index_url else ()
     pip = (python, "-m", "pip", "install", *wishes.pip_options, *mirror)
@@ -87,7 +93,10 @@ def code_steps(release: Release, python: str, source: str, wishes: Wishes) -> li
 
 
 def _checkout(code: Code, source: str) -> tuple[str, list[CodeStep]]:
-    """A repository at its commit: `git init` and `git fetch` can be run again where `git clone` cannot."""
+    """Return the steps of a repository at its commit.
+
+    `git init` and `git fetch` can be run again where `git clone` cannot.
+    """
     folder = f"{source}/{code.repository.rpartition('/')[2]}"
     git = ("git", "-C", folder)
     steps = [
@@ -99,8 +108,11 @@ def _checkout(code: Code, source: str) -> tuple[str, list[CodeStep]]:
 
 
 def scale_out_steps(source: str) -> list[CodeStep]:
-    """libfabric and the wrapper that HCCL loads, for jobs over host network cards: several boards of a PCIe box,
-    several machines. HabanaAI/hccl_demo@f623d69:README.md. They write to /opt and /usr/lib/habanalabs."""
+    """Return the steps of libfabric and the wrapper that HCCL loads.
+
+    They are for jobs over host network cards: several boards of a PCIe box, several machines.
+    HabanaAI/hccl_demo@f623d69:README.md. They write to /opt and /usr/lib/habanalabs.
+    """
     archive, tree = f"{source}/libfabric.tar.bz2", f"{source}/libfabric-{_LIBFABRIC}"
     folder, wrapper = _checkout(_WRAPPER, source)
     return [
@@ -121,7 +133,7 @@ def scale_out_steps(source: str) -> list[CodeStep]:
 
 
 def dockerfile(release: Release, wishes: Wishes) -> str:
-    """A Dockerfile that needs no context: the bare image, then the same steps."""
+    """Return a Dockerfile that needs no context: the bare image, then the same steps."""
     import json
     from dataclasses import replace
 
@@ -129,7 +141,7 @@ def dockerfile(release: Release, wishes: Wishes) -> str:
     source = "/opt/gaudi-launch"
 
     def run(words: Sequence[str]) -> str:
-        # the form without a shell; a Dockerfile's own variables are not replaced in it
+        # the form without a shell; a Dockerfile's variables are not replaced in it
         return f"RUN {json.dumps(list(words), ensure_ascii=False)}"
 
     lines = [f"FROM {release.bare_image}", run(("mkdir", "-p", source))]

@@ -1,4 +1,7 @@
-"""The Serve config of a deployment: what `serve deploy` takes, as a document and as YAML. Pure."""
+"""The Serve config of a deployment: a document, and YAML. Pure.
+
+`serve deploy` reads it.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,20 @@ from gaudi_launch.planning.engine_args import EngineArgs, split_argv
 IMPORT_PATH = "gaudi_ray_app:build"
 APPLICATION = "default"
 PORT = "{port}"
-# requests besides those that generate: /health, /v1/models, the next ones in the engine's own queue
+# requests in addition to those that generate: /health, /v1/models, the next ones in the engine's
+# queue
 RESERVE = 8
-# an engine ends within 8 s of its signal, then what it left (runtime/gaudi_ray_engine.py)
+# an engine ends within 8 s of its signal, then its remaining processes
+# (runtime/gaudi_ray_engine.py)
 _SHUTDOWN_SECONDS = 12
 
 
 @dataclass(frozen=True)
 class ScalingOptions:
-    """Replicas and requests of a deployment; ``target``, ``up`` and ``down`` only count where they may vary.
+    """Replicas and requests of a deployment.
 
-    ``hpus`` are cards of a replica, 0 for an engine without cards.
+    ``target``, ``up`` and ``down`` only count where the number of replicas may vary. ``hpus`` are
+    cards per replica, 0 for an engine without cards.
     """
 
     least: int
@@ -36,7 +42,7 @@ class ScalingOptions:
 
 
 def without_address(args: EngineArgs) -> tuple[list[str], str, int]:
-    """Return an engine's words without --host and --port, and the address that they name."""
+    """Return an engine's arguments without --host and --port, and their address."""
     text = args.last("--port") or ""
     port = int(text) if text.isascii() and text.isdigit() else 8000
     host = args.last("--host") or "127.0.0.1"
@@ -52,7 +58,10 @@ def document(
     sets: Sequence[Mapping[str, Any]],
     wanted: ScalingOptions,
 ) -> dict[str, Any]:
-    """The config. ``words`` are the inner engine's command; for ``transformers`` its options are read from them."""
+    """Return the config.
+
+    ``words`` are the inner engine's command; for ``transformers`` its options are read from them.
+    """
     args: dict[str, Any] = {"kind": kind}
     if kind == "engine":
         args["argv"] = [*words, "--host", "127.0.0.1", "--port", PORT]
@@ -64,11 +73,11 @@ def document(
         "max_ongoing_requests": wanted.ongoing,
         "health_check_period_s": 5,
         "graceful_shutdown_timeout_s": _SHUTDOWN_SECONDS,
-        # cards are what counts; CPUs are bound by set
+        # cards limit the replicas; CPUs are bound by set
         "ray_actor_options": {"num_cpus": 0},
     }
     if wanted.hpus:
-        # a Ray without cards has no such resource and would wait for one without end
+        # a Ray without cards lacks this resource and would wait for one forever
         deployment["ray_actor_options"]["resources"] = {"HPU": wanted.hpus}
     if wanted.least == wanted.most:
         deployment["num_replicas"] = wanted.most
@@ -112,7 +121,10 @@ def _plain(words: Sequence[str]) -> dict[str, Any]:
 
 
 def as_yaml(config: Mapping[str, Any], env: Mapping[str, str], folder: str) -> str:
-    """The config for a Ray that somebody else started: with the variables and the folder of the code."""
+    """Return the config for a Ray that is already running.
+
+    It includes the variables and the folder of the code.
+    """
     import yaml
 
     application = config["applications"][0]
@@ -122,7 +134,7 @@ def as_yaml(config: Mapping[str, Any], env: Mapping[str, str], folder: str) -> s
 
 
 def read_yaml(text: str, path: str) -> Any:
-    """A config file's document. Raises LaunchError (USAGE) when it is no YAML."""
+    """Return a config file's document. Raises LaunchError (USAGE) for invalid YAML."""
     import yaml
 
     try:

@@ -1,10 +1,11 @@
-"""Ray Serve around another engine: replicas that each hold a set of cards, one address in front of them.
+"""Ray Serve around another engine: replicas on sets of cards, one address.
 
-A replica starts the planned engine as its subprocess, or generates with plain transformers. `ray.serve.llm` is not
-used: it has no HPU backend (ray 2.60.0: llm/_internal/serve/core/configs/accelerators.py knows cpu, gpu and tpu).
-Cards are planned in sets, for Ray deals ids out unsorted and knows no link groups; so Ray is told to leave
-HABANA_VISIBLE_MODULES alone (exactly ``1``: releases before 2.60 take any text, even 0, as yes), and a replica sets
-it (`runtime/gaudi_ray_slots.py`).
+A replica starts the planned engine as its subprocess, or generates with plain transformers.
+`ray.serve.llm` is not used: it has no HPU backend (ray 2.60.0:
+llm/_internal/serve/core/configs/accelerators.py knows cpu, gpu and tpu). Cards are planned in sets,
+because Ray assigns IDs in arbitrary order and is unaware of link groups; so Ray is configured to
+leave HABANA_VISIBLE_MODULES alone (exactly ``1``: releases before 2.60 treat any text, even 0, as
+true), and a replica sets it (`runtime/gaudi_ray_slots.py`).
 """
 
 from __future__ import annotations
@@ -44,9 +45,12 @@ _HPU_ORIGIN = "ray 2.60.0: python/ray/_private/accelerators/hpu.py"
 
 
 def architectures(facts: Mapping[str, str]) -> frozenset[str] | None:
-    """The model classes of an installed vLLM, by its own table; None where that cannot be read.
+    """Return the model classes of an installed vLLM, by its registry.
 
-    vllm/model_executor/models/registry.py in every release; the plugin's own in vllm_gaudi/models/__init__.py.
+    Return None where that cannot be read.
+
+    vllm/model_executor/models/registry.py in every release; the plugin's in
+    vllm_gaudi/models/__init__.py.
     """
     source = Path(facts.get("source", ""))
     texts = []
@@ -59,17 +63,17 @@ def architectures(facts: Mapping[str, str]) -> frozenset[str] | None:
 
 
 def config_of(plan: Plan) -> dict[str, Any]:
-    """The Serve config that a plan of Ray Serve starts."""
+    """Return the Serve config that a plan of Ray Serve starts."""
     document: dict[str, Any] = json.loads(split_argv(plan.command.argv).last("--config") or "{}")
     return document
 
 
 @dataclass(frozen=True)
 class RayServe(Engine):
-    """Ray Serve around the engine ``inside``, which decides everything about the model.
+    """Ray Serve around the engine ``inside``, which decides all about the model.
 
-    ``spare`` stands in for an inner engine that the user did not name and that lacks the model (``knows`` are the
-    model classes it has, None where that is not known); ``lacked`` is the class for which it does.
+    ``spare`` replaces an inner engine that the user did not name and that lacks the model
+    (``knows`` are the model classes it has, None where unknown); ``lacked`` is the missing class.
     """
 
     inside: Engine
@@ -106,14 +110,17 @@ class RayServe(Engine):
         return tuple(dict.fromkeys((*self.inner.lacks, "--tuning reference")))
 
     def suited(self, model: Model) -> RayServe:
-        """This engine for this model: around plain generation where the inner engine has no such model class."""
+        """Return this engine for this model.
+
+        It contains plain generation where the inner engine lacks the model's class.
+        """
         lacks = self.knows is not None and model.architecture and model.architecture not in self.knows
         if self.spare is None or not lacks:
             return self
         return replace(self, inside=self.spare, spare=None, lacked=model.architecture or "")
 
     def cards(self, request: Request) -> int | None:
-        """Cards of one replica."""
+        """Return the number of cards of one replica."""
         if request.cards is None and request.modules is not None:
             return len(request.modules) // _most(request)
         return self.inner.cards(request)
@@ -122,7 +129,7 @@ class RayServe(Engine):
         return self.inner.limits(request, host, model)
 
     def refuse(self, request: Request, host: Host, model: Model) -> None:
-        """Raise LaunchError for what Ray Serve, or the engine behind it, cannot do."""
+        """Raise LaunchError for what Ray Serve, or the engine inside it, cannot do."""
         if request.tuning == "reference":
             raise LaunchError("ray.reference", ExitCode.USAGE)
         least, most = request.replicas or (1, 1)
@@ -147,7 +154,10 @@ class RayServe(Engine):
         return self.inner.command(settings, context)
 
     def place(self, request: Request, host: Host) -> Placement:
-        """The cards of all replicas, set by set: each set is placed as a deployment of its own would be."""
+        """Return the cards of all replicas, set by set.
+
+        Each set is placed as a separate deployment would be.
+        """
         if not self.needs_cards:
             return Placement(modules=())
         most, count = _most(request), self.cards(request) or 1
@@ -168,14 +178,14 @@ class RayServe(Engine):
         return _join(sets)
 
     def first(self, request: Request, placement: Placement, host: Host) -> tuple[Request, Placement]:
-        """The request and the cards of one replica: what the inner engine is planned for."""
+        """Return the request and the cards of one replica, for the inner engine's plan."""
         sets = _sets(request, placement, host)
         count = len(sets[0].modules) or None
         own = sets[0].modules if request.modules is not None else None
         return replace(request, cards=count, modules=own, replicas=None, target_ongoing=None), sets[0]
 
     def wrap(self, plan: Plan, request: Request, placement: Placement, host: Host, model: Model) -> Plan:
-        """The inner engine's plan for one replica as the plan of the whole deployment."""
+        """Return the deployment's plan, made from the inner engine's plan of one replica."""
         seqs = self.inner.limits(request, host, model).max_num_seqs
         sets = _sets(request, placement, host)
         decisions = Decisions(request.environment)
@@ -227,7 +237,7 @@ class RayServe(Engine):
         )
 
     def _deployment(self, request: Request, seqs: int, hpus: int, decisions: Decisions) -> config.ScalingOptions:
-        """How many replicas with how many requests, each number a setting with its reason."""
+        """Return the numbers of replicas and requests, as settings with reasons."""
         least, most = request.replicas or (1, 1)
         flag: Source = "computed" if request.replicas is None else "flag"
         asked = message("ray.one_replica") if request.replicas is None else message("plan.flag", flag="--replicas")
@@ -268,10 +278,11 @@ class RayServe(Engine):
 
 
 def _without_own_ray(plan: Plan, request: Request) -> Plan:
-    """An engine that would start a Ray of its own inside a replica gets processes instead: it is one machine.
+    """Return the plan with processes instead of Ray inside a replica: it is one machine.
 
-    deepseek_r1's script asks for ray; mp is what both engines' documents advise within one node
-    (vllm-project/vllm-gaudi@091bbadd:docs/configuration/env_variables.md). The user's own words stand.
+    deepseek_r1's script uses ray; mp is what both engines' documents advise within one node
+    (vllm-project/vllm-gaudi@091bbadd:docs/configuration/env_variables.md). The user's options are
+    kept.
     """
     args = plan.args
     held = next((s for s in plan.settings if args.canonical(s.name) == _BACKEND and s.value == "ray"), None)
@@ -297,7 +308,7 @@ def _most(request: Request) -> int:
 
 
 def _join(sets: Sequence[Placement]) -> Placement:
-    """Several placements as one; what each says about its own cards is kept."""
+    """Return several placements as one, with the reasons of each."""
     shown = " | ".join(",".join(map(str, each.modules)) for each in sets)
     cpus = {cpu for each in sets for cpu in each.cpus}
     nodes = {node for each in sets for node in each.numa_nodes}
@@ -313,7 +324,7 @@ def _join(sets: Sequence[Placement]) -> Placement:
 
 
 def _sets(request: Request, placement: Placement, host: Host) -> list[Placement]:
-    """A placement's sets, one a replica, in its order."""
+    """Return a placement's sets, one per replica, in its order."""
     most = _most(request)
     count = len(placement.modules) // most
     found = []

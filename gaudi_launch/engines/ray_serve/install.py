@@ -1,7 +1,7 @@
-"""An environment with Ray Serve beside the embedded engine, which it borrows: for trying out and for tests.
+"""An environment with Ray Serve that borrows the embedded engine, for trials.
 
-The embedded engine's packages are seen through a .pth file, so pip adds only what Ray lacks (measured: 15 s,
-310 MB) and the engine's own environment stays as it is.
+The embedded engine's packages are visible through a .pth file, so pip adds only what Ray lacks
+(measured: 15 s, 310 MB) and the engine's environment stays as it is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def environment_dir() -> Path:
 
 
 def python_path() -> Path:
-    """Ray's interpreter, there or not."""
+    """Return the path of Ray's interpreter, which may not exist."""
     return environment_dir() / "bin" / "python"
 
 
@@ -34,7 +34,7 @@ def is_ready() -> bool:
 
 
 def _is_beside(path: str) -> bool:
-    """Report whether this path, which is written in the environment, is the embedded engine's folder here."""
+    """Return True if this path in the environment is the embedded engine's folder."""
     try:
         return Path(path).samefile(cpu_install.environment_dir())
     except OSError:
@@ -42,9 +42,10 @@ def _is_beside(path: str) -> bool:
 
 
 def installed(demo: bool) -> Installed | None:
-    """What to run Ray Serve with when nobody named an interpreter: python3 on PATH where it has Ray, else ours.
+    """Return the interpreter for Ray Serve when the user named none.
 
-    ``demo`` wants ours. Raises LaunchError when an interpreter does not answer.
+    python3 on PATH where it has Ray, else ours. ``demo`` needs ours. Raises LaunchError when an
+    interpreter does not answer.
     """
     found = None if demo and is_ready() else detect(None)
     if (found is None or "ray" not in found.packages) and is_ready():
@@ -53,7 +54,10 @@ def installed(demo: bool) -> Installed | None:
 
 
 def steps() -> list[cpu_install.InstallStep]:
-    """The steps that make the environment, in order; they need the embedded engine."""
+    """Return the steps that make the environment, in order.
+
+    They need the embedded engine.
+    """
     folder, python = environment_dir(), str(python_path())
     pip = (python, "-m", "pip", "--disable-pip-version-check", "--no-input")
     return [
@@ -66,7 +70,10 @@ def steps() -> list[cpu_install.InstallStep]:
 
 
 def setup(say: Callable[[str], None], *, demo: bool = True, index_url: str | None = None) -> None:
-    """Make what is missing: the embedded engine (and demo model), then Ray beside it. Raises LaunchError."""
+    """Make what is missing: the embedded engine (and demo model), then Ray.
+
+    Raises LaunchError.
+    """
     from gaudi_launch.messages import text
 
     cpu_install.setup(say, demo=demo, index_url=index_url)
@@ -81,7 +88,7 @@ def setup(say: Callable[[str], None], *, demo: bool = True, index_url: str | Non
 
 
 def _borrow(folder: Path) -> None:
-    """Let this environment see the embedded engine's packages."""
+    """Make the embedded engine's packages visible in this environment."""
     theirs = next(cpu_install.environment_dir().resolve().glob("lib/python3.*/site-packages"))
     ours = next(folder.glob("lib/python3.*/site-packages"))
     (ours / "embedded_engine.pth").write_text(f"{theirs}\n", encoding="utf-8")

@@ -1,6 +1,8 @@
-"""What a Ray Serve config file may say. Ray takes unknown keys in silence (seen with 2.60.0), so we look ourselves.
+"""The valid content of a Ray Serve config file.
 
-Keys and types: ray 2.60.0 (commit b7f4259e), python/ray/serve/schema.py and config.py; traps: seen by running it.
+Ray silently ignores unknown keys (seen with 2.60.0), so they are checked here. Keys and types: ray
+2.60.0 (commit b7f4259e), python/ray/serve/schema.py and config.py; other traps were found by
+running it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ _NUMBER = (int, float)
 _APPLICATION = "applications[]"
 _DEPLOYMENT = "applications[].deployments[]"
 
-# the keys of each object by its place; a value of None takes anything
+# the keys of each object by its place; a value of None accepts anything
 KEYS: Mapping[str, Mapping[str, tuple[type, ...] | None]] = {
     "": {
         "proxy_location": (str,),
@@ -111,7 +113,7 @@ KEYS: Mapping[str, Mapping[str, tuple[type, ...] | None]] = {
         "policy": None,
     },
 }
-# names that older examples use: Ray takes them and does nothing with them
+# names that older examples use: Ray accepts and ignores them
 RENAMED = {
     "target_num_ongoing_requests_per_replica": "target_ongoing_requests",
     "max_concurrent_queries": "max_ongoing_requests",
@@ -130,7 +132,10 @@ _IMPORT_PATH = re.compile(r"^[A-Za-z_][\w.]*[:.][A-Za-z_]\w*$", re.ASCII)
 
 
 def check(document: Any) -> list[Message]:
-    """What is wrong with a Serve config, in the order of the file; [] when nothing is."""
+    """Return the faults of a Serve config, in the order of the file.
+
+    Return [] for a valid one.
+    """
     found: list[Message] = []
     if not isinstance(document, dict):
         return [message("ray.not_mapping", path="-")]
@@ -144,7 +149,10 @@ def check(document: Any) -> list[Message]:
 
 
 def _object(place: str, path: str, value: Any, found: list[Message]) -> bool:
-    """The keys of one object and their types; False when it is no object at all."""
+    """Return the keys of one object and their types.
+
+    Return False when it is not an object.
+    """
     if not isinstance(value, dict):
         found.append(message("ray.not_mapping", path=path or "-"))
         return False

@@ -1,8 +1,11 @@
-"""Runs inside the engine's own interpreter: asks its bucket code for its list. Only the standard library here.
+"""Runs inside the engine's interpreter: query its bucket code for its list.
 
-Started with ``-c`` and this file's text, so that no module of ours can shadow one of the engine's. Reads
-{"args": ...} on standard input; the engine's variables are the process's own. Writes one JSON object: {"prompt",
-"decode", "algorithm"}, or {"missing": text} when the package is not there, or {"error": text} when it fails.
+Only the standard library here.
+
+Started with ``-c`` and this file's text, so that no module of the launcher can shadow one of the
+engine's. Reads {"args": ...} on standard input; the engine's variables are the process's. Writes
+one JSON object: {"prompt", "decode", "algorithm"}, or {"missing": text} when the package is
+missing, or {"error": text} when it fails.
 """
 
 import importlib
@@ -27,7 +30,10 @@ DETECTED = {
 
 
 def without_vllm() -> None:
-    """The extension takes its logger from vllm, whose import costs seconds: a stand-in with only that."""
+    """Replace vllm by a stand-in with only the logger that the extension imports.
+
+    Importing vllm itself takes seconds.
+    """
     vllm: Any = types.ModuleType("vllm")
     vllm.__path__ = []
     vllm.logger = types.ModuleType("vllm.logger")
@@ -37,7 +43,7 @@ def without_vllm() -> None:
 
 
 def plugin(args: dict[str, Any]) -> dict[str, Any]:
-    """vllm-gaudi: a manager that knows speculation, mamba and files."""
+    """Return vllm-gaudi: a manager that knows speculation, mamba and files."""
     common = importlib.import_module("vllm_gaudi.extension.bucketing.common")
     if args.get("bucket_file") is not None:
         path = pathlib.Path("buckets.txt")
@@ -66,7 +72,10 @@ def plugin(args: dict[str, Any]) -> dict[str, Any]:
 
 
 def managed(manager: Any, args: dict[str, Any], algorithm: str) -> dict[str, Any]:
-    """The lists of a manager (1.22 and vllm-gaudi): prompt first, the cache size is known only after."""
+    """Return the lists of a manager (1.22 and vllm-gaudi).
+
+    Prompt first, because the cache size is known only after it.
+    """
     manager.generate_prompt_buckets()
     prompt = [[int(number) for number in bucket] for bucket in manager.prompt_buckets]
     manager.num_hpu_blocks = args["num_hpu_blocks"]
@@ -76,7 +85,10 @@ def managed(manager: Any, args: dict[str, Any], algorithm: str) -> dict[str, Any
 
 
 def fork(args: dict[str, Any]) -> dict[str, Any]:
-    """vllm_hpu_extension: a manager (1.22), a context by algorithm (1.21) or one context (deepseek_r1)."""
+    """Return vllm_hpu_extension's lists.
+
+    Its form is a manager (1.22), a context by algorithm (1.21) or one context (deepseek_r1).
+    """
     package = importlib.import_module("vllm_hpu_extension.bucketing")
     if hasattr(package, "HPUBucketingContext"):
         limit = hasattr(package, "warmup_range_with_limit")
@@ -104,19 +116,22 @@ def fork(args: dict[str, Any]) -> dict[str, Any]:
 
 
 def sizes(args: dict[str, Any]) -> list[int]:
-    """The four numbers that every generator takes first."""
+    """Return the four numbers that every generator takes first."""
     return [args[n] for n in ("max_num_seqs", "max_num_prefill_seqs", "block_size", "max_num_batched_tokens")]
 
 
 def paired(context: Any, algorithm: str) -> dict[str, Any]:
-    """The lists of a context, which keeps pairs."""
+    """Return the lists of a context, which keeps pairs."""
     prompt = [[int(batch), int(query), 0] for batch, query in context.prompt_buckets]
     decode = [[int(batch), 1, int(blocks)] for batch, blocks in context.decode_buckets]
     return {"prompt": prompt, "decode": decode, "algorithm": algorithm}
 
 
 def main() -> None:
-    """One answer on the real standard output; whatever the engine prints goes to standard error."""
+    """Write one answer on the real standard output.
+
+    The engine's output goes to standard error.
+    """
     answers, sys.stdout = sys.stdout, sys.stderr
     asked = json.load(sys.stdin)
     logging.disable(logging.CRITICAL)

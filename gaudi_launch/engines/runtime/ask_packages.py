@@ -1,7 +1,7 @@
-"""Runs inside the engine's own interpreter: reports which packages it has, and which engine they are.
+"""Runs inside the engine's interpreter: report its packages and its engine.
 
-Started with ``-c`` and this file's text. Only the standard library here: package metadata and the text of a few
-source files, no import of them. Writes one line, MARK and a JSON object.
+Started with ``-c`` and this file's text. Only the standard library here: package metadata and the
+text of a few source files, no import of them. Writes one line, MARK and a JSON object.
 """
 
 import importlib.metadata
@@ -29,7 +29,10 @@ MOST = 400000
 
 
 def version(name: str) -> str:
-    """Return the version of a distribution; "" where it is not installed or its metadata is broken."""
+    """Return the version of a distribution.
+
+    Return "" where it is not installed or its metadata is broken.
+    """
     try:
         return importlib.metadata.version(name)
     except Exception:
@@ -67,7 +70,10 @@ def is_file(*parts: str) -> bool:
 
 
 def commit(name: str, place: str) -> str:
-    """Return the commit that a package was installed from, or that its checkout has; "" where neither is known."""
+    """Return the commit that a package was installed from, or that its checkout has.
+
+    Return "" where neither is known.
+    """
     try:
         url = json.loads(importlib.metadata.distribution(name).read_text("direct_url.json") or "{}")
         installed = str(url["vcs_info"]["commit_id"])
@@ -83,10 +89,10 @@ def commit(name: str, place: str) -> str:
 
 
 def of_extension(extension: str) -> dict[str, str]:
-    """Return which extension of vLLM this is.
+    """Return the name of this extension of vLLM.
 
-    Its files differ: bucketing.py (deepseek_r1), bucketing/ with features.py (1.22), bucketing/ without (1.21). The
-    padding limit shows by its function's name (extension pull 371).
+    Its files differ: bucketing.py (deepseek_r1), bucketing/ with features.py (1.22), bucketing/
+    without (1.21). The padding limit shows by its function's name (extension pull 371).
     """
     if is_file(extension, "bucketing.py"):
         kind, source = "deepseek_r1", text(extension, "bucketing.py")
@@ -102,7 +108,7 @@ def of_extension(extension: str) -> dict[str, str]:
 
 
 def report() -> dict[str, Any]:
-    """Return the interpreter, its packages, where the engine's are, and the facts that tell engines apart."""
+    """Return the interpreter, its packages, and the facts that identify the engine."""
     vllm, extension, plugin = folder("vllm"), folder("vllm_hpu_extension"), folder("vllm_gaudi")
     facts: dict[str, str] = {}
     for fact, package, place in (

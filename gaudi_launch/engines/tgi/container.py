@@ -28,17 +28,17 @@ IMAGE_VARIABLE = "GAUDI_LAUNCH_TGI_IMAGE"
 _MODELS = "/models/"
 _GUIDE_PORT = 8080
 _OUR_PORT = 30001
-# by name only; docker gives the container what the launcher's own environment has
+# by name only; docker gives the container the value of the launcher's environment
 _HUB_SECRETS = ("HF_TOKEN",)
-# a proxy's address may hold a password
+# a proxy's address may contain a password
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
-# where the hub's own library keeps a model: HUB/models--owner--name/snapshots/REVISION, of links into HUB
+# the hub library's cache of a model: HUB/models--owner--name/snapshots/REVISION, of links into HUB
 _SNAPSHOT = re.compile(r"^(?P<hub>.+)/(?P<inside>models--[\w.-]+/snapshots/\w+)/?$", re.ASCII)
 
 
 @dataclass(frozen=True)
 class QuantConfig:
-    """The folders of the neural compressor on the host, and QUANT_CONFIG as the container has it."""
+    """The neural compressor's folders on the host, and the container's QUANT_CONFIG."""
 
     folder: str
     measured: str
@@ -46,7 +46,10 @@ class QuantConfig:
 
 
 def own_image(request: Request, wanted: str) -> str | None:
-    """An image that the user names instead: a mirror's, or one built by hand. Raises LaunchError (USAGE)."""
+    """Return an image that the user names instead: a mirror's, or a local build.
+
+    Raises LaunchError (USAGE).
+    """
     image = request.environment.get(IMAGE_VARIABLE)
     if not image:
         return None
@@ -56,12 +59,15 @@ def own_image(request: Request, wanted: str) -> str | None:
 
 
 def from_hub(model: str) -> bool:
-    """Does the container fetch this model itself?"""
+    """Return True if the container fetches this model itself."""
     return not model_id(model).startswith((_MODELS, f"{DATA}/"))
 
 
 def published(host: str | None) -> str:
-    """The address to publish on: docker wants one in numbers. Raises LaunchError (USAGE)."""
+    """Return the numeric address to publish on, which docker requires.
+
+    Raises LaunchError (USAGE).
+    """
     address = {None: "127.0.0.1", "localhost": "127.0.0.1"}.get(host, host) or "127.0.0.1"
     try:
         return str(ipaddress.ip_address(address.strip("[]")))
@@ -70,26 +76,29 @@ def published(host: str | None) -> str:
 
 
 def absolute(request: Request, path: str) -> str:
-    """A path of the user as docker needs it, by the folder and home that the user stands in."""
+    """Return a user's path as an absolute one, by the current and the home folder."""
     if path == "~" or path.startswith("~/"):
         path = request.environment.get("HOME", "~") + path[1:]
     return posixpath.normpath(posixpath.join(request.environment.get("PWD", "/"), path))
 
 
 def model_id(model: str) -> str:
-    """What --model-id gets: a hub id as it is, a folder by its name inside the container."""
+    """Return the value of --model-id: a hub ID, or a folder's name in the container."""
     snapshot = _SNAPSHOT.match(model)
     if snapshot:
         return f"{DATA}/hub/{snapshot['inside']}"
     if looks_like_hub_id(model):
         return model
-    # the entry point hands its words on unquoted: no blanks
+    # the entry point passes its arguments on unquoted: no blanks
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", base_name(model)).strip("-.") or "model"
     return f"{_MODELS}{name}"
 
 
 def quant_config(request: Request) -> QuantConfig | None:
-    """The guide's two folders: the configuration's own, and hqt_output beside it, which the configuration names."""
+    """Return the guide's two folders: the configuration's, and hqt_output next to it.
+
+    The configuration names the latter.
+    """
     given = request.quant_config or request.environment.get("QUANT_CONFIG")
     if not given:
         return None
@@ -101,7 +110,10 @@ def quant_config(request: Request) -> QuantConfig | None:
 
 
 def command(image: str, settings: Sequence[Setting], context: Context) -> Command:
-    """``docker run`` of these settings on the chosen cards. Raises LaunchError for a card without an index."""
+    """Return ``docker run`` of these settings on the chosen cards.
+
+    Raises LaunchError for a card without an index.
+    """
     request, placement = context.request, context.placement
     reference = request.tuning == "reference"
     argv: list[str] = []
@@ -161,7 +173,10 @@ def _mounts(request: Request, named: str, *, quantised: bool) -> tuple[Mount, ..
 
 
 def _hub_mount(request: Request) -> Mount:
-    """The user's own cache of the hub, so that nothing is fetched twice; the guide has a folder ``data``."""
+    """Return the user's cache of the hub, so that nothing is fetched twice.
+
+    The guide has a folder ``data``.
+    """
     environment = request.environment
     if request.tuning == "reference":
         return Mount(absolute(request, "data"), DATA, fill=True)

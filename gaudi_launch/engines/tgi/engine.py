@@ -1,8 +1,9 @@
-"""Text Generation Inference's Gaudi backend: an engine in a container, started with docker.
+"""Text Generation Inference's Gaudi backend: an engine in a docker container.
 
-Images 3.2.3-gaudi (of the public guide) and 3.3.3-gaudi to 3.3.7-gaudi; the first pads rows, the others have a
-paged cache and vLLM's buckets. Source of what has no other beside it: huggingface/text-generation-inference, tag of
-the image; the values to start from: @v3.3.5:backends/gaudi/examples/docker_commands.
+Images 3.2.3-gaudi (of the public guide) and 3.3.3-gaudi to 3.3.7-gaudi; the first pads rows, the
+others have a paged cache and vLLM's buckets. Source unless another is given:
+huggingface/text-generation-inference, tag of the image; the values to start from:
+@v3.3.5:backends/gaudi/examples/docker_commands.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from gaudi_launch.planning.placement import USUAL_COUNTS
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting, variables_of
 from gaudi_launch.planning.request import Request
 
-# fields of Request that no version of TGI can honour
+# fields of Request that no version of TGI supports
 _WITHOUT = {
     "reduce": "-r",
     "scheduler_steps": "-e",
@@ -97,7 +98,7 @@ class Tgi(Engine):
         return {**_WITHOUT, **(_PAGED_WITHOUT if self.paged else _PADDED_WITHOUT)}
 
     def limits(self, request: Request, host: Host, model: Model) -> Limits:
-        """The lengths as TGI has them: its longest input, its total, its batch and its prefill budget."""
+        """Return the lengths in TGI's terms: input, total, batch and prefill budget."""
         tokens = self._tokens(request, model)
         return Limits(
             input_min=1,
@@ -112,7 +113,7 @@ class Tgi(Engine):
         )
 
     def _tokens(self, request: Request, model: Model) -> tgi_tokens.Tokens:
-        # by what was asked for: limits are wanted before the cards are placed
+        # by the request: limits are needed before the cards are placed
         cards = len(request.modules) if request.modules else request.cards or 1
         return tgi_tokens.decide(request, model, cards, self._words(request))
 
@@ -120,7 +121,7 @@ class Tgi(Engine):
         return words_of.read_words(request.extra, self.version, request.force)
 
     def refuse(self, request: Request, host: Host, model: Model) -> None:
-        """Raise LaunchError for options that this version does not have or cannot honour."""
+        """Raise LaunchError for options that this version does not support."""
         for flag in given(request, self._without.items()):
             raise LaunchError("tgi.option", ExitCode.USAGE, flag=flag, version=self.version)
         self._words(request)
@@ -148,8 +149,8 @@ class Tgi(Engine):
             raise LaunchError("plan.dtype", ExitCode.USAGE, found=dtype, known=", ".join(_DTYPES))
         if self.paged:
             return
-        # v3.2.3 cli.py sets dtype to bfloat16 and then refuses it beside any of these; the launcher takes the word
-        # from config.json too
+        # v3.2.3 cli.py sets dtype to bfloat16 and then refuses it with any of these; the launcher
+        # also reads the method from config.json
         quantize = dtype if dtype in ("awq", "gptq") else self._words(request).get("--quantize")
         quantize = quantize or model.quantization
         if quantize and not request.force:
@@ -208,7 +209,7 @@ class Tgi(Engine):
         if unread:
             decisions.warn("tgi.unread", names=", ".join(unread), version=self.version)
         for name in unread:
-            # the guide's command hands them on all the same
+            # the guide's command passes them on nevertheless
             if reference:
                 decisions.env(name, exported[name], message("plan.exported"), source="environment")
         if exported.get("VLLM_EXPONENTIAL_BUCKETING", "true").lower() != "true" and self.paged:
@@ -285,7 +286,8 @@ class Tgi(Engine):
         dtype = request.dtype
         if not self.paged or dtype in (None, "bfloat16"):
             return
-        # a checkpoint that says how it is quantised needs no word (launcher: quantize from config.json)
+        # a checkpoint with a quantisation in its config.json needs no option (launcher: quantize
+        # from config.json)
         if dtype == "fp8" and model.quantization in ("fp8", "compressed-tensors"):
             return
         option("--quantize", dtype, "", "-d")
@@ -295,7 +297,7 @@ class Tgi(Engine):
         return f"huggingface/text-generation-inference@v{self.version}:{folder}{file}"
 
     def _lost(self, context: Context, decisions: Decisions, tokens: tgi_tokens.Tokens) -> None:
-        """What the user asked for and TGI has no word for."""
+        """Return warnings for parts of the request that TGI has no option for."""
         request = context.request
         for flag, asked in (("-i", request.input_range), ("-o", request.output_range)):
             if asked and asked[0] > 1 and asked[0] != asked[1]:
@@ -317,10 +319,12 @@ class Tgi(Engine):
     def buckets(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> tuple[str, Buckets] | None:
-        """The shapes of the warm-up; of 3.2.3 a decode bucket has the blocks of a whole row, which it pads to.
+        """Return the shapes of the warm-up.
 
-        None where they are not known: left to the launcher (reference tuning), linear buckets, no warm-up. Raises
-        LaunchError for a prefill budget or rows that the card's memory cannot hold.
+        Of 3.2.3 a decode bucket has the blocks of a complete row, to which it pads.
+
+        Return None where they are unknown: left to the launcher (reference tuning), linear buckets,
+        no warm-up. Raises LaunchError for a prefill budget or rows that exceed the card's memory.
         """
         limits, request, model = context.limits, context.request, context.model
         self._check_memory(limits, num_blocks, request.force)
@@ -355,10 +359,10 @@ class Tgi(Engine):
     def question(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> CoverageQuestion | None:
-        """Nothing can be planned for TGI; what it covers ends at the cache, or at the rows of a full batch.
+        """Return the coverage of the warm-up; nothing can be planned for TGI.
 
-        The paged router fills its budget with as many prompts as there are (backends/v3/src/queue.rs), the padded
-        one with as many as it warms up.
+        It ends at the cache, or at the rows of a full batch. The paged router fills its budget with
+        waiting prompts (backends/v3/src/queue.rs), the padded one with as many as it warms up.
         """
         found = self.buckets(settings, context, num_blocks)
         if found is None:
@@ -391,11 +395,11 @@ class Tgi(Engine):
             )
 
     def memory_rules(self, variables: Mapping[str, str]) -> MemoryRules:
-        """Return the fixed share that becomes the cache.
+        """Return the fixed share of memory that becomes the cache.
 
-        The paged images: HPU_MEMORY_FRACTION of what is free, and of that TGI_GRAPH_RESERVED_MEM for the graphs of
-        lazy mode (flash_causal_lm.py warmup, utils/dist.py). 3.2.3 keeps rows of the longest length and nothing in
-        reserve (causal_lm.py).
+        The paged images: HPU_MEMORY_FRACTION of what is free, and of that TGI_GRAPH_RESERVED_MEM
+        for the graphs of lazy mode (flash_causal_lm.py warmup, utils/dist.py). 3.2.3 keeps rows of
+        the longest length and nothing in reserve (causal_lm.py).
         """
         if not self.paged:
             return MemoryRules(fixed_share=1.0)
@@ -405,13 +409,13 @@ class Tgi(Engine):
         return MemoryRules(fixed_share=_share(variables.get("HPU_MEMORY_FRACTION"), 0.8) * (1 - graphs))
 
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
-        """``docker run``: the container's own words behind the image, ours in front of it."""
+        """Return ``docker run`` with the container's arguments after the image."""
         image = tgi_container.own_image(context.request, self.image) or self.image
         return tgi_container.command(image, settings, context)
 
 
 def _share(text: str | None, default: float) -> float:
-    """Return a share between 0 and 1; the default for what is none."""
+    """Return a share between 0 and 1; the default for other text."""
     try:
         value = float(text or default)
     except ValueError:
@@ -420,7 +424,10 @@ def _share(text: str | None, default: float) -> float:
 
 
 def create(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
-    """Return the image of this name (``tgi@3.3.5``). Raises LaunchError (USAGE) for a version that is not known."""
+    """Return the image of this name (``tgi@3.3.5``).
+
+    Raises LaunchError (USAGE) for an unknown version.
+    """
     from gaudi_launch.engines.registry import unknown
 
     version = name.partition("@")[2].removesuffix("-gaudi")

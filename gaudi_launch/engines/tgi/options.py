@@ -1,7 +1,7 @@
-"""What TGI's launcher and its Gaudi server read: options, variables, model types, by image version.
+"""Options, variables and model types of TGI on Gaudi, by image version.
 
-Source: huggingface/text-generation-inference, tags v3.2.3 and v3.3.5: launcher/src/main.rs (Args), and every
-``os.environ`` and ``os.getenv`` of backends/gaudi/server; the extension's variables from
+Source: huggingface/text-generation-inference, tags v3.2.3 and v3.3.5: launcher/src/main.rs (Args),
+and every ``os.environ`` and ``os.getenv`` of backends/gaudi/server; the extension's variables from
 sywangyi/vllm-hpu-extension@bmax_fix, which the 3.3.x images install.
 """
 
@@ -74,7 +74,7 @@ OPTIONS: Mapping[str, str | tuple[str, ...]] = {
     "--enable-prefill-logprobs": FLAG,
     "--graceful-termination-timeout": WHOLE,
 }
-# launcher/src/main.rs: `-p` names two options there, so it is not handed on
+# launcher/src/main.rs: `-p` names two options there, so it is not passed on
 _SHORT = {"--env": "-e", "--graceful-termination-timeout": "-g"}
 TABLE = OptionTable(
     "tgi",
@@ -83,7 +83,7 @@ TABLE = OptionTable(
         for name, kind in OPTIONS.items()
     ),
 )
-# what our own options decide, or what cannot work, with the reason to give
+# options that ours decide, or that cannot work, with the reason to show
 _OURS = {
     "--model-id": "-w",
     "--sharded": "-n",
@@ -118,9 +118,10 @@ _PAGED = (
 )  # fmt: skip
 # read as text and used as a number in 3.3.x (flash_causal_lm.py, warmup): a TypeError in the middle of the warm-up
 BREAKS_PAGED = "VLLM_DECODE_BLOCK_BUCKET_STEP"
-# documented for some image, read by none of ours (3.2.1 read the first two, the old tgi-gaudi router the others)
+# documented for some image, but read by none of these (3.2.1 read the first two, the old tgi-gaudi
+# router the others)
 _NEVER = ("BATCH_BUCKET_SIZE", "PREFILL_BATCH_BUCKET_SIZE", "WARMUP_ENABLED", "QUEUE_THRESHOLD_MS")
-# least value of those that are read as whole numbers where our arithmetic needs them
+# least value of those that are read as integers and used in our arithmetic
 _WHOLE_VARIABLES = {
     "BATCH_SIZE_EXPONENT_BASE": 2,
     "PAD_SEQUENCE_TO_MULTIPLE_OF": 1,
@@ -150,23 +151,26 @@ PADDED_VISION_TYPES = frozenset({"llava_next", "mllama"})
 
 
 def paged(version: str) -> bool:
-    """Does this version have the paged server (3.3.3 and later), not the padded one?"""
+    """Return True if this version has the paged server (3.3.3 and later).
+
+    Others have the padded one.
+    """
     return version in PAGED_VERSIONS
 
 
 def read_by(version: str) -> frozenset[str]:
-    """The variables that a user may set for this version."""
+    """Return the variables that a user may set for this version."""
     return frozenset((*_EVERY, *(_PAGED if paged(version) else _PADDED)))
 
 
 def unread_by(version: str) -> tuple[str, ...]:
-    """Variables of other versions, which this one passes over without a word."""
+    """Return variables of other versions, which this one silently ignores."""
     mine = read_by(version)
     return tuple(n for n in (*_NEVER, *_PADDED, *_PAGED, BREAKS_PAGED) if n not in mine)
 
 
 def check_variable(name: str, value: str) -> None:
-    """Raises LaunchError (USAGE) for a number that the server would stop on."""
+    """Raise LaunchError (USAGE) for a number that the server would stop on."""
     least = _WHOLE_VARIABLES.get(name)
     if least is None:
         return
@@ -175,11 +179,12 @@ def check_variable(name: str, value: str) -> None:
 
 
 def read_words(words: Sequence[str], version: str, force: bool = False) -> dict[str, str | None]:
-    """The launcher options after ``--`` by their long names; the last of a repeated one counts, because the
-    launcher would stop on the second.
+    """Return the launcher options after ``--`` by their long names.
 
-    Raises LaunchError (USAGE): an option that our own ones decide, that this version does not have (unless forced),
-    a missing or wrong value.
+    The last of a repeated one counts, because the launcher would stop on the second.
+
+    Raises LaunchError (USAGE): an option that our own ones decide, that this version does not have
+    (unless forced), a missing or wrong value.
     """
     found: dict[str, str | None] = {}
     for argument in engine_args(table=TABLE, user=words).user:
@@ -225,7 +230,8 @@ def _check_value(name: str, value: str, kind: str | tuple[str, ...] | None) -> N
         good = len(parts) < 3 and len(value) < 20 and all(p.isascii() and p.isdigit() for p in parts)
         wanted = "1.5"
     else:
-        # the image's entry point hands its words on unquoted: one with a space would arrive as two
+        # the image's entry point passes its arguments on unquoted: one with a space would arrive as
+        # two
         good = bool(value) and not value.startswith("-") and not any(c.isspace() or c in "*?[" for c in value)
         wanted = "-"
     if kind == FLAG or not good:

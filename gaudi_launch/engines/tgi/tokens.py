@@ -1,8 +1,8 @@
-"""Token arithmetic of TGI: how long, how many at once, how much prefill, and what of it cannot be.
+"""Token arithmetic of TGI: lengths, concurrent requests, prefill, limits.
 
-Sources: huggingface/text-generation-inference@v3.3.5: launcher/src/main.rs and backends/v3/src/main.rs (the chain
-of checks), backends/gaudi/examples/docker_commands (the values to start from), docs/source/backends/gaudi.mdx
-(image tokens, prefill budget).
+Sources: huggingface/text-generation-inference@v3.3.5: launcher/src/main.rs and
+backends/v3/src/main.rs (the chain of checks), backends/gaudi/examples/docker_commands (the values
+to start from), docs/source/backends/gaudi.mdx (image tokens, prefill budget).
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ _MOST_LENGTHS = 4096
 
 @dataclass(frozen=True)
 class Tokens:
-    """--max-input-tokens, --max-total-tokens, --max-batch-size and --max-batch-prefill-tokens; ``given`` names
-    those that the user said, with the flag."""
+    """The token limits of TGI's launcher.
+
+    --max-input-tokens, --max-total-tokens, --max-batch-size and --max-batch-prefill-tokens;
+    ``given`` names those of the user, with the option.
+    """
 
     input: int
     total: int
@@ -40,10 +43,10 @@ def is_vision(model: Model) -> bool:
 
 
 def decide(request: Request, model: Model, cards: int, words: Mapping[str, str | None]) -> Tokens:
-    """The four numbers: the user's, else those of the examples (8B and LLaVA on one card, 70B on eight).
+    """Return the four numbers: the user's, else those of the examples.
 
-    ``words`` are the launcher options that the user wrote himself. Raises LaunchError (USAGE) for what the launcher
-    or the router would stop on.
+    The examples are 8B and LLaVA on one card, 70B on eight. ``words`` are the launcher options that
+    the user wrote. Raises LaunchError (USAGE) for what the launcher or the router would stop on.
     """
     vision = is_vision(model)
     given: dict[str, str] = {}
@@ -65,7 +68,7 @@ def decide(request: Request, model: Model, cards: int, words: Mapping[str, str |
     tokens = said("--max-input-tokens", ("-i", longest_input))
     default = 4096 if vision else 1024
     if tokens is None:
-        # half of the whole, as in each of the examples
+        # half of the total, as in each of the examples
         tokens = min(default, total // 2) if total is not None and not longest_output else default
         if total is not None and longest_output:
             tokens = max(1, total - longest_output)
@@ -108,7 +111,10 @@ def _check(tokens: Tokens, request: Request, model: Model) -> None:
 
 
 def check_version(tokens: Tokens, version: str, model: Model, env: Mapping[str, str], force: bool) -> list[Message]:
-    """What this version's server adds to the checks; the warnings it leaves. Raises LaunchError."""
+    """Apply the checks of this version's server; return the remaining warnings.
+
+    Raises LaunchError.
+    """
     warnings: list[Message] = []
     if not paged(version):
         # v3.2.3 causal_lm.py: rows of max_total_tokens for a batch rounded up to a power of the base
@@ -141,7 +147,10 @@ def check_version(tokens: Tokens, version: str, model: Model, env: Mapping[str, 
 
 
 def _images(tokens: Tokens, version: str, model: Model, env: Mapping[str, str], force: bool) -> list[Message]:
-    """--max-input-tokens must hold the tokens of an image. mllama's images are no part of the prompt."""
+    """Check that --max-input-tokens has room for the tokens of an image.
+
+    mllama's images do not count as part of the prompt.
+    """
     if model.model_type == "mllama":
         return []
     padded = not paged(version) and model.model_type in PADDED_VISION_TYPES

@@ -1,4 +1,4 @@
-"""vLLM's CPU build: the embedded engine, for a first try and for tests on a machine without cards."""
+"""vLLM's CPU build: the embedded engine, for trials and tests without cards."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.request import Request
 
 VERSION = "0.32.0"
-# `vllm serve` asks for the metadata of a distribution called vllm; the module is also the forks' entry
+# `vllm serve` reads the metadata of a distribution called vllm; the module is also the forks' entry
 ENTRY = ("-m", "vllm.entrypoints.openai.api_server")
 _LENGTH = 2048
 _SEQS = 16
-# fields of Request that only cards, or only the forks, can honour
+# fields of Request that only cards, or only the forks, support
 WITHOUT = {
     "modules": "-m",
     "reduce": "-r",
@@ -46,7 +46,7 @@ WITHOUT = {
 
 @dataclass(frozen=True)
 class VllmCpu(Engine):
-    """The embedded engine. It takes no cards and warms nothing up."""
+    """The embedded engine. It uses no cards and has no warm-up."""
 
     python: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -66,14 +66,17 @@ class VllmCpu(Engine):
 
     @property
     def over_hosts(self) -> OverHosts:
-        """Side by side only: vLLM's CPU platform asks Ray for nothing ("does not support ray", ray_utils.py)."""
+        """Return that it runs only as separate engines over several hosts.
+
+        vLLM's CPU platform does not support Ray ("does not support ray", ray_utils.py).
+        """
         return OverHosts(ray=False)
 
     def cards(self, request: Request) -> int | None:
         return None
 
     def limits(self, request: Request, host: Host, model: Model) -> Limits:
-        """Small lengths unless asked: this engine is for trying out."""
+        """Return small lengths unless others are requested: this engine is for trials."""
         longest = model.max_position_embeddings
         length = request.max_model_len or min(_LENGTH, longest or _LENGTH)
         if longest and length > longest and not request.force:

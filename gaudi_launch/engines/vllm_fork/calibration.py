@@ -1,9 +1,9 @@
-"""How the forks are calibrated for fp8: configurations and variables of each release's scripts. Pure.
+"""Calibration of the forks for fp8: files and variables of each release. Pure.
 
 Sources: HabanaAI/vllm-hpu-extension@8afd253 (aice/v1.21.0) and @f5f9ecb (aice/v1.22.0):
 calibration/calibrate_model.sh. Names are compared in lower case, as there.
-HabanaAI/vllm-fork@016b6bd20 (deepseek_r1): scripts/run_inc_calib.sh and the two files of scripts/quant_configs that
-scripts/quickstart/README.md pairs with an fp8 cache.
+HabanaAI/vllm-fork@016b6bd20 (deepseek_r1): scripts/run_inc_calib.sh and the two files of
+scripts/quant_configs that scripts/quickstart/README.md pairs with an fp8 cache.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The vLLM fork for Gaudi at 1.21, 1.22 and deepseek_r1: the engine of the public start scripts."""
+"""The vLLM fork for Gaudi at 1.21, 1.22 and deepseek_r1.
+
+It is the engine of the public start scripts.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,10 @@ _CAPTURE_LENGTH = 8192
 
 @dataclass(frozen=True)
 class _Version:
-    """What differs between the versions. Options are the fields of Request that the version's script lacks."""
+    """The differences between the versions.
+
+    Options are the fields of Request that the version's script lacks.
+    """
 
     bucket_family: str
     rules: Callable[[Context, Decisions], None]
@@ -62,7 +68,7 @@ class _Version:
     memory: MemoryRules = field(default_factory=MemoryRules)
     entry_after: str = ""
     can: tuple[str, ...] = ("chat", "vision", "fp8", "awq", "experts")
-    # --enable-reasoning beside --reasoning-parser; an old and unneeded option in the other versions
+    # --enable-reasoning with --reasoning-parser; an old and unneeded option in the other versions
     reasoning_switch: bool = False
 
 
@@ -117,7 +123,7 @@ _VERSIONS = {
 VERSIONS = tuple(_VERSIONS)
 # the Python package that makes the buckets
 _EXTENSION = "vllm_hpu_extension"
-# what auto tuning can do although the version's script has no option for it
+# supported by auto tuning although the version's script has no option for it
 _AUTO_CAN = {
     "1.21": {"max_prefill_seqs", "memory_utilization", "max_capture_len", "quant_config"},
     "1.22": {*_LENGTHS, *_SWITCHES},
@@ -144,7 +150,7 @@ class VllmFork(Engine):
     def support(
         self, model: Model, args: EngineArgs = NO_ARGS, variables: Mapping[str, str] | None = None
     ) -> ModelSupport:
-        """Return what the list of this version, or of the installed engine, says of a model."""
+        """Return a model's support by this version's list, or the installed engine's."""
         return support_of(
             model,
             "vllm-fork",
@@ -164,7 +170,7 @@ class VllmFork(Engine):
         return tuple(flag for name, flag in _VERSIONS[self.version].without.items() if name not in able)
 
     def cards(self, request: Request) -> int | None:
-        """How many cards when the user does not say: deepseek_r1 is made for eight."""
+        """Return the number of cards if the user gives none: deepseek_r1 needs eight."""
         if request.cards is None and request.modules is None and self.version == "deepseek_r1":
             return 8
         if request.cards is None and request.tuning == "reference":
@@ -172,7 +178,7 @@ class VllmFork(Engine):
         return request.cards
 
     def limits(self, request: Request, host: Host, model: Model) -> Limits:
-        """As `_lengths`; a pooling model takes as many texts a step as it has requests."""
+        """Return `_lengths`; a pooling model takes as many texts per step as requests."""
         found = self._lengths(request, model)
         several = request.tuning == "auto" and request.max_prefill_seqs is None
         if several and pooling.pools(model, request.args):
@@ -180,7 +186,10 @@ class VllmFork(Engine):
         return found
 
     def _lengths(self, request: Request, model: Model) -> Limits:
-        """Lengths from the request and the version's script; auto tuning keeps them within the model."""
+        """Return lengths from the request and the version's script.
+
+        Auto tuning keeps them within the model.
+        """
         version = _VERSIONS[self.version]
         auto = request.tuning == "auto"
         length = request.max_model_len or version.max_model_len
@@ -222,7 +231,7 @@ class VllmFork(Engine):
                 raise LaunchError("plan.input_over_tokens", ExitCode.USAGE, input=input_max, tokens=tokens)
             output_max = min(output_max, length)
         else:
-            # utils.sh set_bucketing: the top of a range given by one number
+            # utils.sh set_bucketing: the maximum of a range given by one number
             input_max = 1024 if "input" in request.open_ranges else input_max
             output_max = 2048 if "output" in request.open_ranges else output_max
         seqs = request.max_num_seqs or 32
@@ -242,7 +251,7 @@ class VllmFork(Engine):
         allowed = _AUTO_CAN[self.version] if request.tuning == "auto" else set()
         without = _VERSIONS[self.version].without.items()
         for flag in given(request, [(name, flag) for name, flag in without if name not in allowed]):
-            # auto tuning is no advice where it is in force
+            # auto tuning is not advice where it is already active
             instead = text("plan.other_tuning" if request.tuning == "reference" else "plan.other_engine")
             raise LaunchError(
                 "plan.no_such_option", ExitCode.USAGE, flag=flag, engine=self.identity.label, instead=instead
@@ -260,8 +269,9 @@ class VllmFork(Engine):
 
     @property
     def needs_gaudi2_range(self) -> bool:
-        """1.21 and deepseek_r1 load fp8 codes as they are, and their manuals convert with convert_for_g2.py.
+        """Return True for 1.21 and deepseek_r1, which load fp8 codes as they are.
 
+        Their manuals convert with convert_for_g2.py.
         HabanaAI/vllm-fork@277a33cd9:scripts/docs/vllm推理手册.md:491-507. 1.22 rescales at load.
         """
         return self.version in ("1.21", "deepseek_r1")
@@ -289,17 +299,24 @@ class VllmFork(Engine):
         return _VERSIONS[self.version].memory
 
     def silent_kv_dtype(self, model: Model, variables: Mapping[str, str]) -> str:
-        """1.22 pairs INC weights with an fp8 cache unless the file's blocklist names it (its vllm/config.py)."""
+        """Return the KV cache type that is used without an option.
+
+        1.22 pairs INC weights with an fp8 cache unless the file's blocklist names it (its
+        vllm/config.py).
+        """
         if self.version == "1.22" and variables.get("QUANT_CONFIG"):
             return fp8_cache(model, self.calibration)
         return "auto"
 
     def needs_quant_file(self, request: Request, model: Model) -> bool:
-        """Does this deployment read a QUANT_CONFIG?"""
+        """Return True if this deployment reads a QUANT_CONFIG."""
         return fork_fp8.needs_quant_file(request, model, self.version)
 
     def propose(self, context: Context) -> Proposal:
-        """Every variable and option: the scripts' rules, and in auto tuning our differences from them."""
+        """Return every variable and option.
+
+        They are the scripts' rules, and in auto tuning our differences from them.
+        """
         request = context.request
         if request.tuning == "auto":
             context = fork_fp8.with_fp8(context, self.version)
@@ -326,7 +343,10 @@ class VllmFork(Engine):
         return Proposal(decisions.settings(), tuple(decisions.warnings))
 
     def _add_parsers(self, context: Context, decisions: Decisions) -> None:
-        """Add the profile's parsers, and drop the one that the script of deepseek_r1 gives every model."""
+        """Add the profile's parsers.
+
+        Remove the one that the script of deepseek_r1 gives every model.
+        """
         table = option_table(self.identity.options)
         add_parsers(context, decisions, table, reasoning_switch=_VERSIONS[self.version].reasoning_switch)
         for name in (REASONING_SWITCH, REASONING):
@@ -334,7 +354,10 @@ class VllmFork(Engine):
                 decisions.drop("option", name)
 
     def _plan_buckets(self, context: Context, decisions: Decisions) -> None:
-        """Last of all, as everything before decides how many blocks the cache has, and how they are numbered."""
+        """Plan the buckets, last of all.
+
+        All other settings decide how many blocks the cache has, and how they are numbered.
+        """
 
         def blocks() -> int | None:
             return memory_in(context, decisions.settings(), self).num_blocks
@@ -347,7 +370,7 @@ class VllmFork(Engine):
         fork_auto.plan_buckets(context, decisions, question, step_time_in(context, self), graphs)
 
     def _more_options(self, context: Context, decisions: Decisions) -> None:
-        """Long options that another version's script has and this version's engine understands as well."""
+        """Add long options of another version's script that this engine supports."""
         request, limits = context.request, context.limits
         flags = (
             ("--max-num-prefill-seqs", request.max_prefill_seqs, "--max-prefill-seqs"),
@@ -376,7 +399,7 @@ class VllmFork(Engine):
             self._ranges_1_22(limits, decisions)
 
     def _ranges_1_22(self, limits: Limits, decisions: Decisions) -> None:
-        """1.22 with -i and -o: the 1.21 script's arithmetic for the top buckets."""
+        """Set the ranges of 1.22 with -i and -o by the 1.21 script's arithmetic."""
         longest = min(round_up(limits.input_max, BLOCK), limits.max_model_len)
         least = min(round_up(limits.input_min, BLOCK), longest)
         batches = round_up(limits.max_num_seqs, 2)
@@ -396,13 +419,16 @@ class VllmFork(Engine):
     def question(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> CoverageQuestion | None:
-        """None for pooling models, whose warm-up has prompts only."""
+        """Return None for pooling models, whose warm-up has prompts only."""
         if pooling.pools(context.model, context.request.args):
             return None
         return self._question(settings, context, num_blocks)
 
     def _question(self, settings: Sequence[Setting], context: Context, num_blocks: int | None) -> CoverageQuestion:
-        """What the warm-up planner is to cover; the padding limit is the user's where one is given."""
+        """Return the coverage for the warm-up planner.
+
+        The padding limit is the user's where one is given.
+        """
         limited = fork_auto.knows_limit(self.facts) and context.request.padding_limit is None
         limits = fork_auto.planned_limits(context, settings, num_blocks)
         return CoverageQuestion(self.bucket_family, limits, limited, _EXTENSION)
@@ -410,14 +436,20 @@ class VllmFork(Engine):
     def buckets(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> tuple[str, Buckets] | None:
-        """The grid that these settings warm up; the engine's own arithmetic. None when warm-up needs no list."""
+        """Return the grid that these settings warm up, by the engine's arithmetic.
+
+        Return None when warm-up needs no list.
+        """
         asked = self.bucket_question(settings, context, num_blocks)
         found = engine_buckets(asked.family, asked.algorithm, asked.environment, asked.arguments)
         return asked.algorithm, self.warmed(found, settings, context)
 
     def warmed(self, buckets: Buckets, settings: Sequence[Setting], context: Context) -> Buckets:
-        """1.21 without its first pass compiles only what it captures (the script's -r, or exported); a pooling
-        model has no decode."""
+        """Return the part of the list that is compiled.
+
+        1.21 without its first pass compiles only what it captures (the script's -r, or exported); a
+        pooling model has no decode.
+        """
         if pooling.pools(context.model, context.request.args):
             buckets = Buckets(buckets.prompt, [])
         args = context.request.args
@@ -433,12 +465,12 @@ class VllmFork(Engine):
     def bucket_question(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> BucketQuestion:
-        """Return what decides the grid, for our arithmetic or the engine's own."""
+        """Return the inputs of the grid, for our arithmetic or the engine's."""
         limits = context.limits
         env = {**exported(context.request.environment), **variables_of(settings)}
         family = self.bucket_family
-        # the default of the script's own documents is the extension with the limit (1.22, deepseek_r1)
-        # the scripts of today are made for an extension with the limit; ours is only sent what is known
+        # by default the extension with the limit (1.22, deepseek_r1), for which today's scripts are
+        # made; ours is only sent what is known
         scripts = context.request.tuning == "reference"
         limited = self.facts.get("bucket_limit") != "false" if scripts else fork_auto.knows_limit(self.facts)
         algorithm = algorithm_of(family, env, with_limit=limited)
@@ -459,11 +491,14 @@ class VllmFork(Engine):
     def script_differences(
         self, request: Request, host: Host, placement: Placement, command: Command
     ) -> tuple[Message, ...]:
-        """Return what a plan of reference tuning does otherwise than this version's start script."""
+        """Return the deliberate differences from this version's start script."""
         return deliberate_differences(request, host, placement, command, self.version)
 
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
-        """argv from the interpreter on, the user's own words last (reference: where the script has them)."""
+        """Return argv from the interpreter on, with the user's arguments last.
+
+        In reference tuning they are where the script has them.
+        """
         reference = context.request.tuning == "reference"
         args = engine_args(
             table=option_table(self.identity.options),

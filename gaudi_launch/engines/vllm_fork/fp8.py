@@ -1,4 +1,4 @@
-"""fp8 by the Intel Neural Compressor in auto tuning: the QUANT_CONFIG that was found, and what goes with it."""
+"""fp8 by the Intel Neural Compressor in auto tuning: QUANT_CONFIG, settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gaudi_launch.planning.request import Request
 
 _LOAD_DEVICE = "--weights-load-device"
 _RESCALE = "VLLM_HPU_CONVERT_TO_FP8UZ"
-# config.json's quant_method of checkpoints that hold 8-bit floats
+# config.json's quant_method of checkpoints with 8-bit floats
 _FP8 = ("fp8", "compressed-tensors")
 _SOURCES: Mapping[Origin, Source] = {
     "flag": "flag",
@@ -33,8 +33,11 @@ _SOURCES: Mapping[Origin, Source] = {
 
 
 def needs_quant_file(request: Request, model: Model, version: str) -> bool:
-    """Does this deployment read a QUANT_CONFIG? Weights that are fp8 on disk run without, unless one is named;
-    deepseek_r1 requantises them with -q."""
+    """Return True if this deployment reads a QUANT_CONFIG.
+
+    Weights that are fp8 on disk run without, unless one is named; deepseek_r1 requantises them with
+    -q.
+    """
     named = bool(request.quant_config or request.environment.get("QUANT_CONFIG"))
     if version == "deepseek_r1":
         return request.inc_fp8 or named
@@ -42,14 +45,20 @@ def needs_quant_file(request: Request, model: Model, version: str) -> bool:
 
 
 def with_fp8(context: Context, version: str) -> Context:
-    """The context in which a quantisation file means fp8: 1.22 takes it so by itself, 1.21 wants to be told."""
+    """Return the context in which a quantisation file means fp8.
+
+    1.22 assumes it by itself, 1.21 needs the option.
+    """
     if version == "1.21" and asked_fp8(context.request):
         return replace(context, request=replace(context.request, dtype="fp8"))
     return context
 
 
 def quantise(context: Context, decisions: Decisions, version: str) -> None:
-    """Set QUANT_CONFIG and the KV cache type to what was found, over the scripts' guesses by the folder's name."""
+    """Set QUANT_CONFIG and the KV cache type to those of the file that was found.
+
+    They replace the scripts' guesses by the folder's name.
+    """
     request, found = context.request, context.request.quant_file
     if version == "1.22" and not needs_quant_file(request, context.model, version):
         _rescale(context, decisions)
@@ -64,7 +73,8 @@ def quantise(context: Context, decisions: Decisions, version: str) -> None:
         decisions.warn("quant.stored", model=context.model.name)
         return
     if found is None:
-        # a start script's own folder is known where its call was read (migrate); else its path leads nowhere
+        # a start script's folder is known where its call was read (migrate); else its path is
+        # invalid
         if request.scripts_dir is None and not request.quant_config:
             for name in ("QUANT_CONFIG", PREFIX):
                 if not request.environment.get(name):
@@ -80,18 +90,20 @@ def quantise(context: Context, decisions: Decisions, version: str) -> None:
         decisions.env(PREFIX, exported, message("plan.exported"), source="environment")
     decided: Source = "engine" if version == "1.22" else "computed"
     decisions.drop("option", "--kv-cache-dtype")
-    # 1.22 reads the file itself; said so that the memory is computed with what it will do
+    # 1.22 reads the file itself; stated so that the memory is computed with the result
     decisions.option(
         "--kv-cache-dtype", found.kv_dtype, message("quant.kv_dtype"), source=decided, origin="vllm/config.py"
     )
 
 
 def _load_on_host(context: Context, decisions: Decisions) -> None:
-    """Load weights that are not fp8 on disk into host memory: INC quantises them there.
+    """Load weights that are not fp8 on disk into host memory.
 
-    The load device is the card unless the option is given (HabanaAI/vllm-fork@277a33cd9 and @016b6bd20:
-    vllm/model_executor/model_loader/loader.py load_model; @17a7946f4: base_loader.py:39), so that weights of full
-    size would be on the cards first.
+    INC quantises them there.
+
+    The load device is the card unless the option is given (HabanaAI/vllm-fork@277a33cd9 and
+    @016b6bd20: vllm/model_executor/model_loader/loader.py load_model; @17a7946f4:
+    base_loader.py:39), so that weights of full size would be on the cards first.
     """
     if context.model.quantization is not None:
         return
@@ -104,9 +116,11 @@ def _load_on_host(context: Context, decisions: Decisions) -> None:
 
 
 def _rescale(context: Context, decisions: Decisions) -> None:
-    """1.22 on Gaudi2: quantised weights go through host memory, where fp8 ones are brought into Gaudi2's range.
+    """Load quantised weights through host memory for 1.22 on Gaudi2.
 
-    HabanaAI/vllm-fork@17a7946f4:vllm/config.py:4504-4519; scripts/README.md: not for weights that were converted.
+    fp8 ones are brought into Gaudi2's range there.
+    HabanaAI/vllm-fork@17a7946f4:vllm/config.py:4504-4519; scripts/README.md: not for weights that
+    were converted.
     """
     model = context.model
     if model.quantization is None or not is_gaudi2(context):
@@ -122,10 +136,11 @@ def _rescale(context: Context, decisions: Decisions) -> None:
 
 
 def warn_of_range(context: Context, decisions: Decisions, *, needs_range: bool) -> None:
-    """Warn of fp8 weights that must be in Gaudi2's range where their folder is not on this machine.
+    """Warn of fp8 weights that must be in Gaudi2's range, of a folder not found here.
 
-    A folder or hub id that is known gets its conversion as a step before the launch (`models.setup_steps`).
-    A folder with the name that a conversion gives is what such a step makes.
+    A folder or hub ID that is known gets its conversion as a step before the launch
+    (`models.setup_steps`). A folder with the name of a conversion is assumed to be made by that
+    step.
     """
     model = context.model
     if model.path.rstrip("/").endswith(CONVERTED):

@@ -1,4 +1,4 @@
-"""What the guide for two nodes changes in deepseek_r1's settings. Pure."""
+"""The changes of the two-node guide to deepseek_r1's settings. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _TWO_NODES = (
 
 
 def two_nodes(spread: Spread) -> tuple[Setting, ...]:
-    """Return the changes: experts over all cards, and for one engine over two nodes the values of its script."""
+    """Return the changes: experts over all cards, and the script's values.
+
+    The latter are for one engine over two nodes.
+    """
     experts = message("cluster.why_experts", cards=spread.tensor)
     changed = [Setting("VLLM_EP_SIZE", str(spread.tensor), "env", "computed", experts, GUIDE)]
     if not spread.ray:
@@ -29,7 +32,7 @@ def two_nodes(spread: Spread) -> tuple[Setting, ...]:
     values = {setting.name: setting.value for setting in reversed(spread.settings)}
     config = values.get("QUANT_CONFIG")
     theirs = config if config is not None and "QUANT_CONFIG" in spread.own else ""
-    # the guide: bf16kv goes with auto, fp8kv with fp8_inc, which the single-node script sets
+    # the guide pairs bf16kv with auto, and fp8kv with fp8_inc, which the single-node script sets
     if "fp8kv" not in theirs and not spread.measured:
         changed.append(Setting("--kv-cache-dtype", "auto", "option", "computed", reason, GUIDE))
     if spread.source and values.get(_INC) == "1":

@@ -1,7 +1,7 @@
-"""A start script's command line as a Request: what people type today, read as the script reads it.
+"""Read a start script's command line as a Request, as the script reads it.
 
-Letters: getopts of HabanaAI/vllm-fork aice/v1.21.0 and aice/v1.22.0 scripts/start_gaudi_vllm_server.sh, and
-deepseek_r1 scripts/quickstart/start_vllm.sh.
+Letters: getopts of HabanaAI/vllm-fork aice/v1.21.0 and aice/v1.22.0
+scripts/start_gaudi_vllm_server.sh, and deepseek_r1 scripts/quickstart/start_vllm.sh.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _ASSIGNMENT = re.compile(r"^([A-Za-z_][A-Za-z0-9_]*)=(.*)$", re.DOTALL)
 
 @dataclass(frozen=True)
 class ScriptCall:
-    """A start script with its words. ``folder`` is where the script lies ("" when not said)."""
+    """A start script with its arguments.
+
+    ``folder`` is the script's folder ("" when not given).
+    """
 
     release: str
     arguments: tuple[str, ...]
@@ -39,9 +42,9 @@ class ScriptCall:
 
 
 def read_call(words: Sequence[str], release: str | None = None) -> ScriptCall:
-    """Leave out VAR=value, ``export``, ``env``, ``bash`` and the script's name; tell the release.
+    """Return the call without VAR=value, ``export``, ``env``, ``bash`` and the script.
 
-    Raises LaunchError when it is no call of a known script.
+    Also determine the release. Raises LaunchError when it is not a call of a known script.
     """
     if release is not None and release not in LETTERS:
         raise LaunchError("migrate.release", ExitCode.USAGE, found=release, known=", ".join(LETTERS))
@@ -71,7 +74,10 @@ def read_call(words: Sequence[str], release: str | None = None) -> ScriptCall:
 
 
 def _tell(arguments: Sequence[str], script: str) -> str:
-    """Which release's letters these are. The first release that can read them all, where several can."""
+    """Return the release of these options.
+
+    It is the first release that can read them all, where several can.
+    """
     can: dict[str, dict[str, str]] = {}
     for release, letters in LETTERS.items():
         try:
@@ -83,7 +89,7 @@ def _tell(arguments: Sequence[str], script: str) -> str:
     if not can:
         raise LaunchError("migrate.unknown", ExitCode.USAGE, found=" ".join(arguments)[:200])
     if "deepseek_r1" in can and len(can) > 1:
-        # start_vllm.sh's few letters are letters of the other scripts too; its models are not
+        # the options of start_vllm.sh are also options of the other scripts; its models differ
         folder = can["deepseek_r1"].get("-w", "").lower()
         return "deepseek_r1" if "deepseek" in folder and "distill" not in folder else next(iter(can))
     if {"1.21", "1.22"} <= set(can) and _counts_cards(can["1.22"].get("-t", "")):
@@ -92,12 +98,15 @@ def _tell(arguments: Sequence[str], script: str) -> str:
 
 
 def _counts_cards(word: str) -> bool:
-    """1.22's -t is a number of cards, 1.21's a number of tokens."""
+    """Return True if -t is a number of cards (1.22), not of tokens (1.21)."""
     return word.isascii() and word.isdigit() and 1 <= int(word) <= 64
 
 
 def request_of(call: ScriptCall, environment: Mapping[str, str] | None = None, stamp: str = "") -> Request:
-    """The Request in reference tuning. Raises LaunchError where the script would refuse, or do nonsense."""
+    """Return the Request in reference tuning.
+
+    Raises LaunchError where the script would refuse, or misread the arguments.
+    """
     try:
         options, left = getopt.getopt(list(call.arguments), LETTERS[call.release])
     except getopt.GetoptError as error:
@@ -148,7 +157,8 @@ def _fields_1_21(given: Mapping[str, str]) -> dict[str, Any]:
 
 def _fields_1_22(given: Mapping[str, str]) -> dict[str, Any]:
     address = given.get("-a")
-    # the manual's "-p ''" (no limit) leaves the option without its value; the engine's own "no limit" is -b
+    # the manual's "-p ''" (no limit) leaves the option without its value; the engine's "no limit"
+    # is -b
     prefill = _optional(given, "-p" if given.get("-p", "1") else "-b")
     if prefill is None and "-p" in given:
         prefill = 128
@@ -191,7 +201,7 @@ def _optional(given: Mapping[str, str], flag: str, read: Any = parse.number) -> 
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """The words of -e; the script's eval takes one layer of quotes off."""
+    """Return the arguments of -e; the script's eval removes one layer of quotes."""
     try:
         return tuple(shlex.split(text))
     except ValueError as error:

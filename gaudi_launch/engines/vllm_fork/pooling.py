@@ -1,8 +1,9 @@
-"""Embedding and rerank models on the forks: prompts only, no KV cache, many texts a step.
+"""Embedding and rerank models on the forks: prompts only, no KV cache.
 
-HabanaAI/vllm-fork@277a33cd9 and @17a7946f4: vllm/worker/hpu_pooling_model_runner.py, hpu_worker.py load_model (the
-warm-up follows the load at once), vllm/engine/llm_engine.py (no cache for the runner type "pooling"),
-vllm/config.py (--task), vllm/model_executor/models/registry.py (any model can pool; cross-encoders).
+Many texts run per step. HabanaAI/vllm-fork@277a33cd9 and @17a7946f4:
+vllm/worker/hpu_pooling_model_runner.py, hpu_worker.py load_model (the warm-up follows the load
+immediately), vllm/engine/llm_engine.py (no cache for the runner type "pooling"), vllm/config.py
+(--task), vllm/model_executor/models/registry.py (any model can pool; cross-encoders).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _WORDS = {EMBED: "embed", RERANK: "score"}
 
 
 def fork_task(model: Model, args: EngineArgs) -> str:
-    """Return the task of this model; the user's own --task wins."""
+    """Return the task of this model; the user's --task wins."""
     own = args.last("--task")
     return _TASKS.get(own, task_of(model)) if own else task_of(model)
 

@@ -1,8 +1,8 @@
-"""What reference tuning does otherwise than the start scripts, on purpose.
+"""Deliberate differences of reference tuning from the start scripts.
 
-The engine gets the scripts' environment and options; these are the differences around them. What the scripts do:
-HabanaAI/vllm-fork@aice/v1.21.0 scripts/start_gaudi_vllm_server.sh and scripts/utils.sh (1.22 alike), deepseek_r1
-scripts/quickstart/start_vllm.sh.
+The engine gets the scripts' environment and options; these are the differences around them. The
+scripts: HabanaAI/vllm-fork@aice/v1.21.0 scripts/start_gaudi_vllm_server.sh and scripts/utils.sh
+(1.22 alike), deepseek_r1 scripts/quickstart/start_vllm.sh.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.plan import Command, Placement
 from gaudi_launch.planning.request import Request
 
-# its script takes all cards without a look at them, binds no CPUs, and ends in the engine itself
+# its script uses all cards without a check, binds no CPUs, and ends in the engine itself
 _DEEPSEEK = "deepseek_r1"
 
 
 def deliberate_differences(
     request: Request, host: Host, placement: Placement, command: Command, version: str
 ) -> tuple[Message, ...]:
-    """Return what this plan of a fork's ``version`` does otherwise than its start script."""
+    """Return the differences of this plan of a fork's ``version`` from its script."""
     found = []
     cores = _first_threads(host, command.cpus)
     if cores != command.cpus:
@@ -40,7 +40,7 @@ def deliberate_differences(
 
 
 def _first_threads(host: Host, cpus: Iterable[int]) -> tuple[int, ...]:
-    """Return the first CPU of every core among these, which is all that the scripts bind."""
+    """Return the first CPU of every core, which is all that the scripts bind."""
     first = []
     for cpu in cpus:
         siblings = host.cpu_siblings.get(cpu, (cpu,))

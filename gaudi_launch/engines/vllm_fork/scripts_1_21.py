@@ -1,4 +1,4 @@
-"""What the 1.21 start script gives the engine, rule for rule.
+"""Environment and options by the 1.21 start script, rule for rule.
 
 HabanaAI/vllm-fork@277a33cd9 (aice/v1.21.0): scripts/start_gaudi_vllm_server.sh, scripts/utils.sh.
 """
@@ -38,7 +38,7 @@ _NO_FP32_SOFTMAX = (
     "qwen3-30b-a3b",
     "qwen3-235b-a22b",
 )
-# what every start exports unless the user did: variable, value
+# variables that are always exported unless the user did: variable, value
 _COMMON = (
     ("PT_HPU_WEIGHT_SHARING", "0"),
     ("PT_HPU_LAZY_MODE", "1"),
@@ -62,7 +62,10 @@ _COMMON = (
 
 
 def rules(context: Context, decisions: Decisions) -> None:
-    """scripts/start_gaudi_vllm_server.sh of aice/v1.21.0: every variable and option."""
+    """Propose every variable and option of the script of aice/v1.21.0.
+
+    scripts/start_gaudi_vllm_server.sh.
+    """
     request, limits = context.request, context.limits
     cards = len(context.placement.modules)
     name = base_name(request.model)
@@ -181,7 +184,10 @@ def _reduce(context: Context, decisions: Decisions, reduce: tuple[int, int]) -> 
 
 
 def kv_cache_dtype(lower: str) -> str:
-    """The KV cache type that the script pairs with fp8 weights, by the folder's name."""
+    """Return the KV cache type that the script pairs with fp8 weights.
+
+    It depends on the folder's name.
+    """
     if "qwen3" in lower:
         return "fp8_inc" if "qwen3-32b" in lower or "qwen3-30b-a3b" in lower else "auto"
     if any(part in lower for part in QWEN2_7B) or "deepseek-r1-distill-llama-8b" in lower:

@@ -1,4 +1,4 @@
-"""What the 1.22 start script gives the engine, rule for rule.
+"""Environment and options by the 1.22 start script, rule for rule.
 
 HabanaAI/vllm-fork@17a7946f4 (aice/v1.22.0): scripts/start_gaudi_vllm_server.sh, scripts/utils.sh.
 """
@@ -26,7 +26,7 @@ from gaudi_launch.planning.precision import asked_fp8
 
 ORIGIN = "HabanaAI/vllm-fork@aice/v1.22.0:scripts/utils.sh"
 
-# what every start exports unless the user did: variable, value
+# variables that are always exported unless the user did: variable, value
 _COMMON = (
     ("PT_HPU_LAZY_MODE", "1"),
     ("VLLM_GRAPH_RESERVED_MEM", "0.1"),
@@ -40,9 +40,10 @@ _COMMON = (
 
 
 def rules(context: Context, decisions: Decisions) -> None:
-    """scripts/start_gaudi_vllm_server.sh of aice/v1.22.0: every variable and option.
+    """Propose every variable and option of the script of aice/v1.22.0.
 
-    What the user put behind ``--`` stands where the script puts its -e words: before our own extra ones.
+    scripts/start_gaudi_vllm_server.sh. The user's arguments after ``--`` go where the script puts
+    those of its -e: before our additional ones.
     """
     request, limits = context.request, context.limits
     cards = len(context.placement.modules)

@@ -1,4 +1,6 @@
-"""What the DeepSeek-R1 start script gives the engine, rule for rule; it overrides what the user exported.
+"""Environment and options by the DeepSeek-R1 start script, rule for rule.
+
+It overrides what the user exported.
 
 HabanaAI/vllm-fork@016b6bd20 (deepseek_r1): scripts/quickstart/start_vllm.sh.
 """
@@ -18,7 +20,7 @@ from gaudi_launch.planning.engine import Context
 
 ORIGIN = "HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/start_vllm.sh"
 
-# what start_vllm.sh exports whatever the user did
+# start_vllm.sh exports these in any case
 _FIXED = (
     ("HABANA_VISIBLE_DEVICES", "ALL"),
     ("PT_HPU_ENABLE_LAZY_COLLECTIVES", "true"),
@@ -42,7 +44,10 @@ _INC = (
 
 
 def rules(context: Context, decisions: Decisions) -> None:
-    """scripts/quickstart/start_vllm.sh of deepseek_r1: every variable and option; it overrides the user's."""
+    """Propose every variable and option of scripts/quickstart/start_vllm.sh.
+
+    It overrides the user's.
+    """
     request, limits = context.request, context.limits
     cards = len(context.placement.modules)
     for variable, value in _FIXED:
@@ -68,7 +73,8 @@ def rules(context: Context, decisions: Decisions) -> None:
 
 
 def _quantisation_paths(context: Context, decisions: Decisions) -> None:
-    # start_vllm.sh lies in scripts/quickstart: its measurements two folders up, its configs one folder up
+    # start_vllm.sh is in scripts/quickstart: its measurements are two folders up, its configs one
+    # folder up
     scripts = context.request.scripts_dir or "scripts/quickstart"
     up = scripts.rstrip("/").rsplit("/", 1)[0] if "/" in scripts.rstrip("/") else "."
     top = up.rsplit("/", 1)[0] if "/" in up else "."

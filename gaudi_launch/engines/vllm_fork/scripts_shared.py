@@ -1,6 +1,7 @@
-"""What the start scripts of all three branches have in common: reasons, names, visible cards, network, argv.
+"""Common parts of the start scripts: reasons, names, cards, network, argv.
 
-A test holds `scripts_1_21`, `scripts_1_22` and `scripts_deepseek` to every recorded start of the scripts.
+A test compares `scripts_1_21`, `scripts_1_22` and `scripts_deepseek` with every recorded launch of
+the scripts.
 """
 
 from __future__ import annotations
@@ -28,17 +29,20 @@ def flag_reason(flag: str) -> Message:
 
 
 def base_name(path: str) -> str:
-    """The last part of a path or hub id, as ``basename`` gives it."""
+    """Return the last part of a path or hub id, as ``basename`` gives it."""
     return path.rstrip("/").rsplit("/", 1)[-1]
 
 
 def device_name(context: Context) -> str:
-    """hl-smi's name of the cards, as the scripts put it into file names ("" when unknown)."""
+    """Return hl-smi's name of the cards, as in the scripts' file names.
+
+    Return "" when it is unknown.
+    """
     return next((card.product for card in context.host.cards if card.product), "") or ""
 
 
 def check_dtype(dtype: str) -> None:
-    """Raises LaunchError for a data type that no script knows."""
+    """Raise LaunchError for a data type that no script supports."""
     if dtype not in DTYPES:
         raise LaunchError("plan.dtype", ExitCode.USAGE, found=dtype, known=", ".join(DTYPES))
 
@@ -46,20 +50,26 @@ def check_dtype(dtype: str) -> None:
 def bucket_variables(
     decisions: Decisions, phase: str, dimension: str, values: dict[str, tuple[int | str, str]], origin: str
 ) -> None:
-    """Propose VLLM_<PHASE>_<DIMENSION>_BUCKET_<NAME> for each name with its value and rule."""
+    """Propose VLLM_<PHASE>_<DIMENSION>_BUCKET_<NAME> for each name.
+
+    Each has a value and a rule.
+    """
     for name, (value, rule) in values.items():
         variable = f"VLLM_{phase}_{dimension}_BUCKET_{name}"
         decisions.env(variable, str(value), script_rule(rule), origin=origin)
 
 
 def force(decisions: Decisions, name: str, value: str, reason: Message, origin: str, *, flag: bool = False) -> None:
-    """A line of a script that exports whatever the user had."""
+    """Propose a variable that a script exports even if the user exported it."""
     source: Source = "flag" if flag else "computed"
     decisions.env(name, value, reason, source=source, origin=origin, user_wins=False)
 
 
 def visible_modules(context: Context, decisions: Decisions, origin: str) -> None:
-    """Which cards the engine may see: -m in its own words (one card by HLS_MODULE_ID), else the planned ones."""
+    """Return the cards for the engine: -m as given, else the planned ones.
+
+    One card of -m is set by HLS_MODULE_ID.
+    """
     request, modules = context.request, context.placement.modules
     words = ",".join(str(module) for module in modules)
     if request.modules is not None and len(modules) == 1:
@@ -71,7 +81,10 @@ def visible_modules(context: Context, decisions: Decisions, origin: str) -> None
 
 
 def network(context: Context, decisions: Decisions, origin: str, host_ip: str | None = None) -> None:
-    """This machine's address and interface for the processes of one job; loopback where none is up."""
+    """Propose this machine's address and interface for the processes of one job.
+
+    Loopback where none is up.
+    """
     usable = [i for i in context.host.interfaces if i.up and i.addresses and i.name != "lo"]
     chosen = next((i for i in usable if i.default_route), usable[0] if usable else None)
     address = next((a for a in chosen.addresses if "." in a), chosen.addresses[0]) if chosen else "127.0.0.1"
@@ -105,7 +118,10 @@ Add = Callable[..., None]
 
 
 def option_adder(context: Context, decisions: Decisions, origin: str) -> Add:
-    """``add(option, value, flag="", rule="")``: propose an option, from the user's flag where it was given."""
+    """Return ``add(option, value, flag="", rule="")``, which proposes an option.
+
+    Its source is the user's option where that was given.
+    """
 
     def add(option: str, value: str | int | None, flag: str = "", rule: str = "") -> None:
         given = flag != "" and given_by_user(context, flag)

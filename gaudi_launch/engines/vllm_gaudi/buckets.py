@@ -1,4 +1,7 @@
-"""Which buckets vllm-gaudi warms up: the planner's file, or the best of the engine's own strategies."""
+"""The buckets that vllm-gaudi warms up: the planner's file, or a strategy's.
+
+The strategy is the best of the engine's.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ if TYPE_CHECKING:
     from gaudi_launch.performance.step_time import StepTime
 
 ORIGIN = "vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/common.py"
-# variables that decide buckets; the prefill batch among them is an option of ours and leaves the rest to the plan
+# variables that decide buckets; the prefill batch among them is one of our options and leaves the
+# rest to the plan
 _BUCKET_VARIABLE = re.compile(
     r"^VLLM_(PROMPT|DECODE)_\w+_BUCKET_(MIN|STEP|MAX|PAD_MAX|PAD_PERCENT)$|^VLLM_EXPONENTIAL_BUCKETING$"
     r"|^VLLM_BUCKETING_(STRATEGY|FROM_FILE)$|^VLLM_ENABLE_BUCKETING$|^VLLM_MERGED_PREFILL$"
@@ -34,14 +38,17 @@ _PAD_DIMENSIONS = ("PROMPT_BS", "PROMPT_QUERY", "PROMPT_CTX", "DECODE_BS", "DECO
 
 @dataclass(frozen=True)
 class StrategyChoice:
-    """A strategy (``file``, ``exp``, ``lin`` or ``pad``) with its reason and, for ``file``, the file's text."""
+    """A strategy (``file``, ``exp``, ``lin`` or ``pad``) with its reason.
+
+    For ``file`` also the file's text.
+    """
 
     strategy: str
     reason: Message
     file: str | None = None
 
     def path(self, folder: str) -> str:
-        """Where the file goes: named by its content, so that two plans never share one by mistake."""
+        """Return the file's path, named by its content: two plans never share one."""
         digest = hashlib.sha256((self.file or "").encode()).hexdigest()[:12]
         return str(PurePath(folder) / f"buckets-{digest}.txt")
 
@@ -51,13 +58,14 @@ PACKAGE = "vllm_gaudi"
 
 
 def own_variables(environment: dict[str, str]) -> list[str]:
-    """The user's exported variables that decide buckets."""
+    """Return the user's exported variables that decide buckets."""
     return sorted(n for n, v in environment.items() if v and n != PREFILL and _BUCKET_VARIABLE.match(n))
 
 
 def pad_variables(limit: str) -> dict[str, str]:
-    """--padding-limit as the padding-aware strategy takes it: whole percents for every dimension.
+    """Return --padding-limit for the padding-aware strategy, in integer percents.
 
+    It applies to every dimension.
     vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/padding_aware.py: 0 to 50.
     """
     percent = str(round(100 * float(limit)))
@@ -65,7 +73,10 @@ def pad_variables(limit: str) -> dict[str, str]:
 
 
 def speculative_tokens(args: EngineArgs) -> int:
-    """How many tokens are guessed a step, from the user's own words; 0 without speculation."""
+    """Return the number of speculative tokens per step, by the user's arguments.
+
+    Return 0 without speculation.
+    """
     try:
         said = json.loads(args.last("--speculative-config") or "{}")
         count = said.get("num_speculative_tokens", 0)
@@ -77,13 +88,16 @@ def speculative_tokens(args: EngineArgs) -> int:
 
 
 def is_hybrid(model: Model) -> bool:
-    """Has the model layers that keep a state instead of a KV cache (GDN, Mamba)?"""
+    """Return True if layers keep a state instead of a KV cache (GDN, Mamba)."""
     return model.attention_layers is not None and model.attention_layers != model.layers
 
 
 def full_references(model: Model) -> bool:
-    """Does the engine leave the decode range at its theoretical size? So it does for hybrids and for models that
-    mix sliding windows with full attention (hpu_model_runner.py warmup_model, skip_decode_block_clamp)."""
+    """Return True if the engine leaves the decode range at its theoretical size.
+
+    This is so for hybrids and for models that mix sliding windows with full attention
+    (hpu_model_runner.py warmup_model, skip_decode_block_clamp).
+    """
     text = model.config.get("text_config", model.config)
     kinds = text.get("layer_types") if isinstance(text, dict) else None
     mixed = isinstance(kinds, list) and "sliding_attention" in kinds and len(set(map(str, kinds))) > 1
@@ -91,10 +105,11 @@ def full_references(model: Model) -> bool:
 
 
 def most_blocks(context: Context, contiguous: bool, physical: int | None) -> int:
-    """The most blocks that a decode step can name.
+    """Return the most blocks that a decode step can reference.
 
-    With contiguous PA the cache itself. Else every sequence at its longest, but not over three times the cache:
-    the engine clamps its own range there (exponential.py), for shared prefixes are named more than once.
+    With contiguous PA the cache itself. Else every sequence at its longest, but not over three
+    times the cache: the engine clamps its range there (exponential.py), because shared prefixes are
+    referenced more than once.
     """
     limits = context.limits
     worst = ceil_div(limits.max_model_len, limits.block_size) * limits.max_num_seqs
@@ -106,7 +121,7 @@ def most_blocks(context: Context, contiguous: bool, physical: int | None) -> int
 
 
 def question(context: Context, contiguous: bool, physical: int | None) -> CoverageQuestion:
-    """What the warm-up planner is to cover."""
+    """Return the coverage for the warm-up planner."""
     from gaudi_launch.buckets.families import CONTEXT_LADDER
     from gaudi_launch.performance.limits import CoverageQuestion, as_limits
 
@@ -124,7 +139,10 @@ def question(context: Context, contiguous: bool, physical: int | None) -> Covera
 
 
 def choose(context: Context, contiguous: bool, physical: int | None, cost: StepTime) -> StrategyChoice:
-    """The strategy for this deployment; ``physical`` is the number of KV blocks, None when not known."""
+    """Return the strategy for this deployment.
+
+    ``physical`` is the number of KV blocks, None when unknown.
+    """
     request = context.request
     if request.padding_limit is not None:
         return StrategyChoice("pad", message("plan.flag", flag="--padding-limit"))
@@ -142,7 +160,7 @@ def choose(context: Context, contiguous: bool, physical: int | None, cost: StepT
     def weight(judged: Judged) -> float:
         return judged.weight(found.price)
 
-    # asked for hot lengths, the file is the answer whatever the whole range would weigh
+    # if hot lengths are requested, the file is the answer, whatever the cost of all lengths
     best = found.comparison[0] if request.reduce is not None else min(found.comparison, key=weight)
     if contiguous or not request.files_dir or best is not found.comparison[0]:
         # the highest bucket must be the real number of blocks, which only the engine knows
@@ -160,7 +178,7 @@ def choose(context: Context, contiguous: bool, physical: int | None, cost: StepT
 
 
 def arguments(context: Context, contiguous: bool, num_blocks: int | None, file: str | None) -> dict[str, Any]:
-    """What the engine hands to its bucket code (`buckets.engine_env.Arguments`)."""
+    """Return the arguments of the engine's bucket code (`engine_env.Arguments`)."""
     limits, args = context.limits, context.request.args
     hybrid = is_hybrid(context.model)
     return {

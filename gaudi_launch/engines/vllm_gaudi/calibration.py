@@ -1,6 +1,7 @@
-"""How the plugin is calibrated for fp8. Pure.
+"""Calibration of the plugin for fp8. Pure.
 
-Source: vllm-project/vllm-gaudi@091bbadd: calibration/calibrate_model.sh, which compares names in lower case.
+Source: vllm-project/vllm-gaudi@091bbadd: calibration/calibrate_model.sh, which compares names in
+lower case.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ _GATE = r"mlp\.gate\b"
 
 
 def _rules(lower: str) -> Rules:
-    """The plugin's script has rules for three families. Its ``--block-quant`` is left out: no step reads it."""
+    """Return the rules of the plugin's script, which has three families.
+
+    Its ``--block-quant`` is left out: no step reads it.
+    """
     names: tuple[str, ...] = ()
     scales, env = "scalar", {}
     measure_words: tuple[str, ...] = ()
@@ -29,7 +33,8 @@ def _rules(lower: str) -> Rules:
         env = {"VLLM_CONTIGUOUS_PA": "false"}
         measure_words = ("--gpu-memory-utilization", "0.1")
         quantise_words = ("--max-model-len", "2048", *measure_words)
-    # the scales are scalar where the script says nothing: docs/configuration/calibration/calibration.md
+    # the scales are scalar where the script states nothing:
+    # docs/configuration/calibration/calibration.md
     return Rules(
         measure_names=names,
         types=(),

@@ -1,4 +1,4 @@
-"""vllm-gaudi: upstream vLLM with the hardware plugin for Gaudi, the engine that the fork gave way to.
+"""vllm-gaudi: upstream vLLM with the plugin for Gaudi, the fork's successor.
 
 Read from vllm-project/vllm-gaudi@091bbadd; options are those of upstream vLLM 0.32.0.
 """
@@ -53,12 +53,13 @@ from gaudi_launch.planning.support import ModelSupport
 NAME = "vllm-gaudi"
 # `vllm serve` by its module: the program of that name may belong to another environment
 ENTRY = ("-m", "vllm.entrypoints.cli.main", "serve")
-# the plugin's own launcher gives every model a step of 2048 tokens (.cd/server/settings_vllm.csv); longer prompts
-# are computed in pieces
+# the plugin's launcher gives every model a step of 2048 tokens (.cd/server/settings_vllm.csv);
+# longer prompts are computed in pieces
 _BATCHED_TOKENS = 2048
-# the defaults of the 1.22 start script; the engine's own would be the model's whole length and 256 requests or more
+# the defaults of the 1.22 start script; the engine's would be the model's full length and 256
+# requests or more
 _LENGTH, _SEQS = 16384, 128
-# options without meaning here: the field of Request, the flag, and the sentence that says what to use instead
+# unsupported options: the field of Request, the option, and the sentence with the alternative
 _WITHOUT = {
     "scheduler_steps": ("-e", "gaudi.no_steps"),
     "no_zero_padding": ("-z", "gaudi.no_zero_padding"),
@@ -85,7 +86,7 @@ class VllmGaudi(Engine):
     def support(
         self, model: Model, args: EngineArgs = NO_ARGS, variables: Mapping[str, str] | None = None
     ) -> ModelSupport:
-        """Return what the list of this version, or of the installed engine, says of a model."""
+        """Return a model's support by this version's list, or the installed engine's."""
         return support_of(
             model,
             "vllm-gaudi",
@@ -105,16 +106,19 @@ class VllmGaudi(Engine):
 
     @property
     def can(self) -> tuple[str, ...]:
-        """What it serves, as words of the engines page."""
+        """Return what it supports, in the terms of the engines page."""
         return ("chat", "embed", "rerank", "vision", "fp8", "awq", "experts", "lora", "prefix")
 
     @property
     def bucket_file(self) -> str:
-        """The variable that names a bucket file."""
+        """Return the variable that names a bucket file."""
         return gaudi_buckets.FILE
 
     def limits(self, request: Request, host: Host, model: Model) -> Limits:
-        """Lengths within the model, whole blocks where the model allows; prompts may be longer than one step."""
+        """Return lengths within the model, in complete blocks where the model allows.
+
+        Prompts may be longer than one step.
+        """
         pooling = task_of(model, request.args) != CHAT
         length = self._length(request, model)
         seqs = request.max_num_seqs or _SEQS
@@ -145,7 +149,7 @@ class VllmGaudi(Engine):
     def _length(request: Request, model: Model) -> int:
         longest = model.max_position_embeddings
         if request.max_model_len is None:
-            # 514 positions of a RoBERTa are 512 and two that no token gets
+            # 514 positions of a RoBERTa are 512 and two that are not for tokens
             return min(_LENGTH, max(BLOCK, round_down(longest, BLOCK))) if longest else _LENGTH
         whole = round_up(request.max_model_len, BLOCK)
         return whole if longest is None or whole <= longest else request.max_model_len
@@ -158,7 +162,7 @@ class VllmGaudi(Engine):
         return number(gaudi_buckets.PREFILL, exported) if exported else 1
 
     def refuse(self, request: Request, host: Host, model: Model) -> None:
-        """Raise LaunchError for what this engine does not have, with what to use instead."""
+        """Raise LaunchError for what this engine lacks, with the alternative."""
         if request.tuning == "reference":
             raise LaunchError("gaudi.reference", ExitCode.USAGE)
         for flag, instead in given(request, _WITHOUT.items()):
@@ -171,19 +175,28 @@ class VllmGaudi(Engine):
 
     @property
     def over_hosts(self) -> OverHosts:
-        """vllm-project/vllm-gaudi@091bbadd:docs/configuration/env_variables.md: not validated by its makers."""
+        """Return its abilities over several hosts, which its makers have not validated.
+
+        vllm-project/vllm-gaudi@091bbadd:docs/configuration/env_variables.md.
+        """
         return OverHosts(validated=False)
 
     def memory_rules(self, variables: Mapping[str, str]) -> MemoryRules:
-        """Its profile run returns at once (vllm_gaudi/v1/worker/hpu_worker.py), and one block is kept spare."""
+        """Return its memory rules: no profile run, and one spare block.
+
+        Its profile run returns immediately (vllm_gaudi/v1/worker/hpu_worker.py).
+        """
         return MemoryRules(profile_run=False, spare_block=True)
 
     def needs_quant_file(self, request: Request, model: Model) -> bool:
-        """Does this deployment read a QUANT_CONFIG?"""
+        """Return True if this deployment reads a QUANT_CONFIG."""
         return gaudi_rules.needs_quant_file(request, model)
 
     def propose(self, context: Context) -> Proposal:
-        """Every variable and option; the warm-up last, because it depends on all others."""
+        """Return every variable and option.
+
+        The warm-up comes last, because it depends on all others.
+        """
         request = context.request
         decisions = Decisions(request.environment)
         fork_auto.check_model(context)
@@ -231,7 +244,7 @@ class VllmGaudi(Engine):
                 decisions.env(name, request.environment[name], message("plan.exported"))
         else:
             self._strategy(context, decisions)
-        # the planner tells a list that cannot be; it has no graphs to keep room for
+        # the planner refuses an impossible list; it has no graphs to reserve memory for
         with contextlib.suppress(BucketError):
             memory = memory_in(context, decisions.settings(), self)
             found = self.buckets(decisions.settings(), context, memory.num_blocks)
@@ -257,13 +270,19 @@ class VllmGaudi(Engine):
         return task == CHAT and not request.args.has("--enforce-eager")
 
     def _choice(self, settings: Sequence[Setting], context: Context) -> gaudi_buckets.StrategyChoice:
-        """The bucket strategy that these settings call for; it depends on the number of KV blocks they leave."""
+        """Return the bucket strategy for these settings.
+
+        It depends on the number of KV blocks they leave.
+        """
         blocks = memory_in(context, settings, self).num_blocks
         contiguous = gaudi_rules.is_contiguous(settings)
         return gaudi_buckets.choose(context, contiguous, blocks, step_time_in(context, self))
 
     def _file(self, settings: Sequence[Setting], context: Context) -> tuple[str, str] | None:
-        """(path, text) of the bucket file that these settings name: the planner's, or one of the user's."""
+        """Return (path, text) of the bucket file that these settings name.
+
+        It is the planner's, or one of the user's.
+        """
         value = next((s.value for s in settings if s.name == gaudi_buckets.FILE), None)
         if not value or not self._warms(context.request, task_of(context.model, context.request.args)):
             return None
@@ -276,7 +295,10 @@ class VllmGaudi(Engine):
     def buckets(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> tuple[str, Buckets] | None:
-        """The grid that these settings warm up; None where nothing is warmed up, or by a file that was not read."""
+        """Return the grid that these settings warm up.
+
+        Return None where nothing is warmed up, or by a file that was not read.
+        """
         if not self._warms(context.request, task_of(context.model, context.request.args)):
             return None
         asked = self.bucket_question(settings, context, num_blocks)
@@ -291,7 +313,7 @@ class VllmGaudi(Engine):
     def question(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> CoverageQuestion | None:
-        """What the warm-up planner is to cover; None where nothing is warmed up."""
+        """Return the coverage for the warm-up planner; None without a warm-up."""
         if not self._warms(context.request, task_of(context.model, context.request.args)):
             return None
         return gaudi_buckets.question(context, gaudi_rules.is_contiguous(settings), num_blocks)
@@ -299,7 +321,7 @@ class VllmGaudi(Engine):
     def bucket_question(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> BucketQuestion:
-        """Return what decides the grid, for our arithmetic or the plugin's own."""
+        """Return the inputs of the grid, for our arithmetic or the plugin's."""
         env = {**exported(context.request.environment), **variables_of(settings)}
         algorithm = algorithm_of(CONTEXT_LADDER, env, with_limit=False)
         file = self._file(settings, context)
@@ -308,7 +330,10 @@ class VllmGaudi(Engine):
         return BucketQuestion(CONTEXT_LADDER, gaudi_buckets.PACKAGE, algorithm, env, arguments)
 
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
-        """``vllm serve MODEL`` with these options, then the user's own words, of which the last counts."""
+        """Return ``vllm serve MODEL`` with these options, then the user's arguments.
+
+        The last of several counts.
+        """
         args = engine_args(
             table=option_table(UPSTREAM),
             head=(self.python or "python3", *ENTRY, context.request.model),
@@ -328,13 +353,19 @@ class VllmGaudi(Engine):
 
 
 def create(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
-    """Return the plugin's engine: the installed version, the one named, else the newest release with facts."""
+    """Return the plugin's engine at the installed version, or the named one.
+
+    Without either, the newest release with facts.
+    """
     version = facts.get("plugin") or _named(name.partition("@")[2])
     return VllmGaudi(python, facts, version, installed_classes(facts))
 
 
 def _named(version: str) -> str:
-    """Return the complete version of ``0.26`` or "". Raises LaunchError (USAGE) for one without facts."""
+    """Return the complete version of ``0.26`` or "".
+
+    Raises LaunchError (USAGE) for one without facts.
+    """
     if not version:
         return newest(NAME).version
     found = matching(NAME, version)

@@ -1,9 +1,10 @@
-"""How much of a card vllm-gaudi may take, and how much of that is kept for graphs.
+"""vllm-gaudi's share of a card, and the part of it that is reserved for graphs.
 
-The plugin does not measure activations (its profile run returns at once), so what stays free must be known
-before: the plugin's own launcher has a table of it, profiles/vllm-gaudi-memory.yaml. The arithmetic is that
-launcher's (vllm-project/vllm-gaudi@091bbadd:.cd/server/vllm_autocalc_rules.py) with two differences: the card's
-memory is what a process was seen to get of it, and graphs are counted, not estimated.
+The plugin does not measure activations (its profile run returns immediately), so what stays free
+must be known before: the plugin's launcher has a table of it, profiles/vllm-gaudi-memory.yaml. The
+arithmetic is that launcher's (vllm-project/vllm-gaudi@091bbadd:.cd/server/vllm_autocalc_rules.py)
+with two differences: the card's memory is what a process was seen to get of it, and graphs are
+counted, not estimated.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ _MOST_RESERVED = {"compile": 0.1, "lazy": 0.5}
 
 @dataclass(frozen=True)
 class Need:
-    """GiB of one card to leave free for activations, MiB of one graph; ``known``: the table has the model."""
+    """GiB of one card to leave free for activations, MiB of one graph.
+
+    ``known``: the table has the model.
+    """
 
     free_gib: float
     graph_mib: float
@@ -59,7 +63,10 @@ def _row(rows: list[dict[str, Any]], model: Model) -> dict[str, Any] | None:
 
 
 def need_of(model: Model, cards: int, batched_tokens: int) -> Need:
-    """What this model needs; more than the table's tokens a step need as much more as their activations."""
+    """Return the needs of this model.
+
+    More tokens per step than the table's need proportionally more for activations.
+    """
     table = _table()
     row = _row(table["models"], model)
     known = row if row is not None else table["others"]
@@ -71,7 +78,9 @@ def need_of(model: Model, cards: int, batched_tokens: int) -> Need:
 
 
 def utilization(free_gib: float, need: Need) -> float:
-    """The share of ``free_gib`` (a card less its weights) that leaves what is needed, in whole percents.
+    """Return the share of ``free_gib`` that leaves what is needed, in integer percents.
+
+    ``free_gib`` is a card less its weights.
 
     >>> utilization(79.042, Need(9, 10, True)), utilization(110.0, Need(8, 20, False))
     (0.88, 0.9)
@@ -83,7 +92,9 @@ def utilization(free_gib: float, need: Need) -> float:
 
 
 def reserved(usable_gib: float, graphs: int, need: Need, lazy: bool) -> float:
-    """The share of what may be used that so many graphs take, rounded up to whole percents.
+    """Return the share of usable memory for this number of graphs, in integer percents.
+
+    It is rounded up.
 
     >>> reserved(69.556, 254, Need(9, 10, True), lazy=False)
     0.04

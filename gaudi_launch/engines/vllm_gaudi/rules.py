@@ -1,4 +1,7 @@
-"""vllm-gaudi's variables and options, one function a subject; each names the place in the plugin it rests on."""
+"""vllm-gaudi's variables and options, one function per subject.
+
+Each names its source in the plugin.
+"""
 
 from __future__ import annotations
 
@@ -26,35 +29,39 @@ _LAUNCHER = _AT + ".cd/templates/template_vllm_server.sh"
 _VARIABLES = _AT + "docs/configuration/env_variables.md"
 _CONTIGUOUS = "VLLM_CONTIGUOUS_PA"
 _DTYPES = ("bfloat16", "float16", "fp8", "awq", "gptq")
-# checkpoints that hold 8-bit floats already (config.json's quant_method), and are loaded as they are
+# checkpoints that contain 8-bit floats already (config.json's quant_method), and are loaded as they
+# are
 _FP8_ON_DISK = ("fp8", "compressed-tensors", "modelopt")
 # images of one request: warm-up is only done where their number is limited; the value of the plugin's own server
 # test (tests/full_tests/gpqa_eval/lm_eval_server.sh)
 _IMAGES = 8
-# vision towers that ship without shapes to warm up (extension/bucketing/vision.py)
+# vision towers without predefined shapes to warm up (extension/bucketing/vision.py)
 _NO_SHAPES = ("qwen3_5", "kimi_k25", "gemma4")
 _LONG = 32768
 _SPECULATION = ("--speculative-config", "-sc", "--spec-method", "--spec-model", "--spec-tokens")
 
 
 def is_true(text: str) -> bool:
-    """A boolean as the plugin reads it (extension/config.py)."""
+    """Return a boolean as the plugin reads it (extension/config.py)."""
     return text.lower() in ("true", "t", "1", "yes", "y", "on")
 
 
 def is_contiguous(settings: Sequence[Setting]) -> bool:
-    """Do these settings turn contiguous paged attention on?"""
+    """Return True if these settings turn contiguous paged attention on."""
     return any(s.name == _CONTIGUOUS and is_true(s.value or "") for s in settings)
 
 
 def needs_quant_file(request: Request, model: Model) -> bool:
-    """Does this deployment read a QUANT_CONFIG? Weights that are fp8 on disk run without, unless one is named."""
+    """Return True if this deployment reads a QUANT_CONFIG.
+
+    Weights that are fp8 on disk run without, unless one is named.
+    """
     named = bool(request.quant_config or request.environment.get("QUANT_CONFIG"))
     return named or (request.dtype == "fp8" and model.quantization not in _FP8_ON_DISK)
 
 
 def check(request: Request, model: Model) -> None:
-    """Raise LaunchError for wishes that cannot be had together, or that the weights do not fulfil."""
+    """Raise LaunchError for incompatible options, or options that the weights forbid."""
     contiguous = is_true(request.environment.get(_CONTIGUOUS, ""))
     if contiguous and request.args.has("--enable-prefix-caching"):
         raise LaunchError("gaudi.contiguous", ExitCode.USAGE, other="--enable-prefix-caching")
@@ -69,7 +76,7 @@ def check(request: Request, model: Model) -> None:
 
 
 def address(context: Context, decisions: Decisions) -> None:
-    """Where it listens, and under which name the model is asked for."""
+    """Propose the address to listen on, and the model's name in requests."""
     request = context.request
     _add(decisions, "--host", request.host, "-u", "127.0.0.1", "gaudi.host")
     _add(decisions, "--port", request.port, "-p", 30001, "gaudi.port")
@@ -83,8 +90,11 @@ def address(context: Context, decisions: Decisions) -> None:
 
 
 def lengths(context: Context, decisions: Decisions) -> None:
-    """The engine's own default for none of these fits: the model's whole length, and a number of requests by the
-    card's memory, which the plugin reports as 0 (platform.py get_device_total_memory)."""
+    """Propose the lengths, because none of the engine's defaults fits.
+
+    They are the model's full length, and a number of requests by the card's memory, which the
+    plugin reports as 0 (platform.py get_device_total_memory).
+    """
     request, limits = context.request, context.limits
     _add(decisions, "--max-model-len", request.max_model_len, "-l", limits.max_model_len, "gaudi.length")
     asked = request.max_model_len
@@ -102,7 +112,7 @@ def lengths(context: Context, decisions: Decisions) -> None:
 
 
 def cards(context: Context, decisions: Decisions) -> None:
-    """The chosen cards, one process each."""
+    """Propose the chosen cards, one process each."""
     request, modules = context.request, context.placement.modules
     flag = request.modules is not None
     decisions.env(
@@ -123,8 +133,11 @@ def cards(context: Context, decisions: Decisions) -> None:
 
 
 def mode(context: Context, decisions: Decisions) -> None:
-    """torch.compile unless PT_HPU_LAZY_MODE=1 was exported: the plugin's default, and the only mode of upstream
-    PyTorch builds (docs/getting_started/quickstart/quickstart_configuration.md)."""
+    """Propose torch.compile unless PT_HPU_LAZY_MODE=1 was exported.
+
+    It is the plugin's default, and the only mode of upstream PyTorch builds
+    (docs/getting_started/quickstart/quickstart_configuration.md).
+    """
     decisions.env("PT_HPU_LAZY_MODE", "0", message("gaudi.compile"), origin=_VARIABLES)
     decisions.env("PT_HPU_WEIGHT_SHARING", "0", message("gaudi.weight_sharing"), source="engine", origin=_PLATFORM)
     if decisions.get("env", "PT_HPU_LAZY_MODE") == "1":
@@ -145,7 +158,7 @@ def mode(context: Context, decisions: Decisions) -> None:
 
 
 def types(context: Context, decisions: Decisions) -> None:
-    """The data type of computation, and quantised weights in the spelling that the platform accepts."""
+    """Propose the compute type, and quantised weights in the platform's spelling."""
     request, model = context.request, context.model
     if request.dtype == "float16":
         decisions.warn("gaudi.float16")
@@ -165,18 +178,22 @@ def types(context: Context, decisions: Decisions) -> None:
     if measured:
         _measured(context, decisions)
     if measured or context.limits.max_model_len >= _LONG:
-        # one first step that compiles takes longer than the engine's patience
+        # a first step that compiles may exceed the engine's timeout
         origin = _AT + "docs/configuration/long_context.md"
         for name, value in (("VLLM_ENGINE_ITERATION_TIMEOUT_S", "3600"), ("VLLM_RPC_TIMEOUT", "100000")):
             decisions.env(name, value, message("gaudi.patience"), origin=origin)
     if model.converted and is_gaudi2(context):
-        # other checkpoints are rescaled at load (extension/ops.py gaudi_weight_wrapper), these were before
+        # other checkpoints are rescaled at load (extension/ops.py gaudi_weight_wrapper), these were
+        # rescaled before
         origin = _AT + "vllm_gaudi/extension/features.py"
         decisions.env("VLLM_SCALE_ADJUSTMENT", "false", message("quant.converted"), origin=origin)
 
 
 def _measured(context: Context, decisions: Decisions) -> None:
-    """fp8 by neural compressor: the QUANT_CONFIG named or found on this machine, and what goes with it."""
+    """Propose fp8 by neural compressor: the QUANT_CONFIG, and its settings.
+
+    The file was named, or found on this machine.
+    """
     docs = _AT + "docs/configuration/quantization/inc.md"
     request, found = context.request, context.request.quant_file
     exported = request.environment.get("QUANT_CONFIG")
@@ -200,7 +217,7 @@ def _measured(context: Context, decisions: Decisions) -> None:
 
 
 def utilization(context: Context, decisions: Decisions, found: MemoryPlan) -> None:
-    """How much of a card it takes: a share of what is free once the weights lie there."""
+    """Propose the engine's share of the card's memory that is free after the weights."""
     limits, asked = context.limits, context.request.memory_utilization
     need = gaudi_memory.need_of(context.model, len(context.placement.modules), limits.max_num_batched_tokens)
     share, reason = gaudi_memory.MOST_UNKNOWN, message("gaudi.utilization")
@@ -216,7 +233,10 @@ def utilization(context: Context, decisions: Decisions, found: MemoryPlan) -> No
 
 
 def reserved(context: Context, decisions: Decisions, found: MemoryPlan, graphs: int) -> None:
-    """How much of that share is kept for so many graphs; the engine's own tenth for a model outside the table."""
+    """Propose the part of that share that is reserved for this number of graphs.
+
+    The engine's default of a tenth for a model outside the table.
+    """
     limits = context.limits
     need = gaudi_memory.need_of(context.model, len(context.placement.modules), limits.max_num_batched_tokens)
     if not found.gib or not need.known:
@@ -229,7 +249,10 @@ def reserved(context: Context, decisions: Decisions, found: MemoryPlan, graphs: 
 
 
 def attention(context: Context, decisions: Decisions, task: str) -> None:
-    """Prefix caching (the engine's default) or contiguous paged attention: one of both."""
+    """Propose prefix caching (the engine's default) or contiguous paged attention.
+
+    The engine supports one of them.
+    """
     request = context.request
     off = request.args.has("--no-enable-prefix-caching")
     exported = request.environment.get(_CONTIGUOUS, "")
@@ -247,7 +270,7 @@ def attention(context: Context, decisions: Decisions, task: str) -> None:
 
 
 def experts(context: Context, decisions: Decisions) -> None:
-    """Experts are spread over cards; on one card there is nothing to spread."""
+    """Propose expert parallelism over the cards; on one card it does nothing."""
     model = context.model
     if model.moe and len(context.placement.modules) > 1:
         reason = message("plan.moe", experts=model.experts or "?")
@@ -259,7 +282,10 @@ def experts(context: Context, decisions: Decisions) -> None:
 
 
 def task(context: Context, decisions: Decisions, task: str) -> None:
-    """Chat models schedule the next step while the last one runs; pooling models are told that they pool."""
+    """Propose asynchronous scheduling for chat models, the pooling runner for others.
+
+    With the former the next step is scheduled while the last one runs.
+    """
     args = context.request.args
     if task == CHAT:
         pipeline = ("--pipeline-parallel-size", "-pp", "--no-async-scheduling", "--async-scheduling")
@@ -276,7 +302,10 @@ def task(context: Context, decisions: Decisions, task: str) -> None:
 
 
 def vision(context: Context, decisions: Decisions) -> None:
-    """Images are warmed up only where their number is limited, and for some towers only in named sizes."""
+    """Propose the warm-up of images, which needs a limited number of them.
+
+    Some towers also need named sizes.
+    """
     model, request = context.model, context.request
     if "vision" not in model.multimodal:
         return
@@ -295,7 +324,7 @@ def vision(context: Context, decisions: Decisions) -> None:
 
 
 def switches(context: Context, decisions: Decisions) -> None:
-    """What the user turned on or off by a switch."""
+    """Propose the user's switches."""
     request = context.request
     for asked, name, value, flag in (
         (request.skip_warmup, "VLLM_SKIP_WARMUP", "true", "-s"),
@@ -319,7 +348,7 @@ def _add(
     why: str,
     origin: str = "",
 ) -> None:
-    """Propose an option: the user's own value where one was given, else our default with its reason."""
+    """Propose an option: the user's value, else our default with its reason."""
     if given is not None:
         decisions.option(option, str(given), message("plan.flag", flag=flag), source="flag", origin=origin)
     else:

@@ -253,7 +253,7 @@ class Done:
 
 
 def about(wish: CalibrationRequest, scripts: Scripts, release: str) -> dict[str, Any]:
-    """Return what a calibration depends on; a change of it starts again from phase 1."""
+    """Return what a calibration depends on; a change of it restarts from phase 1."""
     return {**asdict(wish), "release": release, "scripts": scripts.folder}
 
 

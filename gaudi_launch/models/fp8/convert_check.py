@@ -22,7 +22,7 @@ _Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def first_wrong(source: Path, target: Path) -> str:
-    """Return the first tensor of ``target`` that differs from ``source``; "" for none.
+    """Return the first tensor of ``target`` that differs from ``source``, or "".
 
     Numbers are compared within rounding. Of each weight, up to 4096 numbers spread over it are
     multiplied by its scales, on both sides; a scale or weight whose partner is in another shard is

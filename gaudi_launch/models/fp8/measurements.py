@@ -143,7 +143,7 @@ def write_published(published: Published, generation: str) -> QuantFile:
 
 
 def clear_stale(quant: QuantFile) -> int:
-    """Remove scales that an earlier launch left with measurements; return their number."""
+    """Remove scales that an earlier launch left with measurements; return a count."""
     if quant.origin not in ("calibrated", "downloaded"):
         return 0
     found = list(Path(quant.path).parent.rglob(_STALE))

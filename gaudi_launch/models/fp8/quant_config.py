@@ -29,7 +29,7 @@ class QuantFile:
 
 
 def kv_cache_dtype(config: Mapping[str, Any]) -> str:
-    """Return ``auto`` if the blocklist names a cache (it stays bf16), else ``fp8_inc``.
+    """Return ``auto`` if the blocklist names a cache (it stays bf16), or ``fp8_inc``.
 
     Source: HabanaAI/vllm-fork@aice/v1.22.0:vllm/config.py (INC QUANT_CONFIG).
     """

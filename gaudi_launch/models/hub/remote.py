@@ -33,7 +33,7 @@ def read_remote(hub_id: str, revision: str | None = None) -> Model:
 
 
 def _weights(hub_id: str, revision: str | None, bits: int, layers: int | None) -> dict[str, Any]:
-    """Return parameters and bytes from the headers alone, counted as those of a folder.
+    """Return parameters and bytes by the headers alone, counted as those of a folder.
 
     The result is empty where the model has no safetensors.
     """

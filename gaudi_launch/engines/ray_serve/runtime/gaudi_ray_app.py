@@ -1,7 +1,8 @@
-"""The Serve application: an OpenAI-compatible server whose replicas each hold a set of cards.
+"""The Serve application: an OpenAI-compatible server with cards for each replica.
 
-``import_path: gaudi_ray_app:build``; args: ``kind`` (engine or transformers), ``sets`` of cards, and for an engine
-its ``argv`` with ``{port}`` where its port goes; for transformers ``model``, ``name`` and ``dtype``.
+``import_path: gaudi_ray_app:build``; args: ``kind`` (engine or transformers), ``sets`` of cards,
+and for an engine its ``argv`` with ``{port}`` where its port goes; for transformers ``model``,
+``name`` and ``dtype``.
 """
 
 # mypy: disable-error-code="untyped-decorator"
@@ -22,11 +23,12 @@ from gaudi_ray_openai import Shape, events, job_of
 from gaudi_ray_slots import claim, folder
 from ray import serve
 
-# connection-level headers belong to one hop only (RFC 9110, 7.6.1); the length is set anew
+# connection-level headers belong to one hop only (RFC 9110, 7.6.1); the length is set again
 _HOP = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host", "content-length"}
 _METHODS = ["GET", "POST", "PUT", "DELETE", "OPTIONS"]
 
-# Serve pickles the classes below where they are decorated: what they use must stand above them or elsewhere
+# Serve pickles the classes below where they are decorated: what they use must be defined above them
+# or elsewhere
 
 
 def refusal(text: str, status: int) -> Response:
@@ -40,7 +42,7 @@ model_api = FastAPI()
 @serve.deployment(name="Engine")
 @serve.ingress(engine_api)
 class EngineReplica:
-    """One replica: a planned engine as subprocess, every request passed on to it as it is."""
+    """One replica: a planned engine as subprocess, to which all requests are passed."""
 
     def __init__(self, args: dict[str, Any]) -> None:
         self._session: Any = None
@@ -53,7 +55,7 @@ class EngineReplica:
         self._child.watch(self._lost)
 
     def _lost(self, status: int) -> None:
-        """The engine is gone: so is this replica, and Serve starts another."""
+        """End this replica after its engine ended; Serve starts another one."""
         self._child.slot.say(f"the engine ended with {status}; its replica is replaced")
         self._child.end(0.0)
         os._exit(1)
@@ -69,7 +71,10 @@ class EngineReplica:
 
     @engine_api.api_route("/{path:path}", methods=_METHODS)
     async def forward(self, request: Request, path: str) -> Response:
-        """Pass a request on and its answer back, piece by piece; a client that hangs up ends it in the engine."""
+        """Pass a request on and its answer back, piece by piece.
+
+        When the client disconnects, the request ends in the engine.
+        """
         import aiohttp
 
         if self._session is None:
@@ -89,10 +94,11 @@ class EngineReplica:
                 async for piece in answer.content.iter_any():
                     yield piece
             except aiohttp.ClientError:
-                # the engine died in the middle: so does the answer, its status is long sent
+                # the engine ended during an answer: so does the answer, its status was already sent
                 return
             finally:
-                # Serve cancels us when the client hangs up (seen with 2.60.0), and the engine sees it here
+                # Serve cancels this task when the client disconnects (seen with 2.60.0), and the
+                # engine notices it here
                 answer.close()
 
         kept = {k: v for k, v in answer.headers.items() if k.lower() not in _HOP}
@@ -159,6 +165,6 @@ class Generator:
 
 
 def build(args: dict[str, Any]) -> Any:
-    """The application of these args (Serve calls this in a worker)."""
+    """Return the application of these args (Serve calls this in a worker)."""
     deployment: Any = Generator if args.get("kind") == "transformers" else EngineReplica
     return deployment.bind(args)

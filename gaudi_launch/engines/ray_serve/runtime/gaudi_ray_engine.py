@@ -1,4 +1,7 @@
-"""A planned engine as the subprocess of one replica: started on a set of cards, asked, watched, ended."""
+"""A planned engine as the subprocess of one replica: start, query, watch, end.
+
+It runs on one set of cards.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,18 @@ _PR_SET_PDEATHSIG = 1
 PORT = "{port}"
 VISIBLE = "HABANA_VISIBLE_MODULES"
 NOSET = "RAY_EXPERIMENTAL_NOSET_HABANA_VISIBLE_MODULES"
-# the user's own value, kept by the head: Ray overwrites it in its workers (one thread for an actor without CPUs)
+# the user's value, kept by the head: Ray overwrites it in its workers (one thread for an actor
+# without CPUs)
 OWN_THREADS = "GAUDI_LAUNCH_OMP_NUM_THREADS"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def environment_of(slot: Slot, environ: dict[str, str]) -> dict[str, str]:
-    """What the engine inherits: the node's variables without Ray's own, and the cards of this set.
+    """Return the engine's variables: the node's without Ray's, and this set's cards.
 
-    Ray's ids come in no order (seen: 5,4), so they are sorted where Ray was not told to leave the variable alone.
+    Ray's IDs come in no order (seen: 5,4), so they are sorted where Ray was not configured to leave
+    the variable alone.
     """
     kept = {k: v for k, v in environ.items() if not k.startswith(("RAY_", "GAUDI_LAUNCH_")) and k != "PYTHONPATH"}
     kept.pop("OMP_NUM_THREADS", None)
@@ -57,7 +62,10 @@ def free_port() -> int:
 
 
 class EngineChild:
-    """One engine server on loopback. Raises RuntimeError from `wait_ready` when it ends before it answers."""
+    """One engine server on loopback.
+
+    Raises RuntimeError from `wait_ready` when it ends before it answers.
+    """
 
     def __init__(self, argv: Sequence[str], slot: Slot) -> None:
         self.slot = slot
@@ -79,7 +87,10 @@ class EngineChild:
         slot.sign(self.process.pid)
 
     def wait_ready(self) -> None:
-        """Until it answers a real completion: /health was seen to be fine in an engine that died of its first."""
+        """Wait until the engine answers a real completion.
+
+        /health was seen to succeed in an engine that failed at its first completion.
+        """
         while True:
             status = self.process.poll()
             if status is not None:
@@ -104,7 +115,7 @@ class EngineChild:
         return self.process.poll() is None and self._ask("/health", 10.0) is not None
 
     def watch(self, lost: Callable[[int], Any]) -> None:
-        """Call ``lost`` with the exit status when the engine ends without being told to."""
+        """Call ``lost`` with the exit status when the engine ends unexpectedly."""
 
         def wait() -> None:
             status = self.process.wait()
@@ -114,7 +125,10 @@ class EngineChild:
         threading.Thread(target=wait, daemon=True).start()
 
     def end(self, patience: float = 8.0) -> None:
-        """End it and what it started: the first process alone at first, it ends its workers in the right order."""
+        """End the engine and its processes.
+
+        Its first process is signalled alone: it ends its workers in the right order.
+        """
         self.ending = True
         if self.process.poll() is None:
             self.process.terminate()
@@ -126,7 +140,10 @@ class EngineChild:
             self.process.wait(2.0)
 
     def _ask(self, path: str, timeout: float, question: dict[str, Any] | None = None) -> bytes | None:
-        """The body of a 200 (or of a completion that the model's kind does not have), else None."""
+        """Return the body of a 200, else None.
+
+        A completion that this kind of model does not have also counts.
+        """
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         body = None
         if question is not None:
@@ -145,7 +162,7 @@ class EngineChild:
 
 
 def bind_words(slot: Slot) -> list[str]:
-    """The words in front that bind the CPUs of this set and prefer its memory node."""
+    """Return the command prefix that binds this set's CPUs and prefers its memory node."""
     numactl = shutil.which("numactl")
     if not slot.cpus or numactl is None or not set(slot.cpus) <= os.sched_getaffinity(0):
         return []

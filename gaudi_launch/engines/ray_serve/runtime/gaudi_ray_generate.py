@@ -1,7 +1,8 @@
-"""Plain Hugging Face generation, for models that the serving engine does not have.
+"""Plain Hugging Face generation, for models that the serving engine lacks.
 
-One request at a time a replica: `generate` batches nothing by itself. On a card optimum-habana adapts the model
-class and HPU graphs are on (ray-project/ray@0e1bad6b:doc/source/serve/doc_code/intel_gaudi_inference_serve.py).
+One request at a time per replica: `generate` batches nothing by itself. On a card optimum-habana
+adapts the model class and HPU graphs are on
+(ray-project/ray@0e1bad6b:doc/source/serve/doc_code/intel_gaudi_inference_serve.py).
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ _END = object()
 
 
 class BadRequest(Exception):
-    """A request that cannot be; its text goes to the client with 400."""
+    """An invalid request; its text goes to the client with 400."""
 
 
 @dataclass
 class GenerationJob:
-    """One request on its way: text pieces come out of ``pieces``, then `_END` or an exception."""
+    """One request in progress: ``pieces`` of text, then `_END` or an exception."""
 
     prompt: str
     options: dict[str, Any]
@@ -40,12 +41,12 @@ class GenerationJob:
     reason: str = "stop"
 
     def put(self, piece: Any) -> None:
-        """Hand a piece from the generating thread to whoever waits in the event loop."""
+        """Pass a piece from the generating thread to the event loop."""
         if self.loop is not None:
             self.loop.call_soon_threadsafe(self.pieces.put_nowait, piece)
 
     async def text(self) -> AsyncIterator[str]:
-        """Its pieces as they come. Whoever stops listening ends the generation."""
+        """Yield the pieces as they arrive. A reader that stops ends the generation."""
         try:
             while True:
                 piece = await self.pieces.get()
@@ -59,7 +60,10 @@ class GenerationJob:
 
 
 def cut(text: str, stops: tuple[str, ...]) -> tuple[str, str, bool]:
-    """What may be sent, what must wait (it may begin a stop word), and whether a stop word was met."""
+    """Return the text to send, the text to keep back, and whether a stop text was met.
+
+    Text that may be the beginning of a stop text is kept back.
+    """
     first = min((at for at in (text.find(word) for word in stops) if at >= 0), default=-1)
     if first >= 0:
         return text[:first], "", True
@@ -118,7 +122,10 @@ class Generation:
         self.longest = int(args.get("max_model_len") or limit)
 
     def _adapt(self) -> bool:
-        """Let optimum-habana adapt the model classes, where it is installed; True for HPU graphs."""
+        """Let optimum-habana adapt the model classes, where it is installed.
+
+        Return True for HPU graphs.
+        """
         import habana_frameworks.torch  # noqa: F401 - makes the device known
 
         try:
@@ -196,7 +203,10 @@ class Generation:
 
 
 def as_criterion(torch: Any, ended: Any) -> Any:
-    """A stopping criterion in the form that transformers 4 and 5 take: one truth value a sequence."""
+    """Return a stopping criterion for transformers 4 and 5.
+
+    They expect one truth value per sequence.
+    """
 
     def criterion(input_ids: Any, scores: Any, **_: Any) -> Any:
         return torch.full((input_ids.shape[0],), bool(ended()), dtype=torch.bool, device=input_ids.device)

@@ -1,9 +1,10 @@
-"""The head of a Ray Serve deployment on one machine: starts Ray, deploys, tells how it goes, ends everything.
+"""The head of a Ray Serve deployment on one machine: start, deploy, report, end.
 
 python gaudi_ray_head.py --host HOST --port PORT --hpus N --config JSON
 
-HOST and PORT are those of the config's http_options, said again for whoever reads the command line. Lines that
-begin with ``gaudi-launch ray:`` are ours; those of the first set's engine stand as they are, others have a prefix.
+HOST and PORT are those of the config's http_options, repeated for readers of the command line.
+Lines that begin with ``gaudi-launch ray:`` are the head's; those of the first set's engine are
+unchanged, others have a prefix.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ _SOCKET = "sockets/dash_UsageStatsHead"
 # where the temporary folder of the environment is too long for Ray's sockets
 _SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
 _APPLICATIONS = "/api/serve/applications/"
-# loopback, so that nothing of Ray is reached from outside; not .1, which releases such as 2.40 replace by the
-# host's own address and then wait for without end (ray 2.40.0: _private/services.py resolve_ip_for_localhost)
+# loopback, so that nothing of Ray is reached from outside; not .1, which releases such as 2.40
+# replace by the host's address and then wait forever (ray 2.40.0: _private/services.py
+# resolve_ip_for_localhost)
 _NODE = "127.0.0.2"
 _TURN_SECONDS = 0.2
 _STATUS_EVERY_SECONDS = 1.0
@@ -49,7 +51,7 @@ def say(line: str) -> None:
 
 
 class Tails:
-    """What engines write, on our own output: the first set's as it is, the others' with a prefix."""
+    """Copy the engines' output: the first set's unchanged, the others' with a prefix."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self._folder = folder
@@ -67,7 +69,7 @@ class Tails:
             self._at[number] += len(content)
             if not content:
                 continue
-            # whole lines only, so that two engines never share one
+            # complete lines only, so that two engines never share one
             *lines, self._partial[number] = (self._partial[number] + content).split(b"\n")
             prefix = b"" if number == 0 else f"(Replica{number}) ".encode()
             for line in lines:
@@ -76,14 +78,17 @@ class Tails:
 
 
 class Dashboard:
-    """Ray's own REST interface, the one behind `serve deploy` and `serve status`."""
+    """Ray's REST interface, as used by `serve deploy` and `serve status`."""
 
     def __init__(self, url: str, token: str) -> None:
         self.url = url
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
     def ask(self, path: str, document: Any = None, method: str = "GET") -> Any:
-        """The answer. Raises RuntimeError with Ray's own words for a refusal, OSError when nobody answers."""
+        """Return the answer.
+
+        Raises RuntimeError with Ray's text for a refusal, OSError without an answer.
+        """
         body = None if document is None else json.dumps(document).encode()
         request = Request(self.url + path, data=body, headers=self._headers, method=method)
         try:
@@ -98,7 +103,7 @@ class Dashboard:
         return json.loads(content) if content else None
 
     def deploy(self, config: dict[str, Any], stops: list[int], patience: float = 120.0) -> None:
-        """Hand the config over, unless a signal comes first. Raises as `ask` does."""
+        """Send the config, unless a signal comes first. Raises as `ask` does."""
         deadline = time.monotonic() + patience
         while not stops:
             try:
@@ -119,7 +124,10 @@ class Dashboard:
 
 
 def summary(applications: dict[str, Any]) -> list[str]:
-    """The lines of a status: the state of each application, and of each deployment with its replicas."""
+    """Return the lines of a status: the state of applications and deployments.
+
+    A deployment has its replicas.
+    """
     lines = []
     for name, application in sorted(applications.items()):
         lines.append(f"application {name} {application.get('status')}")
@@ -132,18 +140,20 @@ def summary(applications: dict[str, Any]) -> list[str]:
 
 
 def socket_length(temporary: str) -> int:
-    """Return the length in bytes of the longest socket path of a session below this temporary folder.
+    """Return the bytes of a session's longest socket path below a temporary folder.
 
-    A session is called ``session_2026-11-22_02-20-00_123456_PID`` (ray 2.60.0: python/ray/_private/node.py).
+    A session is called ``session_2026-11-22_02-20-00_123456_PID`` (ray 2.60.0:
+    python/ray/_private/node.py).
     """
     session = f"session_2026-11-22_02-20-00_123456_{os.getpid()}"
     return len(os.fsencode(f"{temporary}/{_PREFIX}xxxxxxxx/ray/{session}/{_SOCKET}"))
 
 
 def short_folder() -> str | None:
-    """Return a temporary folder that Ray's sockets fit into; None where there is none.
+    """Return a temporary folder with a path short enough for Ray's sockets.
 
-    The environment's own (TMPDIR) comes first, then those of the system.
+    Return None where there is none. The environment's (TMPDIR) comes first, then those of the
+    system.
     """
     own = tempfile.gettempdir()
     for folder in (own, *_SHORT_FOLDERS):
@@ -156,7 +166,7 @@ def short_folder() -> str | None:
 
 
 def keep_logs(folder: Path) -> None:
-    """Move the logs of a session that failed out of its folder, and report where they are."""
+    """Move the logs of a session that failed out of its folder; report their place."""
     logs = folder / "ray" / "session_latest" / "logs"
     if not logs.is_dir():
         return
@@ -174,7 +184,7 @@ def keep_logs(folder: Path) -> None:
 
 
 def _only_files(folder: str, names: list[str]) -> set[str]:
-    """Return what is not copied: sockets and pipes, which have no content."""
+    """Return the names that are not copied: sockets and pipes, which have no content."""
     left_out = set()
     for name in names:
         path = Path(folder) / name
@@ -184,7 +194,7 @@ def _only_files(folder: str, names: list[str]) -> set[str]:
 
 
 def sweep(temporary: str) -> None:
-    """Take away what heads of ours left that were killed: their folders, whose locks no process holds."""
+    """Remove the folders of killed heads: no process has their lock."""
     for folder in Path(temporary).glob(f"{_PREFIX}*"):
         try:
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
@@ -211,7 +221,7 @@ def main(words: list[str]) -> int:
         return 1
     sweep(temporary)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=temporary))
-    # held as long as this process lives
+    # locked as long as this process runs
     mark = (folder / "lock").open("w")
     fcntl.flock(mark, fcntl.LOCK_EX)
     status = 1
@@ -266,7 +276,7 @@ def run(config: dict[str, Any], hpus: int, folder: Path) -> int:
         say(f"token {path}")
         life = Life(config, dashboard, folder / "sets")
         status = life.run(stops)
-        # a failed start keeps its phase in whoever reads this log
+        # a failed launch keeps its phase in the readers of this log
         say("Shutting down" if not status else "ending what was started")
         stop(folder / "sets", orderly=life.was_up)
         say("stopped")
@@ -276,7 +286,7 @@ def run(config: dict[str, Any], hpus: int, folder: Path) -> int:
 
 
 class Life:
-    """A deployment from its start to its end."""
+    """A deployment from its launch to its end."""
 
     def __init__(self, config: dict[str, Any], dashboard: Dashboard, sets: Path) -> None:
         self.was_up = False
@@ -287,7 +297,7 @@ class Life:
         self._shown: list[str] = []
 
     def run(self, stops: list[int]) -> int:
-        """Deploy and stay until a signal comes (0), or until the first deployment has failed (1)."""
+        """Deploy, then wait for a signal (0) or the first deployment's failure (1)."""
         try:
             self._dashboard.deploy(self._config, stops)
         except (OSError, RuntimeError) as error:
@@ -305,7 +315,7 @@ class Life:
         return 0
 
     def _failed(self) -> bool:
-        """Show what is new in the status; True when the first deployment has failed."""
+        """Show what is new in the status; return True if the first deployment failed."""
         applications = self._dashboard.status()
         lines = summary(applications)
         for line in lines:
@@ -324,8 +334,10 @@ class Life:
 
 
 def stop(sets: Path, orderly: bool) -> None:
-    """End Serve in order where it was up (a replica that still starts would be waited for), then Ray, then what an
-    engine may have left."""
+    """End Serve in order where it was up, then Ray, then the engines' leftovers.
+
+    A replica that still starts would be waited for.
+    """
     import ray
     from ray import serve
 

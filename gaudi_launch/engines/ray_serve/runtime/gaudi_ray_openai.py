@@ -1,4 +1,4 @@
-"""Requests and answers in the words of the OpenAI interface, for plain generation."""
+"""Requests and answers in the form of the OpenAI interface, for plain generation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 from gaudi_ray_generate import BadRequest, GenerationJob
 
-_TOKENS = 128  # the guide's own default of max_new_tokens
+_TOKENS = 128  # the default of max_new_tokens in the guide
 
 
 def number(body: dict[str, Any], name: str, default: Any, least: float, most: float, kind: type) -> Any:
-    """A number of a request within bounds. Raises BadRequest."""
+    """Return a number of a request within bounds. Raises BadRequest."""
     value = body.get(name)
     if value is None:
         return default
@@ -32,7 +32,7 @@ def stops_of(body: dict[str, Any]) -> tuple[str, ...]:
 
 
 def job_of(body: dict[str, Any], chat: bool, tokenizer: Any) -> GenerationJob:
-    """The job of a request. Raises BadRequest."""
+    """Return the job of a request. Raises BadRequest."""
     if number(body, "n", 1, 1, 128, int) != 1:
         raise BadRequest("n must be 1")
     most = number(body, "max_completion_tokens", None, 1, 1 << 20, int)
@@ -63,7 +63,10 @@ def job_of(body: dict[str, Any], chat: bool, tokenizer: Any) -> GenerationJob:
 
 
 async def events(job: GenerationJob, shape: Shape, usage: bool) -> AsyncIterator[str]:
-    """A job as server-sent events. The status is sent by then, so a failure is an event too."""
+    """Yield a job as server-sent events.
+
+    The status is sent by then, so a failure is an event too.
+    """
     try:
         if shape.chat:
             yield shape.event(job, role=True)
@@ -79,7 +82,7 @@ async def events(job: GenerationJob, shape: Shape, usage: bool) -> AsyncIterator
 
 
 class Shape:
-    """Answers in the words of the OpenAI interface."""
+    """Answers in the form of the OpenAI interface."""
 
     def __init__(self, chat: bool, model: str) -> None:
         self.chat = chat

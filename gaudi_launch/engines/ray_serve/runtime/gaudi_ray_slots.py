@@ -1,8 +1,11 @@
-"""Sets of cards that replicas take and give back. Runs inside Ray's interpreter; only the standard library.
+"""Sets of cards that replicas take and give back.
 
-Ray counts cards (the HPU resource) but deals their ids out in no order, and its scheduler knows no link groups. So
-the launcher plans the sets, and a replica takes a whole free one by locking its file. The kernel gives the lock
-back when the replica ends, however it ends; what the former holder's engine left running is ended first.
+Runs inside Ray's interpreter; only the standard library.
+
+Ray counts cards (the HPU resource) but assigns their IDs in arbitrary order, and its scheduler is
+unaware of link groups. So the launcher plans the sets, and a replica takes a free one by locking
+its file. The kernel releases the lock when the replica ends, however it ends; remaining processes
+of the former owner's engine are ended first.
 """
 
 from __future__ import annotations
@@ -26,7 +29,10 @@ _PAUSE_SECONDS = 0.2
 
 @dataclass
 class Slot:
-    """One set of cards with the CPUs beside them. ``handle`` holds the lock as long as it is open."""
+    """One set of cards with the CPUs of their NUMA node.
+
+    ``handle`` keeps the lock as long as it is open.
+    """
 
     number: int
     modules: tuple[int, ...]
@@ -40,29 +46,37 @@ class Slot:
         return log_of(self.folder, self.number)
 
     def output(self) -> Any:
-        """Where words of the engine go, to be opened by ``with``: this set's log; None is the node's own output,
-        where Ray's goes there, too, as it does in a pod."""
+        """Return this set's log file for the engine's output, to be opened by ``with``.
+
+        None is the node's output, where Ray's goes too, as it does in a pod.
+        """
         to_node = os.environ.get("RAY_LOG_TO_STDERR") == "1"
         return contextlib.nullcontext() if to_node else self.log.open("ab")
 
     def say(self, text: str) -> None:
-        """A line of ours among the engine's."""
+        """Write one of the replica's lines among the engine's."""
         with self.output() as log:
             os.write(1 if log is None else log.fileno(), f"gaudi-launch ray: {text}\n".encode())
 
     def sign(self, session: int) -> None:
-        """Write down the engine's session, for whoever takes this set next."""
+        """Record the engine's session for the next owner of this set."""
         content = json.dumps({"session": session, "started": start_time(session)}).encode()
         os.ftruncate(self.handle, 0)
         os.pwrite(self.handle, content, 0)
 
     def fail(self, why: str) -> None:
-        """Write down that an engine could not be started here; the head ends a first deployment for it."""
+        """Record that an engine could not be started here.
+
+        The head then ends a first deployment.
+        """
         (self.folder / f"slot-{self.number}.failed").write_text(why, encoding="utf-8")
 
 
 def folder() -> Path:
-    """Where this node's locks and logs of sets lie: the head's folder, else one of the user's."""
+    """Return the folder of this node's locks and logs of sets.
+
+    It is the head's folder, else one of the user's.
+    """
     own = os.environ.get(FOLDER)
     return Path(own) if own else Path(tempfile.gettempdir()) / f"gaudi-launch-ray-{os.getuid()}"
 
@@ -72,9 +86,12 @@ def log_of(folder: Path, number: int) -> Path:
 
 
 def claim(folder: Path, sets: Sequence[dict[str, Any]], patience: float = 60.0) -> Slot:
-    """A free set. Waits for one: a replica that ends gives its HPUs back a moment before its process is gone.
+    """Return a free set.
 
-    Raises RuntimeError when there is none within ``patience`` seconds, or when the folder is another user's.
+    Waits for one: a replica that ends gives its HPUs back a moment before its process is gone.
+
+    Raises RuntimeError when there is none within ``patience`` seconds, or when the folder is
+    another user's.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
@@ -99,13 +116,16 @@ def claim(folder: Path, sets: Sequence[dict[str, Any]], patience: float = 60.0) 
 
 
 def cpus_of(text: str) -> tuple[int, ...]:
-    """The CPUs of a list as the kernel writes it: 0-3,8."""
+    """Return the CPUs of a list as the kernel writes it: 0-3,8."""
     ranges = [word.partition("-") for word in text.split(",") if word]
     return tuple(cpu for first, dash, last in ranges for cpu in range(int(first), int(last if dash else first) + 1))
 
 
 def share(number: int, count: int) -> tuple[int, ...]:
-    """Without cards: this set's part of the CPUs, so that engines do not bind to the same ones."""
+    """Return this set's part of the CPUs of a node without cards.
+
+    Engines then do not bind to the same CPUs.
+    """
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < count:
         return ()
@@ -113,20 +133,20 @@ def share(number: int, count: int) -> tuple[int, ...]:
 
 
 def end_leftovers(handle: int) -> None:
-    """End what the former holder's engine left running: it would hold the cards."""
+    """End remaining processes of the former owner's engine: they would use the cards."""
     try:
         found = json.loads(os.pread(handle, 4096, 0) or b"{}")
         session, started = int(found["session"]), found["started"]
     except (ValueError, KeyError, TypeError):
         return
-    # a number that another process got since then is not ours
+    # a number that another process got since then does not belong to this session
     if start_time(session) not in (None, started):
         return
     end_session(session, 0.0)
 
 
 def end_session(session: int, patience: float) -> None:
-    """Ask a session's processes to end, wait ``patience`` seconds, then kill what is left."""
+    """Send a session SIGTERM, wait ``patience`` seconds, then kill what is left."""
     for number in (signal.SIGTERM, signal.SIGKILL) if patience else (signal.SIGKILL,):
         for pid in members(session):
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -137,25 +157,29 @@ def end_session(session: int, patience: float) -> None:
 
 
 def members(session: int) -> list[int]:
-    """The living processes of a session."""
+    """Return the living processes of a session."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             fields = _stat(int(entry.name))
-            # state, parent, group, session; a zombie without other threads is gone, it only waits to be asked
+            # state, parent, group, session; a zombie without other threads is gone and only waits
+            # to be reaped
             if len(fields) > 17 and fields[3] == str(session) and not (fields[0] == "Z" and int(fields[17]) <= 1):
                 found.append(int(entry.name))
     return found
 
 
 def start_time(pid: int) -> str | None:
-    """When a process began, in the kernel's ticks; None when there is none."""
+    """Return the start time of a process in the kernel's ticks; None without one."""
     fields = _stat(pid)
     return fields[19] if len(fields) > 19 else None
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat behind the name, which may hold blanks and brackets."""
+    """Return the fields of /proc/PID/stat after the name.
+
+    The name may contain blanks and brackets.
+    """
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:

@@ -1,7 +1,9 @@
-"""Makes model folders. Run by path in the engine's interpreter, which has torch and transformers; never imported.
+"""Makes model folders.
 
-python make_demo.py gguf FILE.gguf OUT     the weights of a GGUF file as a Hugging Face folder, float32
-python make_demo.py tiny OUT               a random Llama of a few megabytes, for tests
+Run by path in the engine's interpreter, which has torch and transformers; never imported.
+
+python make_demo.py gguf FILE.gguf OUT     the weights of a GGUF file as a Hugging Face folder,
+float32 python make_demo.py tiny OUT               a random Llama of a few megabytes, for tests
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ def from_gguf(source: Path, target: Path) -> None:
 
 
 def tiny(target: Path) -> None:
-    """A random Llama: 2 layers, hidden 128, its tokenizer trained on the standard library's sources."""
+    """Write a random Llama whose tokenizer knows the standard library's sources.
+
+    It has 2 layers and a hidden size of 128.
+    """
     import os
 
     import torch
