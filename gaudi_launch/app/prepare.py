@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -149,7 +150,7 @@ def checked_plan(options: LaunchOptions) -> CheckedPlan:
 
     Reads only: the model and the engine need not exist. Raises LaunchError.
     """
-    prepared = prepare(options)
+    prepared = prepare(options, secret_file=True)
     made = prepared.plan()
     cached = prepared.cached(made)
     made = cached.plan if cached is not None else made
@@ -172,12 +173,19 @@ def _libfabric_root() -> str:
     return LIBFABRIC_ROOT if library.exists() else ""
 
 
-def prepare(options: LaunchOptions, *, bring_with: Reporter | None = None, in_image: bool = False) -> Prepared:
+def prepare(
+    options: LaunchOptions,
+    *,
+    bring_with: Reporter | None = None,
+    in_image: bool = False,
+    secret_file: bool = False,
+) -> Prepared:
     """Read the machine, the engine's interpreter and the model for these options.
 
     ``bring_with``: for serve, which needs the model and the engine; what is missing is fetched and reported there.
     Without it nothing is written, and names are enough. ``in_image``: the engine is in an image, and no
-    interpreter of this machine is asked for it.
+    interpreter of this machine is asked for it. ``secret_file``: a secret option that the engine reads from no
+    variable goes into a file.
     """
     from gaudi_launch.app import model_needs as provisions
     from gaudi_launch.app.model_setup import bring
@@ -198,13 +206,14 @@ def prepare(options: LaunchOptions, *, bring_with: Reporter | None = None, in_im
         refuse_secret_args(engine_args(user=request.extra))
         request = replace(request, environment=_standing(request.environment))
     else:
-        request = with_secret_moved(request)
+        request = with_secret_moved(request, into_file=secret_file)
     if request.model == "demo":
         request = _demo(request, bring_with)
     elif bring_with is not None and options.machine is None:
         check_folder(request)
     installed = None if in_image else _installed(request, must_exist, here=options.machine is None)
     engine = registry.find(_engine_name(request, installed, options.machine), installed, request.python)
+    request = with_config_file(request, engine, needed=must_exist and options.machine is None)
     if request.tuning == "auto" and not registry.in_container(request.engine):
         request = with_own_words(request, engine.identity, engine.lacks)
     if not engine.needs_cards and request.python is None:
@@ -246,6 +255,45 @@ def _engine_name(request: Request, installed: Installed | None, machine: str | N
     if request.inc_fp8:
         return for_inc_switch()
     return assumed_for(known_model(request.model, must_exist=False), lambda: product_of(load(machine)))
+
+
+def with_config_file(request: Request, engine: Engine, *, needed: bool) -> Request:
+    """Return the request with the options of the user's --config FILE, for an engine that reads one.
+
+    Raises LaunchError (USAGE) where the engine would stop on it; ``needed``: also for a file that is not readable.
+    """
+    from pathlib import Path
+
+    from gaudi_launch.planning.passthrough import with_options
+    from gaudi_launch.planning.secret_args import CONFIG
+
+    if request.secret_options and engine.config_file != "read":
+        raise LaunchError("plan.secret_argument", ExitCode.USAGE, option=_first_option(request.secret_options))
+    kind = engine.innermost.config_file
+    request = with_options(request, engine.innermost.identity)
+    if not kind or not request.args.given(CONFIG):
+        return request
+    from gaudi_launch.planning.config_file import named_file, with_file
+
+    path = named_file(request.args)
+    if path is None:
+        return request
+    if kind == "breaks":
+        raise LaunchError("plan.config_breaks", ExitCode.USAGE, path=path, engine=engine.innermost.identity.label)
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            return with_file(request, path, file.read(1 << 20))
+    except (OSError, UnicodeDecodeError) as error:
+        if not needed:
+            return replace(request, unread_file=path)
+        why = getattr(error, "strerror", None) or str(error)
+        raise LaunchError("plan.config_unread", ExitCode.USAGE, path=path, why=why) from None
+
+
+def _first_option(secret_options: str) -> str:
+    """Return the first option of a secret file as the user wrote it."""
+    key: str = json.loads(secret_options.partition(": ")[0])
+    return f"--{key}"
 
 
 def with_bucket_file(request: Request, engine: Engine) -> Request:

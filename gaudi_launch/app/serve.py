@@ -62,7 +62,7 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
         store.check_name(how.name)
     check_restart(how.restart)
     _check_place(options, how)
-    prepared = prepare(options, bring_with=reporter, in_image=how.place is not None)
+    prepared = prepare(options, bring_with=reporter, in_image=how.place is not None, secret_file=how.place is None)
     if how.place is None:
         check_engine(prepared.engine, prepared.installed)
     preflight.check_model(prepared.model, prepared.request)
@@ -149,7 +149,7 @@ def _run(launching: _Launch, plan: Plan, cards: tuple[int, ...]) -> StartedServi
     from gaudi_launch.paths import machine_root
     from gaudi_launch.services import listener, preflight, service
     from gaudi_launch.services.process import detach
-    from gaudi_launch.services.state import registry, store
+    from gaudi_launch.services.state import registry, secret_file, store
     from gaudi_launch.services.state.job import job_of
 
     prepared, how = launching.prepared, launching.how
@@ -163,6 +163,8 @@ def _run(launching: _Launch, plan: Plan, cards: tuple[int, ...]) -> StartedServi
     plan = prepared.trusted(plan)
     cached = prepared.cached(plan)
     plan = _housed(prepared, cached.plan if cached is not None else plan, how)
+    secrets = secret_file.SecretFile(store.service_dir(name), prepared.request.secret_options)
+    plan = secrets.named_in(plan)
     job = job_of(
         plan,
         prepared.request,
@@ -179,6 +181,7 @@ def _run(launching: _Launch, plan: Plan, cards: tuple[int, ...]) -> StartedServi
     }
     with preflight.hold_port(plan.url, name) as ports, registry.hold(name) as held:
         log = store.service_dir(name) / service.LOG
+        secrets.write()
         if how.detach:
             launching.reporter.screen(plan, log, quiet=True).begin()
             detach.spawn(job, plan.to_json(), environment, (held, *cards, *ports))

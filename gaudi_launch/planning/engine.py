@@ -168,6 +168,11 @@ class Engine(ABC):
         return None
 
     @property
+    def config_file(self) -> Literal["", "read", "breaks"]:
+        """Return what ``--config FILE`` does: is read, or stops the engine; "" for an engine without it."""
+        return ""
+
+    @property
     def scheduling(self) -> Literal["v0", "v1"]:
         """Return its scheduling: "v0" or "v1".
 

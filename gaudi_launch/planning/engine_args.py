@@ -69,8 +69,9 @@ class EngineArgs:
     """An engine's argument list: fixed beginning, our options, the user's part.
 
     The user's part is unchanged. The last of several repeats counts, so the user's part wins over
-    ours. ``tail``: options of a start script that puts the user's arguments between its options
-    (reference tuning); none of them is in the user's part. Every change returns a new list.
+    ours. ``file`` is what the engine reads first, from the user's --config FILE: it is no part of
+    the command. ``tail``: options of a start script that puts the user's arguments between its
+    options (reference tuning); none of them is in the user's part. Every change returns a new list.
     """
 
     table: OptionTable = GENERIC
@@ -78,11 +79,12 @@ class EngineArgs:
     ours: tuple[Argument, ...] = ()
     user: tuple[Argument, ...] = ()
     tail: tuple[Argument, ...] = ()
+    file: tuple[Argument, ...] = ()
 
     @property
     def every(self) -> tuple[Argument, ...]:
         """Return all arguments, in the order in which the engine reads them."""
-        return (*self.ours, *self.user, *self.tail)
+        return (*self.file, *self.ours, *self.user, *self.tail)
 
     @property
     def user_words(self) -> tuple[str, ...]:
@@ -91,7 +93,8 @@ class EngineArgs:
 
     def to_argv(self) -> tuple[str, ...]:
         """Return the list as command-line arguments."""
-        return (*self.head, *(word for argument in self.every for word in argument.words))
+        written = (*self.ours, *self.user, *self.tail)
+        return (*self.head, *(word for argument in written for word in argument.words))
 
     def canonical(self, name: str) -> str:
         """Return an option's long name with dashes for any spelling.
@@ -150,7 +153,7 @@ class EngineArgs:
         is not changed.
         """
         canonical = self.canonical(name)
-        if any(argument.name == canonical for argument in self.user):
+        if any(argument.name == canonical for argument in (*self.file, *self.user)):
             return self.without(name)
         words = (name,) if value is None else (name, value)
         fresh = _written(words, self.table)
@@ -200,16 +203,19 @@ def engine_args(
     head: Sequence[str] = (),
     ours: Iterable[tuple[str, str | None]] = (),
     user: Sequence[str] = (),
+    file: Sequence[str] = (),
     place: str = "",
 ) -> EngineArgs:
     """Return an argument list made of our options and the user's arguments.
 
-    Ours that the user wrote are left out.
+    Ours that the user wrote are left out, and ours that differ from ``file``, which the engine
+    reads from the user's file: it would take ours.
 
     ``place`` is our option after which a start script puts the user's arguments. Ours before it
     stay, as the script sends them twice: the user's come later and count.
     """
-    made = EngineArgs(table, tuple(head), (), read_words(tuple(user), table))
+    made = EngineArgs(table, tuple(head), (), read_words(tuple(user), table), file=read_words(tuple(file), table))
+    in_file = {argument.name: argument.text for argument in made.file}
     taken = {argument.name for argument in made.user}
     before: list[Argument] = []
     after: list[Argument] = []
@@ -217,7 +223,8 @@ def engine_args(
     for name, value in ours:
         fresh = _written((name,) if value is None else (name, value), table)
         in_script = bool(place) and not reached
-        if in_script or fresh.name not in taken:
+        differs = fresh.name in in_file and in_file[fresh.name] != fresh.text
+        if in_script or (fresh.name not in taken and not differs):
             (after if reached else before).append(fresh)
         reached = reached or (name == place and bool(taken))
     return replace(made, ours=tuple(before), tail=tuple(after))

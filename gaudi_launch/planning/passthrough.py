@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import message
+from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.engine_args import EngineArgs
 from gaudi_launch.planning.option_table import option_table
 from gaudi_launch.planning.parse import MOST_SEQS, number, tokens
 from gaudi_launch.planning.parse import port as read_port
 from gaudi_launch.planning.plan import EngineIdentity, Overridden, Setting
 from gaudi_launch.planning.request import Request
+from gaudi_launch.planning.secret_args import CONFIG, is_secret_file
 
 # the engine determines the length itself (upstream's human_readable_int_or_auto)
 _ITS_OWN = ("auto", "-1")
@@ -75,11 +76,12 @@ def with_user_args(settings: Sequence[Setting], args: EngineArgs) -> tuple[Setti
 
     Also return what they overrode. Settings that include the user's part already are not changed.
     """
-    own = {argument.name: argument for argument in args.user}
+    own = {argument.name: argument for argument in (*args.file, *args.user)}
+    written = {argument.name for argument in args.user}
     shown: dict[str, Setting] = {}
     for name, argument in own.items():
         listed, value = (name, None) if argument.positional else args.in_force(name)
-        shown[name] = Setting(listed, value, "option", "flag", message("plan.passed"))
+        shown[name] = Setting(listed, value, "option", "flag", _reason(name, value, name in written))
     merged: list[Setting] = []
     places: dict[str, int] = {}
     for setting in settings:
@@ -92,6 +94,12 @@ def with_user_args(settings: Sequence[Setting], args: EngineArgs) -> tuple[Setti
             places[name] = len(merged)
             merged.append(over(shown[name], setting))
     return (*merged, *(setting for name, setting in shown.items() if name not in places))
+
+
+def _reason(name: str, value: str | None, is_written: bool) -> Message:
+    if name == CONFIG and is_secret_file(value):
+        return message("plan.secret_file")
+    return message("plan.passed" if is_written else "plan.passed_file")
 
 
 def over(winner: Setting, loser: Setting) -> Setting:
@@ -129,7 +137,7 @@ def overruled_flags(proposed: Sequence[Setting], request: Request) -> tuple[str,
     """
     args, found = request.args, []
     replaced = {name for word in _WORDS for name in word.names} if request.tuning == "auto" else set()
-    written = {argument.name for argument in args.user}
+    written = {argument.name for argument in (*args.file, *args.user)}
     for setting in proposed:
         name = args.canonical(setting.name) if setting.kind == "option" else ""
         if setting.source != "flag" or name not in written or name in replaced:

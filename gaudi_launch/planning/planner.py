@@ -135,6 +135,8 @@ def draft(request: Request, host: Host, model: Model, engine: Engine, placement:
     overruled = (*request.overruled, *overruled_flags(proposal.settings, request))
     if overruled:
         warnings.append(message("plan.overruled", flags=", ".join(overruled)))
+    if request.unread_file:
+        warnings.append(message("plan.config_unknown", path=request.unread_file))
     warnings += overridden(proposal.settings)
     own = inherited(request.environment, engine.identity.variables, proposal.settings)
     proposed = (*proposal.settings, *own)

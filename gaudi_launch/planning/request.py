@@ -62,11 +62,15 @@ class Request:
     libfabric_root: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     extra: tuple[str, ...] = ()
+    # the options that the engine reads from the user's --config FILE
+    file_words: tuple[str, ...] = ()
+    unread_file: str = ""  # the --config FILE whose options are not known here
+    secret_options: str = ""  # text of the file that serve writes for secrets of ``extra``
     # our options whose value an argument in ``extra`` replaced (planning.own_words)
     overruled: tuple[str, ...] = ()
     options: OptionTable = GENERIC  # the engine's table, by which ``extra`` is read
 
     @property
     def args(self) -> EngineArgs:
-        """Return the user's part of the engine's argument list."""
-        return engine_args(table=self.options, user=self.extra)
+        """Return the user's part of the engine's argument list, with the user's file."""
+        return engine_args(table=self.options, user=self.extra, file=self.file_words)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -24,26 +25,63 @@ _NAME = re.compile(
 _LOGIN = re.compile(r"://[^/\s:@]{0,200}:[^/\s]{1,200}@")
 
 
-def with_secret_moved(request: Request) -> Request:
+CONFIG = "--config"
+SECRET_FILE = "secret-options.yaml"
+"""File in a service's folder from which the engine reads secrets that it reads from no variable."""
+
+
+def with_secret_moved(request: Request, *, into_file: bool = False) -> Request:
     """Return the request with secret options as variables of the engine.
 
     Other users can read command lines. vLLM reads VLLM_API_KEY and HF_TOKEN
-    (HabanaAI/vllm-fork@aice/v1.22.0:vllm/envs.py, huggingface_hub). Raises LaunchError (USAGE) for
-    a secret that the engine reads from no variable.
+    (HabanaAI/vllm-fork@aice/v1.22.0:vllm/envs.py, huggingface_hub). ``into_file``: a secret that
+    the engine reads from no variable goes into `SECRET_FILE`, which it reads by --config. Raises
+    LaunchError (USAGE) for a secret that has neither.
     """
     args = engine_args(table=option_table(UPSTREAM), user=request.extra)
     kept: list[str] = []
     environment = dict(request.environment)
+    entries: dict[str, str] = {}
+    into_file = into_file and not args.given(CONFIG)
     for argument in args.user:
         option = argument.option
         if option is not None and option.secret and len(argument.values) == 1:
             environment[option.variable] = argument.value
             continue
+        if into_file and has_secret(argument) and _fits_file(argument, args):
+            entries[_key(argument)] = argument.value
+            continue
         _refuse(argument)
         kept += argument.words
     if len(kept) == len(request.extra):
         return request
-    return replace(request, extra=tuple(kept), environment=environment)
+    if entries:
+        kept += [CONFIG, SECRET_FILE]
+    return replace(request, extra=tuple(kept), environment=environment, secret_options=_as_yaml(entries))
+
+
+def is_secret_file(value: str | None) -> bool:
+    """Return whether this value of --config is the file that serve writes."""
+    return value is not None and PurePath(value).name == SECRET_FILE
+
+
+def _fits_file(argument: Argument, args: EngineArgs) -> bool:
+    """Return whether a file can say this: a known option, by its long name, given once with one value."""
+    if argument.option is None or argument.option.secret or len(argument.values) != 1:
+        return False
+    same = [other for other in args.user if _key(other) == _key(argument)]
+    return len(same) == 1 and argument.on
+
+
+def _key(argument: Argument) -> str:
+    """Return the name of an option as a config file has it: ``model-loader-extra-config.key``."""
+    name = argument.name.removeprefix("--")
+    return f"{name}.{argument.key}" if argument.key else name
+
+
+def _as_yaml(entries: Mapping[str, str]) -> str:
+    """Return these options as YAML; every value stays the text that it is."""
+    return "".join(f"{json.dumps(key)}: {json.dumps(value)}\n" for key, value in entries.items())
 
 
 def refuse_secret_args(args: EngineArgs) -> None:
@@ -58,11 +96,12 @@ def _refuse(argument: Argument) -> None:
         return
     if option is not None and option.secret:
         raise LaunchError("plan.secret_several", ExitCode.USAGE, option=option.name, variable=option.variable)
-    if _is_secret(argument):
+    if has_secret(argument):
         raise LaunchError("plan.secret_argument", ExitCode.USAGE, option=argument.shown)
 
 
-def _is_secret(argument: Argument) -> bool:
+def has_secret(argument: Argument) -> bool:
+    """Return whether a value of this argument is a secret, by the names of options and keys."""
     names = [argument.key.rpartition(".")[2]]
     if argument.option is None and not argument.positional:
         names.append(argument.name.lstrip("-"))

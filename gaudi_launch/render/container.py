@@ -55,6 +55,7 @@ _PATH_OPTIONS = {
     "--chat-template": False,
     "--speculative-model": False,
     "--tool-parser-plugin": False,
+    "--config": False,
     "--ssl-keyfile": False,
     "--ssl-certfile": False,
     "--ssl-ca-certs": False,

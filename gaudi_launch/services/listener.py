@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gaudi_launch.planning.engine_args import positional_model, split_argv
 from gaudi_launch.planning.option_table import UPSTREAM, option_table
+from gaudi_launch.planning.secret_args import CONFIG, is_secret_file
 
 _SERVED = "--served-model-name"
 _EVERYWHERE = ("0.0.0.0", "::")
@@ -26,8 +27,8 @@ def served_names(argv: Sequence[str]) -> tuple[str, ...]:
     v2.3.1:router/src/server.rs get_model_info).
     """
     args = split_argv(argv, table=option_table(UPSTREAM))
-    # a file may name it as well
-    if args.given("--config"):
+    # a file of the user may name it as well
+    if args.given(CONFIG) and not is_secret_file(args.last(CONFIG)):
         return ()
     served = args.given(_SERVED)
     if served and served[-1].values:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 
 from gaudi_launch.cli.main import run
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.secret_args import with_secret_moved
+from gaudi_launch.planning.secret_args import SECRET_FILE, with_secret_moved
 
 S = "hunter2-SECRET"
 
@@ -102,3 +103,39 @@ def test_tgi_is_given_no_secret(
     assert run([*line, *words]) == ExitCode.USAGE
     captured = capsys.readouterr()
     assert S not in captured.out + captured.err
+
+
+@pytest.mark.parametrize("words", REFUSED[1:6])
+def test_an_engine_that_reads_a_file_gets_it_there(words: tuple[str, ...]) -> None:
+    made = with_secret_moved(Request("/m", extra=("--seed", "1", *words)), into_file=True)
+    assert made.extra == ("--seed", "1", "--config", SECRET_FILE)
+    ((name, value),) = yaml.safe_load(made.secret_options).items()
+    assert "--" + name == words[0].partition("=")[0].replace(
+        "model_loader_extra_config", "model-loader-extra-config"
+    )
+    assert value == (words[1] if len(words) > 1 else words[0].partition("=")[2])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        REFUSED[0],  # an option that no engine has
+        REFUSED[6],
+        (*REFUSED[1], *REFUSED[1]),  # a file has one value for a name
+        (*REFUSED[1], "--config", "own.yaml"),  # the engine reads one file only
+    ],
+)
+def test_what_no_file_can_say_is_refused(words: tuple[str, ...]) -> None:
+    with pytest.raises(LaunchError) as caught:
+        with_secret_moved(Request("/m", extra=words), into_file=True)
+    assert S not in str(caught.value)
+
+
+def test_plan_names_the_file_and_render_refuses(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ("-w", "/m/q", "--engine", "vllm-gaudi", "--machine", "simulated:hls2", "--", *REFUSED[1])
+    assert run(["plan", "--json", *line]) == 0
+    shown = capsys.readouterr().out
+    assert S not in shown
+    assert json.loads(shown)["argv"][-2:] == ["--config", SECRET_FILE]
+    assert run(["render", "script", *line]) == ExitCode.USAGE
+    assert S not in "".join(capsys.readouterr())

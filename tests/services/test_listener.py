@@ -39,6 +39,7 @@ __all__ = ["free_port"]
         ("docker run --rm --name serve image --model-id /data/Small --port 80", ("/data/Small",)),
         # what may name it elsewhere says nothing here
         ("py -m api --model /m --config more.yaml", ()),
+        ("py -m api --model /m --config /state/demo/secret-options.yaml", ("/m",)),
         ("py head.py --hpus 1", ()),
         ("", ()),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from gaudi_launch.engines.base import given, sent_variables
 from gaudi_launch.engines.vllm_fork.scripts_shared import base_name
@@ -142,12 +143,21 @@ class VllmCpu(Engine):
             decisions.warn("plan.cpu_cards", cards=request.cards)
         return Proposal(decisions.settings(), tuple(decisions.warnings))
 
+    @property
+    def config_file(self) -> Literal["read"]:
+        """Options of the file come before all others.
+
+        Source: vllm-project/vllm 0.32.0:vllm/utils/argparse_utils.py, _pull_args_from_config.
+        """
+        return "read"
+
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
         args = engine_args(
             table=option_table(UPSTREAM),
             head=(self.python or "python3", *ENTRY),
             ours=sent_options(settings),
             user=context.request.extra,
+            file=context.request.file_words,
         )
         return Command(argv=args.to_argv(), env=sent_variables(settings), user=args.user_words)
 

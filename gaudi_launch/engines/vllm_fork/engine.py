@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.buckets.captured import captured
@@ -494,6 +494,14 @@ class VllmFork(Engine):
         """Return the deliberate differences from this version's start script."""
         return deliberate_differences(request, host, placement, command, self.version)
 
+    @property
+    def config_file(self) -> Literal["breaks"]:
+        """The file's options come between our first option and its value.
+
+        Source: HabanaAI/vllm-fork@17a7946f4:vllm/utils.py, _pull_args_from_config; 277a33cd9 and 016b6bd20 alike.
+        """
+        return "breaks"
+
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
         """Return argv from the interpreter on, with the user's arguments last.
 
@@ -505,6 +513,7 @@ class VllmFork(Engine):
             head=(self.python or "python3", *ENTRY),
             ours=sent_options(settings),
             user=context.request.extra,
+            file=context.request.file_words,
             place=_VERSIONS[self.version].entry_after if reference else "",
         )
         return Command(

@@ -329,6 +329,14 @@ class VllmGaudi(Engine):
         arguments = gaudi_buckets.arguments(context, contiguous, num_blocks, file[1] if file else None)
         return BucketQuestion(CONTEXT_LADDER, gaudi_buckets.PACKAGE, algorithm, env, arguments)
 
+    @property
+    def config_file(self) -> Literal["read"]:
+        """Options of the file come before all others.
+
+        Source: vllm-project/vllm 0.32.0:vllm/utils/argparse_utils.py, _pull_args_from_config.
+        """
+        return "read"
+
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
         """Return ``vllm serve MODEL`` with these options, then the user's arguments.
 
@@ -339,6 +347,7 @@ class VllmGaudi(Engine):
             head=(self.python or "python3", *ENTRY, context.request.model),
             ours=sent_options(settings),
             user=context.request.extra,
+            file=context.request.file_words,
         )
         own = gaudi_buckets.own_variables(dict(context.request.environment))
         file = None if own else self._file(settings, context)
