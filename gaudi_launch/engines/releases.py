@@ -77,7 +77,7 @@ class Release:
 
     @property
     def image(self) -> str | None:
-        """Return the image that serves this engine: the published one, else the built one."""
+        """Return the image that serves this engine: the published or the built one."""
         return self.whole_image or (self.built_image if self.bare_image else None)
 
 

@@ -445,7 +445,7 @@ def _expanded(model: Model, facts: Version, variables: Mapping[str, str]) -> Map
 def load_switch(model: Model, engine: str, version: str) -> tuple[str, Message] | None:
     """Return the variable that keeps this model's weights quantised, with a reason.
 
-    Return None for a version without such a variable, or a model that it loads as it is.
+    Return None for a version that has none, or a model that it loads as it is.
     """
     facts = version_of(engine, version)
     for each in facts.expanded if facts is not None else ():

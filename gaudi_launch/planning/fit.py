@@ -26,7 +26,7 @@ _MIB_PER_GIB = 1024
 def divided(
     engine: Engine, request: Request, accelerator: Accelerator, model: Model, cards: int, dtype: str
 ) -> tuple[ServingDemand, MemoryRules]:
-    """Return the division of ``plan -n cards`` on this product, for ``dtype`` weights.
+    """Return the division of ``plan -n cards`` on a product, for ``dtype`` weights.
 
     fp8 of other weights is assumed to be calibrated, with the KV cache type that the calibration
     writes. Raises LaunchError for what the engine cannot do with this model, cards or lengths.

@@ -309,7 +309,8 @@ def share_cpus(host: Host) -> dict[int, tuple[int, ...]]:
     """Return the CPUs of each module: its share of its NUMA node's complete cores.
 
     All cards count, used or not, so that the launches of two users on one node never overlap. Cards
-    whose CPU lists overlap share one pool. With fewer cores than cards a core serves several.
+    whose CPU lists overlap share one pool. If there are fewer cores than cards, several cards share
+    a core.
     """
     shares: dict[int, tuple[int, ...]] = {}
     for members, pool in _pools(host):

@@ -1,1 +1,1 @@
-"""The life of a started engine: supervise, follow, ready, diagnose."""
+"""Supervise a launched engine: start, follow, probe, diagnose, stop."""

@@ -1,4 +1,7 @@
-"""Calibration, run: phase after phase in the engine's interpreter, resumable, the result put in place."""
+"""Run a calibration: phase after phase in the engine's interpreter, resumable.
+
+The result is then moved into place.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +32,18 @@ from gaudi_launch.models.fp8.quant_config import QuantFile, read_quant_file
 from gaudi_launch.services.diagnosis.failure import last_lines
 from gaudi_launch.services.process.steps import StepProgress, run_step
 
-# what is written down when a phase's files were copied over the measurements
+# recorded when a phase's files were copied over the measurements
 _PLACED = "placed"
 PhaseState = Literal["begin", "skip", "done"]
 
 
 @dataclass(frozen=True)
 class CalibrationTools:
-    """What runs the phases. ``visible`` are the variables that name the cards; a phase that writes nothing for
-    ``quiet_seconds`` is ended."""
+    """The process settings of the phases.
+
+    ``visible`` are the variables that name the cards; a phase that writes nothing for
+    ``quiet_seconds`` is terminated.
+    """
 
     scripts: Scripts
     calibration: Calibration
@@ -47,22 +53,24 @@ class CalibrationTools:
 
 
 class CalibrationWatcher(Protocol):
-    """Receives how far a calibration is."""
+    """Receives the progress of a calibration."""
 
     def phase(self, name: str, state: PhaseState, number: int, count: int) -> None:
         """Receive that a phase begins, is skipped or is done."""
 
     def progress(self, progress: StepProgress) -> None:
-        """Receive how far the running phase is."""
+        """Receive the progress of the running phase."""
 
 
 def calibrate(
     wish: CalibrationRequest, tools: CalibrationTools, watcher: CalibrationWatcher, *, again: bool = False
 ) -> QuantFile:
-    """Calibrate, or continue where an earlier run stopped; return the QUANT_CONFIG that ``-d fp8`` finds then.
+    """Calibrate, or continue where an earlier run stopped.
 
-    Raises LaunchError: ENGINE for a phase that fails, hangs or leaves nothing; FAILED when another process
-    calibrates the same, or the disk refuses.
+    Return the QUANT_CONFIG that ``-d fp8`` finds then.
+
+    Raises LaunchError: ENGINE for a phase that fails, hangs or leaves nothing; FAILED when another
+    process calibrates the same, or the disk is full.
     """
     calibration = tools.calibration
     out = calibrated_folder(wish.name, wish.generation, wish.cards, calibration.family)
@@ -101,7 +109,7 @@ def calibrate(
 
 
 def _begin_anew(places: Places, final: Path) -> None:
-    # first what -d fp8 believes, then the rest
+    # first what -d fp8 reads, then the rest
     final.unlink(missing_ok=True)
     for folder in (places.work, places.measurements):
         shutil.rmtree(folder, ignore_errors=True)
@@ -115,7 +123,7 @@ def _run(
     watcher: CalibrationWatcher,
 ) -> None:
     if phase.name == "measure":
-        # half of an earlier attempt is not half of this one
+        # files of an earlier attempt do not belong to this one
         shutil.rmtree(places.measurements, ignore_errors=True)
     for folder in (places.work, places.measurements):
         folder.mkdir(parents=True, exist_ok=True)
@@ -147,7 +155,7 @@ def _run(
 
 
 def _missing(phase: CalibrationPhase, places: Places, wish: CalibrationRequest) -> str:
-    """A file that a phase should have left and did not."""
+    """Return a file that a phase should have written and did not."""
     if phase.name == "dataset":
         pickle = places.work / f"{wish.name.lower()}-calibration-dataset.pkl"
         return "" if pickle.is_file() else str(pickle)
@@ -158,7 +166,7 @@ def _missing(phase: CalibrationPhase, places: Places, wish: CalibrationRequest) 
 
 
 def _place(made: Path, measurements: Path) -> None:
-    """What a phase made, over the measurements; may be repeated."""
+    """Copy the files of a phase over the measurements; may be repeated."""
     for path in sorted(made.iterdir()):
         new = measurements / f"{path.name}.new"
         shutil.copyfile(path, new)

@@ -1,6 +1,6 @@
-"""Engines in containers: is docker able, is the image there, are the folders there, and what is left at the end.
+"""Engines in containers: docker, image, folders, and cleanup at the end.
 
-Everything is asked of the ``docker`` program on PATH; its own settings (contexts, DOCKER_HOST) hold.
+Everything is done with the ``docker`` program on PATH; its settings (contexts, DOCKER_HOST) apply.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ Say = Callable[[str], None]
 
 
 def make_ready(container: Container, say: Say) -> None:
-    """All that must hold before a container starts: docker, its Gaudi runtime, a free name, folders, the image.
+    """Check and prepare everything that a container needs before it starts.
 
-    Folders that the engine fills are made, so that docker does not make them as root; a missing image is fetched,
-    with docker's own progress on stderr. Raises LaunchError: MACHINE for docker, USAGE for a missing folder.
+    That is docker, its Gaudi runtime, a free name, folders and the image. Folders that the engine
+    fills are created, so that docker does not create them as root; a missing image is fetched, with
+    docker's progress on stderr. Raises LaunchError: MACHINE for docker, USAGE for a missing folder.
     """
     check_docker(needs_cards=bool(container.modules))
     if _ask("container", "inspect", container.name).returncode == 0:
@@ -45,7 +46,10 @@ def make_ready(container: Container, say: Say) -> None:
 
 
 def check_docker(*, needs_cards: bool) -> None:
-    """Raises LaunchError (MACHINE): no docker, a daemon that does not answer, no runtime for Gaudi cards."""
+    """Raise LaunchError (MACHINE) for a docker that cannot run Gaudi containers.
+
+    It is missing, its daemon does not answer, or it has no runtime for Gaudi cards.
+    """
     if shutil.which("docker") is None:
         raise LaunchError("docker.missing", ExitCode.MACHINE)
     answer = _ask("info", "--format", "{{json .Runtimes}}")
@@ -61,12 +65,15 @@ def check_docker(*, needs_cards: bool) -> None:
 
 
 def has_image(image: str, seconds: float = _SECONDS) -> bool:
-    """Is the image on this machine? False without docker."""
+    """Return True if the image is on this machine; False without docker."""
     return shutil.which("docker") is not None and _ask("image", "inspect", image, seconds=seconds).returncode == 0
 
 
 def image_of(engine: Engine) -> str | None:
-    """The image of an engine that comes as one, where it is on this machine; None also where docker cannot say."""
+    """Return the image of an engine that comes as one, if it is on this machine.
+
+    Return None also where docker does not answer.
+    """
     if engine.image is None:
         return None
     try:
@@ -76,9 +83,10 @@ def image_of(engine: Engine) -> str | None:
 
 
 def remover(name: str) -> Callable[[int | None], None]:
-    """What removes the container of this name when its docker client is gone: a killed one leaves it running.
+    """Return a function that removes the container of this name.
 
-    After exit status 125 nothing of ours runs; the name may then be another launch's.
+    It is called when the docker client ended: a killed client leaves its container running. After
+    exit status 125 no container of this launch runs; the name may then be another launch's.
     """
 
     def remove(status: int | None) -> None:
@@ -90,7 +98,7 @@ def remover(name: str) -> Callable[[int | None], None]:
 
 
 def _folders(container: Container) -> None:
-    """Raises LaunchError for a folder or file that the container needs and that is not there."""
+    """Raise LaunchError for a missing folder or file that the container needs."""
     for mount in container.mounts:
         path = Path(mount.source)
         try:
@@ -110,7 +118,10 @@ def _folders(container: Container) -> None:
 
 
 def _links(folder: Path) -> None:
-    """A link to elsewhere leads nowhere inside the container. Raises LaunchError (USAGE) for the first one."""
+    """Refuse links to targets that are not visible inside the container.
+
+    Raises LaunchError (USAGE) for the first one.
+    """
     try:
         inside, entries = folder.resolve(), sorted(folder.iterdir())
     except OSError:
@@ -123,9 +134,9 @@ def _links(folder: Path) -> None:
 
 
 def _outside(container: Container, inside: str) -> Path | None:
-    """Where a file of the container lies on this machine, if it is in one of its folders."""
+    """Return the path on this machine of a container's file in one of its folders."""
     for mount in container.mounts:
-        # relative to the image's working folder, of which the folder's last part is enough
+        # relative to the image's working folder, of which the last part of the path is enough
         name = mount.target.rsplit("/", 1)[-1]
         for start in (f"{mount.target}/", f"./{name}/", f"{name}/"):
             if inside.startswith(start):

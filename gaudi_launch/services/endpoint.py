@@ -1,4 +1,4 @@
-"""What a user means by "that server": a URL, or the name of a service of ours."""
+"""Resolve a URL or service name to a server."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.engine_args import split_argv
 from gaudi_launch.services.state import registry, store
 
-# an address to listen on is no address to ask
+# an address to listen on is not an address for requests
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
 @dataclass(frozen=True)
 class Target:
-    """``url`` has no path of the API. ``name``, ``model`` (as the server calls it) and ``plan`` (the object of
-    ``plan --json``) are known for services only."""
+    """A server. ``url`` has no path of the API.
+
+    ``name``, ``model`` (as the server calls it) and ``plan`` (the object of ``plan --json``) are
+    known for services only.
+    """
 
     url: str
     name: str | None = None
@@ -28,22 +31,23 @@ class Target:
 
     @property
     def label(self) -> str:
-        """A short name for files and titles."""
+        """Return a short name for files and titles."""
         return self.name or (urlsplit(self.url).netloc.rpartition("@")[2].replace(":", "-") or "server")
 
     @property
     def python(self) -> str | None:
-        """The engine's own interpreter."""
+        """Return the engine's interpreter."""
         engine = self.plan.get("engine")
         found = engine.get("python") if isinstance(engine, dict) else None
         return found if isinstance(found, str) and found else None
 
 
 def target(text: str, *, running: bool = True) -> Target:
-    """The server of a URL (``http://host:port``, ``host:port``, with or without /v1) or of a service's name.
+    """Return the server of a URL or of a service's name.
 
-    ``running``: a service that does not answer by its own record is refused. Raises LaunchError: USAGE for a word
-    that is neither, FAILED for a service that is not ready.
+    A URL is ``http://host:port`` or ``host:port``, with or without /v1. ``running``: a service that
+    is not ready by its record is refused. Raises LaunchError: USAGE for a value that is neither,
+    FAILED for a service that is not ready.
     """
     word = text.strip()
     if "://" in word or ":" in word:
@@ -56,7 +60,7 @@ def target(text: str, *, running: bool = True) -> Target:
 
 
 def option(plan: Mapping[str, Any], name: str) -> str | None:
-    """The value of an engine option in a plan's argument list, the last one given; None when it is not there."""
+    """Return the last value of an engine option in a plan's argument list, or None."""
     argv = plan.get("argv")
     words = [str(word) for word in argv] if isinstance(argv, list) else []
     return split_argv(words).last(name) or None
@@ -76,5 +80,8 @@ def _base(text: str) -> str:
 
 
 def api_key() -> str | None:
-    """The key for servers, from VLLM_API_KEY only: a command line is seen by every user of the machine."""
+    """Return the key for servers, from VLLM_API_KEY only.
+
+    A command line is visible to every user of the machine.
+    """
     return os.environ.get("VLLM_API_KEY") or None

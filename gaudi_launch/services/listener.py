@@ -1,4 +1,4 @@
-"""Whose answers come from an address: the name that the engine must answer under, and the owner of the socket."""
+"""The server at an address: the engine's served names, and the socket's owner."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ _EVERYWHERE = ("0.0.0.0", "::")
 
 
 def address(url: str) -> tuple[str, int]:
-    """Host and port of a base URL."""
+    """Return host and port of a base URL."""
     host, _, port = url.removeprefix("http://").removeprefix("https://").rpartition(":")
     return host.strip("[]"), int(port) if port.isdigit() else 0
 
 
 def served_names(argv: Sequence[str]) -> tuple[str, ...]:
-    """Return the names that an engine of these arguments answers under; () where the arguments do not say.
+    """Return the names that an engine of these arguments answers under.
+
+    () where the arguments do not show them.
 
     vLLM lists --served-model-name, else the model as it was given (vllm-project/vllm
-    0.32.0:vllm/entrypoints/openai/api_server.py); TGI shows --model-id (huggingface/text-generation-inference
-    v2.3.1:router/src/server.rs get_model_info).
+    0.32.0:vllm/entrypoints/openai/api_server.py); TGI shows --model-id
+    (huggingface/text-generation-inference v2.3.1:router/src/server.rs get_model_info).
     """
     args = split_argv(argv, table=option_table(UPSTREAM))
     # a file of the user may name it as well
@@ -38,9 +40,10 @@ def served_names(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def other_service_at(host: str, port: int, folder: Path) -> str | None:
-    """Return the name of another service that listens at an address; None when none is known to.
+    """Return the name of another service that listens at an address.
 
-    ``folder`` is the asking service's. Sockets of other users, of containers and of other hosts are not visible.
+    Return None when none is known to. ``folder`` is that of the calling service. Sockets of other
+    users, of containers and of other hosts are not visible.
     """
     import psutil
 

@@ -1,4 +1,4 @@
-"""What an engine says of its load on /metrics, in Prometheus' text format."""
+"""An engine's load on /metrics, in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ _WAITING = ("vllm:num_requests_waiting", "tgi_queue_size")
 
 @dataclass(frozen=True)
 class EngineLoad:
-    """Requests that are worked on and that wait."""
+    """Numbers of running and waiting requests."""
 
     running: int
     waiting: int
 
 
 def read_load(text: str) -> EngineLoad | None:
-    """The load in a page of metrics, summed over engines; None when it names no requests."""
+    """Return the load in a page of metrics, summed over engines.
+
+    Return None when it names no requests.
+    """
     sums: dict[str, float] = {}
     for sample in samples(text):
         if sample.name in _RUNNING or sample.name in _WAITING:
@@ -41,7 +44,10 @@ def _whole(values: Sequence[float]) -> int:
 
 
 def requests_of(url: str, timeout: float = 2.0) -> EngineLoad | None:
-    """The load of the engine at this base URL; None when it does not tell in time."""
+    """Return the load of the engine at this base URL.
+
+    Return None when it does not answer in time.
+    """
     answer = ask(f"{url}/metrics", timeout)
     if isinstance(answer, str) or answer.status != 200:
         return None
@@ -49,7 +55,10 @@ def requests_of(url: str, timeout: float = 2.0) -> EngineLoad | None:
 
 
 def loads(urls: Mapping[str, str], seconds: float) -> dict[str, EngineLoad]:
-    """Loads by name, all asked at once; those that did not answer in this time are left out."""
+    """Return loads by name, all queried at the same time.
+
+    Those that did not answer in this time are left out.
+    """
     found: dict[str, EngineLoad] = {}
 
     def look(name: str, url: str) -> None:

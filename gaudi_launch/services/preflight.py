@@ -1,4 +1,4 @@
-"""Before an engine starts: what is checked, and a service handed to a launcher of its own."""
+"""Checks before an engine starts, and the hand-over of a service to its launcher."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from gaudi_launch.services.state.reservation import check_address, free_port, re
 
 
 def check_model(model: Model, request: Request) -> None:
-    """Is the model's folder whole? Raises LaunchError (MODEL) unless forced."""
+    """Check that the model's folder is complete.
+
+    Raises LaunchError (MODEL) unless forced.
+    """
     if model.files_missing and not request.force:
         shown = ", ".join(model.files_missing[:5]) + (" ..." if len(model.files_missing) > 5 else "")
         raise LaunchError(
@@ -35,7 +38,7 @@ def check_model(model: Model, request: Request) -> None:
 
 
 def check_folder(request: Request) -> None:
-    """Check the folder of a model that is not fetched, before anything is written for its launch.
+    """Check the folder of a model that is not fetched, before anything is written.
 
     Raises LaunchError (MODEL): no such folder, nothing or no weights in it.
     """
@@ -45,10 +48,10 @@ def check_folder(request: Request) -> None:
 
 @contextlib.contextmanager
 def hold_port(url: str, name: str) -> Iterator[tuple[int, ...]]:
-    """Reserve the address of a service that is about to start; the open lock files, as those of `reserve`.
+    """Reserve the address of a service that is about to start.
 
-    Raises LaunchError (MACHINE), naming the service that has it, also one that does not listen yet, or else the
-    process that listens there.
+    Returns the open lock files, as `reserve` does. Raises LaunchError (MACHINE), naming the service
+    that has it, also one that does not listen yet, or else the process that listens there.
     """
     host, port = address(url)
     with reserve_address(host, port, name, machine_root()) as handles:
@@ -57,7 +60,7 @@ def hold_port(url: str, name: str) -> Iterator[tuple[int, ...]]:
 
 
 def check_port(url: str) -> None:
-    """Raise what `hold_port` would raise now. Takes nothing."""
+    """Raise what `hold_port` would raise now, without reserving."""
     host, port = address(url)
     check_address(host, port, machine_root())
     _check_free(host, port)
@@ -80,9 +83,10 @@ def _check_free(host: str, port: int) -> None:
 
 
 def start_detached(job: ServiceJob, plan: Mapping[str, Any] | None, environment: Mapping[str, str]) -> None:
-    """Hold the name and the cards of a job, and hand it to a launcher of its own.
+    """Reserve the name and the cards of a job, and pass it to a detached launcher.
 
-    Raises LaunchError when the name, a card or the port is taken, or docker cannot start the job's container.
+    Raises LaunchError when the name, a card or the port is taken, or docker cannot start the job's
+    container.
     """
     if job.container:
         check_docker(needs_cards=bool(job.modules))

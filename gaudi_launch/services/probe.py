@@ -1,9 +1,13 @@
-"""Does it answer? /health alone is not enough (an engine was seen healthy whose first request killed it): the
-models are asked for, then one tiny completion, or what a model that writes nothing is for. Proxies are passed by:
-they would swallow 127.0.0.1.
+"""Test whether a server answers: its models, then one tiny completion.
 
-The standard library alone: `cluster.readiness` sends this text to hosts that have nothing of ours, and `ps`,
-`status` and the supervisor ask often, so they do not pay for importing requests (`http_client` has it)."""
+/health alone is not enough (an engine was seen healthy that failed at its first request). A model
+that generates nothing gets a request of its task. Proxies are bypassed: they would intercept
+127.0.0.1.
+
+The standard library alone: `cluster.readiness` sends this text to hosts without this package, and
+`ps`, `status` and the supervisor call it often, so they do not import requests (`http_client`
+does).
+"""
 
 from __future__ import annotations
 
@@ -33,18 +37,21 @@ _MOST_BYTES = 1 << 20
 _CHAT_SECONDS = 60.0
 CHAT = "/v1/chat/completions"
 
-# where servers that write nothing take their questions, by task. The order matters: an embedding model is asked for
-# scores at /rerank as well, and /pooling knows every such model (vllm-project/vllm
-# 0.32.0:vllm/entrypoints/pooling/factories.py register_pooling_api_routers)
-# the stage of a server that answers under another name than the one that is meant
+# paths of servers that generate nothing, by task. The order matters: an embedding model also
+# answers scores at /rerank, and /pooling exists for every such model (vllm-project/vllm
+# 0.32.0:vllm/entrypoints/pooling/factories.py register_pooling_api_routers) the stage of a server
+# that answers under another name than the expected one
 OTHER = "other"
 POOLED = {"embed": "/v1/embeddings", "rerank": "/rerank", "pool": "/pooling"}
 
 
 @dataclass(frozen=True)
 class Readiness:
-    """``stage`` is how far it got: connect, health, models, completion, ready, or `OTHER`. ``detail`` says why not
-    further, ``path`` where it answered a question."""
+    """The last stage that a server reached, and why not the next.
+
+    ``stage`` is connect, health, models, completion, ready, or `OTHER`. ``detail`` is the reason,
+    ``path`` where it answered a request.
+    """
 
     ready: bool
     stage: str
@@ -76,10 +83,11 @@ def probe(
     tgi: bool = False,
     names: Sequence[str] = (),
 ) -> Readiness:
-    """Ask a server at ``base_url`` (no path) whether it answers. Never raises; the key is sent, never shown.
+    """Test whether a server at ``base_url`` (no path) answers.
 
-    ``tgi``: the server is TGI, which is asked in its own words (/info, /generate). ``names``: it is the one that is
-    meant only when it answers under one of them; () for any.
+    Never raises; the key is sent, never shown. ``tgi``: the server is TGI, whose paths are /info
+    and /generate. ``names``: it is the expected server only when it answers under one of them; ()
+    for any.
     """
     health = ask(f"{base_url}/health", min(timeout, 5.0), api_key)
     if isinstance(health, str):
@@ -111,10 +119,10 @@ def probe(
 
 
 def _no_chat(base_url: str, timeout: float, api_key: str | None, name: str) -> str:
-    """Return the status and sentence with which the server refuses a chat, "" where it answers or says nothing.
+    """Return the status and sentence with which the server refuses a chat, or "".
 
-    A model without a chat template has completions only; deepseek_r1 was seen to refuse every chat of a model
-    without its reasoning tokens.
+    "" also where it does not answer. A model without a chat template has completions only;
+    deepseek_r1 was seen to refuse every chat of a model without its reasoning tokens.
     """
     question = {"model": name, "messages": [{"role": "user", "content": "1"}], "max_tokens": 1, "temperature": 0}
     answer = ask(f"{base_url}{CHAT}", min(timeout, _CHAT_SECONDS), api_key, question)
@@ -124,7 +132,7 @@ def _no_chat(base_url: str, timeout: float, api_key: str | None, name: str) -> s
 
 
 def _sentence(document: Any) -> str:
-    """Return an error's own sentence: OpenAI's error.message, vLLM's message, FastAPI's detail."""
+    """Return an error's message by OpenAI's error.message, vLLM's or FastAPI's field."""
     if not isinstance(document, dict):
         return ""
     for found in (document.get("error"), document.get("message"), document.get("detail")):
@@ -135,7 +143,10 @@ def _sentence(document: Any) -> str:
 
 
 def _probe_pooled(base_url: str, timeout: float, api_key: str | None, name: str) -> Readiness:
-    """Embedding, rerank and other pooling models: the first task that the server knows must be answered."""
+    """Test an embedding, rerank or other pooling model.
+
+    The first task that the server knows must be answered.
+    """
     for task, path in POOLED.items():
         answer = ask(f"{base_url}{path}", timeout, api_key, pooled_question(task, name, ("1", "1")))
         if not isinstance(answer, str) and not_served(answer.status, answer.body):
@@ -143,31 +154,38 @@ def _probe_pooled(base_url: str, timeout: float, api_key: str | None, name: str)
         if isinstance(answer, str) or answer.status != 200 or not _holds(answer.document, "data", "results"):
             return Readiness(False, "completion", _why(answer, path), name)
         return Readiness(True, "ready", "", name, path)
-    # chat, speech or images alone: that it lists its model must do
+    # chat, speech or images alone: it is enough that the model is listed
     return Readiness(True, "ready", "no completions", name)
 
 
 def pooled_question(task: str, model: str, texts: Sequence[str]) -> dict[str, Any]:
-    """What a server is sent for a task of POOLED; to a reranker, the first text is the query for the others."""
+    """Return the request for a task of POOLED.
+
+    To a reranker, the first text is the query for the others.
+    """
     if task == "rerank":
         return {"model": model, "query": texts[0], "documents": list(texts[1:])}
     return {"model": model, "input": list(texts)}
 
 
 def not_served(status: int, body: bytes) -> bool:
-    """Does this answer say that the model is not for such questions?
+    """Return True if the server answers that the model does not support the request.
 
-    vLLM leaves the path out, or says "The model does not support ... API" with status 501 (vllm-project/vllm
-    0.32.0:vllm/entrypoints/pooling/factories.py, entrypoints/serve/exception_handling/error_response.py) or 400
+    vLLM leaves the path out, or answers "The model does not support ... API" with status 501
+    (vllm-project/vllm 0.32.0:vllm/entrypoints/pooling/factories.py,
+    entrypoints/serve/exception_handling/error_response.py) or 400
     (HabanaAI/vllm-fork@0716b306:vllm/entrypoints/openai/api_server.py).
     """
     return status in (404, 405, 501) or (status == 400 and b"does not support" in body)
 
 
 def true_status(status: int, body: bytes) -> int:
-    """The status of an answer, also of an error that came with 200: the forks hand back such an object for a
-    question that their model is not for (HabanaAI/vllm-fork@17a7946f4:vllm/entrypoints/openai/api_server.py
-    create_completion), and its code is the status that was meant."""
+    """Return the status of an answer, also of an error that came with 200.
+
+    The forks return an error object with 200 for a request that their model does not support
+    (HabanaAI/vllm-fork@17a7946f4:vllm/entrypoints/openai/api_server.py create_completion); its code
+    is the intended status.
+    """
     if status != 200 or b'"error"' not in body[:100]:
         return status
     try:
@@ -185,7 +203,10 @@ def _why(answer: ProbeResult | str, path: str) -> str:
 def _probe_tgi(
     base_url: str, timeout: float, api_key: str | None, complete: bool, names: Sequence[str]
 ) -> Readiness:
-    """TGI, and what has no /v1/models: /info names the model, /generate answers."""
+    """Test TGI, and servers without /v1/models.
+
+    /info names the model, /generate answers.
+    """
     info = ask(f"{base_url}/info", min(timeout, 10.0), api_key)
     if isinstance(info, str) or info.status != 200 or not isinstance(info.document, dict):
         return Readiness(False, "models", "neither /v1/models nor /info")
@@ -196,20 +217,23 @@ def _probe_tgi(
         return Readiness(True, "ready", "", name)
     question = {"inputs": "1", "parameters": {"max_new_tokens": 1}}
     answer = ask(f"{base_url}/generate", timeout, api_key, question)
-    # an image's server is asked in text as well; the answer may be empty, but it is there
+    # an image's server gets a text request as well; the answer may be empty, but must exist
     if isinstance(answer, str) or answer.status != 200 or not _has_text(answer.document):
         return Readiness(False, "completion", _why(answer, "/generate"), name)
     return Readiness(True, "ready", "", name, "/generate")
 
 
 def _same_model(found: str, names: Sequence[str]) -> bool:
-    """Compare the last parts alone: TGI may show a repository's present name for an older one (assumed)."""
+    """Compare the last parts alone.
+
+    TGI may show a repository's present name for an older one (assumed).
+    """
     last = {name.rstrip("/").rpartition("/")[2].lower() for name in names}
     return found.rstrip("/").rpartition("/")[2].lower() in last
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """A redirect is an answer, never followed: it would carry the API key to whoever it names."""
+    """Treats a redirect as the answer, never followed: it would leak the API key."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -222,10 +246,11 @@ def ask(
     question: dict[str, Any] | None = None,
     most_bytes: int = _MOST_BYTES,
 ) -> ProbeResult | str:
-    """One request, a POST where there is a ``question``: the answer of any status, or why there is none.
+    """Send one request, a POST with a ``question``; return the answer of any status.
 
-    Proxies are passed by and redirects not followed; it takes ``timeout`` seconds at most, however slowly the
-    server drips; ``most_bytes`` of the body are read.
+    Without an answer, return the reason. Proxies are bypassed and redirects not followed; it takes
+    ``timeout`` seconds at most, however slowly the server sends; ``most_bytes`` of the body are
+    read.
     """
     headers = {"Content-Type": "application/json"} if question is not None else {}
     if api_key:
@@ -239,7 +264,7 @@ def ask(
         answer = _exchange(_opener(url, limit), url, body, headers, timeout, most_bytes)
     finally:
         timer.cancel()
-    # what was cut off may look like a whole answer
+    # a truncated answer may look complete
     return "timed out" if limit.over else answer
 
 
@@ -258,12 +283,12 @@ def _exchange(
     except (OSError, ValueError) as error:
         return str(error) or type(error).__name__
     except Exception as error:
-        # http.client raises its own kinds for answers that are no HTTP
+        # http.client raises its own errors for answers that are not HTTP
         return type(error).__name__
 
 
 class _Limit:
-    """Ends a request when its time is over: a socket's own timeout begins anew with every byte."""
+    """Ends a request after its time; a socket's timeout restarts with every byte."""
 
     def __init__(self) -> None:
         self.over = False
@@ -288,7 +313,10 @@ class _Limit:
 
 
 def _opener(url: str, limit: _Limit) -> OpenerDirector:
-    """No proxy, no redirect; certificates are read for https only, which takes longer than a local answer."""
+    """Return an opener without proxies and redirects.
+
+    Certificates are read for https only, which takes longer than a local answer.
+    """
 
     class Connection(HTTPConnection):
         def connect(self) -> None:
@@ -317,7 +345,7 @@ def _opener(url: str, limit: _Limit) -> OpenerDirector:
 
 
 def _models(document: Any) -> list[str]:
-    """The names of a list of models; [] where it is not one."""
+    """Return the names of a list of models; [] where it is not one."""
     try:
         return [str(entry["id"]) for entry in document["data"]]
     except (KeyError, TypeError):
@@ -325,7 +353,7 @@ def _models(document: Any) -> list[str]:
 
 
 def _holds(document: Any, *names: str) -> bool:
-    """Has it one of these, and something in it?"""
+    """Return True if it has one of these fields, and it is not empty."""
     return isinstance(document, dict) and any(document.get(name) for name in names)
 
 
@@ -334,7 +362,10 @@ def _has_text(document: Any) -> bool:
 
 
 def port_free(host: str, port: int) -> bool:
-    """Could a server listen there now? Raises OSError when none ever could: no such address here, no such port."""
+    """Return True if a server could listen there now.
+
+    Raises OSError when none ever could: no such address here, no such port.
+    """
     if not 0 <= port <= 65535:
         raise OSError(errno.EINVAL, "a port is 0 to 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -343,7 +374,7 @@ def port_free(host: str, port: int) -> bool:
         try:
             trial.bind((host, port))
         except OSError as error:
-            # also one that needs more rights is not ours to take
+            # also a port that needs more rights cannot be used
             if error.errno in (errno.EADDRINUSE, errno.EACCES):
                 return False
             raise
@@ -351,7 +382,10 @@ def port_free(host: str, port: int) -> bool:
 
 
 def listener(port: int) -> str:
-    """Who listens on a port: ``command [pid]``, or "" where that cannot be seen (another user's process)."""
+    """Return the process that listens on a port: ``command [pid]``.
+
+    Return "" where it is not visible (another user's process).
+    """
     import psutil
 
     try:

@@ -1,4 +1,7 @@
-"""The state of a Ray Serve deployment of ours, read back from Ray's dashboard (what `serve status` reads)."""
+"""The state of a Ray Serve deployment, read from Ray's dashboard.
+
+`serve status` reads the same.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _MOST_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class Deployment:
-    """One deployment: Ray's word for its state, and its replicas."""
+    """One deployment: Ray's name of its state, and its replicas."""
 
     name: str
     status: str
@@ -44,7 +47,7 @@ class RayStatus:
 
 @dataclass(frozen=True)
 class RunningRay:
-    """A service that runs Ray: its name, address, dashboard, and the file of its token."""
+    """A service that runs Ray: its name, address, dashboard, and its token's file."""
 
     name: str
     url: str
@@ -53,7 +56,10 @@ class RunningRay:
 
 
 def running(name: str | None) -> RunningRay:
-    """The running Ray Serve service of this name, or the only one. Raises LaunchError (USAGE)."""
+    """Return the running Ray Serve service of this name, or the only one.
+
+    Raises LaunchError (USAGE).
+    """
     if name is not None:
         names = [store.check_name(name)]
     else:
@@ -78,7 +84,7 @@ def _running(name: str) -> RunningRay | None:
 
 
 def read(service: RunningRay) -> RayStatus:
-    """Ask Ray. Raises LaunchError (FAILED) when it does not answer as it should."""
+    """Query Ray. Raises LaunchError (FAILED) for an unexpected answer."""
     try:
         token = service.token.read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:

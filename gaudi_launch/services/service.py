@@ -1,4 +1,7 @@
-"""One service from its job: cache opened, engine started, state written, started again where that may help."""
+"""Run one service from its job: cache, engine, state.
+
+A failed engine is restarted where that may help.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +40,11 @@ _log = logging.getLogger(__name__)
 
 LOG = "engine.log"
 
-# seconds before the first, second, ... start after a failure; the last one is kept
+# seconds before the first, second, ... restart after a failure; the last one is repeated
 BACK_OFF = (1.0, 5.0, 15.0, 60.0, 300.0)
-# so many failed starts in a row and it is given up
+# number of consecutive failed launches after which it is given up
 MOST_RESTARTS = 5
-# an engine that answered for so long had a good start: its failure begins a new row
+# an engine that answered for this time had a good launch: its failure is counted from one again
 GOOD_SECONDS = 600.0
 
 Say = Callable[[str], None]
@@ -50,16 +53,16 @@ Say = Callable[[str], None]
 def run(
     job: ServiceJob, watcher: Watcher, environment: Mapping[str, str], say: Say, *, once: bool = False
 ) -> EngineOutcome:
-    """Start the engine and stay until it ends for good; the last outcome.
+    """Start the engine and stay until it ends finally; return the last outcome.
 
-    ``environment`` is what the engine inherits (the job's own variables go over it), ``say`` gets sentences.
-    ``once``: the watcher ends it when it is ready, so it is never started again.
+    ``environment`` is what the engine inherits (the job's variables override it), ``say`` gets
+    sentences. ``once``: the watcher ends it when it is ready, so it is never restarted.
     """
     folder = store.service_dir(job.name)
     log = folder / LOG
     recorder = Recorder(watcher, folder, job, log)
     signals = Signals()
-    # the cache is waited for before signals only queue: Ctrl-C ends a wait at once
+    # the cache is waited for before signals are queued: Ctrl-C ends a wait immediately
     environment_kept = in_use(job.command.argv[0], engines_dir())
     with environment_kept, _cache(job, say) as (command, keeper), signals.handled():
         inner = recorder if keeper is None else Warmed(recorder, keeper)
@@ -80,14 +83,15 @@ def _lives(
     restarts, row = 0, 0
     while True:
         began, since = time.monotonic(), time.time()
-        # of every life its own log: the one before is kept, and a failure is not judged by an earlier one
+        # each run has a separate log: the one before is kept, and a failure is not judged by an
+        # earlier one
         log = _fresh(folder / LOG)
         supervised = EngineJob(
             command=job.command,
             url=job.url,
             log=log,
             environment=whole,
-            # a server with the other API was not given the key
+            # the key was not given to a server with the other API
             api_key=whole.get("VLLM_API_KEY") if job.api == "openai" else None,
             bind=job.bind,
             limits=job.limits,
@@ -130,7 +134,10 @@ def _lives(
 
 @contextlib.contextmanager
 def _cache(job: ServiceJob, say: Say) -> Iterator[tuple[Command, Keeper | None]]:
-    """The command with its cache held; a cache that cannot be used costs a warm-up, not the service."""
+    """Yield the command with its cache locked.
+
+    A cache that cannot be used costs a warm-up, not the service.
+    """
     if job.cache is None:
         yield job.command, None
         return
@@ -145,7 +152,7 @@ def _cache(job: ServiceJob, say: Say) -> Iterator[tuple[Command, Keeper | None]]
 
 
 def _fresh(log: Path) -> Path:
-    """Put an earlier life's log aside."""
+    """Rename an earlier run's log."""
     with best_effort(_log, "put the earlier log aside"):
         if log.stat().st_size:
             log.replace(earlier(log))

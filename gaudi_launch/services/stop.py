@@ -1,4 +1,4 @@
-"""Ending a service: drained, asked, killed, and looked at again."""
+"""Stop a service: drain, SIGTERM, SIGKILL, and check the result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from gaudi_launch.services.state.registry import ServiceRecord, find, hold, runs
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
-# the launcher gives its engine 20 s, what that left behind 5 s, and then kills; ours must be longer
+# the launcher gives its engine 20 s, the remaining processes 5 s, and then kills; this timeout must
+# be longer
 _LAUNCHER_SECONDS = 45.0
 _SIGN_SECONDS = 5.0
 _LET_GO_SECONDS = (0.0, 0.5, 1.0, 2.0)
@@ -29,8 +30,11 @@ _LET_GO_SECONDS = (0.0, 0.5, 1.0, 2.0)
 
 @dataclass(frozen=True)
 class Stopped:
-    """``left`` requests were still running when the drain's time was over; ``orphans`` are processes that its
-    launcher had not ended, of which ``deaf`` still live."""
+    """The result of a stop.
+
+    ``left`` requests were still running when the drain's time was over. ``orphans`` are processes
+    that its launcher had not ended, of which ``deaf`` still run.
+    """
 
     service: ServiceRecord
     was_alive: bool
@@ -40,10 +44,10 @@ class Stopped:
 
 
 def stop(service: ServiceRecord, drain_seconds: float, say: Callable[[str, float], None]) -> Stopped:
-    """End a service and everything that it started.
+    """Stop a service and all its processes.
 
-    ``say`` gets what is waited for (``drain`` with the requests running, ``end`` with seconds). Raises LaunchError
-    when its launcher may not be signalled or does not end.
+    ``say`` gets what is waited for (``drain`` with the requests running, ``end`` with seconds).
+    Raises LaunchError when its launcher may not be signalled or does not end.
     """
     left = _drain(service, drain_seconds, say) if service.alive and drain_seconds > 0 else 0
     if service.alive:
@@ -52,7 +56,7 @@ def stop(service: ServiceRecord, drain_seconds: float, say: Callable[[str, float
     lost = find(service.name).phase == "lost"
     if service.alive and lost:
         _note_end(service)
-    # a launcher that was killed earlier, or had to be now, may have left processes
+    # a launcher that was killed earlier, or had to be killed now, may have left processes
     found = tuple(orphans(service.folder))
     deaf = tuple(end(found))
     container = str((store.read(service.folder, "job.json") or {}).get("container", ""))
@@ -64,7 +68,10 @@ def stop(service: ServiceRecord, drain_seconds: float, say: Callable[[str, float
 
 
 def still_busy(modules: Sequence[int]) -> list[int]:
-    """Of these cards, those that somebody still holds; the driver takes a moment to let go."""
+    """Return those of these cards that a process still uses.
+
+    The driver takes a moment to release them.
+    """
     if not modules:
         return []
     from gaudi_launch.host.machine import load
@@ -80,9 +87,9 @@ def still_busy(modules: Sequence[int]) -> list[int]:
 
 
 def tidy(folder: Path, patient: bool = True) -> None:
-    """Remove what the engine of a service left, whose launcher was killed and could not.
+    """Remove what a service's engine left when its launcher was killed.
 
-    ``patient``: an engine that dies without its launcher takes a moment to let go.
+    ``patient``: an engine that ends without its launcher takes a moment to release its files.
     """
     began = (store.read(folder, "state.json") or {}).get("engine_began")
     environment = (store.read(folder, "job.json") or {}).get("environment")
@@ -95,7 +102,10 @@ def tidy(folder: Path, patient: bool = True) -> None:
 
 
 def _drain(service: ServiceRecord, seconds: float, say: Callable[[str, float], None]) -> int:
-    """Wait until no request runs; how many still do when the time is over (0 where the engine cannot be asked)."""
+    """Wait until no request runs; return how many still do after the time.
+
+    Return 0 where the engine cannot be queried.
+    """
     deadline = time.monotonic() + seconds
     while service.phase == "ready":
         load = requests_of(service.url)
@@ -108,7 +118,7 @@ def _drain(service: ServiceRecord, seconds: float, say: Callable[[str, float], N
 
 
 def _note_end(service: ServiceRecord) -> None:
-    """Write down that it was stopped, where its launcher had to be killed and did not."""
+    """Record that it was stopped, where its launcher was killed before it could."""
     with best_effort(_log, "record that the service was stopped", LaunchError), hold(service.name):
         news = {"phase": "stopped", "outcome": "stopped", "ended": time.time()}
         store.write(service.folder, "state.json", {**find(service.name).state, **news}, last=True)
@@ -116,7 +126,7 @@ def _note_end(service: ServiceRecord) -> None:
 
 def _end_launcher(service: ServiceRecord, say: Callable[[str, float], None]) -> None:
     begin = time.monotonic()
-    # one that is just being started has not said its pid yet
+    # one that is just being started has not recorded its pid yet
     while (launcher := find(service.name).launcher) is None:
         if time.monotonic() - begin > _SIGN_SECONDS:
             raise LaunchError("services.no_launcher", ExitCode.FAILED, name=service.name, path=str(service.folder))

@@ -196,7 +196,7 @@ def _keys(recipe: Recipe) -> list[tuple[str, ...]]:
 
 
 def _placeless(key: tuple[str, ...], folder: Path) -> tuple[str, ...]:
-    """Return a step without the path of its folder: one folder may have several paths."""
+    """Return a step without the path of its folder, which may have several paths."""
     path = re.compile(rf"/[^\s'\"]*?/{re.escape(folder.name)}(?=/|$)")
     return tuple(path.sub("@", word) for word in key)
 

@@ -278,7 +278,9 @@ class RayServe(Engine):
 
 
 def _without_own_ray(plan: Plan, request: Request) -> Plan:
-    """Return the plan with processes instead of Ray inside a replica: it is one machine.
+    """Return the plan with processes instead of Ray inside a replica.
+
+    It runs on one machine.
 
     deepseek_r1's script uses ray; mp is what both engines' documents advise within one node
     (vllm-project/vllm-gaudi@091bbadd:docs/configuration/env_variables.md). The user's options are

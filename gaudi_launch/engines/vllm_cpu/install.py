@@ -236,7 +236,7 @@ def _try(argv: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
 
 
 def requirements_of(metadata: str) -> list[str]:
-    """Return a wheel's requirements, without extras and what the CPU build does not need."""
+    """Return a wheel's requirements, without extras and parts unneeded on the CPU."""
     wanted = []
     for line in HeaderParser().parsestr(metadata).get_all("Requires-Dist") or []:
         name = line.split(";")[0].strip()

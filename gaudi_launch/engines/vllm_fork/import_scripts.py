@@ -42,7 +42,7 @@ class ScriptCall:
 
 
 def read_call(words: Sequence[str], release: str | None = None) -> ScriptCall:
-    """Return the call without VAR=value, ``export``, ``env``, ``bash`` and the script.
+    """Return the call without VAR=value, ``export``, ``env``, ``bash`` and script.
 
     Also determine the release. Raises LaunchError when it is not a call of a known script.
     """

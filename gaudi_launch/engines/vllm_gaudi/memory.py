@@ -78,7 +78,9 @@ def need_of(model: Model, cards: int, batched_tokens: int) -> Need:
 
 
 def utilization(free_gib: float, need: Need) -> float:
-    """Return the share of ``free_gib`` that leaves what is needed, in integer percents.
+    """Return the share of ``free_gib`` that leaves what is needed.
+
+    In integer percents.
 
     ``free_gib`` is a card less its weights.
 
@@ -92,7 +94,9 @@ def utilization(free_gib: float, need: Need) -> float:
 
 
 def reserved(usable_gib: float, graphs: int, need: Need, lazy: bool) -> float:
-    """Return the share of usable memory for this number of graphs, in integer percents.
+    """Return the share of usable memory for this number of graphs.
+
+    In integer percents.
 
     It is rounded up.
 

@@ -1,1 +1,1 @@
-"""Causes of a failed launch, found in its log."""
+"""Find the causes of a failed launch in its log."""

@@ -1,4 +1,4 @@
-"""Why a start failed: the log against the table of signatures. Pure."""
+"""Judge the log of a failed launch by the table of signatures. Pure."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from gaudi_launch.services.log.follow import Follower, bare
 
 _MOST_EVIDENCE = 3
 _MOST_LINE = 2000
-# a line that only tells what is configured, or a warning that starts survive, is no evidence
+# a line that only shows the configuration, or a warning that launches survive, is not evidence
 _HARMLESS = re.compile(
-    # no bucket at all is told as a piece of information, and then fails
+    # that there is no bucket is logged at level INFO, before the failure
     r"^(?:INFO\b(?!.*\bGenerated 0 )|DEBUG\b)|args: Namespace|"
     r"non-default args|UserWarning|FutureWarning|DeprecationWarning"
 )
 
 
-# that a process of it is gone is only warned of, too
-# huggingface_hub writes of each try that failed, and goes on with what is there
+# that one of its processes ended is only a warning; huggingface_hub also logs each failed attempt,
+# and continues with local files
 _WARNING = re.compile(
     r"^(?:WARN(?:ING)?\b(?!.*unexpectedly)|\S{0,100}Warning: )|thrown while requesting (?:HEAD|GET) "
 )
@@ -54,7 +54,7 @@ class Cause:
     source: str
 
     def for_model(self, model: str) -> Cause:
-        """With the commands for this model's folder or name."""
+        """Return the cause with the commands for this model's folder or name."""
         return replace(self, commands=tuple(each.replace("MODEL", shlex.quote(model)) for each in self.commands))
 
     def to_json(self) -> dict[str, Any]:
@@ -71,11 +71,12 @@ class Cause:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Causes, the likeliest first. ``phase`` is the one in which it failed, ``failed`` False for a healthy log.
+    """Causes, the likeliest first.
 
-    ``came_up``: it had started before it failed; where it did not fail, causes are what requests failed of.
-    ``at`` is how far the phase was, done and total, (0, 0) where that is unknown. ``findings`` are what made
-    requests slow; nothing fails of them.
+    ``phase`` is the one in which it failed, ``failed`` False for a healthy log. ``came_up``: it had
+    started before it failed; where it did not fail, causes are those of failed requests. ``at`` is
+    the progress of the phase, done and total, (0, 0) where unknown. ``findings`` are causes of slow
+    requests; they fail nothing.
     """
 
     causes: tuple[Cause, ...]
@@ -87,7 +88,10 @@ class Diagnosis:
 
     @property
     def permanent(self) -> bool:
-        """Would starting again without a change fail again? What failed under load did start."""
+        """Return True if a restart without a change would fail again.
+
+        An engine that failed under load had started.
+        """
         return bool(self.causes) and self.causes[0].permanent and not self.came_up
 
 
@@ -98,12 +102,15 @@ def _compiled() -> tuple[tuple[Signature, re.Pattern[str]], ...]:
 
 
 def diagnose(text: str, *, exit_status: int | None = None, outcome: str = "", phase: str = "") -> Diagnosis:
-    """Judge a log. ``exit_status`` is the engine's (negative: a signal), ``outcome`` what its supervisor says
-    (`supervise.Outcome.kind`, "" when there was none), ``phase`` where it was, if known."""
+    """Judge a log.
+
+    ``exit_status`` is the engine's (negative: a signal), ``outcome`` its supervisor's result
+    (`supervise.Outcome.kind`, "" without one), ``phase`` the last known phase.
+    """
     follower = Follower()
     progress = follower.feed(text + "\n", 0.0)
     bad_end = outcome in ("died", "stuck") or (not outcome and exit_status not in (None, 0))
-    # a signal that its own supervisor sent says nothing
+    # a signal that its supervisor sent explains nothing
     signal = _signal(exit_status) if outcome in ("", "died") else None
     read = _read(text)
     hits, came_up = read.stages, read.came_up
@@ -112,18 +119,18 @@ def diagnose(text: str, *, exit_status: int | None = None, outcome: str = "", ph
         # an engine survives the failure of one request; one that ended did not
         found = hits["up"]
     if bad_end and not found:
-        # what an ordered stop prints is its own noise, unless nothing else explains a bad end
+        # output of an ordered stop is ignored, unless nothing else explains a bad end
         found = hits["stopping"] or hits["starting"]
     if not bad_end and progress.phase != "failed" and all(map(_warned, found.values())):
         found = {}
-    # what is told after the failure, an ordered end, is not where it failed
+    # output after the failure, of an ordered end, does not show where it failed
     where = phase or _last_working(follower, ends=not found or found is hits["stopping"])
     found = _with_end(found, outcome, signal, exit_status)
     ended_itself = outcome != "stopped" and TERMINATED.id not in found
     if ended_itself and (bad_end or progress.phase == "failed"):
         found = _with_exception(found, read)
     if any(_known()[id].rank for id in found):
-        # a warning is no cause where anything else is known
+        # a warning is not the cause if another cause is known
         found = {id: lines for id, lines in found.items() if _known()[id].rank}
     failed = bool(found) or bad_end or (progress.phase == "failed" and outcome != "stopped")
     if came_up and not failed and not outcome:
@@ -134,7 +141,7 @@ def diagnose(text: str, *, exit_status: int | None = None, outcome: str = "", ph
     return Diagnosis(causes, where, failed, came_up, (progress.done, progress.total), findings)
 
 
-# what takes the card's memory in a phase decides the remedy
+# the phase in which the card's memory ran out decides the remedy
 _FILLS = {
     "load": "device_oom_weights",
     "profile": "device_oom_profile",
@@ -148,15 +155,16 @@ _FILLS = {
 
 _Hits = dict[str, list[tuple[int, str]]]
 _ASKED = (SIGHUP, SIGINT, SIGTERM)
-# what a signal alone tells (signal(7)); the kernel sends SIGBUS where a page of shared memory cannot be had
+# the meaning of a signal alone (signal(7)); the kernel sends SIGBUS where a page of shared memory
+# is not available
 _BY_SIGNAL: dict[int, str] = {
     SIGKILL: KILLED.id,
     SIGBUS: "shared_memory",
     **dict.fromkeys((SIGABRT, SIGFPE, SIGILL, SIGSEGV), "crashed"),
 }
-# say that the engine is gone, not why: an ordered end prints them, too
+# they show that the engine ended, not why: an ordered end prints them, too
 _BLUNT = {"core_failed", "process_gone", "startup_probe", "shard_failed"}
-# of these no running engine is left
+# after these no engine is running
 _DEADLY = (*_BLUNT, "crashed", "oom_killer", "device_oom", "bucket_hang", KILLED.id)
 
 
@@ -167,7 +175,10 @@ def _known() -> dict[str, Signature]:
 
 
 def _with_exception(found: _Hits, read: _Log) -> _Hits:
-    """Return the causes with the exception of the log's first traceback, where no error explains more."""
+    """Return the causes with the first traceback's exception.
+
+    It is left out where an error explains more.
+    """
     for id, lines in found.items():
         if lines and not _warned(lines) and _known()[id].rank > EXCEPTION.rank:
             return found
@@ -176,7 +187,7 @@ def _with_exception(found: _Hits, read: _Log) -> _Hits:
 
 
 def _with_end(found: _Hits, outcome: str, signal: int | None, exit_status: int | None) -> _Hits:
-    """The causes with what the end itself tells."""
+    """Return the causes with the meaning of the exit status itself."""
     errors = {id for id, lines in found.items() if not _warned(lines)}
     if outcome == "stopped" and errors <= _BLUNT:
         return {}
@@ -193,12 +204,18 @@ def _with_end(found: _Hits, outcome: str, signal: int | None, exit_status: int |
 
 
 def _warned(lines: list[tuple[int, str]]) -> bool:
-    """Only warnings say so: a start survives them, so anything else is likelier."""
+    """Return True if only warnings show this cause.
+
+    A launch survives them, so any other cause is likelier.
+    """
     return bool(lines) and all(_WARNING.search(line) for _, line in lines)
 
 
 def _signal(exit_status: int | None) -> int | None:
-    """The signal that ended it: Popen says -9, a shell or a container 137 (bash(1), EXIT STATUS)."""
+    """Return the signal that ended it: -9 of Popen, 137 of a shell or a container.
+
+    Source: bash(1), EXIT STATUS.
+    """
     if exit_status is None or exit_status == 0:
         return None
     return -exit_status if exit_status < 0 else exit_status - 128 if exit_status > 128 else None
@@ -206,7 +223,7 @@ def _signal(exit_status: int | None) -> int | None:
 
 @dataclass
 class _Log:
-    """What the last life in a log shows: lines by cause while it was starting, up and stopping; what was slow."""
+    """The lines of a log's last run, by cause: starting, up, stopping, slow requests."""
 
     stages: dict[str, _Hits] = field(default_factory=lambda: {"starting": {}, "up": {}, "stopping": {}})
     slow: _Hits = field(default_factory=dict)
@@ -228,9 +245,10 @@ class _Log:
             hits.setdefault(id, []).append((number, line[:300]))
 
     def exception(self) -> Line | None:
-        """Return the line that names the error: the first of a start, the last of an engine that was up.
+        """Return the line that names the error.
 
-        One that only says that another process failed is none.
+        It is the first of a failed launch, the last of an engine that was up. A line that only
+        reports the failure of another process does not count.
         """
         found = self.exceptions["up" if self.came_up else "starting"]
         # an engine that is up survives the failures of requests, so its last error ended it
@@ -242,7 +260,7 @@ class _Log:
 
 
 def _read(text: str) -> _Log:
-    """Return what the log's last life shows."""
+    """Return the content of the log's last run."""
     log = _Log()
     for number, line in _lines(text):
         if not line:
@@ -255,14 +273,17 @@ def _read(text: str) -> _Log:
 
 @lru_cache(maxsize=4096)
 def _signs(line: str) -> tuple[str, ...]:
-    """The signatures that a line shows. What a log repeats is looked at once."""
+    """Return the signatures that a line shows. Repeated lines are checked once."""
     if _HARMLESS.search(line):
         return ()
     return tuple(signature.id for signature, expression in _compiled() if expression.search(line))
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Bare lines with their numbers; a progress bar's redraws (carriage returns) share one number."""
+    """Yield bare lines with their numbers.
+
+    A progress bar's redraws (carriage returns) share one number.
+    """
     for number, raw in enumerate(text.split("\n"), start=1):
         for part in raw.split("\r"):
             yield number, bare(part[:_MOST_LINE])
@@ -280,14 +301,14 @@ def _cause(signature: Signature, evidence: list[tuple[int, str]], phase: str) ->
         remedy=message(f"diagnose.{words}_fix"),
         commands=signature.commands,
         evidence=tuple(evidence[:_MOST_EVIDENCE]),
-        # what was only warned of may not be what it failed of
+        # a warning may not be the cause of the failure
         permanent=signature.permanent and not _warned(evidence),
         source=signature.source,
     )
 
 
 def _last_working(follower: Follower, *, ends: bool) -> str:
-    """The phase in which it failed: the last one that is no failure, and no end unless ``ends``."""
+    """Return the last phase that is not a failure, nor an end unless ``ends``."""
     passed = {"failed"} if ends else {"failed", "stopping"}
     names = [phase.name for phase in follower.progress.phases if phase.name not in passed]
     return names[-1] if names else "start"

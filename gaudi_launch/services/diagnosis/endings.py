@@ -1,4 +1,4 @@
-"""How an engine ended, in a few words. Light: `ps` needs it."""
+"""Format an engine's exit status. Kept import-light for `ps`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from gaudi_launch.messages import text
 
 
 def ended(kind: str, status: int | None) -> str:
-    """``kind`` is that of `supervise.Outcome`, ``status`` the exit status, negative for a signal."""
+    """Return the sentence for a kind of `supervise.Outcome` and an exit status.
+
+    A negative status is a signal.
+    """
     return text(f"services.ended_{kind}", status=status_words(status))
 
 
 def status_words(status: int | None) -> str:
-    """An exit status, or the signal that ended it."""
+    """Return the text of an exit status, or of the signal that ended it."""
     if status is None:
         return "-"
     return text("serve.by_signal", number=-status) if status < 0 else str(status)

@@ -1,4 +1,4 @@
-"""The exceptions that a log shows: of each traceback the line that names its error. Pure."""
+"""The exceptions of a log: of each traceback the line that names its error. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMED = re.compile(
     r"^(?:[A-Za-z_]\w{0,80}\.){0,10}[A-Z]\w{0,80}(?:Error|Exception|Group|Exit|Killed|Interrupt)"
     r"(?:\([\w.]{1,80}\))?(?:: |:?$)"
 )
-# how Python says that a process was asked to end (docs: Built-in Exceptions; asyncio)
+# how Python shows that a process was terminated on request (docs: Built-in Exceptions; asyncio)
 _ASKED_TO_END = re.compile(r"^(?:[\w.]{0,80}\.)?(?:KeyboardInterrupt|SystemExit|CancelledError)\b")
 # pydantic names the field and the reason in the lines below
 _BELOW = re.compile(r"validation errors? for \w+$")
@@ -27,9 +27,10 @@ _BELOW = re.compile(r"validation errors? for \w+$")
 
 @dataclass
 class Exceptions:
-    """Reads a log line by line. ``raised`` has one (line number, text) for each traceback, a chain counting as one.
+    """Reads a log line by line.
 
-    Of a chain it is the last: what the engine made of the first. ``loose`` are errors without a traceback.
+    ``raised`` has one (line number, text) for each traceback, a chain counting as one: its last,
+    which is what the engine made of the first. ``loose`` are errors without a traceback.
     """
 
     raised: list[Line] = field(default_factory=list)
@@ -39,7 +40,7 @@ class Exceptions:
     _unfinished: bool = False
 
     def feed(self, number: int, line: str) -> None:
-        """Read a line that is bare of colours and of its process's prefix."""
+        """Read a line without colours and process prefix."""
         logged = _LOGGED.match(line)
         if logged is not None and logged["level"] in _SURVIVED:
             return

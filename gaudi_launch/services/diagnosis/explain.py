@@ -1,4 +1,7 @@
-"""Why a service, or the engine of a log, failed: its log judged with what its launcher wrote down. Reads only."""
+"""Explain the failure of a service or of an engine log. Reads only.
+
+The log is judged with the records of its launcher.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,15 @@ from gaudi_launch.services.diagnosis.diagnose import Diagnosis, diagnose
 from gaudi_launch.services.log.excerpt import Excerpt, read_excerpt
 from gaudi_launch.services.state.registry import ServiceRecord
 
-# the engine's own arguments: Namespace(model='...'), config: model='...', non-default args: {'model': '...'
+# the engine's arguments: Namespace(model='...'), config: model='...', non-default args: {'model':
+# '...'
 _MODEL = re.compile(r"\bmodel'?[=:] ?'([^'\n]{1,500})'")
 _NOTHING = Excerpt("", 0)
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """``note`` is what the service's own record says, for a service; ``content`` the log that was judged."""
+    """A judged log. ``note`` is a service's own record, ``content`` the log."""
 
     log: str
     found: Diagnosis
@@ -29,7 +33,10 @@ class Explanation:
 
 
 def explain_log(path: Path | None, exit_status: int | None) -> Explanation:
-    """Judge a log, None is stdin. Raises LaunchError for what cannot be read or is empty."""
+    """Judge a log; None is stdin.
+
+    Raises LaunchError for what cannot be read or is empty.
+    """
     name = str(path) if path is not None else "-"
     content = read_excerpt(path)
     if not content.text.strip():
@@ -40,7 +47,10 @@ def explain_log(path: Path | None, exit_status: int | None) -> Explanation:
 
 
 def explain_service(service: ServiceRecord, exit_status: int | None = None) -> Explanation:
-    """Judge a service's log with how its launcher saw it end. Raises LaunchError for a log that cannot be read."""
+    """Judge a service's log with the exit status that its launcher recorded.
+
+    Raises LaunchError for a log that cannot be read.
+    """
     state = service.state
     outcome = str(state.get("outcome", "")) if not service.alive else ""
     path = service.folder / life.LOG
@@ -54,20 +64,20 @@ def explain_service(service: ServiceRecord, exit_status: int | None = None) -> E
     found = _for_model(found, str(state.get("model") or "MODEL"))
     note = _note(service, found.failed)
     if service.phase == "lost" and not found.failed:
-        # what the log ends with is the end that the kernel asked for when the launcher was gone
+        # the log ends with the termination that the kernel requested when the launcher ended
         found = replace(found, failed=True, phase=str(state.get("phase") or "start"))
     return Explanation(service.name, found, content, note)
 
 
 def _for_model(found: Diagnosis, model: str) -> Diagnosis:
-    """With commands for this model."""
+    """Return the explanation with commands for this model."""
     causes = tuple(cause.for_model(model) for cause in found.causes)
     findings = tuple(finding.for_model(model) for finding in found.findings)
     return replace(found, causes=causes, findings=findings)
 
 
 def lost(service: ServiceRecord) -> str:
-    """The message's id for a service whose launcher ended without a word."""
+    """Return the message's ID for a service whose launcher ended without a message."""
     return "diagnose.lost_rebooted" if service.rebooted else "diagnose.lost"
 
 
@@ -83,7 +93,7 @@ def _note(service: ServiceRecord, failed: bool) -> Message | None:
 
 
 def _without_log(service: ServiceRecord, outcome: str) -> Explanation:
-    """A service whose engine did not come so far as to write."""
+    """Explain a service whose engine wrote nothing."""
     name, state = service.name, service.state
     why = service.error
     note = _note(service, bool(why))
@@ -92,7 +102,7 @@ def _without_log(service: ServiceRecord, outcome: str) -> Explanation:
     elif why:
         note = message("diagnose.no_engine", name=name, why=why)
     failed = not service.alive and service.phase != "stopped"
-    # of an engine that wrote nothing and ended, the end itself still tells
+    # for an engine that wrote nothing and ended, the exit status remains
     status = state.get("status")
     found = diagnose("", exit_status=status if isinstance(status, int) else None, outcome=outcome)
     return Explanation(name, replace(found, phase="start", failed=failed), _NOTHING, note)

@@ -1,4 +1,4 @@
-"""The end of an engine in words: where its log is, the log's last lines, the cause."""
+"""Report the end of an engine: its log's path, its last lines, the cause."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ _MOST_LOG_BYTES = 4 << 20
 
 
 def failure(outcome: EngineOutcome, log: Path, model: str = "MODEL") -> LaunchError:
-    """The error of an engine that died, got stuck or never started: its log's path and last lines, the cause.
+    """Return the error of an engine that died, got stuck or never started.
 
-    ``model`` is its folder or name, for the commands that may help.
+    It has the log's path and last lines, and the cause. ``model`` is its folder or name, for the
+    commands that may help.
     """
     if outcome.kind == "not_started":
         return LaunchError("serve.not_started", ExitCode.ENGINE, why=outcome.detail)
     content = judged_log(log)
     found = diagnose(content, exit_status=outcome.status, outcome=outcome.kind)
-    # what a terminal shows last is what its user reads first
+    # the last lines on a terminal are read first
     detail = "\n".join([text("serve.last_lines"), *content.splitlines()[-_LAST_LINES:], "", *causes(found, model)])
     phase = text(f"serve.phase_{found.phase}")
     if outcome.kind == "stuck":
@@ -48,7 +49,7 @@ def failure(outcome: EngineOutcome, log: Path, model: str = "MODEL") -> LaunchEr
 
 
 def causes(found: Diagnosis, model: str = "MODEL") -> list[str]:
-    """Return the likeliest causes in lines: each with what the log says, the remedy and its commands."""
+    """Return the likeliest causes as lines: evidence, remedy and commands of each."""
     lines = []
     for cause in found.causes[:3]:
         lines.append(f"{text('serve.word_cause')}: {cause.title.render()}")
@@ -59,7 +60,10 @@ def causes(found: Diagnosis, model: str = "MODEL") -> list[str]:
 
 
 def judged_log(path: Path) -> str:
-    """Return the end of a log, and that its disk is full if it is: a full disk keeps that out of the log."""
+    """Return the end of a log, and whether its disk is full.
+
+    A full disk prevents the log from recording it.
+    """
     notes = "".join(f"kernel: {line}\n" for line in full_disks(path))
     content = read_log(path)
     if not notes or not content or content.endswith("\n"):
@@ -68,7 +72,7 @@ def judged_log(path: Path) -> str:
 
 
 def read_log(path: Path) -> str:
-    """The end of a log, 4 MiB at most."""
+    """Return the end of a log, 4 MiB at most."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

@@ -1,4 +1,4 @@
-"""What failures look like in a log: the table of profiles/signatures.yaml."""
+"""Signatures of failures in a log: the table of profiles/signatures.yaml."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from gaudi_launch.paths import profiles_dir
 
 @dataclass(frozen=True)
 class Signature:
-    """One cause and the lines that show it; the fields are those of the table, explained there."""
+    """One cause and the lines that show it.
+
+    The fields are those of the table, explained there.
+    """
 
     id: str
     patterns: tuple[str, ...]
@@ -21,7 +24,7 @@ class Signature:
     slows: bool = False
 
 
-# told by the exit status, or by the word of the shell that waited for it
+# shown by the exit status, or by the message of the shell that waited for it
 KILLED = Signature(
     "killed",
     (r"^(?:\S+: (?:line |行 ?|第 ?)\d+(?: ?行)?[:：] *\d+ +)?(?:Killed\b|已杀死)",),
@@ -31,16 +34,16 @@ KILLED = Signature(
     ("dmesg | tail",),
 )
 TERMINATED = Signature("terminated", (), 20, False, "signal(7)")
-# told by the supervisor
+# reported by the supervisor
 STUCK = Signature("stuck", (), 25, False, "assumed: no line of its log for the phase's time limit", ("top",))
 QUIT = Signature("quit", (), 10, False, "exit status 0 of an engine that nobody stopped")
-# where no signature fits: it explains more than that a process is gone, and less than any other error
+# where no signature fits: it explains more than the end of a process, and less than any other error
 EXCEPTION = Signature("exception", (), 18, False, "the log's first traceback; of an engine that was up, its last")
 
 
 @cache
 def signatures() -> tuple[Signature, ...]:
-    """Every signature of the table, in its order."""
+    """Return every signature of the table, in its order."""
     import yaml
 
     document = yaml.safe_load((profiles_dir() / "signatures.yaml").read_text(encoding="utf-8"))

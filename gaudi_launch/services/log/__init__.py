@@ -1,1 +1,1 @@
-"""Engine logs: follow, rotate and excerpt them."""
+"""Follow, rotate and excerpt engine logs."""

@@ -1,4 +1,7 @@
-"""The parts of a log that matter, its beginning and its end. A log may be a file, a pipe, huge, or no text."""
+"""The relevant parts of a log, its beginning and its end.
+
+A log may be a file, a pipe, huge, or not a text.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +21,25 @@ _PROBE_BYTES = 8192
 
 @dataclass(frozen=True)
 class Excerpt:
-    """``text`` is beginning and end. Behind its line ``head_lines``, ``skipped_lines`` of the log are left out."""
+    """``text`` is beginning and end.
+
+    After its line ``head_lines``, ``skipped_lines`` of the log are left out.
+    """
 
     text: str
     head_lines: int
     skipped_lines: int = 0
 
     def line_in_file(self, line: int) -> int:
-        """A line number of the excerpt as one of the whole log."""
+        """Return a line number of the excerpt as one of the complete log."""
         return line if line <= self.head_lines else line + self.skipped_lines
 
 
 def read_excerpt(path: Path | None) -> Excerpt:
-    """A log's beginning and end; None is stdin. Everything is read once, so a pipe will do.
+    """Return a log's beginning and end; None is stdin.
 
-    Raises LaunchError (USAGE) for what cannot be read, or is no text.
+    Everything is read once, so a pipe is possible. Raises LaunchError (USAGE) for what cannot be
+    read, or is not a text.
     """
     name = str(path) if path is not None else "-"
     try:
@@ -70,7 +77,7 @@ def _read(file: BinaryIO, name: str) -> Excerpt:
 
 
 def _take(file: BinaryIO, size: int) -> bytes:
-    """So many bytes, also of a pipe that hands them over in small pieces."""
+    """Read this number of bytes, also from a pipe that delivers small pieces."""
     parts = []
     while size > 0 and (piece := file.read(min(size, _PIECE))):
         parts.append(piece)

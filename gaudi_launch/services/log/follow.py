@@ -1,8 +1,10 @@
-"""An engine's log as phases and progress. Pure: text and the time go in, a frozen Progress comes out.
+"""An engine's log as phases and progress.
 
-Lines are those of vLLM's Gaudi fork (1.21, 1.22, deepseek_r1), today's vllm-gaudi plugin, upstream vLLM and TGI;
-each rule below names the line's source file in one of them. A log may hold anything: what is not recognised is
-passed over.
+Pure: text and the time go in, a frozen LaunchProgress comes out.
+
+Lines are those of vLLM's Gaudi fork (1.21, 1.22, deepseek_r1), today's vllm-gaudi plugin, upstream
+vLLM and TGI; each rule below names the line's source file in one of them. A log may contain
+anything: unrecognised lines are ignored.
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ from dataclasses import dataclass, field, replace
 _MOST_LINE = 65_536
 _MOST_WARNINGS = 200
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\^\[\[[0-9;]*m|\x1b\][^\x07\x1b]{0,512}\x07")
-# every repetition is bounded: one hostile line of 64 KiB must not hold the launcher
-# vLLM's and Ray's "(name pid=1)", torch's "[rank0]:"; "(Pdb)" is a debugger that waits
+# every repetition is bounded: one hostile line of 64 KiB must not block the launcher. vLLM's and
+# Ray's "(name pid=1)", torch's "[rank0]:"; "(Pdb)" is a debugger that waits
 _PREFIX = re.compile(r"^(?:\((?!Pdb\))(?P<who>[A-Za-z][\w:]*)(?:[ ,]+(?:pid|ip)=[^)]*)?\)|\[rank\d{1,5}\]:)\s?")
-# what carried the line here: docker compose, time stamps of docker and kubectl (nine digits; TGI has six),
-# kubectl logs --prefix, journalctl in any language (host and unit[pid] behind the time)
+# prefixes of transports: docker compose, time stamps of docker and kubectl (nine digits; TGI has
+# six), kubectl logs --prefix, journalctl in any language (host and unit[pid] after the time)
 _CARRIED = re.compile(
     r"^(?:[\w.-]{1,100} {1,100}\| "
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) "
@@ -36,7 +38,7 @@ Facts = Mapping[str, "str | int | float"]
 
 @dataclass(frozen=True)
 class LaunchPhase:
-    """One stretch of a start: its name, when it began and ended (None: it lasts), how many items it came to."""
+    """One phase of a launch: name, begin, end (None: it lasts), number of items."""
 
     name: str
     begin: float
@@ -49,11 +51,13 @@ class LaunchPhase:
 
 @dataclass(frozen=True)
 class LaunchProgress:
-    """Where a start is. ``done`` of ``total`` items of the phase (0: unknown), ``bucket`` the last one in words.
+    """The state of a launch.
 
-    ``left_seconds`` is for this phase only, from the items done so far; None until two are done. ``facts`` hold
-    what the log told: num_blocks, cpu_blocks, max_concurrency, usable_gib, kv_gib, graphs_prompt, graphs_decode,
-    warmup_seconds, init_seconds, port, ... ``warnings`` are shapes that compiled at run time.
+    ``done`` of ``total`` items of the phase (0: unknown), ``bucket`` the last one as text.
+    ``left_seconds`` is for this phase only, from the items done so far; None until two are done.
+    ``facts`` are values from the log: num_blocks, cpu_blocks, max_concurrency, usable_gib, kv_gib,
+    graphs_prompt, graphs_decode, warmup_seconds, init_seconds, port, ... ``warnings`` are shapes
+    that compiled at run time.
     """
 
     phase: str = "start"
@@ -67,7 +71,7 @@ class LaunchProgress:
 
 
 def _said(line: str) -> str:
-    """The message of a line that is JSON (TGI with --json-output); any other line as it is."""
+    """Return the message of a JSON line (TGI with --json-output), or the line."""
     if not line.startswith("{"):
         return line
     try:
@@ -76,12 +80,12 @@ def _said(line: str) -> str:
         return line
     fields = document.get("fields", document) if isinstance(document, dict) else None
     message = fields.get("message") if isinstance(fields, dict) else None
-    # a message may hold several lines; the first says what it is about
+    # a message may contain several lines; the first states its subject
     return message.strip().split("\n")[0] if isinstance(message, str) else line
 
 
 class Follower:
-    """Feed it the log as it grows, in any pieces."""
+    """Follows a log that is fed as it grows, in any pieces."""
 
     def __init__(self) -> None:
         self.progress = LaunchProgress()
@@ -90,7 +94,10 @@ class Follower:
         self._first: tuple[int, float] | None = None
 
     def feed(self, text: str, now: float) -> LaunchProgress:
-        """Take more text of the log at this time (seconds of any clock); the progress after it."""
+        """Read more text of the log; return the progress after it.
+
+        ``now`` is in seconds of any clock.
+        """
         # a progress bar ends its lines with CR
         pieces = text.replace("\r", "\n").split("\n")
         for piece in pieces[:-1]:
@@ -108,8 +115,8 @@ class Follower:
         if prefix is not None:
             line = line[prefix.end() :]
             if prefix["who"] and not _COUNTED.match(prefix["who"]):
-                # another rank's progress is rank 0's again, but it may be the only one that fails; a replica
-                # of Ray Serve is replaced when it fails
+                # another rank's progress repeats rank 0's, but it may be the only one that fails; a
+                # replica of Ray Serve is replaced when it fails
                 rules = _FAILURES if _RANK.match(prefix["who"]) else ()
         for expression, act in rules:
             found = expression.search(line)
@@ -118,7 +125,7 @@ class Follower:
                 return
 
     def enter(self, phase: str, now: float) -> None:
-        """Begin a phase, if it is not the one that lasts; ended ones keep their times."""
+        """Begin a phase, if it is not the current one; ended ones keep their times."""
         progress = self.progress
         if progress.phase == phase and progress.phases:
             return
@@ -132,7 +139,10 @@ class Follower:
         )
 
     def item(self, phase: str, number: int, total: int, bucket: str, now: float, begun: bool = False) -> None:
-        """A phase is at this item. ``begun``: it is only begun, and the one before is finished."""
+        """Record that a phase is at this item.
+
+        ``begun``: the item only began, and the one before is finished.
+        """
         self.enter(phase, now)
         finished = number - 1 if begun else number
         phases = list(self.progress.phases)
@@ -188,17 +198,20 @@ def _warmup(follower: Follower, found: re.Match[str], now: float) -> None:
     bucket = " ".join(
         re.findall(r"(?:batch_size|seq_len|query_len|num_blocks|resolution|img_args):\S+", found["rest"])
     )
-    # hpu_model_runner.py calls log_warmup before it warms the graph up
+    # hpu_model_runner.py calls log_warmup before it warms up the graph
     follower.item(phase, _integer(found["done"]), _integer(found["total"]), bucket, now, begun=True)
 
 
 def bare(line: str) -> str:
-    """A log line without its colours, what carried it here, and the process's prefix."""
+    """Return a log line without colours, transport prefix and process prefix."""
     return _PREFIX.sub("", _uncarried(_ANSI.sub("", line).strip())).strip()
 
 
 def _uncarried(line: str) -> str:
-    """A line as its process wrote it. Carriers stack: compose shows docker's time stamps, too."""
+    """Return a line as its process wrote it.
+
+    Prefixes stack: compose shows docker's time stamps, too.
+    """
     for _ in range(_MOST_CARRIERS):
         found = _CARRIED.match(line)
         if found is None:
@@ -211,7 +224,7 @@ def _bar(follower: Follower, found: re.Match[str], now: float) -> None:
     phase = "warmup_prompt" if found["kind"] == "Prompt" else "warmup_decode"
     done, total = _integer(found["done"]), _integer(found["total"])
     progress = follower.progress
-    # every rank draws its own bars, and none has a prefix: what is behind the foremost is another rank's
+    # every rank draws bars, and none has a prefix: a bar that is not the foremost is another rank's
     if phase == "warmup_prompt" and any(each.name == "warmup_decode" for each in progress.phases):
         return
     if progress.phase != phase or done > progress.done:
@@ -294,7 +307,7 @@ def _phase(name: str) -> _Act:
 
 
 def _failed(follower: Follower, found: re.Match[str], now: float) -> None:
-    # an ordered stop of V1 prints an EngineDeadError of its own (seen with vLLM's CPU build)
+    # an ordered stop of V1 prints an EngineDeadError too (seen with vLLM's CPU build)
     if follower.progress.phase not in ("stopping", "ready"):
         follower.enter("failed", now)
 

@@ -1,5 +1,7 @@
-"""What the kernel knows of the end of an engine: that it killed it for memory, or that no huge page is free. The
-log of the engine itself has no word of either."""
+"""Kernel messages about an engine's end: killed for memory, or no free huge page.
+
+The log of the engine shows neither.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,24 @@ from gaudi_launch.paths import machine_root
 
 _log = logging.getLogger(__name__)
 
-# mm/oom_kill.c: "Out of memory: Killed process 4242 (python3) ...", or the same behind "Memory cgroup"
+# mm/oom_kill.c: "Out of memory: Killed process 4242 (python3) ...", or the same after "Memory
+# cgroup"
 _KILLED = re.compile(
     r"(?:Out of memory|Memory cgroup out of memory): Killed process \d{1,10} \((?P<name>[^)]{0,64})\)"
 )
 _OURS = re.compile(r"python|vllm|engine|ray|text-generation|worker", re.IGNORECASE)
 _MOST_RECORDS = 20_000
 _RECORD_BYTES = 8192
-# a page; less and not one more line can be written
+# a page; with less, not one more line can be written
 _LEAST_FREE_BYTES = 4096
 
 
 def killed_since(begin: float) -> list[str]:
-    """The kernel's lines about processes like an engine's that it killed for memory since ``begin`` (seconds of
-    `time.monotonic`, the clock of the kernel's stamps). Empty where the kernel's log may not be read."""
+    """Return the kernel's lines about engine processes killed for memory.
+
+    They are those since ``begin`` (seconds of `time.monotonic`, the clock of the kernel's stamps).
+    The result is empty where the kernel's log may not be read.
+    """
     found = []
     for record in _records(machine_root() / "dev/kmsg"):
         # Documentation/ABI/testing/dev-kmsg: priority,number,microseconds,flags;text
@@ -43,7 +49,7 @@ def killed_since(begin: float) -> list[str]:
 
 
 def _records(path: Path) -> list[str]:
-    """Every record that is there now; reading the device gives one at a time."""
+    """Return every present record; reading the device gives one at a time."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -54,7 +60,7 @@ def _records(path: Path) -> list[str]:
             try:
                 piece = os.read(handle, _RECORD_BYTES)
             except BrokenPipeError:
-                # it was overwritten while we read: the next one is there
+                # it was overwritten during the read: continue with the next one
                 continue
             except OSError:
                 break
@@ -67,8 +73,11 @@ def _records(path: Path) -> list[str]:
 
 
 def no_hugepages() -> list[str]:
-    """That no huge page of the kernel's usual size is free (proc(5), meminfo). Empty where some are, or none may
-    be looked at."""
+    """Return the line for a lack of free huge pages (proc(5), meminfo).
+
+    They are pages of the kernel's usual size. The result is empty where some are free, or this
+    cannot be read.
+    """
     try:
         memory = read_meminfo((machine_root() / "proc/meminfo").read_text(encoding="ascii", errors="replace"))
     except OSError:
@@ -78,9 +87,10 @@ def no_hugepages() -> list[str]:
 
 
 def full_disks(log: Path) -> list[str]:
-    """Return a line for each full file system of a log and of temporary files, in the words of errno 28.
+    """Return a line for each full file system of a log and of temporary files.
 
-    What is left to the super-user counts for it only; a file system without free inodes is full, too (statvfs(3)).
+    The text is that of errno 28. Blocks reserved for the super-user count as free for it only; a
+    file system without free inodes is full, too (statvfs(3)).
     """
     lines = []
     seen = set()
@@ -99,8 +109,10 @@ def full_disks(log: Path) -> list[str]:
 
 
 def note(log: Path, begin: float, *, cards: bool) -> None:
-    """Write such lines behind the engine's own, where `why` finds them later, too. ``cards``: it used Gaudi cards,
-    whose software takes huge pages."""
+    """Append such lines to the engine's log, where `why` finds them later, too.
+
+    ``cards``: it used Gaudi cards, whose software needs huge pages.
+    """
     lines = killed_since(begin) + (no_hugepages() if cards else [])
     if lines:
         with best_effort(_log, "write the lines of the kernel"), log.open("a", encoding="utf-8") as file:

@@ -1,7 +1,8 @@
-"""Keeping a log that another process writes within bounds: copied aside, then cut to nothing.
+"""Limit the size of a log that another process writes: copy it, then truncate it.
 
-The engine's log is opened for appending, so after the cut it goes on at the file's new beginning. Lines written in
-the instant between copy and cut are lost; a log that grows while it is copied is copied on until it is whole.
+The engine's log is opened for appending, so after the cut it continues at the file's new beginning.
+Lines written in the instant between copy and cut are lost; a log that grows while it is copied is
+copied until the copy is complete.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ _PIECE = 1 << 20
 
 
 def earlier(log: Path) -> Path:
-    """Where the part before the last cut is kept."""
+    """Return the path of the part before the last cut."""
     return log.with_name(f"{log.name}.1")
 
 
 def rotate(log: Path, most_bytes: int = MOST_BYTES) -> bool:
-    """Cut the log when it is larger than this; True when it was cut. One earlier part is kept.
+    """Truncate the log when it is larger than this; return True if it was.
 
-    On a full disk the old lines are given up: a service must not die of its log.
+    One earlier part is kept. On a full disk the old lines are discarded: a service must not fail
+    because of its log.
     """
     try:
         if log.stat().st_size <= most_bytes:

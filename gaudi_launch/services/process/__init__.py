@@ -1,1 +1,1 @@
-"""Engine processes: start, supervise, signal and end them."""
+"""Start, supervise, signal and end engine processes."""

@@ -1,7 +1,7 @@
-"""A service without a terminal: a small process of ours owns the engine, its log and its state.
+"""A service without a terminal: a small process owns its engine, log and state.
 
-It gets the job as a file, secrets by its environment and the locks of the cards and of the name as open files, so
-that there is no instant in which nobody holds them. It is started by `spawn` and is `main`.
+It gets the job as a file, secrets by its environment and the locks of the cards and of the name as
+open files, so that they are locked at every instant. `spawn` starts it; `main` is its code.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ LOG = "launcher.log"
 def spawn(
     job: ServiceJob, plan: Mapping[str, Any] | None, environment: Mapping[str, str], held: Sequence[int]
 ) -> int:
-    """Start the launcher of a job in a session of its own; its pid.
+    """Start the launcher of a job in a new session; return its pid.
 
-    ``held`` are the open lock files that it takes over, the name's first. ``environment`` may hold secrets: it is
-    handed over in memory only. Raises LaunchError when the state folder cannot be written or nothing starts.
+    ``held`` are the open lock files that it takes over, the name's first. ``environment`` may
+    contain secrets: it is passed in memory only. Raises LaunchError when the state folder cannot be
+    written or nothing starts.
     """
     folder = store.service_dir(job.name)
     documents: dict[str, Mapping[str, Any]] = {"job.json": job.to_json()}
     if plan is not None:
         documents["plan.json"] = plan
-    # the last: from here on others see it starting, before the launcher itself is there to say so
+    # the last step: from here on others see it starting, before the launcher itself can report it
     documents["state.json"] = first_state(job, folder / ENGINE_LOG)
     written = all(store.write(folder, name, document) for name, document in documents.items())
     words = [
@@ -60,7 +61,7 @@ def spawn(
     ]
     try:
         if not written:
-            # what an earlier life left there must not be taken for this one's
+            # content of an earlier run must not be read as this one's
             raise OSError(28, os.strerror(28))
         handle = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         seen = debug_log.ChildLog(_log, words)
@@ -73,7 +74,8 @@ def spawn(
                 env=dict(environment),
                 pass_fds=tuple(held),
                 start_new_session=True,
-                # a launcher lives long: it keeps no folder busy, and imports from none that it was started in
+                # a launcher runs long: it keeps no folder busy, and imports from none that it was
+                # started in
                 cwd="/",
             )
         except OSError as error:
@@ -86,14 +88,14 @@ def spawn(
     except OSError as error:
         why = error.strerror or str(error)
         if store.read(folder, "state.json") is None:
-            # the full disk that stopped it keeps no remains of it
+            # a full disk that stopped it leaves no files of it
             shutil.rmtree(folder, ignore_errors=True)
         raise LaunchError("services.not_spawned", ExitCode.FAILED, path=str(folder), why=why) from None
     return child.pid
 
 
 class _Lines:
-    """A watcher that writes what happens into the launcher's log."""
+    """A watcher that writes events into the launcher's log."""
 
     def __init__(self) -> None:
         self._phase = ""
@@ -120,12 +122,12 @@ def _say(line: str) -> None:
     try:
         print(time.strftime("%Y-%m-%d %H:%M:%S"), line, flush=True)
     except OSError:
-        # a full disk costs the line
+        # a full disk loses the line
         return
 
 
 def main() -> None:
-    """The launcher's process: ``NAME HANDLES``. Its exit status is DESIGN's."""
+    """Run the launcher's process: ``NAME HANDLES``. Its exit status is DESIGN's."""
     with debug_log.kept(debug=False):
         _launch()
 
@@ -135,7 +137,7 @@ def _launch() -> None:
     folder = store.service_dir(name)
     signal.signal(signal.SIGTERM, _interrupt)
     for handle in handles:
-        # an engine must not keep our locks alive
+        # an engine must not keep the launcher's locks
         os.set_inheritable(handle, False)
     try:
         job = ServiceJob.from_json(store.read(folder, "job.json"), folder / "job.json")
@@ -165,14 +167,14 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _end(folder: Path, phase: str, error: str) -> None:
-    """An end before or beside the engine's own."""
+    """Record an end before the engine's, or without one."""
     known = store.read(folder, "state.json") or {"name": folder.name, "began": time.time()}
     news = {"phase": phase, "outcome": phase, "error": error, "error_id": "", "ended": time.time()}
     store.write(folder, "state.json", {**known, **news}, last=True)
 
 
 def missing_secrets(job: ServiceJob, environment: Mapping[str, str]) -> list[str]:
-    """Variables that the job was started with and that this environment does not have."""
+    """Return variables that the job was started with and this environment lacks."""
     return [name for name in SECRETS if name in job.secrets and not environment.get(name)]
 
 

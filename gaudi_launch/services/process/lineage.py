@@ -1,7 +1,7 @@
-"""What can be seen of a process of another view of the machine: its files, and the launcher above it.
+"""Inspect a process of another container: its files, and the launcher above it.
 
-A process in a container sees other files under the same paths (mount_namespaces(7)), and the parent of one that was
-brought into a container is not visible there (pid_namespaces(7)).
+A process in a container sees other files under the same paths (mount_namespaces(7)), and the parent
+of one that was brought into a container is not visible there (pid_namespaces(7)).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PACKAGE = "gaudi_launch"
 
 
 class Above(Enum):
-    """What the ancestors of a process say about its launcher."""
+    """The result of a search for a launcher among a process's ancestors."""
 
     LAUNCHER = "a launcher of ours lives"
     NO_LAUNCHER = "all of them are visible and none is a launcher"
@@ -29,20 +29,25 @@ class Above(Enum):
 
 
 def above(pid: int) -> Above:
-    """Look for a living launcher of ours among the ancestors of a process.
+    """Look for a living launcher of this program among the ancestors of a process.
 
-    A launcher adopts what its engine leaves behind (PR_SET_CHILD_SUBREAPER), so it stays an ancestor of all of it.
+    A launcher adopts what its engine leaves (PR_SET_CHILD_SUBREAPER), so it stays an ancestor of
+    all of it.
     """
     last = pid
     for last in _ancestors(pid):
         if _is_launcher(last):
             return Above.LAUNCHER
-    # only the first process of a view has no parent; of any other the parent is outside of this view
+    # only the first process of a PID namespace has no parent; the parent of any other is outside of
+    # it
     return Above.NO_LAUNCHER if last == 1 else Above.HIDDEN
 
 
 def shares_our_files(pid: int) -> bool:
-    """Report whether the same paths name the same files for this process. Raises OSError where that is hidden."""
+    """Report whether the same paths name the same files for this process.
+
+    Raises OSError where that is hidden.
+    """
     return all(
         Path(f"/proc/{pid}/{link}").readlink() == Path(f"/proc/self/{link}").readlink()
         for link in ("ns/mnt", "root")
@@ -50,9 +55,10 @@ def shares_our_files(pid: int) -> bool:
 
 
 def seen_by(pid: int, path: Path) -> Path:
-    """Return a path of ours for what a process sees at the absolute ``path``. Raises OSError where that is hidden.
+    """Return the local path of what a process sees at the absolute ``path``.
 
-    Links are followed as the process would: through /proc/PID/root the kernel takes an absolute one for ours.
+    Raises OSError where that is hidden. Links are followed as the process would: through
+    /proc/PID/root the kernel resolves an absolute one here.
     """
     if shares_our_files(pid):
         return path
@@ -80,7 +86,7 @@ def seen_by(pid: int, path: Path) -> Path:
 
 
 def _ancestors(pid: int) -> Iterator[int]:
-    """The parent, its parent, and so on, as far as they are visible."""
+    """Yield the parent, its parent, and so on, as far as they are visible."""
     seen = {pid}
     while (parent := _parent(pid)) is not None and parent not in seen and parent > 0:
         seen.add(parent)
@@ -89,7 +95,7 @@ def _ancestors(pid: int) -> Iterator[int]:
 
 
 def _parent(pid: int) -> int | None:
-    """Field 4 of /proc/PID/stat; None for a process that is gone or hidden."""
+    """Return field 4 of /proc/PID/stat; None for a process that is gone or hidden."""
     try:
         content = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:

@@ -1,4 +1,4 @@
-"""One engine process and everything that descends from it: started without a shell, ended without a remainder."""
+"""One engine process and its descendants: start without a shell, end completely."""
 
 from __future__ import annotations
 
@@ -31,14 +31,17 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class StopTimeouts:
-    """How long an ordered end may take, in seconds: for the engine itself, then for what it left behind."""
+    """Timeouts of an ordered end in seconds: the engine, then what it left."""
 
     engine: float = 20.0
     rest: float = 5.0
 
 
 def bind_words(command: Command, allowed: frozenset[int] | None = None) -> tuple[str, ...]:
-    """The words in front of the engine's own that bind its CPUs and prefer its memory node; () without numactl."""
+    """Return the command prefix that binds CPUs and prefers a memory node.
+
+    Return () without numactl.
+    """
     cpus = usable_cpus(command, allowed)
     if not cpus or shutil.which("numactl") is None:
         return ()
@@ -47,18 +50,21 @@ def bind_words(command: Command, allowed: frozenset[int] | None = None) -> tuple
 
 
 def usable_cpus(command: Command, allowed: frozenset[int] | None = None) -> tuple[int, ...]:
-    """The planned CPUs that this process may use; none of them (another machine's plan): no binding."""
+    """Return the planned CPUs that this process may use.
+
+    None of them (another machine's plan): no binding.
+    """
     mine = allowed if allowed is not None else frozenset(os.sched_getaffinity(0))
     return tuple(cpu for cpu in command.cpus if cpu in mine)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of whatever the engine leaves behind, so that it can be found and ended."""
+    """Become the parent of the engine's orphans, so that they can be found and ended."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _put(path: Path, text: str) -> None:
-    """Write a file whole or not at all. Raises OSError that names it."""
+    """Write a file atomically. Raises OSError that names it."""
     part = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +80,10 @@ def _put(path: Path, text: str) -> None:
 
 @dataclass
 class EngineProcess:
-    """A started engine. ``log`` gets its output; the log outlives us, so we read it from the file."""
+    """A started engine.
+
+    ``log`` gets its output; the log outlives this process, so it is read from the file.
+    """
 
     command: Command
     log: Path
@@ -84,7 +93,10 @@ class EngineProcess:
     _seen: ChildLog | None = field(default=None, init=False, repr=False)
 
     def start(self) -> int:
-        """Start it in a session of its own; its pid. Raises OSError when it, or a file for it, cannot be made."""
+        """Start it in a new session; return its pid.
+
+        Raises OSError when it, or a file for it, cannot be made.
+        """
         for path, text in self.command.files.items():
             _put(Path(path), text)
         adopt_orphans()
@@ -120,9 +132,10 @@ class EngineProcess:
         return self._child.pid
 
     def poll(self) -> int | None:
-        """The exit status of the engine's first process (negative: a signal), None while it lives.
+        """Return the exit status of the engine's first process, None while it runs.
 
-        Cheap: asked many times a second, it reads nothing of /proc.
+        A negative status is a signal. Cheap: it is called many times per second and reads nothing
+        of /proc.
         """
         assert self._child is not None, "not started"
         self._reap_adopted()
@@ -136,7 +149,10 @@ class EngineProcess:
         return status
 
     def _reap_adopted(self) -> None:
-        """Take the exit statuses of orphans that the kernel gave to us; the first child is Popen's to reap."""
+        """Collect the exit statuses of orphans that the kernel gave to this process.
+
+        The first child is Popen's to reap.
+        """
         assert self._child is not None, "not started"
         with contextlib.suppress(ChildProcessError):
             while True:
@@ -146,13 +162,16 @@ class EngineProcess:
                 os.waitpid(ended.si_pid, os.WNOHANG)
 
     def look(self) -> list[int]:
-        """Every living descendant by now; also reaps those that ended. Reads all of /proc."""
+        """Return every living descendant; also reap those that ended.
+
+        Reads all of /proc.
+        """
         import psutil
 
         alive = []
         for process in psutil.Process().children(recursive=True):
             try:
-                # of several threads the first may end before the others, which still hold its card
+                # of several threads the first may end before the others, which still use its card
                 if process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1:
                     self._reap(process.pid)
                     continue
@@ -162,20 +181,22 @@ class EngineProcess:
         return alive
 
     def _reap(self, pid: int) -> None:
-        # the first child is Popen's to reap; another's child is not ours to wait for
+        # the first child is Popen's to reap; other children are not this object's
         if self._child is not None and pid != self._child.pid:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
 
     def end(self, patience: StopTimeouts, hurry: Callable[[], bool] = lambda: False) -> int | None:
-        """End the engine, then all that descends from it: ask, wait, kill. The engine's exit status.
+        """End the engine and all its descendants: SIGTERM, wait, SIGKILL.
 
-        ``hurry`` is asked on the way: True (a second Ctrl-C) stops the waiting. Nothing is left when it returns,
-        but for what the kernel holds in an uninterruptible wait.
+        Returns the engine's exit status. ``hurry`` is called on the way: True (a second Ctrl-C)
+        stops the waiting. Nothing remains when it returns, except processes in an uninterruptible
+        wait of the kernel.
         """
         assert self._child is not None, "not started"
         self.look()
-        # the first process ends its workers itself, in the right order; only then come those it forgot
+        # the first process ends its workers itself, in the right order; then the remaining ones are
+        # ended
         if self._child.poll() is None:
             self._signal([self._child.pid], signal.SIGTERM)
             self._wait(lambda: self._child is not None and self._child.poll() is not None, patience.engine, hurry)
@@ -185,7 +206,7 @@ class EngineProcess:
         if self.look():
             self._signal(self.look(), signal.SIGKILL)
             self._wait(lambda: not self.look(), patience.rest, lambda: False)
-        # a process on its way out is no longer listed before it can be waited for
+        # an ending process is no longer listed before it can be waited for
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(patience.rest)
         return self._status()

@@ -1,4 +1,7 @@
-"""Signals that only queue. One loop waits for time or a signal, whichever comes first, and acts."""
+"""Signals that are only queued.
+
+One loop waits for time or a signal, whichever comes first, and acts.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Signals:
-    """Queues SIGINT, SIGTERM and SIGHUP while `handled` lasts. Off the main thread it only waits."""
+    """Queues SIGINT, SIGTERM and SIGHUP while `handled` lasts.
+
+    Off the main thread it only waits.
+    """
 
     def __init__(self) -> None:
         self._queue: deque[int] = deque()
@@ -25,11 +31,11 @@ class Signals:
         return bool(self._queue)
 
     def take(self) -> int:
-        """The oldest queued signal. Raises IndexError when there is none."""
+        """Return the oldest queued signal. Raises IndexError when there is none."""
         return self._queue.popleft()
 
     def wait(self, seconds: float) -> None:
-        """Wait so long, or until a signal comes."""
+        """Wait this number of seconds, or until a signal comes."""
         if self._queue:
             return
         if self._ends is None:
@@ -41,7 +47,10 @@ class Signals:
 
     @contextlib.contextmanager
     def handled(self) -> Iterator[None]:
-        """Queue signals instead of dying of them; the former handlers come back afterwards."""
+        """Queue signals instead of ending by them.
+
+        The former handlers are restored afterwards.
+        """
 
         def queue(number: int, _: FrameType | None) -> None:
             self._queue.append(number)

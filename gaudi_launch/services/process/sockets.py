@@ -1,7 +1,8 @@
-"""Sockets that an engine left in the temporary directory: vLLM removes those of its processes at no end of its own.
+"""Sockets that an engine left in the temporary folder: vLLM does not remove them.
 
-vLLM names them by a UUID, V0 with a word behind it (vllm: utils/network_utils.py get_open_zmq_ipc_path; the fork's
-engine/multiprocessing IPC_*_EXT); two stay for each stop, more for each kill (seen with vLLM's CPU build).
+vLLM names them by a UUID, V0 with a suffix (vllm: utils/network_utils.py get_open_zmq_ipc_path; the
+fork's engine/multiprocessing IPC_*_EXT); two remain after each stop, more after each kill (seen
+with vLLM's CPU build).
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ _NAME = re.compile(
 
 
 def remove_dead(since: float, environment: Mapping[str, str]) -> bool:
-    """Remove such sockets of this user, made since then (seconds of `time.time`), that no process holds any more;
-    False when some are still held, by another engine or by one that is on its way out.
+    """Remove an engine's sockets of this user that no process uses any more.
 
-    ``environment`` is the engine's, which may name another place for them.
+    They are those made since a time (seconds of `time.time`). Returns False when some are still in
+    use, by another engine or by one that is ending. ``environment`` is the engine's, which may name
+    another folder for them.
     """
     folder = environment.get("VLLM_RPC_BASE_PATH") or environment.get("TMPDIR") or tempfile.gettempdir()
     made = list(_made(since, Path(folder)))
-    # those of other network namespaces are in no list of ours, so the rest is tried
+    # those of other network namespaces are in no list here, so connecting is tried
     held = _held() if made else set()
     dead = [path for path in made if str(path) not in held and not _listens(path)]
     # one that was bound in this instant does not listen yet
@@ -53,7 +55,10 @@ def _made(since: float, folder: Path) -> Iterator[Path]:
 
 
 def _listens(path: Path) -> bool:
-    """Nobody does where connecting is refused (unix(7)); anything else is left alone."""
+    """Return False where connecting is refused (unix(7)).
+
+    A socket with another error is left alone.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as trial:
         try:
             trial.connect(str(path))
@@ -65,7 +70,7 @@ def _listens(path: Path) -> bool:
 
 
 def _held() -> set[str]:
-    """Paths of the sockets that processes hold (proc(5), net/unix)."""
+    """Return paths of the sockets that processes use (proc(5), net/unix)."""
     try:
         lines = Path("/proc/net/unix").read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:]
     except OSError:

@@ -1,4 +1,4 @@
-"""One step of a longer work as a process: its output in a log, its progress told, ended when it hangs."""
+"""One step of a longer task as a process: log, progress, and a timeout."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COUNT = re.compile(r"([A-Za-z][A-Za-z ]{2,50}):\s+(?:\d{1,3}%[^\r\n]{0,80}?)?(\
 
 @dataclass(frozen=True)
 class StepProgress:
-    """What the last line with numbers said."""
+    """The numbers of the last line with numbers."""
 
     word: str
     done: int
@@ -36,8 +36,11 @@ def run_step(
     tell: Callable[[StepProgress], None] = lambda progress: None,
     quiet_seconds: float = 3600.0,
 ) -> int | None:
-    """Run it to its end; its exit status (negative: a signal), None when it wrote nothing for ``quiet_seconds`` and
-    was ended. Nothing of it lives when this returns or raises. Raises OSError when it cannot be started."""
+    """Run a step to its end; return its exit status (negative: a signal).
+
+    Return None when it wrote nothing for ``quiet_seconds`` and was terminated. None of its
+    processes is left when this returns or raises. Raises OSError when it cannot be started.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     begin = log.stat().st_size if log.is_file() else 0
     command = Command(argv=argv, env=dict(env), working_dir=str(folder))
@@ -57,12 +60,12 @@ def run_step(
                 pause(_TURN_SECONDS)
             return status
         finally:
-            # also on Ctrl-C (a second one hurries it), and for workers that a step forgot
+            # also on Ctrl-C (a second one forces it), and for workers that a step left running
             process.end(StopTimeouts(), requested)
 
 
 def read_progress(text: str) -> StepProgress | None:
-    """The last count in a piece of output."""
+    """Return the last count in a piece of output."""
     found = list(_COUNT.finditer(text))
     if not found:
         return None

@@ -1,4 +1,7 @@
-"""The life of one engine: started, followed, found ready, kept, ended. Signals only queue; one loop acts."""
+"""One run of an engine: start, follow, probe, keep, end.
+
+Signals are only queued; one loop acts.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +48,12 @@ LIMITS: Mapping[str, float] = {
 
 @dataclass(frozen=True)
 class EngineJob:
-    """What to run and how to tell that it answers. ``environment`` is what the engine inherits.
+    """A job of the supervisor, and how to probe its engine.
 
-    ``after`` is called once with the engine's exit status when its processes are gone: what they leave behind is
-    removed there. ``tgi`` says that the server speaks TGI's own language. ``names`` are those that the engine
-    answers under, where they are known; ``owner`` names another service that listens at its address.
+    ``environment`` is what the engine inherits. ``after`` is called once with the engine's exit
+    status when its processes are gone: it removes what they left. ``tgi``: the server has TGI's
+    API. ``names`` are those that the engine answers under, where they are known; ``owner`` names
+    another service that listens at its address.
     """
 
     command: Command
@@ -68,7 +72,11 @@ class EngineJob:
 
 @dataclass(frozen=True)
 class EngineOutcome:
-    """How it ended. ``status`` is the engine's exit status, negative for a signal; ``signal`` is ours, if any."""
+    """The end of an engine's run.
+
+    ``status`` is the engine's exit status, negative for a signal; ``signal`` is the one that we
+    received, if any.
+    """
 
     kind: Literal["stopped", "died", "stuck", "not_started"]
     status: int | None
@@ -79,7 +87,7 @@ class EngineOutcome:
 
 
 class Watcher(Protocol):
-    """Who is told: the terminal, the state file."""
+    """The receiver of events: the terminal, the state file."""
 
     def started(self, pid: int) -> None: ...
 
@@ -115,7 +123,7 @@ class Supervisor:
         self._noted = ""
 
     def run(self) -> EngineOutcome:
-        """Start, follow and end the engine. Nothing of it lives when this returns."""
+        """Start, follow and end the engine; none of its processes is left afterwards."""
         with self._signals.handled():
             try:
                 pid = self._engine.start()
@@ -126,12 +134,12 @@ class Supervisor:
                 self._watcher.started(pid)
                 return self._loop()
             finally:
-                # also when something of ours fails: an engine is never left behind
+                # also when our own code fails: an engine is never left running
                 self._end()
                 self._read()
 
     def _end(self) -> int | None:
-        """End the engine and what it leaves behind; its exit status."""
+        """End the engine and its remaining processes; return its exit status."""
         status = self._engine.end(self._job.patience, lambda: bool(self._signals))
         if not self._ended:
             self._ended = True
@@ -153,7 +161,8 @@ class Supervisor:
                 return EngineOutcome("died", status, self._follower.progress, was_ready=self._ready)
             now = self._clock()
             state = (progress.phase, progress.done, progress.bucket)
-            # while it starts or loads, every line is progress; a warm-up must get on with its graphs
+            # while it starts or loads, every line is progress; a warm-up must continue with its
+            # graphs
             if state != seen or (grew and progress.phase in ("start", "load")) or self._ready:
                 seen, last = state, now
             limit = self._job.limits.get(progress.phase)
@@ -163,7 +172,7 @@ class Supervisor:
                 return EngineOutcome("stuck", status, progress, detail=f"{now - last:.0f}")
             if not self._ready:
                 self._look_ready(now)
-            # an engine that answers needs no haste: a small share of one CPU for days
+            # an engine that answers is followed at a small share of one CPU for days
             self._signals.wait(_CALM_SECONDS if self._ready else _TURN_SECONDS)
 
     def _look_ready(self, now: float) -> None:
@@ -177,7 +186,7 @@ class Supervisor:
             self._watcher.ready(readiness)
 
     def _note(self, found: str) -> None:
-        """Write into the log, once, that somebody else answers: the log explains a start that gets no further."""
+        """Log, once, that another server answers: it explains a stuck launch."""
         if found == self._noted:
             return
         self._noted = found
@@ -223,11 +232,11 @@ class _Tail:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # the log may hold an earlier life of the service
+        # the log may contain an earlier run of the service
         self._at = path.stat().st_size if path.exists() else 0
 
     def begin_again(self) -> None:
-        """The log was cut to nothing."""
+        """Restart at the beginning: the log was truncated."""
         self._at = 0
 
     def read(self) -> str:
@@ -237,14 +246,14 @@ class _Tail:
                 content = file.read(_MOST_READ_BYTES)
         except OSError:
             return ""
-        # a character cut in two is read whole next time
+        # a character that was cut is read completely next time
         cut = len(content) - _unfinished(content)
         self._at += cut
         return content[:cut].decode("utf-8", errors="replace")
 
 
 def _unfinished(content: bytes) -> int:
-    """How many bytes at the end begin a UTF-8 character that is not all there."""
+    """Return how many bytes at the end are an incomplete UTF-8 character."""
     for back in range(1, min(4, len(content) + 1)):
         byte = content[-back]
         if byte >= 0xC0:
@@ -256,7 +265,7 @@ def _unfinished(content: bytes) -> int:
 
 
 class _Prober:
-    """Asks the engine whether it answers, on a thread of its own: a slow answer must not hold up signals."""
+    """Probes the engine in a thread: a slow answer must not delay signals."""
 
     def __init__(self, job: EngineJob) -> None:
         self._job = job
@@ -265,7 +274,7 @@ class _Prober:
         self._next = 0.0
 
     def ask(self, now: float) -> Readiness | None:
-        """The answer to the last question, once; None while there is none."""
+        """Return the last answer, once; None while there is none."""
         if self._thread is not None and self._thread.is_alive():
             return None
         answer, self._answer = self._answer, None

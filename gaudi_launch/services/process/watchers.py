@@ -1,4 +1,7 @@
-"""Watchers that stand between the supervisor and whoever is told: the recipe cache, and a run for warm-up only."""
+"""Watchers between the supervisor and the receivers of events.
+
+One for the recipe cache, one for a run for warm-up only.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Passing:
-    """Passes everything on."""
+    """Passes every event on."""
 
     def __init__(self, inner: Watcher) -> None:
         self._inner = inner
@@ -45,7 +48,7 @@ class Once(Passing):
 
 
 class Warmed(Passing):
-    """Tells the recipe cache when its graphs are warm."""
+    """Notifies the recipe cache when its graphs are warm."""
 
     def __init__(self, inner: Watcher, keeper: Keeper) -> None:
         super().__init__(inner)

@@ -1,1 +1,1 @@
-"""Records of services on disk, and the reservations they hold."""
+"""Records of services on disk, and their reservations."""

@@ -1,4 +1,7 @@
-"""The fields of a service's files. What a damaged file says wrongly is dropped before anything reads it."""
+"""The fields of a service's files.
+
+Wrong values of a damaged file are dropped before anything reads it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ Check = Callable[[Any], bool]
 
 # a service's files are four levels deep
 _MOST_DEPTH = 32
-# what a 64-bit program can have written
+# the largest number that a 64-bit program can have written
 _MOST_NUMBER = 2**63
 # the kernel's highest process number (include/linux/threads.h, PID_MAX_LIMIT)
 _MOST_PID = 2**22
@@ -21,7 +24,10 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u
 
 
 def parse(content: str) -> dict[str, Any] | None:
-    """Return the JSON object of a file; None when it is not one that this program can have written."""
+    """Return the JSON object of a file.
+
+    Return None when it is not one that this program can have written.
+    """
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
@@ -42,12 +48,18 @@ def _too_deep(value: Any, levels: int) -> bool:
 
 
 def plain(text: str) -> str:
-    """Return text without control characters, lone surrogates and marks that turn its direction."""
+    """Return text without control characters, surrogates and direction marks.
+
+    They are lone surrogates and marks that change the direction of text.
+    """
     return _CONTROL.sub("\ufffd", text)
 
 
 def cleaned(value: Any) -> Any:
-    """Return a value with plain texts only; a number that is out of range becomes None."""
+    """Return a value with plain texts only.
+
+    A number that is out of range becomes None.
+    """
     if isinstance(value, str):
         return plain(value)
     if isinstance(value, dict):
@@ -104,7 +116,7 @@ def mapping(check: Check) -> Check:
 
 
 def record(**fields: Check) -> Check:
-    """Return a check for an object that has these fields, and may have more."""
+    """Return a check for an object with these fields, and possibly others."""
 
     def check(value: Any) -> bool:
         if not isinstance(value, dict) or not fields.keys() <= value.keys():
@@ -135,7 +147,7 @@ STATE: Mapping[str, Check] = {
     "permanent": flag,
     "facts": mapping(_scalar),
 }
-# of these lists a wrong element is left out, not the list
+# of these lists a wrong element is removed, not the list
 LISTS: Mapping[str, Check] = {"modules": module, "phases": _PHASE}
 PLAN: Mapping[str, Check] = {
     "dtype": text,
@@ -152,10 +164,10 @@ FILES: Mapping[str, Mapping[str, Check]] = {"state.json": STATE, "plan.json": PL
 
 
 def believed(name: str, document: dict[str, Any]) -> dict[str, Any]:
-    """Return what a file of this name may say; fields of the wrong kind are left out.
+    """Return the valid content of a file of this name.
 
-    Fields that this version does not know stay. ``job.json`` is read by `ServiceJob.from_json`, which
-    refuses a file that is not whole.
+    Fields of the wrong kind are removed. Fields that this version does not know stay. ``job.json``
+    is read by `ServiceJob.from_json`, which refuses an incomplete file.
     """
     checks = FILES.get(name)
     if checks is None:

@@ -1,4 +1,4 @@
-"""Which process is meant: a pid alone is reused, and means nothing after a reboot."""
+"""Identify a process: a pid is reused, and is meaningless after a reboot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BOOT_ID = "proc/sys/kernel/random/boot_id"
 
 
 def boot_id() -> str:
-    """The kernel's name for this boot; "" where it cannot be read (proc(5))."""
+    """Return the kernel's name for this boot; "" where it cannot be read (proc(5))."""
     try:
         return (machine_root() / _BOOT_ID).read_text(encoding="ascii", errors="replace").strip()
     except OSError:
@@ -22,15 +22,16 @@ def boot_id() -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process began, in clock ticks since boot (field 22 of /proc/PID/stat); None when it is gone.
+    """Return the start of a process in clock ticks since boot; None when it is gone.
 
-    A process whose first thread alone has ended looks dead (state Z) and still holds its files and its card.
+    Source: field 22 of /proc/PID/stat. A process whose first thread alone has ended looks dead
+    (state Z) and still has its files and its card open.
     """
     try:
         content = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
-    # the name in brackets may hold anything, brackets too
+    # the name in brackets may contain anything, brackets too
     fields = content.rpartition(b")")[2].split()
     if len(fields) < 20 or fields[0] in (b"X", b"x") or (fields[0] == b"Z" and int(fields[17]) <= 1):
         return None
@@ -50,7 +51,7 @@ class Identity:
 
     @classmethod
     def from_json(cls, document: object) -> Identity | None:
-        """None when the document is no identity."""
+        """Return None when the document is not an identity."""
         if not isinstance(document, Mapping):
             return None
         pid, ticks, boot = (document.get(name) for name in ("pid", "ticks", "boot"))
@@ -60,13 +61,13 @@ class Identity:
 
     @property
     def alive(self) -> bool:
-        """Does this very process live?"""
+        """Return True if this same process is running."""
         return self.boot == boot_id() and start_ticks(self.pid) == self.ticks
 
     def send(self, number: int) -> bool:
-        """Send it a signal, never another process that got its pid; False when it is gone.
+        """Send it a signal, never another process that got its pid.
 
-        Raises PermissionError for another user's process.
+        Returns False when it is gone. Raises PermissionError for another user's process.
         """
         import signal
 
@@ -75,7 +76,7 @@ class Identity:
         except OSError:
             return False
         try:
-            # looked at after it was opened: from here on the handle means this process or none
+            # checked after it was opened: from here on the handle means this process or none
             if not self.alive:
                 return False
             signal.pidfd_send_signal(handle, number)
@@ -87,6 +88,6 @@ class Identity:
 
 
 def of(pid: int) -> Identity | None:
-    """The identity of a process that lives; None when it is gone."""
+    """Return the identity of a running process; None when it is gone."""
     ticks = start_ticks(pid)
     return None if ticks is None else Identity(pid, ticks, boot_id())

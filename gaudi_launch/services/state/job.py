@@ -1,4 +1,4 @@
-"""What a service is made of, as a record that can be written down: enough to start the same engine again."""
+"""A service as a record that can be stored: enough to start its engine again."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ RESTARTS = ("no", "on-failure")
 
 @dataclass(frozen=True)
 class ServiceJob:
-    """One service. ``model`` is its name in words, ``graphs`` what is planned to be warmed up (0: unknown).
+    """One service.
 
-    ``environment`` are the user's own variables for the engine, never secret ones; of those, ``secrets`` holds the
-    names. ``container`` is the name of the container that the command starts, if it starts one. ``limits`` are
-    seconds a phase may last without progress. ``restart`` is one of `RESTARTS`.
+    ``model`` is its name as text, ``graphs`` the planned number of graphs to warm up (0: unknown).
+    ``environment`` are the user's variables for the engine, never secret ones; of those,
+    ``secrets`` are the names. ``container`` is the name of the container that the command starts,
+    if it starts one. ``limits`` are the seconds that a phase may last without progress. ``restart``
+    is one of `RESTARTS`.
     """
 
     name: str
@@ -44,7 +46,7 @@ class ServiceJob:
     api: Api = "openai"
 
     def to_json(self) -> dict[str, Any]:
-        """The object of ``job.json``."""
+        """Return the object of ``job.json``."""
         command = self.command
         return {
             "name": self.name,
@@ -76,7 +78,10 @@ class ServiceJob:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any] | None, path: Path) -> ServiceJob:
-        """The job of a ``job.json``. Raises LaunchError (FAILED) when the file is not one of ours."""
+        """Return the job of a ``job.json``.
+
+        Raises LaunchError (FAILED) when the file is not a job of this program.
+        """
         try:
             if document is None:
                 raise ValueError("missing or cut off")
@@ -125,14 +130,17 @@ def job_of(
     restart: str = "no",
     cached: Cached | None = None,
 ) -> ServiceJob:
-    """The job of a plan. ``bind`` False: the plan's CPUs are not this machine's."""
+    """Return the job of a plan.
+
+    ``bind`` False: the plan's CPUs are not this machine's.
+    """
     return ServiceJob(
         name=name,
         model=str(plan.model.get("name", "")),
         model_path=str(plan.model.get("path", "")),
         engine=plan.engine.exact,
         url=plan.url,
-        # a launcher of its own works elsewhere; words of the user may name files from here
+        # a detached launcher runs in another folder; arguments of the user may name files from here
         command=replace(plan.command, working_dir=plan.command.working_dir or str(Path.cwd())),
         modules=plan.placement.modules,
         graphs=plan.buckets.graphs if plan.buckets is not None else 0,
@@ -149,7 +157,10 @@ def job_of(
 
 
 def _api(document: Mapping[str, Any]) -> Api:
-    """Return the API of a job's server; jobs of 2026 and before name their engine only."""
+    """Return the API of a job's server.
+
+    Jobs of 2026 and before name their engine only.
+    """
     if document.get("api") == "generate":
         return "generate"
     if document.get("api") == "openai":
@@ -160,7 +171,7 @@ def _api(document: Mapping[str, Any]) -> Api:
 
 
 def check_restart(word: str) -> str:
-    """The word of --restart. Raises LaunchError (USAGE)."""
+    """Return the value of --restart. Raises LaunchError (USAGE)."""
     if word not in RESTARTS:
         raise LaunchError("services.restart_word", ExitCode.USAGE, found=word, known=", ".join(RESTARTS))
     return word

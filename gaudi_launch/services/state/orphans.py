@@ -1,8 +1,8 @@
-"""Engine processes whose launcher is gone.
+"""Engine processes whose launcher has ended.
 
-They are known by the mark in their environment (proc_pid_environ(5)), or by the service's log that they write to:
-vLLM's core and workers, which hold the cards, give themselves a title, which overwrites their environment as /proc
-shows it (py-setproctitle; seen with vLLM's CPU build).
+They are recognised by the mark in their environment (proc_pid_environ(5)), or by the service's log
+that they write to: vLLM's core and workers, which use the cards, set a title, which overwrites
+their environment as /proc shows it (py-setproctitle; seen with vLLM's CPU build).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gaudi_launch.services.state.identity import Identity
 from gaudi_launch.services.state.registry import Held, LockAnswer, ask_lock
 from gaudi_launch.services.state.store import is_name
 
-# the folder of a service, in the environment of everything that its engine starts
+# the folder of a service, in the environment of all processes of its engine
 MARK = "GAUDI_LAUNCH_SERVICE"
 _MOST_ENVIRON = 1 << 20
 _PATIENCE_SECONDS = 10.0
@@ -31,10 +31,11 @@ _PATIENCE_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Orphan:
-    """One process. ``service`` is the folder of the service that it belongs to, as the process sees it.
+    """One process.
 
-    ``doubt`` is why it cannot be told whether its launcher lives; None: it is known to be dead. ``elsewhere``: the
-    process sees other files than we do, as in a container.
+    ``service`` is the folder of the service that it belongs to, as the process sees it. ``doubt``
+    is the reason why it is unknown whether its launcher runs; None: it has ended. ``elsewhere``:
+    the process sees other files than this one, as in a container.
     """
 
     process: Identity
@@ -57,22 +58,28 @@ class Orphan:
 
 @dataclass(frozen=True)
 class Lost:
-    """Processes whose launcher is ``dead``, and those of which that cannot be told (``unsure``), in pid order."""
+    """Processes whose launcher is ``dead``, and those where it is ``unsure``.
+
+    Both are in pid order.
+    """
 
     dead: tuple[Orphan, ...] = ()
     unsure: tuple[Orphan, ...] = ()
 
 
 def orphans(folder: Path | None = None) -> list[Orphan]:
-    """Return the living processes of services whose launcher is known to be dead; of one service or of all."""
+    """Return the running processes of services whose launcher has ended.
+
+    Of one service or of all.
+    """
     return list(look(folder).dead)
 
 
 def look(folder: Path | None = None) -> Lost:
-    """Find the living processes that a service's engine started and whose launcher is not seen to live.
+    """Find the running processes of a service's engine without a visible launcher.
 
-    Only processes whose environment this user may read are seen: one's own, or everybody's as root. ``folder``
-    limits it to one service of ours.
+    Only processes whose environment this user may read are seen: this user's, or all as root.
+    ``folder`` limits it to one service of this user.
     """
     found = []
     for pid, service in _marked():
@@ -87,9 +94,10 @@ def look(folder: Path | None = None) -> Lost:
 
 
 def _judge(pid: int, service: str) -> Orphan | None:
-    """Return the process with what is known of its launcher; None when that lives, or the process is gone.
+    """Return the process with the known facts of its launcher.
 
-    A launcher is dead only when its lock is seen to be free and no launcher is above the process.
+    Return None when the launcher is running, or the process is gone. A launcher has ended only when
+    its lock is free and no launcher is above the process.
     """
     answer = _ask_lock(pid, service)
     if answer.held is Held.HELD:
@@ -106,7 +114,7 @@ def _judge(pid: int, service: str) -> Orphan | None:
 
 
 def _ask_lock(pid: int, service: str) -> LockAnswer:
-    """Look at the lock of a service's folder where the process sees it."""
+    """Read the lock of a service's folder where the process sees it."""
     try:
         return ask_lock(seen_by(pid, Path(service)))
     except OSError as error:
@@ -114,9 +122,9 @@ def _ask_lock(pid: int, service: str) -> LockAnswer:
 
 
 def doubt(service: str, answer: LockAnswer, ancestors: Above, *, elsewhere: bool) -> Message | None:
-    """Return why it cannot be told whether the launcher of a process lives; None where it is dead.
+    """Return the reason why it is unknown whether a process's launcher runs.
 
-    ``answer`` is not "held": that is a launcher that lives.
+    Return None where it has ended. ``answer`` is not "held": that is a running launcher.
     """
     if answer.held is Held.UNKNOWN:
         return message("services.doubt_lock", path=service, why=answer.why)
@@ -136,7 +144,10 @@ def _is_elsewhere(pid: int) -> bool:
 
 
 def is_of(pid: int, service: str, folder: Path) -> bool:
-    """Report whether the folder that a process names is this folder of ours: paths alone mean nothing."""
+    """Return True if the folder that a process names is this folder.
+
+    Equal paths alone prove nothing.
+    """
     try:
         return seen_by(pid, Path(service)).samefile(folder)
     except OSError:
@@ -144,7 +155,7 @@ def is_of(pid: int, service: str, folder: Path) -> bool:
 
 
 def _marked() -> Iterator[tuple[int, str]]:
-    """Processes of services, with the service's folder."""
+    """Yield the processes of services, with the service's folder."""
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
@@ -154,7 +165,7 @@ def _marked() -> Iterator[tuple[int, str]]:
 
 
 def service_of(pid: int) -> str | None:
-    """Return the folder of the service that a process belongs to, as the process sees it; None: of none."""
+    """Return the folder of a process's service, as the process sees it, or None."""
     return _by_environment(f"/proc/{pid}") or _by_log(pid)
 
 
@@ -170,13 +181,13 @@ def _by_environment(process: str) -> str | None:
 
 
 def _by_log(pid: int) -> str | None:
-    """The service whose log its output or its errors go to."""
+    """Return the service to whose log its output or its errors go."""
     for number in (1, 2):
         try:
             target = Path(f"/proc/{pid}/fd/{number}").readlink()
         except OSError:
             continue
-        # a log that was put aside for a later life is .1
+        # a log that was renamed for a later run is .1
         if target.name.removesuffix(".1") != "engine.log" or not is_name(target.parent.name):
             continue
         folder = target.parent
@@ -201,7 +212,7 @@ def _command(pid: int) -> str:
 
 
 def end(found: Iterable[Orphan]) -> list[Orphan]:
-    """End exactly these: ask, wait, kill. Those that could not be ended."""
+    """End exactly these: SIGTERM, wait, SIGKILL; return those that remain."""
     waiting = [orphan for orphan in found if _send(orphan, signal.SIGTERM)]
     waiting = _wait(waiting, _PATIENCE_SECONDS)
     waiting = [orphan for orphan in waiting if _send(orphan, signal.SIGKILL)]

@@ -1,4 +1,4 @@
-"""Writes a service's state as it changes, and passes everything on."""
+"""Writes a service's state as it changes, and passes all events on."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Recorder(Passing):
         self.put(launcher=launcher.to_json() if launcher else None, launcher_pid=os.getpid())
 
     def put(self, **news: object) -> None:
-        """Write the state with this news."""
+        """Write the state with these changes."""
         self._state.update(news)
-        # how it ended is known nowhere else
+        # its end is recorded nowhere else
         store.write(self._folder, "state.json", self._state, last="outcome" in news)
 
     def started(self, pid: int) -> None:
@@ -48,7 +48,8 @@ class Recorder(Passing):
         super().started(pid)
 
     def progress(self, progress: LaunchProgress) -> None:
-        # at most once a turn of the supervisor: an item left out would be missed while the next one lasts
+        # at most once per turn of the supervisor: a skipped item would be missed while the next one
+        # lasts
         self._progress = progress
         self.put(
             phase=self._phase(progress.phase),
@@ -61,7 +62,10 @@ class Recorder(Passing):
         super().progress(progress)
 
     def _phase(self, said: str) -> str:
-        """The log's phase; that the server is up counts only once it was seen to answer."""
+        """Return the log's phase.
+
+        That the server is up counts only after it answered.
+        """
         answers = "ready_at" in self._state
         if answers:
             return said if said == "stopping" else "ready"
@@ -70,7 +74,7 @@ class Recorder(Passing):
     def ready(self, readiness: Readiness) -> None:
         news = {"served": readiness.model, "answers": readiness.path, "no_chat": readiness.no_chat}
         self.put(phase="ready", ready_at=time.time(), **news, **self._seen())
-        # now, not at its end: a launcher that is killed outright has told what it saw
+        # now, not at its end: a launcher that is killed has then recorded what it saw
         remember(self._job, self._progress)
         super().ready(readiness)
 
@@ -79,7 +83,7 @@ class Recorder(Passing):
         super().ending(signal_number)
 
     def ended(self, outcome: EngineOutcome, error: Message | None = None, permanent: bool = False) -> None:
-        """One life of the engine is over; ``error`` is its likeliest cause."""
+        """Record the end of a run of the engine; ``error`` is its likeliest cause."""
         # the phase that it ended in is over, too
         phases = tuple(replace(p, end=p.end or time.monotonic()) for p in outcome.progress.phases)
         self._progress = replace(outcome.progress, phases=phases)
@@ -89,7 +93,7 @@ class Recorder(Passing):
             status=outcome.status,
             detail=outcome.detail,
             error=error.render() if error else "",
-            # its reader may speak another language
+            # its reader may use another language
             error_id=error.id if error else "",
             permanent=permanent,
             ended=time.time(),
@@ -97,7 +101,7 @@ class Recorder(Passing):
         )
 
     def again(self, restarts: int, seconds: float) -> None:
-        """It will be started again after so many seconds."""
+        """Record that it will be restarted after this number of seconds."""
         self._state.pop("ready_at", None)
         self._state.pop("outcome", None)
         self.put(phase="waiting", restarts=restarts, left_seconds=seconds, done=0, total=0)
@@ -112,7 +116,7 @@ class Recorder(Passing):
 
 
 def first_state(job: ServiceJob, log: Path) -> dict[str, object]:
-    """The state of a service whose engine is not started yet."""
+    """Return the state of a service whose engine is not started yet."""
     return {
         "name": job.name,
         "model": job.model_path,
@@ -128,10 +132,10 @@ def first_state(job: ServiceJob, log: Path) -> dict[str, object]:
 
 
 def remember(job: ServiceJob, progress: LaunchProgress) -> None:
-    """Write down how long this warm-up took, for the estimates of later plans on this machine."""
+    """Record the duration of this warm-up, for later estimates on this machine."""
     seconds = progress.facts.get("warmup_seconds", 0)
     counted = sum(phase.items for phase in progress.phases if phase.name.startswith("warmup_"))
-    # TGI numbers shapes that it passes over as well, and says at the end how many it warmed
+    # TGI also numbers shapes that it skips, and reports at the end how many it warmed up
     told = progress.facts.get("warmup_shapes", 0)
     graphs = told if isinstance(told, int) and told > 0 else counted
     if not (isinstance(seconds, int | float) and seconds > 0 and graphs):

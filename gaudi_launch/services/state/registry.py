@@ -1,4 +1,4 @@
-"""The services of this user on this machine: found, and told alive from dead."""
+"""Find the services of this user on this machine, and whether they are running."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDED = ("stopped", "failed")
 
 
 class Held(Enum):
-    """Whether a launcher holds the lock of a service's folder."""
+    """The state of the lock of a service's folder."""
 
     HELD = "held"
     FREE = "free"
@@ -31,7 +31,10 @@ class Held(Enum):
 
 @dataclass(frozen=True)
 class LockAnswer:
-    """An answer of the lock; ``why`` is the system's reason where it cannot be looked at."""
+    """An answer of the lock.
+
+    ``why`` is the system's reason where it cannot be inspected.
+    """
 
     held: Held
     why: str = ""
@@ -39,7 +42,10 @@ class LockAnswer:
 
 @dataclass(frozen=True)
 class ServiceRecord:
-    """One service as its folder shows it. ``alive``: its launcher holds the folder's lock, whatever pids say."""
+    """One service as its folder shows it.
+
+    ``alive``: its launcher has locked the folder, whatever pids indicate.
+    """
 
     name: str
     folder: Path
@@ -48,7 +54,10 @@ class ServiceRecord:
 
     @property
     def phase(self) -> str:
-        """Where it is; ``lost`` when its launcher ended without a word (killed, or the machine went down)."""
+        """Return the phase of the service.
+
+        ``lost`` when its launcher ended without a message (killed, or the machine went down).
+        """
         phase = str(self.state.get("phase", "start"))
         if self.alive:
             return phase
@@ -60,13 +69,13 @@ class ServiceRecord:
 
     @property
     def rebooted(self) -> bool:
-        """Was the machine restarted since it began?"""
+        """Return True if the machine was rebooted since the service began."""
         now = boot_id()
         return self.launcher is not None and now != "" and self.launcher.boot != now
 
     @property
     def error(self) -> str:
-        """Why its last life failed, in the reader's language; "" when nothing did."""
+        """Return why its last run failed, in the reader's language; "" without a failure."""
         known = str(self.state.get("error_id") or "")
         if known in catalogue(language()):
             return text(known)
@@ -88,7 +97,7 @@ class ServiceRecord:
 
 
 def services() -> list[ServiceRecord]:
-    """Every service of this user, the living first, then by name."""
+    """Return every service of this user, the running ones first, then by name."""
     try:
         names = sorted(entry.name for entry in os.scandir(store.services_dir()) if entry.is_dir())
     except OSError:
@@ -98,7 +107,10 @@ def services() -> list[ServiceRecord]:
 
 
 def find(name: str) -> ServiceRecord:
-    """The service of this name. Raises LaunchError (USAGE), naming those that there are."""
+    """Return the service of this name.
+
+    Raises LaunchError (USAGE), naming the existing ones.
+    """
     service = read(name) if store.is_name(name) else None
     if service is None:
         known = ", ".join(service.name for service in services()) or "-"
@@ -107,7 +119,7 @@ def find(name: str) -> ServiceRecord:
 
 
 def read(name: str) -> ServiceRecord | None:
-    """The service of this name, None when there is none."""
+    """Return the service of this name, None when there is none."""
     if not store.is_name(name):
         return None
     folder = store.services_dir() / name
@@ -115,14 +127,14 @@ def read(name: str) -> ServiceRecord | None:
     if document is None:
         if not (folder / "state.json").is_file():
             return None
-        # a damaged file hides no service: its lock still shows whether it lives
+        # a damaged file hides no service: its lock still shows whether it is running
         document = {}
     launcher = Identity.from_json(document.get("launcher"))
     return ServiceRecord(name, folder, document, runs(folder, launcher))
 
 
 def ask_lock(folder: Path) -> LockAnswer:
-    """Look whether a launcher holds the lock of a service's folder. Takes nothing."""
+    """Return whether a launcher has locked a service's folder, without locking it."""
     try:
         handle = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -136,9 +148,10 @@ def ask_lock(folder: Path) -> LockAnswer:
 
 
 def runs(folder: Path, launcher: Identity | None = None) -> bool:
-    """Report whether a service's launcher lives: by its lock, else by the process that its state names.
+    """Return True if a service's launcher runs.
 
-    ``launcher`` is that process where the caller knows it.
+    Shown by its lock, else by the process that its state names. ``launcher`` is that process where
+    the caller knows it.
     """
     held = ask_lock(folder).held
     if held is not Held.UNKNOWN:
@@ -150,9 +163,10 @@ def runs(folder: Path, launcher: Identity | None = None) -> bool:
 
 @contextlib.contextmanager
 def hold(name: str) -> Iterator[int]:
-    """Make the service's folder and hold it; the handle may be handed to another process of ours.
+    """Create the service's folder and lock it.
 
-    Raises LaunchError (USAGE) when a service of this name runs.
+    The handle may be passed to another process of this program. Raises LaunchError (USAGE) when a
+    service of this name runs.
     """
     folder = store.make_dir(name)
     try:

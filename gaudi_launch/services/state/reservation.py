@@ -1,7 +1,8 @@
-"""Holding cards between the choice and the engine's own hold on them, so that two launches never take the same.
+"""Reserve cards until the engine opens them: two launches never share one.
 
-One lock file per module under the machine's root (see `gaudi_launch.host.card_locks`). A lock lasts as long as the
-``with`` block or the process, whichever ends first; the file stays, and means nothing without its lock.
+One lock file per module under the machine's root (see `gaudi_launch.host.card_locks`). A lock lasts
+as long as the ``with`` block or the process, whichever ends first; the file stays, and means
+nothing without its lock.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ _LAST_PORT = 65535
 
 @contextlib.contextmanager
 def reserve(modules: tuple[int, ...], root: Path) -> Iterator[tuple[int, ...]]:
-    """Hold these modules of the machine under ``root``; the open lock files, which another process may take over.
+    """Reserve these modules of the machine under ``root``.
 
-    Raises LaunchError (MACHINE): ``placement.reserved`` naming who holds one of them, ``placement.no_lock_folder``
-    when no lock folder can be written. Either all are held or none.
+    Returns the open lock files, which another process may take over. Raises LaunchError (MACHINE):
+    ``placement.reserved`` naming the owner of one of them, ``placement.no_lock_folder`` when no
+    lock folder can be written. Either all are reserved or none.
     """
     with contextlib.ExitStack() as held:
         folders = [folder for folder in card_locks.lock_folders(root) if _prepare(folder)]
@@ -42,7 +44,8 @@ def reserve(modules: tuple[int, ...], root: Path) -> Iterator[tuple[int, ...]]:
             shown = ", ".join(map(str, card_locks.lock_folders(root)))
             raise LaunchError("placement.no_lock_folder", ExitCode.MACHINE, folders=shown)
         handles: list[int] = []
-        # in one order everywhere, so that of two launches that want the same cards one gets them all
+        # in one order everywhere, so that of two launches that need the same cards one gets them
+        # all
         for module in sorted(modules):
             tried = (_hold(folder / card_locks.lock_name(module), module, held) for folder in folders)
             taken = [handle for handle in tried if handle is not None]
@@ -55,10 +58,11 @@ def reserve(modules: tuple[int, ...], root: Path) -> Iterator[tuple[int, ...]]:
 
 @contextlib.contextmanager
 def reserve_address(host: str, port: int, service: str, root: Path) -> Iterator[tuple[int, ...]]:
-    """Hold an address for a service before its engine listens there; the open lock files, as `reserve` gives them.
+    """Reserve an address for a service before its engine listens there.
 
-    Raises LaunchError (MACHINE, ``services.port_reserved``) naming the service that has it. Where no lock folder
-    can be written nothing is held: the engine's own bind decides then.
+    Returns the open lock files, as `reserve` does. Raises LaunchError (MACHINE,
+    ``services.port_reserved``) naming the service that has it. Where no lock folder can be written
+    nothing is reserved: the engine's bind decides then.
     """
     with contextlib.ExitStack() as held:
         handles = []
@@ -81,11 +85,11 @@ def reserve_address(host: str, port: int, service: str, root: Path) -> Iterator[
 def claim(
     read: Callable[[], Host], choose: Callable[[Host], Placement], root: Path
 ) -> Iterator[tuple[Placement, tuple[int, ...]]]:
-    """Choose cards and hold them, choosing again when another launch was quicker; with `reserve`'s open files.
+    """Choose cards and reserve them; choose again when another launch was first.
 
-    ``read`` reads the machine (locks of others show there as busy cards), ``choose`` picks; both are called
-    until what was picked could be held. Raises what ``choose`` raises, and `reserve`'s errors when the same
-    cards stay taken.
+    Returns `reserve`'s open files too. ``read`` reads the machine (locks of others show there as
+    busy cards), ``choose`` picks; both are called until the choice could be reserved. Raises what
+    ``choose`` raises, and `reserve`'s errors when the same cards stay taken.
     """
     for left in reversed(range(_TRIES)):
         placement = choose(read())
@@ -102,7 +106,10 @@ def claim(
 
 
 def _prepare(folder: Path) -> bool:
-    """Make the folder for all users, if it is not there; False when it cannot be used."""
+    """Create the folder for all users, if it does not exist.
+
+    Return False when it cannot be used.
+    """
     try:
         folder.mkdir(parents=True)
         folder.chmod(0o1777)
@@ -114,7 +121,10 @@ def _prepare(folder: Path) -> bool:
 
 
 def _hold(path: Path, module: int, held: contextlib.ExitStack) -> int | None:
-    """Lock this file until ``held`` ends; None when it cannot be opened or locked at all."""
+    """Lock this file until ``held`` ends.
+
+    Return None when it cannot be opened or locked at all.
+    """
     handle = _open(path)
     if handle is None:
         return None
@@ -129,7 +139,10 @@ def _hold(path: Path, module: int, held: contextlib.ExitStack) -> int | None:
 
 
 def _open(path: Path) -> int | None:
-    """The lock file open for writing, made for all users if it is not there; None if that cannot be."""
+    """Return the lock file open for writing, created for all users if necessary.
+
+    Return None if that is impossible.
+    """
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
     for _ in range(3):
         # fs.protected_regular forbids O_CREAT on another user's file in a sticky folder: without it first
@@ -159,7 +172,7 @@ def _taken(module: int, handle: int) -> LaunchError:
 
 
 def check_address(host: str, port: int, root: Path) -> None:
-    """Raise what `reserve_address` would raise now. Takes nothing."""
+    """Raise what `reserve_address` would raise now, without reserving."""
     handle = _lock_on(host, port, root)
     if handle is None:
         return
@@ -178,7 +191,10 @@ def _is_reserved(host: str, port: int, root: Path) -> bool:
 
 
 def _lock_on(host: str, port: int, root: Path) -> int | None:
-    """Return the open lock file that another launch holds for an address, for the caller to close; else None."""
+    """Return the open lock file of another launch's address, or None.
+
+    The caller closes it.
+    """
     for folder in card_locks.lock_folders(root):
         try:
             handle = os.open(
@@ -197,7 +213,7 @@ def _lock_on(host: str, port: int, root: Path) -> int | None:
 
 
 def free_port(host: str, after: int, root: Path) -> int:
-    """Return a port that a service could have now: the next one above ``after``, else one that the system picks."""
+    """Return a free port: the next one above ``after``, or one of the system's."""
     for port in range(after + 1, min(after + _PORTS_TRIED, _LAST_PORT) + 1):
         if _is_available(host, port, root):
             return port
@@ -231,7 +247,7 @@ def _address_taken(host: str, port: int, root: Path, handle: int) -> LaunchError
 
 
 def sign(handle: int, service: str = "") -> None:
-    """Write who holds the lock, and for which service, for those who find it taken."""
+    """Write the owner of the lock, and its service, for other processes."""
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -1,4 +1,7 @@
-"""What is written down about a service: one folder each under the state directory, files replaced whole."""
+"""The files of a service: one folder each under the state folder.
+
+Files are replaced atomically.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +29,25 @@ def services_dir() -> Path:
 
 
 def is_name(name: str) -> bool:
-    """Letters, digits, dot, dash, underscore; a letter or digit first."""
+    """Return True for a valid name: letters, digits, dot, dash, underscore.
+
+    The first character is a letter or a digit.
+    """
     return _NAME.fullmatch(name) is not None
 
 
 def check_name(name: str) -> str:
-    """A service's name. Raises LaunchError (USAGE) when it cannot be one."""
+    """Return a service's name. Raises LaunchError (USAGE) when it cannot be one."""
     if not is_name(name):
         raise LaunchError("serve.bad_name", ExitCode.USAGE, found=name)
     return name
 
 
 def default_name(model: str, port: str) -> str:
-    """A name from the model's last part and the port, which no other service on this machine has."""
+    """Return a name from the model's last part and the port.
+
+    No other service on this machine has that port.
+    """
     base = re.sub(r"[^A-Za-z0-9._-]+", "-", model.rstrip("/").rsplit("/", 1)[-1]).strip("-._") or "model"
     return f"{base[:50]}-{port}"
 
@@ -48,7 +57,7 @@ def service_dir(name: str) -> Path:
 
 
 def make_dir(name: str) -> Path:
-    """Make a service's folder, for its user only. Raises LaunchError (FAILED)."""
+    """Create a service's folder, for its user only. Raises LaunchError (FAILED)."""
     folder = service_dir(name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -60,10 +69,10 @@ def make_dir(name: str) -> Path:
 
 
 def write(folder: Path, name: str, document: Mapping[str, Any], *, last: bool = False) -> bool:
-    """Replace one JSON file of a service; report whether it was replaced.
+    """Replace one JSON file of a service; return whether it was replaced.
 
-    A full disk loses the news, never the old file. ``last``: the news is how the service ended, which is
-    written over the old file where that has the room.
+    A full disk loses the change, never the old file. ``last``: the change is the service's end,
+    which is written over the old file if that has enough space.
     """
     content = _encoded({"schema": SCHEMA, **document})
     part = ""
@@ -81,14 +90,17 @@ def write(folder: Path, name: str, document: Mapping[str, Any], *, last: bool = 
 
 
 def _overwrite(path: Path, content: bytes) -> bool:
-    """Write over a file within the blocks that it has; the old content stays where that fails."""
+    """Write over a file within the blocks that it has.
+
+    The old content stays where that fails.
+    """
     try:
         handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
     try:
         status = os.fstat(handle)
-        # stat(2): blocks of 512 bytes, whatever the file system's own size is
+        # stat(2): blocks of 512 bytes, whatever the file system's block size is
         if len(content) > status.st_blocks * 512:
             return False
         before = os.pread(handle, status.st_size, 0)
@@ -107,7 +119,10 @@ def _overwrite(path: Path, content: bytes) -> bool:
 
 
 def _encoded(document: Mapping[str, Any]) -> bytes:
-    """Return a document as UTF-8; a path that is not UTF-8 is kept by JSON's own escapes."""
+    """Return a document as UTF-8.
+
+    A path that is not UTF-8 is kept by JSON's own escapes.
+    """
     try:
         return json.dumps(document, ensure_ascii=False, indent=1).encode()
     except UnicodeEncodeError:
@@ -115,9 +130,9 @@ def _encoded(document: Mapping[str, Any]) -> bytes:
 
 
 def read(folder: Path, name: str) -> dict[str, Any] | None:
-    """Return one JSON file of a service; None when it is missing or not whole.
+    """Return one JSON file of a service; None when it is missing or incomplete.
 
-    Fields of the wrong kind are left out: a damaged file costs its own service, never the others.
+    Fields of the wrong kind are removed: a damaged file affects its service only.
     """
     try:
         content = (folder / name).read_text(encoding="utf-8")

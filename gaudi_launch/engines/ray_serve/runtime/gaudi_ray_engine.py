@@ -162,7 +162,10 @@ class EngineChild:
 
 
 def bind_words(slot: Slot) -> list[str]:
-    """Return the command prefix that binds this set's CPUs and prefers its memory node."""
+    """Return the command prefix that binds the CPUs of this set.
+
+    It also prefers the set's memory node.
+    """
     numactl = shutil.which("numactl")
     if not slot.cpus or numactl is None or not set(slot.cpus) <= os.sched_getaffinity(0):
         return []

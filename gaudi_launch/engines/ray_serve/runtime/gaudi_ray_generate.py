@@ -60,7 +60,7 @@ class GenerationJob:
 
 
 def cut(text: str, stops: tuple[str, ...]) -> tuple[str, str, bool]:
-    """Return the text to send, the text to keep back, and whether a stop text was met.
+    """Return the text to send, the text to keep back, and if a stop text was met.
 
     Text that may be the beginning of a stop text is kept back.
     """
