@@ -57,10 +57,13 @@ def _is_broken(stream: TextIO) -> bool:
 
 def say(line: str) -> None:
     """Print a line on stderr; a reader that went away does not end what is under way."""
-    try:
-        print(line, file=sys.stderr, flush=True)
-    except BrokenPipeError:
-        give_up(sys.stderr)
+    from gaudi_launch.cli.status_line import status_line
+
+    with status_line.hidden():
+        try:
+            print(line, file=sys.stderr, flush=True)
+        except BrokenPipeError:
+            give_up(sys.stderr)
 
 
 def can_show(marks: str, out: Console) -> bool:
@@ -98,24 +101,28 @@ def labelled(label: str, value: Text, out: Console) -> list[Text]:
     from rich.cells import set_cell_size
     from rich.text import Text
 
-    folded = value.wrap(out, max(1, out.width - LABEL_WIDTH - 1))
+    return beside(Text(set_cell_size(label, LABEL_WIDTH), style="dim"), value, out)
+
+
+def beside(label: Text, value: Text, out: Console) -> list[Text]:
+    """Return a value folded by words at the right of a label; where nothing folds, in one line."""
+    from rich.text import Text
+
+    room = max(1, out.width - label.cell_len - 1)
+    folded = list(value.wrap(out, room)) if out.is_terminal else value.split(allow_blank=True)
     lines = []
     for number, line in enumerate(folded):
         line.rstrip()
-        shown = set_cell_size(label if number == 0 else "", LABEL_WIDTH)
-        lines.append(Text.assemble((shown, "dim"), " ", line))
+        first = label if number == 0 else Text(" " * label.cell_len)
+        lines.append(Text.assemble(first, " ", line))
     return lines
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> Any:
-    """A plain rich table; ``right`` are the numbers of right-aligned columns."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
+    """Return a plain table; ``right`` are the numbers of right-aligned columns.
 
-    drawn = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for number, name in enumerate(columns):
-        drawn.add_column(name, justify="right" if number in right else "left", overflow="fold")
-    for row in rows:
-        drawn.add_row(*(escape(cell) for cell in row))
-    return drawn
+    On a terminal too narrow for its longest words it is a block of labelled lines for each row.
+    """
+    from gaudi_launch.cli.narrow_table import NarrowTable
+
+    return NarrowTable(title, columns, [tuple(row) for row in rows], right)

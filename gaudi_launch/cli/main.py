@@ -173,6 +173,8 @@ def run(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
+    from gaudi_launch.app.steps import shown_by
+    from gaudi_launch.cli.status_line import status_line
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.interrupt import redelivered
     from gaudi_launch.messages import LANGUAGES, set_language
@@ -182,7 +184,7 @@ def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
     try:
         if lang is not None and lang not in LANGUAGES:
             raise LaunchError("common.language", ExitCode.USAGE, found=lang, known=", ".join(LANGUAGES))
-        with redelivered():
+        with redelivered(), shown_by(status_line.show):
             result = typer.main.get_command(app)(args=arguments, prog_name="gaudi-launch", standalone_mode=False)
             sys.stdout.flush()
     except LaunchError as error:

@@ -35,6 +35,15 @@ class _Asked:
     wants: Wants
 
 
+@dataclass(frozen=True)
+class _Shown:
+    """How the findings are shown; ``everything``: also those that need no attention."""
+
+    as_json: bool
+    everything: bool
+    verbose: bool
+
+
 @app.command()
 def doctor(
     machine: str | None = typer.Option(
@@ -60,6 +69,7 @@ def doctor(
     yes: bool = typer.Option(False, "--yes", "-y", help="Do not ask for confirmation."),
     bundle: Path | None = _BUNDLE,
     keep_names: bool = typer.Option(False, "--keep-names", help="Leave names and addresses in the bundle."),
+    show_everything: bool = typer.Option(False, "--all", help="Also show the passed and skipped checks."),
     verbose: bool = typer.Option(False, "-v", "--verbose", help="Details of every check."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
@@ -85,6 +95,8 @@ def doctor(
         image=image,
     )
     asked = _Asked(machine, python, weights, _words(only), _words(skip), deep, wants)
+    # whoever names checks wants to see each of them
+    shown = _Shown(as_json, everything=show_everything or verbose or bool(only), verbose=verbose)
     if show_list:
         _list(asked, as_json)
     elif undo:
@@ -92,7 +104,7 @@ def doctor(
     elif fix:
         _fix(asked, yes, as_json, verbose, strict)
     else:
-        _check(asked, as_json, verbose, strict, bundle, keep_names)
+        _check(asked, shown, strict, bundle, keep_names)
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -185,23 +197,25 @@ def _report(facts: DoctorFacts, findings: Sequence[Finding], strict: bool) -> di
     }
 
 
-def _check(
-    asked: _Asked, as_json: bool, verbose: bool, strict: bool, bundle: Path | None, keep_names: bool
-) -> None:
+def _check(asked: _Asked, shown: _Shown, strict: bool, bundle: Path | None, keep_names: bool) -> None:
+    from gaudi_launch.app.steps import step
     from gaudi_launch.cli.console import console, emit_json
     from gaudi_launch.cli.views import doctor as doctor_view
     from gaudi_launch.doctor import runner
 
     runner.select(asked.only, asked.skip)  # wrong words end here, before anything is read
-    facts = _collect(asked)
-    if as_json:
+    with step("screen.step_machine"):
+        facts = _collect(asked)
+    with step("screen.step_checks"):
         findings = _run(asked, facts)
+    if shown.as_json:
         emit_json(_report(facts, findings, strict))
     else:
         out = console()
         doctor_view.show_head(out, facts)
-        findings = _run(asked, facts, lambda finding: doctor_view.show_row(out, finding, verbose))
-        doctor_view.show_verdict(out, facts, findings, bool(asked.only or asked.skip))
+        doctor_view.show_findings(out, findings, everything=shown.everything, verbose=shown.verbose)
+        partial = bool(asked.only or asked.skip)
+        doctor_view.show_verdict(out, facts, findings, partial=partial, folded=not shown.everything)
     if bundle is not None:
         _bundle(facts, _report(facts, findings, strict), bundle, keep_names)
     raise typer.Exit(int(runner.exit_code(findings, strict)))
@@ -291,7 +305,7 @@ def _fix(asked: _Asked, yes: bool, as_json: bool, verbose: bool, strict: bool) -
         if verbose:
             for finding in after:
                 doctor_view.show_row(out, finding, verbose)
-        doctor_view.show_verdict(out, after_facts, after, bool(asked.only or asked.skip))
+        doctor_view.show_verdict(out, after_facts, after, partial=bool(asked.only or asked.skip))
     raise typer.Exit(int(ExitCode.FAILED if failed else runner.exit_code(after, strict)))
 
 

@@ -12,6 +12,8 @@ app = CommandApp()
 
 # asked all at once; one that is too busy to answer shows a dash
 _METRICS_SECONDS = 0.5
+# a service in one of these phases needs attention: it is shown until it is started again
+_FAILED = ("failed", "lost")
 
 
 @app.command()
@@ -27,11 +29,14 @@ def ps(
     from gaudi_launch.services.metrics import loads
     from gaudi_launch.services.state.registry import services
 
-    shown = [service for service in services() if everything or service.alive]
+    every = services()
+    shown = [service for service in every if everything or service.alive]
     urls = {service.name: service.url for service in shown if service.alive and service.phase == "ready"}
     load = loads(urls, _METRICS_SECONDS) if urls else {}
     now = time.time()
     if as_json:
         emit_json({"schema": 1, "services": [to_json(s, load.get(s.name), now) for s in shown]})
     else:
+        if not everything:
+            shown += [service for service in every if not service.alive and service.phase in _FAILED]
         show(shown, load, now, everything=everything)

@@ -16,6 +16,10 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim", "
 # reasons to skip whole areas: the row of cards.present or driver.loaded has said it
 _SAID_ONCE = ("doctor.needs.gaudi", "doctor.needs.cards", "doctor.needs.driver")
 _INDENT = 10
+_WORD_WIDTH = 7
+_ID_WIDTH = 28
+# below it, columns only waste space
+_WIDE = 60
 
 
 def _detail(out: Console, line: str, style: str | None = None) -> None:
@@ -74,25 +78,30 @@ def _word(status: str) -> str:
     return words[status]
 
 
+def _padded(word: str) -> str:
+    from rich.cells import cell_len
+
+    return word + " " * max(0, _WORD_WIDTH - cell_len(word))
+
+
 def show_row(out: Console, finding: Finding, verbose: bool) -> None:
     """One line; what is below it only where something is to be read or done."""
-    from rich.cells import cell_len
     from rich.markup import escape
 
     from gaudi_launch.doctor.records import shown
     from gaudi_launch.host.files import printable
     from gaudi_launch.messages import text
 
-    word = _word(finding.status)
-    padding = " " * max(0, 7 - cell_len(word))
+    word = _padded(_word(finding.status))
     style = _STYLES[finding.status]
     found = shown(finding.found)
-    line = f"{finding.id:<28} {finding.title.render()}"
+    id_width = _ID_WIDTH if out.width >= _WIDE else 0
+    line = f"{finding.id:<{id_width}} {finding.title.render()}"
     if found and finding.status == "ok":
         line += f": {found}"
     elif finding.status == "skip" and finding.message.id not in _SAID_ONCE and not verbose:
         line += f": {finding.message.render()}"
-    out.print(f"[{style}]{escape(word)}[/]{padding} {escape(printable(line))}", soft_wrap=not out.is_terminal)
+    out.print(f"[{style}]{escape(word)}[/] {escape(printable(line))}", soft_wrap=not out.is_terminal)
     if verbose or finding.status in ("warn", "fail", "unknown"):
         _detail(out, finding.message.render())
     if verbose:
@@ -127,18 +136,82 @@ def _show_remedy(out: Console, finding: Finding) -> None:
         _detail(out, "  " + text("doctor.show.fixable"))
 
 
-def show_verdict(out: Console, facts: DoctorFacts, findings: Sequence[Finding], partial: bool) -> None:
+def show_findings(out: Console, findings: Sequence[Finding], *, everything: bool, verbose: bool) -> None:
+    """Print the findings: failures first, then warnings; passed and skipped ones only if ``everything`` is set.
+
+    A folded warning is without its remedy; what had no result is one line of ids.
+    """
+    if everything:
+        for finding in findings:
+            show_row(out, finding, verbose)
+        return
+    for finding in _of(findings, "fail"):
+        show_row(out, finding, verbose)
+    for finding in _of(findings, "warn"):
+        _show_folded(out, finding)
+    _show_counted(out, findings)
+
+
+def _of(findings: Sequence[Finding], status: str) -> list[Finding]:
+    return [finding for finding in findings if finding.status == status]
+
+
+def _show_folded(out: Console, finding: Finding) -> None:
+    """Print a warning as its id and what was found."""
+    from rich.text import Text
+
+    from gaudi_launch.cli.console import beside
+    from gaudi_launch.host.files import printable
+    from gaudi_launch.messages import text
+
+    sentence = printable(text("screen.doctor_row", check=finding.id, message=finding.message.render()))
+    for line in beside(Text(_padded(_word("warn")), style=_STYLES["warn"]), Text(sentence), out):
+        out.print(line, soft_wrap=not out.is_terminal)
+
+
+def _show_counted(out: Console, findings: Sequence[Finding]) -> None:
+    """Print the ids without a result, and the skipped ones by reason."""
+    from rich.text import Text
+
+    from gaudi_launch.cli.console import beside
+    from gaudi_launch.messages import text
+
+    unknown = ", ".join(finding.id for finding in _of(findings, "unknown"))
+    rows = [("unknown", text("screen.doctor_unknown", checks=unknown))] if unknown else []
+    reasons: dict[str, int] = {}
+    for finding in _of(findings, "skip"):
+        reason = finding.message.render()
+        reasons[reason] = reasons.get(reason, 0) + 1
+    rows += [("skip", text("screen.doctor_skipped", count=n, reason=why)) for why, n in reasons.items()]
+    for status, sentence in rows:
+        for line in beside(Text(_padded(_word(status)), style=_STYLES[status]), Text(sentence), out):
+            out.print(line, soft_wrap=not out.is_terminal)
+
+
+def show_verdict(
+    out: Console, facts: DoctorFacts, findings: Sequence[Finding], *, partial: bool, folded: bool = False
+) -> None:
+    """Print the counts, the failures by id, what they mean and the next command.
+
+    ``partial``: only some checks ran; ``folded``: not every finding was printed.
+    """
     from rich.markup import escape
 
     from gaudi_launch.doctor import remedies, runner
     from gaudi_launch.messages import text
 
     counts = runner.summary(findings)
+    failures = ", ".join(finding.id for finding in _of(findings, "fail"))
     may_fix = facts.live and not facts.host.in_container
     can_fix = may_fix and bool(remedies.planned(findings, facts.config, facts.wants))
     command = "gaudi-launch doctor --fix" if can_fix else "gaudi-launch serve -w MODEL"
     out.print()
     out.print(escape(text("doctor.show.counts", None, **counts)))
+    if folded:
+        id = "screen.doctor_all_warnings" if counts["warn"] else "screen.doctor_all"
+        out.print(escape(text(id)), style="dim")
+    if failures:
+        out.print(escape(text("screen.doctor_failures", checks=failures)), style="bold red")
     if [f.id for f in findings if f.status == "fail"] == ["cards.present"] and not facts.gaudi:
         sentence, style = text("doctor.show.no_cards"), "bold"
         command = "gaudi-launch plan -w MODEL --machine simulated:hls2"

@@ -73,6 +73,9 @@ def show(services: list[ServiceRecord], load: dict[str, EngineLoad], now: float,
             )
         )
     console().print(table("", text("services.columns").split("|"), rows))
+    failed = [service.name for service in services if not service.alive and service.phase in ("failed", "lost")]
+    if failed:
+        print(text("screen.ps_failed", count=len(failed), name=failed[0]))
 
 
 def _restarted(state: Mapping[str, Any]) -> str:

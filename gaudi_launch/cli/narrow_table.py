@@ -1,0 +1,106 @@
+"""A plain table that is readable at any width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.cells import cell_len, set_cell_size
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
+
+# blanks between columns with rich's usual padding, and without
+_BETWEEN, _BETWEEN_DENSE = 3, 1
+# a path or a command may be broken anyhow; it makes no table too wide
+_LONGEST_WORD = 24
+_WIDE_WORD = 8
+_EMPTY = ("", "-")
+
+
+@dataclass(frozen=True)
+class NarrowTable:
+    """Rows below columns; where their words do not fit side by side, a block of labelled lines for each row."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    right: Sequence[int] = ()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        if not options.is_terminal:
+            yield self._table(None, padding=1)
+            return
+        least = [self._longest_word(at) for at in range(len(self.columns))]
+        for padding, between in ((1, _BETWEEN), (0, _BETWEEN_DENSE)):
+            room = options.max_width - between * (len(least) + 1)
+            if sum(least) <= room:
+                natural = [self._widest(at) for at in range(len(self.columns))]
+                yield self._table(narrowed(natural, least, room), padding)
+                return
+        yield from self._blocks(options.max_width)
+
+    def _table(self, widths: Sequence[int] | None, padding: int) -> Table:
+        drawn = Table(
+            title=self.title or None,
+            box=box.SIMPLE_HEAD,
+            title_justify="left",
+            pad_edge=False,
+            padding=(0, padding),
+        )
+        for number, name in enumerate(self.columns):
+            side: JustifyMethod = "right" if number in self.right else "left"
+            width = None if widths is None else widths[number]
+            drawn.add_column(name, justify=side, overflow="fold", width=width)
+        for row in self.rows:
+            drawn.add_row(*(escape(cell) for cell in row))
+        return drawn
+
+    def _widest(self, column: int) -> int:
+        cells = [self.columns[column], *(row[column] for row in self.rows)]
+        return max(cell_len(line) for cell in cells for line in (cell.splitlines() or [""]))
+
+    def _longest_word(self, column: int) -> int:
+        cells = [self.columns[column], *(row[column] for row in self.rows)]
+        words = [word for cell in cells for word in cell.split()]
+        return max((_least_cells(word) for word in words), default=1)
+
+    def _blocks(self, width: int) -> Iterator[RenderableType]:
+        if self.title:
+            yield Text(self.title, style="italic")
+        labels = min(max(cell_len(name) for name in self.columns), max(1, width // 2))
+        for row in self.rows:
+            yield Text(f"{self.columns[0]} {row[0]}", style="bold")
+            for name, cell in list(zip(self.columns, row, strict=True))[1:]:
+                if cell not in _EMPTY:
+                    grid = Table.grid(padding=(0, 1))
+                    grid.add_column(no_wrap=True)
+                    grid.add_column(overflow="fold")
+                    grid.add_row(Text(f"  {set_cell_size(name, labels)}", style="dim"), Text(cell))
+                    yield grid
+
+
+def _least_cells(word: str) -> int:
+    """Return how narrow a word may get; Chinese sentences are words that break anywhere."""
+    is_wide = cell_len(word) > len(word)
+    return min(cell_len(word), _WIDE_WORD if is_wide else _LONGEST_WORD)
+
+
+def narrowed(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Return widths of at most ``room`` in all: the widest column gives way first, none below its least.
+
+    >>> narrowed([5, 30, 12], [5, 8, 10], 30)
+    [5, 13, 12]
+    """
+    widths = [max(pair) for pair in zip(natural, least, strict=True)]
+    while sum(widths) > room:
+        wide = [at for at, width in enumerate(widths) if width > least[at]]
+        if not wide:
+            break
+        widths[max(wide, key=lambda at: widths[at])] -= 1
+    return widths

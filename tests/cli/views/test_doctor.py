@@ -1,0 +1,75 @@
+"""The doctor's screen: failures first, warnings without their remedies, the rest counted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.cli.main import run
+from tests.support.cli import golden
+from tests.support.screens import screen
+
+BAD = ["doctor", "--machine", "simulated:hls2+bad-tuning"]
+
+
+@pytest.mark.parametrize(("columns", "language"), [(80, "en"), (80, "zh"), (40, "en"), (40, "zh")])
+def test_the_screen_of_a_machine_with_failures(columns: int, language: str, tmp_path: Path) -> None:
+    shown = screen([*BAD, "--lang", language], columns=columns, home=tmp_path)
+    golden(f"screen-doctor-{columns}-{language}.txt", shown)
+
+
+def test_a_good_machine_is_a_few_lines(tmp_path: Path) -> None:
+    shown = screen(["doctor", "--machine", "simulated:hls2", "--lang", "en"], home=tmp_path).splitlines()
+    assert len(shown) == 7
+    assert shown[-2:] == ["This machine is ready to serve.", "next: gaudi-launch serve -w MODEL"]
+
+
+def rows(out: str) -> list[tuple[str, str]]:
+    """Return (word, check) of the rows with a check's id."""
+    found = [line.split() for line in out.splitlines() if line[:7].strip() in ("FAIL", "warn", "ok", "skip")]
+    return [(words[0], words[1].rstrip(":")) for words in found if "." in words[1]]
+
+
+def test_failures_come_first_and_are_named_at_the_end(
+    plain_english: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(BAD) == 3
+    out = capsys.readouterr().out
+    words = [word for word, _ in rows(out)]
+    assert words == sorted(words)
+    assert rows(out)[:2] == [("FAIL", "kernel.iommu"), ("FAIL", "memory.hugepages")]
+    assert "failures: kernel.iommu, memory.hugepages\n" in out
+    assert "cpupower" not in out
+
+
+def test_all_shows_every_check_with_its_remedy(plain_english: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*BAD, "--all"]) == 3
+    out = capsys.readouterr().out
+    assert len(rows(out)) == 47
+    assert {word for word, _ in rows(out)} == {"FAIL", "warn", "ok", "skip"}
+    assert "now: sudo cpupower frequency-set -g performance" in out
+    assert "--all" not in out
+
+
+def test_named_checks_are_shown_although_they_pass(plain_english: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", "--machine", "simulated:hls2", "--only", "kernel.swap"]) == 0
+    assert rows(capsys.readouterr().out) == [("ok", "kernel.swap")]
+
+
+def test_skipped_checks_are_counted_by_reason(plain_english: None, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["doctor", "--machine", "simulated:hls2+no-driver"])
+    out = capsys.readouterr().out
+    counted = [line for line in out.splitlines() if line.startswith("skip")]
+    assert counted
+    assert all(line.rstrip(".").rpartition(" ")[2].isdigit() for line in counted)
+
+
+def test_a_pipe_folds_no_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gaudi_launch", *BAD, "--lang", "en"]
+    out = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
+    assert (
+        "warn    cpu.governor: Some CPUs save power (0-159=powersave); expected performance on every CPU.\n" in out
+    )
