@@ -159,6 +159,6 @@ def test_a_legend_names_every_part() -> None:
 def test_labels_stand_beside_folded_values() -> None:
     from rich.text import Text
 
-    out = Console(width=30, file=io.StringIO())
+    out = Console(width=30, file=io.StringIO(), force_terminal=True)
     lines = console.labelled("engine", Text("some words that are folded"), out)
     assert [line.plain for line in lines] == ["engine     some words that are", "           folded"]
