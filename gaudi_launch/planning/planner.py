@@ -77,7 +77,7 @@ def _decide(
     unsupported = check_support(engine.support(model, request.args, request.environment), force=request.force)
     drawn = draft(request, host, model, engine, placement or place(request, host, engine))
     context, settings, memory = drawn.context, drawn.settings, drawn.memory
-    placement, warnings = context.placement, [*unsupported, *drawn.warnings]
+    placement, warnings = context.placement, [*_ended(engine), *unsupported, *drawn.warnings]
     found = buckets_of(engine, settings, context, warnings, memory.num_blocks)
     strategy, buckets = found if found is not None else ("", None)
     command = engine.command(drawn.proposed, context)
@@ -106,6 +106,13 @@ def _decide(
         reference_differences=differences,
         skips_warmup=cold,
     )
+
+
+def _ended(engine: Engine) -> tuple[Message, ...]:
+    """Return the warning for an engine that its makers no longer continue."""
+    if engine.ended is None:
+        return ()
+    return (message("plan.engine_ended", engine=engine.identity.exact, date=engine.ended),)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,11 @@ import pytest
 from gaudi_launch.cli.main import run
 from gaudi_launch.engines import registry
 from gaudi_launch.engines.detect import Installed
+from gaudi_launch.engines.support import versions
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.host.records import Host
 from gaudi_launch.models.records import Model
+from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model, profiles
 
 V3 = Model("m", "DeepSeek-V3.1-G2", architecture="DeepseekV3ForCausalLM", mla_rank=576)
@@ -23,8 +25,8 @@ V3 = Model("m", "DeepSeek-V3.1-G2", architecture="DeepseekV3ForCausalLM", mla_ra
     [
         ("deepseek-ai/DeepSeek-R1-0528", "deepseek_r1"),
         ("/data/hf_models/DeepSeek-R1-0528-G2", "deepseek_r1"),
-        # 1.21 has no Glm4MoeForCausalLM
-        ("zai-org/GLM-4.5", "vllm-fork@1.22"),
+        # its profile names the oldest release of the fork that has the class
+        ("zai-org/GLM-4.5", registry.DEFAULT),
         ("deepseek-ai/DeepSeek-R1-Distill-Llama-70B", registry.DEFAULT),
         ("nobody/knows", registry.DEFAULT),
     ],
@@ -43,12 +45,60 @@ def test_deepseek_r1_is_for_deepseek_v3_on_gaudi2() -> None:
 
 def test_an_installed_or_a_named_engine_is_taken() -> None:
     def name_for(name: str, installed: Installed | None) -> str:
-        return registry.name_for(name, installed, V3, Host)
+        return registry.name_for(Request("m", engine=name), installed, V3, Host)
 
     nothing = Installed("/usr/bin/python3", "", {}, {})
     assert name_for("auto", Installed("/usr/bin/python3", "vllm-fork@1.21", {}, {})) == "auto"
     assert name_for("vllm-gaudi", None) == "vllm-gaudi"
     assert name_for("auto", None) == name_for("auto", nothing) == "deepseek_r1"
+
+
+def test_the_default_is_the_newest_release_of_the_plugin_with_facts() -> None:
+    numbers = {
+        tuple(map(int, each.version.split(".")[:3]))
+        for each in versions()
+        if "main" not in each.version and each.engine == "vllm-gaudi"
+    }
+    found = registry.find("auto").identity
+    assert (found.name, tuple(map(int, found.version.split(".")))) == ("vllm-gaudi", max(numbers))
+    assert registry.find("vllm-fork").identity.label == "vllm-fork@1.21"
+
+
+def test_a_model_that_only_a_fork_loads_gets_the_fork() -> None:
+    old = Model("m", "old", architecture="Phi3SmallForCausalLM")
+    assert registry.find(registry.DEFAULT).support(old).refused
+    assert registry.assumed_for(old, lambda: "gaudi3") == "vllm-fork@1.22"
+    nowhere = Model("m", "new", architecture="NoSuchForCausalLM")
+    assert registry.assumed_for(nowhere, lambda: "gaudi3") == registry.DEFAULT
+
+
+def test_reference_tuning_keeps_the_engine_of_the_script() -> None:
+    request = Request("m", tuning="reference")
+    plain = Model("m", "Qwen3-8B", architecture="Qwen3ForCausalLM")
+    assert registry.name_for(request, None, plain, Host) == "vllm-fork@1.21"
+    assert registry.name_for(request, None, V3, Host) == "deepseek_r1"
+    assert registry.name_for(Request("m", inc_fp8=True), None, plain, Host) == "deepseek_r1"
+
+
+def test_over_several_hosts_only_an_engine_that_was_tried_there_is_assumed() -> None:
+    plain = Model("m", "Qwen3-8B", architecture="Qwen3ForCausalLM")
+    assert registry.name_over_hosts(Request("m"), None, plain, Host) == "vllm-fork@1.21"
+    assert registry.name_over_hosts(Request("m"), None, V3, Host) == "deepseek_r1"
+    assert registry.name_over_hosts(Request("m", engine="vllm-gaudi"), None, plain, Host) == "vllm-gaudi"
+
+
+@pytest.mark.parametrize(
+    ("engine", "date"),
+    [("vllm-fork@1.21", "2025-10-28"), ("vllm-fork@1.22", "2025-10-28"), ("vllm-gaudi", None), ("tgi", None)],
+)
+def test_an_engine_that_ended_says_so_in_its_plan(
+    engine: str, date: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["-w", "Qwen/Qwen3-8B", "--machine", "simulated:hls2", "--engine", engine, "--json", "--lang", "en"]
+    assert run(["plan", *words]) == 0
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    found = [warning["message"] for warning in warnings if warning["id"] == "plan.engine_ended"]
+    assert [date in each for each in found] == [True] * (date is not None)
 
 
 def test_profiles_name_engines_that_there_are() -> None:

@@ -16,7 +16,7 @@ from gaudi_launch.buckets.engine_env import exported
 from gaudi_launch.buckets.families import EVERY_CONTEXT, FIXED_LENGTHS, PLAIN_GRID
 from gaudi_launch.engines.base import given, sent_variables
 from gaudi_launch.engines.parsers import REASONING, REASONING_SWITCH, add_parsers, source_of
-from gaudi_launch.engines.support import installed_classes, support_of
+from gaudi_launch.engines.support import ended, installed_classes, support_of
 from gaudi_launch.engines.vllm_fork import auto as fork_auto
 from gaudi_launch.engines.vllm_fork import fp8 as fork_fp8
 from gaudi_launch.engines.vllm_fork import hosts, pooling, scripts_1_21, scripts_1_22, scripts_deepseek
@@ -159,6 +159,10 @@ class VllmFork(Engine):
             quantization=args.last("--quantization") or "",
             variables=variables,
         )
+
+    @property
+    def ended(self) -> str | None:
+        return ended(self.identity.label)
 
     @property
     def can(self) -> tuple[str, ...]:

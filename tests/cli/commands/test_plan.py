@@ -81,7 +81,7 @@ def test_a_plan_for_an_assumed_engine_says_so(capsys: pytest.CaptureFixture[str]
     empty.chmod(0o755)
     _, out, _ = output(capsys, "plan", *MACHINE, "-w", "m", "--python", str(empty), "--json")
     shown = json.loads(out)
-    assert (shown["engine"]["name"], shown["engine"]["version"]) == ("vllm-fork", "1.21")
+    assert (shown["engine"]["name"], shown["engine"]["version"]) == ("vllm-gaudi", "0.26.0")
     assert shown["warnings"][0]["id"] == "plan.no_engine"
 
 

@@ -14,6 +14,7 @@ from tests.support.cli import golden, output
 
 MACHINE = ("--machine", "simulated:hls2")
 MODEL = ("-w", "meta-llama/Llama-2-70b-chat-hf")
+FORK = ("--engine", "ray-serve:vllm-fork@1.21")
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +24,7 @@ def _no_interpreters(monkeypatch: pytest.MonkeyPatch, plain_english: None, tmp_p
 
 
 def test_the_config_of_the_guides_eight_cards(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = output(capsys, "ray", "config", *MODEL, "-n", "8", "-p", "8000", *MACHINE)
+    code, out, _ = output(capsys, "ray", "config", *MODEL, *FORK, "-n", "8", "-p", "8000", *MACHINE)
     assert code == 0
     golden("ray-serve-eight-cards.yaml", out.replace(str(IN_RAY), "IN_RAY"))
     config = yaml.safe_load(out)

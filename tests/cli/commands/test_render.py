@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch.messages import message
 from gaudi_launch.planning.exported import SECRETS, engine_variables
 from gaudi_launch.render.files import places
 from gaudi_launch.render.records import Rendered
@@ -25,6 +26,7 @@ NOT_HERE = (
     "/models/Qwen2-72B-Instruct is not a local folder, and no profile lists it as a hub ID. Its sizes are assumed "
     "to be those of the profile qwen2-72b, which matches its name. Nearest names: Qwen/Qwen2-72B-Instruct.\n"
 )
+ENDED = message("plan.engine_ended", engine="vllm-fork@1.21", date="2025-10-28").render("en") + "\n"
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +44,7 @@ def more(target: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_guides_case(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = output(capsys, "render", target, *GUIDE, *more(target), "--json")
-    assert (code, err) == (0, NOT_HERE)
+    assert (code, err) == (0, NOT_HERE + ENDED)
     document = json.loads(out)
     assert (document["schema"], document["target"], document["name"]) == (1, target, "qwen")
     for file in document["files"]:
@@ -62,7 +64,7 @@ def test_one_file_goes_to_stdout_and_several_need_a_folder(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     code, out, err = output(capsys, "render", "script", *GUIDE)
-    assert (code, err) == (0, NOT_HERE)
+    assert (code, err) == (0, NOT_HERE + ENDED)
     assert out == (DATA / "golden/render/script-serve.sh").read_text()
     code, out, err = output(capsys, "render", "env", *GUIDE)
     assert (code, out) == (2, "") and "--to DIR" in err
@@ -116,7 +118,11 @@ def test_secrets_are_named_and_never_written(
         (("script",), 2, "-w"),
         (("docker", "-w", "demo", "--engine", "cpu"), 2, "--image"),
         (("script", *GUIDE, "--name", "a/b"), 2, "a/b"),
-        (("systemd", "-w", "/m", "--machine", "simulated:hls2", "-n", "1"), 2, "--python"),
+        (
+            ("systemd", "-w", "/m", "--machine", "simulated:hls2", "-n", "1", "--engine", "vllm-fork@1.21"),
+            2,
+            "--python",
+        ),
         (("script", *GUIDE, "--", "--ssl-keyfile-password", "hf_x"), 2, "--ssl-keyfile-password"),
         (("script", *GUIDE, "-o", "start.sh"), 2, "--to start.sh"),
         (("compose", *GUIDE, "-o", "./out/"), 2, "--to ./out/"),

@@ -13,6 +13,7 @@ import pytest
 
 from gaudi_launch.engines.install.steps import Wishes, code_steps, dockerfile
 from gaudi_launch.engines.releases import known, needed_release
+from gaudi_launch.errors import LaunchError
 
 # records its words; says no to the call whose number stands in the file `fail`; makes environments
 STAND_IN = """#!{python}
@@ -197,18 +198,39 @@ def test_the_embedded_engine_comes_from_a_mirror(engine: str, user: User) -> Non
     assert user.calls == [] and not user.engines.exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "engine", "commit"),
+    [
+        ("vllm-gaudi", "vllm-gaudi", "b059f9c9"),
+        ("vllm-gaudi@0.26", "vllm-gaudi@0.26.0", "b059f9c9"),
+        ("vllm-gaudi@main", "vllm-gaudi@main", "091bbadd"),
+        ("tgi@3.2.3", "tgi@3.2.3", "a1f3ebe1"),
+    ],
+)
+def test_a_release_is_named_by_its_number(name: str, engine: str, commit: str) -> None:
+    found = needed_release(name)
+    assert (found.engine, found.code.commit) == (engine, commit)
+
+
+def test_a_release_without_a_line_is_refused_with_those_that_have_one() -> None:
+    with pytest.raises(LaunchError) as caught:
+        needed_release("vllm-gaudi@0.19")
+    assert caught.value.id == "serve.setup_unknown"
+    assert "vllm-gaudi@0.26.0, vllm-gaudi@main" in str(caught.value)
+
+
 def test_the_plugin_stands_on_upstream_without_its_torch() -> None:
     steps = code_steps(needed_release("vllm-gaudi"), "py", "/s", Wishes())
     assert [" ".join(step.argv) for step in steps] == [
         "git init --quiet /s/vllm",
         "git -C /s/vllm fetch --tags https://github.com/vllm-project/vllm.git main",
-        "git -C /s/vllm checkout --quiet --detach 14617c2b6",
+        "git -C /s/vllm checkout --quiet --detach 568afb3a",
         "sed -i /^torch/d /s/vllm/requirements/build/cuda.txt",
         "py -m pip install --requirement /s/vllm/requirements/build/cuda.txt",
         "env VLLM_TARGET_DEVICE=empty py -m pip install --no-build-isolation --editable /s/vllm",
         "git init --quiet /s/vllm-gaudi",
-        "git -C /s/vllm-gaudi fetch --tags https://github.com/vllm-project/vllm-gaudi.git main",
-        "git -C /s/vllm-gaudi checkout --quiet --detach 091bbadd",
+        "git -C /s/vllm-gaudi fetch --tags https://github.com/vllm-project/vllm-gaudi.git releases/v0.26.0",
+        "git -C /s/vllm-gaudi checkout --quiet --detach b059f9c9",
         "py -m pip install --no-build-isolation --editable /s/vllm-gaudi",
     ]
 

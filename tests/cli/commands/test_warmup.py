@@ -30,6 +30,7 @@ QWQ = [
     "--reduce",
     "8,24000",
 ]
+FORK = ("--engine", "vllm-fork@1.21")
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +49,7 @@ def answer(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, *QWQ)
+    found = answer(capsys, *QWQ, *FORK)
     assert (found["schema"], found["engine"], found["max_prefill_seqs"]) == (1, "vllm-fork@1.21", 1)
     plans = {plan["strategy"]: plan for plan in found["plans"]}
     assert list(plans) == ["planned", "linear", "exponential", "linear -r 8,24000"]
@@ -62,11 +63,19 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"plan.name_assumed_near", "warmup.assume_cost"} <= {entry["id"] for entry in found["assumptions"]}
 
 
-def test_page_without_anything(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["warmup", "--reduce", "8,24000"]) == 0
+def test_page_of_the_scripts_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["warmup", "--reduce", "8,24000", *FORK]) == 0
     page = capsys.readouterr().out
     for words in ("vllm-fork@1.21", "planned *", "linear -r 8,24000", "VLLM_DECODE_BLOCK_BUCKET_MAX=", "Assumed:"):
         assert words in page
+
+
+def test_page_without_anything(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["warmup"]) == 0
+    page = capsys.readouterr().out
+    for words in ("vllm-gaudi", "planned *", "VLLM_BUCKETING_FROM_FILE", "Assumed:"):
+        assert words in page
+    assert "Memory was not checked" not in page
 
 
 def test_chinese(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,10 +104,10 @@ def test_plugin_with_trace_and_pictures(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_budget_uses_what_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    slow = answer(capsys, "--budget", "3m")["plans"][0]
+    slow = answer(capsys, "--budget", "3m", *FORK)["plans"][0]
     path = tmp_path / "state" / "gaudi-launch" / "warmup-times.json"
     record(path, Measured("vllm-fork@1.21", "other", 1, "bfloat16", 100, 50.0))
-    quick = answer(capsys, "--budget", "3m")["plans"][0]
+    quick = answer(capsys, "--budget", "3m", *FORK)["plans"][0]
     assert slow["seconds"]["high"] <= 180 and quick["seconds"]["high"] <= 180
     assert quick["prompt_graphs"] + quick["decode_graphs"] > slow["prompt_graphs"] + slow["decode_graphs"]
 

@@ -28,6 +28,7 @@ pytestmark = pytest.mark.usefixtures("plain_english")
 
 MODEL = Model("/m/Qwen2-7B", "Qwen2-7B", "config.json", moe=False, heads=28, kv_heads=4, remote_code=False)
 GAUDI = Installed("/e/python", "vllm-fork@1.21", {"ray": "2.40.0", "habana-torch-plugin": "1.21.0"}, {})
+FORK = "ray-serve:vllm-fork@1.21"
 PLAIN_CPU = Installed("/e/python", "", {"ray": "2.60.0", "transformers": "5.19.0"}, {})
 
 
@@ -55,9 +56,9 @@ def compare(name: str, document: Any) -> None:
     ("name", "model", "engine", "wishes"),
     [
         # Ray's guide "Serve Llama2-7b/70b on a single or multiple Intel Gaudi Accelerator": one card, then eight
-        ("one-card", "meta-llama/Llama-2-7b-chat-hf", "ray-serve", {"cards": 1, "port": 8000}),
+        ("one-card", "meta-llama/Llama-2-7b-chat-hf", FORK, {"cards": 1, "port": 8000}),
         ("one-card-plain", "meta-llama/Llama-2-7b-chat-hf", "ray-serve:transformers", {"cards": 1, "port": 8000}),
-        ("eight-cards", "meta-llama/Llama-2-70b-chat-hf", "ray-serve", {"cards": 8, "port": 8000}),
+        ("eight-cards", "meta-llama/Llama-2-70b-chat-hf", FORK, {"cards": 8, "port": 8000}),
     ],
 )
 def test_the_guides_examples(name: str, model: str, engine: str, wishes: dict[str, Any]) -> None:
@@ -200,7 +201,8 @@ def test_autoscaling_has_its_numbers_from_the_engines_requests() -> None:
         ({"engine": "ray-serve:tgi"}, "ray.container", ExitCode.USAGE),
         ({"engine": "ray-serve:tgi@3.2.3"}, "ray.container", ExitCode.USAGE),
         ({"cards": 9}, "placement.too_many", ExitCode.MACHINE),
-        ({"inc_fp8": True}, "plan.no_such_option", ExitCode.USAGE),
+        ({"inc_fp8": True}, "gaudi.no_option", ExitCode.USAGE),
+        ({"engine": FORK, "inc_fp8": True}, "plan.no_such_option", ExitCode.USAGE),
     ],
 )
 def test_refused(wishes: dict[str, Any], id: str, code: ExitCode) -> None:
@@ -216,7 +218,7 @@ def test_unknown_inner_engines(name: str) -> None:
 
 
 def test_what_is_inside_follows_what_is_installed() -> None:
-    assert find("ray-serve").identity.facts["inner"] == "vllm-fork@1.21"
+    assert find("ray-serve").identity.facts["inner"] == "vllm-gaudi@0.26.0"
     assert find("ray-serve:deepseek_r1").identity.facts["inner"] == "vllm-fork@deepseek_r1"
     gaudi = find("ray-serve", GAUDI)
     assert (gaudi.identity.version, gaudi.identity.python, gaudi.needs_cards) == ("2.40.0", "/e/python", True)
@@ -247,8 +249,8 @@ def test_a_model_that_the_installed_engine_lacks_is_generated_plainly(tmp_path: 
     }
     # only where nobody named the engine and its own table says no
     assert inner == {
-        "RareForCausalLM": ["transformers", "vllm-fork", "vllm-fork"],
-        "LlamaForCausalLM": ["vllm-fork", "vllm-fork", "vllm-fork"],
+        "RareForCausalLM": ["transformers", "vllm-fork", "vllm-gaudi"],
+        "LlamaForCausalLM": ["vllm-fork", "vllm-fork", "vllm-gaudi"],
     }
     engine = find("ray-serve", has_all).suited(rare)
     made = make_plan(Request(model=rare.path), simulated.make("hls2"), rare, engine)
