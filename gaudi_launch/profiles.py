@@ -15,7 +15,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.config import read_model
 from gaudi_launch.models.fp8.measurements import Published
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 
 _MOST_BYTES = 1 << 20
 # the facts of `architecture` that are fields of Model

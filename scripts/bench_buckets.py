@@ -22,10 +22,10 @@ from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.buckets.coverage import uncovered
 from gaudi_launch.buckets.engine_buckets import engine_buckets
 from gaudi_launch.buckets.families import CONTEXT_LADDER, EVERY_CONTEXT, PLAIN_GRID
+from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal, plan
 from gaudi_launch.buckets.optimiser.padding_cost import score
-from gaudi_launch.buckets.optimiser.planner import BucketGoal, plan
+from gaudi_launch.buckets.past_requests import RequestLengths, read_workload
 from gaudi_launch.buckets.strategies import arguments_of, script_ranges
-from gaudi_launch.buckets.workload import RequestLengths, read_workload
 from gaudi_launch.performance.limits import EngineLimits
 from gaudi_launch.performance.simulator import Shapes, simulate
 from gaudi_launch.performance.step_time import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime

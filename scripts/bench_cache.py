@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gaudi_launch.buckets.bucket_list import Buckets
-from gaudi_launch.recipe_cache import store
+from gaudi_launch.recipe_cache import cache_root
 from gaudi_launch.recipe_cache.key import KeyParts
 
 KEYS = 20
@@ -38,15 +38,15 @@ def bare_walk(folder: str) -> int:
 def fill(root: Path, files: int) -> None:
     for number in range(KEYS):
         parts = KeyParts(model="bench", tensor_parallel=number + 1)
-        with store.opened(root, parts, Buckets([], [])) as session:
+        with cache_root.opened(root, parts, Buckets([], [])) as session:
             for recipe in range(files // KEYS):
                 (session.folder / f"graph_{recipe:06d}.recipe").write_bytes(b"x")
             session.finish(1.0, Buckets([], []), None)
 
 
 def verify_all(root: Path) -> None:
-    for entry in store.entries(root, sizes=False):
-        assert store.check(root, entry, quick=True).sound
+    for entry in cache_root.entries(root, sizes=False):
+        assert cache_root.check(root, entry, quick=True).sound
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ def main() -> None:
         fill(root, files)
         jobs: dict[str, Callable[[], object]] = {
             "walk": lambda: bare_walk(folder),
-            "list": lambda: store.entries(root),
+            "list": lambda: cache_root.entries(root),
             "verify --quick": lambda: verify_all(root),
         }
         seconds: dict[str, list[float]] = {name: [] for name in jobs}

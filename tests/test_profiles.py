@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gaudi_launch import profiles
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.profiles_check import problems, schema
 
 SHIPPED = sorted(profiles.shipped_dir().glob("*.yaml"))

@@ -1,4 +1,4 @@
-"""Where things are: tests beside what they test, shared code in tests/support, one public class of each name."""
+"""Where things are: tests beside what they test, shared code in tests/support, one meaning for each name."""
 
 from __future__ import annotations
 
@@ -54,6 +54,14 @@ ABOUT_SEVERAL = {
     "test_structure.py": "the structure of the project",
     "test_words.py": "the words of every message",
     "test_words_zh.py": "the Chinese of every message",
+}
+
+# packages whose modules have the names of their subjects: use cases, commands, views, checks; so has each engine's
+BY_SUBJECT = ("app", "cli", "doctor")
+
+# other module names that stand twice, each with its reason
+EXPLAINED_BY_PACKAGE = {
+    "registry": "of engines in engines/, of this user's services in services/state/",
 }
 
 
@@ -121,3 +129,15 @@ def test_every_public_class_has_a_name_of_its_own() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(path.as_posix())
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def test_no_module_has_the_name_of_another() -> None:
+    places = defaultdict(list)
+    for path, _ in modules(PACKAGE):
+        if path.stem == "__init__" or "runtime" in path.parts or "pods" in path.parts:
+            continue
+        of_an_engine = path.parent.match("engines/*") and path.parent.name != "install"
+        if path.parts[0] in BY_SUBJECT or of_an_engine:
+            continue
+        places[path.stem].append(path.as_posix())
+    assert {name for name, paths in places.items() if len(paths) > 1} == set(EXPLAINED_BY_PACKAGE)

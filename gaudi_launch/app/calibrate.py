@@ -12,14 +12,14 @@ from gaudi_launch.errors import ExitCode, LaunchError
 
 if TYPE_CHECKING:
     from gaudi_launch.engines.detect import Installed
-    from gaudi_launch.host.records import Host
+    from gaudi_launch.host.hardware import Host
     from gaudi_launch.models.calibration.phases import CalibrationRequest, Scripts
     from gaudi_launch.models.calibration.rules import Calibration
     from gaudi_launch.models.fp8.quant_config import QuantFile
-    from gaudi_launch.models.records import Model
+    from gaudi_launch.models.model import Model
     from gaudi_launch.planning.plan import Placement
     from gaudi_launch.services.calibration_run import PhaseState
-    from gaudi_launch.services.process.steps import StepProgress
+    from gaudi_launch.services.process.step import StepProgress
 
 # more cards than one server has need Ray and a shared folder on every host
 _MOST_CARDS = 8
@@ -192,7 +192,7 @@ def _converted(
     from gaudi_launch.app.model_setup import bring
     from gaudi_launch.engines.registry import find
     from gaudi_launch.planning.request import Request
-    from gaudi_launch.planning.support import check_support
+    from gaudi_launch.planning.support_answer import check_support
     from gaudi_launch.profiles import known_model
 
     model, code = options.model, options.trust_remote_code

@@ -14,7 +14,7 @@ from gaudi_launch.messages import Message, message
 if TYPE_CHECKING:
     from gaudi_launch.capacity.cards import CapacityCase
     from gaudi_launch.capacity.traffic import Traffic, TrafficRequest
-    from gaudi_launch.models.records import Model
+    from gaudi_launch.models.model import Model
     from gaudi_launch.planning.request import Request as PlanRequest
 
 _PER = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
@@ -50,7 +50,7 @@ class CapacityOptions:
 def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
     """The case of these words. Raises LaunchError for what cannot be."""
     from gaudi_launch.app.fit import check_dtype, data_types, engine_for, own_accelerator, sized_model
-    from gaudi_launch.buckets.workload import read_timed
+    from gaudi_launch.buckets.past_requests import read_timed
     from gaudi_launch.capacity.cards import CapacityCase
     from gaudi_launch.capacity.search import Targets
     from gaudi_launch.engines.upstream_tasks import CHAT, task_of

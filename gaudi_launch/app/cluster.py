@@ -96,10 +96,10 @@ def folder_of(name: str) -> Path:
 def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> ClusterCase:
     """The case; ``ask`` connects to the hosts, otherwise their snapshots must do."""
     from gaudi_launch.app.options import to_request
+    from gaudi_launch.cluster.cluster_planner import plan_cluster
     from gaudi_launch.cluster.differences import compare
     from gaudi_launch.cluster.layout import LayoutOptions
-    from gaudi_launch.cluster.planner import plan_cluster
-    from gaudi_launch.cluster.remote import gather
+    from gaudi_launch.cluster.ssh import gather
     from gaudi_launch.cluster.steps import copies
     from gaudi_launch.planning.parse import number
     from gaudi_launch.planning.secret_args import with_secret_moved
@@ -154,7 +154,7 @@ def _judged(one: Seen, source: str | None, request: Request, number: int, hosts:
     from gaudi_launch.cluster.parts import with_own_address
     from gaudi_launch.doctor import Wants, quick
     from gaudi_launch.engines.registry import on_cpu
-    from gaudi_launch.host.config import load_config
+    from gaudi_launch.host.host_config import load_config
     from gaudi_launch.host.machine import SIMULATED, load, load_document
 
     if source is None:

@@ -13,7 +13,7 @@ from gaudi_launch.messages import Message, message
 if TYPE_CHECKING:
     from gaudi_launch.app.prepare import Prepared
     from gaudi_launch.host.accelerators import Accelerator
-    from gaudi_launch.models.records import Model
+    from gaudi_launch.models.model import Model
     from gaudi_launch.performance.prediction import Load, Prediction
     from gaudi_launch.performance.shape import Shape
     from gaudi_launch.performance.step_model import Engine, Generation, Setup

@@ -10,7 +10,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 if TYPE_CHECKING:
     from gaudi_launch.messages import Message
     from gaudi_launch.models.card_memory import FitTable
-    from gaudi_launch.models.records import Model
+    from gaudi_launch.models.model import Model
     from gaudi_launch.planning.engine import Engine
     from gaudi_launch.planning.request import Request
 
@@ -243,7 +243,7 @@ def engine_for(name: str, model: Model, accelerator: str, *, force: bool = False
     ``force``.
     """
     from gaudi_launch.engines import registry
-    from gaudi_launch.planning.support import check_support
+    from gaudi_launch.planning.support_answer import check_support
 
     if name and not registry.takes_cards(name):
         known = ", ".join(registry.names_with_cards())

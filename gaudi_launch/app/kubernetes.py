@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from gaudi_launch.app.kubernetes_options import KubernetesOptions
     from gaudi_launch.app.options import LaunchOptions
     from gaudi_launch.app.prepare import Prepared
-    from gaudi_launch.host.config import HostConfig
-    from gaudi_launch.host.records import Host
+    from gaudi_launch.host.hardware import Host
+    from gaudi_launch.host.host_config import HostConfig
     from gaudi_launch.kubernetes.objects.needs import PodResources
-    from gaudi_launch.kubernetes.records import KubernetesTarget, ServedModel
+    from gaudi_launch.kubernetes.target import KubernetesTarget, ServedModel
     from gaudi_launch.messages import Message
-    from gaudi_launch.models.records import Model
+    from gaudi_launch.models.model import Model
     from gaudi_launch.planning.container import Container
     from gaudi_launch.planning.plan import Plan
-    from gaudi_launch.render.records import Rendered
+    from gaudi_launch.render.rendered import Rendered
 
 # product -> the simulated machine that stands for a node of it
 NODES = {"gaudi2": "hls2", "gaudi2e": "gaudi2e-8", "gaudi3": "gaudi3-oam", "gaudi3-pcie": "gaudi3-pcie"}
@@ -108,7 +108,7 @@ def _pages(text: str) -> int | None:
 
 def _rendered(served: list[ServedModel], cluster: KubernetesTarget, form: KubernetesForm) -> Rendered:
     if form.helm:
-        from gaudi_launch.kubernetes.chart import chart
+        from gaudi_launch.kubernetes.helm_chart import chart
 
         return chart(served, cluster)
     from gaudi_launch.kubernetes.documents import render
@@ -148,11 +148,11 @@ def planned(options: LaunchOptions, cluster: KubernetesOptions) -> PlannedModel:
     """One model. Raises LaunchError as `plan` does."""
     from gaudi_launch.app.kubernetes_options import nodes_of
     from gaudi_launch.app.prepare import prepare
-    from gaudi_launch.host.config import load_config
+    from gaudi_launch.host.host_config import load_config
     from gaudi_launch.kubernetes.objects.pod import PLAN_FILES
     from gaudi_launch.paths import cache_dir
     from gaudi_launch.recipe_cache.attach import with_cache
-    from gaudi_launch.render.container import container_of
+    from gaudi_launch.render.plan_container import container_of
     from gaudi_launch.render.text import check_words, with_files
 
     prepared = prepare(options)
@@ -212,9 +212,9 @@ def _over_nodes(prepared: Prepared, cluster: KubernetesOptions) -> Plan:
     Raises LaunchError: not whole nodes (USAGE), a model that cannot be cut so (MODEL), or is too large (MACHINE).
     """
     from gaudi_launch.app.kubernetes_options import layout_of, nodes_of
+    from gaudi_launch.cluster.cluster_planner import plan_whole
     from gaudi_launch.cluster.layout import LayoutOptions, choose
     from gaudi_launch.cluster.parts import changed_command, changes, merged
-    from gaudi_launch.cluster.planner import plan_whole
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.models.sizing import divides
 
@@ -307,7 +307,7 @@ def _refuse(every: list[PlannedModel], cluster: KubernetesTarget) -> None:
 
 def _container(each: PlannedModel, cluster: KubernetesTarget) -> Container:
     """The engine's container as this kind of object needs it."""
-    from gaudi_launch.kubernetes.records import PORT
+    from gaudi_launch.kubernetes.target import PORT
 
     if cluster.kind == "rayservice":
         # Serve's proxy on the pod stands before the engine, whose port nobody outside knows

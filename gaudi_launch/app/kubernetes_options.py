@@ -10,7 +10,7 @@ from gaudi_launch.app.fields import switch, text, values
 from gaudi_launch.planning.container import IMAGE
 
 if TYPE_CHECKING:
-    from gaudi_launch.kubernetes.records import KubernetesTarget
+    from gaudi_launch.kubernetes.target import KubernetesTarget
     from gaudi_launch.planning.container import Container
 
 _WHAT, _SCALE, _STORE, _POD = "What", "Scaling", "Storage and secrets", "Pods and network"
@@ -101,7 +101,7 @@ def to_cluster(options: KubernetesOptions, release: str, containers: list[Contai
     from gaudi_launch.engines.ray_serve.engine import VERSION as RAY
     from gaudi_launch.host.accelerators import instances
     from gaudi_launch.kubernetes.objects.inferentia import RAY_VERSION
-    from gaudi_launch.kubernetes.records import KINDS, KubernetesTarget
+    from gaudi_launch.kubernetes.target import KINDS, KubernetesTarget
     from gaudi_launch.planning.parse import number
 
     on_neuron = options.accelerator in instances()

@@ -13,9 +13,9 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message, text
 
 if TYPE_CHECKING:
-    from gaudi_launch.host.records import Host
+    from gaudi_launch.host.hardware import Host
     from gaudi_launch.messages import Message
-    from gaudi_launch.models.records import Model
+    from gaudi_launch.models.model import Model
     from gaudi_launch.planning.plan import Plan, Setting
     from gaudi_launch.planning.request import Request
 

@@ -14,7 +14,7 @@ from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.registry import check_engine
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import product_of
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import Message
 from gaudi_launch.models.config import looks_like_hub_id, name_of
 from gaudi_launch.models.fp8 import measurements
@@ -22,7 +22,7 @@ from gaudi_launch.models.fp8.conversion_record import CONVERTED
 from gaudi_launch.models.fp8.measurements import Published, clear_stale
 from gaudi_launch.models.fp8.quant_config import QuantFile
 from gaudi_launch.models.hub.local import find_local, folder_for
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.setup_steps import Room, SetupFacts, SetupStep, needed_bytes, steps
 from gaudi_launch.models.sizing import WEIGHT_BYTES
 from gaudi_launch.planning.engine import Engine

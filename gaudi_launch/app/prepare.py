@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from gaudi_launch.app.report import Reporter
     from gaudi_launch.doctor import EngineFacts, Finding
     from gaudi_launch.engines.detect import Installed
-    from gaudi_launch.host.records import Host
+    from gaudi_launch.host.hardware import Host
     from gaudi_launch.messages import Message
-    from gaudi_launch.models.records import Model
+    from gaudi_launch.models.model import Model
     from gaudi_launch.models.setup_steps import SetupStep
     from gaudi_launch.planning.engine import Engine
     from gaudi_launch.planning.plan import Placement, Plan
@@ -45,7 +45,7 @@ class Prepared:
 
     def plan(self, placement: Placement | None = None) -> Plan:
         """The plan; with ``placement`` for cards that were chosen and are held already."""
-        from gaudi_launch.buckets.estimate import FILE_NAME, read_measured
+        from gaudi_launch.buckets.warmup_time import FILE_NAME, read_measured
         from gaudi_launch.engines.registry import is_decided
         from gaudi_launch.paths import state_dir
         from gaudi_launch.planning.planner import make_plan
@@ -118,7 +118,7 @@ class Prepared:
     def findings(self, plan: Plan) -> list[Finding]:
         """The doctor's quick verdict on this machine for this plan."""
         from gaudi_launch.doctor import Wants, quick
-        from gaudi_launch.host.config import load_config
+        from gaudi_launch.host.host_config import load_config
 
         modules = plan.placement.modules
         # the port is asked for on its own, of the machine that it will be opened on
@@ -166,7 +166,7 @@ def plan(options: LaunchOptions) -> tuple[Plan, Prepared]:
 
 def _libfabric_root() -> str:
     """Return where `setup --scale-out` put libfabric on this machine; "" where it is not."""
-    from gaudi_launch.engines.install.steps import LIBFABRIC_ROOT
+    from gaudi_launch.engines.install.install_steps import LIBFABRIC_ROOT
     from gaudi_launch.paths import machine_root
 
     library = machine_root() / LIBFABRIC_ROOT.lstrip("/") / "lib" / "libfabric.so"
@@ -190,12 +190,12 @@ def prepare(
     from gaudi_launch.app import model_needs as provisions
     from gaudi_launch.app.model_setup import bring
     from gaudi_launch.engines import registry
+    from gaudi_launch.host.hardware import Host
     from gaudi_launch.host.machine import load
-    from gaudi_launch.host.records import Host
     from gaudi_launch.planning.engine_args import engine_args
     from gaudi_launch.planning.passthrough import with_own_words
     from gaudi_launch.planning.secret_args import refuse_secret_args, with_secret_moved
-    from gaudi_launch.planning.support import check_support
+    from gaudi_launch.planning.support_answer import check_support
     from gaudi_launch.profiles import known_model
     from gaudi_launch.services.preflight import check_folder
 

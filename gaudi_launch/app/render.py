@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gaudi_launch.app.report import Reporter
     from gaudi_launch.planning.container import Container
     from gaudi_launch.planning.plan import Plan
-    from gaudi_launch.render.records import Rendered
+    from gaudi_launch.render.rendered import Rendered
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class PlanToRender:
     @property
     def container_name(self) -> str:
         """The name as containers take it."""
-        from gaudi_launch.render.container import container_name
+        from gaudi_launch.render.plan_container import container_name
 
         return container_name(self.name)
 
@@ -71,7 +71,7 @@ class PlanToRender:
 
     def container(self, image: str | None, *, own_network: bool = False) -> Container:
         """The plan as a container."""
-        from gaudi_launch.render.container import container_of
+        from gaudi_launch.render.plan_container import container_of
         from gaudi_launch.render.text import check_words
 
         check_words(self.plan)
@@ -85,7 +85,7 @@ class PlanToRender:
 
     def dockerfile(self, image: str | None) -> str | None:
         """The text that builds the container's image, None for one that is published or was named."""
-        from gaudi_launch.engines.install.steps import Wishes, dockerfile
+        from gaudi_launch.engines.install.install_steps import Wishes, dockerfile
         from gaudi_launch.engines.releases import release_of
         from gaudi_launch.planning.placement import spans_groups
 
@@ -270,7 +270,7 @@ def deliver(rendered: Rendered, target: str, to: Destination, *, force: bool) ->
     Raises LaunchError: several files and no place for them (USAGE), or as `render.files.write` does.
     """
     from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.render.files import write
+    from gaudi_launch.render.written_files import write
 
     written: list[Path] = []
     if to.output is not None:

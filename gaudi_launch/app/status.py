@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gaudi_launch.host.records import Card
+    from gaudi_launch.host.hardware import Card
     from gaudi_launch.services.metrics import EngineLoad
     from gaudi_launch.services.state.registry import ServiceRecord
 

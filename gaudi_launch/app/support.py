@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from gaudi_launch.engines.detect import Installed
     from gaudi_launch.engines.support import Version
     from gaudi_launch.host.accelerators import Accelerator
-    from gaudi_launch.models.records import Model
+    from gaudi_launch.models.model import Model
     from gaudi_launch.planning.engine import Engine
-    from gaudi_launch.planning.support import ModelSupport
+    from gaudi_launch.planning.support_answer import ModelSupport
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _row(
     facts: Version, model: Model, product: Accelerator, installed: Installed | None, cards: _FewestCards
 ) -> SupportRow:
     from gaudi_launch.engines import registry
-    from gaudi_launch.planning.support import SupportStatus
+    from gaudi_launch.planning.support_answer import SupportStatus
 
     engine = registry.find(facts.label)
     is_installed = False
@@ -110,9 +110,9 @@ def _on(product: Accelerator, engine: Engine, model: Model) -> ModelSupport:
     """Return the engine's answer for this product: some engines serve one generation only."""
     from dataclasses import replace
 
-    from gaudi_launch.host.records import Card, Host
+    from gaudi_launch.host.hardware import Card, Host
     from gaudi_launch.planning.request import Request
-    from gaudi_launch.planning.support import SupportStatus
+    from gaudi_launch.planning.support_answer import SupportStatus
 
     answer = engine.support(model)
     if answer.status is SupportStatus.NO:
@@ -178,7 +178,7 @@ def _model(name: str) -> Model:
     from gaudi_launch.engines.support import versions
     from gaudi_launch.models.config import looks_like_hub_id
     from gaudi_launch.models.hub.remote import read_remote
-    from gaudi_launch.models.records import Model
+    from gaudi_launch.models.model import Model
     from gaudi_launch.profiles import known_model
 
     classes = set().union(*(each.classes for each in versions()))

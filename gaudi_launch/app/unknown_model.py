@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gaudi_launch.messages import Message
-    from gaudi_launch.models.records import Model
+    from gaudi_launch.models.model import Model
 
 
 def unknown_model(asked: str, model: Model) -> Message | None:

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from gaudi_launch.app.report import Reporter
     from gaudi_launch.app.warmup_question import AskedEngine
     from gaudi_launch.buckets.bucket_file import Delivered
-    from gaudi_launch.buckets.estimate import Span
-    from gaudi_launch.buckets.optimiser.planner import BucketGoal
+    from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
     from gaudi_launch.buckets.runtime_compiles import Compiled
     from gaudi_launch.buckets.strategies import Judged
-    from gaudi_launch.models.records import Model
+    from gaudi_launch.buckets.warmup_time import Span
+    from gaudi_launch.models.model import Model
     from gaudi_launch.performance.simulator import Shapes
     from gaudi_launch.performance.step_time import StepTime
 
@@ -86,8 +86,8 @@ def read(
     from gaudi_launch.app.options import to_request
     from gaudi_launch.app.unknown_model import unknown_model
     from gaudi_launch.app.warmup_question import asked_engine
-    from gaudi_launch.buckets.workload import read_workload
-    from gaudi_launch.models.records import Model
+    from gaudi_launch.buckets.past_requests import read_workload
+    from gaudi_launch.models.model import Model
     from gaudi_launch.performance.step_time import constants_of
     from gaudi_launch.profiles import known_model
 
@@ -161,7 +161,7 @@ def fill_cache(options: LaunchOptions, reporter: Reporter) -> FilledCache | None
 
 def ask_of(case: WarmupCase, seconds_per_graph: float) -> BucketGoal:
     """The ask in figures. Raises LaunchError (USAGE)."""
-    from gaudi_launch.buckets.optimiser.planner import BucketGoal
+    from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
 
     wish = case.wish
     if wish.count > 1:
@@ -196,7 +196,7 @@ def _duration(text: str) -> float:
 
 def solve(case: WarmupCase, *, log: Path | None, ask: bool) -> WarmupResult:
     """Plan, compare and estimate."""
-    from gaudi_launch.buckets.estimate import FILE_NAME, per_graph, read_measured
+    from gaudi_launch.buckets.warmup_time import FILE_NAME, per_graph, read_measured
     from gaudi_launch.paths import state_dir
     from gaudi_launch.planning.precision import weight_type
 

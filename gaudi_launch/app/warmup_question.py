@@ -10,8 +10,8 @@ from gaudi_launch.messages import Message, message
 
 if TYPE_CHECKING:
     from gaudi_launch.buckets.bucket_list import Buckets
-    from gaudi_launch.host.records import Host
-    from gaudi_launch.models.records import Model
+    from gaudi_launch.host.hardware import Host
+    from gaudi_launch.models.model import Model
     from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits
     from gaudi_launch.performance.step_time import StepTime
     from gaudi_launch.planning.engine import BucketQuestion, Engine
@@ -60,7 +60,7 @@ def asked_engine(
     from gaudi_launch.planning.passthrough import with_own_words
     from gaudi_launch.planning.planner import buckets_of
     from gaudi_launch.planning.speed import step_time_in
-    from gaudi_launch.planning.support import check_support
+    from gaudi_launch.planning.support_answer import check_support
 
     container = registry.in_container(request.engine)
     wanted = not container and (request.python is not None or request.engine == "auto")

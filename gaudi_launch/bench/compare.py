@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gaudi_launch.bench.records import BenchRun
+from gaudi_launch.bench.run_file import BenchRun
 from gaudi_launch.bench.statistics import RATES, TIMES, values
 from gaudi_launch.messages import Message, message
 

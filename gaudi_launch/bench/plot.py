@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from gaudi_launch import drawing
-from gaudi_launch.bench.records import Sample
+from gaudi_launch.bench.run_file import Sample
 from gaudi_launch.bench.statistics import over_time, values
 from gaudi_launch.drawing import INK, LETTER_WIDTH, WHITE, Color, Rectangle
 

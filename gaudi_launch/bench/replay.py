@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from gaudi_launch.bench import protocols, server
 from gaudi_launch.bench.client import Client, ServerError
-from gaudi_launch.bench.records import BenchWorkload, Sample, WorkloadRequest
+from gaudi_launch.bench.run_file import BenchWorkload, Sample, WorkloadRequest
 
 
 @dataclass

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from gaudi_launch.bench import protocols, server, statistics
 from gaudi_launch.bench import replay as replaying
 from gaudi_launch.bench.client import Client, ServerError
-from gaudi_launch.bench.records import BenchRun, BenchWorkload
+from gaudi_launch.bench.run_file import BenchRun, BenchWorkload
 from gaudi_launch.bench.workload import within
 from gaudi_launch.debug_log import best_effort
 from gaudi_launch.errors import ExitCode, LaunchError

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from gaudi_launch.bench.records import Sample
+from gaudi_launch.bench.run_file import Sample
 
 PERCENTILES = (50, 90, 95, 99)
 # metrics of single requests, in the order they are shown; all in seconds

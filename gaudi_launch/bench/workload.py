@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gaudi_launch.bench.records import BenchWorkload, WorkloadRequest
-from gaudi_launch.buckets.workload import read_workload
+from gaudi_launch.bench.run_file import BenchWorkload, WorkloadRequest
+from gaudi_launch.buckets.past_requests import read_workload
 from gaudi_launch.errors import ExitCode, LaunchError
 
 # the source of a workload that is no file: input, output and seed behind it

@@ -8,9 +8,9 @@ from functools import lru_cache
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.buckets.engine_buckets import engine_buckets
 from gaudi_launch.buckets.families import EXPONENTIAL_SWITCH, FAMILIES
+from gaudi_launch.buckets.optimiser.bucket_planner import Aim, BucketGoal, aim_for, solve
 from gaudi_launch.buckets.optimiser.candidates import corners
 from gaudi_launch.buckets.optimiser.parameters import search
-from gaudi_launch.buckets.optimiser.planner import Aim, BucketGoal, aim_for, solve
 from gaudi_launch.buckets.optimiser.workload_mix import TRACE_SHARE, Requests
 from gaudi_launch.buckets.strategies import Judged, arguments_of, judge, judged, strategies
 from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits

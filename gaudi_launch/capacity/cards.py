@@ -11,7 +11,7 @@ from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import Accelerator
 from gaudi_launch.messages import Message, message
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.engine import Engine, Limits
 from gaudi_launch.planning.fit import divided
 from gaudi_launch.planning.request import Request

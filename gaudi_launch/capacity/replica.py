@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from gaudi_launch.buckets.optimiser.planner import plan
+from gaudi_launch.buckets.optimiser.bucket_planner import plan
 from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.host.accelerators import Accelerator
 from gaudi_launch.messages import Message
 from gaudi_launch.models.card_memory import ServingDemand, fit
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import MemoryRules
 from gaudi_launch.performance.limits import EngineLimits
 from gaudi_launch.performance.scaling import step_time

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gaudi_launch.cluster.inventory import Member
-from gaudi_launch.doctor.records import Finding
+from gaudi_launch.doctor.findings import Finding
 from gaudi_launch.engines.detect import Installed
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import Message, message
 
 Level = Literal["fail", "warn", "note"]

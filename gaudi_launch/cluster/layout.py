@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import divides
 from gaudi_launch.planning.engine import Engine, OverHosts
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from gaudi_launch.cluster import remote
+from gaudi_launch.cluster import ssh
 from gaudi_launch.cluster.inventory import Member
 from gaudi_launch.cluster.parts import Cluster, ClusterEngine
 from gaudi_launch.cluster.readiness import Tell, Waits, log_of, readiness, wait_ready
-from gaudi_launch.cluster.remote import RemoteError
+from gaudi_launch.cluster.ssh import RemoteError
 from gaudi_launch.cluster.state import FILE_NAME, Part, RunningCluster, kept_in, remember, remembered, running_of
 from gaudi_launch.cluster.steps import Copy, HostStep, ray_steps, service_step
 from gaudi_launch.debug_log import best_effort
@@ -135,7 +135,7 @@ def _copy(copies: Sequence[Copy], tell: Tell, waits: Waits) -> None:
     for copy in copies:
         tell(copy.step.why)
         try:
-            remote.do(copy.step, waits.copy)
+            ssh.do(copy.step, waits.copy)
         except RemoteError as error:
             raise error.failure() from None
 
@@ -146,13 +146,13 @@ def _check_free(running: RunningCluster, folder: Path, waits: Waits) -> None:
 
     def one(member: Member) -> dict[str, Any]:
         request = {"do": "status", "folder": kept_in(running.name, member), "names": ["service", "ray"]}
-        return remote.ask(member, request, waits.ask)
+        return ssh.ask(member, request, waits.ask)
 
     members = running.members
     if (folder / FILE_NAME).exists():
         now = {(member.name, member.ssh) for member in members}
         members += tuple(m for m in remembered(folder).members if (m.name, m.ssh) not in now)
-    for member, answer in zip(members, remote.each(members, one), strict=True):
+    for member, answer in zip(members, ssh.each(members, one), strict=True):
         if isinstance(answer, RemoteError):
             if member in running.members:
                 raise answer.failure()
@@ -170,7 +170,7 @@ def _begin(cluster: Cluster, step: HostStep, secrets: Mapping[str, str], begun: 
     first = step.member not in begun
     begun.append(step.member)
     try:
-        answer = remote.begin(step, kept_in(cluster.name, step.member), secrets)
+        answer = ssh.begin(step, kept_in(cluster.name, step.member), secrets)
         if answer.get("exit") is not None:
             text = log_of(cluster.name, step.member, step.name)
             raise LaunchError(
@@ -194,7 +194,7 @@ def _start_ray(
     _begin(cluster, ray_steps(cluster, engine, True)[0], {}, begun, tell)
     try:
         request = {"do": "listening", "host": head.address, "port": cluster.ray_port, "seconds": waits.ray}
-        found = remote.ask(head.member, request, waits.ray + 30)
+        found = ssh.ask(head.member, request, waits.ray + 30)
         if not found.get("open"):
             raise LaunchError(
                 "cluster.ray_silent",
@@ -234,7 +234,7 @@ def _ray_nodes(running: RunningCluster, part: Part, seconds: float) -> list[dict
         "wanted": running.cards,
         "seconds": seconds,
     }
-    return list(remote.ask(part.head.member, request, seconds + 90)["nodes"])
+    return list(ssh.ask(part.head.member, request, seconds + 90)["nodes"])
 
 
 def down(members: Sequence[Member], name: str, waits: Waits | None = None) -> list[EndedPart]:
@@ -247,7 +247,7 @@ def down(members: Sequence[Member], name: str, waits: Waits | None = None) -> li
     def ended(what: str) -> Callable[[Member], dict[str, Any]]:
         def end(member: Member) -> dict[str, Any]:
             request = {"do": "stop", "folder": kept_in(name, member), "names": [what], "patience": waits.stop}
-            return remote.ask(member, request, 2 * waits.stop + 60)
+            return ssh.ask(member, request, 2 * waits.stop + 60)
 
         return end
 
@@ -256,7 +256,7 @@ def down(members: Sequence[Member], name: str, waits: Waits | None = None) -> li
     # the head is the first of the list and goes last
     for what, order in (("service", members), ("ray", members[1:]), ("ray", members[:1])):
         asked = [member for member in order if member.name not in unreachable]
-        for member, answer in zip(asked, remote.each(asked, ended(what)), strict=True):
+        for member, answer in zip(asked, ssh.each(asked, ended(what)), strict=True):
             if isinstance(answer, RemoteError):
                 unreachable.add(member.name)
                 told[member.name, "unreachable"] = answer.why
@@ -276,12 +276,12 @@ def status(running: RunningCluster, key: str | None, waits: Waits | None = None)
     def one(member: Member) -> HostState:
         names = [*(["service"] if member.name in heads else []), *(["ray"] if running.ray else [])]
         request = {"do": "status", "folder": kept_in(running.name, member), "names": names}
-        return HostState(member.name, dict(remote.ask(member, request, waits.ask)["alive"]))
+        return HostState(member.name, dict(ssh.ask(member, request, waits.ask)["alive"]))
 
     members = running.members
     hosts = tuple(
         HostState(member.name, {}, answer.why) if isinstance(answer, RemoteError) else answer
-        for member, answer in zip(members, remote.each(members, one), strict=True)
+        for member, answer in zip(members, ssh.each(members, one), strict=True)
     )
     by_name = {host.name: host for host in hosts}
     ray: list[tuple[dict[str, Any], ...] | None] = []

@@ -17,8 +17,8 @@ from gaudi_launch.cluster.differences import Seen
 from gaudi_launch.cluster.inventory import Member
 from gaudi_launch.cluster.layout import GAUDI_README, Layout
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.hardware import Host, Interface
 from gaudi_launch.host.machine import SIMULATED
-from gaudi_launch.host.records import Host, Interface
 from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.engine import Engine as PlannedEngine
 from gaudi_launch.planning.engine import Spread

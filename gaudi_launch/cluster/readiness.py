@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.cluster import remote
+from gaudi_launch.cluster import ssh
 from gaudi_launch.cluster.inventory import Member
-from gaudi_launch.cluster.remote import RemoteError
+from gaudi_launch.cluster.ssh import RemoteError
 from gaudi_launch.cluster.state import Part, RunningCluster, kept_in
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
@@ -130,9 +130,9 @@ def _check_workers(running: RunningCluster, patience: _Patience, waits: Waits) -
 
     def one(member: Member) -> dict[str, Any]:
         request = {"do": "status", "folder": kept_in(running.name, member), "names": ["ray"]}
-        return remote.ask(member, request, waits.ask)
+        return ssh.ask(member, request, waits.ask)
 
-    for member, answer in zip(members, remote.each(members, one), strict=True):
+    for member, answer in zip(members, ssh.each(members, one), strict=True):
         found = patience.answer(member, answer)
         if found is not None and not found["alive"]["ray"]:
             lines = log_of(running.name, member, "ray").splitlines()[-30:]
@@ -143,7 +143,7 @@ def _check_workers(running: RunningCluster, patience: _Patience, waits: Waits) -
 
 def _asked(member: Member, request: dict[str, Any], waits: Waits) -> dict[str, Any] | RemoteError:
     try:
-        return remote.ask(member, request, waits.ask)
+        return ssh.ask(member, request, waits.ask)
     except RemoteError as error:
         return error
 
@@ -152,14 +152,14 @@ def readiness(part: Part, key: str | None, waits: Waits) -> dict[str, Any]:
     """What the launcher's own prober finds on the head. Raises RemoteError."""
     source = Path(probe.__file__).read_text(encoding="utf-8")
     request = {"do": "ready", "url": part.url, "seconds": waits.ask / 2, "key": key or "", "source": source}
-    return remote.ask(part.head.member, request, 2 * waits.ask)
+    return ssh.ask(part.head.member, request, 2 * waits.ask)
 
 
 def log_of(name: str, member: Member, what: str) -> str:
     """The first MiB of a log on a host; why it cannot be read, if it cannot."""
     request = {"do": "status", "folder": kept_in(name, member), "names": [], "log": what}
     try:
-        return str(remote.ask(member, request, 30)["log"])
+        return str(ssh.ask(member, request, 30)["log"])
     except RemoteError as error:
         return error.why.render()
 

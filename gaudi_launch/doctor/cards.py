@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from gaudi_launch.doctor.records import (
+from gaudi_launch.doctor.findings import (
     Check,
     DoctorFacts,
     Remedy,
@@ -19,8 +19,8 @@ from gaudi_launch.doctor.records import (
     warn,
 )
 from gaudi_launch.host.accelerators import accelerators, temperature_hot_c
+from gaudi_launch.host.hardware import Card
 from gaudi_launch.host.health import CardHealth
-from gaudi_launch.host.records import Card
 from gaudi_launch.messages import message
 
 # ports between the cards of one box; the others go outside (HabanaAI/HCL@54fed3a server types;

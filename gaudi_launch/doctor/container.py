@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gaudi_launch.doctor import guides
-from gaudi_launch.doctor.records import Check, DoctorFacts, Remedy, Verdict, fail, ok, skip, unknown, warn
+from gaudi_launch.doctor.findings import Check, DoctorFacts, Remedy, Verdict, fail, ok, skip, unknown, warn
 from gaudi_launch.messages import message
 
 _RUNTIME = "/usr/bin/habana-container-runtime"

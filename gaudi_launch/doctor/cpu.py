@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gaudi_launch.doctor import guides
-from gaudi_launch.doctor.records import Check, DoctorFacts, Remedy, Verdict, ok, unknown, unreadable, warn
+from gaudi_launch.doctor.findings import Check, DoctorFacts, Remedy, Verdict, ok, unknown, unreadable, warn
 from gaudi_launch.host.config_files import CPU
 from gaudi_launch.messages import message
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gaudi_launch import interrupt
-from gaudi_launch.doctor.records import Check, DoctorFacts, Remedy, Verdict, fail, ok, skip, unknown
+from gaudi_launch.doctor.findings import Check, DoctorFacts, Remedy, Verdict, fail, ok, skip, unknown
 from gaudi_launch.messages import message
 
 _SECONDS = 300.0

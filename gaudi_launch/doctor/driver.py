@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gaudi_launch.doctor.records import (
+from gaudi_launch.doctor.findings import (
     Check,
     DoctorFacts,
     Remedy,

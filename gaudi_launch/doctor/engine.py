@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gaudi_launch.doctor.records import (
+from gaudi_launch.doctor.findings import (
     Check,
     DoctorFacts,
     EngineFacts,

@@ -7,7 +7,7 @@ grub2-mkconfig (their own manuals).
 
 from __future__ import annotations
 
-from gaudi_launch.doctor.records import DoctorFacts, Remedy
+from gaudi_launch.doctor.findings import DoctorFacts, Remedy
 from gaudi_launch.messages import message
 
 _FAMILIES = {

@@ -6,7 +6,7 @@ import re
 
 from gaudi_launch.doctor import guides
 from gaudi_launch.doctor.cpu import G2E
-from gaudi_launch.doctor.records import (
+from gaudi_launch.doctor.findings import (
     Check,
     DoctorFacts,
     Remedy,

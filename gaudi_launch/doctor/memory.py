@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gaudi_launch.doctor.cpu import G2E
-from gaudi_launch.doctor.records import (
+from gaudi_launch.doctor.findings import (
     CARD_PAGES,
     SERVER_PAGES,
     Check,

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from gaudi_launch import paths
-from gaudi_launch.doctor.records import release_of
+from gaudi_launch.doctor.findings import release_of
 
 Version = tuple[int, int]
 Patch = tuple[int, int, int]

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gaudi_launch.doctor import journal
+from gaudi_launch.doctor.findings import Finding, Wants
 from gaudi_launch.doctor.journal import Former, Journal
-from gaudi_launch.doctor.records import Finding, Wants
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.config import HostConfig, cpus_without
 from gaudi_launch.host.config_files import CPU
+from gaudi_launch.host.host_config import HostConfig, cpus_without
 
 GOVERNOR_FILE = "etc/tmpfiles.d/gaudi-launch-governor.conf"
 NUMA_FILE = "etc/sysctl.d/90-gaudi-launch-numa-balancing.conf"

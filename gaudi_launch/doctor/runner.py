@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gaudi_launch.doctor import cards, container, cpu, deep, driver, engine, kernel, memory, network, weights
-from gaudi_launch.doctor.records import (
+from gaudi_launch.doctor.findings import (
     LEVELS,
     STATUSES,
     Check,
@@ -22,8 +22,8 @@ from gaudi_launch.doctor.records import (
     unknown,
 )
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.config import HostConfig
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
+from gaudi_launch.host.host_config import HostConfig
 
 _log = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gaudi_launch.doctor.records import Check, DoctorFacts, Remedy, Verdict, Weights, fail, ok, unknown, warn
-from gaudi_launch.host.config import Disk, read_disk
+from gaudi_launch.doctor.findings import Check, DoctorFacts, Remedy, Verdict, Weights, fail, ok, unknown, warn
+from gaudi_launch.host.host_config import Disk, read_disk
 from gaudi_launch.messages import message
 
 _NETWORK = (

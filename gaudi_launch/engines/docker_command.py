@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from gaudi_launch.engines.vllm_fork.scripts_shared import base_name
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
 from gaudi_launch.planning.container import Container, Mount
 
 # docs: Docker Installation; huggingface/text-generation-inference@db931fcf:docs/source/backends/gaudi.mdx

@@ -15,8 +15,8 @@ from importlib import import_module
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import product_of
-from gaudi_launch.host.records import Host
-from gaudi_launch.models.records import Model
+from gaudi_launch.host.hardware import Host
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.engine import Engine
 from gaudi_launch.planning.plan import Api
 from gaudi_launch.planning.request import Request

@@ -19,9 +19,9 @@ from typing import Any
 from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.precision import kernels_of
-from gaudi_launch.planning.support import ModelSupport, SupportStatus, Validated
+from gaudi_launch.planning.support_answer import ModelSupport, SupportStatus, Validated
 
 _REGISTRY = "vllm/model_executor/models/registry.py"
 _DEEPSEEK = "deepseek_r1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs
 
 CHAT, EMBED, RERANK, POOL = "chat", "embed", "rerank", "pool"

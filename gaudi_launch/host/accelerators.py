@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from gaudi_launch import paths
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
 
 VENDOR = "1da3"
 

@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 from gaudi_launch import locks
-from gaudi_launch.host.records import Holder
+from gaudi_launch.host.hardware import Holder
 
 _NAME = re.compile(r"^module-(\d{1,4})\.lock$")
 

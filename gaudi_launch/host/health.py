@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 from gaudi_launch.host import hl_smi_text
 from gaudi_launch.host.files import Files, first_line, whole_number
+from gaudi_launch.host.hardware import Card, Host
 from gaudi_launch.host.hl_smi import Ask
 from gaudi_launch.host.hl_smi_text import LogCard
-from gaudi_launch.host.records import Card, Host
 
 _VIOLATIONS = ("-Q", "index,stats.violation.thermal,stats.violation.power", "-f", "csv")
 _SLOWDOWNS = ("HW Slowdown", "Thermal Slowdown", "Power Slowdown")

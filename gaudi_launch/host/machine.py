@@ -11,7 +11,7 @@ from typing import Any
 
 from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
 
 SIMULATED = "simulated:"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from gaudi_launch.host.records import Card
+from gaudi_launch.host.hardware import Card
 
 
 @dataclass

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 from gaudi_launch.host.accelerators import Accelerator, accelerators, memory_margin_mib
 from gaudi_launch.host.files import Files, first_line, numbered
+from gaudi_launch.host.hardware import Holder
 from gaudi_launch.host.hl_smi_text import Process
 from gaudi_launch.host.merge import Cards
-from gaudi_launch.host.records import Holder
 
 _DEVICE = re.compile(r"(?:^|/)(?:accel/accel(?P<control>_controlD)?|hl(?P<old>_controlD)?)(?P<index>\d{1,4})$")
 # They keep the control node open to read sensors and never run anything on a card.

@@ -14,9 +14,9 @@ from gaudi_launch.host.accelerators import Accelerator, identify
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.host.files import Files, FolderFiles
 from gaudi_launch.host.from_hl_smi import fill
+from gaudi_launch.host.hardware import Card, Holder, Host, Interface, NumaNode
 from gaudi_launch.host.hl_smi import Ask, HlSmi
 from gaudi_launch.host.merge import Cards
-from gaudi_launch.host.records import Card, Holder, Host, Interface, NumaNode
 
 _PAIRED = "assumed: SMT siblings stand in the same place of the two CPU ranges of a card"
 

@@ -19,9 +19,9 @@ from typing import Any
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated_files, stub_hl_smi
 from gaudi_launch.host.files import Files, Imagined, whole_number
+from gaudi_launch.host.hardware import Host
 from gaudi_launch.host.hl_smi import HlSmiOutput
 from gaudi_launch.host.read import assemble
-from gaudi_launch.host.records import Host
 from gaudi_launch.host.simulated_files import SimulatedServer
 
 # index -> (module, bus) of hls2: HabanaAI/Setup_and_Install@b626de8:utils/intel_gaudi_health_screen README.

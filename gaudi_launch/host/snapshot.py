@@ -16,7 +16,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus, parse_cpus
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
 
 KIND = "gaudi-launch snapshot"
 # written as "0-39,80-119" instead of eighty numbers

@@ -11,8 +11,8 @@ import re
 from gaudi_launch.host.accelerators import VENDOR, identify
 from gaudi_launch.host.cpus import parse_cpus
 from gaudi_launch.host.files import Files, first_line, numbered, whole_number
+from gaudi_launch.host.hardware import NumaNode
 from gaudi_launch.host.merge import Cards
-from gaudi_launch.host.records import NumaNode
 
 BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.I)
 # the class that the driver has used since it moved to drivers/accel, and the one before

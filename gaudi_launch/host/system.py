@@ -8,7 +8,7 @@ import struct
 from typing import Any
 
 from gaudi_launch.host.files import Files, first_line, whole_number
-from gaudi_launch.host.records import Interface
+from gaudi_launch.host.hardware import Interface
 from gaudi_launch.host.sysfs import read_meminfo
 
 _VIRTUAL = re.compile(r"qemu|kvm|vmware|virtualbox|xen|amazon ec2|google compute|openstack|bochs|parallels", re.I)

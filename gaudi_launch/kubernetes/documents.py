@@ -18,11 +18,11 @@ from gaudi_launch.kubernetes.objects.extras import (
     storage,
 )
 from gaudi_launch.kubernetes.objects.pod import engine_mounts, places_of, selector
-from gaudi_launch.kubernetes.objects.webui import webui
-from gaudi_launch.kubernetes.records import KubernetesTarget, ServedModel
+from gaudi_launch.kubernetes.objects.webui_objects import webui
 from gaudi_launch.kubernetes.schema_check import check
+from gaudi_launch.kubernetes.target import KubernetesTarget, ServedModel
 from gaudi_launch.messages import Message, message
-from gaudi_launch.render.records import Rendered
+from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.yaml_text import documents, dump
 
 # an object with the key of the model it belongs to, "" for what all share

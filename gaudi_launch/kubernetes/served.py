@@ -10,8 +10,8 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.kubernetes.chart_values import Name
 from gaudi_launch.kubernetes.objects.needs import PodResources
 from gaudi_launch.kubernetes.objects.pod import RECIPE_VARIABLE
-from gaudi_launch.kubernetes.records import ServedModel
 from gaudi_launch.kubernetes.schema_check import NAME
+from gaudi_launch.kubernetes.target import ServedModel
 from gaudi_launch.planning.container import Container
 from gaudi_launch.planning.engine_args import EngineArgs, split_argv
 from gaudi_launch.planning.plan import Api, Plan

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models import sizing
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import BLOCK, GIB, MemoryRules
 
 # 16 GB (1e9) of an Inferentia2 core, two cores an accelerator: the public guide's table

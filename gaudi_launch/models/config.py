@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 
 # the part of config.json with the language model in multimodal ones (transformers, llama4,
 # qwen2_5_vl, llava)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 
 GIB = 1 << 30
 BLOCK = 128

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gaudi_launch.performance.constants import Constant
+from gaudi_launch.performance.loads import Lengths, closed_loop, static_batch
 from gaudi_launch.performance.published import Figure, Kind
 from gaudi_launch.performance.step_model import (
     Amounts,
@@ -25,7 +26,6 @@ from gaudi_launch.performance.step_model import (
     prefill,
     rate_names,
 )
-from gaudi_launch.performance.workload import Lengths, closed_loop, static_batch
 
 Floats = Any
 # how far a figure of each kind is off where the model is right: repeats of one load differ by about this much

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from gaudi_launch.performance.evidence import Band, Evidence, Query, evidence_for
+from gaudi_launch.performance.loads import Lengths, LoadTimes, Step, arrivals, closed_loop, static_batch
 from gaudi_launch.performance.published import Figure
 from gaudi_launch.performance.shape import Shape
 from gaudi_launch.performance.step_model import (
@@ -20,7 +21,6 @@ from gaudi_launch.performance.step_model import (
     prefill,
     rates_of,
 )
-from gaudi_launch.performance.workload import Lengths, LoadTimes, Step, arrivals, closed_loop, static_batch
 
 LoadKind = Literal["static", "concurrency", "rate"]
 # SynapseAI releases from which the public figures of the fit are

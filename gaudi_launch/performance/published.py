@@ -9,7 +9,7 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.performance import constants
 from gaudi_launch.performance.shape import Shape, shape_of
 from gaudi_launch.performance.step_model import Engine, Generation, Setup

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from gaudi_launch.host.accelerators import Accelerator
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models import sizing
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.performance.constants import values
 from gaudi_launch.performance.prediction import reads_chosen_experts
 from gaudi_launch.performance.prediction import steps as steps_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 
 # gate, up and down; the older families have no gate (their modelling files in transformers)
 _GATED, _PLAIN = 3, 2

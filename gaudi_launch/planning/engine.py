@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gaudi_launch.buckets.bucket_list import Buckets
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import Message
 from gaudi_launch.models.calibration.rules import Calibration
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import MemoryRules
 from gaudi_launch.performance.limits import CoverageQuestion
 from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs
 from gaudi_launch.planning.placement import choose_for
 from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan, Setting
 from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.support import ModelSupport
+from gaudi_launch.planning.support_answer import ModelSupport
 
 
 @dataclass(frozen=True)

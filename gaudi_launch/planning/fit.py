@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import Accelerator
-from gaudi_launch.host.records import Card, Host
+from gaudi_launch.host.hardware import Card, Host
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.card_memory import MOST_OF_A_CARD, FitRow, FitTable, ServingDemand
 from gaudi_launch.models.fp8.quant_config import QuantFile
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import BLOCK, MemoryRules
 from gaudi_launch.planning.engine import Context, Engine, Limits
 from gaudi_launch.planning.memory import division

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from gaudi_launch.host.accelerators import identify
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models import card_memory, sizing
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import GIB
 from gaudi_launch.planning.engine import Context, Engine, Limits
 from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs

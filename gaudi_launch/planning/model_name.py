@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from gaudi_launch.messages import Message, message
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 
 _MOST = 2  # number of names in a warning
 # a misspelled long name is above, another size of the same family mostly below (assumed)

@@ -19,7 +19,7 @@ from math import comb
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus
-from gaudi_launch.host.records import Card, Host
+from gaudi_launch.host.hardware import Card, Host
 from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.plan import Placement
 from gaudi_launch.planning.request import Request

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gaudi_launch.buckets.bucket_list import BucketError, Buckets
-from gaudi_launch.buckets.estimate import Measured, per_graph, times
+from gaudi_launch.buckets.warmup_time import Measured, per_graph, times
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import Message, message
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import BLOCK, GIB
 from gaudi_launch.planning.advice import advice
 from gaudi_launch.planning.engine import Context, Engine
@@ -27,7 +27,7 @@ from gaudi_launch.planning.plan import Command, EngineIdentity, Estimate, Placem
 from gaudi_launch.planning.precision import weight_type
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.scale_out import with_scale_out
-from gaudi_launch.planning.support import check_support
+from gaudi_launch.planning.support_answer import check_support
 
 
 def make_plan(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from gaudi_launch import profiles
 from gaudi_launch.models.calibration.rules import Calibration
 from gaudi_launch.models.fp8.quant_config import kv_cache_dtype
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.request import Request
 
 _BY_WORD = ("inc", "fp8")

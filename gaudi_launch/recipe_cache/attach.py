@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.buckets.bucket_list import Buckets
-from gaudi_launch.buckets.estimate import per_graph
-from gaudi_launch.host.records import Host
+from gaudi_launch.buckets.warmup_time import per_graph
+from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import message
 from gaudi_launch.planning.plan import Command, Estimate, Plan, Setting, Source
 from gaudi_launch.planning.request import Request
-from gaudi_launch.recipe_cache import store
+from gaudi_launch.recipe_cache import cache_root
 from gaudi_launch.recipe_cache.key import KeyParts, parts_of
 from gaudi_launch.recipe_cache.key_locks import in_use
-from gaudi_launch.recipe_cache.limits import size_limit
 from gaudi_launch.recipe_cache.location import copy_new, file_system, is_network
+from gaudi_launch.recipe_cache.size_limits import size_limit
 
 VARIABLE = "PT_HPU_RECIPE_CACHE_CONFIG"
 _NONE = Buckets([], [])
@@ -36,7 +36,7 @@ class Cached:
     plan: Plan
     parts: KeyParts
     root: Path
-    use: store.Use
+    use: cache_root.Use
     local: Path | None = None
 
     @property
@@ -112,9 +112,9 @@ def with_cache(
     parts = parts_of(plan, host, _quant_config(plan) if look else None)
     wanted = plan.buckets or _NONE
     if look:
-        use = store.look_up(root, parts, wanted)
+        use = cache_root.look_up(root, parts, wanted)
     else:
-        use = store.Use("miss", parts.key, root / parts.key, wanted, message("cache.not_looked"))
+        use = cache_root.Use("miss", parts.key, root / parts.key, wanted, message("cache.not_looked"))
     local = (
         cache_dir / "recipes-local" / parts.key if look and is_network(file_system(root, machine_root)) else None
     )
@@ -126,7 +126,7 @@ def without_cache(command: Command) -> Command:
     return replace(command, env={name: value for name, value in command.env.items() if name != VARIABLE})
 
 
-def _rewrite(plan: Plan, request: Request, use: store.Use, root: Path, local: Path | None, look: bool) -> Plan:
+def _rewrite(plan: Plan, request: Request, use: cache_root.Use, root: Path, local: Path | None, look: bool) -> Plan:
     graphs = plan.buckets.graphs if plan.buckets else 0
     held, measured = (use.ledger.bytes, use.ledger.buckets.graphs) if use.ledger else (0, 0)
     limit = size_limit(graphs, _free(local or root) if look else 1 << 50, held, measured)
@@ -159,7 +159,7 @@ def _rewrite(plan: Plan, request: Request, use: store.Use, root: Path, local: Pa
     )
 
 
-def _estimate(plan: Plan, use: store.Use) -> Estimate | None:
+def _estimate(plan: Plan, use: cache_root.Use) -> Estimate | None:
     """The estimate with what need not be compiled: warm graphs are read, not compiled (published shares)."""
     if plan.estimate is None or plan.buckets is None or use.state == "miss" or not plan.buckets.graphs:
         return plan.estimate
@@ -196,7 +196,7 @@ def _free(folder: Path) -> int:
 class Keeper:
     """A cache directory for one run of an engine: opened before it starts, its ledger written when it is warm."""
 
-    def __init__(self, job: CacheJob, session: store.Session, say: Say) -> None:
+    def __init__(self, job: CacheJob, session: cache_root.Session, say: Say) -> None:
         self._job = job
         self._session = session
         self._say = say
@@ -236,7 +236,7 @@ def kept(job: CacheJob, say: Say, wait_seconds: float = 3600.0) -> Iterator[Keep
     if job.because:
         waiting = in_use(job.root, job.parts.key, fill=True)
         say(message("cache.waiting", key=job.parts.key).render() if waiting else job.because)
-    with store.opened(job.root, job.parts, job.buckets, wait_seconds=wait_seconds) as session:
+    with cache_root.opened(job.root, job.parts, job.buckets, wait_seconds=wait_seconds) as session:
         if session.repaired:
             say(message("cache.repaired", count=len(session.repaired)).render())
         if job.local is not None:

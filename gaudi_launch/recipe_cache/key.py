@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
 from gaudi_launch.planning.plan import Plan
 
 # Which shapes are warmed up, where the engine listens, how much memory it takes, what it logs: none of

@@ -13,11 +13,11 @@ from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.recipe_cache.cache_root import CacheEntry, is_ours
 from gaudi_launch.recipe_cache.key import KeyDifference, KeyParts
 from gaudi_launch.recipe_cache.key_locks import held
 from gaudi_launch.recipe_cache.ledger import Ledger, LedgerError, read_ledger, write_ledger, write_whole
 from gaudi_launch.recipe_cache.manifest import checksum, files_path, read_list, write_list
-from gaudi_launch.recipe_cache.store import CacheEntry, is_ours
 
 _LEDGER, _LIST, _RECIPES = "ledger.json", "files", "recipes/"
 _MOST_LEDGER_BYTES = 64 << 20

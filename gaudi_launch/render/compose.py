@@ -9,9 +9,9 @@ from typing import Any
 from gaudi_launch.engines.docker_command import GAUDI_WORDS, SCALE_OUT_CAPABILITIES
 from gaudi_launch.planning.container import Container
 from gaudi_launch.render import yaml_text
-from gaudi_launch.render.container import about_cards, required, visible
 from gaudi_launch.render.docker import HEALTH_RETRIES, HEALTH_SECONDS, STOP_SECONDS, ULIMITS, health_words
-from gaudi_launch.render.records import Rendered
+from gaudi_launch.render.plan_container import about_cards, required, visible
+from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.text import comments
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from gaudi_launch.engines.docker_command import docker_run
 from gaudi_launch.planning.container import Container
-from gaudi_launch.render.container import about_cards, required
-from gaudi_launch.render.records import Rendered
+from gaudi_launch.render.plan_container import about_cards, required
+from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.script import START, STRICT, array, as_they_stand, asked, written
 from gaudi_launch.render.text import comments
 

@@ -9,8 +9,8 @@ import yaml
 
 from gaudi_launch.planning.engine_args import Argument, EngineArgs, positional_model
 from gaudi_launch.planning.plan import Plan
-from gaudi_launch.render.container import no_container, refuse_secrets, required, secrets_of
-from gaudi_launch.render.records import Rendered
+from gaudi_launch.render.plan_container import no_container, refuse_secrets, required, secrets_of
+from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.script import as_they_stand, asked, exports, plan_words
 from gaudi_launch.render.text import check_words, comments, heading
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gaudi_launch.engines.docker_command import container_name
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
 from gaudi_launch.planning.plan import Command, Plan
-from gaudi_launch.render.container import container_of
 from gaudi_launch.render.docker import run_words
+from gaudi_launch.render.plan_container import container_of
 
 
 def in_docker(plan: Plan, host: Host, environment: Mapping[str, str], image: str | None) -> Plan:

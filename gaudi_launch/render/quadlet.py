@@ -15,9 +15,9 @@ from gaudi_launch.engines.docker_command import SCALE_OUT_CAPABILITIES
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
 from gaudi_launch.planning.container import Container, Mount
-from gaudi_launch.render.container import about_cards, visible
 from gaudi_launch.render.docker import HEALTH_RETRIES, HEALTH_SECONDS, STOP_SECONDS, ULIMITS, health_words
-from gaudi_launch.render.records import Rendered
+from gaudi_launch.render.plan_container import about_cards, visible
+from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.systemd_quoting import command, description, environment
 from gaudi_launch.render.text import comments
 

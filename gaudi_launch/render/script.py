@@ -10,8 +10,8 @@ from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.messages import text
 from gaudi_launch.planning.exported import SECRETS
 from gaudi_launch.planning.plan import Plan
-from gaudi_launch.render.container import refuse_secrets, required, secrets_of
-from gaudi_launch.render.records import Rendered
+from gaudi_launch.render.plan_container import refuse_secrets, required, secrets_of
+from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.text import check_words, comments, heading
 
 START = ["#!/usr/bin/env bash"]

@@ -11,8 +11,8 @@ from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.messages import message
 from gaudi_launch.planning.exported import SECRETS
 from gaudi_launch.planning.plan import Plan
-from gaudi_launch.render.container import no_container, refuse_secrets, required, secrets_of, start_seconds
-from gaudi_launch.render.records import Rendered
+from gaudi_launch.render.plan_container import no_container, refuse_secrets, required, secrets_of, start_seconds
+from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.script import folders_of
 from gaudi_launch.render.systemd_quoting import command, description, environment
 from gaudi_launch.render.text import check_words, comments, heading

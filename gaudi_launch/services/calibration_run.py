@@ -30,7 +30,7 @@ from gaudi_launch.models.folder_lock import hold
 from gaudi_launch.models.fp8.measurements import calibrated_folder, quant_name
 from gaudi_launch.models.fp8.quant_config import QuantFile, read_quant_file
 from gaudi_launch.services.diagnosis.failure import last_lines
-from gaudi_launch.services.process.steps import StepProgress, run_step
+from gaudi_launch.services.process.step import StepProgress, run_step
 
 # recorded when a phase's files were copied over the measurements
 _PLACED = "placed"

@@ -9,7 +9,7 @@ from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.models.config import looks_like_hub_id, read_model
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.weights import has_weights
 from gaudi_launch.paths import machine_root
 from gaudi_launch.planning.request import Request

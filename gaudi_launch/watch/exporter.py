@@ -19,7 +19,7 @@ from gaudi_launch.services.log.follow import Follower
 from gaudi_launch.services.state.registry import ServiceRecord, services
 
 if TYPE_CHECKING:
-    from gaudi_launch.host.records import Host
+    from gaudi_launch.host.hardware import Host
 
 PREFIX = "gaudi_launch_"
 # hl-smi takes a second or more on a full machine (its own reading of each card)

@@ -17,7 +17,7 @@ from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.host.simulated import make
 from gaudi_launch.messages import message
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.request import Request
 
 INSTALLED = Installed("/engine/python", "vllm-fork@1.21", {}, {"extension_kind": "1.21"})

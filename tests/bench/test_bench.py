@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.bench import records
+from gaudi_launch.bench import run_file
 from gaudi_launch.cli.main import run
 from gaudi_launch.paths import state_dir
 from tests.support.service_record import service
@@ -37,7 +37,7 @@ def test_a_second_run_is_not_answered_from_the_cache_of_prefixes(
         with serving() as (url, manner):
             words = ("-i", "40,60", "-o", "2", "--requests", "5", "--save", str(tmp_path / name), *seed)
             assert bench(capsys, url, *words)[0] == 0
-        runs.append(records.load(tmp_path / name))
+        runs.append(run_file.load(tmp_path / name))
         texts.append({q["messages"][0]["content"] for q in manner.questions if q.get("stream")})
     assert runs[0].workload == runs[1].workload
     # the head of a text is what a cache would know
@@ -61,7 +61,7 @@ def test_a_run_is_measured_and_kept(capsys: pytest.CaptureFixture[str], tmp_path
     summary = found["summary"]
     assert (summary["completed"], summary["failed"], summary["output_tokens"]) == (12, 0, 60)
     # the server cannot have been quicker: the first piece after 0.05 s, four more and the end after 0.02 s each
-    saved = records.load(file)
+    saved = run_file.load(file)
     waits = [(sample.first or 0) - sample.at for sample in saved.samples]
     lives = [(sample.last or 0) - sample.at for sample in saved.samples]
     assert min(waits) >= 0.05 and min(lives) >= 0.13
@@ -88,7 +88,7 @@ def test_arrivals_are_not_held_back_by_slow_answers(capsys: pytest.CaptureFixtur
     with serving(first=0.1, at_once=1, hold=10) as (url, _):
         code, found = bench(capsys, url, "--trace", str(trace), "--save", str(tmp_path / "own.json"))
     assert code == 0
-    samples = records.load(tmp_path / "own.json").samples
+    samples = run_file.load(tmp_path / "own.json").samples
     assert [round(sample.at, 2) for sample in samples] == [round(0.05 * n, 2) for n in range(10)]
     assert found["summary"]["ttft"]["max"] >= 1 and found["workload"]["arrivals"] == "own"
     # with a limit of ours the wait is on our side, and counts just the same
@@ -109,7 +109,7 @@ def test_without_a_rate_each_waits_for_a_place(capsys: pytest.CaptureFixture[str
     seconds = found["summary"]["seconds"]
     assert (
         seconds >= 0.3
-        and sum((sample.last or 0) - sample.at for sample in records.load(file).samples) <= 2 * seconds
+        and sum((sample.last or 0) - sample.at for sample in run_file.load(file).samples) <= 2 * seconds
     )
 
 
@@ -265,5 +265,5 @@ def test_control_c_keeps_what_is_done(tmp_path: Path) -> None:
     found = json.loads(out)
     assert (found["interrupted"], found["errors"]) == (True, [])
     assert 10 < found["summary"]["completed"] < 5000 and found["summary"]["failed"] == 0
-    assert len(records.load(file).samples) == found["summary"]["requests"]
+    assert len(run_file.load(file).samples) == found["summary"]["requests"]
     assert "Traceback" not in err

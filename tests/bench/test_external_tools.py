@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.bench import external_tools, records
+from gaudi_launch.bench import external_tools, run_file
 from gaudi_launch.bench.external_tools import ToolLoad
 from gaudi_launch.cli.main import run
 from gaudi_launch.errors import LaunchError
@@ -163,7 +163,7 @@ def test_guidellm_is_preferred_and_gets_the_key_unseen(
         code, found, err = bench(capsys, url, "-i", "64", "-o", "16", "--save", str(file))
         assert (code, found["tool"], found["summary"]["completed"]) == (0, "guidellm", 6)
         assert "guidellm is measuring" in err and KEY not in file.read_text() + err
-        assert records.load(file).report == recorded("guidellm-0.8.1.json")
+        assert run_file.load(file).report == recorded("guidellm-0.8.1.json")
         # ranges are beyond it
         code, found, _ = bench(capsys, url, "-i", "20,30", "-o", "2", "--requests", "2")
         assert (code, found["tool"]) == (0, "builtin")

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch import drawing
-from gaudi_launch.bench import plot, records, statistics
+from gaudi_launch.bench import plot, run_file, statistics
 from gaudi_launch.bench.compare import ComparedFigure, compare, doubts
-from gaudi_launch.bench.records import BenchRun, BenchWorkload, Sample, WorkloadRequest
+from gaudi_launch.bench.run_file import BenchRun, BenchWorkload, Sample, WorkloadRequest
 from gaudi_launch.bench.workload import from_trace, made_up, within
 from gaudi_launch.errors import LaunchError
 
@@ -93,8 +93,8 @@ def run_of(samples: tuple[Sample, ...], **facts: Any) -> BenchRun:
 def test_a_run_comes_back_from_its_file(tmp_path: Path) -> None:
     run = run_of(SAMPLES, model="m")
     path = tmp_path / "deep" / "run.json"
-    records.save(run, path)
-    assert records.load(path) == run
+    run_file.save(run, path)
+    assert run_file.load(path) == run
     assert [entry.name for entry in path.parent.iterdir()] == ["run.json"]
     assert json.loads(path.read_text())["samples"][2]["error"] == "status 500"
 
@@ -106,15 +106,15 @@ def test_files_that_are_no_runs(tmp_path: Path) -> None:
     for text in texts:
         (tmp_path / "x.json").write_text(text)
         with pytest.raises(LaunchError) as caught:
-            records.load(tmp_path / "x.json")
+            run_file.load(tmp_path / "x.json")
         assert (caught.value.id, caught.value.exit_code) == ("measure.not_a_run", 2)
     for path in (tmp_path / "missing", tmp_path):
         with pytest.raises(LaunchError) as caught:
-            records.load(path)
+            run_file.load(path)
         assert caught.value.id == "measure.unreadable"
     (tmp_path / "file").write_text("")
     with pytest.raises(LaunchError) as caught:
-        records.save(run_of(SAMPLES), tmp_path / "file" / "run.json")
+        run_file.save(run_of(SAMPLES), tmp_path / "file" / "run.json")
     assert (caught.value.id, caught.value.exit_code) == ("measure.save", 1)
 
 

@@ -9,7 +9,7 @@ from gaudi_launch.buckets.coverage import uncovered
 from gaudi_launch.buckets.engine_buckets import engine_buckets
 from gaudi_launch.buckets.families import CONTEXT_LADDER, EVERY_CONTEXT, FIXED_LENGTHS, PLAIN_GRID
 from gaudi_launch.buckets.lookup import BucketTable
-from gaudi_launch.buckets.optimiser.planner import BucketGoal, plan, plan_buckets, script_grid
+from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal, plan, plan_buckets, script_grid
 from gaudi_launch.buckets.strategies import arguments_of, judge, script_ranges
 from gaudi_launch.performance.step_time import ONE_CARD_8B
 from tests.support.traces import limits, made_up

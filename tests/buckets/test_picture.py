@@ -6,7 +6,7 @@ import struct
 import zlib
 from xml.etree import ElementTree
 
-from gaudi_launch.buckets.optimiser.planner import plan
+from gaudi_launch.buckets.optimiser.bucket_planner import plan
 from gaudi_launch.buckets.picture import heat, png, svg
 from gaudi_launch.drawing import INK
 from gaudi_launch.performance.step_time import ONE_CARD_8B

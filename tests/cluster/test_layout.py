@@ -13,10 +13,10 @@ from gaudi_launch.cluster.parts import reach
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.host.records import Host, Interface
+from gaudi_launch.host.hardware import Host, Interface
 from gaudi_launch.host.simulated import make
 from gaudi_launch.messages import message
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.profiles import known_model
 from tests.support.capacity import refused
 

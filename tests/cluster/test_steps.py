@@ -23,7 +23,7 @@ from gaudi_launch.cluster.steps import HostStep, copies, ray_steps, render, rend
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.registry import find
 from gaudi_launch.host import snapshot
-from gaudi_launch.host.records import Host, Interface
+from gaudi_launch.host.hardware import Host, Interface
 from gaudi_launch.host.simulated import make
 from gaudi_launch.messages import message
 from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan, Setting

@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.doctor import quick, runner, summary
-from gaudi_launch.doctor.records import LEVELS, Check, DoctorFacts, Wants, ok
+from gaudi_launch.doctor.findings import LEVELS, Check, DoctorFacts, Wants, ok
 from gaudi_launch.doctor.runner import CHECKS, judge
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.host import config as host_config
+from gaudi_launch.host import host_config as host_config
 from gaudi_launch.host import simulated
-from gaudi_launch.host.config import Disk, HostConfig
 from gaudi_launch.host.files import Imagined
+from gaudi_launch.host.hardware import Holder, Host, NumaNode
 from gaudi_launch.host.hl_smi import HlSmiOutput
+from gaudi_launch.host.host_config import Disk, HostConfig
 from gaudi_launch.host.read import assemble
-from gaudi_launch.host.records import Holder, Host, NumaNode
 from gaudi_launch.messages import LANGUAGES
 from tests.support import doctor_machines as m
 from tests.support.speed import within

@@ -18,7 +18,7 @@ from gaudi_launch.doctor.journal import journal_path
 from gaudi_launch.doctor.remedies import Change, RemedyOutcome
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.host import simulated
-from gaudi_launch.host.config import read_live
+from gaudi_launch.host.host_config import read_live
 from gaudi_launch.host.read import read_host
 from tests.support.places import TOP
 from tests.support.remedies import plan

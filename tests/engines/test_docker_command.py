@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gaudi_launch.engines.docker_command import card_indices, docker_run
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.records import Card, Host
+from gaudi_launch.host.hardware import Card, Host
 from gaudi_launch.planning.container import Container, Mount
 
 CARDS = Container(

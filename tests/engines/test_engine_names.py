@@ -29,7 +29,7 @@ ALLOWED = {
     # Kubernetes' and vLLM's word for a processor
     ("kubernetes/objects/needs.py", "cpu"),
     ("kubernetes/objects/pod.py", "cpu"),
-    ("kubernetes/objects/webui.py", "cpu"),
+    ("kubernetes/objects/webui_objects.py", "cpu"),
     ("kubernetes/objects/rayservice.py", "cpu"),
     ("host/config_files.py", "cpu"),
     ("host/hl_smi_text.py", "cpu"),

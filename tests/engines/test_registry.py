@@ -12,8 +12,8 @@ from gaudi_launch.engines import registry
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.support import versions
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.host.records import Host
-from gaudi_launch.models.records import Model
+from gaudi_launch.host.hardware import Host
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model, profiles
 

@@ -14,9 +14,9 @@ from gaudi_launch.engines import registry, support
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.support import support_of
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.weights import count_parameters
-from gaudi_launch.planning.support import ModelSupport, SupportStatus, check_support
+from gaudi_launch.planning.support_answer import ModelSupport, SupportStatus, check_support
 
 LLAMA = Model("m", "Llama-3.1-8B-Instruct", architecture="LlamaForCausalLM", model_type="llama")
 UNKNOWN = Model("m", "Made-Up-7B", architecture="TotallyUnknownForCausalLM", model_type="made_up")

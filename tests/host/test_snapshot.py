@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import snapshot
+from gaudi_launch.host.hardware import Card, Holder, Host, Interface, NumaNode
 from gaudi_launch.host.machine import load
 from gaudi_launch.host.read import read_ports
-from gaudi_launch.host.records import Card, Holder, Host, Interface, NumaNode
 from gaudi_launch.host.simulated import build
 from gaudi_launch.planning.placement import choose
 from tests.support.host_variants import VARIANTS

@@ -343,8 +343,8 @@ def test_no_text_of_the_user_breaks_out(name: str, words: list[str], value: str)
     from gaudi_launch.kubernetes.chart_values import Name
     from gaudi_launch.kubernetes.documents import render
     from gaudi_launch.kubernetes.objects.needs import PodResources
-    from gaudi_launch.kubernetes.records import KubernetesTarget, ServedModel
     from gaudi_launch.kubernetes.served import keys_of, release_name
+    from gaudi_launch.kubernetes.target import KubernetesTarget, ServedModel
     from gaudi_launch.planning.container import Container
 
     release, key = release_name("", name), keys_of([name])[0]

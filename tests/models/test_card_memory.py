@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gaudi_launch import profiles
 from gaudi_launch.engines import registry
 from gaudi_launch.models.card_memory import ServingDemand, fit, fit_weights_only
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import GIB, MemoryRules
 from gaudi_launch.profiles import known_model
 

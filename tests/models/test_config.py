@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.models.config import model_from_config, read_model
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import activation_bytes, kv_bytes_per_token, weight_bytes
 from gaudi_launch.profiles import known_model
 

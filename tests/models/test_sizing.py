@@ -7,7 +7,7 @@ import pytest
 from gaudi_launch.engines.registry import find
 from gaudi_launch.host.accelerators import accelerators
 from gaudi_launch.models import sizing
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import GIB, MemoryRules
 
 MIB = 1 << 20

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import weight_bytes
 from gaudi_launch.models.weights import read_weights
 from tests.support.shards import index, shard

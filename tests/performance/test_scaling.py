@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gaudi_launch.host.accelerators import accelerators
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.performance.constants import values
 from gaudi_launch.performance.prediction import steps
 from gaudi_launch.performance.scaling import known_shape, step_time

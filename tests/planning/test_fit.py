@@ -12,7 +12,7 @@ from gaudi_launch.host.accelerators import accelerators
 from gaudi_launch.host.simulated import make
 from gaudi_launch.messages import message
 from gaudi_launch.models.card_memory import FitRow, FitTable, fit_each
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import BLOCK
 from gaudi_launch.planning.fit import divided, limits_of, ways_out
 from gaudi_launch.planning.planner import make_plan

@@ -12,7 +12,7 @@ from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.machine import load
 from gaudi_launch.messages import message
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.engine import Limits
 from gaudi_launch.planning.engine_args import engine_args
 from gaudi_launch.planning.memory import MemoryPlan, memory_for

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gaudi_launch.messages import Message
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.model_name import KnownNames, name_warning, nearest_names
 
 HUB = KnownNames(("Qwen/Qwen2-72B-Instruct", "Qwen/Qwen3-8B", "meta-llama/Llama-2-7b-hf"), profile="qwen2-72b")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus, parse_cpus
+from gaudi_launch.host.hardware import Card, Host, NumaNode
 from gaudi_launch.host.machine import load
-from gaudi_launch.host.records import Card, Host, NumaNode
 from gaudi_launch.messages import catalogue
 from gaudi_launch.planning.placement import (
     choose,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.buckets.estimate import FILE_NAME
+from gaudi_launch.buckets.warmup_time import FILE_NAME
 from gaudi_launch.engines.registry import find
 from gaudi_launch.host.machine import load
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.precision import asked_fp8, fp8_cache, runs_fp8, weight_type
 from gaudi_launch.planning.request import Request

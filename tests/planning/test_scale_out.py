@@ -12,13 +12,13 @@ from gaudi_launch.doctor.runner import CHECKS, judge
 from gaudi_launch.engines.docker_command import docker_run
 from gaudi_launch.engines.registry import find
 from gaudi_launch.host import simulated
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.container import Container
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.render import compose, quadlet
-from gaudi_launch.render.container import container_of
+from gaudi_launch.render.plan_container import container_of
 from tests.support import doctor_machines as m
 
 PCIE = simulated.make("gaudi2e-8")

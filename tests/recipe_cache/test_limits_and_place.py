@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.errors import LaunchError
+from gaudi_launch.recipe_cache.cache_root import CacheEntry
 from gaudi_launch.recipe_cache.key import KeyParts
 from gaudi_launch.recipe_cache.ledger import Ledger
-from gaudi_launch.recipe_cache.limits import parse_age, parse_size, size_limit, to_prune
 from gaudi_launch.recipe_cache.location import Copied, copy_new, file_system, is_network
 from gaudi_launch.recipe_cache.manifest import walk
-from gaudi_launch.recipe_cache.store import CacheEntry
+from gaudi_launch.recipe_cache.size_limits import parse_age, parse_size, size_limit, to_prune
 from tests.support.recipes import PARTS
 
 GIB = 1 << 30

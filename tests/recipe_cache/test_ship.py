@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.recipe_cache import ship, store
+from gaudi_launch.recipe_cache import cache_root, ship
 from gaudi_launch.recipe_cache.key import KeyParts
 from gaudi_launch.recipe_cache.manifest import Findings
 from tests.support.recipes import BUCKETS, PARTS, fill
@@ -26,7 +26,7 @@ def exported(root: Path, tmp_path: Path) -> Path:
     (folder / "sub").mkdir()
     (folder / "sub" / "deep.recipe").write_bytes(os.urandom(70_000))
     file = tmp_path / "key.tar.zst"
-    assert ship.export(root, store.find(root, PARTS.key), file) == (5, 71_000)
+    assert ship.export(root, cache_root.find(root, PARTS.key), file) == (5, 71_000)
     return file
 
 
@@ -39,9 +39,9 @@ def test_round_trip_is_byte_for_byte(root: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     ledger = ship.import_(other, file, HERE)
     assert contents(other / PARTS.key) == contents(root / PARTS.key)
-    assert ledger == replace(store.find(root, PARTS.key).ledger or ledger, folder=PARTS.key)
-    assert store.look_up(other, PARTS, BUCKETS, 900).state == "hit"
-    assert store.check(other, store.find(other, PARTS.key), quick=False) == Findings()
+    assert ledger == replace(cache_root.find(root, PARTS.key).ledger or ledger, folder=PARTS.key)
+    assert cache_root.look_up(other, PARTS, BUCKETS, 900).state == "hit"
+    assert cache_root.check(other, cache_root.find(other, PARTS.key), quick=False) == Findings()
 
 
 def test_another_machine_is_refused_with_what_differs(root: Path, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_file_that_is_no_export_is_a_sentence(tmp_path: Path) -> None:
 
 def test_sync_prints_one_rsync_and_refuses_options(root: Path) -> None:
     fill(root)
-    words = ship.sync_command(root, store.find(root, PARTS.key), "me@host:/data/cache/")
+    words = ship.sync_command(root, cache_root.find(root, PARTS.key), "me@host:/data/cache/")
     assert words == [
         "rsync", "-a", "--partial", "--mkpath",
         f"{root}/{PARTS.key}.json", f"{root}/{PARTS.key}.files", f"{root}/{PARTS.key}",
@@ -128,7 +128,7 @@ def test_sync_prints_one_rsync_and_refuses_options(root: Path) -> None:
     ]  # fmt: skip
     for bad in ("-e sh", "--rsh=x", "", "a b"):
         with pytest.raises(LaunchError):
-            ship.sync_command(root, store.find(root, PARTS.key), bad)
+            ship.sync_command(root, cache_root.find(root, PARTS.key), bad)
 
 
 def squeezed(tmp_path: Path, members: list[tuple[tarfile.TarInfo, bytes]]) -> Path:

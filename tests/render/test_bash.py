@@ -21,14 +21,14 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.engines.install.steps import Wishes, dockerfile
+from gaudi_launch.engines.install.install_steps import Wishes, dockerfile
 from gaudi_launch.engines.releases import needed_release
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.simulated import make
 from gaudi_launch.planning.container import Container, Mount
 from gaudi_launch.planning.engine_args import split_argv
 from gaudi_launch.render import docker, env, script
-from gaudi_launch.render.container import container_of
+from gaudi_launch.render.plan_container import container_of
 from tests.support.plans import odd, planned
 from tests.support.processes import free_port, living, pids, trivial_python
 from tests.support.render_tools import NAMES, ODD, shellcheck

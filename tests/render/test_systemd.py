@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.plan import Plan
-from gaudi_launch.render.records import Rendered
+from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.systemd import _WAIT, TUNING, render
 from tests.support.plans import odd, planned
 from tests.support.processes import free_port

@@ -11,7 +11,7 @@ from gaudi_launch.engines.docker_command import docker_run
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.render import compose, docker, env, quadlet, script, systemd
-from gaudi_launch.render.container import LEAST_LONG_START, LEAST_START, container_of
+from gaudi_launch.render.plan_container import LEAST_LONG_START, LEAST_START, container_of
 from tests.support.plans import planned
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"

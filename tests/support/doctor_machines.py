@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from gaudi_launch.doctor.records import DoctorFacts, EngineFacts, Wants, Weights
-from gaudi_launch.host import config, machine, simulated
-from gaudi_launch.host.config import Disk, HostConfig
-from gaudi_launch.host.records import Card, Host
+from gaudi_launch.doctor.findings import DoctorFacts, EngineFacts, Wants, Weights
+from gaudi_launch.host import host_config, machine, simulated
+from gaudi_launch.host.hardware import Card, Host
+from gaudi_launch.host.host_config import Disk, HostConfig
 
 Change = Callable[[DoctorFacts], DoctorFacts]
 
@@ -43,7 +43,7 @@ GOOD_IMAGE = "gaudi-docker/1.22.1/ubuntu24.04/habanalabs/pytorch-installer-2.7.1
 
 @cache
 def _loaded(name: str) -> tuple[Host, HostConfig]:
-    return machine.load(f"simulated:{name}"), config.load_config(f"simulated:{name}")
+    return machine.load(f"simulated:{name}"), host_config.load_config(f"simulated:{name}")
 
 
 def facts(name: str = "hls2") -> DoctorFacts:

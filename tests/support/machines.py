@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
 from tests.support.places import DATA
 
 INDEX_MODULE = "-Q index,module_id -f csv"

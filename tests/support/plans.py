@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from gaudi_launch.engines.registry import find
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
 from gaudi_launch.host.simulated import make
 from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan
 from gaudi_launch.planning.planner import make_plan

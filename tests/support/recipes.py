@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gaudi_launch.buckets.bucket_list import Buckets
-from gaudi_launch.recipe_cache import store
+from gaudi_launch.recipe_cache import cache_root
 from gaudi_launch.recipe_cache.key import KeyParts
 
 PARTS = KeyParts(
@@ -31,7 +31,7 @@ BUCKETS = Buckets([[1, 128, 0], [1, 256, 0]], [[1, 1, 128], [2, 1, 128]])
 
 def fill(root: Path, parts: KeyParts = PARTS, buckets: Buckets = BUCKETS, num_blocks: int | None = 900) -> Path:
     """One whole fill as a launch does it, with four recipes; the engine's folder."""
-    with store.opened(root, parts, buckets, num_blocks) as session:
+    with cache_root.opened(root, parts, buckets, num_blocks) as session:
         for number in range(4):
             (session.folder / f"recipe_{number}.recipe").write_bytes(bytes([number + 1]) * (number + 1) * 100)
         session.finish(12.5, buckets, num_blocks)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gaudi_launch.doctor import Wants, quick, remedies
 from gaudi_launch.doctor.remedies import Change
-from gaudi_launch.host.config import read_live
+from gaudi_launch.host.host_config import read_live
 from gaudi_launch.host.read import read_host
 
 

@@ -17,8 +17,8 @@ from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.buckets.coverage import uncovered
 from gaudi_launch.buckets.engine_buckets import engine_buckets
 from gaudi_launch.buckets.families import EXPONENTIAL_SWITCH, FAMILIES
+from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
 from gaudi_launch.buckets.optimiser.candidates import corners
-from gaudi_launch.buckets.optimiser.planner import BucketGoal
 from gaudi_launch.buckets.script_ranges import variables
 from gaudi_launch.buckets.strategies import arguments_of
 from gaudi_launch.errors import ExitCode, LaunchError

@@ -12,7 +12,7 @@ from gaudi_launch.cli.command_app import CommandApp
 if TYPE_CHECKING:
     from gaudi_launch.app.estimate import SpeedEstimate
     from gaudi_launch.bench.external_tools import ToolLoad
-    from gaudi_launch.bench.records import BenchRun, BenchWorkload
+    from gaudi_launch.bench.run_file import BenchRun, BenchWorkload
     from gaudi_launch.services.endpoint import Target
 
 app = CommandApp()
@@ -111,9 +111,9 @@ def bench(
     if words[0] == "compare" and len(words) > 1:
         return _compare(words[1:], plot, as_json)
     from gaudi_launch.bench import external_tools
-    from gaudi_launch.bench.records import check_writable
-    from gaudi_launch.bench.records import save as keep
     from gaudi_launch.bench.run import default_file
+    from gaudi_launch.bench.run_file import check_writable
+    from gaudi_launch.bench.run_file import save as keep
     from gaudi_launch.bench.server import new_seed
     from gaudi_launch.cli.views import bench as bench_view
     from gaudi_launch.errors import ExitCode, LaunchError
@@ -189,7 +189,7 @@ def _positive(flag: str, text: str | None) -> float | None:
 
 def check_picture(plot: Path | None) -> None:
     """Refuse a picture's name before anything is measured."""
-    from gaudi_launch.bench.records import check_writable
+    from gaudi_launch.bench.run_file import check_writable
     from gaudi_launch.errors import ExitCode, LaunchError
 
     if plot is None:
@@ -330,8 +330,8 @@ def _other(tool: str, program: str, found: Target, load: ToolLoad, seed: int) ->
     import time
 
     from gaudi_launch.bench import external_tools
-    from gaudi_launch.bench.records import BenchRun
     from gaudi_launch.bench.run import child_environment, server_facts
+    from gaudi_launch.bench.run_file import BenchRun
     from gaudi_launch.bench.workload import made_up
     from gaudi_launch.messages import text
     from gaudi_launch.services.endpoint import api_key
@@ -402,7 +402,7 @@ def _print_benchmarker(load: ToolLoad, as_json: bool) -> None:
 
 
 def _compare(files: list[str], plot: Path | None, as_json: bool) -> None:
-    from gaudi_launch.bench.records import load
+    from gaudi_launch.bench.run_file import load
     from gaudi_launch.cli.views import bench as bench_view
     from gaudi_launch.errors import ExitCode, LaunchError
 

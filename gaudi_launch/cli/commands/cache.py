@@ -16,9 +16,9 @@ from gaudi_launch.debug_log import ChildLog
 _log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
+    from gaudi_launch.recipe_cache.cache_root import CacheEntry
     from gaudi_launch.recipe_cache.key import KeyParts
     from gaudi_launch.recipe_cache.manifest import Findings
-    from gaudi_launch.recipe_cache.store import CacheEntry
 
 app = CommandApp(no_args_is_help=True, help="List, verify, prune and ship caches of compiled graphs (recipes).")
 
@@ -79,7 +79,7 @@ def list_(cache: Path | None = Root, as_json: bool = Json, machine: str | None =
     """List every key: model, engine, cards, dtype, graphs, size, age, and if it fits this machine."""
     from gaudi_launch.cli.console import console, emit_json, table
     from gaudi_launch.messages import text
-    from gaudi_launch.recipe_cache.store import entries, flat_files
+    from gaudi_launch.recipe_cache.cache_root import entries, flat_files
 
     root, here = _root(cache), _here(machine)
     rows = [_row(entry, here) for entry in entries(root)]
@@ -119,7 +119,7 @@ def show(key: str, cache: Path | None = Root, as_json: bool = Json) -> None:
     """Show one key: its model and machine, compiled buckets, and fill times."""
     from gaudi_launch.cli.console import console, emit_json, table
     from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.recipe_cache.store import find
+    from gaudi_launch.recipe_cache.cache_root import find
 
     entry = find(_root(cache), key)
     if entry.ledger is None:
@@ -148,14 +148,14 @@ def verify(
 ) -> None:
     """Compare files with the index: sizes, checksums, empty and foreign files, interrupted fills."""
     from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.recipe_cache import store
+    from gaudi_launch.recipe_cache import cache_root
 
     root = _root(cache)
-    chosen = [store.find(root, key)] if key else store.entries(root, sizes=False)
+    chosen = [cache_root.find(root, key)] if key else cache_root.entries(root, sizes=False)
     results = []
     for entry in chosen:
-        findings = store.check(root, entry, quick=quick)
-        removed = store.repair(root, entry, findings) if repair and not findings.sound else ()
+        findings = cache_root.check(root, entry, quick=quick)
+        removed = cache_root.repair(root, entry, findings) if repair and not findings.sound else ()
         results.append((entry, findings, removed))
     sound = all(findings.sound or removed == findings.bad != () for _, findings, removed in results)
     if as_json:
@@ -213,14 +213,14 @@ def prune(
     from gaudi_launch.cli.console import console, emit_json
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
-    from gaudi_launch.recipe_cache import store
-    from gaudi_launch.recipe_cache.limits import parse_age, parse_size, to_prune
+    from gaudi_launch.recipe_cache import cache_root
+    from gaudi_launch.recipe_cache.size_limits import parse_age, parse_size, to_prune
 
     if max_size is None and older is None and not stale:
         raise LaunchError("cache.prune_nothing_asked", ExitCode.USAGE)
     root = _root(cache)
     doomed = to_prune(
-        store.entries(root),
+        cache_root.entries(root),
         now=time.time(),
         max_bytes=parse_size(max_size) if max_size is not None else None,
         older_seconds=parse_age(older) if older is not None else None,
@@ -228,10 +228,10 @@ def prune(
     )
     removed = []
     for each in doomed if yes else ():
-        store.remove(root, each.entry)
+        cache_root.remove(root, each.entry)
         removed.append(each.entry.key)
     if yes:
-        store.sweep(root)
+        cache_root.sweep(root)
     if as_json:
         rows = [{"key": d.entry.key, "bytes": d.entry.bytes, "reason": d.reason.render()} for d in doomed]
         return emit_json({"schema": 1, "root": str(root), "doomed": rows, "removed": removed})
@@ -248,10 +248,10 @@ def export(key: str, file: Path, cache: Path | None = Root, as_json: bool = Json
     """Write one key to FILE.tar.zst, to import on another machine."""
     from gaudi_launch.cli.console import console, emit_json
     from gaudi_launch.messages import text
-    from gaudi_launch.recipe_cache import ship, store
+    from gaudi_launch.recipe_cache import cache_root, ship
 
     root = _root(cache)
-    entry = store.find(root, key)
+    entry = cache_root.find(root, key)
     files, total = ship.export(root, entry, file)
     if as_json:
         return emit_json({"schema": 1, "key": entry.key, "file": str(file), "files": files, "bytes": total})
@@ -295,10 +295,10 @@ def sync(
     import shlex
 
     from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.recipe_cache import ship, store
+    from gaudi_launch.recipe_cache import cache_root, ship
 
     root = _root(cache)
-    words = ship.sync_command(root, store.find(root, key), target)
+    words = ship.sync_command(root, cache_root.find(root, key), target)
     if not run:
         if as_json:
             from gaudi_launch.cli.console import emit_json
@@ -325,8 +325,8 @@ def adopt(as_json: bool = Json, options: LaunchOptions = Launch) -> None:
     from gaudi_launch.buckets.bucket_list import Buckets
     from gaudi_launch.cli.console import console, emit_json
     from gaudi_launch.messages import text
+    from gaudi_launch.recipe_cache.cache_root import adopt as write
     from gaudi_launch.recipe_cache.key import parts_of
-    from gaudi_launch.recipe_cache.store import adopt as write
 
     root = _root(Path(options.cache_dir) if options.cache_dir else None)
     prepared = prepare(options)

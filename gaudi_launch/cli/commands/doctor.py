@@ -13,7 +13,7 @@ import typer
 from gaudi_launch.cli.command_app import CommandApp
 
 if TYPE_CHECKING:
-    from gaudi_launch.doctor.records import DoctorFacts, EngineFacts, Finding, Wants
+    from gaudi_launch.doctor.findings import DoctorFacts, EngineFacts, Finding, Wants
     from gaudi_launch.doctor.remedies import Change, RemedyOutcome
     from gaudi_launch.host.files import Files
 
@@ -75,7 +75,7 @@ def doctor(
 ) -> None:
     """Check BIOS, OS, memory, driver, cards, network, containers, engine, weights and cache; change nothing
     unless --fix is given. Exit code 0: no failures, 3: this machine cannot serve."""
-    from gaudi_launch.doctor.records import Wants
+    from gaudi_launch.doctor.findings import Wants
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.planning.placement import parse_modules
 
@@ -113,11 +113,11 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _collect(asked: _Asked) -> DoctorFacts:
     """Everything that the checks look at, read once."""
-    from gaudi_launch.doctor.records import DoctorFacts
+    from gaudi_launch.doctor.findings import DoctorFacts
     from gaudi_launch.doctor.weights import read_weights
     from gaudi_launch.host import hl_smi
-    from gaudi_launch.host.config import load_config
     from gaudi_launch.host.files import FolderFiles
+    from gaudi_launch.host.host_config import load_config
     from gaudi_launch.host.machine import SIMULATED, load
 
     host, config = load(asked.machine), load_config(asked.machine)
@@ -143,7 +143,7 @@ def _collect(asked: _Asked) -> DoctorFacts:
 
 def _engine(python: str | None, live: bool) -> EngineFacts | None:
     """What the interpreter has; without --python only an engine that is there counts, and only on this machine."""
-    from gaudi_launch.doctor.records import EngineFacts
+    from gaudi_launch.doctor.findings import EngineFacts
     from gaudi_launch.engines.detect import detect
     from gaudi_launch.errors import ExitCode, LaunchError
 
@@ -225,7 +225,7 @@ def _bundle(facts: DoctorFacts, report: Mapping[str, Any], path: Path, keep_name
     import getpass
 
     from gaudi_launch.doctor import bundle
-    from gaudi_launch.host import config, snapshot
+    from gaudi_launch.host import host_config, snapshot
     from gaudi_launch.messages import text
 
     try:
@@ -235,7 +235,7 @@ def _bundle(facts: DoctorFacts, report: Mapping[str, Any], path: Path, keep_name
     # "root" is no one's name, and a host called like a common word would turn the whole file into brackets
     names = tuple(n for n in (facts.host.hostname, user) if n and n not in ("root", "localhost") and len(n) > 2)
     files = bundle.contents(
-        snapshot.to_json(facts.host), config.to_json(facts.config), report, bundle.Redactor(keep_names, names)
+        snapshot.to_json(facts.host), host_config.to_json(facts.config), report, bundle.Redactor(keep_names, names)
     )
     bundle.write(path, files)
     kept = text("doctor.bundle.names_kept") if keep_names else text("doctor.bundle.names_removed")

@@ -9,7 +9,7 @@ import typer
 from gaudi_launch.cli.command_app import CommandApp
 
 if TYPE_CHECKING:
-    from gaudi_launch.models.records import Model
+    from gaudi_launch.models.model import Model
 
 app = CommandApp()
 

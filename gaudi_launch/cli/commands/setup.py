@@ -33,7 +33,7 @@ def setup(
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Prepare an engine environment. Run again after an interruption to resume."""
-    from gaudi_launch.engines.install.steps import Wishes
+    from gaudi_launch.engines.install.install_steps import Wishes
     from gaudi_launch.engines.registry import runs_anywhere, setup_name
     from gaudi_launch.errors import ExitCode, LaunchError
 

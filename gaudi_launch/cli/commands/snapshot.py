@@ -43,12 +43,12 @@ def snapshot(
         return
     if file != "-" and not force and os.path.lexists(file):
         raise LaunchError("host.snapshot_exists", ExitCode.USAGE, path=file)
-    from gaudi_launch.host import config
+    from gaudi_launch.host import host_config
     from gaudi_launch.host.machine import load
     from gaudi_launch.host.snapshot import to_json
 
     host = load(machine)
-    settings = config.to_json(config.load_config(machine))
+    settings = host_config.to_json(host_config.load_config(machine))
     content = json.dumps(to_json(host, settings), ensure_ascii=False, indent=1) + "\n"
     if file == "-":
         sys.stdout.write(content)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
     from gaudi_launch.app.estimate import SpeedEstimate
-    from gaudi_launch.bench.records import BenchRun
     from gaudi_launch.bench.replay import Going
+    from gaudi_launch.bench.run_file import BenchRun
     from gaudi_launch.errors import ExitCode
 
 _PARTS = ("mean", "p50", "p90", "p95", "p99", "max")

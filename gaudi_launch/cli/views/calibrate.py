@@ -11,7 +11,7 @@ from gaudi_launch.messages import text
 if TYPE_CHECKING:
     from gaudi_launch.app.calibrate import CalibrationResult
     from gaudi_launch.services.calibration_run import PhaseState
-    from gaudi_launch.services.process.steps import StepProgress
+    from gaudi_launch.services.process.step import StepProgress
 
 
 class CalibrationTerminal(Terminal):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from gaudi_launch.capacity.cards import CapacityResult, CardsChoice
-    from gaudi_launch.capacity.chart import Panel
+    from gaudi_launch.capacity.latency_chart import Panel
     from gaudi_launch.capacity.search import Curve
 
 _COLUMNS = ("n", "replicas", "cards", "nodes", "each", "ttft", "tpot", "why")
@@ -107,7 +107,7 @@ def carried(result: CapacityResult) -> list[tuple[int, int, float, float]]:
 
 def show(result: CapacityResult, plot: Path | None) -> None:
     """The page for people."""
-    from gaudi_launch.capacity.chart import number
+    from gaudi_launch.capacity.latency_chart import number
     from gaudi_launch.cli.console import console, table
     from gaudi_launch.messages import text
 
@@ -155,7 +155,7 @@ def show(result: CapacityResult, plot: Path | None) -> None:
 
 
 def _row(choice: CardsChoice, chosen: bool) -> list[str]:
-    from gaudi_launch.capacity.chart import number
+    from gaudi_launch.capacity.latency_chart import number
 
     name = f"{choice.cards} *" if chosen else str(choice.cards)
     fleet = choice.fleet
@@ -176,7 +176,7 @@ def _chart(curve: Curve, ttft: float | None, tpot: float | None, chosen: float |
     """Both latencies against the load of one replica, in letters."""
     from rich.text import Text
 
-    from gaudi_launch.capacity.chart import column_of, number, panels
+    from gaudi_launch.capacity.latency_chart import column_of, number, panels
     from gaudi_launch.messages import text
 
     drawn = Text(text("capacity.chart", n=cards) + "\n", no_wrap=True)
@@ -207,7 +207,7 @@ def _line(panel: Panel, value: float) -> int:
 
 def draw(path: Path, result: CapacityResult) -> None:
     """Write the picture of the chosen replica, else of the first that was simulated. Raises LaunchError (USAGE)."""
-    from gaudi_launch.capacity import chart
+    from gaudi_launch.capacity import latency_chart
 
     choice = result.chosen or next((choice for choice in reversed(result.choices) if choice.curve), None)
     if choice is None or choice.curve is None:
@@ -217,9 +217,9 @@ def draw(path: Path, result: CapacityResult) -> None:
     scene = (choice.curve, targets.ttft, targets.tpot, rate)
     try:
         if path.suffix.lower() == ".png":
-            path.write_bytes(chart.png(*scene))
+            path.write_bytes(latency_chart.png(*scene))
         else:
-            path.write_text(chart.svg(*scene), encoding="utf-8")
+            path.write_text(latency_chart.svg(*scene), encoding="utf-8")
     except OSError as error:
         why = error.strerror or str(error)
         raise LaunchError("warmup.not_written", ExitCode.USAGE, path=str(path), error=why) from None

@@ -11,7 +11,7 @@ from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
-    from gaudi_launch.host.records import Card, Host
+    from gaudi_launch.host.hardware import Card, Host
     from gaudi_launch.planning.plan import Placement
     from gaudi_launch.services.state.orphans import Orphan
 

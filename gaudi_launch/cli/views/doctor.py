@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gaudi_launch.doctor.records import DoctorFacts, Finding
+    from gaudi_launch.doctor.findings import DoctorFacts, Finding
     from gaudi_launch.doctor.remedies import Change, RemedyOutcome
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim", "unknown": "magenta"}
@@ -88,7 +88,7 @@ def show_row(out: Console, finding: Finding, verbose: bool) -> None:
     """One line; what is below it only where something is to be read or done."""
     from rich.markup import escape
 
-    from gaudi_launch.doctor.records import shown
+    from gaudi_launch.doctor.findings import shown
     from gaudi_launch.host.files import printable
     from gaudi_launch.messages import text
 
@@ -303,7 +303,7 @@ def show_again(
 ) -> None:
     from rich.markup import escape
 
-    from gaudi_launch.doctor.records import shown
+    from gaudi_launch.doctor.findings import shown
     from gaudi_launch.messages import text
 
     rows = fixed_rows(before, after)

@@ -220,18 +220,18 @@ def _show_evidence(found: SpeedEstimate) -> None:
 def draw(path: Path, found: SpeedEstimate) -> None:
     """Write the picture of tokens per second against sequences at once. Raises LaunchError (USAGE)."""
     from gaudi_launch.app.estimate import solve_each
-    from gaudi_launch.performance import chart
+    from gaudi_launch.performance import throughput_chart
 
-    batches = chart.batches(max(found.case.load.most, chart.LEAST))
+    batches = throughput_chart.batches(max(found.case.load.most, throughput_chart.LEAST))
     points = [
-        chart.Point(batch, each.prediction.throughput)
+        throughput_chart.Point(batch, each.prediction.throughput)
         for batch, each in zip(batches, solve_each(found.case, batches), strict=True)
     ]
     try:
         if path.suffix.lower() == ".svg":
-            path.write_text(chart.svg(points), encoding="utf-8")
+            path.write_text(throughput_chart.svg(points), encoding="utf-8")
         else:
-            path.write_bytes(chart.png(points))
+            path.write_bytes(throughput_chart.png(points))
     except OSError as error:
         why = error.strerror or str(error)
         raise LaunchError("warmup.not_written", ExitCode.USAGE, path=str(path), error=why) from None

@@ -14,7 +14,7 @@ from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
     from gaudi_launch.app.status import ServiceStatus
-    from gaudi_launch.host.records import Card
+    from gaudi_launch.host.hardware import Card
     from gaudi_launch.services.state.registry import ServiceRecord
 
 

@@ -10,8 +10,8 @@ from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
     from gaudi_launch.app.warmup import FilledCache, WarmupCase, WarmupResult
-    from gaudi_launch.buckets.estimate import Span
     from gaudi_launch.buckets.strategies import Judged
+    from gaudi_launch.buckets.warmup_time import Span
 
 COLUMNS = ("strategy", "prompt", "decode", "uncovered", "overhead", "cold", "cached")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gaudi_launch import interrupt
 from gaudi_launch.engines.install.in_use import check_unused
-from gaudi_launch.engines.install.steps import CodeStep, Wishes, code_steps, dockerfile
+from gaudi_launch.engines.install.install_steps import CodeStep, Wishes, code_steps, dockerfile
 from gaudi_launch.engines.releases import Release
 from gaudi_launch.engines.vllm_cpu.install import alone, engines_dir
 from gaudi_launch.errors import ExitCode, LaunchError

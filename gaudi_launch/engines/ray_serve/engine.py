@@ -22,9 +22,9 @@ from gaudi_launch.engines.ray_serve import config
 from gaudi_launch.engines.transformers import NAME as PLAIN
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import Message, message
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.performance.limits import CoverageQuestion
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context, Engine, Limits, Proposal

@@ -20,9 +20,9 @@ from gaudi_launch.engines.tgi import options as words_of
 from gaudi_launch.engines.tgi import tokens as tgi_tokens
 from gaudi_launch.engines.upstream_tasks import CHAT, sees_by_name, task_of
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import message
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import MemoryRules
 from gaudi_launch.performance.limits import CoverageQuestion, as_limits
 from gaudi_launch.planning.decisions import Decisions

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gaudi_launch.engines.tgi.options import PADDED_VISION_TYPES, VISION_TYPES, paged
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.parse import MOST_SEQS, MOST_TOKENS
 from gaudi_launch.planning.request import Request
 

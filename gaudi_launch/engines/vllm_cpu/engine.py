@@ -10,9 +10,9 @@ from typing import Literal
 from gaudi_launch.engines.base import given, sent_variables
 from gaudi_launch.engines.vllm_fork.scripts_shared import base_name
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import message
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context, Engine, Limits, OverHosts, Proposal
 from gaudi_launch.planning.engine_args import engine_args

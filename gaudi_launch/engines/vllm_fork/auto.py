@@ -17,7 +17,7 @@ from gaudi_launch.engines.vllm_fork.pooling import pools
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
 from gaudi_launch.models import sizing
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.engine_args import EngineArgs
@@ -266,7 +266,7 @@ def plan_buckets(
         decisions.warn("plan.own_buckets", names=", ".join(sorted(own)))
         return
     from gaudi_launch.buckets.bucket_file import planned
-    from gaudi_launch.buckets.optimiser.planner import BucketGoal
+    from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
 
     found = planned(question, BucketGoal(reduce=request.reduce), cost)
     if request.max_prefill_seqs is None:

@@ -23,10 +23,10 @@ from gaudi_launch.engines.vllm_fork import hosts, pooling, scripts_1_21, scripts
 from gaudi_launch.engines.vllm_fork.calibration import CALIBRATIONS
 from gaudi_launch.engines.vllm_fork.reference import deliberate_differences
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import Message, message, text
 from gaudi_launch.models.calibration.rules import Calibration
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import MemoryRules
 from gaudi_launch.performance.limits import CoverageQuestion
 from gaudi_launch.planning.decisions import Decisions
@@ -42,7 +42,7 @@ from gaudi_launch.planning.planner import buckets_of
 from gaudi_launch.planning.precision import fp8_cache, kernels_of
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.speed import step_time_in
-from gaudi_launch.planning.support import ModelSupport
+from gaudi_launch.planning.support_answer import ModelSupport
 
 ENTRY = ("-m", "vllm.entrypoints.openai.api_server")
 # HabanaAI/vllm-fork@aice/v1.22.0:scripts/utils.sh PREFERED_BATCHED_TOKENS

@@ -10,7 +10,7 @@ from gaudi_launch.messages import message
 from gaudi_launch.models.fp8.conversion_record import CONVERTED
 from gaudi_launch.models.fp8.measurements import PREFIX
 from gaudi_launch.models.fp8.quant_config import Origin
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.host_memory import check_host_memory

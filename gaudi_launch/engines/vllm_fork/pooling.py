@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gaudi_launch.engines.upstream_tasks import CHAT, EMBED, RERANK, pooling_options, task_of
 from gaudi_launch.messages import message
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.engine_args import EngineArgs

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gaudi_launch.host.cpus import format_cpus
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.plan import Command, Placement
 from gaudi_launch.planning.request import Request

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.messages import Message, message
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.engine_args import EngineArgs
 from gaudi_launch.planning.lengths import ceil_div
@@ -149,7 +149,7 @@ def choose(context: Context, contiguous: bool, physical: int | None, cost: StepT
     if is_hybrid(context.model):
         return StrategyChoice("exp", message("gaudi.hybrid_buckets"))
     from gaudi_launch.buckets.bucket_file import planned
-    from gaudi_launch.buckets.optimiser.planner import BucketGoal
+    from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
 
     found = planned(
         question(context, contiguous, physical),

@@ -30,10 +30,10 @@ from gaudi_launch.engines.vllm_gaudi import buckets as gaudi_buckets
 from gaudi_launch.engines.vllm_gaudi import rules as gaudi_rules
 from gaudi_launch.engines.vllm_gaudi.calibration import CALIBRATION
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import message, text
 from gaudi_launch.models.calibration.rules import Calibration
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import MemoryRules
 from gaudi_launch.performance.limits import CoverageQuestion
 from gaudi_launch.planning.decisions import Decisions
@@ -48,7 +48,7 @@ from gaudi_launch.planning.passthrough import sent_options
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting, variables_of
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.speed import step_time_in
-from gaudi_launch.planning.support import ModelSupport
+from gaudi_launch.planning.support_answer import ModelSupport
 
 NAME = "vllm-gaudi"
 # `vllm serve` by its module: the program of that name may belong to another environment

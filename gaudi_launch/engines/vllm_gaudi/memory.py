@@ -17,7 +17,7 @@ from typing import Any
 
 from gaudi_launch import paths, profiles
 from gaudi_launch.models import sizing
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 
 ORIGIN = "vllm-project/vllm-gaudi@091bbadd:.cd/server/vllm_autocalc_rules.py"
 # a model outside the table takes no more than the share that the plugin's documents use

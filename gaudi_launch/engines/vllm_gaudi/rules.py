@@ -12,7 +12,7 @@ from gaudi_launch.engines.upstream_tasks import CHAT, by_name_only, pooling_opti
 from gaudi_launch.engines.vllm_gaudi import memory as gaudi_memory
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.host_memory import check_host_memory

@@ -17,7 +17,7 @@ from gaudi_launch.kubernetes.objects.pod import (
     rollout_seconds,
     selector,
 )
-from gaudi_launch.kubernetes.records import PORT, KubernetesTarget, ServedModel
+from gaudi_launch.kubernetes.target import PORT, KubernetesTarget, ServedModel
 
 
 def deployment(

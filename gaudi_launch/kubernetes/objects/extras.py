@@ -8,7 +8,7 @@ from typing import Any
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.kubernetes.chart_values import Knob, Name, TemplateText
 from gaudi_launch.kubernetes.objects.pod import ONE_NODE, claim, engine_mounts, knob, labels, scripts_of, selector
-from gaudi_launch.kubernetes.records import PORT, KubernetesTarget, ServedModel
+from gaudi_launch.kubernetes.target import PORT, KubernetesTarget, ServedModel
 
 METRIC = "gaudi_launch_requests"
 

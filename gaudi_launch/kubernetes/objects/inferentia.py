@@ -16,10 +16,10 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import Instance
 from gaudi_launch.kubernetes.chart_values import Name
 from gaudi_launch.kubernetes.objects.needs import PodResources
-from gaudi_launch.kubernetes.records import ServedModel
 from gaudi_launch.kubernetes.served import LONGEST_RAY
+from gaudi_launch.kubernetes.target import ServedModel
 from gaudi_launch.messages import message
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import units
 from gaudi_launch.planning.container import Container, Mount
 

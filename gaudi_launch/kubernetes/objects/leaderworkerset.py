@@ -22,7 +22,7 @@ from gaudi_launch.kubernetes.objects.pod import (
     recipe_containers,
     selector,
 )
-from gaudi_launch.kubernetes.records import KubernetesTarget, ServedModel
+from gaudi_launch.kubernetes.target import KubernetesTarget, ServedModel
 
 API = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
 _SCRIPT = f"{SCRIPTS}/multi_node.py"

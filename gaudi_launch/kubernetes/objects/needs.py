@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from gaudi_launch.host.accelerators import accelerator_of
-from gaudi_launch.host.config import HostConfig
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
+from gaudi_launch.host.host_config import HostConfig
 from gaudi_launch.messages import Message, message
 
 GAUDI = "habana.ai/gaudi"  # HabanaAI/habanalabs-k8s-device-plugin@6b77f8c: whole cards only

@@ -13,9 +13,9 @@ from gaudi_launch.engines.tgi.container import DATA
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.kubernetes.chart_values import Checksum, Knob, Name
 from gaudi_launch.kubernetes.objects.needs import PULL_SECONDS
-from gaudi_launch.kubernetes.records import KubernetesTarget, ServedModel
+from gaudi_launch.kubernetes.target import KubernetesTarget, ServedModel
 from gaudi_launch.planning.container import Container, Mount
-from gaudi_launch.render.container import HUB_FOLDERS
+from gaudi_launch.render.plan_container import HUB_FOLDERS
 
 ONE_NODE = "ReadWriteOnce"
 RECIPE_VARIABLE = "PT_HPU_RECIPE_CACHE_CONFIG"

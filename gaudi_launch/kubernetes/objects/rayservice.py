@@ -26,7 +26,7 @@ from gaudi_launch.kubernetes.objects.pod import (
     pod_spec,
     recipe_containers,
 )
-from gaudi_launch.kubernetes.records import PORT, KubernetesTarget, ServedModel
+from gaudi_launch.kubernetes.target import PORT, KubernetesTarget, ServedModel
 from gaudi_launch.planning.engine_args import split_argv
 from gaudi_launch.planning.option_table import option_table
 from gaudi_launch.render.yaml_text import dump

@@ -18,7 +18,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.models.hub.files import PARTS, digest_of
+from gaudi_launch.models.hub.file_choice import PARTS, digest_of
 from gaudi_launch.models.hub.network import reason_of
 
 

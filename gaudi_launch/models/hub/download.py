@@ -25,7 +25,7 @@ from gaudi_launch.debug_log import ChildLog, best_effort
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.interrupt import deferred, pause
 from gaudi_launch.models.folder_lock import hold
-from gaudi_launch.models.hub.files import PARTS, Fetched, RemoteFile, choose, read_record, safe, write_record
+from gaudi_launch.models.hub.file_choice import PARTS, Fetched, RemoteFile, choose, read_record, safe, write_record
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from gaudi_launch.models.hub.files import read_record
+from gaudi_launch.models.hub.file_choice import read_record
 from gaudi_launch.paths import data_dir
 
 # what hubs call the branch that a name without a revision means

@@ -11,7 +11,7 @@ from gaudi_launch import http_client
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.models.config import counted_with, model_from_config, read_config
 from gaudi_launch.models.hub.network import reason_of
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.weights import count_parameters, count_unloaded
 
 _T = TypeVar("_T")

@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from gaudi_launch.buckets.estimate import FILE_NAME, Measured, record
+from gaudi_launch.buckets.warmup_time import FILE_NAME, Measured, record
 from gaudi_launch.debug_log import best_effort
 from gaudi_launch.messages import Message
 from gaudi_launch.paths import state_dir

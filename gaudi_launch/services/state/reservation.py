@@ -20,7 +20,7 @@ from pathlib import Path
 from gaudi_launch import locks
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import card_locks
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
 from gaudi_launch.planning.plan import Placement
 from gaudi_launch.services.probe import port_free
 

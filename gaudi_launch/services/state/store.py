@@ -16,7 +16,7 @@ from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.paths import state_dir
-from gaudi_launch.services.state import fields
+from gaudi_launch.services.state import state_fields
 
 _log = logging.getLogger(__name__)
 
@@ -138,5 +138,5 @@ def read(folder: Path, name: str) -> dict[str, Any] | None:
         content = (folder / name).read_text(encoding="utf-8")
     except (OSError, ValueError):
         return None
-    document = fields.parse(content)
-    return None if document is None else fields.believed(name, document)
+    document = state_fields.parse(content)
+    return None if document is None else state_fields.believed(name, document)

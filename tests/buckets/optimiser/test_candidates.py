@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from gaudi_launch.buckets.coverage import uncovered
 from gaudi_launch.buckets.lookup import BucketTable
+from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal, plan, plan_buckets
 from gaudi_launch.buckets.optimiser.candidates import OptimiserPhase, corners, plan_phase
 from gaudi_launch.buckets.optimiser.padding_cost import score
-from gaudi_launch.buckets.optimiser.planner import BucketGoal, plan, plan_buckets
 from gaudi_launch.buckets.optimiser.workload_mix import expect
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.performance.limits import EngineLimits, as_limits

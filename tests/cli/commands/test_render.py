@@ -11,8 +11,8 @@ import pytest
 
 from gaudi_launch.messages import message
 from gaudi_launch.planning.exported import SECRETS, engine_variables
-from gaudi_launch.render.files import places
-from gaudi_launch.render.records import Rendered
+from gaudi_launch.render.rendered import Rendered
+from gaudi_launch.render.written_files import places
 from tests.support.cli import golden, output
 from tests.support.places import DATA
 

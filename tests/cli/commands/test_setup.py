@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.engines.install.steps import Wishes, code_steps, dockerfile
+from gaudi_launch.engines.install.install_steps import Wishes, code_steps, dockerfile
 from gaudi_launch.engines.releases import known, needed_release
 from gaudi_launch.errors import LaunchError
 

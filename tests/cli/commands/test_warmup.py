@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.buckets.estimate import Measured, record
-from gaudi_launch.buckets.workload import read_workload
+from gaudi_launch.buckets.past_requests import read_workload
+from gaudi_launch.buckets.warmup_time import Measured, record
 from gaudi_launch.cli.main import run
 
 QWQ = [

@@ -12,7 +12,7 @@ import pytest
 from gaudi_launch.engines.install import environment
 from gaudi_launch.engines.install.environment import Recipe
 from gaudi_launch.engines.install.in_use import check_unused, in_use
-from gaudi_launch.engines.install.steps import CodeStep
+from gaudi_launch.engines.install.install_steps import CodeStep
 from gaudi_launch.engines.ray_serve import install as ray_install
 from gaudi_launch.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.errors import ExitCode, LaunchError

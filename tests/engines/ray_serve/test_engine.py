@@ -16,7 +16,7 @@ from gaudi_launch.engines.ray_serve.schema import check
 from gaudi_launch.engines.registry import find, has
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan, place
 from gaudi_launch.planning.request import Request

@@ -18,7 +18,7 @@ from gaudi_launch.engines.tgi.container import published
 from gaudi_launch.engines.tgi.engine import Tgi
 from gaudi_launch.engines.tgi.options import read_by
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.container import Mount
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan

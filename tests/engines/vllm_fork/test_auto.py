@@ -14,7 +14,7 @@ from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.performance.limits import as_limits
 from gaudi_launch.planning.plan import Plan, Setting
 from gaudi_launch.planning.planner import make_plan

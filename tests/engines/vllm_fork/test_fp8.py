@@ -11,7 +11,7 @@ from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.machine import load
 from gaudi_launch.models.fp8.quant_config import QuantFile
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request

@@ -18,7 +18,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
 from gaudi_launch.models.config import model_from_config
 from gaudi_launch.models.fp8.quant_config import QuantFile
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request

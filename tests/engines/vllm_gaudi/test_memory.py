@@ -17,7 +17,7 @@ from gaudi_launch.engines.vllm_gaudi import memory as gaudi_memory
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
 from gaudi_launch.models import sizing
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request

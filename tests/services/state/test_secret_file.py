@@ -10,7 +10,7 @@ import pytest
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.simulated import make
-from gaudi_launch.models.records import Model
+from gaudi_launch.models.model import Model
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.secret_args import with_secret_moved

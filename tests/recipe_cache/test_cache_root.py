@@ -16,7 +16,7 @@ import pytest
 
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.recipe_cache import store
+from gaudi_launch.recipe_cache import cache_root
 from gaudi_launch.recipe_cache.key_locks import held, in_use
 from gaudi_launch.recipe_cache.ledger import LedgerError, ledger_path, read_ledger
 from gaudi_launch.recipe_cache.manifest import Findings, write_list
@@ -27,7 +27,7 @@ MORE = Buckets([*BUCKETS.prompt, [1, 512, 0]], BUCKETS.decode)
 
 
 def state(root: Path, buckets: Buckets = BUCKETS, num_blocks: int | None = 900) -> tuple[str, str]:
-    use = store.look_up(root, PARTS, buckets, num_blocks)
+    use = cache_root.look_up(root, PARTS, buckets, num_blocks)
     return use.state, use.because.id
 
 
@@ -47,7 +47,7 @@ def test_a_whole_fill_is_a_hit(root: Path) -> None:
 
 def test_new_buckets_are_partial_and_join_the_ledger(root: Path) -> None:
     fill(root)
-    use = store.look_up(root, PARTS, MORE, 900)
+    use = cache_root.look_up(root, PARTS, MORE, 900)
     assert (use.state, use.new) == ("partial", Buckets([[1, 512, 0]], []))
     fill(root, buckets=MORE)
     assert state(root, MORE) == ("hit", "cache.hit")
@@ -62,7 +62,7 @@ def test_another_number_of_blocks_is_partial(root: Path) -> None:
 def test_a_miss_names_the_nearest_cache_of_the_model(root: Path) -> None:
     fill(root, replace(PARTS, software="1.20", dtype="float16"))
     fill(root, replace(PARTS, software="1.20"))
-    use = store.look_up(root, PARTS, BUCKETS)
+    use = cache_root.look_up(root, PARTS, BUCKETS)
     assert (use.state, use.because.render("en")) == (
         "miss",
         "A cache of this model exists, but it does not match: software 1.20 -> 1.21.",
@@ -98,7 +98,7 @@ def _child(root: Path, body: str) -> subprocess.Popen[str]:
     program = f"""
         import sys, time
         from pathlib import Path
-        from gaudi_launch.recipe_cache import store
+        from gaudi_launch.recipe_cache import cache_root
         from tests.support.recipes import BUCKETS
         from tests.support.recipes import PARTS
         root = Path(sys.argv[1])
@@ -112,7 +112,7 @@ def _child(root: Path, body: str) -> subprocess.Popen[str]:
     )
 
 
-FILLING = """with store.opened(root, PARTS, BUCKETS) as session:
+FILLING = """with cache_root.opened(root, PARTS, BUCKETS) as session:
             (session.folder / "a.recipe").write_bytes(b"whole")
             (session.folder / "b.recipe").write_bytes(b"")
             print("filling", flush=True)
@@ -128,7 +128,7 @@ def test_kill_in_the_middle_of_a_fill_never_claims_a_hit(root: Path) -> None:
     child.stdout.close()
     assert not in_use(root, PARTS.key)
     assert state(root) == ("partial", "cache.interrupted")
-    with store.opened(root, PARTS, BUCKETS) as session:
+    with cache_root.opened(root, PARTS, BUCKETS) as session:
         assert session.repaired == ("b.recipe",)
         assert (session.folder / "a.recipe").read_bytes() == b"whole"
         session.finish(1.0, BUCKETS, None)
@@ -139,7 +139,7 @@ def test_only_one_launch_fills_a_key(root: Path) -> None:
     child = _child(root, FILLING)
     try:
         assert child.stdout is not None and child.stdout.readline() == "filling\n"
-        with pytest.raises(LaunchError) as refused, store.opened(root, PARTS, BUCKETS):
+        with pytest.raises(LaunchError) as refused, cache_root.opened(root, PARTS, BUCKETS):
             pass
         assert refused.value.id == "cache.in_use"
     finally:
@@ -150,50 +150,50 @@ def test_only_one_launch_fills_a_key(root: Path) -> None:
 def test_a_launch_waits_for_the_fill_and_then_hits(root: Path) -> None:
     child = _child(
         root,
-        """with store.opened(root, PARTS, BUCKETS) as session:
+        """with cache_root.opened(root, PARTS, BUCKETS) as session:
             (session.folder / "a.recipe").write_bytes(b"whole")
             print("filling", flush=True)
             time.sleep(0.5)
             session.finish(0.5, BUCKETS, None)""",
     )
     assert child.stdout is not None and child.stdout.readline() == "filling\n"
-    with store.opened(root, PARTS, BUCKETS, wait_seconds=20) as session:
+    with cache_root.opened(root, PARTS, BUCKETS, wait_seconds=20) as session:
         assert not session.filling and session.ledger.buckets == BUCKETS
         # what it waited with is not kept
-        with store.opened(root, PARTS, MORE) as other:
+        with cache_root.opened(root, PARTS, MORE) as other:
             assert other.filling
     child.communicate()
 
 
 def test_hits_share_one_key(root: Path) -> None:
     fill(root)
-    with store.opened(root, PARTS, BUCKETS, 900) as one, store.opened(root, PARTS, BUCKETS, 900) as two:
+    with cache_root.opened(root, PARTS, BUCKETS, 900) as one, cache_root.opened(root, PARTS, BUCKETS, 900) as two:
         assert (one.filling, two.filling, one.folder) == (False, False, two.folder)
 
 
 def test_a_service_that_is_warm_keeps_nobody_waiting(root: Path) -> None:
-    with store.opened(root, PARTS, BUCKETS) as first:
+    with cache_root.opened(root, PARTS, BUCKETS) as first:
         (first.folder / "a.recipe").write_bytes(b"whole")
         first.finish(1.0, BUCKETS, None)
-        with store.opened(root, PARTS, BUCKETS) as second, store.opened(root, PARTS, MORE) as third:
+        with cache_root.opened(root, PARTS, BUCKETS) as second, cache_root.opened(root, PARTS, MORE) as third:
             assert (second.filling, third.filling) == (False, True)
-            with pytest.raises(LaunchError), store.opened(root, PARTS, MORE):
+            with pytest.raises(LaunchError), cache_root.opened(root, PARTS, MORE):
                 pass
             # one that only uses it does not say that another's fill is whole
             second.finish(1.0, BUCKETS, None)
             assert state(root) == ("partial", "cache.interrupted")
             third.finish(1.0, MORE, None)
             second.finish(1.0, BUCKETS, None)
-            assert store.look_up(root, PARTS, MORE).state == "hit"
+            assert cache_root.look_up(root, PARTS, MORE).state == "hit"
             with pytest.raises(LaunchError) as refused:
-                store.remove(root, store.find(root, PARTS.key))
+                cache_root.remove(root, cache_root.find(root, PARTS.key))
             assert refused.value.id == "cache.in_use"
 
 
 def test_a_read_only_root_is_a_sentence(root: Path, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
-    with pytest.raises(LaunchError) as refused, store.opened(file / "recipes", PARTS, BUCKETS):
+    with pytest.raises(LaunchError) as refused, cache_root.opened(file / "recipes", PARTS, BUCKETS):
         pass
     assert refused.value.id == "cache.not_writable"
 
@@ -206,7 +206,7 @@ def test_a_full_disk_leaves_the_old_ledger(root: Path, monkeypatch: pytest.Monke
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(LaunchError) as refused, store.opened(root, PARTS, MORE, 900):
+    with pytest.raises(LaunchError) as refused, cache_root.opened(root, PARTS, MORE, 900):
         pass
     assert refused.value.id == "cache.not_writable"
     assert ledger_path(root, PARTS.key).read_bytes() == before
@@ -225,16 +225,16 @@ def test_a_clock_that_jumps_back_keeps_the_last_use(root: Path, monkeypatch: pyt
 def test_a_flat_folder_works_unchanged_and_can_be_adopted(root: Path) -> None:
     root.mkdir()
     (root / "old.recipe").write_bytes(b"old")
-    use = store.look_up(root, PARTS, BUCKETS)
+    use = cache_root.look_up(root, PARTS, BUCKETS)
     assert (use.state, use.folder, use.because.id) == ("partial", root, "cache.flat")
-    ledger = store.adopt(root, PARTS, BUCKETS)
+    ledger = cache_root.adopt(root, PARTS, BUCKETS)
     assert (ledger.folder, ledger.files, ledger.bytes) == (".", 1, 3)
     assert (root / "old.recipe").read_bytes() == b"old"
-    with store.opened(root, PARTS, BUCKETS) as session:
+    with cache_root.opened(root, PARTS, BUCKETS) as session:
         assert session.folder == root
         session.finish(1.0, BUCKETS, None)
     assert state(root, num_blocks=None) == ("hit", "cache.hit")
-    store.remove(root, store.find(root, PARTS.key))
+    cache_root.remove(root, cache_root.find(root, PARTS.key))
     assert [p.name for p in root.iterdir()] == [f"{PARTS.key}.lock"]
 
 
@@ -246,7 +246,7 @@ def test_verify_finds_each_kind_of_damage_and_repair_drops_only_that(root: Path)
     (folder / "recipe_3.recipe").unlink()
     (folder / "link").symlink_to("/etc/passwd")
     (folder / "new.recipe").write_bytes(b"new")
-    entry = store.find(root, PARTS.key)
+    entry = cache_root.find(root, PARTS.key)
     findings = Findings(
         missing=("recipe_3.recipe",),
         empty=("recipe_0.recipe",),
@@ -255,9 +255,9 @@ def test_verify_finds_each_kind_of_damage_and_repair_drops_only_that(root: Path)
         foreign=("link",),
         unlisted=("new.recipe",),
     )
-    assert store.check(root, entry, quick=False) == findings
-    assert store.check(root, entry, quick=True) == replace(findings, wrong_content=())
-    assert store.repair(root, entry, findings) == ("recipe_0.recipe", "recipe_1.recipe", "recipe_2.recipe")
+    assert cache_root.check(root, entry, quick=False) == findings
+    assert cache_root.check(root, entry, quick=True) == replace(findings, wrong_content=())
+    assert cache_root.repair(root, entry, findings) == ("recipe_0.recipe", "recipe_1.recipe", "recipe_2.recipe")
     assert sorted(p.name for p in folder.iterdir()) == ["link", "new.recipe"]
     assert state(root) == ("partial", "cache.interrupted")
 
@@ -277,15 +277,15 @@ def test_the_list_keeps_checksums_of_files_that_did_not_change(root: Path, monke
 def test_a_key_in_use_is_never_removed(root: Path) -> None:
     fill(root)
     with held(root, PARTS.key, exclusive=False), pytest.raises(LaunchError) as refused:
-        store.remove(root, store.find(root, PARTS.key))
+        cache_root.remove(root, cache_root.find(root, PARTS.key))
     assert refused.value.id == "cache.in_use"
     assert state(root) == ("hit", "cache.hit")
 
 
 def test_find_takes_the_first_digits(root: Path) -> None:
     fill(root)
-    assert store.find(root, PARTS.key[:4]).key == PARTS.key
+    assert cache_root.find(root, PARTS.key[:4]).key == PARTS.key
     for wrong in ("", "zz"):
         with pytest.raises(LaunchError) as refused:
-            store.find(root, wrong)
+            cache_root.find(root, wrong)
         assert refused.value.id == "cache.no_such_key"

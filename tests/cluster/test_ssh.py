@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.cluster import agent, lifecycle, remote
+from gaudi_launch.cluster import agent, lifecycle, ssh
 from gaudi_launch.cluster.differences import FolderFacts
 from gaudi_launch.cluster.inventory import Member
 from gaudi_launch.cluster.layout import Layout
 from gaudi_launch.cluster.parts import Cluster, ClusterEngine, Node
 from gaudi_launch.cluster.readiness import Waits, wait_ready
-from gaudi_launch.cluster.remote import RemoteError
+from gaudi_launch.cluster.ssh import RemoteError
 from gaudi_launch.cluster.state import Part, Place, RunningCluster, remember, remembered, running_of
 from gaudi_launch.cluster.steps import HostStep, ssh_words
 from gaudi_launch.errors import LaunchError
@@ -68,14 +68,14 @@ def step(name: str, *argv: str, **changes: object) -> HostStep:
 
 def living(name: str) -> int | None:
     request = {"do": "status", "folder": f"c/{name}", "names": ["service"]}
-    found = remote.ask(member(name), request, 20)["alive"]["service"]
+    found = ssh.ask(member(name), request, 20)["alive"]["service"]
     return None if found is None else int(found)
 
 
 def test_a_host_tells_of_itself(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "x").write_bytes(b"12345")
-    seen = remote.look(member("noisy"), [str(tmp_path / "model"), "/no/such"], 60)
+    seen = ssh.look(member("noisy"), [str(tmp_path / "model"), "/no/such"], 60)
     assert seen.folders == {str(tmp_path / "model"): FolderFacts(1, 5), "/no/such": FolderFacts()}
     assert seen.clock is not None and abs(seen.clock) < 5 and 0 < seen.clock_within < 60
     assert seen.installed is not None and seen.python is not None and seen.python.startswith("3.")
@@ -91,21 +91,21 @@ def test_a_host_tells_of_itself(tmp_path: Path) -> None:
 )
 def test_hosts_that_cannot_be_asked(name: str, id: str, words: str) -> None:
     with pytest.raises(RemoteError) as error:
-        remote.look(member(name), [], 1 if name == "slow" else 60)
+        ssh.look(member(name), [], 1 if name == "slow" else 60)
     assert error.value.why.id == id
     assert words in error.value.why.render()
 
 
 def test_no_interpreter_there() -> None:
     with pytest.raises(RemoteError) as error:
-        remote.look(Member("a", "a", python="/no/python"), [], 60)
+        ssh.look(Member("a", "a", python="/no/python"), [], 60)
     assert error.value.why.id == "cluster.host_failed" and "/no/python" in error.value.why.render()
 
 
 def test_no_ssh_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RemoteError) as error:
-        remote.look(member("a"), [], 60)
+        ssh.look(member("a"), [], 60)
     assert error.value.why.id == "cluster.no_ssh"
 
 
@@ -114,10 +114,10 @@ def test_started_once_seen_and_ended_with_all_it_started(tmp_path: Path) -> None
     deaf = tmp_path / "deaf.sh"
     deaf.write_text("trap '' TERM\nsleep 300 &\necho \"$WORD $SECRET\"\nwait\n")
     begun = step("a", "sh", "-c", f"sh {deaf} & sleep 300", secrets=("SECRET",))
-    answer = remote.begin(begun, "c/a", {"SECRET": "s3cret", "OTHER": "x"}, settle=0.5)
+    answer = ssh.begin(begun, "c/a", {"SECRET": "s3cret", "OTHER": "x"}, settle=0.5)
     assert (answer["exit"], living("a")) == (None, answer["pid"])
     with pytest.raises(RemoteError) as error:
-        remote.begin(begun, "c/a", {}, settle=0.1)
+        ssh.begin(begun, "c/a", {}, settle=0.1)
     assert error.value.why.id == "cluster.runs_already"
     log = tmp_path / "a" / "gaudi-launch" / "cluster" / "c" / "a" / "service.log"
     assert log.read_text() == "it's $HOME s3cret\n"
@@ -133,14 +133,14 @@ def test_started_once_seen_and_ended_with_all_it_started(tmp_path: Path) -> None
 def test_files_lie_there_before_it_starts(tmp_path: Path) -> None:
     path = tmp_path / "new" / "buckets.txt"
     log = tmp_path / "a" / "gaudi-launch" / "cluster" / "c" / "a" / "service.log"
-    assert remote.begin(step("a", "cat", str(path), files={str(path): "it's $HOME\n"}), "c/a", {})["exit"] == 0
+    assert ssh.begin(step("a", "cat", str(path), files={str(path): "it's $HOME\n"}), "c/a", {})["exit"] == 0
     assert (log.read_text(), path.parent.stat().st_mode & 0o777) == ("it's $HOME\n", 0o700)
     # a folder that others may write into is no place for what an engine reads
     path.parent.chmod(0o777)
     (tmp_path / "link").symlink_to(tmp_path)
     for trap in (path, tmp_path / "link" / "x"):
         with pytest.raises(RemoteError) as error:
-            remote.begin(step("a", "true", files={str(trap): "x"}), "c/a", {})
+            ssh.begin(step("a", "true", files={str(trap): "x"}), "c/a", {})
         assert "belongs to somebody else" in error.value.why.render()
 
 
@@ -153,7 +153,7 @@ def _session(pid: int) -> int | None:
 
 
 def test_a_pid_that_is_another_process_by_now_is_left_alone(tmp_path: Path) -> None:
-    remote.begin(step("a", "sleep", "300"), "c/a", {}, settle=0.1)
+    ssh.begin(step("a", "sleep", "300"), "c/a", {}, settle=0.1)
     path = tmp_path / "a" / "gaudi-launch" / "cluster" / "c" / "a" / "service.json"
     document = json.loads(path.read_text())
     path.write_text(json.dumps({**document, "started": document["started"] - 1}))
@@ -164,14 +164,14 @@ def test_a_pid_that_is_another_process_by_now_is_left_alone(tmp_path: Path) -> N
 
 
 def test_what_ends_at_once_says_so() -> None:
-    assert remote.begin(step("a", "sh", "-c", "exit 7"), "c/a", {})["exit"] == 7
+    assert ssh.begin(step("a", "sh", "-c", "exit 7"), "c/a", {})["exit"] == 7
     with pytest.raises(RemoteError) as error:
-        remote.begin(step("a", "/no/program"), "c/a", {})
+        ssh.begin(step("a", "/no/program"), "c/a", {})
     assert error.value.why.id == "cluster.not_started"
 
 
 def test_a_host_that_is_gone_keeps_no_other_from_being_cleaned() -> None:
-    remote.begin(step("b", "sleep", "300"), "c/b", {}, settle=0.1)
+    ssh.begin(step("b", "sleep", "300"), "c/b", {}, settle=0.1)
     told = lifecycle.down([member("gone"), member("b")], "c", QUICK)
     assert [(host, what, trouble.id if trouble else None) for host, what, trouble in told] == [
         ("gone", "unreachable", "cluster.unreachable"),
@@ -181,10 +181,10 @@ def test_a_host_that_is_gone_keeps_no_other_from_being_cleaned() -> None:
 
 
 def test_commands_run_to_their_end() -> None:
-    remote.do(HostStep(member("a"), ("true",), WHY), 20)
+    ssh.do(HostStep(member("a"), ("true",), WHY), 20)
     for argv, words in ((("sh", "-c", "echo full disk; exit 3"), "full disk"), (("/no/rsync",), "No such file")):
         with pytest.raises(RemoteError) as error:
-            remote.do(HostStep(member("a"), argv, WHY), 20)
+            ssh.do(HostStep(member("a"), argv, WHY), 20)
         assert error.value.why.id == "cluster.step_failed" and words in error.value.why.render()
 
 
@@ -256,7 +256,7 @@ def start_up(cluster: Cluster, folder: Path, waits: Waits, said: list[str] | Non
 
 def test_another_start_does_not_forget_the_first(tmp_path: Path) -> None:
     state = tmp_path / "known"
-    remote.begin(step("a", "sleep", "300"), "c/a", {}, settle=0.1)
+    ssh.begin(step("a", "sleep", "300"), "c/a", {}, settle=0.1)
     state.mkdir()
     first = running_of(one_engine("a"))
     remember(state, first)
@@ -306,7 +306,7 @@ def test_ray_that_ends_on_a_worker_is_told(tmp_path: Path) -> None:
     places = (Place(member("a"), "127.0.0.1"), Place(member("b"), "127.0.0.2"))
     running = RunningCluster("c", True, 8850, 2, (Part(places, "http://127.0.0.1:9"),))
     for name in ("service", "ray"):
-        remote.begin(replace(step("a", "sleep", "300"), name=name), "c/a", {}, settle=0.1)
+        ssh.begin(replace(step("a", "sleep", "300"), name=name), "c/a", {}, settle=0.1)
     (tmp_path / "known").mkdir()
     waits = Waits(ask=20.0, poll=0.1, workers=0.0)
     with refused("cluster.ray_died"):
@@ -317,7 +317,7 @@ def test_ray_that_ends_on_a_worker_is_told(tmp_path: Path) -> None:
 def test_status_of_what_is_half_there() -> None:
     places = (Place(member("a"), "127.0.0.1"), Place(member("gone"), "10.0.0.2"))
     running = RunningCluster("c", True, 8850, 4, (Part(places, "http://127.0.0.1:9"),))
-    remote.begin(step("a", "sleep", "300"), "c/a", {}, settle=0.1)
+    ssh.begin(step("a", "sleep", "300"), "c/a", {}, settle=0.1)
     state = lifecycle.status(running, None, QUICK)
     assert (state.whole, state.ready, state.ray) == (False, (False,), (None,))
     assert [(host.name, sorted(host.alive), host.trouble.id if host.trouble else None) for host in state.hosts] == [
@@ -347,5 +347,5 @@ def test_what_is_written_down_comes_back(tmp_path: Path) -> None:
 def test_this_machine_is_asked_by_this_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Also where its folder is not on the PATH."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    document = remote.snapshot(Member("here", "local"), GENEROUS)
+    document = ssh.snapshot(Member("here", "local"), GENEROUS)
     assert document["schema"] == 1 and "host" in document

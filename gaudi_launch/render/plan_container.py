@@ -13,7 +13,7 @@ from gaudi_launch.engines.docker_command import VISIBLE, card_indices
 from gaudi_launch.engines.releases import release_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus
-from gaudi_launch.host.records import Host
+from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.config import looks_like_hub_id
 from gaudi_launch.models.fp8.measurements import PREFIX

@@ -20,8 +20,8 @@ from gaudi_launch.messages import message
 from gaudi_launch.planning.container import Container, Mount
 from gaudi_launch.planning.engine_args import NO_ARGS, split_argv
 from gaudi_launch.planning.plan import EngineIdentity, Estimate
-from gaudi_launch.render.container import container_of, mounts_of, start_seconds
 from gaudi_launch.render.docker import health_words, run_words
+from gaudi_launch.render.plan_container import container_of, mounts_of, start_seconds
 from tests.support.plans import odd, planned, with_env
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.host import simulated
-from gaudi_launch.host.config import HostConfig, cpus_without, load_config, read_config, read_live
 from gaudi_launch.host.files import Imagined
+from gaudi_launch.host.host_config import HostConfig, cpus_without, load_config, read_config, read_live
 
 
 def read(**files: str) -> HostConfig:

@@ -12,9 +12,9 @@ from typing import Any
 
 from gaudi_launch.kubernetes.chart_values import Checksum, Knob, Name, TemplateText, knobs_of, plain
 from gaudi_launch.kubernetes.documents import header, notes, parts_of
-from gaudi_launch.kubernetes.records import KubernetesTarget, ServedModel
 from gaudi_launch.kubernetes.schema_check import check
-from gaudi_launch.render.records import Rendered
+from gaudi_launch.kubernetes.target import KubernetesTarget, ServedModel
+from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.yaml_text import documents, dump
 
 _ENABLED = "enabled"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.buckets.estimate import Measured, per_graph, read_measured, record, times
+from gaudi_launch.buckets.warmup_time import Measured, per_graph, read_measured, record, times
 
 
 def test_published() -> None:

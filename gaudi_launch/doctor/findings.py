@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from gaudi_launch.host.config import Disk, HostConfig
 from gaudi_launch.host.files import Files
+from gaudi_launch.host.hardware import Card, Host
 from gaudi_launch.host.health import CardHealth, read_health
 from gaudi_launch.host.hl_smi import Ask
-from gaudi_launch.host.records import Card, Host
+from gaudi_launch.host.host_config import Disk, HostConfig
 from gaudi_launch.messages import Message, message
 
 STATUSES = ("ok", "warn", "fail", "skip", "unknown")

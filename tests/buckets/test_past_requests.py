@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.buckets.workload import parse_metrics, parse_workload, read_workload
+from gaudi_launch.buckets.past_requests import parse_metrics, parse_workload, read_workload
 from gaudi_launch.errors import ExitCode, LaunchError
 
 CSV = "t_seconds,input_tokens,output_tokens\n2.5,10,3\n1.5,20,4\n3.0,0,4\n4.0,7,x\n"

@@ -6,7 +6,7 @@ import struct
 import zlib
 from xml.etree import ElementTree
 
-from gaudi_launch.capacity.chart import column_of, number, panels, png, svg
+from gaudi_launch.capacity.latency_chart import column_of, number, panels, png, svg
 from gaudi_launch.capacity.search import Curve, LoadPoint
 
 CURVE = Curve(

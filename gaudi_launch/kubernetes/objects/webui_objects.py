@@ -7,7 +7,7 @@ from typing import Any
 from gaudi_launch.kubernetes.chart_values import Checksum, Knob, Name, TemplateText
 from gaudi_launch.kubernetes.objects.extras import config_map, shared_labels
 from gaudi_launch.kubernetes.objects.pod import pod_metadata, script
-from gaudi_launch.kubernetes.records import PORT, KubernetesTarget
+from gaudi_launch.kubernetes.target import PORT, KubernetesTarget
 
 # the one public image that is only gradio and requests: awslabs/ai-on-eks@41a979e:blueprints/inference/
 # llama2-13b-chat-rayserve-inf2/gradio-ui.yaml

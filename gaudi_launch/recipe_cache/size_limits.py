@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
+from gaudi_launch.recipe_cache.cache_root import CacheEntry
 from gaudi_launch.recipe_cache.key import KeyParts
-from gaudi_launch.recipe_cache.store import CacheEntry
 
 MIB = 1 << 20
 # assumed, no published figure: the scripts' 16384 MB were outgrown by grids of several hundred graphs

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.render.records import Rendered
+from gaudi_launch.render.rendered import Rendered
 
 # systemd.service(5), and podman-systemd.unit(5) for Quadlet
 _UNITS = (".service", ".container")
