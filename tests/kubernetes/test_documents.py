@@ -33,7 +33,6 @@ from tests.support.kubernetes_documents import (
     R1,
     WITH,
     _plain,
-    _Reader,
     following,
     goldens,
     main_of,
@@ -102,9 +101,6 @@ def test_files_of_the_plan_come_along(capsys: pytest.CaptureFixture[str]) -> Non
     (mount,) = [mount for mount in engine["volumeMounts"] if mount["mountPath"] == folder]
     (volume,) = [volume for volume in pod["volumes"] if volume["name"] == mount["name"]]
     assert maps[volume["configMap"]["name"]]["data"][name]
-
-
-_Reader.add_constructor("tag:yaml.org,2002:value", lambda _, node: str(node.value))
 
 
 @pytest.mark.parametrize("case", CASES)

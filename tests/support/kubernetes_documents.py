@@ -95,6 +95,9 @@ class _Reader(yaml.SafeLoader):
     (yaml/pyyaml#89)."""
 
 
+_Reader.add_constructor("tag:yaml.org,2002:value", lambda _, node: str(node.value))
+
+
 def objects(text: str) -> list[dict[str, Any]]:
     return [found for found in yaml.load_all(text, Loader=_Reader) if found]
 
