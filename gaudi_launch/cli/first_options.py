@@ -7,7 +7,7 @@ _RENDER = (*_SHAPE, "--engine", "--image", "-p", "--machine", "--to")
 
 _FIRST: dict[str, tuple[str, ...]] = {
     "serve": (*_SHAPE, "--engine", "-p", "--name", "--detach", "--in"),
-    "plan": (*_SHAPE, "-b", "--engine", "--machine", "-v", "--json"),
+    "plan": (*_SHAPE, "-b", "--engine", "--machine", "--all", "--json"),
 }
 
 

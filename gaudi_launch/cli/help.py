@@ -63,16 +63,32 @@ def shown(page: HelpPage) -> str:
     return layout(page, terminal_width(), coloured=is_coloured(sys.stdout))
 
 
+def shown_in(root: Any, words: Sequence[str]) -> str:
+    """Return the help of the command below ``root`` that the words name; raises typer's usage error."""
+    context = root
+    for word in words:
+        if not hasattr(context.command, "resolve_command"):
+            context.fail(f"Got unexpected extra argument ({word})")
+        _, command, _ = context.command.resolve_command(context, [word])
+        context = command.make_context(word, [], parent=context, resilient_parsing=True)
+    return str(context.get_help())
+
+
+def titled(title: str) -> str:
+    """Return a title with the colon of the language in force."""
+    return translated("{title}:").format(title=title)
+
+
 def layout(page: HelpPage, width: int, *, coloured: bool) -> str:
     """Return a page as text of at most ``width`` columns; only names and examples may be longer."""
     lines = _usage_lines(page.usage, width, coloured)
     for paragraph in page.paragraphs:
         lines += ["", *wrapped(paragraph, width)]
     for section in page.sections:
-        lines += ["", painted(f"{section.title}:", BOLD, coloured=coloured)]
+        lines += ["", painted(titled(section.title), BOLD, coloured=coloured)]
         lines += _entry_lines(section.entries, width, coloured)
     if page.examples:
-        lines += ["", painted(f"{translated('Examples')}:", BOLD, coloured=coloured)]
+        lines += ["", painted(titled(translated("Examples")), BOLD, coloured=coloured)]
         lines += _example_lines(page.examples, width, coloured)
     for note in page.notes:
         lines += ["", *wrapped(note, width)]
@@ -80,7 +96,7 @@ def layout(page: HelpPage, width: int, *, coloured: bool) -> str:
 
 
 def _usage_lines(usage: str, width: int, coloured: bool) -> list[str]:
-    first, *rest = wrapped(f"{translated('Usage')}: {usage}", width)
+    first, *rest = wrapped(f"{titled(translated('Usage'))} {usage}", width)
     return [painted(first, BOLD, coloured=coloured), *(f"  {line}" for line in rest)]
 
 

@@ -56,6 +56,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "engines": ("engines", "List engines: installed ones, features, unsupported options."),
     "cache": ("cache", "List, verify, prune and copy caches of compiled graphs."),
     "profiles": ("profiles", "List, show and check the shipped profiles and your own."),
+    "help": ("help", "List questions with the commands that answer them."),
 }
 # what a user wants -> commands, most used first
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -67,7 +68,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Machine": ("doctor", "devices", "snapshot", "exporter"),
     "Models": ("pull", "inspect", "fit", "support", "convert", "calibrate"),
     "More machines": ("render", "kube", "cluster", "ray"),
-    "Maintain": ("setup", "engines", "cache", "profiles"),
+    "Maintain": ("setup", "engines", "cache", "profiles", "help"),
 }
 
 _loaded: dict[str, typer.core.TyperGroup | typer.core.TyperCommand] = {}

@@ -108,7 +108,7 @@ def test_the_environment_chooses_the_language(
     for name in ("GAUDI_LAUNCH_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, value)
-    assert shown(capsys, "serve", "--help").startswith("用法: gaudi-launch serve")
+    assert shown(capsys, "serve", "--help").startswith("用法： gaudi-launch serve")
 
 
 @pytest.mark.parametrize("found", FOUND, ids=[each.path or "program" for each in FOUND])
@@ -117,8 +117,8 @@ def test_each_help_is_chinese_where_chinese_is_wanted(
 ) -> None:
     text = shown(capsys, *found.path.split(), "--help", "--lang", "zh")
     for line in text.splitlines():
-        if re.match(r"\S[^:]*:$", line):
-            assert CHINESE.search(line), line
+        if re.match(r"\S.*[:：]$", line):
+            assert CHINESE.search(line) and line.endswith("："), line
     assert "Show this help" not in text and "显示本帮助" in text
 
 

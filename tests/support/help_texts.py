@@ -13,7 +13,7 @@ from gaudi_launch.cli.examples import examples_of
 from gaudi_launch.cli.main import app
 
 # what the layout of a help adds
-FRAME = ("Usage", "Options", "Arguments", "Examples", "Other", "{text} (default: {value})")
+FRAME = ("{title}:", "Usage", "Options", "Arguments", "Examples", "Other", "{text} (default: {value})")
 
 
 @dataclass(frozen=True)

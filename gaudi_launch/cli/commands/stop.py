@@ -20,7 +20,7 @@ app = CommandApp()
 
 @app.command()
 def stop(
-    names: list[str] = typer.Argument(None, metavar="[NAME]...", help="Services, as 'ps' shows them."),
+    names: list[str] | None = typer.Argument(None, metavar="[NAME]...", help="Services, as 'ps' shows them."),
     everything: bool = typer.Option(False, "--all", help="Stop all running services of this user."),
     orphans: bool = typer.Option(False, "--orphans", help="Stop processes whose launcher died."),
     drain: float = DRAIN,
@@ -40,7 +40,7 @@ def stop(
         _end_orphans(yes, as_json)
         return
     # every name is known before the first is ended
-    chosen = [find(name) for name in names]
+    chosen = [find(name) for name in names or ()]
     if everything:
         chosen = [service for service in services() if service.alive]
     _end_services(chosen, drain, forget=forget, as_json=as_json)

@@ -1,0 +1,81 @@
+"""What users want to know or do, with the command for it: `gaudi-launch help` and docs/questions.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question, by the id of its text, and the arguments that answer it."""
+
+    id: str
+    arguments: str
+
+    @property
+    def command(self) -> str:
+        """Return the command line to type."""
+        return f"gaudi-launch {self.arguments}"
+
+
+# the titles are those of the command groups in --help
+QUESTIONS: dict[str, tuple[Question, ...]] = {
+    "Start and watch": (
+        Question("questions.try", "serve demo"),
+        Question("questions.start", "serve MODEL -n 4 --detach"),
+        Question("questions.running", "ps"),
+        Question("questions.ready", "wait NAME"),
+        Question("questions.state", "status NAME"),
+        Question("questions.log", "logs NAME -f"),
+        Question("questions.why", "why"),
+        Question("questions.stop", "stop NAME"),
+        Question("questions.restart", "restart NAME"),
+        Question("questions.orphans", "stop --orphans"),
+        Question("questions.check", "check NAME"),
+        Question("questions.bench", "bench NAME"),
+        Question("questions.compare", "bench compare A.json B.json"),
+        Question("questions.chat", "chat NAME"),
+        Question("questions.webui", "webui NAME"),
+    ),
+    "Plan": (
+        Question("questions.plan", "plan MODEL"),
+        Question("questions.plan_laptop", "plan MODEL --machine simulated:hls2"),
+        Question("questions.warmup", "warmup MODEL"),
+        Question("questions.speed", "estimate MODEL --accelerator gaudi2"),
+        Question("questions.capacity", "capacity MODEL --rate 10/s"),
+        Question("questions.script", "migrate 'COMMAND'"),
+    ),
+    "Machine": (
+        Question("questions.healthy", "doctor"),
+        Question("questions.repair", "doctor --fix"),
+        Question("questions.support_case", "doctor --bundle FILE"),
+        Question("questions.cards", "devices"),
+        Question("questions.snapshot", "snapshot FILE"),
+        Question("questions.metrics", "exporter"),
+    ),
+    "Models": (
+        Question("questions.pull", "pull OWNER/NAME"),
+        Question("questions.inspect", "inspect DIR"),
+        Question("questions.fit", "fit MODEL --accelerator gaudi2"),
+        Question("questions.support", "support MODEL"),
+        Question("questions.calibrate", "calibrate MODEL -n 2"),
+        Question("questions.convert", "convert DIR OUT"),
+    ),
+    "More machines": (
+        Question("questions.docker", "serve MODEL --in docker"),
+        Question("questions.render", "render docker MODEL"),
+        Question("questions.systemd", "render systemd MODEL"),
+        Question("questions.kubernetes", "render kubernetes MODEL"),
+        Question("questions.kube", "kube status"),
+        Question("questions.cluster", "cluster plan MODEL --hosts A,B"),
+        Question("questions.ray", "ray config MODEL"),
+    ),
+    "Maintain": (
+        Question("questions.setup", "setup ENGINE"),
+        Question("questions.engines", "engines"),
+        Question("questions.cache", "cache list"),
+        Question("questions.cache_copy", "cache export KEY FILE"),
+        Question("questions.profiles", "profiles show NAME"),
+        Question("questions.options", "help COMMAND"),
+    ),
+}

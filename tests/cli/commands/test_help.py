@@ -1,0 +1,94 @@
+"""``gaudi-launch help``: questions with their commands, and the help of one command."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+
+import pytest
+
+from gaudi_launch.cli.main import COMMANDS, GROUPS, run
+from gaudi_launch.cli.questions import QUESTIONS
+from gaudi_launch.cli.views.help import question_lines, questions_markdown
+from gaudi_launch.cli.wrapping import cells
+from gaudi_launch.messages import set_language
+from tests.support.help_texts import all_commands
+from tests.support.places import TOP
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+ALL = [each for questions in QUESTIONS.values() for each in questions]
+
+
+def test_every_command_answers_a_question() -> None:
+    assert sorted({each.arguments.split()[0] for each in ALL}) == sorted(COMMANDS)
+
+
+def test_a_question_is_in_the_group_of_its_command() -> None:
+    assert list(QUESTIONS) == list(GROUPS)
+    for title, questions in QUESTIONS.items():
+        for each in questions:
+            name = each.arguments.split()[0]
+            assert name in GROUPS[title] or name in ("serve", "plan"), each
+
+
+def test_every_command_of_the_page_and_its_options_exist() -> None:
+    known = {found.path: found for found in all_commands()}
+    for each in ALL:
+        words = shlex.split(each.arguments)
+        path = " ".join(words[:2]) if " ".join(words[:2]) in known else words[0]
+        spellings = {
+            spelling for param in known[path].command.get_params(known[path].context) for spelling in param.opts
+        }
+        assert [word for word in words if word.startswith("-") and word not in spellings] == []
+
+
+def test_help_shows_the_questions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["help"]) == 0
+    out = capsys.readouterr().out
+    assert "  Why did it fail?                           gaudi-launch why\n" in out
+    assert [each.command for each in ALL if each.command not in out] == []
+
+
+def test_help_is_an_object_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["help", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == 1
+    assert document["questions"][0] == {
+        "group": "Start and watch",
+        "id": "questions.try",
+        "question": "Can I try it without a card?",
+        "command": "gaudi-launch serve demo",
+    }
+
+
+def test_help_of_a_command_is_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["help", "cache", "prune"]) == 0
+    helped = capsys.readouterr().out
+    assert run(["cache", "prune", "--help"]) == 0
+    assert capsys.readouterr().out == helped
+
+
+def test_help_of_an_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["help", "cahce"]) == 2
+    assert "Did you mean cache?" in capsys.readouterr().err
+    assert run(["help", "ps", "more"]) == 2
+    assert "'more'" in capsys.readouterr().err
+
+
+def test_a_narrow_terminal_has_the_command_below_the_question() -> None:
+    lines = list(question_lines(40, coloured=False))
+    at = lines.index("  Why did it fail?")
+    assert lines[at + 1] == "      gaudi-launch why"
+    assert all(cells(line) <= 40 for line in lines if not line.startswith("      "))
+
+
+@pytest.mark.parametrize(("language", "name"), [("en", "questions.md"), ("zh", "questions_zh.md")])
+def test_the_page_of_the_documentation_is_the_same(language: str, name: str) -> None:
+    # UPDATE_GOLDEN=1 writes it anew
+    set_language(language)
+    path = TOP / "docs" / name
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(questions_markdown(), encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == questions_markdown()
