@@ -129,18 +129,19 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "capacity": (
         Example(
-            "gaudi-launch capacity Qwen/Qwen3-8B --rate 10/s -i 64,1k -o 64,256 --ttft 1s --accelerator gaudi2",
+            "gaudi-launch capacity Qwen/Qwen3-8B --rate 10/s -i 64,1k -o 64,256 --ttft 1s -n 1 "
+            "--accelerator gaudi2",
             "Cards for ten requests per second with a first token within a second",
         ),
         Example(
-            "gaudi-launch capacity Qwen/Qwen3-8B --rate 10/s --trace trace.csv --ttft 1s --accelerator gaudi2",
+            "gaudi-launch capacity Qwen/Qwen3-8B --rate 10/s --trace trace.csv --ttft 1s -n 1 --accelerator gaudi2",
             "The same for recorded request lengths",
         ),
     ),
     "migrate": (
         Example(
-            'gaudi-launch migrate "bash start_gaudi_vllm_server.sh -w /models/QwQ-32B -n 8 -b 24" '
-            "--machine simulated:hls2",
+            'gaudi-launch migrate "bash start_gaudi_vllm_server.sh -w /models/QwQ-32B -n 8" --machine '
+            "simulated:hls2",
             "Convert a start-script command, for a server with eight cards",
         ),
         Example(

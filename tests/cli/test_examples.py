@@ -162,7 +162,7 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         # a service that has ended: one that runs would be this test's own process
         state = place / "state/gaudi-launch/services"
         (state / "old").rename(state / "ended")
-        (state / "demo").rename(state / "answering")
+        (state / "demo").rename(place / "answering")
         (state / "ended").rename(state / "demo")
     made = {
         "ray check": "ray config Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --out serve.yaml",
