@@ -11,6 +11,7 @@ from gaudi_launch.cli.command_app import CommandApp
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from gaudi_launch.cli.views.logs import Sink
     from gaudi_launch.services.state.registry import ServiceRecord
 
 app = CommandApp()
@@ -29,12 +30,16 @@ def logs(
         False, "-p", "--previous", help="The engine's log of the previous run, or before its last rotation."
     ),
     lines: int | None = typer.Option(None, "-n", "--lines", min=0, help="Only the last N lines."),
+    as_json: bool = typer.Option(
+        False, "--json", help="One JSON object with all lines; with --follow one object per line."
+    ),
 ) -> None:
-    """Print a service's log."""
-    import sys
+    """Print a service's log.
 
+    With --follow --json each line of the log is one JSON object as soon as it is complete:
+    {"schema": 1, "line": ...}.
+    """
     from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.messages import text
     from gaudi_launch.services import service
     from gaudi_launch.services.log.rotate import earlier
     from gaudi_launch.services.process import detach
@@ -52,20 +57,50 @@ def logs(
         if found.alive and not previous and not path.exists():
             # the engine is not started yet: its cards or its cache are waited for
             if not follow:
-                print(text("diagnose.not_begun", name=name), file=sys.stderr)
+                _show_not_begun(name, path, as_json)
                 return
             _await(path, found)
         with path.open("rb") as file:
             if lines is not None:
                 file.seek(_start_of_last(file, lines))
-            _copy(file, sys.stdout.buffer)
-            if follow:
-                _follow(file, path, found)
+            _show(file, path, found, follow=follow, as_json=as_json)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
         why = error.strerror or str(error)
         raise LaunchError("services.no_log", ExitCode.FAILED, path=str(path), why=why) from None
+
+
+def _show_not_begun(name: str, path: Path, as_json: bool) -> None:
+    import sys
+
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.views.logs import log_json
+    from gaudi_launch.messages import text
+
+    if as_json:
+        emit_json(log_json(name, path, None))
+    else:
+        print(text("diagnose.not_begun", name=name), file=sys.stderr)
+
+
+def _show(file: BinaryIO, path: Path, service: ServiceRecord, *, follow: bool, as_json: bool) -> None:
+    """Print a log from where the file stands: as it is, as one object, or while it grows as an object per line."""
+    import sys
+
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.views.logs import LineObjects, log_json
+
+    if not follow and as_json:
+        emit_json(log_json(service.name, path, file.read()))
+    elif not follow:
+        _copy(file, sys.stdout.buffer)
+    elif as_json:
+        objects = LineObjects()
+        _follow(file, path, service, objects)
+        objects.close()
+    else:
+        _follow(file, path, service, sys.stdout.buffer)
 
 
 def _await(path: Path, service: ServiceRecord) -> None:
@@ -78,15 +113,14 @@ def _await(path: Path, service: ServiceRecord) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _copy(source: BinaryIO, target: BinaryIO) -> None:
+def _copy(source: BinaryIO, target: Sink) -> None:
     while piece := source.read(_PIECE):
         target.write(piece)
     target.flush()
 
 
-def _follow(file: BinaryIO, path: Path, service: ServiceRecord) -> None:
+def _follow(file: BinaryIO, path: Path, service: ServiceRecord, target: Sink) -> None:
     """Print what is added. A log that was cut, or put aside for a new life, is read from its new beginning."""
-    import sys
     import time
 
     from gaudi_launch.services.state.registry import runs
@@ -95,14 +129,14 @@ def _follow(file: BinaryIO, path: Path, service: ServiceRecord) -> None:
     while alive:
         # asked before the last look, so that its last words are not missed
         alive = runs(service.folder)
-        _copy(file, sys.stdout.buffer)
+        _copy(file, target)
         try:
             now = path.stat()
         except OSError:
             return
         if now.st_ino != _inode(file):
             with path.open("rb") as newer:
-                return _follow(newer, path, service)
+                return _follow(newer, path, service, target)
         if now.st_size < file.tell():
             file.seek(0)
         if alive:

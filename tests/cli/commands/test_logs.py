@@ -1,0 +1,75 @@
+"""``logs --json``: an object for programs, and an object per line while a log grows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.cli.main import run
+from gaudi_launch.cli.views.logs import LineObjects
+from gaudi_launch.services.state import store
+from tests.support.service_record import service
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, object]]:
+    code = run([*words])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def ended_service(log: bytes) -> Path:
+    folder = store.service_dir("demo")
+    folder.mkdir(parents=True)
+    (folder / "state.json").write_text(json.dumps({"name": "demo", "phase": "stopped"}))
+    (folder / "engine.log").write_bytes(log)
+    return folder
+
+
+def test_a_log_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = ended_service(b"one\ntwo\nthr\xff")
+    shown = {"schema": 1, "name": "demo", "path": str(folder / "engine.log"), "begun": True}
+    assert answer(capsys, "logs", "demo", "--json") == (0, {**shown, "lines": ["one", "two", "thr\ufffd"]})
+    assert answer(capsys, "logs", "demo", "-n", "1", "--json") == (0, {**shown, "lines": ["thr\ufffd"]})
+
+
+def test_a_followed_log_is_an_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
+    ended_service(b'one\n{"a": 1}\nrest')
+    assert run(["logs", "demo", "-f", "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [{"schema": 1, "line": text} for text in ("one", '{"a": 1}', "rest")]
+
+
+def test_a_line_is_printed_when_it_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
+    objects = LineObjects()
+    objects.write(b"warm")
+    assert capsys.readouterr().out == ""
+    objects.write("-up 1/2 é\n".encode()[:-2])
+    objects.write("é\n".encode()[1:])
+    assert json.loads(capsys.readouterr().out) == {"schema": 1, "line": "warm-up 1/2 é"}
+    objects.close()
+    assert capsys.readouterr().out == ""
+
+
+def test_a_log_that_has_not_begun_has_no_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with service("demo", "http://127.0.0.1:1", phase="start") as folder:
+        code, shown = answer(capsys, "logs", "demo", "--json")
+    expected = {"schema": 1, "name": "demo", "path": str(folder / "engine.log"), "begun": False, "lines": []}
+    assert (code, shown) == (0, expected)
+
+
+def test_an_unknown_service_is_an_error_object(capsys: pytest.CaptureFixture[str]) -> None:
+    ended_service(b"")
+    for command in ("logs", "wait"):
+        code, shown = answer(capsys, command, "demmo", "--json")
+        error = shown["error"]
+        assert isinstance(error, dict)
+        assert (code, error["id"]) == (2, "services.unknown")
+        assert error["message"].endswith("Did you mean demo?")

@@ -1,0 +1,29 @@
+"""``wait --json``: one object when the service is ready."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.cli.main import run
+from tests.support.service_record import service
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+
+def test_waiting_ends_in_one_object(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with service("demo", "http://127.0.0.1:1") as folder:
+        state = json.loads((folder / "state.json").read_text())
+        (folder / "state.json").write_text(json.dumps({**state, "served": "m"}))
+        code = run(["wait", "demo", "--json"])
+    shown = json.loads(capsys.readouterr().out)
+    assert code == 0, shown
+    waited = shown.pop("waited_seconds")
+    assert isinstance(waited, float) and waited >= 0
+    expected = {"schema": 1, "name": "demo", "phase": "ready", "model": "m", "url": "http://127.0.0.1:1"}
+    assert shown == expected
