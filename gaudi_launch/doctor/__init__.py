@@ -1,4 +1,7 @@
-"""Checks as records over Host and HostConfig; remedies that can be undone; a bundle for a support case."""
+"""Checks as records over Host and HostConfig.
+
+Remedies can be reverted; a bundle is for a support case.
+"""
 
 from gaudi_launch.doctor.findings import DoctorFacts, EngineFacts, Finding, Wants, Weights
 from gaudi_launch.doctor.runner import exit_code, quick, stop_on_failures, summary

@@ -1,7 +1,7 @@
-"""One archive for a support case: facts, findings, versions, the last plans and logs. Secrets never leave.
+"""An archive for a support case: facts, findings, versions, last plans and logs.
 
-Names (host, users, home folders), addresses and serial numbers are replaced by words that stay the same within one
-bundle, unless they are asked for.
+Secrets are never included. Names (host, users, home folders), addresses and serial numbers are
+replaced by placeholders that stay the same within one bundle, unless they are requested.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}\.[\w.-]{1,190}")
 
 @dataclass
 class Redactor:
-    """Takes secrets out of text, and with ``keep_names`` False names and addresses too."""
+    """Removes secrets from text, and with ``keep_names`` False names and addresses."""
 
     keep_names: bool = False
     names: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class Redactor:
 def contents(
     host: Mapping[str, Any], config: Mapping[str, Any], report: Mapping[str, Any], redactor: Redactor
 ) -> dict[str, str]:
-    """The files of the bundle by name, redacted."""
+    """Return the files of the bundle by name, redacted."""
     import platform
 
     versions = {
@@ -138,9 +138,10 @@ def _tail(path: Path) -> str | None:
 
 
 def write(path: Path, files: Mapping[str, str]) -> None:
-    """Write the archive whole or not at all, readable by its owner only.
+    """Write the archive atomically, readable by its owner only.
 
-    Raises LaunchError: USAGE for a symbolic link or another ending, FAILED when it cannot be written.
+    Raises LaunchError: USAGE for a symbolic link or another ending, FAILED when it cannot be
+    written.
     """
     if not path.name.endswith((".tar.gz", ".tgz")):
         raise LaunchError("doctor.bundle.name", ExitCode.USAGE, path=str(path))

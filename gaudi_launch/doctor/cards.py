@@ -1,4 +1,7 @@
-"""The cards: there, healthy, reachable, free. A problem on a card that was not chosen only warns."""
+"""The cards: present, healthy, reachable, free.
+
+A problem on a card that was not chosen is only a warning.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def _list(cards: Sequence[Card]) -> str:
 
 
 def _judge(facts: DoctorFacts, bad: Sequence[Card], id: str, found: str, expected: str, remedy: Remedy) -> Verdict:
-    """A failure when a chosen card is meant (or nothing is chosen yet), a warning otherwise."""
+    """Return a failure for a chosen card (or without a choice), a warning otherwise."""
     if facts.concerned(bad):
         return fail(id, found, expected, remedy, cards=_list(bad))
     return warn(id, found, expected, remedy, cards=_list(bad))
@@ -73,7 +76,8 @@ def _count(facts: DoctorFacts) -> Verdict:
     if product is None:
         return unknown("doctor.cards.product", str(seen))
     expected = str(product.cards)
-    # PCIe boxes are sold with whole groups of four, OAM boxes only full; a container may be given fewer
+    # PCIe boxes are sold with complete groups of four, OAM boxes only full; a container may be
+    # given fewer
     if seen == product.cards or (seen and seen % product.group_size == 0) or facts.host.in_container:
         return ok(str(seen), expected)
     remedy = Remedy(message("doctor.cards.present.dmesg"), commands=("sudo dmesg | grep -i habana",))
@@ -83,7 +87,7 @@ def _count(facts: DoctorFacts) -> Verdict:
 def _nodes(facts: DoctorFacts) -> Verdict:
     nodes = facts.config.device_nodes
     without = [card for card in facts.host.cards if card.index is not None and not _node_of(card, nodes)]
-    # where nothing of the host can be read, a missing /dev says nothing about its nodes
+    # where nothing of the host can be read, a missing /dev proves nothing about its nodes
     if not nodes and facts.config.command_line is None:
         return unreadable("/dev/accel")
     if without:
@@ -158,7 +162,10 @@ def _power_cap(facts: DoctorFacts) -> Verdict:
 
 
 def _throttling(facts: DoctorFacts) -> Verdict:
-    """A card that is slowed down now, has been for heat, or is at the limit that it reports itself."""
+    """Return the cards with throttling: now, earlier by heat, or at their limit.
+
+    The limit is the one that the card itself reports.
+    """
     health = facts.health
     told = [one for one in health.values() if one.slowdowns is not None or one.violations is not None]
     if not told:

@@ -43,7 +43,7 @@ def _runtime(facts: DoctorFacts) -> Verdict:
     if path is None:
         found = ", ".join(config.docker_runtimes or ()) or "-"
         return judge("doctor.container.runtime.missing", found, expected, install)
-    # a bare program name is looked up by docker itself
+    # docker itself looks up a program name without a path
     if path.startswith("/") and path not in config.runtime_programs:
         return judge("doctor.container.runtime.program", path, expected, install)
     return ok(path, expected)

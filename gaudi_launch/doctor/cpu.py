@@ -1,4 +1,4 @@
-"""BIOS and CPU: what slows the host's side of every step."""
+"""BIOS and CPU settings that slow the host's side of every step."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _pstate(facts: DoctorFacts) -> Verdict:
     found = "; ".join(f"{cpus}={word}" for word, cpus in config.scaling_drivers.items())
     if config.pstate_status:
         found += f" ({config.pstate_status})"
-    # AMD servers have their own driver; nothing public says that it is slower
+    # AMD servers have another driver; no public source states that it is slower
     good = all(re.match(r"intel_pstate|intel_cpufreq|amd", word) for word in config.scaling_drivers)
     if good and config.pstate_status != "off":
         return ok(found, "intel_pstate")

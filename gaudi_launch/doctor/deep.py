@@ -1,6 +1,7 @@
-"""Long checks that use the cards, only when asked for: vendor tools run once each, under a time limit.
+"""Long checks that use the cards, on request only.
 
-Commands: HabanaAI/hccl_demo README; hl_qual as in the Gaudi2E 1.23.0 manual (``-mb -memOnly``, ``-p -b``).
+Vendor tools run once each, under a time limit. Commands: HabanaAI/hccl_demo README; hl_qual as in
+the Gaudi2E 1.23.0 manual (``-mb -memOnly``, ``-p -b``).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _QUAL = "opt/habanalabs/qual"
 
 
 def _blocked(facts: DoctorFacts) -> Verdict | None:
-    """Why the cards may not be used for a test now."""
+    """Return why the cards may not be used for a test now."""
     if not facts.live:
         return skip("doctor.deep.not_live")
     if any(card.busy is not False for card in facts.host.cards):
@@ -88,7 +89,10 @@ def _judge(text: str, code: int | None, good: bool, found: str) -> Verdict:
 
 
 def _run(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> tuple[str, int | None]:
-    """Output and exit code, None after the time limit; nothing that it started is left behind."""
+    """Return output and exit code, None after the time limit.
+
+    No process that it started is left.
+    """
     environment = {**os.environ, **environment}
     try:
         done = interrupt.run(words, cwd=folder, env=environment, errors=subprocess.STDOUT, seconds=_SECONDS)

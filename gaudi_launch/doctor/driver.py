@@ -1,4 +1,7 @@
-"""The driver and the software around it, compared by major.minor: a patch release never breaks a pair."""
+"""The driver and its software, compared by major.minor.
+
+A patch release never breaks a pair.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ def _hl_smi(facts: DoctorFacts) -> Verdict:
 def _firmware(facts: DoctorFacts) -> Verdict:
     driver = release_of(facts.host.driver_version)
     told = {card.firmware for card in facts.host.cards if card.firmware}
-    # "hl-gaudi2-1.22.1-fw-61.4": the release stands between the product and the firmware's own number
+    # "hl-gaudi2-1.22.1-fw-61.4": the release is between the product and the firmware's number
     found = {word: release_of(word.rpartition("-fw-")[0] or word) for word in told}
     shown = ", ".join(sorted(told))
     if not told or driver is None or None in found.values():
@@ -103,7 +106,10 @@ def _packages(facts: DoctorFacts) -> Verdict:
 
 
 def _missing_packages(facts: DoctorFacts) -> Verdict:
-    """Packages of the release that are not installed: those of a host that runs containers, or of a whole one."""
+    """Return packages of the release that are not installed.
+
+    The packages are those of a host that runs containers, or of a complete one.
+    """
     found = facts.config.packages
     if not found:
         return unknown("doctor.driver.packages.unknown")
@@ -123,7 +129,7 @@ def _missing_packages(facts: DoctorFacts) -> Verdict:
 
 
 def _firmware_pair(facts: DoctorFacts) -> Verdict:
-    """Boot image (FIT) against preboot firmware (SPI) of each card."""
+    """Return a verdict on boot image (FIT) and preboot firmware (SPI) of each card."""
     told = [one for one in facts.health.values() if one.spi and one.fit]
     if not told:
         return unknown("doctor.driver.firmware.unknown", "-")
@@ -163,7 +169,10 @@ def _image(facts: DoctorFacts) -> Verdict:
 
 
 def _pair(facts: DoctorFacts, user_space: tuple[int, int], shown: str) -> Verdict:
-    """User space against the driver: a public failure is a failure, any other difference only untested."""
+    """Return the verdict on user space and driver.
+
+    A publicly known failure is a failure, any other difference is only untested.
+    """
     driver = release_of(facts.host.driver_version) or (0, 0)
     if user_space == driver:
         return ok(shown, str(facts.host.driver_version))

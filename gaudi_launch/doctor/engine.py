@@ -1,4 +1,4 @@
-"""The engine in its own interpreter: there, of versions that go together, and which bucket options it reads."""
+"""The engine in its interpreter: present, consistent versions, bucket options."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _present(facts: DoctorFacts) -> Verdict:
 
 
 def _software(facts: DoctorFacts) -> Version | None:
-    """The Gaudi release of the engine's environment, the driver's where that is not told."""
+    """Return the Gaudi release of the engine's environment, else the driver's."""
     return release_of(_engine(facts).torch_plugin) or release_of(facts.host.driver_version)
 
 
@@ -88,7 +88,7 @@ def _bucket_limit(facts: DoctorFacts) -> Verdict:
     if engine.bucket_limit:
         return ok(shown, id="doctor.engine.bucket_limit.knows")
     if ratios:
-        # the older snapshot reads a whole number and stops at 0.25
+        # the older snapshot reads an integer and stops at 0.25
         found = " ".join(f"{name}={value}" for name, value in ratios.items())
         remedy = Remedy(message("doctor.engine.bucket_limit.remedy"), commands=(f"unset {' '.join(ratios)}",))
         return fail("doctor.engine.bucket_limit.fail", found, "-", remedy)

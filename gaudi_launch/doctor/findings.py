@@ -1,7 +1,8 @@
-"""What a check is, what it looks at, and what it finds.
+"""The records of checks: what they are, their inputs, and their results.
 
-Statuses: ``ok``; ``warn``: slower or fragile; ``fail``: serve will not work; ``skip``: does not apply here;
-``unknown``: could not be looked at. Nothing else decides between warn and fail, and unknown is never ok.
+Statuses: ``ok``; ``warn``: slower or unreliable; ``fail``: serve will not work; ``skip``: does not
+apply here; ``unknown``: could not be checked. Nothing else decides between warn and fail, and
+unknown is never ok.
 """
 
 from __future__ import annotations
@@ -26,14 +27,17 @@ Shown = str | Message
 
 
 def shown(value: Shown) -> str:
-    """A value in the reader's language."""
+    """Return a value in the reader's language."""
     return value.render() if isinstance(value, Message) else value
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """What to do. ``fix`` names the reversible change that ``doctor --fix`` can make; without one the remedy is
-    only explained. ``commands`` work now, ``persist`` survive a reboot, ``steps`` are for people."""
+    """A remedy of a finding.
+
+    ``fix`` names the reversible change that ``doctor --fix`` can make; without one the remedy is
+    only explained. ``commands`` work now, ``persist`` survive a reboot, ``steps`` are for people.
+    """
 
     text: Message
     commands: tuple[str, ...] = ()
@@ -57,7 +61,7 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a probe says. ``found`` and ``expected`` are always told together."""
+    """The result of a probe. ``found`` and ``expected`` are always shown together."""
 
     status: str
     message: Message
@@ -91,7 +95,7 @@ def unknown(id: str, found: Shown = "", expected: Shown = "", **values: Any) -> 
 
 
 def unreadable(path: str, expected: Shown = "") -> Verdict:
-    """A file that tells is not there or may not be read."""
+    """Return the verdict for a source file that is missing or unreadable."""
     return unknown("doctor.unreadable", "", expected, path=path)
 
 
@@ -103,11 +107,12 @@ CARD_PAGES = SERVER_PAGES // SERVER_CARDS
 
 @dataclass(frozen=True)
 class Wants:
-    """What the machine shall serve; the defaults are a plain server with nothing chosen yet.
+    """The server's intended use.
 
-    ``hugepages`` are pages of 2 MiB (None: by the cards in use, `pages`), ``modules`` the chosen cards,
-    ``container`` whether the engine will run in one, ``image`` its container image, ``engine`` its name
-    (``vllm-fork@1.21``), ``gaudi`` False for an engine that needs no card.
+    The defaults are a plain server with nothing chosen yet. ``hugepages`` are pages of 2 MiB (None:
+    by the cards in use, `pages`), ``modules`` the chosen cards, ``container`` whether the engine
+    will run in one, ``image`` its container image, ``engine`` its name (``vllm-fork@1.21``),
+    ``gaudi`` False for an engine that needs no card.
     """
 
     cards: int | None = None
@@ -122,15 +127,15 @@ class Wants:
 
     @property
     def cards_in_use(self) -> int | None:
-        """The number of cards that this launch uses; None before a choice."""
+        """Return the number of cards that this launch uses; None before a choice."""
         return max(self.cards or 0, len(self.modules)) or None
 
     @property
     def pages(self) -> int:
-        """Return the huge pages that the server needs for the cards in use, all of them before a choice.
+        """Return the huge pages for the cards in use, or for all before a choice.
 
-        The guides set 15000 for a server of eight cards (Gaudi2E 1.21 and 1.23 manuals 1.1.2); an even share of a
-        card is assumed.
+        The guides set 15000 for a server of eight cards (Gaudi2E 1.21 and 1.23 manuals 1.1.2); an
+        even share per card is assumed.
         """
         if self.hugepages is not None:
             return self.hugepages
@@ -142,8 +147,11 @@ class Wants:
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """What the engine's own interpreter says. ``bucket_limit``: the installed vllm-hpu-extension understands
-    ``VLLM_*_BUCKET_LIMIT`` as a ratio; None where there is no such extension."""
+    """The facts of the engine's interpreter.
+
+    ``bucket_limit``: the installed vllm-hpu-extension reads ``VLLM_*_BUCKET_LIMIT`` as a fraction;
+    None where there is no such extension.
+    """
 
     python: str
     problem: str | None = None
@@ -158,7 +166,10 @@ class EngineFacts:
 
 @dataclass(frozen=True)
 class Weights:
-    """A model folder looked into by `doctor.weights.read_weights`. Sizes in bytes; file names relative to it."""
+    """The facts of a model folder, by `doctor.weights.read_weights`.
+
+    Sizes in bytes; file names relative to it.
+    """
 
     path: str
     problem: str | None = None
@@ -172,9 +183,10 @@ class Weights:
 
 @dataclass(frozen=True)
 class DoctorFacts:
-    """Everything that a probe may look at.
+    """The inputs of probes.
 
-    ``ask`` is hl-smi and ``files`` are those of the machine, for slow checks on a live or simulated machine only.
+    ``ask`` is hl-smi and ``files`` are those of the machine, for slow checks on a live or simulated
+    machine only.
     """
 
     host: Host
@@ -188,29 +200,35 @@ class DoctorFacts:
 
     @cached_property
     def health(self) -> Mapping[int, CardHealth]:
-        """The condition of the cards by hl-smi's index, read once, when a slow check needs it."""
+        """Return the condition of the cards by hl-smi's index.
+
+        It is read once, when a slow check needs it.
+        """
         return read_health(self.host, self.ask, self.files)
 
     @property
     def gaudi(self) -> bool:
-        """Whether this is a Gaudi machine at all, working or not."""
+        """Return whether this is a Gaudi machine at all, working or not."""
         return bool(self.host.cards or self.config.pci_devices)
 
     @property
     def amd(self) -> bool:
-        """Whether the processors are AMD's."""
+        """Return whether the processors are AMD's."""
         return "amd" in (self.host.cpu_model or "").lower().split()
 
     def concerned(self, cards: Iterable[Card]) -> bool:
-        """Whether one of these cards is among those that were chosen (all are, before a choice)."""
+        """Return whether one of these cards was chosen (all are, before a choice)."""
         return not self.wants.modules or any(card.module in self.wants.modules for card in cards)
 
 
 @dataclass(frozen=True)
 class Check:
-    """One question about a machine. ``source`` says where the wanted value is from ("assumed" where nothing
-    public says it). ``needs``: ``gaudi`` (a Gaudi machine), ``cards`` (cards that the driver shows), ``engine``,
-    ``weights``, ``image``, ``port`` (told by the caller), ``host`` (a setting of the host, not of a container)."""
+    """One question about a machine.
+
+    ``source`` is the source of the expected value ("assumed" where nothing is public). ``needs``:
+    ``gaudi`` (a Gaudi machine), ``cards`` (cards that the driver shows), ``engine``, ``weights``,
+    ``image``, ``port`` (given by the caller), ``host`` (a setting of the host, not of a container).
+    """
 
     id: str
     probe: Callable[[DoctorFacts], Verdict]
@@ -248,7 +266,7 @@ class Finding:
     on_host: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The object of ``doctor --json``."""
+        """Return the object of ``doctor --json``."""
         return {
             "id": self.id,
             "status": self.status,
@@ -264,7 +282,10 @@ class Finding:
 
 
 def release_of(text: str | None) -> tuple[int, int] | None:
-    """Major and minor of the first version in a text: ``hl-gaudi2-1.22.1-fw-61.4`` is (1, 22)."""
+    """Return major and minor of the first version in a text.
+
+    ``hl-gaudi2-1.22.1-fw-61.4`` is (1, 22).
+    """
     match = re.search(r"(?<![\d.])(\d{1,4})\.(\d{1,4})", text or "")
     return (int(match[1]), int(match[2])) if match else None
 

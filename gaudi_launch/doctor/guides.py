@@ -1,8 +1,8 @@
-"""What only a person may change, explained step by step: kernel arguments and BIOS settings.
+"""Guides for manual changes: kernel arguments and BIOS settings, step by step.
 
-Commands by family of distribution: Ubuntu and Debian have update-grub; RHEL and its rebuilds change every
-installed kernel with grubby; OpenCloudOS, TencentOS, Anolis and openEuler read /etc/default/grub through
-grub2-mkconfig (their own manuals).
+Commands by family of distribution: Ubuntu and Debian have update-grub; RHEL and its rebuilds change
+every installed kernel with grubby; OpenCloudOS, TencentOS, Anolis and openEuler read
+/etc/default/grub through grub2-mkconfig (their manuals).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _FAMILIES = {
 
 
 def family(facts: DoctorFacts) -> str | None:
-    """``ubuntu``, ``rhel``, ``opencloudos`` or None."""
-    # the system's own name goes first: Anolis calls itself like RHEL
+    """Return ``ubuntu``, ``rhel``, ``opencloudos`` or None."""
+    # the distribution's ID is compared first: Anolis identifies itself like RHEL
     for word in (facts.config.os_id, *facts.config.os_like):
         for name, words in _FAMILIES.items():
             if word in words:
@@ -28,10 +28,13 @@ def family(facts: DoctorFacts) -> str | None:
 
 
 def boot(facts: DoctorFacts, text: str, arguments: tuple[str, ...], bios: str | None = None) -> Remedy:
-    """How to add kernel arguments on this distribution (on all of them when it is not known)."""
+    """Return the steps that add kernel arguments on this distribution.
+
+    Return those of all distributions when it is unknown.
+    """
     words = " ".join(arguments)
     known = family(facts)
-    # one literal a family, so that the catalogue test sees them
+    # one literal per family, so that the catalogue test sees them
     all_steps = {
         "ubuntu": message("doctor.grub.ubuntu", arguments=words),
         "rhel": message("doctor.grub.rhel", arguments=words),
@@ -45,7 +48,7 @@ def boot(facts: DoctorFacts, text: str, arguments: tuple[str, ...], bios: str | 
 
 
 def bios(facts: DoctorFacts, setting: str) -> Remedy:
-    """How to reach a BIOS setting."""
+    """Return the steps to a BIOS setting."""
     return Remedy(
         message("doctor.bios.remedy"), steps=(message("doctor.bios.enter"), message(setting)), reboot=True
     )

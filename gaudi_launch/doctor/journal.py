@@ -1,7 +1,8 @@
-"""What a file held before `doctor --fix` wrote to it: one JSON line a write, on disk before the write begins.
+"""The content of files before `doctor --fix` changed them: a JSON line per write.
 
-A process killed anywhere leaves either a line without its write (undoing it writes what is already there) or both.
-A torn last line means that its write never began.
+The line is on disk before the write begins. A process killed anywhere leaves either a line without
+its write (undoing it writes the present content) or both. A torn last line means that its write
+never began.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from gaudi_launch import locks, paths
 
 @dataclass(frozen=True)
 class Former:
-    """What stood at ``path`` (without the leading slash, below ``root``). ``content`` None: there was no file.
+    """The former content of ``path`` (without the leading slash, below ``root``).
 
-    ``folders`` were made for it, deepest last; ``wrote`` is what was written; ``kernel`` marks a file of /proc or
-    /sys, whose content is a setting and not text.
+    ``content`` None: there was no file. ``folders`` were created for it, deepest last; ``wrote`` is
+    the new content; ``kernel`` marks a file of /proc or /sys, whose content is a setting and not
+    text.
     """
 
     number: str
@@ -53,7 +55,7 @@ class Former:
 
 
 def journal_path() -> Path:
-    """The journal of this user, for every machine root."""
+    """Return the journal of this user, for every machine root."""
     return paths.state_dir() / "doctor" / "journal.jsonl"
 
 
@@ -65,11 +67,11 @@ class Journal:
         self._count = 0
 
     def add(self, former: Former) -> None:
-        """On disk when this returns."""
+        """Add a line; it is on disk when this returns."""
         self._append(former.to_json())
 
     def undone(self, number: str) -> None:
-        """This write has been taken back."""
+        """Record that this write was reverted."""
         self._append({"schema": 1, "undone": number})
 
     def next_number(self) -> str:
@@ -77,7 +79,7 @@ class Journal:
         return f"{time.time_ns()}-{os.getpid()}-{self._count}"
 
     def waiting(self, root: Path) -> list[Former]:
-        """Writes below this root that are not undone yet, oldest first."""
+        """Return writes below this root that are not reverted yet, oldest first."""
         entries: dict[str, Former] = {}
         for line in self._lines():
             if "undone" in line:
@@ -102,7 +104,8 @@ class Journal:
                 yield entry
 
     def _append(self, entry: dict[str, Any]) -> None:
-        # the line of a process that was killed may lack its end; ours must not be joined to it
+        # the line of a process that was killed may lack its end; the new line must not be joined to
+        # it
         content = f"\n{json.dumps(entry)}\n".encode()
         os.lseek(self._handle, 0, os.SEEK_END)
         while content:
@@ -112,7 +115,10 @@ class Journal:
 
 @contextmanager
 def opened() -> Iterator[Journal]:
-    """The journal, locked against another run. Raises OSError when it cannot be written."""
+    """Yield the journal, locked against another run.
+
+    Raises OSError when it cannot be written.
+    """
     path = journal_path()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -1,4 +1,4 @@
-"""The kernel: its command line, NUMA balancing, swap, and whether kernel and distribution are tested ones."""
+"""The kernel: command line, NUMA balancing, swap, tested versions."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from gaudi_launch.doctor.releases import Version, releases
 from gaudi_launch.messages import message
 
 _GOVERNOR = "cpufreq.default_governor=performance"
-# arguments that guides ask for; only these are compared between grub and the running kernel
+# arguments that guides require; only these are compared between grub and the running kernel
 _OURS = re.compile(r"cpufreq\.default_governor=|intel_idle\.max_cstate=|intel_iommu=|amd_iommu=|iommu=|hugepages=")
-# "as small as it is": a server that swaps a little at boot is not fragile
+# any small amount: a server that swaps a little at boot is not unreliable
 _SWAP_MIB = 1024
 
 
@@ -55,16 +55,18 @@ def _iommu(facts: DoctorFacts) -> Verdict:
     wanted = f"{vendor} iommu=pt"
     if "iommu=pt" in words and vendor in words:
         return ok(found, wanted)
-    # without passthrough the engine runs and answers garbage, so this is no matter of speed
+    # without passthrough the engine runs and gives wrong answers, so this is more than a question
+    # of speed
     missing = tuple(word for word in (vendor, "iommu=pt") if word not in words)
     remedy = guides.boot(facts, "doctor.kernel.iommu.remedy", missing)
     return fail("doctor.kernel.iommu.fail", found, wanted, remedy, kernel=facts.host.kernel)
 
 
 def _iommu_amd(facts: DoctorFacts, words: tuple[str, ...], found: str) -> Verdict:
-    """AMD's IOMMU is on by default and there is no ``amd_iommu=on`` (linux admin-guide/kernel-parameters).
+    """Return the verdict for AMD, whose IOMMU is on by default.
 
-    That passthrough is needed there too is assumed: the vendor's page names Intel processors only.
+    ``amd_iommu=on`` does not exist (linux admin-guide/kernel-parameters). That passthrough is
+    needed there too is assumed: the vendor's page names Intel processors only.
     """
     if "iommu=pt" in words:
         return ok(found, "iommu=pt")

@@ -24,7 +24,7 @@ from gaudi_launch.messages import message
 _NOFILE = 65535
 # assumed: vLLM's message queues between processes take a few hundred MiB; docker's default of 64 MiB is too small
 _SHM_MIB = 1024
-# a node with less than this share of its even part makes its cards take pages from the other socket
+# the cards of a node with less than this fraction of its even share use pages of the other socket
 _NODE_SHARE = 0.25
 
 
@@ -49,7 +49,8 @@ def _hugepages(facts: DoctorFacts) -> Verdict:
     if pages >= wanted:
         return ok(shown, expected)
     if size != 2048:
-        # nr_hugepages counts pages of the default size, so a count of ours would mean something else here
+        # nr_hugepages counts pages of the default size, so this number would mean something else
+        # here
         return warn("doctor.memory.hugepages.warn", shown, expected)
     if pages == 0:
         return fail("doctor.memory.hugepages.fail", shown, expected, _more_pages(wanted))
@@ -57,7 +58,7 @@ def _hugepages(facts: DoctorFacts) -> Verdict:
 
 
 def _expected(wants: Wants) -> Shown:
-    """The pages wanted, and whether the number is an assumed share of the guides' number."""
+    """Return the expected pages, and whether they are an assumed share of the guides'."""
     if wants.hugepages is not None or wants.pages == SERVER_PAGES:
         return f"{wants.pages} x 2 MiB"
     return message(
@@ -72,7 +73,7 @@ def _hugepages_free(facts: DoctorFacts) -> Verdict:
     if total == 0:
         return skip("doctor.memory.hugepages_free.skip")
     shown = f"{free} / {total}"
-    # before a choice of cards: what one card would take
+    # before a choice of cards: the share of one card
     needed = facts.wants.pages if facts.wants.cards_in_use else CARD_PAGES
     expected = message("doctor.memory.hugepages_free.expected", pages=needed)
     if free * (facts.config.hugepage_kib or 2048) // 2048 >= needed:
@@ -105,7 +106,8 @@ def _transparent(facts: DoctorFacts) -> Verdict:
     found = facts.config.transparent_hugepages
     if found is None:
         return unreadable("/sys/kernel/mm/transparent_hugepage/enabled")
-    # only the guide of one model asks for "always"; nothing says that another word is slower for the rest
+    # only the guide of one model requires "always"; no source states that another value is slower
+    # for the rest
     return ok(found, id="doctor.memory.transparent_hugepages.shown")
 
 

@@ -1,4 +1,7 @@
-"""Network: only what the launch in hand needs. One group of cards needs nothing from the host's network."""
+"""Network checks, as far as this launch needs them.
+
+One group of cards needs nothing from the host's network.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,17 @@ _LOCAL = ("127.0.0.1", "localhost")
 
 
 def _scale_out(facts: DoctorFacts) -> bool:
-    """Whether this launch talks through host NICs: several nodes, or more cards than one group has."""
+    """Return whether this launch uses host NICs.
+
+    It does over several nodes, or with more cards than one group has.
+    """
     largest = max((len(group) for group in facts.host.groups), default=8)
     cards = max(facts.wants.cards or 0, len(facts.wants.modules))
     return facts.wants.nodes > 1 or cards > largest
 
 
 def _scale_out_remedy(facts: DoctorFacts, text: str) -> Remedy:
-    """How the libraries are made: by our setup, for the engine of this launch where it is known."""
+    """Return how the libraries are built: by setup, for this launch's engine."""
     engine = facts.wants.engine or "ENGINE"
     words = (
         f"gaudi-launch setup {engine} --in docker" if facts.wants.container else f"sudo gaudi-launch setup {engine}"
@@ -57,11 +63,12 @@ def _libfabric(facts: DoctorFacts) -> Verdict:
     remedy = _scale_out_remedy(facts, "doctor.network.libfabric.remedy")
     if path is None:
         return warn("doctor.network.libfabric.warn", "-", expected, remedy)
-    # libfabric.so.1.22.0 is API 1, library 1.22; a bare libfabric.so.1 does not tell
+    # libfabric.so.1.22.0 is API 1, library 1.22; a bare libfabric.so.1 does not show it
     version = re.search(r"\.so\.(\d+\.\d+)", path)
     if version is None:
         return unknown("doctor.network.libfabric.unknown", path, expected)
-    # the file's number is libtool's, which libfabric keeps in step only since 1.20: an older one is a hint
+    # the file's number is libtool's, which libfabric keeps equal only since 1.20: an older one is a
+    # hint
     found = release_of(version[1]) or (0, 0)
     if found >= _LIBFABRIC:
         return ok(path, expected)
@@ -85,7 +92,8 @@ def _socket_interface(facts: DoctorFacts) -> Verdict:
     shown = " ".join(f"{name}={value}" for name, value in asked.items()) or "-"
     expected = ", ".join(name for name, up in known.items() if up)
     for name, value in asked.items():
-        # a leading ^ excludes, a leading = wants the whole name; otherwise HCCL takes names by their beginning
+        # a leading ^ excludes, a leading = needs the complete name; otherwise HCCL matches the
+        # beginning of names
         if value.startswith("^"):
             continue
         words = [word.strip() for word in value.removeprefix("=").split(",") if word.strip()]

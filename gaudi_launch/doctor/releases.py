@@ -1,6 +1,7 @@
-"""Which software goes with which, from ``profiles/releases.yaml``.
+"""Tested combinations of software, from ``profiles/releases.yaml``.
 
-Keys are (major, minor); PyTorch's also (major, minor, patch) where a patch release brought another one.
+Keys are (major, minor); PyTorch's also (major, minor, patch) where a patch release brought another
+one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ Patch = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class FirmwarePair:
-    """Preboot firmware (SPI) from a release on that does not start with boot images (FIT) up to another one."""
+    """A range of preboot firmware that does not start with a range of boot images.
+
+    Firmware (SPI) from a release on, images (FIT) up to a release.
+    """
 
     products: tuple[str, ...]
     spi_from: Patch
@@ -28,7 +32,7 @@ class FirmwarePair:
     source: str
 
     def covers(self, spi: str | None, fit: str | None) -> bool:
-        """Return whether these versions are such a pair."""
+        """Return True for versions that are in both ranges."""
         found_spi, found_fit = patch_of(spi), patch_of(fit)
         if found_spi is None or found_fit is None:
             return False
@@ -59,7 +63,10 @@ class Releases:
         return newest[0], newest[1]
 
     def torch_of(self, software: str) -> tuple[Version, ...]:
-        """Return the PyTorch versions of a release; several where its patch is not given and they differ."""
+        """Return the PyTorch versions of a release.
+
+        Several where its patch is not given and they differ.
+        """
         patch, release = patch_of(software), release_of(software)
         if patch is not None and patch in self.torch:
             return (self.torch[patch],)
@@ -76,7 +83,7 @@ class Releases:
 
 @cache
 def releases() -> Releases:
-    """The table as shipped."""
+    """Return the table as shipped."""
     import yaml
 
     document: dict[str, Any] = yaml.safe_load((paths.profiles_dir() / "releases.yaml").read_text(encoding="utf-8"))
@@ -109,7 +116,10 @@ def _firmware_pair(pair: Mapping[str, Any]) -> FirmwarePair:
 
 
 def patch_of(text: str | None) -> Patch | None:
-    """Return the first version of three numbers in a text: ``1.24.1.482`` is (1, 24, 1)."""
+    """Return the first version of three numbers in a text.
+
+    ``1.24.1.482`` is (1, 24, 1).
+    """
     match = re.search(r"(?<![\d.])(\d{1,4})\.(\d{1,4})\.(\d{1,4})", text or "")
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 

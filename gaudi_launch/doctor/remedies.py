@@ -1,7 +1,8 @@
-"""The changes that `doctor --fix` may make, and taking them back. Plain file writes below the machine root.
+"""The changes that `doctor --fix` may make, and their reversal.
 
-Only what is reversible is here: settings of the running kernel, and files of our own name that keep them after a
-reboot. GRUB and BIOS are explained (`guides`), never touched.
+They are plain file writes below the machine root. Only what is reversible is here: settings of the
+running kernel, and separate files that keep them after a reboot. GRUB and BIOS are explained
+(`guides`), never changed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ _MODE = 0o644
 
 @dataclass(frozen=True)
 class Change:
-    """One file to write. ``kernel`` files are written in place and compared by their word."""
+    """One file to write.
+
+    ``kernel`` files are written in place and compared by their value.
+    """
 
     fix: str
     path: str
@@ -39,8 +43,11 @@ class Change:
 
 @dataclass(frozen=True)
 class RemedyOutcome:
-    """What became of one change. ``status``: ``changed``, ``restored``, ``same`` (was right already), ``kept``
-    (somebody wrote to the file since), ``failed``. Contents are None where there is no file."""
+    """The result of one change.
+
+    ``status``: ``changed``, ``restored``, ``same`` (was correct already), ``kept`` (changed by
+    another program since), ``failed``. Contents are None where there is no file.
+    """
 
     path: str
     status: str
@@ -50,7 +57,10 @@ class RemedyOutcome:
 
 
 def planned(findings: Iterable[Finding], config: HostConfig, wants: Wants) -> list[Change]:
-    """The writes that put these findings right, in order; nothing for findings without a reversible remedy."""
+    """Return the writes that fix these findings, in order.
+
+    Findings without a reversible remedy give none.
+    """
     fixes = dict.fromkeys(
         finding.remedy.fix
         for finding in findings
@@ -91,18 +101,21 @@ def _is_right(root: Path, change: Change) -> bool:
 
 
 def content(root: Path, path: str) -> str | None:
-    """What a file to be changed holds now; None where there is none."""
+    """Return the present content of a file to be changed; None where there is none."""
     return _text(_read(root / path))
 
 
 def refused(root: Path, changes: Iterable[Change]) -> list[str]:
-    """Paths that this user may not write, so that nothing is begun that cannot be finished."""
+    """Return paths that this user may not write.
+
+    They are known before anything is changed.
+    """
     found = []
     for change in changes:
         path = root / change.path
         place = path
         if not change.kernel or not path.exists():
-            # a drop-in is replaced, so its folder counts
+            # a drop-in is replaced, so the rights of its folder count
             place = path.parent
             while not place.exists() and place != place.parent:
                 place = place.parent
@@ -114,10 +127,11 @@ def refused(root: Path, changes: Iterable[Change]) -> list[str]:
 def apply(
     root: Path, changes: Sequence[Change], on_step: Callable[[str, Change], None] | None = None
 ) -> list[RemedyOutcome]:
-    """Write the changes, each one journalled first. One that fails leaves its file as it was, and the others go on.
+    """Write the changes, each one journalled first.
 
-    ``on_step`` hears ``journalled`` and ``written`` of each change. Raises LaunchError (FAILED) when there is no
-    place for the journal: without it nothing is written.
+    One that fails leaves its file unchanged, and the others continue. ``on_step`` receives
+    ``journalled`` and ``written`` of each change. Raises LaunchError (FAILED) when the journal
+    cannot be written: without it nothing is changed.
     """
     with _journal() as book:
         return [_apply_one(root, change, book, on_step or (lambda step, c: None)) for change in changes]
@@ -128,7 +142,7 @@ def _journal() -> _Opened:
 
 
 class _Opened:
-    """The journal with its error told as ours."""
+    """The journal, with its error as a LaunchError."""
 
     def __enter__(self) -> Journal:
         self._context = journal.opened()
@@ -184,8 +198,11 @@ def _apply_one(root: Path, change: Change, book: Journal, on_step: Callable[[str
 
 
 def undo(root: Path, on_step: Callable[[Former], None] | None = None) -> list[RemedyOutcome]:
-    """Put back what the journal holds for this root, newest first. What is restored is struck off at once, so an
-    interrupted undo goes on where it stopped. Raises LaunchError (FAILED) when the journal cannot be opened."""
+    """Restore what the journal contains for this root, newest first.
+
+    A restored file is recorded immediately, so an interrupted undo resumes where it stopped. Raises
+    LaunchError (FAILED) when the journal cannot be opened.
+    """
     if not journal.journal_path().exists():
         return []
     with _journal() as book:
@@ -212,7 +229,7 @@ def _restore(root: Path, former: Former) -> RemedyOutcome:
             _remove_folders(root, former)
             return RemedyOutcome(former.path, "same", _text(now), _text(now))
         if not former.kernel and now != former.wrote and now is not None:
-            # somebody's later edit is theirs
+            # a later edit by another program is kept
             return RemedyOutcome(former.path, "kept", _text(now), _text(now))
         if former.content is None:
             path.unlink(missing_ok=True)
@@ -229,7 +246,7 @@ def _remove_folders(root: Path, former: Former) -> None:
         try:
             (root / folder).rmdir()
         except OSError:
-            return  # somebody put something there since
+            return  # another program put a file there since
 
 
 def _missing_folders(root: Path, path: Path) -> list[str]:
@@ -242,7 +259,7 @@ def _missing_folders(root: Path, path: Path) -> list[str]:
 
 
 def _inside(root: Path, path: Path) -> None:
-    """Raise OSError when a link would lead the write elsewhere."""
+    """Raise OSError when a link would redirect the write."""
     parent = path.parent
     while not parent.exists() and parent != root:
         parent = parent.parent
@@ -253,7 +270,7 @@ def _inside(root: Path, path: Path) -> None:
 
 def _write(path: Path, content: bytes, mode: int | None, kernel: bool) -> None:
     if kernel:
-        # the kernel takes a value in one write, and its files cannot be replaced
+        # the kernel reads a value in one write, and its files cannot be replaced
         handle = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             os.write(handle, content)
@@ -275,7 +292,10 @@ def _write(path: Path, content: bytes, mode: int | None, kernel: bool) -> None:
 
 
 def _temporary(path: Path) -> Path:
-    """Beside the file under a name that no reader of drop-ins takes, and that undo finds again after a kill."""
+    """Return a temporary name next to the file, which undo finds after a kill.
+
+    No reader of drop-ins reads it.
+    """
     return path.with_name(f".{path.name}.gaudi-launch")
 
 

@@ -1,4 +1,7 @@
-"""Running checks: the fixed order, which ones apply, time limits. One list of findings for every reader."""
+"""Run checks: a fixed order, applicable ones only, time limits.
+
+All readers get one list of findings.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +48,18 @@ CHECKS: tuple[Check, ...] = tuple(
         key=lambda check: LEVELS.index(check.level),
     )
 )
-# told by the caller: without it there is nothing to ask, so the row is left out unless it was named
+# given by the caller: without it there is nothing to check, so the row is left out unless it was
+# named
 _TOLD = ("engine", "weights", "image", "port", "named")
 
 
 def select(
     only: Collection[str] = (), without: Collection[str] = (), levels: Collection[str] = LEVELS
 ) -> list[Check]:
-    """Checks by id or area, in their order. Raises LaunchError (USAGE) for a word that names none."""
+    """Return checks by ID or area, in their order.
+
+    Raises LaunchError (USAGE) for a value that names none.
+    """
     known = {check.id for check in CHECKS} | {check.area for check in CHECKS}
     for word in (*only, *without):
         if word not in known:
@@ -68,7 +75,10 @@ def select(
 
 
 def applies(check: Check, facts: DoctorFacts, named: Collection[str] = ()) -> bool:
-    """Whether this check has anything to ask: what its caller must tell is there, or it (or its area) was named."""
+    """Return whether this check applies.
+
+    Its inputs are given, or it (or its area) was named.
+    """
     told = {
         "engine": facts.engine is not None,
         "weights": facts.weights is not None,
@@ -80,7 +90,7 @@ def applies(check: Check, facts: DoctorFacts, named: Collection[str] = ()) -> bo
 
 
 def _barred(check: Check, facts: DoctorFacts) -> Verdict | None:
-    """Why a probe may not even be asked."""
+    """Return why a probe may not run."""
     for need in check.needs:
         if need == "gaudi" and not facts.gaudi:
             return skip("doctor.needs.gaudi")
@@ -98,7 +108,10 @@ def _barred(check: Check, facts: DoctorFacts) -> Verdict | None:
 
 
 def judge(check: Check, facts: DoctorFacts) -> Finding:
-    """One check on one machine. Never raises: a probe that breaks has found nothing out."""
+    """Return the finding of one check on one machine.
+
+    Never raises: a probe that breaks has no result.
+    """
     verdict = _barred(check, facts)
     if verdict is None:
         try:
@@ -131,8 +144,11 @@ def run(
     named: Collection[str] = (),
     on_finding: Callable[[Finding], None] | None = None,
 ) -> list[Finding]:
-    """All findings in the order of the checks; ``on_finding`` hears of each as soon as it and those before it are
-    known. Slow checks run beside the quick ones; deep ones one after another, because they use the same cards."""
+    """Return all findings in the order of the checks.
+
+    ``on_finding`` receives each as soon as it and those before it are known. Slow checks run in
+    parallel with the fast ones; deep ones one after another, because they use the same cards.
+    """
     wanted = [check for check in checks if applies(check, facts, named)]
     slow = {check.id: _start(check, facts) for check in wanted if check.level == "slow"}
     findings = []
@@ -171,9 +187,10 @@ def quick(
     engine: EngineFacts | None = None,
     weights: Weights | None = None,
 ) -> list[Finding]:
-    """The quick level for ``serve`` and ``plan``: no process is started and no file read.
+    """Return the fast checks for ``serve`` and ``plan``.
 
-    With ``wants.gaudi`` False (the embedded CPU engine) nothing about cards or their host is asked.
+    No process is started and no file read. With ``wants.gaudi`` False (the embedded CPU engine)
+    nothing about cards or their host is checked.
     """
     facts = DoctorFacts(host, config, wants or Wants(), engine, weights)
     checks = select(levels=("quick",))
@@ -185,19 +202,22 @@ def quick(
 
 
 def summary(findings: Iterable[Finding]) -> Mapping[str, int]:
-    """How many findings of each status, every status named."""
+    """Return the number of findings by status, every status named."""
     count = Counter(finding.status for finding in findings)
     return {status: count[status] for status in STATUSES}
 
 
 def exit_code(findings: Iterable[Finding], strict: bool = False) -> ExitCode:
-    """MACHINE for any failure (with ``strict`` for any warning too), DONE otherwise."""
+    """Return MACHINE for any failure (``strict``: also any warning), else DONE."""
     bad = {"fail", "warn"} if strict else {"fail"}
     return ExitCode.MACHINE if any(finding.status in bad for finding in findings) else ExitCode.DONE
 
 
 def stop_on_failures(findings: Iterable[Finding]) -> None:
-    """For ``serve``, before it starts anything: raise LaunchError (MACHINE) that names every failure, if any."""
+    """Raise LaunchError (MACHINE) that names every failure, if any.
+
+    ``serve`` calls it before it starts anything.
+    """
     failed = [finding for finding in findings if finding.status == "fail"]
     if failed:
         lines = "\n".join(f"  {finding.id}: {finding.message.render()}" for finding in failed)

@@ -1,4 +1,4 @@
-"""Weights and disks: is the model whole, is there room, and is the cache on a disk of this machine?"""
+"""Weights and disks: complete model, free space, local cache."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from gaudi_launch.messages import message
 _NETWORK = (
     "nfs", "cifs", "smb", "ceph", "lustre", "glusterfs", "fuse.", "9p", "beegfs", "gpfs", "wekafs", "afs", "ocfs2",
 )  # fmt: skip
-# assumed: recipe caches of eight cards are gigabytes; under 1 GiB the first graphs no longer fit
+# assumed: recipe caches of eight cards are gigabytes; with less than 1 GiB the first graphs no
+# longer fit
 _CACHE_MIB, _CACHE_LEAST_MIB = 20 * 1024, 1024
-_LARGEST_HEADER = 100 << 20  # safetensors' own limit
+_LARGEST_HEADER = 100 << 20  # the limit of safetensors
 _POINTER = b"version https://git-lfs"
 
 
 def read_weights(path: str, root: Path = Path("/")) -> Weights:
-    """Look into a model folder: config, index against files, each safetensors file against its own header.
+    """Read a model folder: config, index, and the headers of safetensors files.
 
-    Never raises for what the folder holds; reads headers only, never weights.
+    Never raises, whatever the folder contains; reads headers only, never weights.
     """
     folder = Path(path)
     try:
@@ -51,7 +52,10 @@ def read_weights(path: str, root: Path = Path("/")) -> Weights:
 
 
 def _is_damaged(path: Path) -> bool:
-    """A git-lfs pointer, an empty file, or a safetensors file of another length than its header says."""
+    """Return True for a git-lfs pointer, an empty file, or a wrong length.
+
+    The length is compared with the safetensors header.
+    """
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -140,7 +144,10 @@ def _cache_filesystem(facts: DoctorFacts) -> Verdict:
 
 
 def _conversion(facts: DoctorFacts) -> Verdict:
-    """Converting to FP8 writes a second copy, at most as large as the first."""
+    """Check the space for a conversion to FP8.
+
+    It writes a second copy, at most as large as the first.
+    """
     weights, disk = _weights(facts), facts.config.disks.get("data")
     if weights.bytes is None:
         return unknown("doctor.memory.available.unknown")

@@ -253,7 +253,10 @@ def _default_for(model: Model) -> str:
 
 
 def name_for(request: Request, installed: Installed | None, model: Model, host: Callable[[], Host]) -> str:
-    """Return the request's engine; for ``auto`` where none is installed the one of this model on this machine."""
+    """Return the request's engine.
+
+    For ``auto`` where none is installed the one of this model on this machine.
+    """
     if is_decided(request.engine, installed):
         return request.engine
     if request.inc_fp8:
@@ -263,7 +266,10 @@ def name_for(request: Request, installed: Installed | None, model: Model, host: 
 
 
 def name_over_hosts(request: Request, installed: Installed | None, model: Model, host: Callable[[], Host]) -> str:
-    """Return as `name_for`; where none is installed, only an engine that its makers tried over several hosts."""
+    """Return as `name_for`.
+
+    Where none is installed, only an engine that its makers tried over several hosts.
+    """
     name = name_for(request, installed, model, host)
     if is_decided(request.engine, installed):
         return name

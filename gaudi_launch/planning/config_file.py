@@ -44,9 +44,12 @@ def named_file(args: EngineArgs) -> str | None:
 
 
 def with_file(request: Request, path: str, text: str) -> Request:
-    """Return the request with the options of this file. Raises LaunchError (USAGE) for text that is not a mapping.
+    """Return the request with the options of this file.
 
-    A secret that the engine also reads from a variable becomes that one, so that the launcher can ask the server.
+    Raises LaunchError (USAGE) for text that is not a mapping.
+
+    A secret that the engine also reads from a variable becomes that one, so that the launcher can
+    ask the server.
     """
     words: list[str] = []
     environment = dict(request.environment)

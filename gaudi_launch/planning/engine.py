@@ -169,12 +169,18 @@ class Engine(ABC):
 
     @property
     def config_file(self) -> Literal["", "read", "breaks"]:
-        """Return what ``--config FILE`` does: is read, or stops the engine; "" for an engine without it."""
+        """Return what ``--config FILE`` does: is read, or stops the engine.
+
+        Return "" for an engine without it.
+        """
         return ""
 
     @property
     def ended(self) -> str | None:
-        """Return the date on which its makers announced its end; None for one that they continue."""
+        """Return the date on which its makers announced its end.
+
+        Return None for one that they continue.
+        """
         return None
 
     @property

@@ -1,1 +1,1 @@
-"""The compiled-graph cache: key, ledger, prune, ship."""
+"""The cache of compiled graphs: key, ledger, locks, pruning, transfer."""

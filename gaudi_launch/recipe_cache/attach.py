@@ -1,4 +1,4 @@
-"""A plan with its recipe cache: where the compiled graphs go, what is there already, and what that changes."""
+"""A plan with its recipe cache: its folder, its present graphs, and their effect."""
 
 from __future__ import annotations
 
@@ -30,8 +30,11 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Cached:
-    """A plan that says where its graphs go. ``root`` is where they are kept, ``local`` the copy that the engine
-    works on when that is a network file system."""
+    """A plan with the folder of its graphs.
+
+    ``root`` is the cache's folder, ``local`` the copy that the engine works on when that is a
+    network file system.
+    """
 
     plan: Plan
     parts: KeyParts
@@ -41,7 +44,7 @@ class Cached:
 
     @property
     def job(self) -> CacheJob:
-        """What a run of the engine needs of this."""
+        """Return what a run of the engine needs of this."""
         plan = self.plan
         return CacheJob(
             root=self.root,
@@ -55,9 +58,9 @@ class Cached:
 
 @dataclass(frozen=True)
 class CacheJob:
-    """The cache of one run of an engine, as a record that can be written down.
+    """The cache of one run of an engine, as a record that can be stored.
 
-    ``because`` says why graphs have to be compiled ("" when all are there).
+    ``because`` is the reason why graphs are compiled ("" when all are cached).
     """
 
     root: Path
@@ -80,7 +83,10 @@ class CacheJob:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> CacheJob:
-        """Raises KeyError, TypeError or ValueError when the document is none of ours."""
+        """Return the record.
+
+        Raises KeyError, TypeError or ValueError for another document.
+        """
         return cls(
             root=Path(document["root"]),
             parts=KeyParts.from_json(document["parts"]),
@@ -92,18 +98,19 @@ class CacheJob:
 
 
 def default_root(cache_dir: Path) -> Path:
-    """The cache root without -c."""
+    """Return the cache root without -c."""
     return cache_dir / "recipes"
 
 
 def with_cache(
     plan: Plan, request: Request, host: Host, cache_dir: Path, *, look: bool = True, machine_root: Path = Path("/")
 ) -> Cached | None:
-    """The plan with its cache; None where there is none to manage.
+    """Return the plan with its cache; None where there is none to manage.
 
-    None for reference tuning (the scripts' own value stands), an engine without cards or in a container (which
-    writes there as another user; -c gives it a folder of its own), and a user who exported the variable. ``look``
-    False plans for another machine: nothing on this one's disk is asked.
+    Return None for reference tuning (the scripts' value is kept), an engine without cards or in a
+    container (which writes there as another user; -c gives it a separate folder), and a user who
+    exported the variable. ``look`` False plans for another machine: nothing on this one's disk is
+    read.
     """
     exported = request.environment.get(VARIABLE)
     if request.tuning == "reference" or not plan.placement.modules or plan.container is not None or exported:
@@ -122,7 +129,7 @@ def with_cache(
 
 
 def without_cache(command: Command) -> Command:
-    """The command of an engine that keeps no compiled graphs."""
+    """Return the command of an engine that keeps no compiled graphs."""
     return replace(command, env={name: value for name, value in command.env.items() if name != VARIABLE})
 
 
@@ -160,7 +167,10 @@ def _rewrite(plan: Plan, request: Request, use: cache_root.Use, root: Path, loca
 
 
 def _estimate(plan: Plan, use: cache_root.Use) -> Estimate | None:
-    """The estimate with what need not be compiled: warm graphs are read, not compiled (published shares)."""
+    """Return the estimate with warm graphs read from the cache, not compiled.
+
+    The shares are published ones.
+    """
     if plan.estimate is None or plan.buckets is None or use.state == "miss" or not plan.buckets.graphs:
         return plan.estimate
     new = use.new.graphs / plan.buckets.graphs
@@ -184,7 +194,7 @@ def _quant_config(plan: Plan) -> bytes | None:
 
 
 def _free(folder: Path) -> int:
-    """Free bytes of the disk that will hold a folder."""
+    """Return the free bytes of a folder's disk."""
     for place in (folder, *folder.parents):
         try:
             return shutil.disk_usage(place).free
@@ -194,7 +204,10 @@ def _free(folder: Path) -> int:
 
 
 class Keeper:
-    """A cache directory for one run of an engine: opened before it starts, its ledger written when it is warm."""
+    """A cache directory for one run of an engine.
+
+    It is opened before the launch; its ledger is written when it is warm.
+    """
 
     def __init__(self, job: CacheJob, session: cache_root.Session, say: Say) -> None:
         self._job = job
@@ -203,7 +216,10 @@ class Keeper:
         self._work: threading.Thread | None = None
 
     def warm(self, seconds: float, num_blocks: int | None) -> None:
-        """The engine answers: write down what is warm. Checksums take time, so a thread of their own does it."""
+        """Record the warm graphs, now that the engine answers.
+
+        Checksums take time, so a thread computes them.
+        """
         warmed = _NONE if self._job.skips_warmup else self._job.buckets
 
         def work() -> None:
@@ -219,7 +235,10 @@ class Keeper:
         self._work.start()
 
     def close(self) -> None:
-        """Wait for the ledger; then bring home what the engine compiled after it was warm."""
+        """Wait for the ledger.
+
+        Then copy back what the engine compiled after it was warm.
+        """
         if self._work is not None:
             self._work.join()
             if self._job.local is not None:
@@ -228,10 +247,10 @@ class Keeper:
 
 @contextmanager
 def kept(job: CacheJob, say: Say, wait_seconds: float = 3600.0) -> Iterator[Keeper]:
-    """Hold a cache directory while its engine runs.
+    """Lock a cache directory while its engine runs.
 
-    Another launch that fills the same key is waited for: its graphs are then warm. Raises LaunchError when the
-    root cannot be used.
+    Another launch that fills the same key is waited for: its graphs are then warm. Raises
+    LaunchError when the root cannot be used.
     """
     if job.because:
         waiting = in_use(job.root, job.parts.key, fill=True)

@@ -1,4 +1,4 @@
-"""A cache root: which keys it holds, what a plan finds there, and the life of one fill."""
+"""A cache root: its keys, their use by a plan, and one fill from begin to end."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ _KEEP_TIMES = 19
 
 
 def is_ours(name: str) -> bool:
-    """Is this entry of a root a key's directory or one of our files beside it (and no flat recipe)?"""
+    """Return True for a key's directory or one of our files in a root.
+
+    A flat recipe is neither.
+    """
     return bool(_OURS.match(name))
 
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """One key of a root as it stands: its ledger (None when it cannot be believed, ``trouble`` says why)."""
+    """One key of a root: its ledger, or ``trouble`` when that is damaged."""
 
     key: str
     folder: Path
@@ -43,7 +46,10 @@ class CacheEntry:
 
 @dataclass(frozen=True)
 class Use:
-    """What a plan finds: ``new`` buckets compile although there is a cache; ``because`` is the sentence."""
+    """The cached part of a plan: ``new`` buckets are still compiled.
+
+    ``because`` is the sentence.
+    """
 
     state: Literal["hit", "partial", "miss"]
     key: str
@@ -55,12 +61,12 @@ class Use:
 
 
 def folder_of(root: Path, ledger: Ledger | None, key: str) -> Path:
-    """The directory that the engine gets for a key."""
+    """Return the directory that the engine gets for a key."""
     return root if ledger is not None and ledger.folder == "." else root / key
 
 
 def flat_files(root: Path) -> bool:
-    """Does the root itself hold recipes, as the start scripts leave them?"""
+    """Return True if the root contains recipes, as the start scripts leave them."""
     try:
         return any(entry.is_file() and not is_ours(entry.name) for entry in root.iterdir())
     except OSError:
@@ -68,7 +74,10 @@ def flat_files(root: Path) -> bool:
 
 
 def entries(root: Path, *, sizes: bool = True) -> list[CacheEntry]:
-    """Every key of a root, the last used first. A root that is not there holds none."""
+    """Return every key of a root, the last used first.
+
+    A missing root has none.
+    """
     try:
         names = [entry.name for entry in root.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
@@ -98,7 +107,10 @@ def entries(root: Path, *, sizes: bool = True) -> list[CacheEntry]:
 
 
 def find(root: Path, key: str) -> CacheEntry:
-    """The entry whose key begins with these digits. Raises LaunchError when none or several do."""
+    """Return the entry whose key begins with these digits.
+
+    Raises LaunchError when none or several do.
+    """
     matching = [entry for entry in entries(root, sizes=False) if entry.key.startswith(key.lower())] if key else []
     if len(matching) != 1:
         id = "cache.ambiguous_key" if matching else "cache.no_such_key"
@@ -108,7 +120,7 @@ def find(root: Path, key: str) -> CacheEntry:
 
 
 def look_up(root: Path, parts: KeyParts, wanted: Buckets, num_blocks: int | None = None) -> Use:
-    """What a start with these parts and buckets finds in the root. Reads only."""
+    """Return the cached part for these parts and buckets. Reads only."""
     key = parts.key
     try:
         ledger = read_ledger(root, key)
@@ -157,7 +169,10 @@ def _nearest(root: Path, parts: KeyParts, wanted: Buckets) -> Use:
 
 @dataclass
 class Session:
-    """A cache directory while one engine runs on it; made by `opened`. ``filled`` lets others fill it."""
+    """A cache directory while one engine runs on it; made by `opened`.
+
+    ``filled`` lets others fill it.
+    """
 
     root: Path
     ledger: Ledger
@@ -170,7 +185,10 @@ class Session:
         return folder_of(self.root, self.ledger, self.ledger.key)
 
     def finish(self, seconds: float, warmed: Buckets, num_blocks: int | None) -> None:
-        """The warm-up ended: list the files and write down what is warm now; who waits for this fill goes on."""
+        """List the files and record what is warm, now that the warm-up ended.
+
+        Launches that wait for this fill continue.
+        """
         try:
             self._finish(seconds, warmed, num_blocks)
         finally:
@@ -179,7 +197,8 @@ class Session:
     def _finish(self, seconds: float, warmed: Buckets, num_blocks: int | None) -> None:
         skip = is_ours if self.folder == self.root else None
         files, total = write_list(self.root, self.ledger.key, self.folder, skip)
-        # beside one that only uses it, another may be filling, or have filled it in the meantime
+        # when this launch only uses the cache, another may be filling it, or have filled it in the
+        # meantime
         known = self.ledger if self.filling else self._written()
         merged = Buckets(
             known.buckets.prompt + _missing(warmed.prompt, known.buckets.prompt),
@@ -203,7 +222,7 @@ class Session:
         write_ledger(self.root, self.ledger)
 
     def _written(self) -> Ledger:
-        """The ledger as it stands now."""
+        """Return the ledger as it is now."""
         try:
             return read_ledger(self.root, self.ledger.key) or self.ledger
         except LedgerError:
@@ -214,12 +233,13 @@ class Session:
 def opened(
     root: Path, parts: KeyParts, wanted: Buckets, num_blocks: int | None = None, wait_seconds: float = 0.0
 ) -> Iterator[Session]:
-    """Hold the directory of these parts while an engine runs on it.
+    """Lock the directory of these parts while an engine runs on it.
 
-    It is shared with other services. What is no hit is a fill, which only one launch does at a time, until its
-    ``finish``; zero-length files of an interrupted fill are removed first. Until then the ledger says that the
-    fill is not complete, so being killed at any point leaves nothing that claims more than it holds.
-    Raises LaunchError when the root cannot be written or another launch is filling the key.
+    It is shared with other services. A miss is a fill, which only one launch does at a time, until
+    its ``finish``; zero-length files of an interrupted fill are removed first. Until then the
+    ledger records that the fill is not complete, so a kill at any point leaves nothing that claims
+    more than it has. Raises LaunchError when the root cannot be written or another launch is
+    filling the key.
     """
     key = parts.key
     try:
@@ -231,7 +251,7 @@ def opened(
         use = look_up(root, parts, wanted, num_blocks)
         if use.state != "hit":
             fill.enter_context(held(root, key, exclusive=True, wait_seconds=wait_seconds, fill=True))
-            # the launch we waited for may have filled it
+            # the launch that was waited for may have filled it
             use = look_up(root, parts, wanted, num_blocks)
             if use.state == "hit":
                 fill.close()
@@ -264,13 +284,16 @@ def _drop_empty(folder: Path, root: Path) -> tuple[str, ...]:
 
 
 def adopt(root: Path, parts: KeyParts, warmed: Buckets) -> Ledger:
-    """Write a ledger for recipes that lie flat in the root; the files stay where they are."""
+    """Write a ledger for recipes that are flat in the root.
+
+    The files stay where they are.
+    """
     if not flat_files(root):
         raise LaunchError("cache.nothing_to_adopt", ExitCode.USAGE, path=str(root))
     with held(root, parts.key, exclusive=True):
         files, total = write_list(root, parts.key, root, is_ours)
         now = time.time()
-        # nobody wrote down whether the warm-up that left them had ended
+        # it is not recorded whether the warm-up that left them had ended
         ledger = Ledger(parts, ".", complete=False, buckets=warmed, created=now, last_used=now)
         ledger = replace(ledger, files=files, bytes=total)
         write_ledger(root, ledger)
@@ -283,7 +306,10 @@ def check(root: Path, entry: CacheEntry, *, quick: bool) -> Findings:
 
 
 def repair(root: Path, entry: CacheEntry, findings: Findings) -> tuple[str, ...]:
-    """Remove what is bad and write the list again; the engine compiles those recipes anew. Returns the names."""
+    """Remove damaged files and write the list again.
+
+    The engine compiles those recipes again. Returns the names.
+    """
     with held(root, entry.key, exclusive=True):
         for name in findings.bad:
             (entry.folder / name).unlink(missing_ok=True)
@@ -295,8 +321,12 @@ def repair(root: Path, entry: CacheEntry, findings: Findings) -> tuple[str, ...]
 
 
 def remove(root: Path, entry: CacheEntry) -> None:
-    """Remove one key whole; of a flat folder only the files on its list. Raises LaunchError when in use."""
-    # the lock file stays: somebody may be waiting on it; on the other nobody can, who has not this one
+    """Remove one key completely; of a flat folder only the files on its list.
+
+    Raises LaunchError when in use.
+    """
+    # the lock file stays: another process may be waiting on it; no other process can wait on the
+    # other one, without this one
     with held(root, entry.key, exclusive=True):
         lock_path(root, entry.key, fill=True).unlink(missing_ok=True)
         listed = read_list(root, entry.key)
@@ -304,7 +334,7 @@ def remove(root: Path, entry: CacheEntry) -> None:
             for name in listed:
                 (root / name).unlink(missing_ok=True)
         elif entry.folder.is_dir():
-            # out of sight at once: a reader sees the whole directory or none
+            # removed from view at once: a reader sees the complete directory or none
             gone = root / f".{entry.key}.gone-{time.time_ns()}"
             entry.folder.rename(gone)
             shutil.rmtree(gone, ignore_errors=True)
@@ -313,7 +343,7 @@ def remove(root: Path, entry: CacheEntry) -> None:
 
 
 def sweep(root: Path) -> None:
-    """Clear what a killed removal or import left behind."""
+    """Remove what a killed removal or import left."""
     for path in root.glob(".*"):
         if is_ours(path.name) and (".gone-" in path.name or ".import-" in path.name):
             shutil.rmtree(path, ignore_errors=True)

@@ -1,9 +1,10 @@
-"""The key of a recipe cache: everything that makes a compiled graph useless for another start.
+"""The key of a recipe cache: everything that invalidates compiled graphs.
 
-What invalidates recipes: software version, device generation, tensor parallel size, dtype and whatever
-changes graph shapes (docs: Managing and Reducing vLLM Warmup Time; docs: Runtime Environment Variables).
-Which variables change graphs is nowhere listed, so every variable and option counts unless it is known
-not to matter: an unknown one costs a warm-up, a forgotten one would cost a wrong promise.
+Recipes depend on the software version, device generation, tensor parallel size, dtype and whatever
+changes graph shapes (docs: Managing and Reducing vLLM Warmup Time; docs: Runtime Environment
+Variables). No document lists which variables change graphs, so every variable and option counts
+unless it is known not to matter: an unknown one costs a warm-up, a forgotten one would give a wrong
+estimate.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from typing import Any
 from gaudi_launch.host.hardware import Host
 from gaudi_launch.planning.plan import Plan
 
-# Which shapes are warmed up, where the engine listens, how much memory it takes, what it logs: none of
-# these changes what one graph compiles to. (The number of KV blocks does; the ledger keeps it.)
+# The list of warmed shapes, the address, the memory share, the logging: none of these changes what
+# one graph compiles to. (The number of KV blocks does; the ledger stores it.)
 _INDIFFERENT_VARIABLES = re.compile(
     r"""^(
         .*_BUCKET_.* | VLLM_BUCKETING_.* | VLLM_EXPONENTIAL_BUCKETING | VLLM_SKIP_(LAZY_)?WARMUP
@@ -47,7 +48,7 @@ _GRAPH_OPTIONS = (
 
 @dataclass(frozen=True)
 class KeyDifference:
-    """One invalidating fact that is not the same: its name and both values in words."""
+    """One invalidating fact that differs: its name and both values as text."""
 
     name: str
     was: str
@@ -56,7 +57,10 @@ class KeyDifference:
 
 @dataclass(frozen=True)
 class KeyParts:
-    """Every invalidating fact in words. An empty text means "not known", and is a value like any other."""
+    """Every invalidating fact as text.
+
+    An empty text means "not known", and is a value like any other.
+    """
 
     product: str = ""
     stepping: str = ""
@@ -75,7 +79,7 @@ class KeyParts:
 
     @property
     def key(self) -> str:
-        """16 hex digits; the same for the same facts in any order."""
+        """Return 16 hex digits; the same for the same facts in any order."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -86,7 +90,10 @@ class KeyParts:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> KeyParts:
-        """Parts of a ledger. Raises ValueError when the document is no set of parts."""
+        """Return parts of a ledger.
+
+        Raises ValueError when the document is not a set of parts.
+        """
         known = {f.name for f in fields(cls)}
         variables = document.get("variables", {})
         if not isinstance(variables, dict) or not isinstance(document.get("tensor_parallel", 1), int):
@@ -99,7 +106,7 @@ class KeyParts:
         return cls(**texts, variables={str(k): str(v) for k, v in variables.items()})
 
     def differences(self, now: KeyParts) -> tuple[KeyDifference, ...]:
-        """What is not the same in ``now``, in the order of the fields, variables last."""
+        """Return what differs in ``now``, in the order of the fields, variables last."""
         found = [
             KeyDifference(f.name, str(getattr(self, f.name)), str(getattr(now, f.name)))
             for f in fields(self)
@@ -113,9 +120,9 @@ class KeyParts:
 
 
 def parts_of(plan: Plan, host: Host, quant_config: bytes | None = None) -> KeyParts:
-    """The parts of the cache that this plan fills on this host.
+    """Return the parts of the cache that this plan fills on this host.
 
-    ``quant_config`` is the content of the file behind QUANT_CONFIG: its scales are compiled into graphs.
+    ``quant_config`` is the content of QUANT_CONFIG's file: its scales are compiled into graphs.
     """
     env = plan.command.env
     options = {s.name: s.value or "true" for s in plan.settings if s.kind == "option" and s.sent}
@@ -128,7 +135,7 @@ def parts_of(plan: Plan, host: Host, quant_config: bytes | None = None) -> KeyPa
         stepping=here.stepping,
         driver=here.driver,
         software=facts.get("software", ""),
-        # what stands around an engine compiles nothing
+        # settings around an engine compile nothing
         engine=facts.get("inner") or plan.engine.exact,
         engine_commit=facts.get("commit", "") or facts.get("vllm", ""),
         extension_commit=facts.get("extension_commit", "") or facts.get("extension", ""),
@@ -147,7 +154,10 @@ def parts_of(plan: Plan, host: Host, quant_config: bytes | None = None) -> KeyPa
 
 
 def parts_of_host(host: Host) -> KeyParts:
-    """The parts that a machine alone decides: product, stepping and driver release."""
+    """Return the parts that a machine alone decides.
+
+    They are product, stepping and driver release.
+    """
     return KeyParts(
         product=host.product or "",
         stepping=",".join(sorted({card.device_type for card in host.cards if card.device_type})),
@@ -156,7 +166,10 @@ def parts_of_host(host: Host) -> KeyParts:
 
 
 def _minor(version: str | None) -> str:
-    """major.minor of a version such as ``1.21.3-57``: recipes live as long as the release does (assumed)."""
+    """Return major.minor of a version such as ``1.21.3-57``.
+
+    Recipes are assumed to be valid for a release.
+    """
     found = re.match(r"\d+\.\d+", version or "")
     return found.group(0) if found else ""
 

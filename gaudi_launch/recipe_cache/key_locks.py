@@ -1,8 +1,8 @@
-"""Who may touch a cache directory: many that use it, of those one that fills it, or one that changes or removes it.
+"""Locks on a cache directory: several users, one that fills or removes it.
 
-Two locks a key: everybody who uses the directory shares the first for as long as the engine lives; who fills it
-holds the second as well, until it is warm. So another start waits for a fill, never for a service that answers.
-The kernel forgets dead holders.
+Each key has two locks: all users of the directory share the first as long as the engine runs; the
+one that fills it also has the second, until it is warm. So another launch waits for a fill, never
+for a service that answers. The kernel releases the locks of dead owners.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ def lock_path(root: Path, key: str, *, fill: bool = False) -> Path:
 
 @contextlib.contextmanager
 def held(root: Path, key: str, *, exclusive: bool, wait_seconds: float = 0.0, fill: bool = False) -> Iterator[None]:
-    """Hold a key's lock: shared to use it, exclusive to repair or remove it; ``fill``: the one for filling it.
+    """Lock a key: shared to use it, exclusive to repair or remove it.
 
-    Raises LaunchError ``cache.in_use`` when somebody else holds it for longer than ``wait_seconds``.
+    ``fill``: the lock for filling it. Raises LaunchError ``cache.in_use`` when another process has
+    it for longer than ``wait_seconds``.
     """
     try:
         handle = os.open(lock_path(root, key, fill=fill), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -44,7 +45,7 @@ def held(root: Path, key: str, *, exclusive: bool, wait_seconds: float = 0.0, fi
 
 
 def in_use(root: Path, key: str, *, fill: bool = False) -> bool:
-    """Does anybody use this key now? ``fill``: does anybody fill it?"""
+    """Return True if a process uses this key now; ``fill``: if one fills it."""
     try:
         handle = os.open(lock_path(root, key, fill=fill), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

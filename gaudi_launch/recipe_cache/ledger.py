@@ -1,7 +1,7 @@
-"""What a cache directory holds, written beside it: a small JSON ledger and a list of its files.
+"""The record of a cache directory: a small JSON ledger and a list of its files.
 
-The engine owns the directory's files; we own the ledger (``KEY.json``) and the file list
-(``KEY.files``: name, size and checksum a line). Both are replaced whole or not at all.
+The engine owns the directory's files; this program owns the ledger (``KEY.json``) and the file list
+(``KEY.files``: name, size and checksum per line). Both are replaced atomically.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ SCHEMA = 1
 
 
 class LedgerError(Exception):
-    """A ledger that cannot be believed; the text says why."""
+    """A damaged ledger; the text is the reason."""
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """One cache directory in words. Times are seconds since the epoch, durations seconds, sizes bytes.
+    """The facts of one cache directory.
 
-    ``folder`` is the directory's name under the root (``.`` for an adopted flat folder). ``complete`` is
-    False from the first byte of a fill until its warm-up ended. ``buckets`` were warm when it ended.
+    Times are seconds since the epoch, durations seconds, sizes bytes. ``folder`` is the directory's
+    name under the root (``.`` for an adopted flat folder). ``complete`` is False from the first
+    byte of a fill until its warm-up ended. ``buckets`` were warm when it ended.
     """
 
     parts: KeyParts
@@ -68,7 +69,7 @@ class Ledger:
 
     @classmethod
     def from_json(cls, document: Any) -> Ledger:
-        """Raises LedgerError when the document is not a ledger of this schema."""
+        """Return the ledger. Raises LedgerError for a document of another schema."""
         if not isinstance(document, dict):
             raise LedgerError("it is no JSON object")
         if document.get("schema") != SCHEMA:
@@ -114,7 +115,10 @@ def ledger_path(root: Path, key: str) -> Path:
 
 
 def read_ledger(root: Path, key: str) -> Ledger | None:
-    """The ledger of a key; None when there is none. Raises LedgerError when it cannot be believed."""
+    """Return the ledger of a key; None when there is none.
+
+    Raises LedgerError when it is damaged.
+    """
     try:
         document = json.loads(ledger_path(root, key).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -127,17 +131,26 @@ def read_ledger(root: Path, key: str) -> Ledger | None:
 
 
 def write_ledger(root: Path, ledger: Ledger) -> None:
-    """Replace the ledger as a whole. Raises OSError (disk full, read-only), the old one then still stands."""
+    """Replace the ledger atomically.
+
+    Raises OSError (disk full, read-only); the old one is then unchanged.
+    """
     write_whole(ledger_path(root, ledger.key), json.dumps(ledger.to_json(), indent=1).encode() + b"\n")
 
 
 def touched(ledger: Ledger, now: float) -> Ledger:
-    """The ledger with its last use moved on; a clock that jumped back never moves it back."""
+    """Return the ledger with a new time of last use.
+
+    A clock that jumped back never moves it back.
+    """
     return replace(ledger, last_used=max(ledger.last_used, now))
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that a reader sees the old or the new content, never a part; also after power loss."""
+    """Write a file so that a reader sees the old or the new content, never a part.
+
+    Also after power loss.
+    """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
     try:
         with os.fdopen(handle, "wb") as file:

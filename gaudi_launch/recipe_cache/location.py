@@ -1,5 +1,8 @@
-"""Where a cache may lie. A network file system has no file locking that the bridge can rely on
-(docs: Runtime Environment Variables), so a cache there is copied to local disk and back."""
+"""The file system of a cache.
+
+A network file system has no file locking that the bridge can rely on (docs: Runtime Environment
+Variables), so a cache there is copied to local disk and back.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,12 @@ _LOCAL_FUSE = {"fuse.fuse-overlayfs", "fuseblk", "fusectl"}
 
 
 def is_network(kind: str) -> bool:
-    """Is this file system type one without dependable locks?"""
+    """Return True for a type of file system without reliable locks."""
     return kind in _NETWORK or (kind.startswith("fuse") and kind not in _LOCAL_FUSE)
 
 
 def file_system(path: Path, machine_root: Path = Path("/")) -> str:
-    """The type of the file system that holds a path (``ext4``, ``nfs4``), "" when it cannot be told."""
+    """Return the file system type of a path (``ext4``, ``nfs4``), "" when unknown."""
     try:
         mounts = (machine_root / "proc/mounts").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -39,9 +42,10 @@ class Copied:
 
 
 def copy_new(source: Path, target: Path, progress: Callable[[int, int], None] | None = None) -> Copied:
-    """Copy every file that the target lacks or has in another size; each appears whole or not at all.
+    """Copy every file that the target lacks or has in another size.
 
-    Raises OSError (disk full): the target then holds only whole files.
+    Each file appears atomically. Raises OSError (disk full): the target then contains only complete
+    files.
     """
     files = copied = 0
     for name, status in walk(source):

@@ -1,4 +1,4 @@
-"""The files of one cache directory: walked once, listed with checksums, compared with the list."""
+"""The files of a cache directory: walk, list with checksums, compare."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Findings:
-    """What is wrong with a directory, as names relative to it. All empty: sound."""
+    """The faults of a directory, as names relative to it. All empty: no fault."""
 
     missing: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
@@ -27,19 +27,23 @@ class Findings:
 
     @property
     def sound(self) -> bool:
-        """Nothing that the engine would stumble over. Unlisted files are recipes of a later run."""
+        """Return True without faults that the engine would fail on.
+
+        Unlisted files are recipes of a later run.
+        """
         return not (self.missing or self.empty or self.wrong_size or self.wrong_content or self.foreign)
 
     @property
     def bad(self) -> tuple[str, ...]:
-        """Files that `repair` removes."""
+        """Return the files that `repair` removes."""
         return tuple(sorted({*self.empty, *self.wrong_size, *self.wrong_content}))
 
 
 def walk(folder: Path, skip: Callable[[str], bool] | None = None) -> Iterator[tuple[str, os.stat_result]]:
-    """Every entry below a folder that is no directory: (name relative to it, lstat). Links are not followed.
+    """Yield every non-directory below a folder: (name relative to it, lstat).
 
-    ``skip`` names entries of the top level to leave out (our own files beside an adopted flat folder).
+    Links are not followed. ``skip`` names entries of the top level to leave out (our files in an
+    adopted flat folder).
     """
     stack = [("", os.fspath(folder))]
     while stack:
@@ -58,12 +62,12 @@ def walk(folder: Path, skip: Callable[[str], bool] | None = None) -> Iterator[tu
                     else:
                         yield prefix + entry.name, entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
-                    # the engine replaces its own files while we look
+                    # the engine replaces its files during the walk
                     continue
 
 
 def size_of(folder: Path, skip: Callable[[str], bool] | None = None) -> tuple[int, int]:
-    """How many files and bytes a directory holds."""
+    """Return the number of files and bytes of a directory."""
     files = total = 0
     for _, status in walk(folder, skip):
         files += 1
@@ -72,7 +76,10 @@ def size_of(folder: Path, skip: Callable[[str], bool] | None = None) -> tuple[in
 
 
 def checksum(path: Path) -> str:
-    """BLAKE2b-128 of a file's content in hex; read in blocks, so the size does not matter."""
+    """Return BLAKE2b-128 of a file's content in hex.
+
+    It is read in blocks, so any size is possible.
+    """
     digest = hashlib.blake2b(digest_size=16)
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
@@ -91,10 +98,11 @@ def write_list(
     skip: Callable[[str], bool] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[int, int]:
-    """List a directory's regular files with sizes and checksums beside it; (files, bytes).
+    """List a directory's regular files with sizes and checksums; return their totals.
 
-    Files listed before with the same size and modification time keep their checksum, so a second start
-    does not read a hundred gigabytes again.
+    The list is next to the directory, the totals are (files, bytes). Files listed before with the
+    same size and modification time keep their checksum, so a second launch does not read a hundred
+    gigabytes again.
     """
     known = read_list(root, key)
     lines: list[str] = []
@@ -114,7 +122,10 @@ def write_list(
 
 
 def read_list(root: Path, key: str) -> Mapping[str, tuple[int, str, int]]:
-    """name -> (bytes, checksum, modification time in ns); lines that are not whole are left out."""
+    """Return name -> (bytes, checksum, modification time in ns).
+
+    Incomplete lines are left out.
+    """
     listed: dict[str, tuple[int, str, int]] = {}
     for name, rest in _lines(root, key).items():
         try:
@@ -126,7 +137,10 @@ def read_list(root: Path, key: str) -> Mapping[str, tuple[int, str, int]]:
 
 
 def _lines(root: Path, key: str) -> dict[str, str]:
-    """name -> the rest of its line, not parsed: a hundred thousand of them are read before every start."""
+    """Return name -> the rest of its line, not parsed.
+
+    A hundred thousand of them are read before every launch.
+    """
     try:
         text = files_path(root, key).read_bytes().decode("utf-8", "surrogateescape")
     except FileNotFoundError:
@@ -143,7 +157,10 @@ def verify(
     skip: Callable[[str], bool] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Findings:
-    """Compare a directory with its list: names and sizes, and contents too unless ``quick``."""
+    """Compare a directory with its list: names, sizes, and contents.
+
+    ``quick``: without contents.
+    """
     listed = _lines(root, key)
     empty: list[str] = []
     wrong_size: list[str] = []

@@ -1,4 +1,7 @@
-"""A key as one file, to carry to another machine: FILE.tar.zst, the ledger first, the list, then the recipes."""
+"""A key as one file for another machine: FILE.tar.zst.
+
+It contains the ledger first, the list, then the recipes.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +28,16 @@ _MOST_LEDGER_BYTES = 64 << 20
 _MOST_HEAD_BYTES = 2 * _MOST_LEDGER_BYTES + (1 << 20)
 # a member's tar and pax headers (a path has at most 4 KiB) and its padding
 _MEMBER_BYTES = 16 << 10
-# kept free beside the recipes, for the ledger and other writers
+# kept free in addition to the recipes, for the ledger and other writers
 _SPARE_BYTES = 16 << 20
 
 Progress = Callable[[int, int], None]
 
 
 def export(root: Path, entry: CacheEntry, target: Path, progress: Progress | None = None) -> tuple[int, int]:
-    """Write one key to a file; (files, bytes). The file appears whole or not at all.
+    """Write one key to a file; return (files, bytes). The file appears atomically.
 
-    Raises LaunchError when the key has no ledger to believe, or the file cannot be written.
+    Raises LaunchError when the key has no valid ledger, or the file cannot be written.
     """
     if entry.ledger is None:
         raise LaunchError("cache.no_ledger", ExitCode.FAILED, key=entry.key, why=entry.trouble)
@@ -86,7 +89,10 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def differences(ledger: Ledger, here: KeyParts) -> tuple[KeyDifference, ...]:
-    """What keeps these recipes from being of use on this machine: its product and driver release."""
+    """Return what makes these recipes useless on this machine.
+
+    It is its product and driver release.
+    """
     return tuple(
         difference
         for difference in ledger.parts.differences(here)
@@ -97,12 +103,14 @@ def differences(ledger: Ledger, here: KeyParts) -> tuple[KeyDifference, ...]:
 def import_(
     root: Path, source: Path, here: KeyParts, *, force: bool = False, progress: Progress | None = None
 ) -> Ledger:
-    """Bring a key into a root; its ledger. The key appears whole, its checksums compared, or not at all.
+    """Import a key into a root; return its ledger.
 
-    Raises LaunchError when the file is no export of ours, was made for another machine (unless ``force``),
-    holds names that lead outside, is damaged, or when the root already has the key (unless ``force``).
-    Nothing is written that the archive's own list does not name with that size, and nothing that the
-    disk has no room for.
+    The key appears complete, with its checksums compared, or not at all.
+
+    Raises LaunchError when the file is not an export of this program, was made for another machine
+    (unless ``force``), contains names that lead outside, is damaged, or when the root already has
+    the key (unless ``force``). Nothing is written that the archive's list does not name with that
+    size, and nothing that the disk has no room for.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -126,7 +134,7 @@ def import_(
 
 
 def read_or_none(root: Path, key: str) -> Ledger | None:
-    """The ledger of a key; None also when it cannot be believed."""
+    """Return the ledger of a key; None also when it is damaged."""
     try:
         return read_ledger(root, key)
     except LedgerError:
@@ -134,7 +142,7 @@ def read_or_none(root: Path, key: str) -> Ledger | None:
 
 
 class _Listed:
-    """The archive's own list of its files: name -> (size, digest)."""
+    """The archive's list of its files: name -> (size, digest)."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -150,7 +158,7 @@ class _Listed:
 
 
 class _Bounded:
-    """A stream that gives no more than it may: an archive cannot unpack to more than it lists."""
+    """A stream with a limit: an archive cannot unpack to more than it lists."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -275,9 +283,10 @@ def _compare(folder: Path, listed: _Listed, source: Path) -> None:
 
 
 def sync_command(root: Path, entry: CacheEntry, target: str) -> list[str]:
-    """The rsync words that bring one key to ``user@host`` or ``user@host:DIR`` (the same root without DIR).
+    """Return the rsync command that copies one key to a host.
 
-    Raises LaunchError for a target that rsync would read as an option.
+    The target is ``user@host`` or ``user@host:DIR`` (the same root without DIR). Raises LaunchError
+    for a target that rsync would read as an option.
     """
     host, colon, folder = target.partition(":")
     if not host or host.startswith("-") or any(c.isspace() for c in target):

@@ -1,4 +1,4 @@
-"""How large a cache may grow, and which keys go first."""
+"""The size limit of a cache, and the keys that are removed first."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from gaudi_launch.recipe_cache.key import KeyParts
 MIB = 1 << 20
 # assumed, no published figure: the scripts' 16384 MB were outgrown by grids of several hundred graphs
 ASSUMED_MIB_PER_GRAPH = 64
-# what the 1.21 script gives (HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh); never less where disk allows
+# the value of the 1.21 script (HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh); never less where
+# disk allows
 LEAST_MIB = 16384
 _SPARE_SHARE = 0.1
 
 
 @dataclass(frozen=True)
 class SizeLimit:
-    """The third field of PT_HPU_RECIPE_CACHE_CONFIG in MB, why, and whether the disk is too small for it."""
+    """The third field of PT_HPU_RECIPE_CACHE_CONFIG in MB, with its reason.
+
+    It also states whether the disk is too small for it.
+    """
 
     mib: int
     reason: Message
@@ -29,10 +33,10 @@ class SizeLimit:
 
 
 def size_limit(graphs: int, free_bytes: int, held_bytes: int = 0, measured_graphs: int = 0) -> SizeLimit:
-    """A limit that the graphs of a plan cannot outgrow, within the free disk less a tenth.
+    """Return a limit that a plan's graphs cannot exceed, within 90 % of the free disk.
 
-    ``held_bytes`` in ``measured_graphs`` graphs are what an earlier fill left: they give the size of a
-    graph; without them it is assumed. At the limit the bridge removes the oldest recipes without a word
+    ``held_bytes`` in ``measured_graphs`` graphs are of an earlier fill: they give the size of a
+    graph; without them it is assumed. At the limit the bridge silently removes the oldest recipes
     (docs: Runtime Environment Variables).
     """
     measured = held_bytes > 0 and measured_graphs > 0
@@ -46,7 +50,7 @@ def size_limit(graphs: int, free_bytes: int, held_bytes: int = 0, measured_graph
 
 @dataclass(frozen=True)
 class Doomed:
-    """A key to remove and why."""
+    """A key to remove and the reason."""
 
     entry: CacheEntry
     reason: Message
@@ -60,9 +64,9 @@ def to_prune(
     older_seconds: float | None = None,
     here: KeyParts | None = None,
 ) -> list[Doomed]:
-    """Which keys to remove, least recently used first; never one in use.
+    """Return the keys to remove, least recently used first; never one in use.
 
-    ``here`` holds the product and driver of this machine: keys of another one are stale.
+    ``here`` has the product and driver of this machine: keys of another one are stale.
     """
     candidates = sorted(
         (entry for entry in found if not entry.in_use), key=lambda e: e.ledger.last_used if e.ledger else 0.0
@@ -100,7 +104,7 @@ _AGES = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def parse_size(text: str) -> int:
-    """Bytes of ``200G``, ``1.5T``, ``512MiB``. Raises LaunchError.
+    """Return bytes of ``200G``, ``1.5T``, ``512MiB``. Raises LaunchError.
 
     >>> parse_size("1.5G")
     1610612736
@@ -112,7 +116,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_age(text: str) -> float:
-    """Seconds of ``30d``, ``12h``, ``2w``. Raises LaunchError.
+    """Return seconds of ``30d``, ``12h``, ``2w``. Raises LaunchError.
 
     >>> parse_age("2h")
     7200.0

@@ -1,1 +1,4 @@
-"""One plan, many homes: scripts, units, containers and charts. One file a target; nothing here starts anything."""
+"""One plan as scripts, units, containers and charts.
+
+One file per target; nothing here starts anything.
+"""

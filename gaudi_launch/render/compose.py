@@ -16,7 +16,10 @@ from gaudi_launch.render.text import comments
 
 
 def render(container: Container, name: str, head: Sequence[str], dockerfile: str | None) -> Rendered:
-    """compose.yaml with one service. ``dockerfile`` makes an image that nobody publishes."""
+    """Return compose.yaml with one service.
+
+    ``dockerfile`` builds an image that is not published.
+    """
     service: dict[str, Any] = {"image": _plain(container.image), "container_name": name}
     if dockerfile is not None:
         service["build"] = {"dockerfile_inline": _plain(dockerfile)}
@@ -46,7 +49,7 @@ def render(container: Container, name: str, head: Sequence[str], dockerfile: str
             "source": _plain(mount.source),
             "target": _plain(mount.target),
             **({"read_only": True} if mount.read_only else {}),
-            # a model that is not there must not become an empty folder
+            # a missing model must not become an empty folder
             "bind": {"create_host_path": mount.fill},
         }
         for mount in container.mounts
@@ -61,7 +64,7 @@ def render(container: Container, name: str, head: Sequence[str], dockerfile: str
             "retries": HEALTH_RETRIES,
             **{kind: f"{seconds}s" for kind, seconds in HEALTH_SECONDS.items()},
         }
-    # not after a boot: the cards' numbers may be others then
+    # not after a boot: the cards' numbers may have changed
     service["restart"] = "on-failure"
     service["stop_grace_period"] = f"{STOP_SECONDS}s"
     document = {
@@ -73,23 +76,26 @@ def render(container: Container, name: str, head: Sequence[str], dockerfile: str
 
 
 def _plain(words: str) -> str:
-    """Text that compose takes as it is: it would replace ``$NAME``."""
+    """Return text that compose reads unchanged: it would replace ``$NAME``."""
     return words.replace("$", "$$")
 
 
 def _project(name: str) -> str:
-    """A name as compose wants those of projects: small letters, digits, dashes."""
+    """Return a project name for compose: lower-case letters, digits, dashes."""
     small = re.sub(r"[^a-z0-9_-]", "-", name.lower()).lstrip("-_")
     return small or "gaudi-launch"
 
 
 def _secret(name: str) -> str | None:
-    """A value from the caller's environment; compose stops where a required one is not there."""
+    """Return a value from the caller's environment.
+
+    Compose stops where a required one is missing.
+    """
     return f"${{{name}:?}}" if name in required((name,)) else None
 
 
 def _gaudi(word: str) -> tuple[str, Any]:
-    """docker's word for cards as compose's."""
+    """Return docker's option for cards in compose's form."""
     option, _, value = word.removeprefix("--").partition("=")
     key = option.replace("-", "_")
     return key, [value] if key == "cap_add" else value

@@ -1,4 +1,4 @@
-"""A container as one docker command, with what keeps it healthy."""
+"""A container as one docker command, with its health check."""
 
 from __future__ import annotations
 
@@ -12,26 +12,34 @@ from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.script import START, STRICT, array, as_they_stand, asked, written
 from gaudi_launch.render.text import comments
 
-# open files: what vLLM raises its own limit to ("Found ulimit of %s and failed to automatically increase"); locked
-# memory: docs "Docker Installation", for jobs that register memory with a network card
+# open files: the value to which vLLM raises its limit ("Found ulimit of %s and failed to
+# automatically increase"); locked memory: docs "Docker Installation", for jobs that register memory
+# with a network card
 ULIMITS = {"memlock": (-1, -1), "nofile": (65535, 65535)}
 # seconds from SIGTERM until the engine is killed
 STOP_SECONDS = 30
 HEALTH_SECONDS = {"interval": 10, "timeout": 10}
 HEALTH_RETRIES = 3
-# images of engines have Python but not always curl; a proxy that docker hands on must not be asked for localhost
+# images of engines have Python but not always curl; a proxy that docker passes on must not be used
+# for localhost
 _HEALTH = "import sys, urllib.request as r; r.build_opener(r.ProxyHandler({})).open(sys.argv[1], timeout=5).close()"
 
 
 def health_words(container: Container) -> tuple[str, ...]:
-    """The command that ends with 0 when the engine answers; () for a container without an address."""
+    """Return the command that exits with 0 when the engine answers.
+
+    () for a container without an address.
+    """
     if not container.url:
         return ()
     return ("python3", "-c", _HEALTH, f"{container.url}{container.health}")
 
 
 def run_words(container: Container, name: str) -> tuple[str, ...]:
-    """The container in the foreground, as docker's words; it is removed when it ends."""
+    """Return the docker command of the container in the foreground.
+
+    It is removed when it ends.
+    """
     options = [f"--stop-timeout={STOP_SECONDS}"]
     options += [f"--ulimit={limit}={soft}:{hard}" for limit, (soft, hard) in ULIMITS.items()]
     health = health_words(container)
@@ -48,8 +56,11 @@ def run_words(container: Container, name: str) -> tuple[str, ...]:
 def render(
     container: Container, name: str, head: Sequence[str], dockerfile: str | None, files: Mapping[str, str]
 ) -> Rendered:
-    """One command as a script. ``head`` are comments, ``dockerfile`` makes an unpublished image; ``files``
-    are texts by path that the script writes for the engine."""
+    """Return one command as a script.
+
+    ``head`` are comments, ``dockerfile`` builds an unpublished image; ``files`` are texts by path
+    that the script writes for the engine.
+    """
     program, *words = run_words(container, name)
     lines = [*START, *as_they_stand((*words, *files, *files.values())), *comments(head), *STRICT]
     lines += asked(required(container.secrets))
@@ -64,7 +75,7 @@ def render(
         ]
     folders = [shlex.quote(mount.source) for mount in container.mounts if mount.fill]
     if folders:
-        # docker would make them itself, as root
+        # docker would create them itself, as root
         lines.append(f"mkdir -p -- {' '.join(folders)}")
     lines += written(files)
     lines += ["", *array("words", words), f'exec {program} "${{words[@]}}" "$@"']

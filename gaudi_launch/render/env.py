@@ -1,4 +1,7 @@
-"""A plan as two files: variables to source, and the options as ``vllm serve --config`` reads them."""
+"""A plan as two files: variables to source, and options for ``--config``.
+
+The latter is read by ``vllm serve``.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from gaudi_launch.render.text import check_words, comments, heading
 
 
 def render(plan: Plan, environment: Mapping[str, str]) -> Rendered:
-    """env.sh, and for vLLM config.yml with everything that fits into it."""
+    """Return env.sh, and for vLLM config.yml with everything that fits into it."""
     import shlex
 
     no_container(plan, "env")
@@ -39,10 +42,10 @@ def render(plan: Plan, environment: Mapping[str, str]) -> Rendered:
 
 
 def as_config(args: EngineArgs) -> tuple[str | None, dict[str, str | bool], list[str]]:
-    """The model, the options of the config file, and the words that such a file cannot say.
+    """Return the model, the options of the config file, and the other arguments.
 
-    The file is one flat mapping: an option that is given twice, or with several values, stays a word. Values are
-    text, so that the engine gets exactly the plan's.
+    The file is one flat mapping: an option that is given twice, or with several values, stays an
+    argument. Values are text, so that the engine gets exactly the plan's.
     """
     model = positional_model(args.to_argv())
     options: dict[str, str | bool] = {}
@@ -61,16 +64,19 @@ def as_config(args: EngineArgs) -> tuple[str | None, dict[str, str | bool], list
 
 
 def _fits_config(argument: Argument, args: EngineArgs) -> bool:
-    """Whether the file can say this option: it is given once, by its long name, with one value or none."""
+    """Return whether the file can contain this option.
+
+    It must be given once, by its long name, with one value or none.
+    """
     if argument.positional or argument.key or len(argument.values) > 1:
         return False
     if not argument.words[0].startswith("--") or len(args.given(argument.name)) > 1:
         return False
-    # these two would come out as the file's own true and false
+    # these two would be read as the file's true and false
     return argument.value not in ("True", "False")
 
 
 def _vllm(interpreter: str) -> str:
-    """vLLM's own program, which lies beside its interpreter."""
+    """Return vLLM's program, which is next to its interpreter."""
     folder = PurePosixPath(interpreter).parent
     return "vllm" if str(folder) == "." else str(folder / "vllm")

@@ -1,4 +1,4 @@
-"""A plan that is started in a container instead of by an interpreter of this machine."""
+"""A plan that is started in a container, not by an interpreter of this machine."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from gaudi_launch.render.plan_container import container_of
 
 
 def in_docker(plan: Plan, host: Host, environment: Mapping[str, str], image: str | None) -> Plan:
-    """The plan with docker's words for its command; one whose engine is a container anyway stays as it is.
+    """Return the plan with a docker command as its command.
 
-    Raises LaunchError as `container_of` does.
+    If its engine is a container already, it is unchanged. Raises LaunchError as `container_of`
+    does.
     """
     if plan.container is not None and image is None:
         return plan

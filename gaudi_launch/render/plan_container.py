@@ -1,5 +1,8 @@
-"""A plan as one container: what docker, compose, Quadlet and Kubernetes have in common. Of this machine only the
-file of QUANT_CONFIG is read, which names a folder that the engine needs too."""
+"""A plan as one container, as docker, compose, Quadlet and Kubernetes need it.
+
+Of this machine only the file of QUANT_CONFIG is read, which names a folder that the engine needs
+too.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,11 @@ from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.scale_out import LIBRARIES, ROOT
 from gaudi_launch.planning.secret_args import refuse_secret_args
 
-# the container runtime sets these itself from HABANA_VISIBLE_DEVICES (HabanaAI/gaudi-container-runtime@408d1e7:
-# cmd/habana-container-runtime/specs.go); a second word on them could only contradict it
+# the container runtime sets these itself from HABANA_VISIBLE_DEVICES
+# (HabanaAI/gaudi-container-runtime@408d1e7: cmd/habana-container-runtime/specs.go); a second value
+# could only contradict it
 _RUNTIMES_OWN = ("HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES", "HLS_MODULE_ID")
-# names of this machine's interfaces and addresses: nothing of the kind exists in a network of its own
+# names of this machine's interfaces and addresses, which do not exist in a separate network
 _HOSTS_NETWORK = ("GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "VLLM_HOST_IP")
 # docs: Docker Installation, in every line it shows
 _ALWAYS = {"OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
@@ -61,7 +65,7 @@ _PATH_OPTIONS = {
     "--ssl-ca-certs": False,
     "--download-dir": True,
 }
-# seconds that a first start may take at least: published warm-ups take up to 10 minutes, those of models over
+# minimum seconds of a first launch: published warm-ups take up to 10 minutes, those of models over
 # 300B or with fp8 about an hour (public guides); twice the estimate is assumed to be enough
 LEAST_START, LEAST_LONG_START = 1800, 7200
 _LONG_PARAMETERS = 300e9
@@ -75,16 +79,16 @@ def container_of(
     image: str | None = None,
     own_network: bool = False,
 ) -> Container:
-    """The container that this plan is.
+    """Return the container of this plan.
 
-    ``environment`` is what the user exported: variables for the engine go in, and of the names in `SECRETS` those
-    that are in it are passed by name.
-    ``image`` overrides the engine's own (`engines.releases`). ``own_network``: the engine listens on every address
-    of the container's network and its port is published; else it shares the host's network, as the vendor's docs
-    show it.
+    ``environment`` are the user's exported variables: those for the engine go in, and of the names
+    in `SECRETS` the exported ones are passed by name. ``image`` overrides the engine's
+    (`engines.releases`). ``own_network``: the engine listens on every address of the container's
+    network and its port is published; else it shares the host's network, as the vendor's docs show
+    it.
 
-    Raises LaunchError: no image is known, or none has such a name, or a secret among the engine's words (USAGE);
-    cards whose index cannot be told (MACHINE).
+    Raises LaunchError: no image is known, or an invalid image name, or a secret among the engine's
+    arguments (USAGE); cards whose index is unknown (MACHINE).
     """
     if image is not None and not IMAGE.fullmatch(image):
         raise LaunchError("kubernetes.image", ExitCode.USAGE, option="--image", found=image)
@@ -107,7 +111,7 @@ def container_of(
     modules = plan.placement.modules
     scale_out = spans_groups(host, modules)
     if scale_out:
-        # the image has its own libraries; paths of this machine mean nothing in it
+        # the image has its libraries; paths of this machine mean nothing in it
         env = {name: value for name, value in env.items() if name not in (LIBRARIES, ROOT)}
     return Container(
         image=image or image_for(plan, scale_out=scale_out),
@@ -128,40 +132,49 @@ def container_of(
 
 
 def no_container(plan: Plan, target: str) -> None:
-    """For targets that start the engine itself. Raises LaunchError (USAGE) for one that comes in a container."""
+    """Refuse an engine in a container for a target that starts the engine itself.
+
+    Raises LaunchError (USAGE).
+    """
     if plan.container is not None:
         raise LaunchError("docker.render", ExitCode.USAGE, engine=plan.engine.name, target=target)
 
 
 def _as_planned(plan: Plan, container: Container, image: str | None) -> Container:
-    """An engine that comes in a container: it has its own network and its port is published already."""
+    """Return the container of an engine that comes as one.
+
+    It has a separate network and its port is published already.
+    """
     return replace(container, image=image or container.image, start_seconds=start_seconds(plan))
 
 
 def secrets_of(plan: Plan, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The secrets that the plan counts on, by name: those the user had exported."""
+    """Return the exported secrets that the plan relies on, by name."""
     if plan.container is not None:
         return plan.container.secrets
     return tuple(name for name in SECRETS if environment.get(name) or name in plan.command.env)
 
 
 def required(secrets: Sequence[str]) -> tuple[str, ...]:
-    """Of these secrets those without which nothing may start."""
+    """Return those of these secrets without which nothing may start."""
     return tuple(name for name in secrets if name in _REQUIRED_SECRETS)
 
 
 def container_name(service: str) -> str:
-    """A service's name as docker and podman take it: two characters at least."""
+    """Return a service's name for docker and podman: two characters at least."""
     return service if len(service) > 1 else f"service-{service}"
 
 
 def visible(container: Container) -> dict[str, str]:
-    """The variable that gives a container its cards; the runtime sorts its values."""
+    """Return the variable that gives a container its cards.
+
+    The runtime sorts its values.
+    """
     return {VISIBLE: ",".join(map(str, sorted(container.indices)))} if container.indices else {}
 
 
 def about_cards(container: Container) -> tuple[Message, ...]:
-    """What a user must know of the cards' numbers in a rendered file."""
+    """Return the notes about the cards' numbers in a rendered file."""
     if not container.indices:
         return ()
     modules, indices = (",".join(map(str, numbers)) for numbers in (container.modules, container.indices))
@@ -169,7 +182,9 @@ def about_cards(container: Container) -> tuple[Message, ...]:
 
 
 def image_for(plan: Plan, *, scale_out: bool = False) -> str:
-    """Return the image of the plan's engine; ``scale_out``: the one with libfabric, where we can build it.
+    """Return the image of the plan's engine.
+
+    ``scale_out``: the one with libfabric, where we can build it.
 
     Raises LaunchError (USAGE) where there is none.
     """
@@ -183,8 +198,11 @@ def image_for(plan: Plan, *, scale_out: bool = False) -> str:
 
 
 def mounts_of(env: Mapping[str, str], args: EngineArgs) -> tuple[Mount, ...]:
-    """The folders and files of the host that the engine reads and writes, each under its own name, so that no word
-    of the plan changes. A folder inside another of them is mounted once."""
+    """Return the folders and files of the host that the engine reads and writes.
+
+    Each has the same path inside, so that no argument of the plan changes. A folder inside another
+    of them is mounted once.
+    """
     wanted: dict[str, bool] = {}
 
     def want(path: str, writes: bool) -> None:
@@ -199,7 +217,7 @@ def mounts_of(env: Mapping[str, str], args: EngineArgs) -> tuple[Mount, ...]:
     quant = Path(env.get("QUANT_CONFIG", ""))
     measured = measured_folder(quant, env.get(PREFIX, ""))
     if measured is None and quant.is_relative_to(measurements_root()):
-        # not fetched yet: file and measurements will lie in one folder
+        # not fetched yet: file and measurements will be in one folder
         measured = quant.parent
     want(str(measured or ""), True)
     for argument in args.every:
@@ -207,7 +225,7 @@ def mounts_of(env: Mapping[str, str], args: EngineArgs) -> tuple[Mount, ...]:
             want(argument.value, _PATH_OPTIONS[argument.name])
     want(positional_model(args.to_argv()) or "", False)
     mounts = [
-        # of measurements that are not there nothing good would come
+        # without its measurements the file is useless
         Mount(path, path, not writes, fill=writes and path != str(measured))
         for path, writes in sorted(wanted.items())
     ]
@@ -215,8 +233,10 @@ def mounts_of(env: Mapping[str, str], args: EngineArgs) -> tuple[Mount, ...]:
 
 
 def _hub_home(plan: Plan, env: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """HF_HOME for a model that the engine fetches by its name: the user's own cache, since what a container fetched
-    into itself goes with it."""
+    """Return HF_HOME for a model that the engine fetches by its name.
+
+    It is the user's cache, because what a container fetches into itself is lost with it.
+    """
     home = environment.get("HOME", "")
     named = looks_like_hub_id(str(plan.model.get("path", "")))
     if not named or not home.startswith("/") or any(name in env for name in HUB_FOLDERS):
@@ -230,7 +250,10 @@ def _covers(outer: Mount, inner: Mount) -> bool:
 
 
 def _whole_folder(path: str) -> str:
-    """The folder to mount for a path: in the hub's cache a snapshot is made of links into the folder above it."""
+    """Return the folder to mount for a path.
+
+    In the hub's cache a snapshot consists of links into the folder above it.
+    """
     parts = PurePosixPath(path).parts
     for at, part in enumerate(parts[:-1]):
         if part.startswith("models--") and parts[at + 1] == "snapshots":
@@ -239,8 +262,11 @@ def _whole_folder(path: str) -> str:
 
 
 def start_seconds(plan: Plan) -> int:
-    """How long a start may take until the engine counts as failed: twice the longest estimate (recipes that are
-    cached are in it), and never less than what was seen in public."""
+    """Return the seconds after which a launch counts as failed.
+
+    They are twice the longest estimate (which includes cached recipes), and never less than public
+    measurements.
+    """
     parameters = plan.model.get("parameters") or 0
     variables = (plan.container or plan.command).env
     fp8 = "QUANT_CONFIG" in variables or str(plan.model.get("quantization") or "").startswith("fp8")
@@ -251,13 +277,16 @@ def start_seconds(plan: Plan) -> int:
 
 
 def _program(interpreter: str) -> str:
-    """The image's own program for the plan's: a path of this machine means nothing in it."""
+    """Return the image's program in place of a path of this machine."""
     name = PurePosixPath(interpreter).name
     return "python3" if re.fullmatch(r"python[0-9.]*", name) else name
 
 
 def refuse_secrets(args: EngineArgs) -> None:
-    """A rendered file is read by others: what is secret may only come from the environment. Raises LaunchError."""
+    """Raise LaunchError for a secret in the plan: other users read rendered files.
+
+    A secret may only come from the environment.
+    """
     for argument in args.given(*_SECRET_OPTIONS):
         variable = "VLLM_API_KEY" if argument.name == "--api-key" else "HF_TOKEN"
         raise LaunchError("render.secret", ExitCode.USAGE, option=argument.name, variable=variable)

@@ -1,8 +1,9 @@
-"""A container as a Quadlet unit for podman: systemd starts it, no daemon is asked.
+"""A container as a Quadlet unit for podman: systemd starts it, without a daemon.
 
-The vendor documents docker, containerd and CRI-O; that its runtime works below podman is assumed (it wraps the OCI
-runtime as it does for those, HabanaAI/gaudi-container-runtime@408d1e7:cmd/habana-container-runtime/main.go). Keys
-are those of podman 4.8 (GlobalArgs is the newest); what came later stands in PodmanArgs
+The vendor documents docker, containerd and CRI-O; that its runtime works below podman is assumed
+(it wraps the OCI runtime as it does for those,
+HabanaAI/gaudi-container-runtime@408d1e7:cmd/habana-container-runtime/main.go). Keys are those of
+podman 4.8 (GlobalArgs is the newest); newer options are in PodmanArgs
 (containers/podman@c6580b4:RELEASE_NOTES.md). Podman before 5.0 reads Notify=healthy as no.
 """
 
@@ -26,15 +27,16 @@ _LEAST_PODMAN = "4.8"
 
 
 def render(container: Container, name: str, head: Sequence[str], dockerfile: str | None) -> Rendered:
-    """NAME.container, and a Containerfile for an image that nobody publishes.
+    """Return NAME.container, and a Containerfile for an unpublished image.
 
-    Raises LaunchError (USAGE) for an empty word and a lone semicolon: Quadlet ends a line of words at the one and
-    writes the other unquoted, where systemd ends the command (tried with podman@c6580b4).
+    Raises LaunchError (USAGE) for an empty argument and a lone semicolon: Quadlet ends its line at
+    the former and writes the latter unquoted, where systemd ends the command (tried with
+    podman@c6580b4).
     """
     for word in ("", ";"):
         if word in container.argv:
             raise LaunchError("render.quadlet_word", ExitCode.USAGE, word=repr(word))
-    # podman's own name for what was built on this machine
+    # podman's name of a locally built image
     image = f"localhost/{container.image}" if dockerfile is not None else container.image
     lines = [*comments(head), "[Unit]", f"Description={description(head[0])}"]
     lines += ["Wants=network-online.target", "After=network-online.target", "", "[Container]"]
@@ -50,10 +52,10 @@ def render(container: Container, name: str, head: Sequence[str], dockerfile: str
         lines.append("Network=host")
     lines.append("RunInit=true")
     cards = visible(container)
-    # Quadlet copies these into its own ExecStart=, where systemd would replace variables
+    # Quadlet copies these into its ExecStart=, where systemd would replace variables
     lines += [line.replace("$", "$$") for line in environment({**cards, **container.env})]
     lines += [f"Secret={secret},type=env,target={secret}" for secret in container.secrets]
-    # --mount stands among the arguments: a Mount= key would be read as a list of its own
+    # --mount is among the arguments, because a Mount= key would be read as a list
     arguments = ["--ipc=host", f"--stop-timeout={STOP_SECONDS}"]
     arguments += [f"--ulimit={limit}={soft}:{hard}" for limit, (soft, hard) in ULIMITS.items()]
     if container.scale_out:
@@ -93,7 +95,7 @@ def render(container: Container, name: str, head: Sequence[str], dockerfile: str
 
 
 def _mount(mount: Mount) -> str:
-    """A bind mount as podman reads it: comma-separated values."""
+    """Return a bind mount as podman reads it: comma-separated values."""
     fields = ["type=bind", f"source={mount.source}", f"destination={mount.target}"]
     return ",".join(_field(field) for field in [*fields, *(["ro=true"] if mount.read_only else [])])
 

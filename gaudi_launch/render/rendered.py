@@ -1,4 +1,4 @@
-"""What a render target hands back."""
+"""The result of a render target."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from gaudi_launch.messages import Message
 
 @dataclass(frozen=True)
 class Rendered:
-    """Files by relative path, the main one first; ``executable`` are those that are run.
+    """Files by relative path, the main one first.
 
-    ``notes`` tell the user what the files assume and what to do with them.
+    ``executable`` are those that are run. ``notes`` explain what the files assume and how to use
+    them.
     """
 
     files: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""A plan as a bash script that runs without us."""
+"""A plan as a bash script that runs without gaudi-launch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.text import check_words, comments, heading
 
 START = ["#!/usr/bin/env bash"]
-# what shellcheck asks about a word in single quotes: whether \, curly quotes, $ and ~ are meant as they stand
+# shellcheck warns about an argument in single quotes with \, curly quotes, $ or ~
 _ASKS = "SC1003,SC1112,SC2016,SC2088"
 STRICT = ["set -euo pipefail", ""]
 
 
 def render(plan: Plan, environment: Mapping[str, str]) -> Rendered:
-    """The script; ``environment`` is what the user exported (secrets stay there and are asked for by name)."""
+    """Return the script.
+
+    ``environment`` are the user's exported variables (secrets stay there and are required by name).
+    """
     check_words(plan)
     refuse_secrets(plan.args)
     lines = [*START, *as_they_stand(plan_words(plan)), *comments(heading(plan)), *STRICT]
@@ -39,36 +42,36 @@ def render(plan: Plan, environment: Mapping[str, str]) -> Rendered:
 
 
 def plan_words(plan: Plan) -> list[str]:
-    """Every word of the plan that a script quotes."""
+    """Return every argument of the plan that a script quotes."""
     command = plan.command
     written = (*command.files, *command.files.values(), command.working_dir or "")
     return [*command.argv, *command.env.values(), *written]
 
 
 def as_they_stand(words: Iterable[str]) -> list[str]:
-    """The line that tells shellcheck so, where it would ask about one of these words."""
+    """Return the line that disables shellcheck's warning about these arguments."""
     asks = any(mark in word for word in words for mark in "\\\u2018\u2019$`~")
     return [f"# shellcheck disable={_ASKS}"] if asks else []
 
 
 def exports(env: Mapping[str, str]) -> list[str]:
-    """``export`` lines, sorted by name."""
+    """Return ``export`` lines, sorted by name."""
     return [f"export {name}={_quoted(value)}" for name, value in sorted(env.items()) if name not in SECRETS]
 
 
 def asked(secrets: Sequence[str]) -> list[str]:
-    """Lines that end the script where one of these is not exported."""
+    """Return lines that end the script where one of these is not exported."""
     return [f': "${{{name}:?}}"' for name in secrets]
 
 
 def folders_of(env: Mapping[str, str]) -> list[str]:
-    """Folders that must be there before the engine starts: the recipe cache's."""
+    """Return folders that must exist before the engine starts: the recipe cache's."""
     cache = env.get("PT_HPU_RECIPE_CACHE_CONFIG", "").split(",")[0]
     return [cache] if cache else []
 
 
 def written(files: Mapping[str, str]) -> list[str]:
-    """Lines that write these texts to these paths, where the plan's variables look for them."""
+    """Return lines that write these texts to the paths that the plan's variables name."""
     lines: list[str] = []
     for path, content in files.items():
         folder, place = shlex.quote(str(PurePosixPath(path).parent)), shlex.quote(path)
@@ -77,7 +80,7 @@ def written(files: Mapping[str, str]) -> list[str]:
 
 
 def array(name: str, words: Sequence[str]) -> list[str]:
-    """A bash array of these words, an option and its value on one line."""
+    """Return a bash array of these arguments, an option and its value on one line."""
     lines: list[str] = []
     option = False
     for word in words:
@@ -91,22 +94,27 @@ def array(name: str, words: Sequence[str]) -> list[str]:
 
 
 def _element(word: str) -> str:
-    """A quoted word of an array; one with a comma always in quotes, lest it looks like a separator (shellcheck
-    SC2054)."""
+    """Return a quoted element of an array.
+
+    One with a comma is always quoted, lest it looks like a separator (shellcheck SC2054).
+    """
     return f"'{word}'" if "," in word and shlex.quote(word) == word else _quoted(word)
 
 
 def _quoted(word: str) -> str:
-    """A quoted word; one with a = in front always, as it looks like an index or a comparison (shellcheck SC2191,
-    SC1097)."""
+    """Return a quoted argument.
+
+    One that begins with = is always quoted, as it looks like an index or a comparison (shellcheck
+    SC2191, SC1097).
+    """
     words = shlex.quote(word)
     return f"'{word}'" if words == word and word.startswith(("=", "+=")) else words
 
 
 def _bound(plan: Plan) -> list[str]:
-    """The last lines: the engine, bound to its CPUs where numactl is there and can."""
+    """Return the last lines: the engine, bound to its CPUs if numactl can do so."""
     cpus = plan.command.cpus
-    # a container has its own word for CPUs; its client needs none
+    # a container has an option for CPUs; its client needs none
     if not cpus or plan.container is not None:
         return ['exec "${engine[@]}" "$@"']
     words = ["numactl", "-C", format_cpus(cpus)]

@@ -1,4 +1,7 @@
-"""A plan as a systemd service, for the system or for one user, and a unit that tunes the machine before it."""
+"""A plan as a systemd service, and a unit that tunes the machine before it.
+
+The service is for the system or for one user.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,15 @@ from gaudi_launch.render.script import folders_of
 from gaudi_launch.render.systemd_quoting import command, description, environment
 from gaudi_launch.render.text import check_words, comments, heading
 
-# a user's name or number: dots and @ are in those of directories, which systemd takes with a word of warning (docs:
-# systemd.io, "User/Group Name Syntax")
+# a user's name or number: dots and @ are in those of directories, which systemd accepts with a
+# warning (docs: systemd.io, "User/Group Name Syntax")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
 TUNING = "gaudi-launch-tuning.service"
-# the ordered end of the engine, then what it left behind is killed
+# the ordered end of the engine, then its remaining processes are killed
 _STOP_SECONDS = 60
 _RESTART_SECONDS = 30
-# active means "answers": the unit waits here, and gives up when the engine has ended (systemd would wait on)
+# active means "answers": the unit waits here, and gives up when the engine has ended (systemd would
+# continue to wait)
 _WAIT = (
     "import os, sys, time, urllib.request as r\n"
     "ask = r.build_opener(r.ProxyHandler({})).open\n"
@@ -47,11 +51,14 @@ def render(
     run_as: str | None = None,
     launcher: str | None = None,
 ) -> Rendered:
-    """NAME.service. ``given`` is what the user exported, ``user`` makes a unit for ``systemctl --user``, ``run_as``
-    is the system unit's user, ``launcher`` is our own program: with it the unit is preceded by one that tunes.
+    """Return NAME.service.
 
-    Raises LaunchError (USAGE): words that systemd cannot say, an interpreter that is not a path, a ``run_as`` that
-    is no user.
+    ``given`` are the user's exported variables, ``user`` makes a unit for ``systemctl --user``,
+    ``run_as`` is the system unit's user, ``launcher`` is this program: with it a second unit tunes
+    the machine first.
+
+    Raises LaunchError (USAGE): arguments that systemd cannot represent, an interpreter that is not
+    a path, a ``run_as`` that is not a user.
     """
     if run_as is not None and not _USER.fullmatch(run_as):
         raise LaunchError("render.run_as", ExitCode.USAGE, found=run_as)
@@ -115,12 +122,15 @@ def render(
 
 
 def secrets_file(name: str, user: bool) -> str:
-    """Where the unit reads secrets: a file that the user makes, readable by its owner only."""
+    """Return the path of the unit's secrets.
+
+    The user creates the file, readable by its owner only.
+    """
     return f"%h/.config/gaudi-launch/{name}.env" if user else f"/etc/gaudi-launch/{name}.env"
 
 
 def tuning(launcher: str, given: Mapping[str, str]) -> str:
-    """The unit that puts the machine right at boot: what is safe and can be taken back."""
+    """Return the unit that tunes the machine at boot, with reversible changes only."""
     lines = [
         "[Unit]",
         f"Description={description(message('render.tuning_title').render())}",
@@ -129,7 +139,7 @@ def tuning(launcher: str, given: Mapping[str, str]) -> str:
         "[Service]",
         "Type=oneshot",
         "RemainAfterExit=yes",
-        # 3 is "this machine cannot as it is": the engine's own start then tells what is missing
+        # 3 is "this machine cannot as it is": the engine's launch then reports what is missing
         "SuccessExitStatus=3",
         f"ExecStart={command((launcher, 'doctor', '--fix', '--yes'))}",
         "",

@@ -1,16 +1,16 @@
-"""How systemd reads words: quoting for its units, by systemd.syntax(7) and systemd.service(5)."""
+"""Quote arguments for systemd units, by systemd.syntax(7) and systemd.service(5)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-# what needs no quotes
+# characters that need no quotes
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@^")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "%": "%%"}
 
 
 def quoted(word: str) -> str:
-    """One word for Environment= and the like: C escapes, specifiers (%) doubled."""
+    """Return one value for Environment= and the like: C escapes, doubled specifiers (%)."""
     if word and all(mark in _SAFE for mark in word):
         return word
     return '"' + "".join(_ESCAPES.get(mark) or _other(mark) for mark in word) + '"'
@@ -21,15 +21,15 @@ def _other(mark: str) -> str:
 
 
 def command(words: Sequence[str]) -> str:
-    """Words for ExecStart=: as `quoted`, and variables ($) doubled."""
+    """Return arguments for ExecStart=: as `quoted`, and variables ($) doubled."""
     return " ".join(quoted(word).replace("$", "$$") for word in words)
 
 
 def environment(env: Mapping[str, str]) -> list[str]:
-    """Environment= lines, sorted by name."""
+    """Return Environment= lines, sorted by name."""
     return [f"Environment={quoted(f'{name}={value}')}" for name, value in sorted(env.items())]
 
 
 def description(words: str) -> str:
-    """A line that is text only: no specifiers, one line."""
+    """Return a line that is text only: no specifiers, one line."""
     return "".join(mark if mark.isprintable() else "?" for mark in words).replace("%", "%%").rstrip("\\")

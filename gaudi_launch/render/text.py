@@ -1,4 +1,4 @@
-"""What every rendered text needs: words that can be written at all, comments, the files that come with a plan."""
+"""Common parts of rendered texts: valid arguments, comments, a plan's files."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ from gaudi_launch.planning.exported import engine_variables
 from gaudi_launch.planning.plan import Plan
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# of the control characters systemd takes these two in a variable (env_value_is_valid of its env-util.c)
+# of the control characters systemd accepts these two in a variable (env_value_is_valid of its
+# env-util.c)
 _SYSTEMD_TAKES = "\t\n"
 
 
 def check_words(plan: Plan, *, for_systemd: bool = False) -> None:
-    """Can the plan's words be written to a text file and read back? Raises LaunchError (USAGE)."""
+    """Check that the plan's arguments can be written to a text file and read back.
+
+    Raises LaunchError (USAGE).
+    """
     for word in (*plan.command.argv, *plan.command.env.values()):
         broken = "\0" in word or any(0xD800 <= ord(mark) <= 0xDFFF for mark in word)
         control = for_systemd and any(
@@ -32,7 +36,7 @@ def check_words(plan: Plan, *, for_systemd: bool = False) -> None:
 
 
 def heading(plan: Plan) -> list[str]:
-    """Comment lines, without the mark of a comment: what the file starts, and who made it."""
+    """Return comment lines, without comment marks: what the file starts, its maker."""
     cards = ",".join(map(str, plan.placement.modules)) or "-"
     path = str(plan.model.get("path", "-"))
     line = text("render.heading", engine=plan.engine.label, model=path, cards=cards, url=plan.url)
@@ -40,7 +44,7 @@ def heading(plan: Plan) -> list[str]:
 
 
 def on_one_line(words: str) -> str:
-    """Text for a comment: nothing in it may end the line."""
+    """Return text for a comment: nothing in it may end the line."""
     return "".join(mark if mark.isprintable() else "?" for mark in words)
 
 
@@ -49,7 +53,10 @@ def comments(lines: Iterable[str]) -> list[str]:
 
 
 def with_exported(plan: Plan, environment: Mapping[str, str]) -> Plan:
-    """The plan with what the user exported for the engine, which an engine that we start inherits."""
+    """Return the plan with the variables that the user exported for the engine.
+
+    An engine that this program starts inherits them.
+    """
     if plan.container is not None:
         return plan
     env = {**engine_variables(environment), **plan.command.env}
@@ -57,9 +64,9 @@ def with_exported(plan: Plan, environment: Mapping[str, str]) -> Plan:
 
 
 def with_files(plan: Plan, folder: Path) -> tuple[Plan, Mapping[str, str]]:
-    """The plan with the files that belong to it in this folder, and their texts by name.
+    """Return the plan with its files in this folder, and their texts by name.
 
-    Wherever the plan names such a file, in variables or options, it names the one in the folder.
+    Where the plan names one of them, in variables or options, it names the one in the folder.
     """
     if not plan.command.files:
         return plan, {}

@@ -1,4 +1,4 @@
-"""Rendered files on disk: all of them or none, and never over a file that is there unless that is wanted."""
+"""Write rendered files: all of them or none, and no replacement without consent."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ _UNITS = (".service", ".container")
 
 
 def places(rendered: Rendered, output: str) -> dict[Path, str]:
-    """Where each file goes: ``output`` is a folder where it is one, ends in a slash or files are several; else
-    it is the one file's own path, with the ending that a unit needs."""
+    """Return the path of each file.
+
+    ``output`` is a folder if it exists as one, ends in a slash or files are several; else it is the
+    path of the only file, with the ending that a unit needs.
+    """
     target = Path(output).expanduser()
     if len(rendered.files) == 1 and not target.is_dir() and not output.endswith("/"):
         name = next(iter(rendered.files))
@@ -24,7 +27,10 @@ def places(rendered: Rendered, output: str) -> dict[Path, str]:
 
 
 def _as_unit(target: Path, name: str) -> Path:
-    """The path with the ending of a unit: systemd passes by a file that has none (systemd.unit(5))."""
+    """Return the path with the ending of a unit.
+
+    systemd ignores a file without one (systemd.unit(5)).
+    """
     ending = Path(name).suffix
     if ending not in _UNITS or target.suffix == ending:
         return target
@@ -32,8 +38,11 @@ def _as_unit(target: Path, name: str) -> Path:
 
 
 def write(rendered: Rendered, output: str, *, force: bool) -> list[Path]:
-    """Write the files; their paths. Raises LaunchError: one is there already (USAGE), or the disk says no (FAILED).
-    Nothing is written then."""
+    """Write the files; return their paths.
+
+    Raises LaunchError: one exists already (USAGE), or the disk is full (FAILED). Nothing is written
+    then.
+    """
     parts: list[tuple[Path, Path]] = []
     try:
         wanted = places(rendered, output)

@@ -1,4 +1,4 @@
-"""YAML that every reader understands alike: the same input gives the same text, and a text stays a text."""
+"""YAML that every reader understands alike: stable text, unambiguous strings."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import yaml
 
 from gaudi_launch.render.text import on_one_line
 
-# Readers disagree on what is a number or a boolean (1e3, 0o17, y, on): only words that none of them could take for
-# anything else stand without quotes.
+# Readers disagree on what is a number or a boolean (1e3, 0o17, y, on): only texts that no reader
+# could misread are without quotes.
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./@-]*(:[A-Za-z0-9_./@-]+)*")
 _WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nil"))
 
@@ -19,7 +19,7 @@ _Base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class _Dumper(_Base):  # type: ignore[misc]
-    """Without anchors (kubectl reads them, people and patches do not)."""
+    """Writes without anchors (kubectl reads them, people and patches do not)."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -39,7 +39,7 @@ _Dumper.add_representer(str, _text)
 
 
 def dump(document: Any) -> str:
-    """One document, keys in the order given, without a ``---`` line."""
+    """Return one document, keys in the order given, without a ``---`` line."""
     text: str = yaml.dump(
         document, Dumper=_Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=1 << 20
     )
@@ -47,9 +47,10 @@ def dump(document: Any) -> str:
 
 
 def documents(parts: Iterable[str], header: Sequence[str] = ()) -> str:
-    """Return documents of one file after a header of comment lines; a line break in one starts a new line.
+    """Return the documents of one file after a header of comment lines.
 
-    No YAML reader takes control characters, in comments either (YAML 1.2.2, 5.1 Character Set).
+    A line break in the header starts a new line. YAML allows no control characters, in comments
+    either (YAML 1.2.2, 5.1 Character Set).
     """
     comments = [f"# {on_one_line(line)}".rstrip() for text in header for line in text.splitlines()]
     return "\n".join([*comments, *(f"---\n{part.rstrip()}" for part in parts)]) + "\n"

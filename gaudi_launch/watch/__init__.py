@@ -1,1 +1,1 @@
-"""Samples of services and cards for those who monitor them."""
+"""Sample services and cards for monitoring."""

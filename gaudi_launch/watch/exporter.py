@@ -1,4 +1,7 @@
-"""Services and cards of this machine as Prometheus metrics. An engine's own figures are on its own /metrics."""
+"""Services and cards of this machine as Prometheus metrics.
+
+An engine's metrics are on its /metrics.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ PREFIX = "gaudi_launch_"
 # hl-smi takes a second or more on a full machine (its own reading of each card)
 _CARDS_EVERY_SECONDS = 15.0
 _MOST_BYTES = 128 << 20
-# words of the lines that the follower's run-time rule knows; it judges the lines that have one
+# parts of the lines that the follower's run-time rule matches; it judges the lines that have one
 _MARKS = (b"was not warmed-up", b"was not prepared")
 
 Family = GaugeMetricFamily | CounterMetricFamily
@@ -33,14 +36,17 @@ Family = GaugeMetricFamily | CounterMetricFamily
 
 @dataclass
 class _Log:
-    """How far a service's log was read, and how many shapes compiled at run time in it."""
+    """The read position of a service's log, and its number of run-time compiles."""
 
     inode: int = 0
     offset: int = 0
     count: int = 0
 
     def read(self, path: Path) -> int:
-        """Read what is new. A log that was cut or begun anew is read from its beginning; the count goes on."""
+        """Read new lines.
+
+        A truncated or restarted log is read from its beginning; the count continues.
+        """
         try:
             with path.open("rb") as file:
                 status = os.fstat(file.fileno())
@@ -67,7 +73,10 @@ def _is_compile(line: bytes) -> bool:
 
 @dataclass(eq=False)
 class Reader(Collector):
-    """Reads state files and logs at every scrape, cards at most every 15 seconds. ``machine`` as --machine."""
+    """Reads state files and logs at every scrape, cards at most every 15 seconds.
+
+    ``machine`` is that of --machine.
+    """
 
     machine: str | None = None
     _logs: dict[str, _Log] = field(default_factory=dict)
@@ -78,11 +87,14 @@ class Reader(Collector):
     _one: threading.Lock = field(default_factory=threading.Lock)
 
     def describe(self) -> list[Family]:
-        """Nothing beforehand: registering must not read the machine."""
+        """Return nothing beforehand: registering must not read the machine."""
         return []
 
     def collect(self) -> Iterator[Family]:
-        """All families, also those without a sample, so that a scrape always has the same names."""
+        """Yield all families, also those without a sample.
+
+        A scrape then always has the same names.
+        """
         with self._one:
             yield from list(self._families())
 
@@ -112,7 +124,7 @@ class Reader(Collector):
         ]
         for card in self._host.cards if self._host is not None else ():
             module = str(card.module if card.module is not None else f"index-{card.index}")
-            # a card of which nobody can tell is not called free
+            # a card of unknown state is not counted as free
             if card.busy is not None:
                 busy.add_metric([module, card.product or "", card.bus or ""], float(card.busy))
             for family, name, unit in families:
@@ -145,7 +157,7 @@ def _counter(name: str, help_text: str, *labels: str) -> CounterMetricFamily:
 
 
 def _state_families(found: list[ServiceRecord]) -> list[Family]:
-    """What state files tell."""
+    """Return the families of the state files."""
     info = _gauge("service_info", "A service, by its labels", "service", "model", "engine", "url")
     up = _gauge("service_up", "1 while the service's launcher lives", "service")
     phase = _gauge("service_phase", "1 for the phase that the service is in", "service", "phase")
@@ -184,7 +196,7 @@ def _state_families(found: list[ServiceRecord]) -> list[Family]:
 
 
 def _phase_seconds(phases: object) -> dict[str, float]:
-    """Seconds of the ended phases by name, summed: a phase can come twice."""
+    """Return seconds of the ended phases by name, summed: a phase can come twice."""
     found: dict[str, float] = {}
     for entry in phases if isinstance(phases, list) else []:
         begin, end = (entry.get("begin"), entry.get("end")) if isinstance(entry, dict) else (None, None)
@@ -199,21 +211,21 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def registry(machine: str | None = None) -> CollectorRegistry:
-    """A registry with nothing but our metrics."""
+    """Return a registry with only our metrics."""
     made = CollectorRegistry()
     made.register(Reader(machine))
     return made
 
 
 def page(machine: str | None = None) -> str:
-    """One scrape in Prometheus' text form."""
+    """Return one scrape in Prometheus' text form."""
     from prometheus_client import generate_latest
 
     return generate_latest(registry(machine)).decode()
 
 
 def to_json(machine: str | None = None) -> list[dict[str, Any]]:
-    """One scrape as objects: name, labels, value."""
+    """Return one scrape as objects: name, labels, value."""
     return [
         {"name": sample.name, "labels": dict(sample.labels), "value": sample.value}
         for family in registry(machine).collect()

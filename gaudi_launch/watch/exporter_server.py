@@ -1,4 +1,4 @@
-"""The exporter's HTTP server: GET and HEAD, with a limit on connections and on how long one lasts."""
+"""The exporter's HTTP server: GET and HEAD, with limits on connections and time."""
 
 from __future__ import annotations
 
@@ -92,7 +92,10 @@ def with_head(app: WSGIApplication) -> WSGIApplication:
 
 
 def listen(host: str, port: int, registry: CollectorRegistry) -> _Server:
-    """Open the server. Raises OSError or UnicodeError for an address that cannot be listened on."""
+    """Open the server.
+
+    Raises OSError or UnicodeError for an address that cannot be listened on.
+    """
     from prometheus_client import make_wsgi_app
 
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]

@@ -500,9 +500,10 @@ class VllmFork(Engine):
 
     @property
     def config_file(self) -> Literal["breaks"]:
-        """The file's options come between our first option and its value.
+        """Return the file's options come between our first option and its value.
 
-        Source: HabanaAI/vllm-fork@17a7946f4:vllm/utils.py, _pull_args_from_config; 277a33cd9 and 016b6bd20 alike.
+        Source: HabanaAI/vllm-fork@17a7946f4:vllm/utils.py, _pull_args_from_config; 277a33cd9 and
+        016b6bd20 alike.
         """
         return "breaks"
 

@@ -331,7 +331,7 @@ class VllmGaudi(Engine):
 
     @property
     def config_file(self) -> Literal["read"]:
-        """Options of the file come before all others.
+        """Return options of the file come before all others.
 
         Source: vllm-project/vllm 0.32.0:vllm/utils/argparse_utils.py, _pull_args_from_config.
         """

@@ -13,7 +13,10 @@ from gaudi_launch.planning.secret_args import SECRET_FILE
 
 @dataclass(frozen=True)
 class SecretFile:
-    """The secret options of the service of this folder; ``text`` is "" for one that has none."""
+    """The secret options of the service of this folder.
+
+    ``text`` is "" for one that has none.
+    """
 
     folder: Path
     text: str
@@ -36,7 +39,10 @@ class SecretFile:
         return replace(plan, command=replace(plan.command, argv=argv, user=user), settings=settings)
 
     def write(self) -> None:
-        """Write the file, or remove one of an earlier launch. Raises LaunchError (MACHINE) where it cannot be."""
+        """Write the file, or remove one of an earlier launch.
+
+        Raises LaunchError (MACHINE) where it cannot be.
+        """
         try:
             self.path.unlink(missing_ok=True)
             if not self.text:
