@@ -81,9 +81,13 @@ def phase(service: ServiceRecord) -> str:
 
 
 def _progress(state: Mapping[str, Any]) -> LaunchProgress:
-    from gaudi_launch.services.log.follow import LaunchProgress
+    from gaudi_launch.services.log.follow import LaunchPhase, LaunchProgress
 
+    phases = tuple(
+        LaunchPhase(str(p["name"]), float(p["begin"]), p["end"], int(p["items"])) for p in state.get("phases", [])
+    )
     return LaunchProgress(
+        phases=phases,
         phase=str(state.get("phase", "start")),
         done=int(state.get("done") or 0),
         total=int(state.get("total") or 0),

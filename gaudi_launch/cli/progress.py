@@ -13,6 +13,7 @@ from gaudi_launch.messages import text
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
+    from gaudi_launch.cli.launch_panel import LaunchPanel
     from gaudi_launch.services.log.follow import LaunchProgress
 
 _PLAIN_EVERY_SECONDS = 10.0
@@ -101,61 +102,59 @@ class ProgressDisplay:
 
 
 class LaunchBar:
-    """The progress of a launch: its phases and their items."""
+    """The progress of a launch: a live panel on a terminal, lines elsewhere.
 
-    def __init__(self) -> None:
-        self._display = ProgressDisplay(_launch_columns)
+    ``expected`` is a sentence on the time to come, until it can be measured.
+    """
+
+    def __init__(self, expected: str = "") -> None:
+        self._lines = ProgressDisplay()
+        self._console = console.console(stderr=True)
+        self._panel: LaunchPanel | None = None
+        self._live: Any = None
+        self._expected = expected
         self._shown: tuple[str, int] = ("", -1)
-        self.say = self._display.say
-        self.close = self._display.close
 
     def open(self) -> None:
-        """Show the bar, on a terminal."""
-        self._display.open(text("serve.phase_start"), {"bucket": "", "left": ""})
+        """Show the panel, on a terminal."""
+        if self._live is not None or not self._console.is_terminal:
+            return
+        from gaudi_launch.cli.launch_panel import LaunchPanel, live
+        from gaudi_launch.services.log.follow import LaunchProgress
+
+        self._panel = LaunchPanel(LaunchProgress(), self._expected)
+        self._live = live(self._panel, self._console)
+        self._live.start()
 
     def progress(self, progress: LaunchProgress) -> None:
         """Show a state; a pipe gets a line for each phase, and one now and then for items."""
-        state = ProgressState(
-            line=_plain(progress),
-            done=progress.done,
-            total=progress.total or None,
-            description=text(f"serve.phase_{progress.phase}"),
-            fields={"bucket": progress.bucket, "left": left(progress.left_seconds)},
-        )
         is_new_phase = progress.phase != self._shown[0]
-        if self._display.is_open or is_new_phase:
-            self._shown = (progress.phase, progress.done)
-            self._display.show(state, at_once=is_new_phase)
-            return
         is_new_item = progress.done != self._shown[1]
-        if is_new_item and self._display.due():
+        if self._panel is not None:
+            self._panel.progress = progress
+            return
+        if is_new_phase or (is_new_item and self._lines.due()):
             self._shown = (progress.phase, progress.done)
-            self._display.show(state)
+            self._lines.show(ProgressState(line=_plain(progress)), at_once=is_new_phase)
 
+    def say(self, line: str) -> None:
+        """Print a line of its own, above the panel."""
+        if self._live is not None:
+            self._live.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        else:
+            console.say(line)
 
-def _launch_columns() -> Sequence[ProgressColumn]:
-    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    return (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[bucket]}"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}"),
-    )
-
-
-def left(seconds: float | None) -> str:
-    """A time left in words, "" when it is not known."""
-    if seconds is None:
-        return ""
-    return text("serve.left", time=f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s")
+    def close(self) -> None:
+        """Remove the panel."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = self._panel = None
 
 
 def _plain(progress: LaunchProgress) -> str:
+    from gaudi_launch.cli.launch_panel import left
+
     words = [text(f"serve.phase_{progress.phase}")]
     if progress.total:
         words.append(f"{progress.done}/{progress.total}")
-    return "  ".join([*words, *(word for word in (progress.bucket, left(progress.left_seconds)) if word)])
+    return "  ".join([*words, *(word for word in (progress.bucket, left(progress)) if word)])

@@ -99,6 +99,7 @@ def _lives(
             tgi=job.api == "generate",
             names=served_names(job.command.argv),
             owner=partial(other_service_at, *address(job.url), folder),
+            warmup=warmup_items(folder),
         )
         outcome = Supervisor(supervised, watcher, signals=signals).run()
         sockets.remove_dead(since, whole)
@@ -130,6 +131,19 @@ def _lives(
             stopped = replace(outcome, kind="stopped", signal=signals.take())
             recorder.ended(stopped, title)
             return stopped
+
+
+def warmup_items(folder: Path) -> dict[str, int]:
+    """Return the graphs of each warm-up phase in the service's plan; nothing where it has no list."""
+    buckets = (store.read(folder, "plan.json") or {}).get("buckets")
+    if not isinstance(buckets, dict):
+        return {}
+    found = {}
+    for phase in ("prompt", "decode"):
+        listed = buckets.get(phase)
+        if isinstance(listed, list):
+            found[f"warmup_{phase}"] = len(listed)
+    return found
 
 
 @contextlib.contextmanager

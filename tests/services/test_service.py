@@ -33,6 +33,7 @@ from gaudi_launch.services.log.follow import Follower
 from gaudi_launch.services.metrics import EngineLoad, read_load
 from gaudi_launch.services.process import detach
 from gaudi_launch.services.process.supervise import EngineOutcome
+from gaudi_launch.services.service import warmup_items
 from gaudi_launch.services.state import identity, registry, store
 from gaudi_launch.services.state.identity import Identity
 from gaudi_launch.services.state.job import ServiceJob
@@ -352,6 +353,24 @@ def test_the_phases_of_a_start_are_written_as_it_goes(tmp_path: Path) -> None:
     set_language("zh")
     assert told.error == catalogue("zh")["diagnose.disk_full"]
     set_language(None)
+
+
+@pytest.mark.parametrize(
+    ("buckets", "expected"),
+    [
+        (
+            {"graphs": 5, "prompt": [[1, 128, 0]] * 3, "decode": [[1, 1, 128]] * 2},
+            {"warmup_prompt": 3, "warmup_decode": 2},
+        ),
+        ({"graphs": 1, "prompt": [[1, 128, 0]], "decode": "?"}, {"warmup_prompt": 1}),
+        (None, {}),
+    ],
+)
+def test_the_items_of_a_warm_up_are_those_of_the_plan(
+    tmp_path: Path, buckets: object, expected: dict[str, int]
+) -> None:
+    store.write(tmp_path, "plan.json", {"buckets": buckets})
+    assert warmup_items(tmp_path) == expected
 
 
 def test_an_orphan_without_its_environment_is_known_by_its_log(tmp_path: Path) -> None:

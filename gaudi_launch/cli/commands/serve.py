@@ -40,8 +40,11 @@ def serve(
     no_doctor: bool = typer.Option(
         False, "--no-doctor", help="Start although a check of the machine fails.", rich_help_panel=_SERVICE
     ),
+    verbose: bool = typer.Option(
+        False, "--verbose", help="Also show the engine's log lines.", rich_help_panel=_SERVICE
+    ),
     quiet: bool = typer.Option(
-        False, "--quiet", help="Show progress only, without the engine's log lines.", rich_help_panel=_SERVICE
+        False, "--quiet", help="Show progress only (the default).", rich_help_panel=_SERVICE
     ),
     patience: str | None = typer.Option(
         None,
@@ -68,6 +71,7 @@ def serve(
 
     if no_wait and not detach:
         raise LaunchError("services.no_wait", ExitCode.USAGE)
+    quiet = quiet or not verbose
     how = ServeMode(name, no_doctor, quiet, patience, restart, detach, place=place, image=image)
     started = start(options, how, Terminal())
     if started.outcome is not None:

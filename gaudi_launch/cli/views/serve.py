@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import give_up_broken
+from gaudi_launch.cli.launch_panel import clock
 from gaudi_launch.cli.progress import LaunchBar
 from gaudi_launch.messages import text
 
@@ -35,39 +36,42 @@ def _predicted(plan: Plan) -> str | None:
 
 
 class Screen:
-    """A supervise.Watcher for people."""
+    """A supervise.Watcher for people; ``quiet``: without the engine's lines."""
 
     def __init__(self, plan: Plan, log: str, quiet: bool) -> None:
         self._plan = plan
         self._log = log
         self._quiet = quiet
-        self._bar = LaunchBar()
+        self._bar = LaunchBar(_expected(plan))
         self._began = time.monotonic()
         self._partial = ""
         self._facts: Facts = {}
 
     def begin(self) -> None:
-        """Say what is about to start."""
+        """Print what is about to start."""
         plan = self._plan
-        cards = ",".join(str(module) for module in plan.placement.modules) or "-"
-        engine = plan.engine.exact
-        self._bar.say(text("serve.starting", model=plan.model["name"], engine=engine, cards=cards))
+        cards = ",".join(str(module) for module in plan.placement.modules)
+        id = "serve.starting" if cards else "screen.starting_cpu"
+        self._bar.say(text(id, model=plan.model["name"], engine=plan.engine.exact, cards=cards))
         for reason in plan.placement.reasons:
-            self._bar.say(f"  {reason.render()}")
-        if plan.buckets is not None:
-            self._bar.say(f"  {text('serve.graphs', graphs=plan.buckets.graphs)}")
+            if reason.id == "placement.fewest":
+                self._bar.say(f"  {reason.render()}")
+        expected = _expected(plan)
+        if expected:
+            self._bar.say(f"  {expected}")
         speed = _predicted(plan)
         if speed is not None:
             self._bar.say(f"  {text('estimate.predicted', what=speed)}")
         for warning in plan.warnings:
-            self._bar.say(f"  {text('plan.word_warning')}: {warning.render()}")
+            self._bar.say(f"  {text('plan.warning', what=warning.render())}")
 
     def started(self, pid: int) -> None:
+        """Print the engine's process and log, and show the panel."""
         self._bar.say(text("serve.started", pid=pid, log=self._log))
         self._bar.open()
 
     def output(self, chunk: str) -> None:
-        """Pass the engine's lines on, whole lines only."""
+        """Pass the engine's lines on, complete lines only."""
         if self._quiet:
             return
         lines = (self._partial + chunk).replace("\r", "\n").split("\n")
@@ -103,6 +107,16 @@ class Screen:
 
     def close(self) -> None:
         self._bar.close()
+
+
+def _expected(plan: Plan) -> str:
+    """Return how long the warm-up is expected to take; "" where it is not known."""
+    if plan.buckets is None:
+        return ""
+    if plan.estimate is None:
+        return text("serve.graphs", graphs=plan.buckets.graphs)
+    low, high = (clock(seconds) for seconds in (plan.estimate.low_seconds, plan.estimate.high_seconds))
+    return text("screen.panel_expected", graphs=plan.buckets.graphs, low=low, high=high)
 
 
 def say_ready(model: str, url: str, seconds: int, log: str, path: str, no_chat: str = "") -> None:

@@ -33,6 +33,9 @@ _MOST_CARRIERS = 3
 _COUNTED = re.compile(r"^(APIServer\w*|EngineCore(_(DP)?0)?|Worker(_DP0)?(_PP0)?(_TP0)?(_EP0)?)$")
 _RANK = re.compile(r"^(?:EngineCore|\w{0,40}Worker)")
 
+# the forks and the plugin warm up prompts first (hpu_model_runner.py warmup_model, warmup_graphs)
+_WARMUP_ORDER = ("warmup_prompt", "warmup_decode")
+
 Facts = Mapping[str, "str | int | float"]
 
 
@@ -54,7 +57,8 @@ class LaunchProgress:
     """The state of a launch.
 
     ``done`` of ``total`` items of the phase (0: unknown), ``bucket`` the last one as text.
-    ``left_seconds`` is for this phase only, from the items done so far; None until two are done.
+    ``left_seconds`` is for this phase and the warm-up phases that are planned after it, from the
+    items done so far; None until two are done.
     ``facts`` are values from the log: num_blocks, cpu_blocks, max_concurrency, usable_gib, kv_gib,
     graphs_prompt, graphs_decode, warmup_seconds, init_seconds, port, ... ``warnings`` are shapes
     that compiled at run time.
@@ -87,9 +91,13 @@ def _said(line: str) -> str:
 class Follower:
     """Follows a log that is fed as it grows, in any pieces."""
 
-    def __init__(self) -> None:
+    def __init__(self, planned: Mapping[str, int] | None = None) -> None:
+        """``planned``: items of the warm-up phases (``warmup_prompt``, ``warmup_decode``), where known."""
         self.progress = LaunchProgress()
         self._line = ""
+        self._planned = planned or {}
+        # of the current warm-up phase, or of the one before until two items are done
+        self._item_seconds: float | None = None
         # items finished when the phase's first was seen, and when that was: the speed is measured from there
         self._first: tuple[int, float] | None = None
 
@@ -134,6 +142,8 @@ class Follower:
             phases[-1] = replace(phases[-1], end=now)
         phases.append(LaunchPhase(phase, now))
         self._first = None
+        if not (phase in _WARMUP_ORDER and progress.phase in _WARMUP_ORDER):
+            self._item_seconds = None
         self.progress = replace(
             progress, phase=phase, done=0, total=0, bucket="", left_seconds=None, phases=tuple(phases)
         )
@@ -148,12 +158,21 @@ class Follower:
         phases = list(self.progress.phases)
         first, since = self._first = self._first or (finished, now)
         phases[-1] = replace(phases[-1], items=max(phases[-1].items, number))
-        left = None
         if first < finished <= total and now > since:
-            left = (now - since) / (finished - first) * (total - finished)
+            self._item_seconds = (now - since) / (finished - first)
+        left = None
+        if self._item_seconds is not None and finished <= total:
+            left = self._item_seconds * (total - finished + self._items_after(phase))
         self.progress = replace(
             self.progress, done=number, total=total, bucket=bucket, left_seconds=left, phases=tuple(phases)
         )
+
+    def _items_after(self, phase: str) -> int:
+        """Return the number of items of the warm-up phases that are planned after this one."""
+        if phase not in _WARMUP_ORDER:
+            return 0
+        later = _WARMUP_ORDER[_WARMUP_ORDER.index(phase) + 1 :]
+        return sum(self._planned.get(each, 0) for each in later)
 
     def know(self, **facts: str | int | float) -> None:
         self.progress = replace(self.progress, facts={**self.progress.facts, **facts})

@@ -53,7 +53,8 @@ class EngineJob:
     ``environment`` is what the engine inherits. ``after`` is called once with the engine's exit
     status when its processes are gone: it removes what they left. ``tgi``: the server has TGI's
     API. ``names`` are those that the engine answers under, where they are known; ``owner`` names
-    another service that listens at its address.
+    another service that listens at its address; ``warmup`` are the planned items of each warm-up
+    phase.
     """
 
     command: Command
@@ -68,6 +69,7 @@ class EngineJob:
     tgi: bool = False
     names: tuple[str, ...] = ()
     owner: Callable[[], str | None] = lambda: None
+    warmup: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ class Supervisor:
         self._watcher = watcher
         self._clock = clock
         self._signals = signals or Signals()
-        self._follower = Follower()
+        self._follower = Follower(job.warmup)
         self._tail = _Tail(job.log)
         self._engine = EngineProcess(job.command, job.log, job.environment, job.bind)
         self._prober = _Prober(job)

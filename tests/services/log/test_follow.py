@@ -316,3 +316,23 @@ def test_an_endless_line_is_cut() -> None:
 def test_a_hostile_line_does_not_hold_the_launcher(line: str) -> None:
     with within(2):
         Follower().feed(line + "\n", 0.0)
+
+
+def decode(number: int, total: int) -> str:
+    return WARMUP.format(number).replace("[Prompt]", "[Decode]").replace("/4]", f"/{total}]")
+
+
+def test_time_left_counts_the_phases_that_are_planned_after_this_one() -> None:
+    follower = Follower({"warmup_prompt": 4, "warmup_decode": 6})
+    lefts = [follower.feed(WARMUP.format(number), number * 10.0).left_seconds for number in range(1, 5)]
+    assert lefts == [None, 90.0, 80.0, 70.0]
+    # decode begins with the speed of the prompts, and then learns its own
+    lefts = [follower.feed(decode(number, 6), 50.0 + 2 * number).left_seconds for number in range(1, 4)]
+    assert lefts == [60.0, 10.0, 8.0]
+
+
+def test_the_speed_of_reading_shards_says_nothing_of_the_warm_up() -> None:
+    follower = Follower({"warmup_prompt": 4, "warmup_decode": 6})
+    shards = "Loading safetensors checkpoint shards:  50% Completed | {}/4 [00:01<00:01,  1.0s/it]\n"
+    assert [follower.feed(shards.format(done), float(done)).left_seconds for done in (1, 2, 3)] == [None, 2.0, 1.0]
+    assert follower.feed(WARMUP.format(1), 5.0).left_seconds is None

@@ -1,0 +1,116 @@
+"""The launch of an engine as one live panel on stderr: what is done, the current phase, the time left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.cli.console import can_show, labelled
+from gaudi_launch.messages import text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.text import Text
+
+    from gaudi_launch.services.log.follow import LaunchPhase, LaunchProgress
+
+_TURNS_PER_SECOND = 8
+_MARKS, _ASCII_MARKS = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\"
+_FULL, _EMPTY = "━", "╌"
+_ASCII_FULL, _ASCII_EMPTY = "#", "-"
+_BAR_WIDTH = 24
+_LONG_SECONDS = 120
+
+
+class LaunchPanel:
+    """What is known of a launch; rich draws it again and again. ``expected`` is a sentence on the time to come."""
+
+    def __init__(self, progress: LaunchProgress, expected: str = "") -> None:
+        self.progress = progress
+        self.expected = expected
+        self._began = time.monotonic()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        yield from self.lines(console, time.monotonic())
+
+    def lines(self, out: Console, now: float) -> list[Text]:
+        """Return the panel's lines at a time of the monotonic clock."""
+        from rich.text import Text
+
+        ascii = not can_show(_MARKS + _FULL + _EMPTY, out)
+        lines: list[Text] = []
+        done = _done(self.progress.phases)
+        if done:
+            lines += labelled(f"  {text('screen.panel_done')}", Text(done, style="dim"), out)
+        marks = _ASCII_MARKS if ascii else _MARKS
+        turn = int((now - self._began) * _TURNS_PER_SECOND)
+        label = f"{marks[turn % len(marks)]} {text('screen.panel_now')}"
+        lines += labelled(label, self._current(ascii=ascii), out)
+        lines += labelled(f"  {text('screen.panel_left')}", Text(self._left(now)), out)
+        return lines
+
+    def _current(self, *, ascii: bool) -> Text:
+        from rich.text import Text
+
+        progress = self.progress
+        found = Text(text(f"serve.phase_{progress.phase}"), style="bold")
+        if progress.total:
+            full, empty = (_ASCII_FULL, _ASCII_EMPTY) if ascii else (_FULL, _EMPTY)
+            cells = round(_BAR_WIDTH * min(1.0, progress.done / progress.total))
+            found.append("  ")
+            found.append(full * cells, style="green")
+            found.append(empty * (_BAR_WIDTH - cells), style="dim")
+            found.append(f"  {progress.done}/{progress.total}", style="not bold")
+        if progress.bucket:
+            found.append(f"  {progress.bucket}", style="not bold dim")
+        return found
+
+    def _left(self, now: float) -> str:
+        so_far = text("screen.panel_so_far", time=clock(now - self._began))
+        if self.progress.left_seconds is not None:
+            return f"{left(self.progress)}{text('screen.panel_join')}{so_far}"
+        if self.expected:
+            return f"{self.expected}{text('screen.panel_join')}{so_far}"
+        return so_far
+
+
+def _done(phases: Sequence[LaunchPhase]) -> str:
+    """Return the phases that ended with their times."""
+    ended = [
+        f"{text(f'serve.phase_{phase.name}')} {clock(phase.end - phase.begin)}"
+        for phase in phases
+        if phase.end is not None
+    ]
+    return ", ".join(ended)
+
+
+def clock(seconds: float) -> str:
+    """Return a time in seconds, or in minutes and seconds.
+
+    >>> [clock(seconds) for seconds in (0.4, 59.6, 125)]
+    ['0 s', '1 min 00 s', '2 min 05 s']
+    """
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60:02} s"
+
+
+def left(progress: LaunchProgress) -> str:
+    """Return the time left as text, "" when it is not known: of the warm-up, or of another phase."""
+    seconds = progress.left_seconds
+    if seconds is None:
+        return ""
+    time_text = f"{seconds / 60:.0f} min" if seconds >= _LONG_SECONDS else f"{seconds:.0f} s"
+    is_warmup = progress.phase.startswith(("warmup_", "graph_"))
+    return text("screen.left_warmup" if is_warmup else "serve.left", time=time_text)
+
+
+def live(panel: LaunchPanel, out: Console) -> Any:
+    """Return the panel as rich shows it while it changes; it is gone when it is stopped."""
+    from rich.live import Live
+
+    return Live(panel, console=out, transient=True, refresh_per_second=_TURNS_PER_SECOND)

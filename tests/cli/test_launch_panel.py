@@ -1,0 +1,69 @@
+"""The live panel of a launch, line by line, at two widths and in both languages."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pytest
+from rich.console import Console
+
+from gaudi_launch.cli.launch_panel import LaunchPanel
+from gaudi_launch.messages import set_language
+from gaudi_launch.services.log.follow import LaunchPhase, LaunchProgress
+from tests.support.cli import golden
+
+WARMING = LaunchProgress(
+    phase="warmup_prompt",
+    done=45,
+    total=159,
+    bucket="batch_size:1 seq_len:4096",
+    left_seconds=190.0,
+    phases=(
+        LaunchPhase("start", 100.0, 121.0),
+        LaunchPhase("load", 121.0, 196.0, 4),
+        LaunchPhase("warmup_prompt", 196.0, None, 45),
+    ),
+)
+
+
+@pytest.fixture(autouse=True)
+def _language() -> Iterator[None]:
+    set_language("en")
+    yield
+    set_language(None)
+
+
+def lines(progress: LaunchProgress, width: int = 80, *, expected: str = "", encoding: str = "utf-8") -> list[str]:
+    """Return the panel 65 s after it was opened."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    out = Console(file=stream, width=width, force_terminal=True)
+    panel = LaunchPanel(progress, expected)
+    return [line.plain for line in panel.lines(out, panel._began + 65.0)]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("width", [80, 40])
+def test_the_panel_while_it_warms_up(width: int, language: str) -> None:
+    set_language(language)
+    shown = lines(WARMING, width)
+    assert len(shown) <= 8
+    golden(f"screen-serve-{width}-{language}.txt", "".join(line + "\n" for line in shown))
+
+
+def test_before_anything_is_measured_the_expected_time_is_shown() -> None:
+    shown = lines(LaunchProgress(), expected="Warm-up: 9 graphs")
+    assert shown[0].endswith("now      starting")
+    assert shown[1:] == ["  time     Warm-up: 9 graphs; 1 min 05 s so far"]
+
+
+def test_time_left_in_another_phase_is_not_called_warm_up() -> None:
+    assert "about 9 s left in this phase" in lines(LaunchProgress(phase="load", left_seconds=9.0))[-1]
+    assert "about 9 s of warm-up left" in lines(LaunchProgress(phase="warmup_decode", left_seconds=9.0))[-1]
+
+
+def test_a_terminal_of_ascii_gets_an_ascii_bar() -> None:
+    shown = lines(WARMING, encoding="ascii")
+    assert all(line.isascii() for line in shown)
+    assert "[" not in shown[1]
+    assert "#######-----------------  45/159" in shown[1]
