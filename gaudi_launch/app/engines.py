@@ -1,0 +1,60 @@
+"""The use case of ``gaudi-launch engines``: the engines, what each can do, and the installed one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gaudi_launch.planning.engine import Engine
+
+
+@dataclass(frozen=True)
+class EngineState:
+    """An engine by the name that users write.
+
+    ``installed``: its interpreter or image, empty without; ``facts_date``: date of the commit that the facts of
+    this version were read from; ``ended``: date of the end of its releases.
+    """
+
+    name: str
+    engine: Engine
+    installed: str | None
+    packages: Mapping[str, str]
+    facts_date: str | None
+    ended: str | None
+
+
+@dataclass(frozen=True)
+class EngineListing:
+    """All engines, and the interpreter that was asked; None without one."""
+
+    python: str | None
+    engines: tuple[EngineState, ...]
+
+
+def listing(python: str | None) -> EngineListing:
+    """List the engines; ``python`` is the interpreter to ask instead of the one on PATH. Raises LaunchError."""
+    from gaudi_launch.engines import registry
+    from gaudi_launch.engines.detect import detect
+    from gaudi_launch.engines.support import ended, version_of
+    from gaudi_launch.services.containers import image_of
+
+    installed = detect(python)
+    states = []
+    for name in registry.ENGINES:
+        engine = registry.find(name, installed)
+        has = registry.has(installed, name)
+        where = image_of(engine) if engine.in_container else registry.interpreter_of(name, installed)
+        facts = version_of(engine.identity.name, engine.identity.version)
+        state = EngineState(
+            name,
+            engine,
+            where,
+            packages=installed.packages if has and installed is not None else {},
+            facts_date=facts.date if facts is not None else None,
+            ended=ended(engine.identity.label),
+        )
+        states.append(state)
+    return EngineListing(installed.python if installed is not None else None, tuple(states))

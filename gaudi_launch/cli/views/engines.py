@@ -1,0 +1,59 @@
+"""The engines, for people and for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.cli.console import console, emit_json, table
+from gaudi_launch.messages import text
+
+if TYPE_CHECKING:
+    from gaudi_launch.app.engines import EngineListing, EngineState
+
+_COLUMNS = ("name", "title", "installed", "can", "lacks")
+
+
+def show(found: EngineListing, as_json: bool) -> None:
+    """Print every engine: where it is installed, its features, the options that it does not know."""
+    if as_json:
+        emit_json({"schema": 1, "asked": found.python, "engines": [_row(state) for state in found.engines]})
+        return
+    out = console()
+    columns = [text(f"engines.column_{name}") for name in _COLUMNS]
+    out.print(table("", columns, [_cells(state) for state in found.engines]))
+    if not any(state.installed for state in found.engines):
+        out.print(text("engines.none", python=found.python or "PATH"), markup=False)
+
+
+def _row(state: EngineState) -> dict[str, Any]:
+    return {
+        "name": state.name,
+        "title": _title(state),
+        "installed": state.installed,
+        "packages": dict(state.packages),
+        "can": list(state.engine.can),
+        "lacks": list(state.engine.lacks),
+        "needs_cards": state.engine.needs_cards,
+        "facts_date": state.facts_date,
+        "ended": state.ended,
+    }
+
+
+def _title(state: EngineState) -> str:
+    id = state.name.replace("@", "_").replace(".", "_").replace("-", "_")
+    return text(f"engines.title_{id}")
+
+
+def _cells(state: EngineState) -> tuple[str, ...]:
+    can = ", ".join(text(f"engines.can_{word}") for word in state.engine.can)
+    return (state.name, _dated(state), state.installed or "-", can or "-", ", ".join(state.engine.lacks) or "-")
+
+
+def _dated(state: EngineState) -> str:
+    """Return an engine's title with the month of its facts and the date of its end."""
+    parts = [_title(state)]
+    if state.facts_date:
+        parts.append(text("engines.as_of", month=state.facts_date[:7]))
+    if state.ended:
+        parts.append(text("engines.ended", date=state.ended))
+    return "; ".join(parts)
