@@ -145,7 +145,7 @@ def model_from_config(path: str, document: Mapping[str, Any], weights: Mapping[s
         quantization=_quantization(quantization),
         moe=experts is not None and experts > 1,
         experts=experts,
-        layers=_number(text, *_LAYER_KEYS),
+        layers=_layers(text),
         attention_layers=_attention_layers(text),
         hidden_size=hidden,
         intermediate_size=_intermediate(text, experts),
@@ -229,12 +229,19 @@ def _intermediate(text: Mapping[str, Any], experts: int | None) -> int | None:
     return max(dense or 0, each * chosen + shared)
 
 
+def _layers(text: Mapping[str, Any]) -> int | None:
+    """Return the number of layers. nemotron_h of 2026 lists their kinds only."""
+    kinds = text.get("layers_block_type")
+    listed = len(kinds) if isinstance(kinds, list) and kinds else None
+    return _number(text, *_LAYER_KEYS) or listed
+
+
 def _attention_layers(text: Mapping[str, Any]) -> int | None:
     """Return the number of layers with a KV cache, where only some have one.
 
     Such models are Qwen3-Next, Jamba, Nemotron-H and granite hybrids.
     """
-    layers = _number(text, *_LAYER_KEYS)
+    layers = _layers(text)
     kinds = text.get("layer_types") or text.get("layers_block_type")
     if isinstance(kinds, list) and kinds:
         return sum(1 for kind in kinds if isinstance(kind, str) and "attention" in kind and "linear" not in kind)

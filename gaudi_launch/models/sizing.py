@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gaudi_launch.models.model import Model
+from gaudi_launch.models.parameter_count import kv_widths, parameters_of
 
 GIB = 1 << 30
 BLOCK = 128
@@ -90,12 +91,26 @@ def weight_bytes(model: Model, dtype: str = "bfloat16") -> float | None:
         return model.weight_bytes * loaded
     if dtype not in WEIGHT_BYTES:  # compressed-tensors and the like: as large on the card as on disk, or not known
         return None
-    if model.parameters:
-        return model.parameters * loaded * WEIGHT_BYTES[dtype]
+    parameters = model.parameters or _counted(model)
+    if parameters:
+        return parameters * loaded * WEIGHT_BYTES[dtype]
     stored = {**WEIGHT_BYTES, **_STORED_BYTES}.get(on_disk or "")
     if model.weight_bytes and stored:
         return model.weight_bytes * loaded / stored * WEIGHT_BYTES[dtype]
     return None
+
+
+def _counted(model: Model) -> int | None:
+    """Return the parameters by config.json alone, for a folder without weights.
+
+    Return None where it lacks a width: a guess is not a size.
+    """
+    if model.weight_bytes or not model.config:
+        return None
+    if not (model.vocab_size and model.intermediate_size):
+        return None
+    found = parameters_of(model)
+    return None if found is None else found.total
 
 
 def weight_bytes_per_card(model: Model, cards: int, dtype: str = "bfloat16") -> float | None:
@@ -123,6 +138,9 @@ def kv_bytes_per_token(model: Model, cards: int = 1, kv_bytes: int = 2) -> int |
         return None
     if model.mla_rank:
         return layers * model.mla_rank * kv_bytes
+    widths = kv_widths(model)
+    if widths:
+        return sum(max(1, heads // cards) * width for heads, width in widths) * kv_bytes
     if not model.kv_heads or not model.head_dim:
         return None
     return 2 * layers * max(1, model.kv_heads // cards) * model.head_dim * kv_bytes

@@ -1,31 +1,18 @@
 """The reads and operations of a model's step, before it is divided over cards.
 
 Pure. Counts follow the models' public config.json files; where config.json leaves a width to the
-model's class, its usual multiple is assumed (`_MLP_MULTIPLE`, `_MLP_RATIO`).
+model's class, its usual multiple is assumed (`models.parameter_count.default_inner`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gaudi_launch.models.model import Model
+from gaudi_launch.models.parameter_count import default_inner, is_tied, parameters_of
 
-# gate, up and down; the older families have no gate (their modelling files in transformers)
-_GATED, _PLAIN = 3, 2
-_PLAIN_TYPES = (
-    "gptj", "gpt_neo", "gpt2", "gpt_bigcode", "starcoder2", "bloom", "opt", "falcon", "phi", "mpt", "codegen",
-    "xglm",
-)  # fmt: skip
-_GATED_TYPES = ("phi3", "phimoe", "phi4")
-# families whose output head is their embedding unless config.json says otherwise
-_TIED_TYPES = (
-    "gemma", "gpt2", "gpt_bigcode", "starcoder2", "bloom", "opt", "falcon", "mpt", "xglm", "gpt_neo", "minicpm",
-    "cohere",
-)  # fmt: skip
-_UNTIED_TYPES = ("gpt_neox",)
-_MLP_MULTIPLE = 4
-_MLP_RATIO = 3.5
+# gate, up and down: the matrices of one routed expert
+_GATED = 3
 
 
 @dataclass(frozen=True)
@@ -82,7 +69,7 @@ def shape_of(model: Model) -> Shape | None:
     if not (model.layers and model.hidden_size and model.heads and model.head_dim):
         return None
     parameters = model.parameters or count_parameters(model)
-    inner = model.intermediate_size or _default_inner(model)
+    inner = model.intermediate_size or default_inner(model)
     kv_heads = model.kv_heads or model.heads
     embedding = float(model.hidden_size * (model.vocab_size or 0))
     tied = is_tied(model)
@@ -111,14 +98,6 @@ def shape_of(model: Model) -> Shape | None:
     )
 
 
-def is_tied(model: Model) -> bool:
-    """Return True if the output head is the input embedding."""
-    if model.tie_word_embeddings is not None:
-        return model.tie_word_embeddings
-    kind = model.model_type or ""
-    return kind.startswith(_TIED_TYPES) and not kind.startswith(_UNTIED_TYPES)
-
-
 def count_parameters(model: Model) -> float:
     """Return the number of parameters by config.json alone, without weights.
 
@@ -127,75 +106,13 @@ def count_parameters(model: Model) -> float:
     >>> round(count_parameters(llama) / 1e9, 2)
     8.03
     """
-    assert model.layers and model.hidden_size
-    embedding = model.hidden_size * (model.vocab_size or 0)
-    embeddings = embedding if is_tied(model) else 2 * embedding
-    attention = model.layers * _attention(model)
-    return float(embeddings + attention + _mlps(model))
+    found = parameters_of(model)
+    assert found is not None
+    return float(found.language)
 
 
-def _default_inner(model: Model) -> int:
-    hidden = model.hidden_size or 0
-    if _is_plain(model):
-        return _MLP_MULTIPLE * hidden
-    return int(_MLP_RATIO * hidden)
-
-
-def _is_plain(model: Model) -> bool:
-    kind = model.model_type or ""
-    return kind.startswith(_PLAIN_TYPES) and not kind.startswith(_GATED_TYPES)
-
-
-def _attention(model: Model) -> int:
-    """Return the parameters of one layer's attention."""
-    assert model.hidden_size and model.heads and model.head_dim
-    hidden, heads = model.hidden_size, model.heads
-    text = text_config(model)
-    rank = _number(text, "kv_lora_rank")
-    if rank:
-        rope = _number(text, "qk_rope_head_dim")
-        plain = _number(text, "qk_nope_head_dim") or model.head_dim
-        value = _number(text, "v_head_dim") or model.head_dim
-        query_rank = _number(text, "q_lora_rank")
-        query = hidden * heads * (plain + rope)
-        if query_rank:
-            query = query_rank * (hidden + heads * (plain + rope))
-        return query + hidden * (rank + rope) + rank * heads * (plain + value) + heads * value * hidden
-    kv_heads = model.kv_heads or heads
-    if model.mla_rank:
-        return 2 * hidden * heads * model.head_dim
-    return 2 * hidden * model.head_dim * (heads + kv_heads)
-
-
-def _mlps(model: Model) -> int:
-    """Return the parameters of all layers' MLPs, routed experts included."""
-    assert model.layers and model.hidden_size
-    matrices = _PLAIN if _is_plain(model) else _GATED
-    inner = model.intermediate_size or _default_inner(model)
-    if not (model.moe and model.experts):
-        return model.layers * matrices * model.hidden_size * inner
-    text = text_config(model)
-    each = _number(text, "moe_intermediate_size") or _number(text, "intermediate_size") or inner
-    chosen = _number(text, "num_experts_per_tok") or _number(text, "moe_topk") or 1
-    # what a token passes in addition to its selected experts is shared by all tokens
-    shared = max(0, inner - chosen * each)
-    plain_layers = _number(text, "first_k_dense_replace")
-    every = _number(text, "interleave_moe_layer_step") or 1
-    mixed_layers = max(1, (model.layers - plain_layers) // every)
-    of_mixed = mixed_layers * (model.experts * each + shared)
-    of_plain = (model.layers - mixed_layers) * inner
-    return _GATED * model.hidden_size * (of_mixed + of_plain)
-
-
-def text_config(model: Model) -> Mapping[str, object]:
-    """Return the part of config.json that describes the language model."""
-    for name in ("text_config", "llm_config", "language_config"):
-        part = model.config.get(name)
-        if isinstance(part, Mapping):
-            return part
-    return model.config
-
-
-def _number(document: Mapping[str, object], name: str) -> int:
-    value = document.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+def _attention(model: Model) -> float:
+    """Return the mean parameters of one layer's attention."""
+    found = parameters_of(model)
+    assert found is not None
+    return sum(layer.attention for layer in found.layers) / len(found.layers)

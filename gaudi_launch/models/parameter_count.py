@@ -1,0 +1,421 @@
+"""Count a model's parameters from config.json alone, layer by layer.
+
+Pure. The rules follow the classes of huggingface/transformers 5.19 (models/<model_type>/modeling_*.py).
+`scripts/model_sizes.py` instantiates those classes on the meta device, and the tests compare: equal
+within 1 %. Norms, biases and router corrections are not counted, they are below 0.1 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gaudi_launch.models.model import Model
+
+Kind = Literal["full", "sliding", "latent", "linear", "mamba", "none"]
+# gate, up and down; the older families have no gate (their modelling files in transformers)
+_GATED, _PLAIN = 3, 2
+_PLAIN_TYPES = (
+    "gptj", "gpt_neo", "gpt2", "gpt_bigcode", "starcoder2", "bloom", "opt", "falcon", "phi", "mpt", "codegen",
+    "xglm", "nemotron_h",
+)  # fmt: skip
+_GATED_TYPES = ("phi3", "phimoe", "phi4")
+# families whose output head is their embedding unless config.json says otherwise
+_TIED_TYPES = (
+    "gemma", "gpt2", "gpt_bigcode", "starcoder2", "bloom", "opt", "falcon", "mpt", "xglm", "gpt_neo", "minicpm",
+    "cohere",
+)  # fmt: skip
+_UNTIED_TYPES = ("gpt_neox",)
+# where config.json leaves the width to the class: four times for the plain families; 3.5 is assumed
+_MLP_MULTIPLE = 4
+_MLP_RATIO = 3.5
+_TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
+# vision towers with a gate in their MLP (models/qwen2_5_vl, gemma4, mllama of transformers)
+_GATED_TOWERS = ("qwen2_5_vl", "gemma4", "pixtral")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer's parameters: ``attention`` in the wide sense, ``mlp`` that every token passes, ``experts``."""
+
+    kind: Kind
+    attention: int = 0
+    mlp: int = 0
+    experts: int = 0
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """A model's parameters by part. ``head`` is 0 where it is the embedding; ``tower``: vision and projector."""
+
+    embedding: int
+    head: int
+    layers: tuple[Layer, ...]
+    tower: int = 0
+
+    @property
+    def language(self) -> int:
+        """Return the parameters of the language model."""
+        body = sum(layer.attention + layer.mlp + layer.experts for layer in self.layers)
+        return self.embedding + self.head + body
+
+    @property
+    def total(self) -> int:
+        """Return all parameters, with the vision tower."""
+        return self.language + self.tower
+
+
+def parameters_of(model: Model) -> Parameters | None:
+    """Return the parameters of ``model`` by part.
+
+    Return None where its layers, hidden size or heads are not known.
+    """
+    if not (model.layers and model.hidden_size and model.heads and model.head_dim):
+        return None
+    embedding = model.hidden_size * (model.vocab_size or 0)
+    text = text_config(model)
+    layers = tuple(_layer(model, text, index) for index in range(model.layers))
+    return Parameters(
+        embedding=embedding + _per_layer_embedding(text, model.layers),
+        head=0 if is_tied(model) else embedding,
+        layers=layers,
+        tower=_tower(model),
+    )
+
+
+def is_tied(model: Model) -> bool:
+    """Return True if the output head is the input embedding."""
+    if model.tie_word_embeddings is not None:
+        return model.tie_word_embeddings
+    kind = model.model_type or ""
+    return kind.startswith(_TIED_TYPES) and not kind.startswith(_UNTIED_TYPES)
+
+
+def is_plain(model: Model) -> bool:
+    """Return True for a family whose MLP has no gate."""
+    kind = model.model_type or ""
+    return kind.startswith(_PLAIN_TYPES) and not kind.startswith(_GATED_TYPES)
+
+
+def default_inner(model: Model) -> int:
+    """Return the MLP's width where config.json leaves it to the class."""
+    hidden = model.hidden_size or 0
+    if is_plain(model):
+        return _MLP_MULTIPLE * hidden
+    return int(_MLP_RATIO * hidden)
+
+
+def text_config(model: Model) -> Mapping[str, Any]:
+    """Return the part of config.json that describes the language model."""
+    document: Mapping[str, Any] = model.config
+    for name in _TEXT_PARTS:
+        part = document.get(name)
+        if isinstance(part, Mapping):
+            return part
+    return document
+
+
+def layer_kinds(model: Model) -> tuple[Kind, ...]:
+    """Return what each layer keeps: all keys and values, a window of them, a latent, a state or nothing."""
+    text = text_config(model)
+    return tuple(_kind(model, text, index) for index in range(model.layers or 0))
+
+
+def kv_widths(model: Model) -> tuple[tuple[int, int], ...]:
+    """Return, for each layer that keeps keys and values, its heads and the elements of one head's two rows.
+
+    A window is counted as a full cache: no Gaudi engine frees what left the window (assumed of versions
+    without data). MLA's latent is one head that every card keeps. () where config.json is not known.
+    """
+    text = text_config(model)
+    if not (text and model.layers and model.kv_heads and model.head_dim):
+        return ()
+    found = []
+    for kind in layer_kinds(model):
+        if kind in ("full", "sliding", "latent"):
+            found.append(_kv_width(model, text, sliding=kind == "sliding"))
+    return tuple(found)
+
+
+def _kv_width(model: Model, text: Mapping[str, Any], *, sliding: bool) -> tuple[int, int]:
+    assert model.kv_heads and model.head_dim
+    if model.mla_rank:
+        return 1, model.mla_rank
+    if sliding and _number(text, "swa_num_key_value_heads"):
+        return _number(text, "swa_num_key_value_heads"), _number(text, "swa_head_dim") + _number(
+            text, "swa_v_head_dim"
+        )
+    if not sliding and _number(text, "global_head_dim"):
+        heads = _number(text, "num_global_key_value_heads") or model.kv_heads
+        return heads, 2 * _number(text, "global_head_dim")
+    value = model.head_dim
+    # minicpm3 and mimo_v2: values are narrower than keys; MLA's own widths do not reach the cache
+    if not _number(text, "kv_lora_rank"):
+        value = _number(text, "v_head_dim") or value
+    return model.kv_heads, model.head_dim + value
+
+
+def _kind(model: Model, text: Mapping[str, Any], index: int) -> Kind:
+    named = _named_kind(text, index)
+    if named == "full" and (_number(text, "kv_lora_rank") or model.mla_rank):
+        return "latent"
+    return named
+
+
+def _named_kind(text: Mapping[str, Any], index: int) -> Kind:
+    kinds = text.get("layer_types") or text.get("layers_block_type")
+    if isinstance(kinds, list) and index < len(kinds):
+        return _kind_of_name(str(kinds[index]))
+    pattern = text.get("hybrid_override_pattern")
+    if isinstance(pattern, str) and index < len(pattern):
+        return {"M": "mamba", "*": "full"}.get(pattern[index], "none")  # type: ignore[return-value]
+    # mimo_v2_flash: 1 is a layer with a window
+    windows = text.get("hybrid_layer_pattern")
+    if isinstance(windows, list) and index < len(windows):
+        return "sliding" if windows[index] else "full"
+    every = _number(text, "full_attention_interval")
+    if every:
+        return "full" if (index + 1) % every == 0 else "linear"
+    period = _number(text, "attn_layer_period")
+    if period:
+        return "full" if index % period == _number(text, "attn_layer_offset") else "mamba"
+    return "full"
+
+
+def _kind_of_name(name: str) -> Kind:
+    if "linear" in name:
+        return "linear"
+    if "mamba" in name:
+        return "mamba"
+    if "sliding" in name or "chunked" in name:
+        return "sliding"
+    return "full" if "attention" in name else "none"
+
+
+def _layer(model: Model, text: Mapping[str, Any], index: int) -> Layer:
+    kind = _kind(model, text, index)
+    if kind == "none":
+        # nemotron_h: a layer is either a mixer, an MLP or a block of experts
+        mlp, experts = _mlp(model, text, index)
+        return Layer(kind, mlp=mlp, experts=experts)
+    attention = _mixer(model, text, kind)
+    if _is_separate(text):
+        return Layer(kind, attention=attention)
+    mlp, experts = _mlp(model, text, index)
+    return Layer(kind, attention=attention, mlp=mlp, experts=experts)
+
+
+def _is_separate(text: Mapping[str, Any]) -> bool:
+    """Return True for nemotron_h, where mixers and MLPs are layers of their own."""
+    return text.get("model_type") == "nemotron_h"
+
+
+def _mixer(model: Model, text: Mapping[str, Any], kind: Kind) -> int:
+    if _number(text, "o_lora_rank"):
+        return _grouped_output(model, text)
+    if kind == "linear":
+        return _gated_delta(model, text)
+    if kind == "mamba":
+        return _mamba(model, text)
+    if kind == "latent":
+        return _latent(model, text)
+    return _heads(model, text, sliding=kind == "sliding")
+
+
+def _heads(model: Model, text: Mapping[str, Any], *, sliding: bool) -> int:
+    assert model.hidden_size and model.heads and model.head_dim
+    hidden, heads = model.hidden_size, model.heads
+    kv_heads, key = model.kv_heads or heads, model.head_dim
+    value = _number(text, "v_head_dim") or key
+    has_values = True
+    if sliding:
+        heads = _number(text, "swa_num_attention_heads") or heads
+        kv_heads = _number(text, "swa_num_key_value_heads") or kv_heads
+        key = _number(text, "swa_head_dim") or key
+        value = _number(text, "swa_v_head_dim") or value
+    elif _number(text, "global_head_dim"):
+        # gemma4: full layers have wider heads, and keys serve as values
+        key = value = _number(text, "global_head_dim")
+        if text.get("attention_k_eq_v"):
+            kv_heads = _number(text, "num_global_key_value_heads") or kv_heads
+            has_values = False
+    queries = 2 if text.get("attn_output_gate") else 1
+    projections = queries * heads * key + kv_heads * key + heads * value
+    if has_values:
+        projections += kv_heads * value
+    return hidden * projections
+
+
+def _latent(model: Model, text: Mapping[str, Any]) -> int:
+    assert model.hidden_size and model.heads and model.head_dim
+    hidden, heads = model.hidden_size, model.heads
+    rank = _number(text, "kv_lora_rank")
+    if not rank:
+        return 2 * hidden * heads * model.head_dim
+    rope = _number(text, "qk_rope_head_dim")
+    plain = _number(text, "qk_nope_head_dim") or model.head_dim
+    value = _number(text, "v_head_dim") or model.head_dim
+    query_rank = _number(text, "q_lora_rank")
+    query = hidden * heads * (plain + rope)
+    if query_rank:
+        query = query_rank * (hidden + heads * (plain + rope))
+    keys = hidden * (rank + rope) + rank * heads * (plain + value)
+    return query + keys + heads * value * hidden + _indexer(text, hidden)
+
+
+def _grouped_output(model: Model, text: Mapping[str, Any]) -> int:
+    """Return a deepseek_v4 layer's attention: one shared key-value head, low ranks before and after.
+
+    Its compressors and indexers are not counted: 0.2 % of the model.
+    """
+    assert model.hidden_size and model.heads and model.head_dim
+    hidden, width = model.hidden_size, model.heads * model.head_dim
+    query = _number(text, "q_lora_rank") * (hidden + width)
+    out_rank = _number(text, "o_lora_rank")
+    output = out_rank * (width + _number(text, "o_groups") * hidden)
+    return query + hidden * model.head_dim + output
+
+
+def _indexer(text: Mapping[str, Any], hidden: int) -> int:
+    """Return the parameters that choose the keys of sparse attention (deepseek_v32, glm_moe_dsa)."""
+    heads, width = _number(text, "index_n_heads"), _number(text, "index_head_dim")
+    return _number(text, "q_lora_rank") * heads * width + hidden * (width + heads)
+
+
+def _gated_delta(model: Model, text: Mapping[str, Any]) -> int:
+    """Return a linear-attention layer's parameters (qwen3_next, qwen3_5: Gated DeltaNet)."""
+    hidden = model.hidden_size or 0
+    value_heads = _number(text, "linear_num_value_heads")
+    keys = _number(text, "linear_num_key_heads") * _number(text, "linear_key_head_dim")
+    values = value_heads * _number(text, "linear_value_head_dim")
+    into = hidden * (2 * keys + 2 * values + 2 * value_heads)
+    convolution = _number(text, "linear_conv_kernel_dim") * (2 * keys + values)
+    return into + convolution + values * hidden
+
+
+def _mamba(model: Model, text: Mapping[str, Any]) -> int:
+    """Return a Mamba-2 layer's parameters (nemotron_h, granitemoehybrid, falcon_h1)."""
+    hidden = model.hidden_size or 0
+    heads = _number(text, "mamba_num_heads", "mamba_n_heads")
+    width = _number(text, "mamba_head_dim", "mamba_d_head")
+    inner = heads * width or hidden * _number(text, "mamba_expand", "expand")
+    states = 2 * _number(text, "n_groups", "mamba_n_groups") * _number(text, "ssm_state_size", "mamba_d_state")
+    into = hidden * (2 * inner + states + heads)
+    convolution = (inner + states) * _number(text, "conv_kernel", "mamba_d_conv")
+    return into + convolution + inner * hidden
+
+
+def _mlp(model: Model, text: Mapping[str, Any], index: int) -> tuple[int, int]:
+    """Return the parameters of a layer's MLP that every token passes, and of its routed experts."""
+    assert model.hidden_size
+    matrices = _PLAIN if is_plain(model) else _GATED
+    plain = matrices * model.hidden_size * _dense_width(model, text)
+    if not (model.moe and model.experts):
+        return plain, 0
+    if not _has_experts(text, index):
+        return plain, 0
+    shared, experts = _experts(model, text, matrices)
+    # gemma4: the experts stand beside the MLP of each layer
+    return (shared + plain if text.get("enable_moe_block") else shared), experts
+
+
+def _dense_width(model: Model, text: Mapping[str, Any]) -> int:
+    if not (model.moe and model.experts):
+        return _number(text, "intermediate_size") or model.intermediate_size or default_inner(model)
+    named = _number(
+        text, "dense_intermediate_size", "intermediate_size_mlp", "intermediate_size", "ffn_hidden_size"
+    )
+    return named or model.intermediate_size or default_inner(model)
+
+
+def _has_experts(text: Mapping[str, Any], index: int) -> bool:
+    if text.get("model_type") == "nemotron_h":
+        kinds = text.get("layers_block_type")
+        pattern = text.get("hybrid_override_pattern")
+        if isinstance(kinds, list):
+            return bool(kinds[index] == "moe")
+        return isinstance(pattern, str) and pattern[index] == "E"
+    frequency = text.get("moe_layer_freq")
+    if isinstance(frequency, list) and index < len(frequency):
+        return bool(frequency[index])
+    if index < _number(text, "first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"):
+        return False
+    if index in _indices(text, "mlp_only_layers"):
+        return False
+    every = _number(text, "interleave_moe_layer_step", "decoder_sparse_step", "expert_layer_period") or 1
+    return (index + 1) % every == 0
+
+
+def _experts(model: Model, text: Mapping[str, Any], matrices: int) -> tuple[int, int]:
+    """Return the shared and the routed parameters of one layer with experts, the router counted as shared."""
+    assert model.hidden_size and model.experts
+    hidden = model.hidden_size
+    width = _number(text, "moe_intermediate_size", "intermediate_size") or model.intermediate_size or 0
+    # nemotron_h of 2026: experts work on a narrower copy of the hidden state
+    latent = _number(text, "moe_latent_size")
+    routed = matrices * (latent or hidden) * width * model.experts
+    shared = matrices * hidden * _shared_width(text, width)
+    return shared + 2 * hidden * latent + hidden * model.experts, routed
+
+
+def _shared_width(text: Mapping[str, Any], width: int) -> int:
+    named = _number(
+        text, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "share_expert_dim",
+        "shared_intermediate_size",
+    )  # fmt: skip
+    if named:
+        return named
+    if str(text.get("model_type")).startswith("llama4"):
+        return width
+    return width * _number(text, "n_shared_experts", "num_shared_experts", "num_shared_expert")
+
+
+def _per_layer_embedding(text: Mapping[str, Any], layers: int) -> int:
+    """Return gemma3n's and gemma4's second embedding, one row per layer and token."""
+    width = _number(text, "hidden_size_per_layer_input")
+    return width * layers * _number(text, "vocab_size_per_layer_input")
+
+
+def _tower(model: Model) -> int:
+    """Return the parameters of the vision tower and its projector."""
+    vision = model.config.get("vision_config")
+    if not isinstance(vision, Mapping):
+        return 0
+    hidden = _number(vision, "hidden_size", "vt_hidden_size", "embed_dim")
+    inner = _number(vision, "intermediate_size", "vt_intermediate_size")
+    depth = _number(vision, "depth", "num_hidden_layers", "vt_num_hidden_layers")
+    gated = str(vision.get("model_type")).startswith(_GATED_TOWERS) and "qwen3" not in str(vision.get("model_type"))
+    matrices = _GATED if gated else _PLAIN
+    blocks = depth * (4 * hidden * hidden + matrices * hidden * inner)
+    patch = _number(vision, "patch_size") ** 2 * 3 * (_number(vision, "temporal_patch_size") or 1) * hidden
+    positions = hidden * _number(vision, "num_position_embeddings")
+    return blocks + patch + positions + _mergers(vision, hidden, model.hidden_size or 0)
+
+
+def _mergers(vision: Mapping[str, Any], hidden: int, text_hidden: int) -> int:
+    """Return the projectors' parameters: one for each layer that the language model sees."""
+    merge = _number(vision, "spatial_merge_size") or 1
+    merged = hidden * merge * merge
+    out = _number(vision, "out_hidden_size", "projection_dim") or text_hidden
+    taken = vision.get("deepstack_visual_indexes")
+    count = 1 + (len(taken) if isinstance(taken, list) else 0)
+    if merge == 1:
+        return hidden * out
+    return count * merged * (merged + out)
+
+
+def _indices(text: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    value = text.get(name)
+    if not isinstance(value, list):
+        return ()
+    return tuple(item for item in value if isinstance(item, int))
+
+
+def _number(document: Mapping[str, Any], *names: str) -> int:
+    """Return the first of these that is a positive number; 0 without one."""
+    for name in names:
+        value = document.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return 0

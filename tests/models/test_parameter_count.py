@@ -1,0 +1,93 @@
+"""Parameters by config.json alone, against the classes of transformers on the meta device."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.models.config import model_from_config
+from gaudi_launch.models.model import Model
+from gaudi_launch.models.parameter_count import kv_widths, layer_kinds, parameters_of
+from gaudi_launch.models.sizing import kv_bytes_per_token, weight_bytes
+
+SIZES = json.loads((Path(__file__).parents[1] / "data" / "models" / "sizes.json").read_text(encoding="utf-8"))
+MODELS: dict[str, dict[str, Any]] = SIZES["models"]
+
+
+def read(name: str) -> Model:
+    return model_from_config(name, MODELS[name]["config"])
+
+
+def test_at_least_sixty_configurations_are_compared() -> None:
+    assert len(MODELS) >= 60
+    families = {read(name).model_type for name in MODELS}
+    assert len(families) >= 25
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_all_parameters_are_those_of_the_class(name: str) -> None:
+    found = parameters_of(read(name))
+    assert found is not None
+    assert found.total == pytest.approx(MODELS[name]["parameters"]["total"], rel=0.01)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_experts_are_those_of_the_class(name: str) -> None:
+    found = parameters_of(read(name))
+    assert found is not None
+    assert sum(layer.experts for layer in found.layers) == pytest.approx(
+        MODELS[name]["parameters"]["experts"], rel=0.01
+    )
+
+
+def test_a_folder_without_weights_has_their_size_by_its_config() -> None:
+    assert weight_bytes(read("Qwen/Qwen3-8B"), "bfloat16") == pytest.approx(2 * 8_190_735_360, rel=0.001)
+
+
+@pytest.mark.parametrize("width", ["vocab_size", "intermediate_size"])
+def test_a_config_without_a_width_has_no_size(width: str) -> None:
+    config = {key: value for key, value in MODELS["Qwen/Qwen3-8B"]["config"].items() if key != width}
+    assert weight_bytes(model_from_config("m", config), "bfloat16") is None
+
+
+def test_a_model_of_which_only_the_name_is_known_has_no_size() -> None:
+    assert weight_bytes(Model("m", "m"), "bfloat16") is None
+    assert parameters_of(Model("m", "m")) is None
+    assert kv_widths(Model("m", "m")) == ()
+
+
+def test_layers_with_a_state_keep_no_keys() -> None:
+    model = read("Qwen/Qwen3.5-27B")
+    assert layer_kinds(model)[:4] == ("linear", "linear", "linear", "full")
+    assert kv_bytes_per_token(model) == 16 * 2 * 4 * 256 * 2
+
+
+def test_layers_of_a_listed_kind_count_as_layers() -> None:
+    model = read("nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16")
+    assert model.layers == 108
+    assert layer_kinds(model).count("full") == model.attention_layers
+
+
+def test_windowed_layers_have_their_own_heads() -> None:
+    # 9 full layers with 4 heads of 192 + 128, 39 with a window with 8 heads of 192 + 128
+    assert kv_bytes_per_token(read("XiaomiMiMo/MiMo-V2-Flash")) == 2 * (9 * 4 * 320 + 39 * 8 * 320)
+
+
+def test_gemma4_has_wider_heads_in_its_full_layers() -> None:
+    # 25 windowed layers with 8 heads of 256, 5 full ones with 2 heads of 512, keys and values
+    assert kv_bytes_per_token(read("google/gemma-4-26B-A4B")) == 2 * (25 * 8 * 512 + 5 * 2 * 1024)
+
+
+def test_heads_are_divided_until_each_card_has_one() -> None:
+    model = read("google/gemma-4-26B-A4B")
+    assert kv_bytes_per_token(model, cards=4) == 2 * (25 * 2 * 512 + 5 * 1 * 1024)
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-R1", "openai/gpt-oss-20b", "gemma2_9b"])
+def test_equal_layers_give_the_product_of_their_numbers(name: str) -> None:
+    model = read(name)
+    assert kv_bytes_per_token(model) == kv_bytes_per_token(replace(model, config={}))
