@@ -12,10 +12,10 @@ from gaudi_launch.messages import text
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
+    from gaudi_launch.app.bench import BenchReport
     from gaudi_launch.app.estimate import SpeedEstimate
     from gaudi_launch.bench.replay import Going
     from gaudi_launch.bench.run_file import BenchRun
-    from gaudi_launch.errors import ExitCode
 
 _PARTS = ("mean", "p50", "p90", "p95", "p99", "max")
 
@@ -39,6 +39,12 @@ class Watching:
     def __exit__(self, *_: object) -> None:
         self._display.close()
 
+    def say(self, line: str) -> None:
+        """Print a line on stderr."""
+        from gaudi_launch.cli.console import say
+
+        say(line)
+
     def going(self, state: Going) -> None:
         from gaudi_launch.cli.progress import ProgressState
 
@@ -47,21 +53,33 @@ class Watching:
         self._display.show(ProgressState(line, state.done, state.total, words))
 
 
+def show_report(report: BenchReport, as_json: bool) -> None:
+    """Print a run's figures; a disk that filled up costs the file, not the figures."""
+    if report.problem is not None:
+        show(report.run, None, None, False)
+        raise report.problem
+    show(report.run, report.path, report.plot, as_json, report.predicted)
+
+
+def show_benchmarker(argv: Sequence[str], as_json: bool) -> None:
+    """Print the docker command of inference-benchmarker."""
+    import shlex
+
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.services.endpoint import api_key
+
+    if as_json:
+        emit_json({"schema": 1, "tool": "inference-benchmarker", "argv": list(argv)})
+        return
+    if api_key():
+        print(text("measure.benchmarker_key"), file=sys.stderr)
+    print(shlex.join(argv))
+
+
 def _columns() -> Sequence[ProgressColumn]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     return TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-
-
-def exit_code(run: BenchRun, interrupted: bool) -> ExitCode:
-    """0 when every request went well, 1 when some failed, 4 when none went well, 130 after Ctrl-C."""
-    from gaudi_launch.errors import ExitCode
-
-    if interrupted:
-        return ExitCode.INTERRUPTED
-    if not run.summary.get("failed"):
-        return ExitCode.DONE
-    return ExitCode.FAILED if run.summary.get("completed") else ExitCode.ENGINE
 
 
 def show(

@@ -1,0 +1,411 @@
+"""The use case of ``gaudi-launch bench``: measure a server under load, with our client or another tool."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from gaudi_launch.bench import external_tools
+from gaudi_launch.bench.external_tools import ToolLoad
+from gaudi_launch.bench.run_file import BenchRun, BenchWorkload, check_writable, load, save
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import text
+from gaudi_launch.services.endpoint import Target, api_key, target
+
+if TYPE_CHECKING:
+    from gaudi_launch.app.estimate import SpeedEstimate
+    from gaudi_launch.bench.replay import Going
+
+BUILTIN = "builtin"
+PRINTED_ONLY = "inference-benchmarker"
+_REQUESTS = 40
+_CONCURRENCY = 4
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """The options as the user wrote them; ``form`` and ``tool`` may be ``auto``."""
+
+    trace: str = ""
+    rate: str | None = None
+    concurrency: str | None = None
+    requests: str | None = None
+    seconds: str | None = None
+    input: str = "256"
+    output: str = "64"
+    seed: str | None = None
+    tool: str = "auto"
+    form: str = "auto"
+    model: str | None = None
+    tokenizer: str | None = None
+    stop_early: bool = False
+    patience: str = "600"
+    save: Path | None = None
+    plot: Path | None = None
+
+
+@dataclass(frozen=True)
+class BenchNumbers:
+    """The load in numbers: lengths as (least, most) tokens, ``rate`` in requests per second.
+
+    ``seed`` names the workload; the texts of its requests are drawn by ``texts``.
+    """
+
+    input: tuple[int, int]
+    output: tuple[int, int]
+    rate: float | None
+    concurrency: int | None
+    requests: int | None
+    seconds: float | None
+    seed: int
+    texts: int
+    patience: float
+
+    @property
+    def fixed_lengths(self) -> bool:
+        """Report whether all requests have the same lengths."""
+        return self.input[0] == self.input[1] and self.output[0] == self.output[1]
+
+    @property
+    def most_at_once(self) -> int | None:
+        """Return the limit of concurrent requests; without a rate there is always one."""
+        if self.rate is not None:
+            return self.concurrency
+        return self.concurrency or _CONCURRENCY
+
+
+@dataclass(frozen=True)
+class BenchCase:
+    """A measurement to make: of which server, how, and with which tool (``program`` for another's)."""
+
+    options: BenchOptions
+    found: Target
+    numbers: BenchNumbers
+    tool: str
+    program: str = ""
+
+    @property
+    def with_our_client(self) -> bool:
+        """Report whether our own client sends the requests."""
+        return self.tool == BUILTIN
+
+
+@dataclass(frozen=True)
+class BenchOutcome:
+    """A run, and whether Ctrl-C ended it early."""
+
+    run: BenchRun
+    interrupted: bool = False
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Return done when every request went well, failed for some, engine for all, interrupted after Ctrl-C."""
+        if self.interrupted:
+            return ExitCode.INTERRUPTED
+        if not self.run.summary.get("failed"):
+            return ExitCode.DONE
+        return ExitCode.FAILED if self.run.summary.get("completed") else ExitCode.ENGINE
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """A run with its files and what was predicted of it; ``problem`` instead where its file cannot be written."""
+
+    run: BenchRun
+    path: Path | None = None
+    plot: Path | None = None
+    predicted: SpeedEstimate | None = None
+    problem: LaunchError | None = None
+
+
+class BenchWatcher(Protocol):
+    """Receives what a measurement reports."""
+
+    def say(self, line: str) -> None:
+        """Receive a line of progress."""
+
+    def going(self, state: Going) -> None:
+        """Receive how far our own client is."""
+
+
+def prepare(words: Sequence[str], options: BenchOptions) -> BenchCase:
+    """Read the options, find the server and choose the tool. Raises LaunchError before anything is sent."""
+    if len(words) != 1:
+        raise LaunchError("measure.one_server", ExitCode.USAGE, found=" ".join(words))
+    if options.tool not in external_tools.TOOLS:
+        known = ", ".join(external_tools.TOOLS)
+        raise LaunchError("measure.tool", ExitCode.USAGE, found=options.tool, known=known)
+    check_picture(options.plot)
+    if options.save is not None:
+        check_writable(options.save)
+    numbers = _numbers(options)
+    if options.trace and options.tool not in ("auto", BUILTIN):
+        raise LaunchError("measure.tool_no_trace", ExitCode.USAGE, tool=options.tool)
+    if options.seconds is not None and not options.trace:
+        raise LaunchError("measure.seconds_trace", ExitCode.USAGE)
+    found = target(words[0])
+    tool, program = _choose(options, found, numbers)
+    return BenchCase(options, found, numbers, tool, program)
+
+
+def _numbers(options: BenchOptions) -> BenchNumbers:
+    from gaudi_launch.bench.server import new_seed
+    from gaudi_launch.planning.parse import fraction, number, pair, seconds
+
+    given = options
+    seed = number("--seed", given.seed, least=0, most=10**6) if given.seed is not None else None
+    numbers = BenchNumbers(
+        input=pair("--input", given.input),
+        output=pair("--output", given.output),
+        rate=float(fraction("--rate", given.rate, 0.0001, 1e6)) if given.rate is not None else None,
+        concurrency=None,
+        requests=None,
+        seconds=None,
+        seed=seed or 0,
+        # a run of the same texts would be answered from the cache of prefixes, and look like a better server
+        texts=seed if seed is not None else new_seed(),
+        patience=seconds("--patience", given.patience),
+    )
+    if given.concurrency is not None:
+        numbers = replace(numbers, concurrency=number("--concurrency", given.concurrency, most=10_000))
+    if given.requests is not None:
+        numbers = replace(numbers, requests=number("--requests", given.requests, most=10**6))
+    if given.seconds is not None:
+        numbers = replace(numbers, seconds=seconds("--seconds", given.seconds, least=0.0001, most=1e6))
+    return numbers
+
+
+def _choose(options: BenchOptions, found: Target, numbers: BenchNumbers) -> tuple[str, str]:
+    """Return the tool and its program. auto: guidellm, else the engine's own client, else ours.
+
+    Only ours can do ranges of lengths, a limit next to a rate, a trace, a form, and answers of their own length.
+    """
+    tool = options.tool
+    ours = bool(options.trace) or options.form != "auto" or options.stop_early
+    limited_rate = numbers.rate is not None and numbers.concurrency is not None
+    plain = not ours and numbers.fixed_lengths and not limited_rate
+    if tool in ("guidellm", "vllm") and not plain:
+        raise LaunchError("measure.tool_plain", ExitCode.USAGE, tool=tool)
+    if tool == "guidellm" or (tool == "auto" and plain):
+        program = external_tools.find_guidellm()
+        if program is not None:
+            return "guidellm", program
+        if tool == "guidellm":
+            raise LaunchError("measure.no_guidellm", ExitCode.FAILED)
+    if tool == "vllm" or (tool == "auto" and plain):
+        python = found.python
+        if python is not None and external_tools.has_vllm_client(python):
+            return "vllm", python
+        if tool == "vllm":
+            raise LaunchError("measure.no_vllm", ExitCode.FAILED, python=python or "-")
+    return (BUILTIN if tool == "auto" else tool), ""
+
+
+def measure(case: BenchCase, watcher: BenchWatcher) -> BenchOutcome:
+    """Measure with the chosen tool. Raises LaunchError."""
+    if case.with_our_client:
+        return _with_our_client(case, watcher.going)
+    return _with_tool(case, watcher.say)
+
+
+def _with_our_client(case: BenchCase, going: Callable[[Going], None]) -> BenchOutcome:
+    from gaudi_launch.bench import protocols, run
+    from gaudi_launch.bench.client import Client
+
+    options, numbers = case.options, case.numbers
+    workload = _workload(options.trace, numbers)
+    form = options.form
+    if form not in ("auto", *protocols.FORMS):
+        known = ", ".join(("auto", *protocols.FORMS))
+        raise LaunchError("measure.form", ExitCode.USAGE, found=form, known=known)
+    client = Client(case.found.url, api_key=api_key(), patience=numbers.patience)
+    made, interrupted = asyncio.run(
+        run.builtin(
+            client,
+            case.found,
+            workload,
+            going,
+            form=None if form == "auto" else form,  # type: ignore[arg-type]
+            model=options.model,
+            ignore_eos=not options.stop_early,
+            texts=numbers.texts,
+        )
+    )
+    return BenchOutcome(made, interrupted)
+
+
+def _workload(trace: str, numbers: BenchNumbers) -> BenchWorkload:
+    from gaudi_launch.bench.workload import from_trace, made_up
+
+    if trace:
+        return from_trace(
+            trace,
+            rate=numbers.rate,
+            requests=numbers.requests,
+            seconds=numbers.seconds,
+            concurrency=numbers.concurrency,
+        )
+    return made_up(
+        requests=numbers.requests or _REQUESTS,
+        input=numbers.input,
+        output=numbers.output,
+        rate=numbers.rate,
+        concurrency=numbers.most_at_once,
+        seed=numbers.seed,
+    )
+
+
+def tool_load(case: BenchCase) -> ToolLoad:
+    """Return what the other tools are told; the server is asked for its model's name when it is not known."""
+    from gaudi_launch.bench import server
+    from gaudi_launch.bench.client import Client, ServerError
+    from gaudi_launch.bench.run import problem
+
+    found, numbers = case.found, case.numbers
+    name = case.options.model or found.model
+    if name is None:
+        try:
+            name = asyncio.run(server.look(Client(found.url, api_key=api_key(), patience=10))).model
+        except ServerError as error:
+            raise problem(error, found.url) from None
+    planned = found.plan.get("model")
+    path = planned.get("path") if isinstance(planned, dict) else None
+    folder = path if isinstance(path, str) and path else name
+    return ToolLoad(
+        found.url,
+        name,
+        case.options.tokenizer or folder,
+        numbers.input[1],
+        numbers.output[1],
+        numbers.requests or _REQUESTS,
+        numbers.rate,
+        numbers.most_at_once,
+        numbers.texts,
+    )
+
+
+def _with_tool(case: BenchCase, say: Callable[[str], None]) -> BenchOutcome:
+    """Measure with another tool, after our own client saw that the server answers. Raises LaunchError."""
+    from gaudi_launch.bench.run import child_environment, server_facts
+    from gaudi_launch.bench.workload import made_up
+
+    found, load, key = case.found, tool_load(case), api_key()
+    _check_server(found, load, key)
+    say(text("measure.tool_runs", tool=case.tool, program=case.program))
+    began = time.time()
+    environment = child_environment(load.url, key)
+    if case.tool == "guidellm":
+        report = external_tools.run_guidellm(case.program, load, environment, key)
+        summary = external_tools.guidellm_summary(report)
+    else:
+        report = external_tools.run_vllm(case.program, load, environment)
+        summary = external_tools.vllm_summary(report)
+    planned = made_up(
+        requests=load.requests,
+        input=(load.input, load.input),
+        output=(load.output, load.output),
+        rate=load.rate,
+        concurrency=load.concurrency,
+        seed=case.numbers.seed,
+    )
+    form = "chat" if case.tool == "guidellm" else "completions"
+    facts = {"tool": case.tool, **server_facts(found, load.model), "form": form, "began": began}
+    return BenchOutcome(BenchRun({**facts, "interrupted": False}, planned.to_json(), summary, (), report))
+
+
+def _check_server(found: Target, load: ToolLoad, key: str | None) -> None:
+    """Refuse a server that does not answer, writes nothing, or takes no such lengths.
+
+    Another tool would count failures, or measure something else. Raises LaunchError.
+    """
+    from gaudi_launch.bench import server
+    from gaudi_launch.bench.client import Client, ServerError
+    from gaudi_launch.bench.run import problem
+
+    async def ask() -> None:
+        client = Client(found.url, api_key=key)
+        served = await server.look(client, load.model)
+        await server.pick_form(client, served)
+        if served.longest is not None and load.input + load.output > served.longest:
+            raise LaunchError("measure.all_too_long", ExitCode.USAGE, longest=served.longest)
+
+    try:
+        asyncio.run(ask())
+    except ServerError as error:
+        raise problem(error, found.url) from None
+
+
+def benchmarker_command(case: BenchCase) -> tuple[str, ...]:
+    """Return the docker command of inference-benchmarker; it is shown, never run."""
+    from gaudi_launch.paths import state_dir
+
+    return tuple(external_tools.benchmarker_words(tool_load(case), state_dir() / "bench" / PRINTED_ONLY))
+
+
+def kept(case: BenchCase, outcome: BenchOutcome) -> BenchReport:
+    """Write a run and its picture, and return both with what was predicted of this load."""
+    from gaudi_launch.bench.run import default_file
+
+    run, path, plot = outcome.run, case.options.save, case.options.plot
+    if path is None:
+        path = default_file(case.found.label, float(run.facts["began"]))
+    try:
+        save(run, path)
+        if plot is not None:
+            draw(plot, [(case.found.label, run)])
+    except LaunchError as error:
+        return BenchReport(run, problem=error)
+    return BenchReport(run, path, plot, _predicted(case))
+
+
+def _predicted(case: BenchCase) -> SpeedEstimate | None:
+    """Return what the step-time model expects of this load.
+
+    None for a trace, and for a server that is not a service of this machine.
+    """
+    from gaudi_launch.app.estimate import DEFAULT_MOST, of_record
+    from gaudi_launch.performance.prediction import Load
+
+    numbers = case.numbers
+    prompt, answer = sum(numbers.input) // 2, sum(numbers.output) // 2
+    if case.options.trace or not case.found.plan or answer < 2:
+        return None
+    if numbers.rate is not None:
+        most = numbers.concurrency or DEFAULT_MOST
+        return of_record(case.found.plan, Load("rate", prompt, answer, most, numbers.rate))
+    return of_record(case.found.plan, Load("concurrency", prompt, answer, numbers.concurrency or _CONCURRENCY))
+
+
+def comparison(files: Sequence[str], plot: Path | None) -> tuple[BenchRun, BenchRun]:
+    """Read two saved runs, and draw both when there is a picture to write. Raises LaunchError."""
+    if len(files) != 2:
+        raise LaunchError("measure.two_runs", ExitCode.USAGE, found=len(files))
+    check_picture(plot)
+    before, after = (load(Path(name)) for name in files)
+    if plot is not None:
+        draw(plot, [("A: " + Path(files[0]).stem, before), ("B: " + Path(files[1]).stem, after)])
+    return before, after
+
+
+def check_picture(plot: Path | None) -> None:
+    """Refuse a picture's name before anything is measured."""
+    if plot is None:
+        return
+    if plot.suffix.lower() != ".png":
+        raise LaunchError("measure.plot_name", ExitCode.USAGE, found=str(plot))
+    check_writable(plot)
+
+
+def draw(plot: Path, runs: Sequence[tuple[str, BenchRun]]) -> None:
+    """Write the picture of runs. Raises LaunchError (FAILED)."""
+    from gaudi_launch.bench.plot import png
+
+    try:
+        plot.write_bytes(png([(name, run.samples) for name, run in runs]))
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("measure.save", ExitCode.FAILED, path=str(plot), why=why) from None
