@@ -104,7 +104,7 @@ def test_a_talk_with_history_interruption_and_reset() -> None:
         talk.type("\x03")
         talk.until("Ctrl-D ends the chat[^>]*> ")
         talk.type("/nonsense\n")
-        talk.until("is no command[^>]*> ")
+        talk.until("is not a command[^>]*> ")
         talk.type("\x04")
         assert talk.end() == 0
     assert "Traceback" not in talk.seen
