@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
     from rich.text import Text
 
 # cells of the label in front of a value
@@ -83,12 +84,21 @@ def size_text(count: int) -> str:
 def console(stderr: bool = False) -> Console:
     """A rich console that respects NO_COLOR, pipes and COLUMNS. Progress and logs use ``stderr=True``."""
     from rich.console import Console
+    from rich.text import Text
+
+    from gaudi_launch.cli.prose import Prose
 
     # in a pipe rich would fold at 80 columns and break lines that programs grep
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else 200
 
     class Ours(Console):
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+            """Fold Chinese between characters, in sentences and in the cells of tables."""
+            if type(renderable) is Text:
+                renderable = Prose.of(renderable)
+            return super().render(renderable, options)
+
         def on_broken_pipe(self) -> None:
             """Let the command decide what a reader that went away means."""
             raise BrokenPipeError
@@ -108,8 +118,10 @@ def beside(label: Text, value: Text, out: Console) -> list[Text]:
     """Return a value folded by words at the right of a label; where nothing folds, in one line."""
     from rich.text import Text
 
+    from gaudi_launch.cli.prose import Prose
+
     room = max(1, out.width - label.cell_len - 1)
-    folded = list(value.wrap(out, room)) if out.is_terminal else value.split(allow_blank=True)
+    folded = list(Prose.of(value).wrap(out, room)) if out.is_terminal else value.split(allow_blank=True)
     lines = []
     for number, line in enumerate(folded):
         line.rstrip()

@@ -15,7 +15,10 @@ _NEVER_LAST = "（“《【"
 
 @dataclass(frozen=True)
 class _Unit:
+    """What may not be broken: its text, where it starts, and whether a blank is in front of it."""
+
     text: str
+    start: int
     spaced: bool
 
 
@@ -53,6 +56,46 @@ def wrapped(text: str, width: int) -> list[str]:
     return lines
 
 
+def break_offsets(text: str, width: int) -> list[int]:
+    """Return where the lines of a text begin, the first excepted, each of at most ``width`` cells.
+
+    A word that is wider than a line is broken too.
+
+    >>> break_offsets("显示服务，等待。", 8)
+    [3, 6]
+    >>> break_offsets("路径 /a/long/path", 8)
+    [3, 11]
+    """
+    offsets: list[int] = []
+    used, end = 0, 0
+    for unit in _units(text):
+        blanks = unit.start - end
+        size = cells(unit.text)
+        if used + blanks + size > width and used > 0:
+            offsets.append(unit.start)
+            used, blanks = 0, 0
+        used += blanks + size
+        end = unit.start + len(unit.text)
+        if size > width:
+            inside = _folds(unit.text, width)
+            offsets += [unit.start + at for at in inside]
+            used = cells(unit.text[inside[-1] :])
+    return offsets
+
+
+def _folds(word: str, width: int) -> list[int]:
+    """Return where a word that is wider than a line is broken."""
+    offsets = []
+    used = 0
+    for at, character in enumerate(word):
+        size = cells(character)
+        if used > 0 and used + size > width:
+            offsets.append(at)
+            used = 0
+        used += size
+    return offsets
+
+
 def _units(text: str) -> Iterator[_Unit]:
     """Yield what may not be broken: words, and wide characters with the punctuation beside them."""
     held: _Unit | None = None
@@ -60,11 +103,11 @@ def _units(text: str) -> Iterator[_Unit]:
         piece = match[0]
         spaced = match.start() > 0 and text[match.start() - 1].isspace()
         if held is not None and _together(held.text, piece, spaced):
-            held = _Unit(held.text + piece, held.spaced)
+            held = _Unit(held.text + piece, held.start, held.spaced)
             continue
         if held is not None:
             yield held
-        held = _Unit(piece, spaced)
+        held = _Unit(piece, match.start(), spaced)
     if held is not None:
         yield held
 
