@@ -104,6 +104,7 @@ EXEMPT = {
         "plan.kv_replicated",
         "plan.no_such_option",
         "plan.verdict_fits",
+        "screen.doctor_skipped",
         "support.forced",
         "support.refused",
     },
@@ -114,9 +115,15 @@ FACT = re.compile(
     r"|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+"  # a variable
     r"|(?<![\w.@-])\d+(?:\.\d+)*(?!\w)"  # a number
 )
+HELP = translations("zh")
+
 # numbers that one language writes as a word: December, eight cards, one card
 WRITTEN_OUT = {"tgi.maintenance", "engines.title_deepseek_r1", "plan.one_card"}
-WRITTEN_OUT_IN_HELP = {"Show what would be started on a server with eight Gaudi2 cards"}
+WRITTEN_OUT_IN_HELP = {
+    "Convert a start-script command, for a server with eight cards",
+    "Plan for a server with eight Gaudi2 cards, on any machine",
+    "Show what would be started on a server with eight Gaudi2 cards",
+}
 
 
 def prose() -> dict[str, str]:
@@ -140,7 +147,7 @@ def found(habit: Habit, texts: dict[str, str]) -> list[str]:
 
 def facts(text: str) -> set[str]:
     """Return the options, variables and numbers of a text."""
-    return set(FACT.findall(text))
+    return set(FACT.findall(re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)))
 
 
 @pytest.mark.parametrize("habit", TYPOGRAPHY + TERMS, ids=lambda habit: habit.name)
@@ -155,7 +162,9 @@ def test_the_readme_keeps_the_habit_out(habit: Habit) -> None:
 
 @pytest.mark.parametrize("habit", TYPOGRAPHY + TERMS, ids=lambda habit: habit.name)
 def test_help_keeps_the_habit_out(habit: Habit) -> None:
-    assert found(habit, dict(translations("zh"))) == []
+    # the shape of a JSON object is code
+    texts = {english: chinese.replace('{"schema": 1, "line": ...}', "CODE") for english, chinese in HELP.items()}
+    assert found(habit, texts) == []
 
 
 def test_a_paragraph_of_the_readme_is_one_line() -> None:
@@ -186,7 +195,7 @@ def test_both_languages_name_the_same_options_variables_and_numbers() -> None:
 
 
 def test_help_names_the_options_variables_and_numbers_of_the_english_text() -> None:
-    different = {english for english, chinese in translations("zh").items() if facts(english) != facts(chinese)}
+    different = {english for english, chinese in HELP.items() if facts(english) != facts(chinese)}
     assert different == WRITTEN_OUT_IN_HELP
 
 
