@@ -1,8 +1,8 @@
-"""gaudi-launch: one command from weights on disk to an answering LLM server on Intel Gaudi.
+"""gaudi-launch: from weights on disk to an LLM server on Intel Gaudi.
 
-The Python API is `plan` and `serve`, both of a `LaunchOptions` record, whose fields are the options of the command
-line with the same values. Errors that a caller can cause are `LaunchError`, with an ``id`` and an ``exit_code``.
-Importing this module loads nothing else: what a call needs is imported by the call.
+The Python API is `plan` and `serve`, both of a `LaunchOptions` record, whose fields are the options
+of the command line with the same values. Errors that a caller can cause are `LaunchError`, with an
+``id`` and an ``exit_code``. Importing this module loads nothing else: a call imports what it needs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LAZY = {
 
 
 def plan(options: LaunchOptions) -> Plan:
-    """Return what `serve` would start with these options, each setting with its source and reason.
+    """Return the plan that `serve` would start, each setting with source and reason.
 
     Reads only: neither the model nor an engine needs to be on this machine. Raises LaunchError.
 
@@ -57,11 +57,12 @@ def serve(
     check_machine: bool = True,
     reporter: Reporter | None = None,
 ) -> Service:
-    """Start a model as a service of its own and return its handle; the service outlives this process.
+    """Start a model as a detached service and return its handle.
 
-    What is missing of the model is fetched first. ``name`` None: from model and port. ``restart``: "no" or
-    "on-failure". ``check_machine`` False: start although the doctor's checks fail. ``reporter`` receives progress.
-    As a context manager the handle stops the service at the end. Raises LaunchError; then nothing was started.
+    The service outlives this process. Missing files of the model are fetched first. ``name`` None:
+    from model and port. ``restart``: "no" or "on-failure". ``check_machine`` False: start although
+    the doctor's checks fail. ``reporter`` receives progress. As a context manager the handle stops
+    the service at the end. Raises LaunchError; then nothing was started.
 
     >>> from gaudi_launch import LaunchError, LaunchOptions, serve
     >>> try:

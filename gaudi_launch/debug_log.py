@@ -1,8 +1,9 @@
-"""The log for maintainers: child processes with their outcome, and failures that are passed over.
+"""The log for maintainers: child processes, and failures that were suppressed.
 
-Modules log by ``logging.getLogger(__name__)`` at level DEBUG. `kept` writes what they log into one file below the
-state folder, shared by every process of the user, and to stderr with ``--debug``. No secret is in it
-(`gaudi_launch.redact`). A file that cannot be written costs its lines, never the command.
+Modules log by ``logging.getLogger(__name__)`` at level DEBUG. `kept` writes these lines into one
+file below the state folder, shared by every process of the user, and to stderr with ``--debug``. No
+secret is in it (`gaudi_launch.redact`). A file that cannot be written loses its lines, never the
+command.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ def log_path() -> Path:
 
 @contextlib.contextmanager
 def kept(*, debug: bool) -> Iterator[None]:
-    """Write the log to its file meanwhile, and to stderr where ``debug`` is set. For a program's outermost call."""
+    """Write the log to its file, and to stderr with ``debug``, within the block.
+
+    For a program's outermost call.
+    """
     logger = logging.getLogger(_ROOT)
     handlers: list[logging.Handler] = [FileHandler()]
     if debug:
@@ -55,28 +59,34 @@ def kept(*, debug: bool) -> Iterator[None]:
 
 
 class _Formatter(logging.Formatter):
-    """Lines without secrets; a traceback follows its line, indented, so that each record has one beginning."""
+    """Formats lines without secrets.
+
+    A traceback follows its line, indented, so that each record has one beginning.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         from gaudi_launch.redact import redact_text
 
-        # an error may quote anything
+        # an error may quote any text
         return redact_text(super().format(record)).replace("\n", "\n    ")
 
 
 class FileHandler(logging.Handler):
-    """Appends each record to the file with one write, so that lines of several processes do not mix."""
+    """Appends each record to the file with one write.
+
+    Lines of several processes do not mix.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             _append(log_path(), f"{self.format(record)}\n".encode(errors="backslashreplace"))
         except (OSError, RuntimeError):
-            # a full or read-only disk, no home (Path.home raises RuntimeError)
+            # a full or read-only disk, no home folder (Path.home raises RuntimeError)
             return
 
 
 class StderrHandler(logging.StreamHandler[TextIO]):
-    """Writes records to stderr; a reader that went away is no error of the command."""
+    """Writes records to stderr; a closed reader is not an error of the command."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Drop a record that cannot be written."""
@@ -94,7 +104,10 @@ def _append(path: Path, line: bytes) -> None:
 
 
 def _open(path: Path) -> int:
-    """Open the log for its user only. Raises OSError, also for what is not a regular file."""
+    """Open the log for its user only.
+
+    Raises OSError, also for what is not a regular file.
+    """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         handle = os.open(path, flags, 0o600)
@@ -112,12 +125,15 @@ def _open(path: Path) -> int:
 
 
 def _rotated(path: Path, handle: int) -> int:
-    """Move a full log aside and return a new one, open; of several processes one moves it. Raises OSError."""
+    """Rename a full log and return a new one, open.
+
+    Of several processes one renames it. Raises OSError.
+    """
     if not locks.try_take(handle):
-        # another process is moving it: this line still belongs to the old part
+        # another process is renaming it: this line still belongs to the old part
         return handle
     with contextlib.suppress(FileNotFoundError):
-        # another process may have moved it since it was opened here
+        # another process may have renamed it since it was opened here
         if os.path.samestat(os.fstat(handle), path.stat(follow_symlinks=False)):
             path.replace(path.with_name(f"{path.name}.1"))
     fresh = _open(path)
@@ -148,7 +164,10 @@ def _short(argument: str) -> str:
 
 
 class ChildLog:
-    """The log's lines about one child process: its arguments before it starts, then its outcome, once."""
+    """The log's lines about one child process: arguments at its start, and outcome.
+
+    Each is logged once.
+    """
 
     def __init__(self, logger: logging.Logger, argv: Sequence[str | os.PathLike[str]]) -> None:
         self._logger = logger
@@ -158,7 +177,7 @@ class ChildLog:
         logger.debug("run %s", _Arguments(argv))
 
     def started(self, pid: int) -> None:
-        """Note the pid, which the outcome's line repeats."""
+        """Record the pid, which the outcome's line repeats."""
         self._name = f"{self._name}[{pid}]"
 
     def failed(self, error: OSError) -> None:
@@ -172,7 +191,7 @@ class ChildLog:
         self._logger.debug("%s: continues in the background", self._name)
 
     def ended(self, status: int | None, why: str = "") -> None:
-        """Log the exit status (None: not known) and the seconds. The first call counts."""
+        """Log the exit status (None: unknown) and the seconds. The first call counts."""
         if not self._open:
             return
         self._open = False
@@ -184,7 +203,7 @@ class ChildLog:
 
 @contextlib.contextmanager
 def best_effort(logger: logging.Logger, what: str, *errors: type[BaseException]) -> Iterator[None]:
-    """Pass over these errors (default: OSError) in the block, as contextlib.suppress does, and log them."""
+    """Suppress these errors (default: OSError) in the block, and log them."""
     passed = errors or (OSError,)
     try:
         yield

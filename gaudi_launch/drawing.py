@@ -1,4 +1,4 @@
-"""Pictures of rectangles, lines and plain words as SVG, or as PNG with nothing but zlib."""
+"""Draw rectangles, lines and plain text as SVG, or as PNG with zlib alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 Color = tuple[int, int, int]
-# a line of words: x, y of its bottom left, and the words
+# a line of text: x, y of its bottom left, and the text
 Words = tuple[float, float, str]
 WHITE: Color = (255, 255, 255)
 INK: Color = (60, 60, 60)
@@ -27,7 +27,7 @@ class Rectangle:
 
 
 def png(width: int, height: int, boxes: Iterable[Rectangle]) -> bytes:
-    """The boxes, painted in order on white, as PNG (8-bit RGB)."""
+    """Return the boxes, painted in order on white, as PNG (8-bit RGB)."""
     rows = [bytearray(bytes(WHITE) * width) for _ in range(height)]
     for box in boxes:
         left, right = max(0, round(box.x)), min(width, round(box.x + box.width))
@@ -43,7 +43,7 @@ def png(width: int, height: int, boxes: Iterable[Rectangle]) -> bytes:
 
 
 def svg(width: int, height: int, boxes: Iterable[Rectangle], texts: Iterable[Words]) -> str:
-    """The boxes, and texts whose bottom left is at (x, y), as SVG."""
+    """Return the boxes, and texts whose bottom left is at (x, y), as SVG."""
     from xml.sax.saxutils import escape
 
     lines = [
@@ -59,7 +59,7 @@ def svg(width: int, height: int, boxes: Iterable[Rectangle], texts: Iterable[Wor
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
-# letters of 3 by 5 dots: one octal digit a row, from the top
+# letters of 3 by 5 dots: one octal digit per row, from the top
 _FONT = """
 0=75557 1=26227 2=71747 3=71717 4=55711 5=74717 6=74757 7=71122 8=75757 9=75717 A=25755 B=65656 C=34443 D=65556
 E=74647 F=74644 G=34553 H=55755 I=72227 J=11152 K=55655 L=44447 M=57755 N=65555 O=25552 P=65644 Q=25563 R=65655
@@ -71,8 +71,11 @@ LETTER_WIDTH = 4
 
 
 def words(text: str, x: float, y: float, scale: int = 2, color: Color = INK) -> list[Rectangle]:
-    """A line of small capitals whose top left is at (x, y); what the font lacks is left blank. Each letter is
-    ``LETTER_WIDTH * scale`` wide and ``5 * scale`` high."""
+    """Return a line of small capitals whose top left is at (x, y).
+
+    Characters that the font lacks are left blank. Each letter is ``LETTER_WIDTH * scale`` wide and
+    ``5 * scale`` high.
+    """
     boxes = []
     for place, letter in enumerate(text.upper()):
         for row, digit in enumerate(_LETTERS.get(letter, "")):
@@ -84,12 +87,12 @@ def words(text: str, x: float, y: float, scale: int = 2, color: Color = INK) -> 
 
 
 def written(lines: Iterable[Words]) -> list[Rectangle]:
-    """Lines of words for a PNG, where `svg` would write them."""
+    """Return lines of text for a PNG, where `svg` would write them."""
     return [dot for x, bottom, text in lines for dot in words(text, x, bottom - 10)]
 
 
 def steps(points: Sequence[tuple[float, float]], color: Color, thick: float = 2.0) -> list[Rectangle]:
-    """A staircase through the points (ascending x): along, then up or down."""
+    """Return a staircase through the points (ascending x): along, then up or down."""
     boxes = []
     for (x, y), (next_x, next_y) in pairwise(points):
         boxes.append(Rectangle(x, y - thick / 2, next_x - x + thick / 2, thick, color))

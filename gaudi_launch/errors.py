@@ -9,7 +9,7 @@ from gaudi_launch.messages import Message
 
 
 class ExitCode(IntEnum):
-    """What the shell gets back. The meanings never change."""
+    """The exit status of the program. The meanings never change."""
 
     DONE = 0
     FAILED = 1
@@ -21,11 +21,12 @@ class ExitCode(IntEnum):
 
 
 class LaunchError(Exception):
-    """Something the user can act on: a sentence with what was found, what was expected, what to do.
+    """An error that the user can act on, as one sentence.
 
-    ``id`` is a key of the message catalogue (``area.word``, stable across releases) and ``values``
-    fills its placeholders. ``exit_code`` is the process's exit status. ``detail`` is raw text (the
-    last lines of a log, say) shown below the sentence and never translated.
+    It states what was found, what was expected and what to do. ``id`` is a key of the message
+    catalogue (``area.word``, stable across releases) and ``values`` fills its placeholders.
+    ``exit_code`` is the process's exit status. ``detail`` is raw text (the last lines of a log,
+    say) shown below the sentence and never translated.
     """
 
     def __init__(self, id: str, exit_code: ExitCode, *, detail: str | None = None, **values: Any) -> None:
@@ -42,7 +43,7 @@ class LaunchError(Exception):
         return self.text.render()
 
     def to_json(self) -> dict[str, Any]:
-        """The ``error`` object of ``--json`` output."""
+        """Return the ``error`` object of ``--json`` output."""
         error: dict[str, Any] = {
             "id": self.id,
             "message": str(self),

@@ -1,8 +1,11 @@
-"""The HTTP client for single requests, over requests: a total deadline, a size limit, no proxy for loopback.
+"""The HTTP client for single requests: deadline, size limit, proxies.
 
-Two others exist for a reason: `bench.client` (asyncio and h11) notes when each chunk arrives, and `services.probe`
-is the standard library alone, because its text runs on hosts that have nothing of ours. requests is imported when a
-request is made: it takes 0.1 s.
+It uses requests.
+
+A loopback address gets no proxy. Two others exist for a reason: `bench.client` (asyncio and h11)
+records when each chunk arrives, and `services.probe` is the standard library alone, because its
+text runs on hosts without this package. requests is imported when a request is made: it takes 0.1
+s.
 """
 
 from __future__ import annotations
@@ -23,8 +26,8 @@ _PIECE = 1 << 16
 def get(url: str, *, seconds: float, most_bytes: int) -> bytes:
     """Return the body of an answer without error status; redirects are followed.
 
-    Raises requests.RequestException: also for an answer that takes longer than ``seconds`` in all, however slowly
-    the server sends, or that is larger than ``most_bytes``.
+    Raises requests.RequestException: also for an answer that takes longer than ``seconds`` in
+    total, however slowly the server sends, or that is larger than ``most_bytes``.
     """
     deadline = time.monotonic() + seconds
 
@@ -37,7 +40,10 @@ def get(url: str, *, seconds: float, most_bytes: int) -> bytes:
 
 
 def head(url: str, *, seconds: float) -> int:
-    """Return the status of an answer to HEAD; redirects are not followed. Raises requests.RequestException."""
+    """Return the status of an answer to HEAD; redirects are not followed.
+
+    Raises requests.RequestException.
+    """
 
     def exchange() -> int:
         with _session(url) as session, session.head(url, timeout=seconds, stream=True) as answer:
@@ -47,7 +53,7 @@ def head(url: str, *, seconds: float) -> int:
 
 
 def is_loopback(url: str) -> bool:
-    """Report whether a URL names this machine itself; False for one that cannot be read."""
+    """Return whether a URL names this machine; False for an unreadable one."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:
@@ -67,7 +73,7 @@ def _session(url: str) -> requests.Session:
 
     session = requests.Session()
     if is_loopback(url):
-        # a proxy would take 127.0.0.1 for itself
+        # a proxy would treat 127.0.0.1 as itself
         session.trust_env = False
     return session
 
@@ -86,10 +92,10 @@ def _body(answer: requests.Response, deadline: float, most_bytes: int) -> bytes:
 
 
 def _within(seconds: float, work: Callable[[], _T]) -> _T:
-    """Return what work returns, or raise requests.Timeout when its time is over.
+    """Return the result of ``work``, or raise requests.Timeout after its time.
 
-    A socket's own timeout begins anew with each byte, and a name's resolution has none: the request runs in a
-    thread that is left behind, as a daemon, when it takes longer.
+    A socket's timeout restarts with each byte, and a name's resolution has none: the request runs
+    in a thread that is left behind, as a daemon, when it takes longer.
     """
     results: list[_T] = []
     errors: list[Exception] = []

@@ -1,9 +1,9 @@
-"""Ctrl-C that is never lost, and that never leaves a child process behind.
+"""Handle Ctrl-C without losing it, and without leaving a child process behind.
 
-Python raises KeyboardInterrupt wherever the main thread is: in a fork handler or a destructor it is printed and
-dropped, between a fork and the assignment of the new process nobody knows that process. Code that starts children
-therefore runs in `deferred`: the signal sets an event there, and the loop that waits asks `check`. Everywhere else
-`redelivered` raises again what Python dropped.
+Python raises KeyboardInterrupt wherever the main thread is: in a fork handler or a destructor it is
+printed and dropped, and between a fork and the assignment of the new process that process is
+unknown. Code that starts children therefore runs in `deferred`: the signal sets an event there, and
+the loop that waits calls `check`. Everywhere else `redelivered` raises again what Python dropped.
 """
 
 from __future__ import annotations
@@ -32,19 +32,25 @@ _requests: list[int] = []
 
 
 def requested() -> bool:
-    """Report whether a Ctrl-C waits to be acted on."""
+    """Return whether a Ctrl-C is pending."""
     return bool(_requests)
 
 
 def check() -> None:
-    """Raise KeyboardInterrupt for a Ctrl-C that came in `deferred`, once. Does nothing off the main thread."""
+    """Raise KeyboardInterrupt, once, for a Ctrl-C that came in `deferred`.
+
+    Does nothing off the main thread.
+    """
     if _requests and threading.current_thread() is threading.main_thread():
         _requests.clear()
         raise KeyboardInterrupt
 
 
 def pause(seconds: float = TURN_SECONDS) -> None:
-    """Wait one turn of a loop in `deferred`. Raises KeyboardInterrupt for a Ctrl-C before or meanwhile."""
+    """Wait one turn of a loop in `deferred`.
+
+    Raises KeyboardInterrupt for a Ctrl-C before or during the wait.
+    """
     check()
     time.sleep(seconds)
     check()
@@ -52,7 +58,7 @@ def pause(seconds: float = TURN_SECONDS) -> None:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Let Ctrl-C only set the event meanwhile; `check` and the end of the block raise it.
+    """Let Ctrl-C only set the event; `check` and the end of the block raise it.
 
     Off the main thread, and where Ctrl-C is ignored or handled otherwise
     (`services.process.signals`), nothing changes.
@@ -69,7 +75,7 @@ def deferred() -> Iterator[None]:
         _requests.clear()
         raise
     except BaseException:
-        # whoever handles the other error would go on
+        # a handler of the other error would continue
         check()
         raise
     finally:
@@ -83,7 +89,10 @@ def _request(number: int, frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def redelivered() -> Iterator[None]:
-    """Raise again a KeyboardInterrupt that Python drops ("Exception ignored in ..."). For the main thread."""
+    """Raise again a KeyboardInterrupt that Python drops ("Exception ignored in ...").
+
+    For the main thread.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -94,7 +103,7 @@ def redelivered() -> Iterator[None]:
         if dropped.exc_type is not KeyboardInterrupt:
             former_hook(dropped)
             return
-        # what is raised in here would be dropped, too
+        # an error raised in here would be dropped, too
         signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
 
     sys.unraisablehook = hook
@@ -120,9 +129,10 @@ def run(
     errors: int | TextIO | Any = subprocess.PIPE,
     seconds: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end and return its output, as subprocess.run does; Ctrl-C ends all that it started.
+    """Run a command to its end and return its output, as subprocess.run does.
 
-    Raises OSError, and subprocess.TimeoutExpired after ``seconds``: nothing of it lives then either.
+    Ctrl-C ends all its processes. Raises OSError, and subprocess.TimeoutExpired after ``seconds``:
+    none of its processes runs then either.
     """
     with deferred(), _input(text_in) as given:
         seen = ChildLog(_log, argv)
@@ -137,7 +147,8 @@ def run(
                 text=True,
                 encoding="utf-8",
                 errors="replace",
-                # a group of its own: what it starts is ended with it, and the terminal's Ctrl-C is ours to act on
+                # a separate group: its processes are ended with it, and the terminal's Ctrl-C is
+                # handled here
                 start_new_session=True,
             )
         except OSError as error:
@@ -154,7 +165,10 @@ def run(
 
 @contextlib.contextmanager
 def _input(text: str | None) -> Iterator[int | IO[bytes]]:
-    """What a command reads, as a file: communicate forgets the rest of a long input after a timeout."""
+    """Return the input of a command as a file.
+
+    communicate forgets the rest of a long input after a timeout.
+    """
     if text is None:
         yield subprocess.DEVNULL
         return
@@ -180,7 +194,10 @@ def _communicate(process: subprocess.Popen[str], seconds: float | None) -> tuple
 
 
 def end_group(process: subprocess.Popen[Any]) -> None:
-    """Kill a process that leads a group of its own, and what it started; nothing happens where it has ended."""
+    """Kill a process that leads a group, and its processes.
+
+    Does nothing where it has ended.
+    """
     import os
 
     if process.poll() is not None:

@@ -1,7 +1,7 @@
-"""Documents held against a JSON schema, by the jsonschema library.
+"""Validate documents against a JSON schema with the jsonschema library.
 
-The library costs about 0.15 s of CPU to import: callers import this module inside the function
-that needs it.
+The library costs about 0.15 s of CPU to import: callers import this module inside the function that
+needs it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Problem:
 
 
 def problems(document: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what is wrong with a document, outermost places first."""
+    """Yield the faults of a document, outermost places first."""
     errors = _Validator(dict(schema)).iter_errors(document)
     for error in sorted(errors, key=lambda error: len(error.absolute_path)):
         yield from _problems_of(error)
@@ -61,7 +61,7 @@ def _is_object(_checker: TypeChecker, value: object) -> bool:
     return isinstance(value, Mapping)
 
 
-# what we render is made of tuples and read-only mappings too
+# rendered documents contain tuples and read-only mappings too
 _Validator = validators.extend(  # type: ignore[no-untyped-call]  # its stub has no types
     Draft202012Validator,
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many({"array": _is_array, "object": _is_object}),

@@ -1,8 +1,9 @@
-"""Locks of files: taken, tried or waited for, shared or exclusive, and forgotten by the kernel with their holder.
+"""File locks: take, try or wait, shared or exclusive; the kernel releases them.
 
-Two kinds that do not see each other (flock(2), fcntl_locking(2)). `wait` and `try_take` are flock: on any open
-file. `try_ofd` and `is_ofd_locked` are open-file-description locks, whose state can be read without taking them; a
-card's and an address's lock are of this kind. Both survive a fork in whoever keeps the file open.
+It does so when their owner ends. Two kinds do not see each other (flock(2), fcntl_locking(2)).
+`wait` and `try_take` are flock: on any open file. `try_ofd` and `is_ofd_locked` are
+open-file-description locks, whose state can be read without taking them; a card's and an address's
+lock are of this kind. Both survive a fork in whoever keeps the file open.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ _OFD = "hhqqi4x"
 
 
 def wait(handle: int) -> None:
-    """Take the exclusive lock of an open file, however long another holds it. Raises OSError without locks."""
+    """Take the exclusive lock of an open file, however long another process has it.
+
+    Raises OSError without locks.
+    """
     fcntl.flock(handle, fcntl.LOCK_EX)
 
 
 def try_take(handle: int, *, shared: bool = False, wait_seconds: float = 0.0) -> bool:
-    """Take the lock of an open file; False when another holds it for longer than ``wait_seconds``.
+    """Take the lock of an open file.
 
-    Raises OSError where the file system has no locks.
+    Return False when another process has it for longer than ``wait_seconds``. Raises OSError where
+    the file system has no locks.
     """
     deadline = time.monotonic() + wait_seconds
     while not _try_once(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
@@ -48,9 +53,9 @@ def _try_once(handle: int, mode: int) -> bool:
 
 
 def try_ofd(handle: int) -> bool:
-    """Take the open-file-description lock of a file open for writing; False when another holds it.
+    """Take the open-file-description lock of a file that is open for writing.
 
-    Raises OSError where the file system has no locks.
+    Return False when another process has it. Raises OSError where the file system has no locks.
     """
     try:
         fcntl.fcntl(handle, fcntl.F_OFD_SETLK, struct.pack(_OFD, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
@@ -62,18 +67,21 @@ def try_ofd(handle: int) -> bool:
 
 
 def is_ofd_locked(handle: int) -> bool:
-    """Report whether the open-file-description lock of this open file is held. Takes nothing. Raises OSError."""
+    """Return whether another process has the open-file-description lock of a file.
+
+    The lock is not taken. Raises OSError.
+    """
     query = struct.pack(_OFD, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
     kind = struct.unpack(_OFD, fcntl.fcntl(handle, fcntl.F_OFD_GETLK, query))[0]
     return bool(kind != fcntl.F_UNLCK)
 
 
 def write_holder(handle: int, content: str) -> None:
-    """Replace what a lock file says about its holder. Raises OSError (a full disk)."""
+    """Replace the owner's entry in a lock file. Raises OSError (a full disk)."""
     os.ftruncate(handle, 0)
     os.pwrite(handle, content.encode(), 0)
 
 
 def read_holder(handle: int, most_bytes: int = 4096) -> str:
-    """Return what a lock file says about its holder. Raises OSError."""
+    """Return the owner's entry of a lock file. Raises OSError."""
     return os.pread(handle, most_bytes, 0).decode("utf-8", errors="replace")

@@ -1,7 +1,7 @@
-"""Sentences for people, in English and Chinese, looked up by stable ids.
+"""Sentences for users, in English and Chinese, looked up by stable IDs.
 
-The catalogues are ``locale/en/*.json`` and ``locale/zh/*.json``: flat objects from id to a
-``str.format`` template. An id is ``area.word`` and keeps its meaning for ever.
+The catalogues are ``locale/en/*.json`` and ``locale/zh/*.json``: flat objects from ID to a
+``str.format`` template. An ID is ``area.word`` and never changes its meaning.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _chosen: str | None = None
 
 @dataclass(frozen=True)
 class Message:
-    """A sentence by id with the values of its placeholders; rendered late, in the reader's language."""
+    """A sentence by ID with the values of its placeholders.
+
+    It is rendered late, in the reader's language.
+    """
 
     id: str
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -39,13 +42,16 @@ def message(id: str, **values: Any) -> Message:
 
 
 def set_language(language: str | None) -> None:
-    """Choose the language of this process; None goes back to the environment's."""
+    """Set the language of this process; None restores the environment's."""
     global _chosen
     _chosen = language if language in LANGUAGES else None
 
 
 def language() -> str:
-    """The language in force: the chosen one, else that of GAUDI_LAUNCH_LANG, LC_ALL, LC_MESSAGES or LANG."""
+    """Return the effective language.
+
+    It is the chosen one, else that of GAUDI_LAUNCH_LANG, LC_ALL, LC_MESSAGES or LANG.
+    """
     if _chosen:
         return _chosen
     for name in ("GAUDI_LAUNCH_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
@@ -56,10 +62,10 @@ def language() -> str:
 
 
 def text(id: str, language_: str | None = None, **values: Any) -> str:
-    """The sentence ``id`` with its placeholders filled.
+    """Return the sentence ``id`` with its placeholders filled.
 
-    A missing id or placeholder shows the id and the values instead of failing: an error message must
-    never hide the error. A test holds the catalogues complete.
+    A missing ID or placeholder shows the ID and the values instead of failing: an error message
+    must never hide the error. A test keeps the catalogues complete.
     """
     chosen = language_ or language()
     template = catalogue(chosen).get(id) or catalogue("en").get(id)
@@ -73,7 +79,7 @@ def text(id: str, language_: str | None = None, **values: Any) -> str:
 
 @cache
 def catalogue(language_: str) -> Mapping[str, str]:
-    """Every template of one language by id."""
+    """Return every template of one language by ID."""
     templates: dict[str, str] = {}
     for path in sorted((Path(__file__).parent / "locale" / language_).glob("*.json")):
         templates.update(json.loads(path.read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""Pages in Prometheus' text format, read by prometheus_client's own parser."""
+"""Parse pages in Prometheus' text format with prometheus_client's parser."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def samples(page: str) -> Iterator[Sample]:
         for family in text_string_to_metric_families(page):
             yield from family.samples
     except ValueError:
-        # a page that was cut off, or an error page of a proxy
+        # a truncated page, or an error page of a proxy
         return

@@ -1,4 +1,4 @@
-"""Where things are kept: XDG folders, and the root under which a machine is read."""
+"""Folders of the program: XDG folders, and the root of the inspected machine."""
 
 from __future__ import annotations
 
@@ -10,37 +10,43 @@ _APP = "gaudi-launch"
 
 def _xdg(variable: str, fallback: str) -> Path:
     base = os.environ.get(variable, "")
-    # the XDG specification tells programs to ignore relative paths
+    # the XDG specification requires programs to ignore relative paths
     return (Path(base) if Path(base).is_absolute() else Path.home() / fallback) / _APP
 
 
 def state_dir() -> Path:
-    """Services, logs, journals. Not created here."""
+    """Return the folder of services, logs, journals. Not created here."""
     return _xdg("XDG_STATE_HOME", ".local/state")
 
 
 def cache_dir() -> Path:
-    """What can be made again: recipes, simulations. Not created here."""
+    """Return the folder of what can be made again: recipes, simulations.
+
+    Not created here.
+    """
     return _xdg("XDG_CACHE_HOME", ".cache")
 
 
 def data_dir() -> Path:
-    """Engine environments and models that we made. Not created here."""
+    """Return the folder of engine environments and models. Not created here."""
     return _xdg("XDG_DATA_HOME", ".local/share")
 
 
 def config_dir() -> Path:
-    """The user's own settings and profiles. Not created here."""
+    """Return the folder of the user's settings and profiles. Not created here."""
     return _xdg("XDG_CONFIG_HOME", ".config")
 
 
 def machine_root() -> Path:
-    """The folder that stands for "/" when a machine is read (GAUDI_LAUNCH_ROOT, default "/")."""
+    """Return the folder that is read as "/" (GAUDI_LAUNCH_ROOT, default "/")."""
     return Path(os.environ.get("GAUDI_LAUNCH_ROOT") or "/")
 
 
 def profiles_dir() -> Path:
-    """The shipped profiles: in a checkout the top-level folder, in a wheel a folder of the package."""
+    """Return the folder of shipped profiles.
+
+    It is the top-level one in a checkout, a folder of the package in a wheel.
+    """
     package = Path(__file__).parent
     installed = package / "_profiles"
     return installed if installed.is_dir() else package.parent / "profiles"

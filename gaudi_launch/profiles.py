@@ -1,4 +1,7 @@
-"""Profiles: facts and defaults of models, as YAML files. A user's own folder wins over the shipped one."""
+"""Profiles: facts and defaults of models, as YAML files.
+
+A user's profile replaces the shipped one of the same name.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,17 @@ FACTS = (
     "architecture", "model_type", "parameters", "dtype", "quantization", "moe", "experts", "layers", "hidden_size",
     "intermediate_size", "heads", "kv_heads", "head_dim", "mla_rank", "vocab_size", "max_position_embeddings",
 )  # fmt: skip
-# how hubs call copies of a model in other weights (assumed from the names in use; config.json says it for certain)
+# suffixes of hub names for copies of a model in other weights (assumed from the names in use;
+# config.json shows it for certain)
 _QUANTISED = re.compile(r"[-_.](awq|gptq(?!-int8)|fp8)(?![a-z0-9])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class ProfileSetting:
-    """A variable or option of a model. ``engines`` are versions (``1.21``); ``only`` narrows it to a data type."""
+    """A variable or option of a model.
+
+    ``engines`` are versions (``1.21``); ``only`` limits it to a data type.
+    """
 
     kind: Literal["env", "option"]
     name: str
@@ -41,7 +48,7 @@ class ProfileSetting:
 
 @dataclass(frozen=True)
 class PublishedFor:
-    """Published measurements and whose they are: name patterns of models, a generation of cards."""
+    """Published measurements: name patterns of their models, and a card generation."""
 
     names: tuple[str, ...]
     generation: str
@@ -50,10 +57,10 @@ class PublishedFor:
 
 @dataclass(frozen=True)
 class Parsers:
-    """The names under which vLLM has a model's parsers; None where it has no use for one.
+    """The names under which vLLM has a model's parsers; None where it needs none.
 
-    ``reasoning_names`` and ``tool_names`` narrow the profile's own patterns: some models of a family do not
-    reason, or have no token for tool calls.
+    ``reasoning_names`` and ``tool_names`` narrow the profile's patterns: some models of a family do
+    not reason, or have no token for tool calls.
     """
 
     reasoning: str | None = None
@@ -64,8 +71,11 @@ class Parsers:
 
 @dataclass(frozen=True)
 class Profile:
-    """One model family. ``lengths`` are a guide's own ranges; ``assumed`` names what no source says;
-    ``engine`` is the one that plans are for where none is installed ("": any)."""
+    """One model family.
+
+    ``lengths`` are the ranges of a guide; ``assumed`` names what has no source; ``engine`` is the
+    one that plans are for where none is installed ("": any).
+    """
 
     name: str
     title: str
@@ -95,7 +105,10 @@ class Profile:
         return _is_one_of(name, self.names)
 
     def matches_config(self, config: Mapping[str, Any]) -> bool:
-        """Does config.json say what this profile wants? Values may lie in the text part of a multimodal one."""
+        """Return True if config.json matches this profile.
+
+        Values may be in the text part of a multimodal one.
+        """
         if not self.config:
             return False
         parts = [config, *(part for part in config.values() if isinstance(part, dict))]
@@ -104,8 +117,10 @@ class Profile:
 
 @cache
 def engine_reads(engine: str) -> Mapping[str, str | list[str]]:
-    """What an engine takes in its variables, as ``reads`` of profiles/schema/engine.json has it; empty for an
-    engine without a file."""
+    """Return the values that an engine accepts in its variables.
+
+    The form is ``reads`` of profiles/schema/engine.json; empty for an engine without a file.
+    """
     path = _engine_file(engine)
     return dict(read_document(path)["versions"][0].get("reads", {})) if path.is_file() else {}
 
@@ -115,7 +130,7 @@ def _engine_file(engine: str) -> Path:
 
 
 def own_dir() -> Path:
-    """Where a user's own model profiles lie."""
+    """Return the folder of a user's model profiles."""
     return paths.config_dir() / "profiles"
 
 
@@ -124,10 +139,13 @@ def shipped_dir() -> Path:
 
 
 def load(path: Path, own: bool = False) -> Profile:
-    """Read one profile. Raises LaunchError (USAGE): unreadable, no YAML, or (``own``) against the schema."""
+    """Read one profile.
+
+    Raises LaunchError (USAGE): unreadable, invalid YAML, or (``own``) against the schema.
+    """
     document = read_document(path)
     if own:
-        # the shipped ones are checked by a test: the schema library costs 0.15 s at each command
+        # a test checks the shipped ones: the schema library costs 0.15 s at each command
         _check(path, document)
     serving = document["serving"]
     return Profile(
@@ -183,7 +201,10 @@ def _measurements(entry: Mapping[str, Any]) -> PublishedFor:
 
 
 def published_for(profile: Profile | None, name: str, generation: str, cards: int) -> Published | None:
-    """The published measurements of a model (its last name), for this generation and number of cards."""
+    """Return the published measurements of a model by its last name.
+
+    They are for this generation and number of cards.
+    """
     for each in profile.measurements if profile else ():
         fits = (each.generation, each.published.cards) == (generation, cards)
         if fits and any(fnmatchcase(name.lower(), pattern) for pattern in each.names):
@@ -192,7 +213,10 @@ def published_for(profile: Profile | None, name: str, generation: str, cards: in
 
 
 def parsers_for(profile: Profile, name: str) -> Parsers:
-    """Return the parsers for a model of this name; none for one that the profile knows by its config.json alone."""
+    """Return the parsers for a model of this name.
+
+    Return none for one that the profile knows by its config.json alone.
+    """
     parsers = profile.parsers
     reasoning_names = parsers.reasoning_names or profile.names
     tool_names = parsers.tool_names or profile.names
@@ -207,7 +231,7 @@ def _is_one_of(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def read_document(path: Path) -> Any:
-    """The YAML of one file. Raises LaunchError (USAGE)."""
+    """Return the YAML of one file. Raises LaunchError (USAGE)."""
     import yaml
 
     try:
@@ -223,7 +247,10 @@ def read_document(path: Path) -> Any:
 
 
 def _check(path: Path, document: Any) -> None:
-    """Raise LaunchError (USAGE) for a document that breaks profiles/schema/model.json."""
+    """Raise LaunchError (USAGE) for a document that breaks the model schema.
+
+    The schema is profiles/schema/model.json.
+    """
     from gaudi_launch.profiles_check import problems
 
     problem = next(iter(problems(document)), None)
@@ -246,9 +273,9 @@ def _folder(folder: Path, own: bool) -> tuple[Profile, ...]:
 
 
 def profiles() -> tuple[Profile, ...]:
-    """Every profile by name, a user's own in place of a shipped one of the same name.
+    """Return every profile by name, a user's in place of a shipped one.
 
-    Raises LaunchError (USAGE) for a file of the user that is no profile.
+    Raises LaunchError (USAGE) for a file of the user that is not a profile.
     """
     found = {profile.name: profile for profile in _folder(shipped_dir(), False)}
     found |= {profile.name: profile for profile in _folder(own_dir(), True)}
@@ -256,7 +283,10 @@ def profiles() -> tuple[Profile, ...]:
 
 
 def find(name: str) -> Profile:
-    """A profile by its name or one of its model ids. Raises LaunchError (USAGE)."""
+    """Return a profile by its name or one of its model IDs.
+
+    Raises LaunchError (USAGE).
+    """
     known = profiles()
     for profile in known:
         if name == profile.name or name in profile.models:
@@ -265,8 +295,11 @@ def find(name: str) -> Profile:
 
 
 def match(model: Model) -> Profile | None:
-    """The profile of a model: by what config.json says, the name choosing between equals; by the name alone where
-    there is no config.json, or a profile asks nothing of it."""
+    """Return the profile of a model: by its config.json, then by its name.
+
+    The name decides between equals, and alone where there is no config.json or a profile matches
+    none.
+    """
     known = profiles()
     named = [profile for profile in known if profile.matches_name(model.name)]
     if model.config:
@@ -277,8 +310,11 @@ def match(model: Model) -> Profile | None:
 
 
 def _best(fitting: Iterable[Profile], name: str) -> Profile | None:
-    """A user's own first, then the one that asks most of config.json, then the longest pattern, then the shortest
-    name: a family's base model is called shorter than what was made from it."""
+    """Return the best match.
+
+    A user's profile first, then the one that matches most of config.json, then the longest pattern,
+    then the shortest name: a family's base model has a shorter name than its derivatives.
+    """
 
     def rank(profile: Profile) -> tuple[bool, int, int, int, str]:
         pattern = max((len(p) for p in profile.names if fnmatchcase(name.lower(), p)), default=0)
@@ -288,7 +324,10 @@ def _best(fitting: Iterable[Profile], name: str) -> Profile | None:
 
 
 def with_facts(model: Model) -> Model:
-    """``model`` with what its profile knows and config.json (or its absence) does not say. ``source`` stays."""
+    """Return ``model`` with facts of its profile that config.json does not have.
+
+    ``source`` stays.
+    """
     from dataclasses import replace
 
     profile = match(model)
@@ -298,7 +337,7 @@ def with_facts(model: Model) -> Model:
         name: profile.facts[name] for name in FACTS if name in profile.facts and getattr(model, name) is None
     }
     if model.config:
-        # a folder without its weights: how many there are is known, the rest config.json says itself
+        # a folder without its weights: their number is known, config.json has the rest
         missing = {name: value for name, value in missing.items() if name == "parameters"}
     elif "layers" in missing:
         if named := _QUANTISED.search(model.name):
@@ -309,14 +348,20 @@ def with_facts(model: Model) -> Model:
 
 
 def known_model(path: str, must_exist: bool = True) -> Model:
-    """A model as its own files describe it, and what a profile adds. Raises what `read_model` raises."""
+    """Return a model by its files, with what a profile adds.
+
+    Raises what `read_model` raises.
+    """
     return with_facts(read_model(path, must_exist))
 
 
 def profile_settings(
     profile: Profile, version: str, dtype: str
 ) -> list[tuple[Literal["env", "option"], str, str | None, Message, str]]:
-    """(kind, name, value, reason, origin) of each setting that this engine version needs for this model."""
+    """Return (kind, name, value, reason, origin) of each setting for this model.
+
+    They are those that this engine version needs.
+    """
     return [
         (s.kind, s.name, s.value, message("profiles.setting", profile=profile.name), s.source)
         for s in profile.settings

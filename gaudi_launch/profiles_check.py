@@ -1,4 +1,4 @@
-"""Profiles held against the schemas of profiles/schema, each problem as a sentence for the user."""
+"""Validate profiles against profiles/schema, each problem as a sentence."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def schema(name: str) -> Mapping[str, Any]:
 
 
 def problems(document: Any, name: str = "model") -> Iterator[Message]:
-    """Yield what is wrong with a document, from the outside in; nothing when it is right."""
+    """Yield the problems of a document, outermost first."""
     from gaudi_launch import json_schema
 
     try:
         for problem in json_schema.problems(document, schema(name)):
             yield _sentence(problem)
     except RecursionError:
-        # a YAML anchor inside what it names
+        # a YAML anchor inside the value that it marks
         yield message("profiles.recursive")
 
 

@@ -1,8 +1,9 @@
-"""Take secrets out of text, of argument lists and of JSON values. Pure, and linear in the length of the text.
+"""Remove secrets from text, argument lists and JSON values.
 
-A secret is known by its name (``api_key``, ``--x-password``, ``Cookie``), by its own form (``hf_...``, a JWT, a PEM
-block) or by its place (the password of a URL). Names of counts (``max_num_batched_tokens``, ``eos_token_id``) are
-not secrets. Forms of tokens: the documentation of each service; where none is published, assumed.
+Pure, and linear in the length of the text. A secret is known by its name (``api_key``,
+``--x-password``, ``Cookie``), by its form (``hf_...``, a JWT, a PEM block) or by its place (the
+password of a URL). Names of counts (``max_num_batched_tokens``, ``eos_token_id``) are not secrets.
+Forms of tokens: the documentation of each service; where none is published, assumed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _ALWAYS = (
     "encryptionkey", "accountkey", "sharedkey", "subscriptionkey", "masterkey", "authkey", "licensekey", "keydata",
     "sshkey", "hmackey", "sessionkey", "requirepass", "sshpass",
 )  # fmt: skip
-# names of where a secret is, not of the secret
+# names of the place of a secret, not of the secret
 _PLACES = frozenset(
     ("file", "filename", "path", "name", "names", "ref", "stdin", "url", "dir", "length", "policy", "required")
 )
@@ -51,7 +52,7 @@ _MODEL_WORDS = _words("""
 _TOKEN_OWNERS = _words("access api auth bearer hf hub huggingface github gitlab id refresh session user")
 _TOKEN_TAILS = _words("value string data secret key prod read write")
 _PASS_OWNERS = _words("admin db ftp mail mysql postgres proxy redis root smtp ssh user")
-# a name is looked at only where it contains one of these
+# a name is checked only where it contains one of these
 _KEYWORD = re.compile(
     r"(?i)token|secret|pass(?:w|phrase)|pwd|_pass|requirepass|sshpass|credential|authorization|auth|cookie|sig"
     r"|key[-_]?data|(?:api|access|private|signing|encryption|account|shared|subscription|master|license|ssh|hmac"
@@ -62,7 +63,10 @@ _CHINESE = ("密码", "密钥", "令牌", "口令")
 
 @lru_cache(maxsize=4096)
 def secret_kind(name: str) -> str:
-    """Return what a name promises: "password", "token", "header", "auth", "signature", or "" for no secret."""
+    """Return the kind of secret that a name indicates, "" for none.
+
+    The kinds are "password", "token", "header", "auth" and "signature".
+    """
     if name.endswith(_CHINESE):
         return "password"
     segments = [segment.lower() for segment in _SEGMENT.findall(name)]
@@ -85,7 +89,10 @@ def secret_kind(name: str) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Return True where the value of this option, variable, field or header must not be shown."""
+    """Return True where the value of this name must not be shown.
+
+    It is the name of an option, variable, field or header.
+    """
     return secret_kind(name) not in ("", "signature")
 
 
@@ -96,7 +103,7 @@ def _is_pass(segments: list[str], name: str) -> bool:
 
 
 def _token_kind(segments: list[str]) -> str:
-    """Tell a token that grants access from one that a model reads or writes."""
+    """Name the kind of a token: one that grants access, or one of a model's text."""
     others = [segment for segment in segments if not segment.endswith(("token", "tokens"))]
     owned = bool(_TOKEN_OWNERS.intersection(others)) and not _MODEL_WORDS.intersection(others)
     last = segments[-1]
@@ -117,7 +124,7 @@ _SHORT_NUMBER = re.compile(r"-?\d{1,5}(?:\.\d{1,12})?(?:%|/s|[a-z]{1,2})?")
 
 
 def _is_harmless(kind: str, name: str, value: str) -> bool:
-    """Return True for a value that is known to be no secret although its name promises one."""
+    """Return True for a value that is not a secret although its name indicates one."""
     plain = value.strip().lower()
     if plain in _NOTHING or plain.startswith(REMOVED):
         return True
@@ -130,7 +137,8 @@ def _is_harmless(kind: str, name: str, value: str) -> bool:
     return name.lower() in ("pwd", "oldpwd") and plain.startswith("/")
 
 
-# --- secrets known by their own form ---------------------------------------------------------------------------
+# --- secrets known by their form
+# -------------------------------------------------------------------------------
 
 _FORMS = re.compile(
     r"(?<![A-Za-z0-9])(?:"
@@ -138,7 +146,7 @@ _FORMS = re.compile(
     r"(?:hf|api_org)_[A-Za-z0-9]{16,256}|gh[pousr]_[A-Za-z0-9]{8,256}|github_pat_\w{8,256}"
     r"|gl(?:pat|ptt|dt|rt|cbt|ft|soat|agent)-[\w.-]{8,256}|npm_[A-Za-z0-9]{16,256}|pypi-[\w-]{16,512}"
     r"|dckr_(?:pat|oat)_[\w-]{8,256}"
-    # OpenAI and others that took its form, NVIDIA, Groq, Replicate, ModelScope
+    # OpenAI and others that use its form, NVIDIA, Groq, Replicate, ModelScope
     r"|sk-(?:(?=[\w-]{0,64}\d)[\w-]{8,256}|[A-Za-z]{16,256})|nvapi-[\w-]{8,256}|gsk_[A-Za-z0-9]{16,256}"
     r"|r8_[A-Za-z0-9]{16,256}|ms-(?=[\w-]{0,64}\d)[0-9A-Fa-f-]{16,256}"
     # Slack, Stripe, SendGrid, DigitalOcean, Vault, Tailscale, Atlassian
@@ -174,7 +182,7 @@ _QUERY_KEY = re.compile(r"([?&](?:key|sig|signature|hmac)=)([^&\s\"'#<>]{6,4096}
 _BEGIN_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _END_KEY = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{1,128}\\?n?")
-# {"value": S, "name": N}: the value comes before the name that makes it a secret
+# {"value": S, "name": N}: the value comes before the name that marks it as a secret
 _VALUE_FIRST = re.compile(
     r"(\\{0,3}[\"']value\\{0,3}[\"']\s{0,8}:\s{0,8}\\{0,3}([\"']))([^\"'\n]{1,4096}?)"
     r"(\\{0,3}\2\s{0,8},\s{0,8}\\{0,3}[\"'](?:name|key)\\{0,3}[\"']\s{0,8}:\s{0,8}\\{0,3}[\"'])([\w.-]{1,128})"
@@ -182,7 +190,10 @@ _VALUE_FIRST = re.compile(
 
 
 def redact_text(text: str) -> str:
-    """Return the text with every secret replaced by ``[removed]`` and every word above 4 KiB cut."""
+    """Return the text with every secret replaced by ``[removed]``.
+
+    Everything beyond 4 KiB without a blank is cut.
+    """
     text = _without_key_blocks(text)
     text = _VALUE_FIRST.sub(_remove_value_first, text)
     text = _without_named(text)
@@ -201,7 +212,10 @@ _LONG_WORD = re.compile(rf"(\S{{{LONGEST_WORD}}})(\S+)")
 
 
 def cut_long_words(text: str) -> str:
-    """Return the text with what a word has beyond 4 KiB replaced by its length: an image, a hex dump."""
+    """Return the text with long runs without blanks cut after 4 KiB.
+
+    The rest (an image, a hex dump) is replaced by its length.
+    """
     return _LONG_WORD.sub(lambda match: f"{match[1]}[{len(match[2])} characters cut]", text)
 
 
@@ -214,7 +228,7 @@ def _remove_value_first(match: re.Match[str]) -> str:
 def _remove_after_scheme(match: re.Match[str]) -> str:
     word = match[2].rstrip(".:").lower()
     ordinary = word in _SCHEME_WORDS
-    # base64 of user:password has capitals inside, a digit or =; an ordinary word has none
+    # base64 of user:password has capitals inside, a digit or =; ordinary text has none
     plain = word.isalpha() and match[2][1:] == match[2][1:].lower()
     if ordinary or (plain and match[1].lower() != "bearer"):
         return match[0]
@@ -247,7 +261,7 @@ def _without_key_blocks(text: str) -> str:
 
 
 def _start_of_key_lines(text: str, end: int) -> int:
-    """Return where the lines of base64 begin that stand right before ``end``."""
+    """Return the beginning of the lines of base64 directly before ``end``."""
     begin = text.rfind("\n", 0, end) + 1
     while begin > 0:
         before = text.rfind("\n", 0, begin - 1) + 1
@@ -301,7 +315,7 @@ def _without_named(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Name:
-    """A name that promises a secret, at [begin, end) of the text."""
+    """A name that indicates a secret, at [begin, end) of the text."""
 
     text: str
     kind: str
@@ -314,7 +328,7 @@ class _Name:
 
 
 class _Scanner:
-    """One pass over a text: each name of a secret, what assigns to it, its value."""
+    """One pass over a text: each name of a secret, its assignment, its value."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -351,7 +365,7 @@ class _Scanner:
         return _Name(word, kind, begin, begin + len(word))
 
     def _value(self, name: _Name) -> tuple[int, int] | None:
-        """Return where the value is that a name is given, None where it is given none."""
+        """Return the begin of the value assigned to a name, None without one."""
         text = self._text
         assigned = _ASSIGNED.match(text, name.end)
         if assigned is not None:
@@ -397,7 +411,7 @@ class _Scanner:
         return self._any_value(name, begin)
 
     def _any_value(self, name: _Name, begin: int) -> tuple[int, int] | None:
-        """Return the span of a quoted text, of a list or object, or of a bare word."""
+        """Return the span of a quoted text, of a list or object, or of a bare text."""
         text = self._text
         opening = _OPENING.match(text, begin)
         if opening is not None:
@@ -417,7 +431,7 @@ class _Scanner:
         while (
             end < len(text) and text[end] == "\\" and text[end + 1 : end + 2] not in ("n", "r", "t", '"', "'", "")
         ):
-            # a backslash within the word
+            # a backslash inside the text
             more = _BARE.match(text, end + 1)
             if more is None:
                 break
@@ -427,7 +441,7 @@ class _Scanner:
         return begin, end
 
     def _quoted(self, opening: re.Match[str]) -> tuple[int, int]:
-        """Return the span of what is quoted, however deep its quotes are escaped."""
+        """Return the span of a quoted text, however deep its quotes are escaped."""
         text, begin, delimiter = self._text, opening.end(), opening[1]
         last = self._line_end(begin)
         quote = delimiter[-1]
@@ -440,14 +454,14 @@ class _Scanner:
         depth = len(delimiter) - 1
         for match in re.compile(rf"(\\*){quote}").finditer(text, begin, last):
             slashes = len(match[1])
-            # a quote within has more backslashes than the one that opened
+            # an inner quote has more backslashes than the opening one
             if slashes < depth or (slashes - depth) % (2 * (depth + 1)) == 0:
                 end = match.end() - 1 - min(depth, slashes)
                 return begin, self._joined(end, depth)
         return begin, last
 
     def _joined(self, end: int, depth: int) -> int:
-        """Return the end of a shell's word that continues after its quotes: 'it'"'"'s'."""
+        """Return the end of a shell argument that continues after quotes: 'it'"'"'s'."""
         text = self._text
         if depth:
             return end
@@ -466,7 +480,10 @@ class _Scanner:
         return end if position == end + 1 else position
 
     def _group_end(self, begin: int) -> int:
-        """Return the end of a list or object; of one that never closes, the end of its line."""
+        """Return the end of a list or object.
+
+        For one that never closes, it is the end of its line.
+        """
         depth, last = 0, begin
         limit = begin + _LONGEST_GROUP
         for match in _BRACKET.finditer(self._text, begin, limit):
@@ -482,7 +499,7 @@ class _Scanner:
         return end if self._budget > 0 else max(end, min(limit, len(self._text)))
 
     def _header_end(self, name: _Name, begin: int) -> int:
-        """Return the end of a header's value: that of its line, or of the quotes that it is within."""
+        """Return the end of a header's value: that of its line, or of its quotes."""
         text = self._text
         end = self._line_end(begin)
         escaped = _HEADER_END.search(text, begin, end)
@@ -534,7 +551,7 @@ class _Scanner:
         return self._any_value(name, spaces.end())
 
     def _prose(self, name: _Name) -> tuple[int, int] | None:
-        """Return the word after "password", or a word after another secret's name that looks random."""
+        """Return the text after "password", or a random one after another secret's name."""
         spaces = _PROSE.match(self._text, name.end)
         if spaces is None:
             return None
@@ -559,12 +576,15 @@ _VALUE_FIELDS = ("value", "values", "val", "content", "default")
 
 
 def redact_arguments(arguments: Sequence[str]) -> list[str]:
-    """Return an argument list in which no secret is, be it ``--x-password S`` or ``--x-password=S``."""
+    """Return an argument list without secrets: ``--x-key S`` and ``--x-key=S``."""
     return [str(each) for each in _redact_list(arguments)]
 
 
 def redact_document(value: Any, name: str = "") -> Any:
-    """Return a JSON value without secrets; ``name`` is the field's, below which everything is one if it is."""
+    """Return a JSON value without secrets.
+
+    ``name`` is the field's; if it indicates a secret, everything below it is one.
+    """
     kind = secret_kind(name) if name else ""
     if kind and kind != "signature" and not isinstance(value, bool) and value is not None:
         if isinstance(value, (Mapping, list, tuple)):
@@ -601,7 +621,10 @@ def _redact_list(values: Sequence[Any]) -> list[Any]:
 
 
 def _names_the_next(word: str, *, is_pair: bool) -> bool:
-    """Return True for an option whose value is the next element, or the first of a name and its value."""
+    """Return True for an option whose value is the next element.
+
+    Also for the first of a name and its value.
+    """
     if not _NAME_PART.fullmatch(word) or not is_secret_name(word):
         return False
     return is_pair or word.startswith("-")

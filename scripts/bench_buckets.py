@@ -69,7 +69,7 @@ def bench(
     cost: StepTime,
     share: float,
 ) -> None:
-    """All plans of one trace and one prefill batch."""
+    """Return all plans of one trace and one prefill batch."""
     cut = requests[-1][0] * share
     seen = [request for request in requests if request[0] < cut]
     later = [(t - cut, i, o) for t, i, o in requests if t >= cut]
@@ -113,7 +113,10 @@ def bench(
 def _at(
     limits: EngineLimits, seen: list[RequestLengths], shapes: Shapes, cost: StepTime, overhead: float
 ) -> Buckets:
-    """The coarsest plan whose held-out overhead is still no more; the price is picked with hindsight."""
+    """Return the coarsest plan whose held-out overhead is still no more.
+
+    The price is picked with hindsight.
+    """
     low, high = 1e-5, 1e-1
     best = plan(limits, seen, BucketGoal(price=low), cost=cost).buckets
     for _ in range(10):

@@ -1,6 +1,7 @@
-"""`cache list` and `verify --quick` on many recipes against one os.scandir walk with stat of the same tree.
+"""Time `cache list` and `verify --quick` on many recipes.
 
-Run: python scripts/bench_cache.py [FILES]    (default 100000). Prints seconds (median of 5) and ratios.
+They are compared with one os.scandir walk with stat of the same tree. Run: python
+scripts/bench_cache.py [FILES]    (default 100000). Prints seconds (median of 5) and ratios.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ KEYS = 20
 
 
 def bare_walk(folder: str) -> int:
-    """The reference: every entry below a folder, each with its lstat."""
+    """Return the reference: every entry below a folder, each with its lstat."""
     count = 0
     stack = [folder]
     while stack:

@@ -1,6 +1,9 @@
-"""Time `gaudi-launch --help` against a bare typer program with as many commands, in pairs.
+"""Time `gaudi-launch --help` against a bare typer program, in pairs.
 
-python scripts/bench_help.py [RUNS]    (default 15). Prints CPU milliseconds and the median ratio of the pairs.
+It has as many commands.
+
+python scripts/bench_help.py [RUNS]    (default 15). Prints CPU milliseconds and the median ratio of
+the pairs.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ ONE = "@app.command('{name}')\ndef command_{number}() -> None:\n    '{help}'\n"
 
 
 def bare_program(folder: Path) -> Path:
-    """A typer program with the same commands and help, and nothing else."""
+    """Return a typer program with the same commands and help, and nothing else."""
     commands = "".join(
         ONE.format(name=name, number=number, help=help_text.replace("'", ""))
         for number, (name, (_, help_text)) in enumerate(COMMANDS.items())
@@ -35,7 +38,7 @@ def bare_program(folder: Path) -> Path:
 
 
 def seconds(words: list[str]) -> float:
-    """The CPU time of one whole process, its output thrown away: what it costs, whatever else the machine does."""
+    """Return the CPU time of one complete process; its output is discarded."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL, env=environment)
@@ -44,7 +47,10 @@ def seconds(words: list[str]) -> float:
 
 
 def ratios(runs: int) -> tuple[list[float], list[float]]:
-    """CPU seconds of ours and of the bare program, pair by pair, after one run of each that is not counted."""
+    """Return CPU seconds of this program and of the bare one, pair by pair.
+
+    One run of each before is not counted.
+    """
     with tempfile.TemporaryDirectory() as folder:
         bare = str(bare_program(Path(folder)))
         ours = ["-m", "gaudi_launch", "--help"]

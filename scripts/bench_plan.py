@@ -1,10 +1,10 @@
-"""Time `gaudi-launch plan` against the calls that a start script makes before it starts an engine.
+"""Time `gaudi-launch plan` against the calls of a start script before its engine.
 
-Both sides run in this one run, on stub programs that answer at once: what is measured is the cost of starting
-programs, ours and theirs. On a real server hl-smi alone takes longer, and the script calls it up to ten times.
-Theirs, as HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh calls them for -n 4 -m 0,1,2,3 on 8 cards: hl-smi
-name; hl-smi index,module_id; per card two xargs and one lsof; per address hostname, ip, awk; per chosen list
-hl-smi topo three times; bc for each sum.
+Both sides run in this one run, on stub programs that answer immediately: the cost of starting
+programs is measured, ours and theirs. On a real server hl-smi alone takes longer, and the script
+calls it up to ten times. Theirs, as HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh calls them for
+-n 4 -m 0,1,2,3 on 8 cards: hl-smi name; hl-smi index,module_id; per card two xargs and one lsof;
+per address hostname, ip, awk; per chosen list hl-smi topo three times; bc for each sum.
 
     python scripts/bench_plan.py [RUNS]
 """
@@ -44,7 +44,10 @@ done
 
 
 def stubs(folder: Path, only: str = "") -> None:
-    """hl-smi, lsof, hostname, ip and bc in bash (or ``only`` one of them): they answer at once."""
+    """Write hl-smi, lsof, hostname, ip and bc in bash, which answer immediately.
+
+    ``only`` writes one of them.
+    """
     cards = make("hls2").cards
     rows = "".join(f"{card.index}, {card.module}\\n" for card in cards)
     topo = "".join(f"{module} 0-39, 80-119 0\\n" for module in range(8))
@@ -66,7 +69,7 @@ def stubs(folder: Path, only: str = "") -> None:
 
 
 def seconds(command: Sequence[str], runs: int, environment: dict[str, str]) -> float:
-    """The median wall time of a command, in seconds."""
+    """Return the median wall time of a command, in seconds."""
     times = []
     for _ in range(runs + 1):
         begun = time.perf_counter()

@@ -1,6 +1,7 @@
-"""What a kept service costs: its launcher's memory and CPU, the time of `ps`, and what many starts leave behind.
+"""Measure the cost of a detached service: memory, CPU, `ps`, many launches.
 
-Run as ``python scripts/bench_services.py [--cycles N]``; needs nothing but the tests' trivial engine.
+Run as ``python scripts/bench_services.py [--cycles N]``; needs nothing but the tests' trivial
+engine.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def until(name: str, phase: str) -> None:
 
 def end(name: str) -> None:
     stop(registry.find(name), 0, lambda what, value: None)
-    # this program goes on, so it has to take its children's exit statuses
+    # this program continues, so it has to read its children's exit statuses
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

@@ -5,10 +5,11 @@
         --upstream DIR --upstream-version 0.26.0
     engine_facts.py index
 
-``read`` writes ``profiles/engines/support/ENGINE-VERSION.json``, ``index`` joins all of them into ``index.json``.
-Everything is read from the syntax tree, so that the same commit gives the same file on any machine. The registry,
-the platform's quantisation methods and the names of ``vllm/envs.py`` are read once more by `engine_probe`, which
-executes the engine's own modules in an interpreter of its own; both readings have to be equal.
+``read`` writes ``profiles/engines/support/ENGINE-VERSION.json``, ``index`` joins all of them into
+``index.json``. Everything is read from the syntax tree, so that the same commit gives the same file
+on any machine. The registry, the platform's quantisation methods and the names of ``vllm/envs.py``
+are read once more by `engine_probe`, which executes the engine's modules in a separate interpreter;
+both readings have to be equal.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _LINK = re.compile(r"\[([^\]]+)\]\(https?://(?:huggingface\.co|hf\.co)/([\w.-]+/
 
 @dataclass
 class Facts:
-    """What was found, by section, and by which means each section was read."""
+    """The facts by section, and the method by which each section was read."""
 
     sections: dict[str, Any] = field(default_factory=dict)
     read_by: dict[str, list[str]] = field(default_factory=dict)
@@ -92,7 +93,10 @@ def text_of(node: ast.expr | None) -> str | None:
 
 
 def registry_of(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the classes of a registry: module, class and tasks by architecture, as ``_VLLM_MODELS`` joins them."""
+    """Return the classes of a registry, as ``_VLLM_MODELS`` joins them.
+
+    Module, class and tasks by architecture.
+    """
     names = assigned(tree_of(path))
     groups: dict[str, dict[str, tuple[str, str]]] = {}
     for name, expression in names.items():
@@ -116,7 +120,10 @@ def registry_of(path: Path) -> dict[str, dict[str, Any]]:
 def _group(
     expression: ast.Dict, groups: Mapping[str, Mapping[str, tuple[str, str]]]
 ) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield the entries of one group; a comprehension takes those of another with one class."""
+    """Yield the entries of one group.
+
+    A comprehension takes those of another with one class.
+    """
     for key, value in zip(expression.keys, expression.values, strict=True):
         if key is None:
             yield from _taken(value, groups)
@@ -133,7 +140,10 @@ def _group(
 def _taken(
     value: ast.expr, groups: Mapping[str, Mapping[str, tuple[str, str]]]
 ) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield what ``{k: (mod, arch) for k, (mod, arch) in GROUP.items() if arch == "CLASS"}`` takes."""
+    """Yield the entries of a comprehension over a group with one class.
+
+    Its form is ``{k: (mod, arch) for k, (mod, arch) in GROUP.items() if arch == "CLASS"}``.
+    """
     if isinstance(value, ast.Name):
         yield from groups[value.id].items()
         return
@@ -173,7 +183,10 @@ def texts_in(path: Path, name: str) -> dict[str, str]:
 
 
 def registered(folder: Path) -> dict[str, str]:
-    """Return what a plugin registers: ``module:class`` by architecture, from calls of ``register_model``."""
+    """Return ``module:class`` by architecture that a plugin registers.
+
+    They are read from calls of ``register_model``.
+    """
     found: dict[str, str] = {}
     for path in sorted(folder.rglob("*.py")):
         for node in ast.walk(tree_of(path)):
@@ -188,7 +201,7 @@ def registered(folder: Path) -> dict[str, str]:
 
 
 class Classes:
-    """The classes of vllm/model_executor/models by module, with the names of their bases."""
+    """The classes of vllm/model_executor/models by module, with their bases' names."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -261,9 +274,11 @@ def supported_quantization(path: Path) -> tuple[list[str], int]:
 
 
 def expanded_at_load(folder: Path) -> list[dict[str, str]]:
-    """Return the methods that are computed away when weights are loaded: a patched
-    ``_normalize_quantization_config`` that returns None for one method of one model type, and the variable that
-    keeps it from that."""
+    """Return the methods that are dequantised when weights are loaded.
+
+    The form is a patched ``_normalize_quantization_config`` that returns None for one method of one
+    model type, and the variable that prevents that.
+    """
     found = []
     for path in sorted(folder.rglob("*.py")):
         tree = tree_of(path)
@@ -287,7 +302,10 @@ def expanded_at_load(folder: Path) -> list[dict[str, str]]:
 
 
 def _kept_by(tree: ast.Module, function: ast.FunctionDef) -> str:
-    """Return ``NAME=VALUE`` of the module's switch that the function asks first; "" without one."""
+    """Return ``NAME=VALUE`` of the module's switch that the function reads first.
+
+    Return "" without one.
+    """
     used = {each.id for each in ast.walk(function) if isinstance(each, ast.Name)}
     for name, expression in assigned(tree).items():
         if name not in used or not isinstance(expression, ast.Compare):
@@ -302,7 +320,10 @@ def _kept_by(tree: ast.Module, function: ast.FunctionDef) -> str:
 
 
 def environment_reads(tree: ast.AST) -> Iterator[tuple[str, str | None, int]]:
-    """Yield name, default and line of every read of an environment variable with a constant name."""
+    """Yield name, default and line of every read of an environment variable.
+
+    The name must be a constant.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and _is_environ(node.value):
             name = text_of(node.slice)
@@ -319,8 +340,11 @@ def _is_environ(node: ast.expr) -> bool:
 
 
 def _call_read(node: ast.Call) -> tuple[str, str | None] | None:
-    """Return name and default of ``os.getenv``, ``os.environ.get``, ``env_with_choices``, the extension's ``Env``
-    and its ``Value``."""
+    """Return name and default of a call that reads a variable.
+
+    It is ``os.getenv``, ``os.environ.get``, ``env_with_choices``, or the extension's ``Env`` and
+    ``Value``.
+    """
     called = ast.unparse(node.func)
     first = text_of(node.args[0]) if node.args else None
     default = ast.unparse(node.args[1]) if len(node.args) > 1 else None
@@ -400,7 +424,10 @@ def _frontend(node: ast.ClassDef, place: str, found: dict[str, dict[str, Any]]) 
 
 
 def _defaults(vllm: Path) -> dict[str, str]:
-    """Return the default of every field of EngineArgs, looked up in the configuration classes it names."""
+    """Return the default of every field of EngineArgs.
+
+    It is looked up in the configuration classes that it names.
+    """
     configs: dict[str, dict[str, str]] = {}
     paths = [vllm / "config.py", *sorted((vllm / "config").glob("*.py"))]
     for path in paths:
@@ -436,7 +463,10 @@ def _fields(node: ast.ClassDef) -> dict[str, str]:
 
 
 def _default(written: ast.expr) -> str:
-    """Return a field's default as text; that of ``Field(default=...)`` without its limits."""
+    """Return a field's default as text.
+
+    That of ``Field(default=...)`` without its limits.
+    """
     if isinstance(written, ast.Call) and ast.unparse(written.func) in ("Field", "field"):
         for keyword in written.keywords:
             if keyword.arg in ("default", "default_factory"):
@@ -459,7 +489,10 @@ def transformers_ranges(paths: Iterable[Path]) -> dict[str, str]:
 
 
 def mla_types(vllm: Path) -> tuple[list[str], str]:
-    """Return the model types with a compressed cache, from ``is_deepseek_mla``, and where it is."""
+    """Return the model types with a compressed cache, and the place.
+
+    They are those of ``is_deepseek_mla``.
+    """
     places = [vllm / "transformers_utils/model_arch_config_convertor.py", vllm / "config.py"]
     places += sorted((vllm / "config").glob("*.py"))
     for path in places:
@@ -484,7 +517,10 @@ def _compared(function: ast.FunctionDef) -> set[str]:
 
 
 def sparse_as_dense(platform: Path) -> str:
-    """Return where the platform runs sparse attention as dense MLA; "" where it refuses it or does not know it."""
+    """Return where the platform runs sparse attention as dense MLA.
+
+    Return "" where it refuses it or does not know it.
+    """
     source = platform.read_text(encoding="utf-8")
     for node in ast.walk(ast.parse(source)):
         is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
@@ -494,7 +530,10 @@ def sparse_as_dense(platform: Path) -> str:
 
 
 def validated(paths: Iterable[Path]) -> list[dict[str, Any]]:
-    """Return the validated models of a table or list: hub id, cards, data types and accelerators."""
+    """Return the validated models of a table or list.
+
+    Each has hub ID, cards, data types and accelerators.
+    """
     found: dict[str, dict[str, Any]] = {}
     for path in paths:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -571,7 +610,10 @@ def _from_vllm(facts: Facts, vllm: Path, upstream: Path, checkout: Path, *, is_p
 
 
 def _from_plugin(facts: Facts, plugin: Path) -> None:
-    """Put the plugin's classes over those of upstream; the interfaces remain those of upstream's class."""
+    """Put the plugin's classes over those of upstream.
+
+    The interfaces remain those of upstream's class.
+    """
     models = facts.sections.setdefault("models", {})
     for architecture, target in registered(plugin).items():
         module, _, class_name = target.partition(":")
@@ -593,7 +635,10 @@ def _requirements(checkout: Path, upstream: Path | None) -> list[Path]:
 
 
 def _readers(checkout: Path, upstream: Path | None, extension: Path | None) -> list[tuple[Path, list[Path]]]:
-    """Return the files whose reads of variables count: envs.py, and all that is made for this hardware."""
+    """Return the files whose reads of variables count.
+
+    They are envs.py and the files made for this hardware.
+    """
     plugin = checkout / "vllm_gaudi"
     found: list[tuple[Path, list[Path]]] = []
     if plugin.is_dir():
@@ -616,7 +661,9 @@ def _lists(checkout: Path) -> list[Path]:
 
 
 def probe(facts: Facts, upstream: Path | None, checkout: Path) -> None:
-    """Execute the engine's own modules and compare; SystemExit where the two readings differ.
+    """Execute the engine's own modules and compare.
+
+    SystemExit where the two readings differ.
 
     A section that cannot be executed here keeps "ast" alone in ``read_by``.
     """
@@ -694,10 +741,10 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def index(folder: Path = SUPPORT) -> dict[str, Any]:
-    """Return what a question about a model needs of every version, with each list of classes once.
+    """Return what a question about a model needs of every version.
 
-    ``models`` maps an architecture to the numbers of the versions that have it; ``kinds`` has its tasks and
-    interfaces at the newest of them.
+    Each list of classes is stored once. ``models`` maps an architecture to the numbers of the
+    versions that have it; ``kinds`` has its tasks and interfaces at the newest of them.
     """
     documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     documents = [document for document in documents if "engine" in document]

@@ -1,10 +1,11 @@
-"""Execute an engine's registry, platform and envs.py, and print what they hold as JSON.
+"""Execute an engine's registry, platform and envs.py; print them as JSON.
 
     engine_probe.py UPSTREAM CHECKOUT
 
-``UPSTREAM`` has ``vllm/`` (empty where it is not known), ``CHECKOUT`` the engine: the same folder for a fork, the
-plugin's for vllm-gaudi. Only these modules are the engine's; every other import is an empty stand-in, so that no
-torch and no Gaudi software is needed. Runs in an interpreter of its own, which it leaves full of stand-ins.
+``UPSTREAM`` has ``vllm/`` (empty where unknown), ``CHECKOUT`` the engine: the same folder for a
+fork, the plugin's for vllm-gaudi. Only these modules are the engine's; every other import is an
+empty stand-in, so that no torch and no Gaudi software is needed. Runs in a separate interpreter,
+which it leaves full of stand-ins.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def execute(name: str, path: Path) -> types.ModuleType:
 
 
 def registry(upstream: Path, checkout: Path) -> dict[str, list[str]]:
-    """Return module and class by architecture after the plugin has registered its own."""
+    """Return module and class by architecture, with those that the plugin registers."""
     name = "vllm.model_executor.models.registry"
     module = execute(name, upstream / "vllm/model_executor/models/registry.py")
     found = {arch: [str(part) for part in entry[:2]] for arch, entry in module._VLLM_MODELS.items()}
@@ -124,7 +125,10 @@ def quantization(checkout: Path) -> list[str]:
 
 
 def environment(upstream: Path, checkout: Path) -> dict[str, Any]:
-    """Return the values of every variable of envs.py in an empty environment; "?" where one cannot be computed."""
+    """Return the values of every variable of envs.py in an empty environment.
+
+    "?" where one cannot be computed.
+    """
     found: dict[str, Any] = {}
     for name, path in (
         ("vllm.envs", upstream / "vllm/envs.py"),

@@ -1,16 +1,17 @@
-"""Make profiles/engines/variables/NAME.json: the environment variables that an engine version reads.
+"""Make profiles/engines/variables/NAME.json: the variables that an engine reads.
 
     python scripts/engine_variables.py REPOSITORY@COMMIT=FOLDER... > profiles/engines/variables/NAME.json
 
-Each FOLDER is a package inside a checkout (``vllm``, ``vllm_hpu_extension``, ``vllm_gaudi``). The syntax
-trees are read, nothing is imported. A variable counts as read where its name is
+Each FOLDER is a package inside a checkout (``vllm``, ``vllm_hpu_extension``, ``vllm_gaudi``). The
+syntax trees are read, nothing is imported. A variable counts as read where its name is
 
 - the first argument of ``os.getenv``, ``environ.get`` or the extension's ``Env``, ``EnvFlag`` and ``Value``,
 - a subscript of ``environ`` that is not assigned, or tested by ``in environ``,
 - a key of ``environment_variables`` (the place is the table), or
 - made by ``read_bucket_settings`` of its arguments.
 
-Kept are the names that concern the engine and the libraries below it, each with the first place that reads it.
+Kept are the names that concern the engine and the libraries below it, each with the first place
+that reads it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ _BUCKETS = "read_bucket_settings"
 
 
 def reads_of(folder: Path) -> dict[str, str]:
-    """Return each variable with the first place (``package/file.py:line``) that reads it."""
+    """Return each variable with the first place that reads it.
+
+    A place is ``package/file.py:line``.
+    """
     found: dict[str, str] = {}
     for path in sorted(folder.rglob("*.py")):
         if path.name.startswith("test_"):

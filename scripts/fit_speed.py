@@ -1,4 +1,6 @@
-"""Fit the constants of the step-time model to the shipped figures and write them with their bands.
+"""Fit the constants of the step-time model to the shipped figures.
+
+They are written with their error bands.
 
     .venv/bin/python scripts/fit_speed.py            # fit, print the cross-validation, write the constants
     .venv/bin/python scripts/fit_speed.py --check    # print only; exit code 1 where the file differs
@@ -19,7 +21,7 @@ from gaudi_launch.performance import fitting, published
 from gaudi_launch.performance.constants import Constant
 from gaudi_launch.performance.published import Figure, Kind
 
-# the band leaves out so much of the left-out figures on each side
+# fraction of the left-out figures that is outside the band on each side
 TAIL = 0.085
 SOURCE = "figures.csv, scripts/fit_speed.py"
 WAYS = ("source", "model", "cards")
@@ -48,7 +50,7 @@ def _differs(made: Constant, shipped: Constant) -> bool:
 
 
 def refit(shipped: Mapping[str, Constant], figures: tuple[Figure, ...]) -> dict[str, Constant]:
-    """Return all constants with the fitted values and the bands of the cross-validation."""
+    """Return all constants, fitted, with the bands of the cross-validation."""
     physical = {name: one for name, one in shipped.items() if not name.startswith(("band.", "software."))}
     fitted = fitting.fit(figures, physical)
     made: dict[str, Constant] = {}
@@ -63,7 +65,10 @@ def refit(shipped: Mapping[str, Constant], figures: tuple[Figure, ...]) -> dict[
 
 
 def cross(figures: tuple[Figure, ...], physical: Mapping[str, Constant]) -> dict[str, fitting.Floats]:
-    """Return the errors of each figure, left out by source, by model and by card count; prints the table."""
+    """Return the errors of each left-out figure, and print the table.
+
+    Figures are left out by source, by model and by card count.
+    """
     found: dict[str, fitting.Floats] = {}
     for way in WAYS:
         found[way] = fitting.cross_validate(figures, physical, way)
@@ -76,7 +81,10 @@ def cross(figures: tuple[Figure, ...], physical: Mapping[str, Constant]) -> dict
 
 
 def bands(figures: tuple[Figure, ...], found: Mapping[str, fitting.Floats], kind: Kind) -> dict[str, Constant]:
-    """Return the factors between which published / predicted is, of the class, with its number of figures."""
+    """Return the factors between which published / predicted is, of the class.
+
+    Also return its number of figures.
+    """
     chosen = np.array([figure.kind is kind for figure in figures])
     off = np.concatenate([found[way][chosen] for way in WAYS])
     numbers = {

@@ -1,11 +1,13 @@
-"""Write the public interface of this tree: commands, options, exit codes, JSON keys, message ids.
+"""Write the public interface of this tree: commands, options, JSON keys, IDs.
+
+Exit codes and message IDs are part of it.
 
     python scripts/interface.py            adds what is new to tests/data/interface
     python scripts/interface.py FOLDER     writes only what this tree has, to FOLDER
 
 The record in tests/data/interface only grows: what it names stays in it, and
-tests/test_interface.py holds the product to it. The same tree gives the same files. The commands
-whose JSON is recorded run in this process, in a temporary folder, on simulated machines.
+tests/test_interface.py compares the product with it. The same tree gives the same files. The
+commands whose JSON is recorded run in this process, in a temporary folder, on simulated machines.
 """
 
 from __future__ import annotations
@@ -340,7 +342,10 @@ def kind(value: Any) -> str:
 
 @contextlib.contextmanager
 def prepared_folder() -> Iterator[Path]:
-    """Make a temporary folder with a model and nothing of the user's; work in it, with few variables."""
+    """Make a temporary folder with a model and nothing of the user's.
+
+    Work in it, with few variables.
+    """
     before, variables = Path.cwd(), dict(os.environ)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -380,7 +385,10 @@ def lay_state(folder: Path) -> None:
 
 
 def surroundings(folder: Path) -> dict[str, str]:
-    """Return the variables of the runs; the only program on PATH is a Python without an engine."""
+    """Return the variables of the runs.
+
+    The only program on PATH is a Python without an engine.
+    """
     programs = folder / "bin"
     programs.mkdir()
     python = programs / "python3"
@@ -416,7 +424,10 @@ def layout(document: Any) -> str:
 
 
 def lines(value: Any, indent: str) -> Iterable[str]:
-    """Yield the lines of a value: an object or list of plain values takes one, except at the top."""
+    """Yield the lines of a value.
+
+    An object or list of plain values takes one line, except at the top.
+    """
     if isinstance(value, Mapping) and (indent == "" or not is_flat(value)):
         yield "{"
         for at, name in enumerate(sorted(value)):

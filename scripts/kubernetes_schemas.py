@@ -1,11 +1,12 @@
-"""Make profiles/kubernetes/schemas.json: what keys the objects that we render may have.
+"""Make profiles/kubernetes/schemas.json: the valid keys of rendered objects.
 
     python scripts/kubernetes_schemas.py CORE_FOLDER CRD.yaml... > profiles/kubernetes/schemas.json
 
-CORE_FOLDER is a folder of the package kubernetes-validate (``kubernetes-json-schema/v1.32.0-local-strict``), the
-rest are CustomResourceDefinitions as published (profiles/kubernetes/SOURCES.md). Everything that only describes is
-dropped, objects are closed, equal parts are kept once. What is left is JSON Schema with few words: type,
-properties, additionalProperties, items, required, enum, $ref.
+CORE_FOLDER is a folder of the package kubernetes-validate
+(``kubernetes-json-schema/v1.32.0-local-strict``), the rest are CustomResourceDefinitions as
+published (profiles/kubernetes/SOURCES.md). Descriptions are dropped, objects are closed, equal
+parts are stored once. The result is JSON Schema with few keywords: type, properties,
+additionalProperties, items, required, enum, $ref.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _METADATA = {
         },
     },
 }
-# shorter than this a part is written where it stands
+# a part shorter than this is written inline
 _SHARED_FROM = 120
 
 
@@ -61,7 +62,7 @@ class Maker:
         return {"$ref": f"#/$defs/{key}"}
 
     def small(self, schema: dict[str, Any], top: bool = False) -> dict[str, Any]:
-        """The same schema in our few words."""
+        """Return the same schema with few keywords."""
         if "$ref" in schema:
             name = schema["$ref"].rpartition("/")[2]
             if name not in self._known:

@@ -22,7 +22,10 @@ _LEFT_OUT = ("auto_map", "quantization_config", "id2label", "label2id", "rope_pa
 
 
 def instantiate(document: dict[str, Any]) -> Any:
-    """Return the model of a configuration on the meta device. Raises what transformers raises."""
+    """Return the model of a configuration on the meta device.
+
+    Raises what transformers raises.
+    """
     import torch
     import transformers
 

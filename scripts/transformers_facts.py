@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Write which classes of transformers vLLM can use in the place of a class of its own.
+"""Write the classes of transformers that vLLM can use without a native class.
 
     transformers_facts.py VERSION=FOLDER ...
 
-``FOLDER`` has ``transformers/models`` of that release. A class counts where ``is_backend_compatible`` of it says
-yes: ``_supports_attention_backend`` is True in it or in a base of the same file. Writes
-``profiles/engines/support/transformers.json``: the numbers of the releases by class.
+``FOLDER`` has ``transformers/models`` of that release. A class counts where its
+``is_backend_compatible`` is true: ``_supports_attention_backend`` is True in it or in a base of the
+same file. Writes ``profiles/engines/support/transformers.json``: the numbers of the releases by
+class.
 """
 
 from __future__ import annotations

@@ -113,7 +113,10 @@ class BenchOutcome:
 
 @dataclass(frozen=True)
 class BenchReport:
-    """A run with its files and what was predicted of it; ``problem`` instead where its file cannot be written."""
+    """A run with its files and what was predicted of it.
+
+    ``problem`` instead where its file cannot be written.
+    """
 
     run: BenchRun
     path: Path | None = None
@@ -133,7 +136,10 @@ class BenchWatcher(Protocol):
 
 
 def prepare(words: Sequence[str], options: BenchOptions) -> BenchCase:
-    """Read the options, find the server and choose the tool. Raises LaunchError before anything is sent."""
+    """Read the options, find the server and choose the tool.
+
+    Raises LaunchError before anything is sent.
+    """
     if len(words) != 1:
         raise LaunchError("measure.one_server", ExitCode.USAGE, found=" ".join(words))
     if options.tool not in external_tools.TOOLS:
@@ -166,7 +172,8 @@ def _numbers(options: BenchOptions) -> BenchNumbers:
         requests=None,
         seconds=None,
         seed=seed or 0,
-        # a run of the same texts would be answered from the cache of prefixes, and look like a better server
+        # a run of the same texts would be answered from the prefix cache, and look like a faster
+        # server
         texts=seed if seed is not None else new_seed(),
         patience=seconds("--patience", given.patience),
     )
@@ -260,7 +267,10 @@ def _workload(trace: str, numbers: BenchNumbers) -> BenchWorkload:
 
 
 def tool_load(case: BenchCase) -> ToolLoad:
-    """Return what the other tools are told; the server is asked for its model's name when it is not known."""
+    """Return what the other tools are told.
+
+    The server is asked for its model's name when it is not known.
+    """
     from gaudi_launch.bench import server
     from gaudi_launch.bench.client import Client, ServerError
     from gaudi_launch.bench.run import problem
@@ -289,7 +299,10 @@ def tool_load(case: BenchCase) -> ToolLoad:
 
 
 def _with_tool(case: BenchCase, say: Callable[[str], None]) -> BenchOutcome:
-    """Measure with another tool, after our own client saw that the server answers. Raises LaunchError."""
+    """Measure with another tool, after our own client saw that the server answers.
+
+    Raises LaunchError.
+    """
     from gaudi_launch.bench.run import child_environment, server_facts
     from gaudi_launch.bench.workload import made_up
 
@@ -365,7 +378,7 @@ def kept(case: BenchCase, outcome: BenchOutcome) -> BenchReport:
 def _predicted(case: BenchCase) -> SpeedEstimate | None:
     """Return what the step-time model expects of this load.
 
-    None for a trace, and for a server that is not a service of this machine.
+    Return None for a trace, and for a server that is not a service of this machine.
     """
     from gaudi_launch.app.estimate import DEFAULT_MOST, of_record
     from gaudi_launch.performance.prediction import Load
@@ -381,7 +394,10 @@ def _predicted(case: BenchCase) -> SpeedEstimate | None:
 
 
 def comparison(files: Sequence[str], plot: Path | None) -> tuple[BenchRun, BenchRun]:
-    """Read two saved runs, and draw both when there is a picture to write. Raises LaunchError."""
+    """Read two saved runs, and draw both when there is a picture to write.
+
+    Raises LaunchError.
+    """
     if len(files) != 2:
         raise LaunchError("measure.two_runs", ExitCode.USAGE, found=len(files))
     check_picture(plot)
@@ -392,7 +408,7 @@ def comparison(files: Sequence[str], plot: Path | None) -> tuple[BenchRun, Bench
 
 
 def check_picture(plot: Path | None) -> None:
-    """Refuse a picture's name before anything is measured."""
+    """Refuse an invalid picture name before anything is measured."""
     if plot is None:
         return
     if plot.suffix.lower() != ".png":

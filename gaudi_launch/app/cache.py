@@ -1,4 +1,7 @@
-"""The use cases of ``gaudi-launch cache``: list, verify, prune and ship caches of compiled graphs."""
+"""The use cases of ``gaudi-launch cache``: list, verify, prune and ship caches.
+
+They are caches of compiled graphs.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ class CachedKey:
 
     @property
     def state(self) -> str:
-        """Return hit, partial (an interrupted fill), miss (another machine) or unknown (no index)."""
+        """Return the state of the key: hit, partial, miss or unknown.
+
+        partial: an interrupted fill; miss: another machine; unknown: no index.
+        """
         if self.entry.ledger is None:
             return "unknown"
         if self.differences:
@@ -45,7 +51,10 @@ class CachedKey:
 
 @dataclass(frozen=True)
 class CacheListing:
-    """The keys of a cache root; ``flat``: files of the start scripts are in the root itself."""
+    """The keys of a cache root.
+
+    ``flat``: files of the start scripts are in the root itself.
+    """
 
     root: Path
     keys: tuple[CachedKey, ...]
@@ -77,7 +86,10 @@ class PruneResult:
 
 @dataclass(frozen=True)
 class PruneLimits:
-    """The limits as the user wrote them; ``stale``: remove keys of another product or driver."""
+    """The limits as the user wrote them.
+
+    ``stale``: remove keys of another product or driver.
+    """
 
     max_size: str | None = None
     older: str | None = None
@@ -161,7 +173,10 @@ def sync_command(root: Path, key: str, target: str) -> list[str]:
 
 
 def sync(words: Sequence[str]) -> None:
-    """Run a command of `sync_command`. Raises LaunchError when it cannot start or fails."""
+    """Run a command of `sync_command`.
+
+    Raises LaunchError when it cannot start or fails.
+    """
     seen = ChildLog(_log, words)
     try:
         status = subprocess.run(words, check=False).returncode
@@ -174,7 +189,7 @@ def sync(words: Sequence[str]) -> None:
 
 
 def adopt(options: LaunchOptions) -> tuple[Path, Ledger]:
-    """Write an index for a folder of the start scripts, and return its root and the index.
+    """Write an index for a folder of the start scripts; return its root and index.
 
     No start script recorded the buckets that its files cover, so none are claimed.
     """

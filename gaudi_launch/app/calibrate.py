@@ -1,4 +1,7 @@
-"""The use case of ``gaudi-launch calibrate``: everything that the engine's scripts need, and their run."""
+"""The use case of ``gaudi-launch calibrate``: run the engine's scripts.
+
+It also fetches and converts what they need.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +27,16 @@ if TYPE_CHECKING:
 # more cards than one server has need Ray and a shared folder on every host
 _MOST_CARDS = 8
 _DEFAULT_BATCH = 32
-# what the scripts' README recommends where they can make prompts of a data set themselves
+# recommended by the scripts' README where they can make prompts from any data set
 DATASET = "NeelNanda/pile-10k"
 
 
 @dataclass(frozen=True)
 class CalibrateOptions:
-    """The options of ``calibrate`` as typed; empty where not given. ``again``: calibrate from the beginning."""
+    """The options of ``calibrate`` as typed; empty where not given.
+
+    ``again``: calibrate from the beginning.
+    """
 
     model: str
     cards: str = ""
@@ -47,7 +53,10 @@ class CalibrateOptions:
 
 @dataclass(frozen=True)
 class CalibrationResult:
-    """The file that ``-d fp8`` finds, what was calibrated, and the options of serve that use it."""
+    """The result of a calibration: its file, its inputs, and serve options for it.
+
+    ``-d fp8`` finds the file.
+    """
 
     quant: QuantFile
     request: CalibrationRequest
@@ -55,13 +64,13 @@ class CalibrationResult:
 
 
 class CalibrationReporter(Reporter, Protocol):
-    """Receives what the calibration reports, beside downloads and conversions."""
+    """Receives the events of a calibration, in addition to downloads and conversions."""
 
     def phase(self, name: str, state: PhaseState, number: int, count: int) -> None:
         """Receive that a phase begins, is skipped or is done."""
 
     def progress(self, progress: StepProgress) -> None:
-        """Receive how far the running phase is."""
+        """Receive the progress of the running phase."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ class _Numbers:
 def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> CalibrationResult:
     """Calibrate a model, or continue where an earlier run stopped.
 
-    Raises LaunchError before anything is fetched or started where that can be known.
+    Raises LaunchError before anything is fetched or started where that is possible.
     """
     from gaudi_launch.app.model_needs import generation_of
     from gaudi_launch.engines.detect import detect
@@ -102,7 +111,7 @@ def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> Calib
     def place(host: Host) -> Placement:
         return choose(host, numbers.cards, numbers.modules, visible)
 
-    # refuse what cannot be before hours of fetching
+    # refuse impossible options before hours of fetching
     host = load(None)
     place(host)
     if calibration.one_step:
@@ -145,7 +154,10 @@ def _numbers(options: CalibrateOptions) -> _Numbers:
 
 
 def _calibration(installed: Installed | None) -> Calibration:
-    """Return how the installed engine is calibrated. Raises LaunchError for one that is not calibrated here."""
+    """Return the installed engine's calibration.
+
+    Raises LaunchError for one that is not calibrated here.
+    """
     from gaudi_launch.engines.registry import ENGINES, find
 
     engine = installed.engine if installed is not None else ""
@@ -157,7 +169,10 @@ def _calibration(installed: Installed | None) -> Calibration:
 
 
 def _known(model: str, code: bool) -> Model:
-    """Return the model's facts. Raises LaunchError (MODEL) where its own code would run without consent."""
+    """Return the model's facts.
+
+    Raises LaunchError (MODEL) where its own code would run without consent.
+    """
     from gaudi_launch.models.config import looks_like_hub_id
     from gaudi_launch.models.hub.local import find_local
     from gaudi_launch.profiles import known_model
@@ -187,7 +202,10 @@ def _fetched(options: CalibrateOptions, reporter: Reporter) -> str:
 def _converted(
     options: CalibrateOptions, cards: int, host: Host, installed: Installed | None, reporter: Reporter
 ) -> str:
-    """Return the folder that serve gives this engine: fetched, and converted where its cards need that."""
+    """Return the folder that serve gives this engine.
+
+    It is fetched, and converted where its cards need that.
+    """
     from gaudi_launch.app.model_needs import look
     from gaudi_launch.app.model_setup import bring
     from gaudi_launch.engines.registry import find
@@ -208,7 +226,10 @@ def _converted(
 
 
 def _dataset_of(options: CalibrateOptions, calibration: Calibration, scripts: Scripts) -> str:
-    """Return the data set. Raises LaunchError (USAGE) for options that scripts with a fixed one do not take."""
+    """Return the data set.
+
+    Raises LaunchError (USAGE) for options that scripts with a fixed one do not have.
+    """
     if not calibration.one_step:
         return _dataset(options.dataset, scripts)
     if options.dataset or options.batch:
@@ -219,7 +240,10 @@ def _dataset_of(options: CalibrateOptions, calibration: Calibration, scripts: Sc
 
 
 def _dataset(dataset: str, scripts: Scripts) -> str:
-    """Return the data set as a path or a hub id. Raises LaunchError (USAGE) for anything else."""
+    """Return the data set as a path or a hub id.
+
+    Raises LaunchError (USAGE) for anything else.
+    """
     from gaudi_launch.models.config import looks_like_hub_id
 
     chosen = dataset or (DATASET if scripts.reads_any_dataset else "")

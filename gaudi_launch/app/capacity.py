@@ -1,4 +1,4 @@
-"""The use case of ``gaudi-launch capacity``: from its options to the case that the search solves."""
+"""The use case of ``gaudi-launch capacity``: read its options as a case."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CapacityOptions:
 
 
 def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
-    """The case of these words. Raises LaunchError for what cannot be."""
+    """Return the case of these options. Raises LaunchError for an impossible one."""
     from gaudi_launch.app.fit import check_dtype, data_types, engine_for, own_accelerator, sized_model
     from gaudi_launch.buckets.past_requests import read_timed
     from gaudi_launch.capacity.cards import CapacityCase
@@ -111,7 +111,7 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
 
 
 def _request(model: Model, words: CapacityOptions, past: list[TrafficRequest] | None) -> PlanRequest:
-    """What each replica serves: the lengths asked for, else those of the trace."""
+    """Return a replica's request: the given lengths, else those of the trace."""
     from gaudi_launch.app.fit import ServedLengths, request_for
 
     length, inputs = words.length, words.inputs
@@ -160,7 +160,7 @@ def _rate_of(past: list[TrafficRequest] | None, notes: list[Message]) -> float:
 
 
 def _length(past: list[TrafficRequest], model: Model) -> str:
-    """Long enough for every request of the trace, as far as the model goes."""
+    """Return a length for every request of the trace, within the model's limit."""
     from gaudi_launch.planning.lengths import BLOCK, round_up
 
     longest = round_up(max(tokens + output for _, tokens, output in past), BLOCK)

@@ -1,4 +1,7 @@
-"""The use cases of ``gaudi-launch cluster``: plan one engine over several hosts, start it, look at it, end it."""
+"""The use cases of ``gaudi-launch cluster``: plan, start, inspect, end.
+
+A cluster is one engine over several hosts.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,9 @@ if TYPE_CHECKING:
     from gaudi_launch.messages import Message
     from gaudi_launch.planning.request import Request
 
-# what this machine's user exported about its own cards says nothing about others
+# variables about the cards of this machine do not apply to others
 _OWN_MACHINE = ("HABANA_VISIBLE_MODULES", "HABANA_VISIBLE_DEVICES", "HLS_MODULE_ID")
-# warnings with which nothing can come up
+# warnings that prevent any launch
 _BLOCKING = ("cluster.no_quant", "cluster.made_up")
 DEFAULT_NAME = "cluster"
 
@@ -48,7 +51,10 @@ class ClusterOptions:
 
 @dataclass(frozen=True)
 class ClusterCase:
-    """A cluster with what was found: ``blockers`` keep it from being started, ``missing`` is what nobody has."""
+    """A cluster with its facts.
+
+    ``blockers`` prevent its launch, ``missing`` exists on no host.
+    """
 
     cluster: Cluster
     seen: tuple[Seen, ...]
@@ -59,7 +65,7 @@ class ClusterCase:
 
     @property
     def blockers(self) -> list[Message]:
-        """Why this cluster cannot be started as it is."""
+        """Return why this cluster cannot be started."""
         from gaudi_launch.messages import message
 
         found = [one.trouble for one in self.seen if one.trouble is not None]
@@ -75,7 +81,7 @@ class ClusterCase:
 
 
 def members(words: ClusterOptions, python: str | None) -> tuple[Member, ...]:
-    """The hosts. Raises LaunchError (USAGE)."""
+    """Return the hosts. Raises LaunchError (USAGE)."""
     from gaudi_launch.cluster.inventory import parse_hosts, read_inventory
 
     if bool(words.hosts) == (words.inventory is not None):
@@ -86,7 +92,10 @@ def members(words: ClusterOptions, python: str | None) -> tuple[Member, ...]:
 
 
 def folder_of(name: str) -> Path:
-    """Where this machine keeps what it knows of a cluster. Raises LaunchError (USAGE) for a bad name."""
+    """Return the folder of a cluster's record on this machine.
+
+    Raises LaunchError (USAGE) for a bad name.
+    """
     from gaudi_launch.paths import state_dir
     from gaudi_launch.services.state.store import check_name
 
@@ -94,7 +103,10 @@ def folder_of(name: str) -> Path:
 
 
 def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> ClusterCase:
-    """The case; ``ask`` connects to the hosts, otherwise their snapshots must do."""
+    """Return the case.
+
+    ``ask`` connects to the hosts; otherwise their snapshots must suffice.
+    """
     from gaudi_launch.app.options import to_request
     from gaudi_launch.cluster.cluster_planner import plan_cluster
     from gaudi_launch.cluster.differences import compare
@@ -149,7 +161,7 @@ def _make(folder: Path) -> None:
 
 
 def _judged(one: Seen, source: str | None, request: Request, number: int, hosts: int) -> Seen:
-    """The host with its Host and the doctor's verdict, where a snapshot tells of it."""
+    """Return the host with its Host and the doctor's verdict, by its snapshot."""
     from gaudi_launch.app.prepare import engine_facts
     from gaudi_launch.cluster.parts import with_own_address
     from gaudi_launch.doctor import Wants, quick
@@ -171,7 +183,7 @@ def _judged(one: Seen, source: str | None, request: Request, number: int, hosts:
 
 
 def check_ready(case: ClusterCase) -> None:
-    """Raise LaunchError (MACHINE) naming everything that keeps the cluster from being started."""
+    """Raise LaunchError (MACHINE) naming everything that prevents the launch."""
     blockers = case.blockers
     if blockers:
         lines = "\n".join(f"  {blocker.render()}" for blocker in blockers)
@@ -179,9 +191,9 @@ def check_ready(case: ClusterCase) -> None:
 
 
 def up(case: ClusterCase, options: LaunchOptions, tell: Tell, *, ready_seconds: float | None) -> None:
-    """Start the cluster, wait until it answers and leave it running; ``ready_seconds`` None: wait without end.
+    """Start the cluster, wait until it answers and leave it running.
 
-    Raises LaunchError as `cluster.lifecycle.up` does.
+    ``ready_seconds`` None: no timeout. Raises LaunchError as `cluster.lifecycle.up` does.
     """
     from gaudi_launch.app.options import to_request
     from gaudi_launch.cluster import lifecycle
@@ -194,14 +206,17 @@ def up(case: ClusterCase, options: LaunchOptions, tell: Tell, *, ready_seconds: 
 
 
 def _secrets_of(exported: Mapping[str, str]) -> dict[str, str]:
-    """Return the secrets that the user exported, for the engine on its head."""
+    """Return the secrets that the user exported for the engine on its head."""
     from gaudi_launch.cluster.steps import SECRETS
 
     return {name: exported[name] for name in SECRETS if exported.get(name)}
 
 
 def status(name: str) -> tuple[RunningCluster, State]:
-    """Return a cluster as it was started and as it is. Raises LaunchError for an unknown one."""
+    """Return the record and the present state of a cluster.
+
+    Raises LaunchError for an unknown one.
+    """
     from gaudi_launch.cluster import lifecycle
     from gaudi_launch.cluster.state import remembered
 
@@ -222,7 +237,7 @@ class ClusterToEnd:
 
 
 def to_end(words: ClusterOptions, python: str | None) -> ClusterToEnd:
-    """Return the cluster of a name: on the hosts given, else on those where this machine started it.
+    """Return the cluster of a name: on the given hosts, else on the recorded ones.
 
     Raises LaunchError.
     """
@@ -235,7 +250,7 @@ def to_end(words: ClusterOptions, python: str | None) -> ClusterToEnd:
 
 
 def down(cluster: ClusterToEnd) -> list[EndedPart]:
-    """End a cluster on its hosts, and forget it where nothing of it remains."""
+    """End a cluster on its hosts, and delete its record where none of it remains."""
     from gaudi_launch.cluster import lifecycle
     from gaudi_launch.cluster.state import FILE_NAME
 

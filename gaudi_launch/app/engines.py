@@ -1,4 +1,4 @@
-"""The use case of ``gaudi-launch engines``: the engines, what each can do, and the installed one."""
+"""The use case of ``gaudi-launch engines``: engines, features, the installed one."""
 
 from __future__ import annotations
 
@@ -28,14 +28,17 @@ class EngineState:
 
 @dataclass(frozen=True)
 class EngineListing:
-    """All engines, and the interpreter that was asked; None without one."""
+    """All engines, and the interpreter that was queried; None without one."""
 
     python: str | None
     engines: tuple[EngineState, ...]
 
 
 def listing(python: str | None) -> EngineListing:
-    """List the engines; ``python`` is the interpreter to ask instead of the one on PATH. Raises LaunchError."""
+    """List the engines; ``python`` replaces the interpreter on PATH.
+
+    Raises LaunchError.
+    """
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.detect import detect
     from gaudi_launch.engines.support import ended, version_of

@@ -1,4 +1,4 @@
-"""From the options of ``gaudi-launch estimate`` to a prediction of speed."""
+"""Predict speed from the options of ``gaudi-launch estimate``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT_INPUT, DEFAULT_OUTPUT, DEFAULT_BATCH = 1024, 256, 32
 DEFAULT_MOST = 256
 _MOST_TOKENS = 1 << 24
 _MOST_CARDS = 1024
-# one server; what links between servers cost is in no figure
+# one server; no figure includes the cost of links between servers
 _SERVER_CARDS = 8
 _BF16 = ("bfloat16", "float16", "bf16", "fp16")
 _RELEASE = re.compile(r"v?(\d{1,2})\.(\d{1,3})(\.\d{1,4})*(-\d+)?")
@@ -50,7 +50,7 @@ class EstimateOptions:
 
 @dataclass(frozen=True)
 class EstimateCase:
-    """What is estimated. ``experts`` is "fused", "unfused" or "" for a dense model."""
+    """The estimated load. ``experts`` is "fused", "unfused" or "" for a dense model."""
 
     model: Model
     shape: Shape
@@ -75,7 +75,7 @@ class SpeedEstimate:
 
 
 def read(path: str, options: EstimateOptions) -> EstimateCase:
-    """Return the case of these options. Raises LaunchError for what cannot be."""
+    """Return the case of these options. Raises LaunchError for an impossible one."""
     from gaudi_launch.models.sizing import divides
     from gaudi_launch.performance.prediction import FITTED_FROM, reads_chosen_experts
     from gaudi_launch.performance.step_model import Setup
@@ -147,7 +147,7 @@ def solve(case: EstimateCase) -> SpeedEstimate:
 
 
 def solve_each(case: EstimateCase, batches: list[int]) -> list[SpeedEstimate]:
-    """Return the prediction for each number of sequences at once, for a picture."""
+    """Return the prediction for each number of concurrent sequences, for a picture."""
     from dataclasses import replace
 
     found: list[SpeedEstimate] = []
@@ -254,7 +254,10 @@ def _weight_bytes(dtype: str) -> float:
 
 
 def _engine(options: EstimateOptions, model: Model, product: Accelerator) -> tuple[str, Engine]:
-    """Return the engine's name and how it schedules: static batches, prefill first (V0) or mixed steps (V1)."""
+    """Return the engine's name and its scheduling.
+
+    That is static batches, prefill first (V0) or mixed steps (V1).
+    """
     from gaudi_launch.app.fit import engine_for
 
     if options.static:
@@ -277,9 +280,10 @@ def _memory_notes(shape: Shape, setup: Setup, load: Load, product: Accelerator) 
 
 
 def of_plan(prepared: Prepared, made: Plan) -> SpeedEstimate | None:
-    """Return what to expect of a plan with as many clients as it admits, at the middle of its lengths.
+    """Return the prediction for a plan with its maximum of clients.
 
-    None for an engine without cards, around another engine, or of pooling models, and where sizes are not known.
+    Lengths are the middle of its ranges. Return None for an engine without cards, one that contains
+    another, or pooling models, and where sizes are unknown.
     """
     from gaudi_launch.host.accelerators import accelerator_of
     from gaudi_launch.models.sizing import KV_BYTES, WEIGHT_BYTES
@@ -318,9 +322,10 @@ def of_plan(prepared: Prepared, made: Plan) -> SpeedEstimate | None:
 
 
 def of_record(plan: Mapping[str, Any], load: Load) -> SpeedEstimate | None:
-    """Return what to expect of ``load`` on a service of this machine, by its recorded plan (``plan --json``).
+    """Return the prediction of ``load`` for a service, by its recorded plan.
 
-    None where the record does not say enough, and for an engine without cards.
+    The record is that of ``plan --json``. Return None where it is incomplete, and for an engine
+    without cards.
     """
     from gaudi_launch.app.fit import own_accelerator
     from gaudi_launch.engines import registry

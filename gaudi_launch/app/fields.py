@@ -1,4 +1,4 @@
-"""How a field of a record appears on the command line: kept in the field's metadata, so that it is stated once.
+"""Command-line options as metadata of a record's fields, stated once.
 
 @dataclass(frozen=True)
 class Options:
@@ -16,10 +16,12 @@ _KEY = "gaudi_launch.option"
 
 @dataclass(frozen=True)
 class Option:
-    """One option. No ``metavar``: it takes no value. ``many``: it may be given more than once.
+    """One option.
 
-    Without names it is what follows ``--``. ``bare``: its value may be given without its name, as the only
-    positional argument.
+    No ``metavar``: it takes no value. ``many``: it may be given more than once.
+
+    Without names it is what follows ``--``. ``bare``: its value may be given without its name, as
+    the only positional argument.
     """
 
     names: tuple[str, ...]
@@ -31,7 +33,7 @@ class Option:
 
     @property
     def switch(self) -> bool:
-        """Is it given without a value?"""
+        """Return True if the option is given without a value."""
         return not self.metavar
 
 
@@ -51,7 +53,10 @@ def switch(*names: str, help: str, panel: str) -> Any:
 
 
 def values(*names: str, help: str, metavar: str, panel: str = "") -> Any:
-    """Return a field for an option that may be given more than once, or without names for those after ``--``."""
+    """Return a field for an option that may be repeated.
+
+    Without names it is for the arguments after ``--``.
+    """
     return field(default=(), metadata={_KEY: Option(names, help, panel, metavar, many=True)})
 
 

@@ -1,4 +1,7 @@
-"""The use case of ``gaudi-launch fit``: the numbers of cards on which a model fits, and what each leaves free."""
+"""The use case of ``gaudi-launch fit``: the numbers of cards that fit a model.
+
+It also returns what each leaves free.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ _DEFAULT_PRODUCT = "gaudi2"
 
 @dataclass(frozen=True)
 class ServedLengths:
-    """The lengths and the requests at once of a server, as typed; empty where not given."""
+    """The lengths and the concurrent requests of a server, as typed.
+
+    Empty where not given.
+    """
 
     length: str = ""
     requests: str = ""
@@ -43,12 +49,13 @@ class FitOptions:
 
 @dataclass(frozen=True)
 class FitResult:
-    """A table with what it was computed for.
+    """A table with its inputs.
 
-    ``usable_bytes`` of one card and ``engine`` are None, and ``cores`` is set, where the instance is no Gaudi.
-    ``numbers_given``: the user listed the numbers of cards. ``profile``: the profile that stands for config.json.
-    ``assumed`` names the facts without a measurement, ``would`` is left to try where nothing fits.
-    ``unknown`` warns of a model that is known by its name only.
+    ``usable_bytes`` of one card and ``engine`` are None, and ``cores`` is set, where the instance
+    is not a Gaudi. ``numbers_given``: the user listed the numbers of cards. ``profile``: the
+    profile used instead of config.json. ``assumed`` names the facts without a measurement,
+    ``would`` the changes that may help where nothing fits. ``unknown`` warns of a model that is
+    known by its name only.
     """
 
     model: Model
@@ -67,7 +74,10 @@ class FitResult:
 
 
 def fit(options: FitOptions) -> FitResult:
-    """Return the table of one model. Raises LaunchError for options or a model that cannot be counted."""
+    """Return the table of one model.
+
+    Raises LaunchError for options or a model that cannot be counted.
+    """
     from gaudi_launch import profiles
     from gaudi_launch.app.unknown_model import unknown_model
     from gaudi_launch.host.accelerators import instances
@@ -121,7 +131,7 @@ def _on_neuron(model: Model, name: str, numbers: list[int] | None, dtypes: list[
 def _on_cards(
     model: Model, name: str, numbers: list[int] | None, dtypes: list[str], engine: Engine, request: Request
 ) -> tuple[FitTable, int, list[str]]:
-    """Return the table of a Gaudi product, the bytes that a card of it can use, and what was assumed."""
+    """Return the table of a Gaudi product, a card's usable bytes, and assumptions."""
     from gaudi_launch.host.accelerators import accelerators
     from gaudi_launch.models.card_memory import ServingDemand, fit_each
     from gaudi_launch.models.sizing import MemoryRules
@@ -144,7 +154,7 @@ def _on_cards(
 
 
 def _would(table: FitTable, model: Model, name: str) -> tuple[Message, ...]:
-    """Return what is left to try where no row fits."""
+    """Return the changes that may help where no row fits."""
     from gaudi_launch.host.accelerators import accelerators
     from gaudi_launch.messages import message
     from gaudi_launch.planning.fit import ways_out
@@ -170,9 +180,10 @@ def _numbers(text: str) -> list[int] | None:
 
 
 def _accelerator(text: str) -> str:
-    """Return the product or instance of a name: ours, hl-smi's (HL-225), or ``inf2`` for the largest instance.
+    """Return the product or instance of a name.
 
-    Raises LaunchError (USAGE).
+    Names are gaudi2 and the like, hl-smi's (HL-225), or ``inf2`` for the largest instance. Raises
+    LaunchError (USAGE).
     """
     from gaudi_launch.host.accelerators import accelerators, identify, instances
 
@@ -202,7 +213,10 @@ def own_accelerator() -> str:
 
 
 def sized_model(path: str) -> Model:
-    """Return a model whose sizes are known. Raises LaunchError (MODEL) naming the unknown ones."""
+    """Return a model whose sizes are known.
+
+    Raises LaunchError (MODEL) naming the unknown ones.
+    """
     from gaudi_launch.models.config import looks_like_hub_id
     from gaudi_launch.models.sizing import kv_bytes_per_token, weight_bytes
     from gaudi_launch.profiles import known_model
@@ -222,9 +236,10 @@ def sized_model(path: str) -> Model:
 
 
 def data_types(model: Model, given: str, engine: Engine | None = None) -> list[str]:
-    """Return the model's own data type first; fp8 beside bfloat16, because it is the other way to fit.
+    """Return the data types to try, the model's first.
 
-    An engine that computes the quantisation away when it loads the weights has the wider type on the card.
+    fp8 follows bfloat16, because it is the other way to fit. For an engine that dequantises the
+    weights when it loads them, it is the wider type on the card.
     """
     if given:
         return [given]
@@ -237,10 +252,10 @@ def data_types(model: Model, given: str, engine: Engine | None = None) -> list[s
 
 
 def engine_for(name: str, model: Model, accelerator: str, *, force: bool = False) -> Engine:
-    """Return the engine whose arithmetic counts: the one named, else that of a plan for these cards.
+    """Return the engine whose arithmetic counts: the named one, else a plan's.
 
-    Raises LaunchError (USAGE) for an unknown name, and (MODEL) for an engine that cannot load the model unless
-    ``force``.
+    The plan is for these cards. Raises LaunchError (USAGE) for an unknown name, and (MODEL) for an
+    engine that cannot load the model unless ``force``.
     """
     from gaudi_launch.engines import registry
     from gaudi_launch.planning.support_answer import check_support
@@ -254,9 +269,10 @@ def engine_for(name: str, model: Model, accelerator: str, *, force: bool = False
 
 
 def request_for(model: Model, given: ServedLengths) -> Request:
-    """Return the Request of these lengths; without a total, one for the inputs and outputs.
+    """Return the Request of these lengths.
 
-    Raises LaunchError for lengths that the model or the total cannot hold.
+    Without a total, it is one for the inputs and outputs. Raises LaunchError for lengths that
+    exceed the model or the total.
     """
     from gaudi_launch.paths import cache_dir
     from gaudi_launch.planning.lengths import BLOCK, round_up
@@ -278,7 +294,7 @@ def request_for(model: Model, given: ServedLengths) -> Request:
         model.path,
         max_model_len=total,
         max_num_seqs=number("-b", given.requests, 1, MOST_SEQS) if given.requests else None,
-        trust_remote_code=True,  # whoever launches the model agrees to it, not whoever sizes it
+        trust_remote_code=True,  # consent is needed to launch the model, not to size it
         files_dir=str(cache_dir() / "buckets"),
         input_range=asked.input,
         output_range=asked.output,

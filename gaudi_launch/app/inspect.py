@@ -1,4 +1,7 @@
-"""The use case of ``gaudi-launch inspect``: read a model's facts from its folder, its name or the hub."""
+"""The use case of ``gaudi-launch inspect``: read a model's facts.
+
+They are read from its folder, its name or the hub.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ class InspectedModel:
 
 
 def inspect(path: str, revision: str | None = None) -> InspectedModel:
-    """Read a folder, or of a hub ID only config.json and the headers of the weights. Raises LaunchError."""
+    """Read a folder, or of a hub ID only config.json and the headers of the weights.
+
+    Raises LaunchError.
+    """
     from gaudi_launch import profiles
     from gaudi_launch.models.config import looks_like_hub_id
     from gaudi_launch.models.hub.remote import read_remote

@@ -1,4 +1,7 @@
-"""The use cases of ``gaudi-launch kube``: what was rendered for Kubernetes, read and removed through kubectl."""
+"""The use cases of ``gaudi-launch kube``: status, logs and removal by kubectl.
+
+They concern what was rendered for Kubernetes.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _LEAST_LOG_REQUESTS = 5
 
 @dataclass(frozen=True)
 class KubeAccess:
-    """How kubectl reaches the cluster; empty: its own defaults."""
+    """Options of kubectl to reach the cluster; empty: its defaults."""
 
     namespace: str
     kubeconfig: str
@@ -30,7 +33,7 @@ class KubeAccess:
 
 @dataclass(frozen=True)
 class LogOptions:
-    """Which lines of the engines' logs; ``pod`` empty: of all pods."""
+    """The selected lines of the engines' logs; ``pod`` empty: of all pods."""
 
     lines: str
     pod: str = ""
@@ -40,7 +43,7 @@ class LogOptions:
 
 @dataclass(frozen=True)
 class KubeDeployment:
-    """A deployment of ours with its objects as kubectl lists them."""
+    """A deployment with its objects as kubectl lists them."""
 
     status: Status
     items: tuple[dict[str, Any], ...]
@@ -59,13 +62,13 @@ class Removal:
 
 
 def status(name: str, access: KubeAccess, reporter: Reporter) -> list[Status]:
-    """Return one deployment, or all of ours without a name. Raises LaunchError."""
+    """Return one deployment, or all of them without a name. Raises LaunchError."""
     kubectl = _kubectl(name, access)
     return [each.status for each in _deployments(kubectl, name, reporter)]
 
 
 def logs(name: str, access: KubeAccess, options: LogOptions, reporter: Reporter) -> None:
-    """Let kubectl print the logs of a deployment's engines. Raises LaunchError."""
+    """Run kubectl to print the logs of a deployment's engines. Raises LaunchError."""
     from gaudi_launch.kubernetes.status import engine_of
     from gaudi_launch.planning.parse import number
 
@@ -92,14 +95,17 @@ def logs(name: str, access: KubeAccess, options: LogOptions, reporter: Reporter)
 
 
 def removal(name: str, access: KubeAccess, reporter: Reporter, *, volumes: bool) -> Removal:
-    """Return what a removal of a deployment deletes; ``volumes``: its claims too. Raises LaunchError."""
+    """Return the objects that a removal deletes; ``volumes``: its PVCs too.
+
+    Raises LaunchError.
+    """
     from gaudi_launch.kubernetes.status import reference_of
 
     kubectl = _kubectl(name, access)
     found = _deployment(kubectl, name, reporter)
     if found.status.helm:
         raise LaunchError("kube.helm", ExitCode.USAGE, name=name)
-    # pods go with what made them
+    # pods are deleted with the objects that created them
     kept = ["Pod"] if volumes else ["Pod", "PersistentVolumeClaim"]
     objects = []
     for item in found.items:
@@ -120,7 +126,10 @@ def _kubectl(name: str, access: KubeAccess) -> Kubectl:
 
 
 def _check_name(option: str, found: str) -> None:
-    """Raise LaunchError (USAGE) for what is not a name: it becomes part of kubectl's arguments."""
+    """Raise LaunchError (USAGE) for an invalid name.
+
+    It becomes part of kubectl's arguments.
+    """
     if found and not _NAME.fullmatch(found):
         raise LaunchError("kubernetes.dns", ExitCode.USAGE, option=option, found=found)
 
@@ -140,8 +149,8 @@ def _deployment(kubectl: Kubectl, name: str, reporter: Reporter) -> KubeDeployme
 def _deployments(kubectl: Kubectl, name: str, reporter: Reporter) -> list[KubeDeployment]:
     """Return deployments with their objects, of all names without one.
 
-    Kinds of added controllers may be closed to a user who may see all the rest: that is reported, and no failure.
-    Raises LaunchError (FAILED): none of this name.
+    Kinds of added controllers may be forbidden to a user who may see all others: that is reported,
+    and is not a failure. Raises LaunchError (FAILED): none of this name.
     """
     from gaudi_launch.kubernetes.status import CORE, OPTIONAL, instance_of, statuses
 

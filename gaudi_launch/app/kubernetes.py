@@ -1,4 +1,7 @@
-"""The use case of ``gaudi-launch render kubernetes``: each model planned alone, on a node like the cluster's."""
+"""The use case of ``gaudi-launch render kubernetes``: plan models for a cluster.
+
+Each is planned alone, on a node like the cluster's.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,13 @@ if TYPE_CHECKING:
     from gaudi_launch.planning.plan import Plan
     from gaudi_launch.render.rendered import Rendered
 
-# product -> the simulated machine that stands for a node of it
+# product -> the simulated machine that is used as a node of it
 NODES = {"gaudi2": "hls2", "gaudi2e": "gaudi2e-8", "gaudi3": "gaudi3-oam", "gaudi3-pcie": "gaudi3-pcie"}
 
 
 @dataclass(frozen=True)
 class PlannedModel:
-    """One model: its plan on one node, and what that node is."""
+    """One model: its plan on one node, and the facts of that node."""
 
     plan: Plan
     container: Container
@@ -43,7 +46,7 @@ class PlannedModel:
 
     @property
     def weights(self) -> float | None:
-        """Bytes, as they lie on the disk."""
+        """Return the bytes of the weights on disk."""
         from gaudi_launch.models.sizing import weight_bytes
 
         model = self.model
@@ -65,7 +68,10 @@ class KubernetesForm:
 def render_kubernetes(
     options: LaunchOptions, wanted: KubernetesOptions, form: KubernetesForm
 ) -> tuple[Rendered, str]:
-    """Return the objects of all models as files, and the name of the release. Raises LaunchError."""
+    """Return the objects of all models as files, and the name of the release.
+
+    Raises LaunchError.
+    """
     from gaudi_launch.app.kubernetes_options import to_cluster
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.host.accelerators import instances
@@ -93,7 +99,10 @@ def render_kubernetes(
 
 
 def _pages(text: str) -> int | None:
-    """MiB a card of ``--hugepages``, None without it. Raises LaunchError (USAGE): not whole pages."""
+    """Return the MiB per card of ``--hugepages``, None without it.
+
+    Raises LaunchError (USAGE) for a value that is not a multiple of 2 MiB.
+    """
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.planning.parse import number
 
@@ -117,7 +126,10 @@ def _rendered(served: list[ServedModel], cluster: KubernetesTarget, form: Kubern
 
 
 def at_home(options: LaunchOptions, machine: str | None, accelerator: str) -> LaunchOptions:
-    """The options as they are meant inside a cluster: its nodes, port 8000, and a folder by its whole path."""
+    """Return the options as they apply inside a cluster.
+
+    Its nodes, port 8000, and an absolute path for a folder.
+    """
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.host.accelerators import instances
 
@@ -135,17 +147,17 @@ def at_home(options: LaunchOptions, machine: str | None, accelerator: str) -> La
 
 
 def _in_pods(model: str | None) -> str | None:
-    """The model's name as every pod knows it: of a folder the whole path."""
+    """Return the model's name for the pods: the absolute path of a folder."""
     from gaudi_launch.models.config import looks_like_hub_id
 
     if not model or model == "demo" or looks_like_hub_id(model):
         return model
-    # no shell has expanded the words of --with
+    # the shell does not expand the value of --with
     return str(Path(model).expanduser().absolute())
 
 
 def planned(options: LaunchOptions, cluster: KubernetesOptions) -> PlannedModel:
-    """One model. Raises LaunchError as `plan` does."""
+    """Return one model. Raises LaunchError as `plan` does."""
     from gaudi_launch.app.kubernetes_options import nodes_of
     from gaudi_launch.app.prepare import prepare
     from gaudi_launch.host.host_config import load_config
@@ -181,8 +193,11 @@ def planned(options: LaunchOptions, cluster: KubernetesOptions) -> PlannedModel:
 
 
 def _measured_for(prepared: Prepared, cards: int) -> Prepared:
-    """The same with what fp8 needs on so many cards: measurements hold for one number of them, here that of all
-    nodes (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/README.md: ``..._<rank>_16`` on two nodes)."""
+    """Return the model with the measurements that fp8 needs on all nodes.
+
+    Measurements are valid for one number of cards, here that of all nodes
+    (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/README.md: ``..._<rank>_16`` on two nodes).
+    """
     from gaudi_launch.app import model_needs
 
     whole = replace(prepared.request, cards=cards, modules=None)
@@ -191,9 +206,9 @@ def _measured_for(prepared: Prepared, cards: int) -> Prepared:
 
 
 def _refuse_engine(prepared: Prepared, kind: str) -> None:
-    """Engines that cannot be of this kind: Ray in Ray, and one whose program only its image knows.
+    """Refuse engines that cannot be of this kind.
 
-    Raises LaunchError (USAGE).
+    They are Ray in Ray, and one whose program only its image knows. Raises LaunchError (USAGE).
     """
     from gaudi_launch.errors import ExitCode, LaunchError
 
@@ -207,9 +222,10 @@ def _refuse_engine(prepared: Prepared, kind: str) -> None:
 
 
 def _over_nodes(prepared: Prepared, cluster: KubernetesOptions) -> Plan:
-    """The plan of one engine as if all its cards stood in one machine, with what several nodes change.
+    """Return the plan of one engine as if all its cards were in one machine.
 
-    Raises LaunchError: not whole nodes (USAGE), a model that cannot be cut so (MODEL), or is too large (MACHINE).
+    With what several nodes change. Raises LaunchError: incomplete nodes (USAGE), a model that
+    cannot be divided so (MODEL), or is too large (MACHINE).
     """
     from gaudi_launch.app.kubernetes_options import layout_of, nodes_of
     from gaudi_launch.cluster.cluster_planner import plan_whole
@@ -245,8 +261,11 @@ def _over_nodes(prepared: Prepared, cluster: KubernetesOptions) -> Plan:
 
 
 def _in_cluster(plan: Plan, prepared: Prepared, asked: str) -> Plan:
-    """The plan with the model as the nodes have it: a hub id even where this machine has a copy, and a model that
-    has to be converted by the folder of what comes out."""
+    """Return the plan with the model as the nodes have it.
+
+    That is a hub ID even where this machine has a copy, and the converted folder of a model that
+    has to be converted.
+    """
     from gaudi_launch.messages import message
     from gaudi_launch.models.config import looks_like_hub_id, name_of
     from gaudi_launch.models.fp8.conversion_record import CONVERTED
@@ -273,7 +292,10 @@ def serve_all(
     *,
     recipes: bool,
 ) -> list[ServedModel]:
-    """The models as they are rendered. Raises LaunchError for what no node of theirs can hold."""
+    """Return the models as they are rendered.
+
+    Raises LaunchError for what exceeds every node.
+    """
     from gaudi_launch.kubernetes.served import LONGEST, LONGEST_RAY, keys_of, served_of
 
     _refuse(every, cluster)
@@ -306,14 +328,14 @@ def _refuse(every: list[PlannedModel], cluster: KubernetesTarget) -> None:
 
 
 def _container(each: PlannedModel, cluster: KubernetesTarget) -> Container:
-    """The engine's container as this kind of object needs it."""
+    """Return the engine's container as this kind of object needs it."""
     from gaudi_launch.kubernetes.target import PORT
 
     if cluster.kind == "rayservice":
-        # Serve's proxy on the pod stands before the engine, whose port nobody outside knows
+        # Serve's proxy on the pod receives the requests; the engine's port is not visible outside
         return replace(each.container, ports=((PORT, PORT),), health="/-/healthz")
     if cluster.kind == "leaderworkerset":
-        # named before Ray starts on either side: HabanaAI/vllm-fork@17a7946f:README_GAUDI.md
+        # set before Ray starts on either side: HabanaAI/vllm-fork@17a7946f:README_GAUDI.md
         names = {"GLOO_SOCKET_IFNAME": cluster.interface, "HCCL_SOCKET_IFNAME": cluster.interface}
         return replace(each.container, env={**each.container.env, **names})
     return each.container
@@ -347,7 +369,7 @@ def _needs(each: PlannedModel, cluster: KubernetesTarget, pages: int | None) -> 
 
 
 def _assumed_node(host: Host) -> Message:
-    """That the node is a made-up one of its kind, and what was taken for it."""
+    """Return the note that the node is a simulated one, with its values."""
     from gaudi_launch.messages import message
 
     memory = (host.memory_total_mib or 0) // 1024
@@ -355,8 +377,10 @@ def _assumed_node(host: Host) -> Message:
 
 
 def neuron(options: LaunchOptions, wanted: KubernetesOptions, cluster: KubernetesTarget) -> ServedModel:
-    """The model on Inferentia, as the public example serves it. Raises LaunchError (USAGE) for options of a plan,
-    which mean nothing to that example's application."""
+    """Return the model on Inferentia, as the public example serves it.
+
+    Raises LaunchError (USAGE) for options of a plan that the example's application does not have.
+    """
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.host.accelerators import instances
     from gaudi_launch.kubernetes.objects.inferentia import neuron_served

@@ -1,4 +1,7 @@
-"""The options of ``render kubernetes`` beside those of a plan, and how they become a `KubernetesTarget`."""
+"""Options of ``render kubernetes`` in addition to those of a plan.
+
+They become a `KubernetesTarget`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ _WHAT, _SCALE, _STORE, _POD = "What", "Scaling", "Storage and secrets", "Pods an
 
 @dataclass(frozen=True)
 class KubernetesOptions:
-    """The cluster to render for, each value as it is typed: empty where not given."""
+    """The cluster to render for, each value as typed: empty where not given."""
 
     kind: str = text(
         "--kind", help="deployment (default), leaderworkerset or rayservice.", panel=_WHAT, metavar="KIND"
@@ -96,7 +99,7 @@ _INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 def to_cluster(options: KubernetesOptions, release: str, containers: list[Container]) -> KubernetesTarget:
     """Return the cluster that these options describe.
 
-    Raises LaunchError (USAGE) for what cannot be.
+    Raises LaunchError (USAGE) for an impossible one.
     """
     from gaudi_launch.engines.ray_serve.engine import VERSION as RAY
     from gaudi_launch.host.accelerators import instances
@@ -114,7 +117,7 @@ def to_cluster(options: KubernetesOptions, release: str, containers: list[Contai
         raise _usage("kubernetes.not_with", one="--monitor", other="--kind rayservice")
     autoscale = _one_of("--autoscale", options.autoscale, ("", "hpa", "keda"))
     replicas, most = _replicas(options.replicas or "1")
-    scales_itself = kind == "rayservice"  # Ray's own autoscaler
+    scales_itself = kind == "rayservice"  # Ray's autoscaler
     if bool(autoscale) != (most > replicas) and not scales_itself:
         raise _usage("kubernetes.needs", one="--autoscale", other="--replicas MIN..MAX")
     if autoscale == "keda" and not options.prometheus:
@@ -165,7 +168,7 @@ def to_cluster(options: KubernetesOptions, release: str, containers: list[Contai
 
 
 def _refuse_alone(options: KubernetesOptions, kind: str, autoscale: str) -> None:
-    """Options that would be read and then not used. Raises LaunchError (USAGE)."""
+    """Refuse options that would have no effect. Raises LaunchError (USAGE)."""
     multi_node = kind == "leaderworkerset"
     needed = (
         ("--nodes", options.nodes, "--kind leaderworkerset", multi_node),
@@ -181,14 +184,17 @@ def _refuse_alone(options: KubernetesOptions, kind: str, autoscale: str) -> None
 
 
 def nodes_of(options: KubernetesOptions) -> int:
-    """Nodes of one replica. Raises LaunchError (USAGE)."""
+    """Return the number of nodes of one replica. Raises LaunchError (USAGE)."""
     from gaudi_launch.planning.parse import number
 
     return number("--nodes", options.nodes or "2", 2, 64) if options.kind == "leaderworkerset" else 1
 
 
 def layout_of(options: KubernetesOptions, cards: int) -> tuple[int | None, int | None]:
-    """Return the tensor and pipeline sizes that ``--layout`` asks for; None: ours to choose."""
+    """Return the tensor and pipeline sizes of ``--layout``.
+
+    Return None if they are to be chosen.
+    """
     nodes, layout = nodes_of(options), options.layout or "auto"
     if layout != "auto" and nodes == 1:
         raise _usage("kubernetes.only_with", one="--layout", other="--kind leaderworkerset")
@@ -201,7 +207,7 @@ def layout_of(options: KubernetesOptions, cards: int) -> tuple[int | None, int |
 
 
 def _replicas(text: str) -> tuple[int, int]:
-    """The fewest and the most of ``N`` or ``MIN..MAX``."""
+    """Return the fewest and the most of ``N`` or ``MIN..MAX``."""
     from gaudi_launch.planning.parse import number
 
     least, dots, most = text.partition("..")
@@ -228,7 +234,10 @@ def _dns(option: str, found: str) -> None:
 
 
 def _matching(option: str, found: str, pattern: re.Pattern[str], id: str) -> str:
-    """The user's word, of this form if there is one. Raises LaunchError (USAGE) with the sentence ``id``."""
+    """Return the user's value, of this form if there is one.
+
+    Raises LaunchError (USAGE) with the sentence ``id``.
+    """
     if found and not pattern.fullmatch(found):
         raise _usage(id, option=option, found=found)
     return found
@@ -254,7 +263,10 @@ def _label(word: str) -> tuple[str, str]:
 
 
 def _secret(text: str, release: str, containers: list[Container]) -> tuple[str, tuple[str, ...]]:
-    """The Secret's name and its variables: those named, else those that the user has exported."""
+    """Return the Secret's name and its variables.
+
+    They are the named ones, else those that the user has exported.
+    """
     name, _, given = text.partition(":")
     exported = tuple(dict.fromkeys(secret for container in containers for secret in container.secrets))
     names = tuple(dict.fromkeys(given.split(","))) if given else exported or (("HF_TOKEN",) if name else ())

@@ -1,4 +1,7 @@
-"""The use case of ``gaudi-launch migrate``: a start script's command line as ours, and what would differ."""
+"""The use case of ``gaudi-launch migrate``: convert a start script's command.
+
+It also lists what would differ.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from gaudi_launch.planning.plan import Plan, Setting
     from gaudi_launch.planning.request import Request
 
-# a Gaudi2 server with eight OAM cards, which the scripts were written for
+# a Gaudi2 server with eight OAM cards, for which the scripts were written
 _STAND_IN = "simulated:hls2"
 _FLAGS = (
     ("cards", "-n"),
@@ -51,7 +54,7 @@ _FLAGS = (
 
 @dataclass(frozen=True)
 class SettingDifference:
-    """A setting that --tuning auto does otherwise; a value of None: it is not set."""
+    """A setting that --tuning auto changes; a value of None: it is not set."""
 
     name: str
     reference: str | None
@@ -61,7 +64,10 @@ class SettingDifference:
 
 @dataclass(frozen=True)
 class Migration:
-    """The old command as ours. ``reference`` is its plan in reference tuning, on the machine ``host``."""
+    """The old command as ours.
+
+    ``reference`` is its plan in reference tuning, on the machine ``host``.
+    """
 
     release: str
     command: tuple[str, ...]
@@ -72,7 +78,10 @@ class Migration:
 
 
 def migrate(words: list[str], release: str | None, machine: str | None) -> Migration:
-    """Return a start script's command line as ours. Raises LaunchError for one that cannot be read or planned."""
+    """Return a start script's command line as ours.
+
+    Raises LaunchError for one that cannot be read or planned.
+    """
     from gaudi_launch.app.unknown_model import unknown_model
     from gaudi_launch.engines.registry import find
     from gaudi_launch.engines.vllm_fork.import_scripts import read_call, request_of
@@ -93,7 +102,7 @@ def migrate(words: list[str], release: str | None, machine: str | None) -> Migra
         notes = (*notes, unknown)
     brings_code = _brings_code(model)
     if brings_code:
-        # the scripts always agree to it, and this model cannot be loaded without
+        # the scripts always allow it, and this model cannot be loaded without
         request = replace(request, trust_remote_code=True)
     engine = find(request.engine)
     reference = make_plan(request, host, model, engine)
@@ -101,7 +110,7 @@ def migrate(words: list[str], release: str | None, machine: str | None) -> Migra
     try:
         ours = make_plan(replace(request, tuning="auto"), host, model, engine)
     except LaunchError as error:
-        # what auto refuses is itself the difference
+        # a refusal by auto is itself the difference
         ours = error
     shown = {name: value for name, value in call.variables.items() if name not in hidden}
     return Migration(
@@ -115,7 +124,10 @@ def migrate(words: list[str], release: str | None, machine: str | None) -> Migra
 
 
 def _hidden(request: Request, variables: Mapping[str, str]) -> list[str]:
-    """Return the secrets that our command must not show: moved from an option, or assigned in the old command."""
+    """Return the secrets that our command must not show.
+
+    They were moved from an option, or assigned in the old command.
+    """
     from gaudi_launch.redact import is_secret_name
 
     given = set(variables) | set(os.environ)
@@ -125,7 +137,10 @@ def _hidden(request: Request, variables: Mapping[str, str]) -> list[str]:
 
 
 def _machine(machine: str | None) -> tuple[Host, tuple[Message, ...]]:
-    """Return the machine to plan for; a simulated one, with a note, where this machine shows no card."""
+    """Return the machine to plan for.
+
+    A simulated one, with a note, where this machine shows no card.
+    """
     from gaudi_launch.host.machine import load
 
     host = load(machine)
@@ -135,7 +150,10 @@ def _machine(machine: str | None) -> tuple[Host, tuple[Message, ...]]:
 
 
 def _brings_code(model: Model) -> bool | None:
-    """Return whether the model brings Python code of its own; its profile answers where no config.json is here."""
+    """Return whether the model includes Python code.
+
+    Its profile answers where no config.json is here.
+    """
     from gaudi_launch.profiles import match
 
     if model.remote_code is not None:
@@ -146,7 +164,10 @@ def _brings_code(model: Model) -> bool | None:
 
 
 def _split(words: list[str]) -> list[str]:
-    """Return the arguments of a command; one quoted string is split as a shell splits it, nothing is run."""
+    """Return the arguments of a command.
+
+    One quoted string is split as a shell splits it, nothing is run.
+    """
     if len(words) != 1:
         return words
     try:
@@ -157,7 +178,10 @@ def _split(words: list[str]) -> list[str]:
 
 
 def _our_command(request: Request, variables: Mapping[str, str]) -> list[str]:
-    """Return the same deployment as our command, with the variables that preceded the old one."""
+    """Return our command for the same deployment.
+
+    It has the variables that preceded the old one.
+    """
     assigned = [f"{name}={value}" for name, value in variables.items()]
     words = [*(["env", *assigned] if assigned else []), "gaudi-launch", "serve", "--engine", request.engine]
     words += ["-w", request.model]
@@ -176,9 +200,9 @@ def _our_command(request: Request, variables: Mapping[str, str]) -> list[str]:
 
 
 def _differences(reference: Plan, ours: Plan | LaunchError, brings_code: bool | None) -> list[SettingDifference]:
-    """Return what --tuning auto does otherwise.
+    """Return the changes by --tuning auto.
 
-    ``brings_code``: whether the model brings Python code of its own, None where that is not known.
+    ``brings_code``: whether the model includes Python code, None where unknown.
     """
     if isinstance(ours, LaunchError):
         return [SettingDifference("plan", "", "", str(ours))]

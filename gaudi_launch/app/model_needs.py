@@ -1,6 +1,6 @@
-"""What a model needs before its engine can start: weights, their conversion, measurements, and room for them.
+"""The needs of a model before its engine can start.
 
-Here it is looked for; the commands bring it.
+They are weights, their conversion, measurements, and disk space. They are only looked for here.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ from gaudi_launch.profiles import Profile, known_model, match
 
 @dataclass(frozen=True)
 class Provision:
-    """What was found: the steps, the QUANT_CONFIG, why there is none although one is needed (``lacks``), and that
-    the model's own code was not agreed to (``code``)."""
+    """The result of the search.
+
+    The steps, the QUANT_CONFIG, the error if a required one is missing (``lacks``), and whether
+    consent to the model's code is missing (``code``).
+    """
 
     facts: SetupFacts
     steps: tuple[SetupStep, ...] = ()
@@ -46,47 +49,50 @@ class Provision:
     known: Model = field(default_factory=lambda: Model("", ""), repr=False)
 
     def planned(self, request: Request) -> Model:
-        """The model of a plan: what will be served, by what is known of it now."""
+        """Return the model that will be served, by its facts so far."""
         return replace(self.known, path=request.model)
 
     def request_for(self, request: Request) -> Request:
-        """The request with the folder that will be served and the QUANT_CONFIG that was found."""
+        """Return the request with the folder that will be served and the QUANT_CONFIG."""
         final = self.facts.final
         if final is None or request.model == str(final):
             return replace(request, quant_file=self.quant)
         if not self.facts.converts and self.facts.folder is None:
-            return replace(request, quant_file=self.quant)  # plan keeps the name of what is not here yet
-        # clients go on asking for the name they know
+            return replace(request, quant_file=self.quant)  # plan keeps the name of what is not on this machine yet
+        # clients continue to use the name they know
         name = request.served_name or request.model
         return replace(request, model=str(final), served_name=name, quant_file=self.quant)
 
     @property
     def notes(self) -> tuple[Message, ...]:
-        """What a plan says about it."""
+        """Return the notes of a plan about it."""
         return tuple(error.text for error in (self.lacks, self.code) if error is not None)
 
 
 def look(request: Request, host: Host, engine: Engine, installed: Installed | None) -> Provision:
-    """Find out what is there. Changes nothing and asks no hub. Raises LaunchError for a file that the user named
-    and that cannot be used."""
+    """Search for what exists.
+
+    Changes nothing and queries no hub. Raises LaunchError for a file that the user named and that
+    cannot be used.
+    """
     repo = request.model if looks_like_hub_id(request.model) else ""
     folder = find_local(repo, code=bool(request.trust_remote_code)) if repo else Path(request.model).expanduser()
     there = folder is not None and folder.is_dir()
     known = known_model(str(folder) if there else request.model, must_exist=False)
-    # a folder of the Hugging Face cache is called by its revision
+    # the last part of a Hugging Face cache folder is its revision
     known = replace(known, name=name_of(request.model)) if repo else known
     profile = match(known)
     generation = generation_of(host)
     quant, published, lacks = _quant(request, known, profile, generation, engine, installed)
-    # Ray Serve decides nothing about the model: the engine inside does
+    # Ray Serve decides nothing about the model: the inner engine does
     converts = engine.innermost.needs_gaudi2_range and generation == "g2"
-    # a folder that is not here (a plan for another machine) is taken as it is
+    # a folder that is not here (a plan for another machine) is used unchanged
     converts = converts and known.quantization == "fp8" and bool(repo or there)
     target = folder_for(repo) if repo else Path()
     converted_target = folder_for(f"{repo}{CONVERTED}") if repo else Path(f"{folder}{CONVERTED}")
     converted = False
     if converts:
-        # numpy comes with it
+        # it imports numpy
         from gaudi_launch.models.fp8.convert import is_converted, wants_conversion
 
         converts = folder is None or wants_conversion(folder)
@@ -115,7 +121,10 @@ def look(request: Request, host: Host, engine: Engine, installed: Installed | No
 
 
 def _code(request: Request, known: Model, profile: Profile | None) -> LaunchError | None:
-    """What config.json will say once it is here, by the profile: code of the model's own that nobody agreed to."""
+    """Return the model's code, by its profile, if there is no consent to it.
+
+    config.json is not here yet.
+    """
     brings = known.remote_code is None and profile is not None and profile.facts.get("remote_code")
     if not brings or request.trust_remote_code:
         return None
@@ -131,7 +140,10 @@ def _is_installed(engine: Engine, installed: Installed | None) -> bool:
 
 
 def generation_of(host: Host) -> str:
-    """g2 or g3 as the calibration scripts say it; the 1.21 start script takes g2 for granted."""
+    """Return g2 or g3 as in the calibration scripts.
+
+    The 1.21 start script assumes g2.
+    """
     return "g3" if product_of(host).startswith("gaudi3") else "g2"
 
 
@@ -147,12 +159,12 @@ def _quant(
     engine: Engine,
     installed: Installed | None,
 ) -> tuple[QuantFile | None, Published | None, LaunchError | None]:
-    """The QUANT_CONFIG, the published measurements it is made of, and the error of having none."""
+    """Return the QUANT_CONFIG, its published measurements, and the error without one."""
     inside, cards = engine.innermost, _cards(request, engine)
     if not inside.needs_quant_file(request, known):
         return None, None, None
     calibration = inside.calibration
-    # published measurements, and those in the engine's sources, are of the fork's own modules
+    # published measurements, and those in the engine's sources, are of the fork's modules
     has_published = calibration is not None and calibration.published
     published = profiles.published_for(profile, known.name, generation, cards) if has_published else None
     family = calibration.family if calibration is not None else inside.profile_key
@@ -189,7 +201,7 @@ def _quant(
 
 
 def incomplete(found: QuantFile, model: str, cards: int) -> LaunchError:
-    """The error of a QUANT_CONFIG whose measurements are not all there."""
+    """Return the error of a QUANT_CONFIG with missing measurements."""
     return LaunchError(
         "quant.measurements_missing",
         ExitCode.MODEL,
@@ -209,7 +221,7 @@ def _weight_bytes(known: Model) -> int | None:
 
 
 def _size(folder: Path) -> int:
-    """Bytes of the files below a folder; 0 where there is none."""
+    """Return the bytes of the files below a folder; 0 without one."""
     total = 0
     for path in folder.rglob("*") if folder.is_dir() else ():
         try:
@@ -228,14 +240,14 @@ def refuse_early(
     *,
     in_image: bool = False,
 ) -> None:
-    """Raise what serve would raise in the end, before hours of fetching: another engine, too few cards, code that
-    was not agreed to, no measurements, no room on the disk.
+    """Raise serve's later errors before hours of fetching.
 
-    ``in_image``: the engine is in an image, so no interpreter of this machine is looked at.
+    They are another engine, too few cards, code without consent, missing measurements, no disk
+    space. ``in_image``: the engine is in an image, so no interpreter of this machine is inspected.
     """
     if not in_image:
         check_engine(engine, installed)
-    # of a model that no profile knows, the fetched config.json may still say that it is fp8 already
+    # for a model without a profile, the fetched config.json may still show that it is fp8 already
     if provision.lacks is not None and provision.known.layers is not None:
         raise provision.lacks
     if provision.code is not None:
@@ -245,7 +257,10 @@ def refuse_early(
 
 
 def check(provision: Provision) -> None:
-    """The last look before a start: raises LaunchError for measurements that are missing, removes stale scales."""
+    """Check once more before a launch: remove stale scales.
+
+    Raises LaunchError for measurements that are missing.
+    """
     if provision.lacks is not None:
         raise provision.lacks
     if provision.quant is not None:
@@ -253,7 +268,10 @@ def check(provision: Provision) -> None:
 
 
 def check_disk(facts: SetupFacts) -> None:
-    """Is there room for what the steps will write, file system by file system? Raises LaunchError (MACHINE)."""
+    """Check the disk space that the steps need, per file system.
+
+    Raises LaunchError (MACHINE).
+    """
     for room in _rooms(facts, here=True):
         if not room.enough:
             raise LaunchError(
@@ -267,7 +285,10 @@ def check_disk(facts: SetupFacts) -> None:
 
 
 def _rooms(facts: SetupFacts, here: bool) -> tuple[Room, ...]:
-    """What the steps will write, file system by file system; of another machine's disks nothing is known."""
+    """Return the bytes that the steps will write, per file system.
+
+    Another machine's disks are unknown.
+    """
 
     needed = needed_bytes(facts)
     if not here:

@@ -1,4 +1,4 @@
-"""What serve brings before it starts an engine: weights, their conversion, measurements."""
+"""Fetch and convert what an engine needs: weights and measurements."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from gaudi_launch.models.setup_steps import SetupFacts
     from gaudi_launch.planning.request import Request
 
-# shards converted at once: each keeps 16 MiB at a time, the disk is the limit
+# shards converted in parallel: each uses 16 MiB, the disk is the limit
 _MOST_PROCESSES = 8
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """One repository to fetch. ``to`` None: the data folder. ``code``: also the model's own Python files.
+    """One repository to fetch.
 
-    ``verify``: files that were verified earlier are hashed again.
+    ``to`` None: the data folder. ``code``: also the model's Python files. ``verify``: files that
+    were verified earlier are hashed again.
     """
 
     repo: str
@@ -39,7 +40,10 @@ class Wanted:
 
 
 def bring(request: Request, provision: Provision, reporter: Reporter) -> None:
-    """Do the steps that are left. Raises LaunchError; what was done stays, and another run continues from there."""
+    """Run the remaining steps.
+
+    Raises LaunchError; completed steps are kept, and another run continues from there.
+    """
     from gaudi_launch.app.model_needs import check_disk
 
     check_disk(provision.facts)
@@ -56,7 +60,10 @@ def bring(request: Request, provision: Provision, reporter: Reporter) -> None:
 
 
 def fetch(wanted: Wanted, reporter: Reporter) -> Pulled:
-    """Fetch a repository. Raises LaunchError; a later call continues where this one stopped."""
+    """Fetch a repository.
+
+    Raises LaunchError; a later call continues where this one stopped.
+    """
     from gaudi_launch.models.hub import download
     from gaudi_launch.models.hub.local import folder_for
 

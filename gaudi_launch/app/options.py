@@ -1,6 +1,7 @@
-"""The options of a launch, as the command line or the Python API gives them, and the Request they make.
+"""The options of a launch, as typed or given to the Python API.
 
-The letters are those of the 1.21 start script; they mean the same for every engine.
+`to_request` makes a Request of them. The short options are those of the 1.21 start script; they
+mean the same for every engine.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ _RANGE = re.compile(r"([0-9]{1,2})-([0-9]{1,2})")
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """What to launch and how, each value as it is typed: None or False where not given.
+    """The model to launch and its settings, each value as typed.
 
-    ``extra`` are the arguments after ``--``, for the engine. `to_request` reads and checks the values.
+    None or False where not given. ``extra`` are the arguments after ``--``, for the engine.
+    `to_request` reads and checks the values.
     """
 
     model: str | None = value(
@@ -137,7 +139,10 @@ class LaunchOptions:
     )
 
     def given(self) -> tuple[tuple[str, str], ...]:
-        """Return the field and the first name of each option that was given, in the order of the help."""
+        """Return the field and the first name of each given option.
+
+        They are in the order of the help.
+        """
         found: list[tuple[str, str]] = []
         for each in fields(self):
             option = option_of(each)
@@ -147,9 +152,10 @@ class LaunchOptions:
 
 
 def to_request(options: LaunchOptions, environment: Mapping[str, str] | None = None) -> Request:
-    """Return the Request of these options in this process: its environment, its cache folder, the time.
+    """Return the Request of these options in this process.
 
-    Raises LaunchError (USAGE) for a value that cannot be.
+    It has the process's environment, its cache folder and the time. Raises LaunchError (USAGE) for
+    an invalid value.
     """
     from gaudi_launch.paths import cache_dir
 
@@ -162,7 +168,10 @@ def to_request(options: LaunchOptions, environment: Mapping[str, str] | None = N
 
 
 def read_request(options: LaunchOptions, *, environment: Mapping[str, str], files_dir: str, stamp: str) -> Request:
-    """Return the Request of these options. Pure. Raises LaunchError (USAGE) for a value that cannot be."""
+    """Return the Request of these options.
+
+    Pure. Raises LaunchError (USAGE) for an invalid value.
+    """
     from gaudi_launch.planning import parse as read
     from gaudi_launch.planning.placement import parse_modules
     from gaudi_launch.planning.request import Request
@@ -203,7 +212,7 @@ def read_request(options: LaunchOptions, *, environment: Mapping[str, str], file
         engine=options.engine or "auto",
         python=options.python,
         tuning=tuning,
-        # a switch that was not given is no opinion, not a refusal
+        # a switch that was not given is undecided, not False
         trust_remote_code=options.trust_remote_code or None,
         served_name=options.served_name,
         replicas=_read(options.replicas, read.replicas),
@@ -217,7 +226,10 @@ def read_request(options: LaunchOptions, *, environment: Mapping[str, str], file
 
 
 def _expanded(text: str) -> str:
-    """Return a list of module IDs with each range ``0-3`` written out; what is not a range stays."""
+    """Return a list of module IDs with each range ``0-3`` written out.
+
+    What is not a range stays.
+    """
     found: list[str] = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())

@@ -1,4 +1,4 @@
-"""What a plan is made of, read once: the request, the machine, the engine's interpreter, the model."""
+"""The inputs of a plan, read once: request, machine, interpreter, model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that a plan is made of, read once."""
+    """All inputs of a plan, read once."""
 
     request: Request
     host: Host
@@ -40,11 +40,14 @@ class Prepared:
 
     @property
     def steps(self) -> tuple[SetupStep, ...]:
-        """What serve does, or found done, before it starts the engine."""
+        """Return the steps of serve before it starts the engine, also completed ones."""
         return self.provision.steps if self.provision else ()
 
     def plan(self, placement: Placement | None = None) -> Plan:
-        """The plan; with ``placement`` for cards that were chosen and are held already."""
+        """Return the plan.
+
+        ``placement`` for cards that were chosen and are reserved already.
+        """
         from gaudi_launch.buckets.warmup_time import FILE_NAME, read_measured
         from gaudi_launch.engines.registry import is_decided
         from gaudi_launch.paths import state_dir
@@ -61,7 +64,7 @@ class Prepared:
         return replace(made, warnings=(*notes, *made.warnings))
 
     def _name_notes(self) -> tuple[Message, ...]:
-        """Return the warning for a model that is neither here nor known by its name."""
+        """Return the warning for a model that is not here and not known by its name."""
         from gaudi_launch.app.unknown_model import unknown_model
 
         if self.provision is None:
@@ -72,9 +75,9 @@ class Prepared:
         return () if warning is None else (warning,)
 
     def trusted(self, plan: Plan) -> Plan:
-        """The plan with the bucket list that the installed engine makes itself, where it can be asked for it.
+        """Return the plan with the installed engine's bucket list, where it is available.
 
-        Raises LaunchError when the engine says that it cannot start with these settings.
+        Raises LaunchError when the engine cannot start with these settings.
         """
         from gaudi_launch.engines import introspect
         from gaudi_launch.planning.engine import Context
@@ -106,7 +109,7 @@ class Prepared:
         return replace(plan, buckets=theirs, bucket_strategy=strategy, warnings=(*plan.warnings, differs))
 
     def cached(self, plan: Plan) -> Cached | None:
-        """The plan with its recipe cache; None where there is none to manage."""
+        """Return the plan with its recipe cache; None where there is none to manage."""
         from gaudi_launch.paths import cache_dir, machine_root
         from gaudi_launch.recipe_cache.attach import with_cache
 
@@ -116,12 +119,12 @@ class Prepared:
         return with_cache(plan, self.request, self.host, cache_dir(), look=here, machine_root=machine_root())
 
     def findings(self, plan: Plan) -> list[Finding]:
-        """The doctor's quick verdict on this machine for this plan."""
+        """Return the doctor's fast checks of this machine for this plan."""
         from gaudi_launch.doctor import Wants, quick
         from gaudi_launch.host.host_config import load_config
 
         modules = plan.placement.modules
-        # the port is asked for on its own, of the machine that it will be opened on
+        # the port is checked separately, on the machine that it will be opened on
         wants = Wants(
             cards=len(modules) or None,
             modules=modules,
@@ -135,7 +138,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class CheckedPlan:
-    """A plan, what it is made of, and the failed checks that would keep serve from starting it.
+    """A plan, its inputs, and the failed checks that prevent serve from starting it.
 
     The plan's warnings end with those of ``failed``.
     """
@@ -146,7 +149,7 @@ class CheckedPlan:
 
 
 def checked_plan(options: LaunchOptions) -> CheckedPlan:
-    """Return the plan of these options with the doctor's quick verdict.
+    """Return the plan of these options with the doctor's fast checks.
 
     Reads only: the model and the engine need not exist. Raises LaunchError.
     """
@@ -165,7 +168,10 @@ def plan(options: LaunchOptions) -> tuple[Plan, Prepared]:
 
 
 def _libfabric_root() -> str:
-    """Return where `setup --scale-out` put libfabric on this machine; "" where it is not."""
+    """Return the folder into which `setup --scale-out` installed libfabric.
+
+    Return "" without one.
+    """
     from gaudi_launch.engines.install.install_steps import LIBFABRIC_ROOT
     from gaudi_launch.paths import machine_root
 
@@ -182,10 +188,10 @@ def prepare(
 ) -> Prepared:
     """Read the machine, the engine's interpreter and the model for these options.
 
-    ``bring_with``: for serve, which needs the model and the engine; what is missing is fetched and reported there.
-    Without it nothing is written, and names are enough. ``in_image``: the engine is in an image, and no
-    interpreter of this machine is asked for it. ``secret_file``: a secret option that the engine reads from no
-    variable goes into a file.
+    ``bring_with``: for serve, which needs the model and the engine; what is missing is fetched and
+    reported there. Without it nothing is written, and names suffice. ``in_image``: the engine is in
+    an image, and no interpreter of this machine is queried for it. ``secret_file``: a secret option
+    that the engine reads from no variable goes into a file.
     """
     from gaudi_launch.app import model_needs as provisions
     from gaudi_launch.app.model_setup import bring
@@ -202,7 +208,7 @@ def prepare(
     must_exist = bring_with is not None
     request = to_request(options)
     if registry.in_container(request.engine):
-        # also with --force: the container's command line is read by every user of the machine
+        # also with --force: other users of the machine can read the container's command line
         refuse_secret_args(engine_args(user=request.extra))
         request = replace(request, environment=_standing(request.environment))
     else:
@@ -221,14 +227,14 @@ def prepare(
     request = with_bucket_file(request, engine)
     if options.machine is None:
         request = replace(request, libfabric_root=_libfabric_root())
-    # an engine on the CPU needs no card, so the machine's cards are not even looked at
+    # an engine on the CPU needs no card, so the machine's cards are not read
     host = load(options.machine) if engine.needs_cards or options.machine else Host()
     if request.tuning == "reference":
         model = known_model(request.model, must_exist)
         return Prepared(request, host, model, engine.suited(model), installed, options.machine)
     provision = provisions.look(request, host, engine, installed)
     engine = engine.suited(provision.known)
-    # options that this engine does not have come before anything that could be missing for them
+    # unsupported options are reported before anything that could be missing for them
     engine.refuse(request, host, provision.known)
     supported = engine.innermost.support(provision.known, request.args, request.environment)
     check_support(supported, force=request.force)
@@ -244,7 +250,10 @@ def prepare(
 
 
 def _engine_name(request: Request, installed: Installed | None, machine: str | None) -> str:
-    """Return the engine's name; where none is installed, that of the engine for this model."""
+    """Return the engine's name.
+
+    Where none is installed, that of the engine for this model.
+    """
     from gaudi_launch.engines.registry import is_decided, name_for
     from gaudi_launch.host.machine import load
     from gaudi_launch.profiles import known_model
@@ -256,9 +265,12 @@ def _engine_name(request: Request, installed: Installed | None, machine: str | N
 
 
 def with_config_file(request: Request, engine: Engine, *, needed: bool) -> Request:
-    """Return the request with the options of the user's --config FILE, for an engine that reads one.
+    """Return the request with the options of the user's --config FILE.
 
-    Raises LaunchError (USAGE) where the engine would stop on it; ``needed``: also for a file that is not readable.
+    It is for an engine that reads one.
+
+    Raises LaunchError (USAGE) where the engine would stop on it; ``needed``: also for a file that
+    is not readable.
     """
     from pathlib import Path
 
@@ -295,8 +307,11 @@ def _first_option(secret_options: str) -> str:
 
 
 def with_bucket_file(request: Request, engine: Engine) -> Request:
-    """With the text of the bucket file that the user exported, for an engine that reads one: it dies of a line that
-    it cannot read. Raises LaunchError (USAGE) where there is no such file."""
+    """Add the text of the bucket file that the user exported.
+
+    Only for an engine that reads one: it stops at a line that it cannot read. Raises LaunchError
+    (USAGE) where there is no such file.
+    """
     from pathlib import Path
 
     variable = engine.innermost.bucket_file
@@ -312,7 +327,10 @@ def with_bucket_file(request: Request, engine: Engine) -> Request:
 
 
 def _standing(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment with the folder that we stand in: docker needs whole paths, and PWD may be another's."""
+    """Return the environment with the current folder.
+
+    docker needs absolute paths, and PWD may be another process's.
+    """
     from pathlib import Path
 
     try:
@@ -330,7 +348,7 @@ def _installed(request: Request, needed: bool, here: bool) -> Installed | None:
         return None
     if request.python is None and registry.on_cpu(request.engine):
         return detect(str(cpu_install.python_path())) if cpu_install.engine_is_ready() else None
-    # the embedded engine beside Ray says nothing about another machine
+    # the embedded engine with Ray does not apply to another machine
     if request.python is None and registry.is_ray(request.engine) and here:
         from gaudi_launch.engines.ray_serve import install as ray_install
 
@@ -341,7 +359,7 @@ def _installed(request: Request, needed: bool, here: bool) -> Installed | None:
 
 
 def _demo(request: Request, reporter: Reporter | None) -> Request:
-    """The demo model: its folder and engine, made now when serve needs them."""
+    """Return the demo model: folder and engine, installed now if serve needs them."""
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.ray_serve import install as ray_install
     from gaudi_launch.engines.vllm_cpu import install as cpu_install

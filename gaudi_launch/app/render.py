@@ -1,4 +1,4 @@
-"""The use cases of ``gaudi-launch render``: the plan of a launch as files, one function per target."""
+"""The use cases of ``gaudi-launch render``: a plan as files, by target."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Destination:
-    """Where rendered files go, and the service's name; a name of None comes from model and port.
+    """The target of rendered files, and the service's name.
 
-    ``output`` None: nothing is written, which only ``several`` allows for more than one file.
+    A name of None is made from model and port. ``output`` None: nothing is written, which only
+    ``several`` allows for more than one file.
     """
 
     output: str | None
@@ -31,7 +32,7 @@ class Destination:
 
 @dataclass(frozen=True)
 class RenderedFiles:
-    """What was rendered for a target; ``written`` are the paths on disk."""
+    """The rendered files of a target; ``written`` are the paths on disk."""
 
     target: str
     name: str
@@ -41,7 +42,10 @@ class RenderedFiles:
 
 @dataclass(frozen=True)
 class SystemdOptions:
-    """How a unit runs: by ``systemctl --user``, as which user (None: this one), after ``doctor --fix``."""
+    """Options of a unit.
+
+    By ``systemctl --user``, as which user (None: this one), after ``doctor --fix``.
+    """
 
     user: bool = False
     run_as: str | None = None
@@ -50,7 +54,7 @@ class SystemdOptions:
 
 @dataclass(frozen=True)
 class PlanToRender:
-    """A plan with what a file needs. ``files`` are texts that belong to it, by name."""
+    """A plan with the data for files. ``files`` are its texts, by name."""
 
     prepared: Prepared
     plan: Plan
@@ -59,18 +63,18 @@ class PlanToRender:
 
     @property
     def container_name(self) -> str:
-        """The name as containers take it."""
+        """Return the name in the form for containers."""
         from gaudi_launch.render.plan_container import container_name
 
         return container_name(self.name)
 
     @property
     def exported(self) -> dict[str, str]:
-        """What the user exported."""
+        """Return the user's exported variables."""
         return dict(self.prepared.request.environment)
 
     def container(self, image: str | None, *, own_network: bool = False) -> Container:
-        """The plan as a container."""
+        """Return the plan as a container."""
         from gaudi_launch.render.plan_container import container_of
         from gaudi_launch.render.text import check_words
 
@@ -84,7 +88,10 @@ class PlanToRender:
         )
 
     def dockerfile(self, image: str | None) -> str | None:
-        """The text that builds the container's image, None for one that is published or was named."""
+        """Return the text that builds the container's image.
+
+        Return None for a published or named image.
+        """
         from gaudi_launch.engines.install.install_steps import Wishes, dockerfile
         from gaudi_launch.engines.releases import release_of
         from gaudi_launch.planning.placement import spans_groups
@@ -163,7 +170,7 @@ def systemd(options: LaunchOptions, unit: SystemdOptions, to: Destination, repor
 
 
 def _this_user() -> str:
-    """Return the user's name, or number where it has no name (in a container)."""
+    """Return the user's name, or number without a name (in a container)."""
     import os
     import pwd
 
@@ -174,7 +181,7 @@ def _this_user() -> str:
 
 
 def _launcher() -> str:
-    """Return the path of our own program."""
+    """Return the path of this program."""
     import shutil
     import sys
     from pathlib import Path
@@ -186,9 +193,10 @@ def _launcher() -> str:
 def _make(
     options: LaunchOptions, to: Destination, reporter: Reporter, *, carries_files: bool = False
 ) -> PlanToRender:
-    """Plan as ``plan`` does, with what a file needs: absolute paths, a name, the plan's own files at their paths.
+    """Plan as ``plan`` does, with what a file needs.
 
-    ``carries_files``: what is rendered writes those files itself.
+    That is absolute paths, a name, and the plan's files at their paths. ``carries_files``: the
+    rendered text writes those files itself.
     """
     import shutil
     from pathlib import Path
@@ -204,7 +212,7 @@ def _make(
     _check_output_option(options)
     wanted = _absolute_paths(options)
     live = options.machine is None
-    # of another machine's interpreter only the path is known
+    # the interpreter of another machine is known only by its path
     elsewhere = None if live or not wanted.python or shutil.which(wanted.python) else wanted.python
     prepared = prepare(replace(wanted, python=None) if elsewhere else wanted)
     plan = prepared.plan()
@@ -225,7 +233,10 @@ def _make(
 
 
 def _check_output_option(options: LaunchOptions) -> None:
-    """Raise LaunchError (USAGE) for a path after -o, which other programs take for the place to write to."""
+    """Raise LaunchError (USAGE) for a path after -o.
+
+    Other programs use -o for the output path.
+    """
     from gaudi_launch.errors import ExitCode, LaunchError
 
     value = options.output_range
@@ -237,7 +248,7 @@ def _check_output_option(options: LaunchOptions) -> None:
 
 
 def _absolute_paths(options: LaunchOptions) -> LaunchOptions:
-    """Return the options with paths that mean the same in any folder."""
+    """Return the options with absolute paths."""
     from pathlib import Path
 
     def absolute(path: str | None) -> str | None:
@@ -252,22 +263,23 @@ def _absolute_paths(options: LaunchOptions) -> LaunchOptions:
 
 
 def _with_program(plan: Plan, program: str | None) -> Plan:
-    """Return the plan with its interpreter's absolute path, where that is known."""
+    """Return the plan with its interpreter's absolute path, if known."""
     if program is None:
         return plan
     return replace(plan, command=replace(plan.command, argv=(program, *plan.command.argv[1:])))
 
 
 def _finish(made: PlanToRender, target: str, rendered: Rendered, to: Destination, *, force: bool) -> RenderedFiles:
-    """Deliver what was rendered with the plan's own files."""
+    """Deliver the rendered text with the plan's files."""
     complete = replace(rendered, files={**rendered.files, **made.files})
     return deliver(complete, target, replace(to, name=made.name), force=force)
 
 
 def deliver(rendered: Rendered, target: str, to: Destination, *, force: bool) -> RenderedFiles:
-    """Write what was rendered where that is requested; the end of every target.
+    """Write the rendered files if that is requested; the end of every target.
 
-    Raises LaunchError: several files and no place for them (USAGE), or as `render.files.write` does.
+    Raises LaunchError: several files and no folder for them (USAGE), or as `render.files.write`
+    does.
     """
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.render.written_files import write

@@ -1,4 +1,7 @@
-"""What a use case reports while it works: lines, downloads, conversions, an engine's start. Commands show it."""
+"""The interface to report events of a use case.
+
+Events are lines, downloads, conversions, and an engine's launch. Commands show them.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +27,13 @@ class LaunchDisplay(Watcher, Protocol):
 
 
 class Reporter(Protocol):
-    """Receives what a use case reports."""
+    """Receives the events of a use case."""
 
     def say(self, line: str) -> None:
         """Receive one line of progress, in the user's language."""
 
     def downloading(self, progress: Download) -> None:
-        """Receive how far a download is."""
+        """Receive the progress of a download."""
 
     def downloaded(self) -> None:
         """Receive that a download ended, also by an error."""
@@ -39,7 +42,7 @@ class Reporter(Protocol):
         """Receive the name of a shard that was converted."""
 
     def screen(self, plan: Plan, log: Path, *, quiet: bool) -> LaunchDisplay:
-        """Return what shows the launch of this plan's engine."""
+        """Return the display for the launch of this plan's engine."""
 
 
 class Silent:

@@ -1,4 +1,7 @@
-"""Start a model: cards, plan, engine, warm-up, answer; supervised here, or handed to a launcher of its own."""
+"""Start a model: cards, plan, engine, warm-up, answer.
+
+Supervised here, or passed to a detached launcher.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ServeMode:
-    """How serve runs, beside what it runs. ``once`` stops the engine when it is ready."""
+    """The way of serving, independent of the model.
+
+    ``once`` stops the engine when it is ready.
+    """
 
     name: str | None = None
     no_doctor: bool = False
@@ -37,7 +43,7 @@ class ServeMode:
 
 @dataclass(frozen=True)
 class StartedService:
-    """A service that ran (``outcome``), or was handed to a launcher of its own (None)."""
+    """A service that ran (``outcome``), or was passed to a detached launcher (None)."""
 
     name: str
     outcome: EngineOutcome | None
@@ -46,7 +52,10 @@ class StartedService:
 
 
 def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> StartedService:
-    """Start a model; return when it ended, or when its launcher has it (``how.detach``). Raises LaunchError."""
+    """Start a model; return when it ended, or is detached (``how.detach``).
+
+    Raises LaunchError.
+    """
     from gaudi_launch.app.prepare import prepare
     from gaudi_launch.engines.registry import check_engine
     from gaudi_launch.planning.parse import seconds
@@ -74,7 +83,7 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
     from gaudi_launch.services.state.reservation import claim
 
     request, engine = prepared.request, prepared.engine
-    # refuse what cannot be before waiting for anybody's cards, and fetch an image before holding them
+    # refuse impossible options before waiting for cards, and fetch an image before reserving them
     first = _housed(prepared, prepared.plan(), how)
     if first.container is not None:
         from gaudi_launch.services.containers import make_ready
@@ -90,7 +99,7 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
 
 
 def _check_place(options: LaunchOptions, how: ServeMode) -> None:
-    """Raises LaunchError (USAGE) for words of --in and --image that cannot be together, or with the others."""
+    """Raise LaunchError (USAGE) for incompatible --in, --image and other options."""
     from gaudi_launch.engines.registry import on_cpu
 
     if how.place not in (None, "docker"):
@@ -110,7 +119,7 @@ def _check_place(options: LaunchOptions, how: ServeMode) -> None:
 
 
 def _housed(prepared: Prepared, plan: Plan, how: ServeMode) -> Plan:
-    """The plan in the home that was asked for."""
+    """Return the plan in the requested target."""
     if how.place is None:
         return plan
     from gaudi_launch.render.in_container import in_docker
@@ -119,7 +128,10 @@ def _housed(prepared: Prepared, plan: Plan, how: ServeMode) -> Plan:
 
 
 def _check_built(plan: Plan) -> None:
-    """An image that nobody publishes must be built before. Raises LaunchError (MACHINE) with the command."""
+    """Check that an unpublished image was built.
+
+    Raises LaunchError (MACHINE) with the command.
+    """
     from gaudi_launch.engines.releases import release_of
     from gaudi_launch.services.containers import check_docker, has_image
 
@@ -136,7 +148,7 @@ def _check_built(plan: Plan) -> None:
 
 @dataclass(frozen=True)
 class _Launch:
-    """One launch. ``limits`` are seconds a phase may last without progress."""
+    """One launch. ``limits`` are the seconds that a phase may last without progress."""
 
     prepared: Prepared
     how: ServeMode
@@ -145,7 +157,10 @@ class _Launch:
 
 
 def _run(launching: _Launch, plan: Plan, cards: tuple[int, ...]) -> StartedService:
-    """Hold the name and start the engine; ``cards`` are the open lock files of its cards."""
+    """Lock the name and start the engine.
+
+    ``cards`` are the open lock files of its cards.
+    """
     from gaudi_launch.paths import machine_root
     from gaudi_launch.services import listener, preflight, service
     from gaudi_launch.services.process import detach
@@ -170,7 +185,8 @@ def _run(launching: _Launch, plan: Plan, cards: tuple[int, ...]) -> StartedServi
         prepared.request,
         name,
         limits=launching.limits,
-        # a plan for another root is not about this machine's CPUs; a container has its own word for them
+        # a plan for another root does not concern this machine's CPUs; a container has an option
+        # for them
         bind=machine_root() == Path("/") and plan.container is None,
         restart=how.restart,
         cached=cached,
@@ -209,7 +225,7 @@ def _stay(job: ServiceJob, plan: Plan, environment: Mapping[str, str], launching
 
 
 def _report_orphans(reporter: Reporter) -> None:
-    """Say that cards may be held by what an earlier launcher left."""
+    """Report that processes of an earlier launcher may occupy cards."""
     from gaudi_launch.services.state.orphans import orphans
 
     found = orphans()

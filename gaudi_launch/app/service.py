@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Service:
-    """A service that was started by `gaudi_launch.serve`. ``log`` is the file with the engine's output."""
+    """A service that was started by `gaudi_launch.serve`.
+
+    ``log`` is the file with the engine's output.
+    """
 
     name: str
     plan: Plan
@@ -28,12 +31,15 @@ class Service:
 
     @property
     def url(self) -> str:
-        """Where it answers: the base URL, without a path."""
+        """Return the base URL, without a path."""
         return self.plan.url
 
     @property
     def status(self) -> str:
-        """Its phase now: start, load, warmup_prompt, ..., ready, stopped, failed; "lost" without its launcher."""
+        """Return its present phase: start, load, warmup_prompt, ..., ready, stopped, failed.
+
+        It is "lost" without its launcher.
+        """
         from gaudi_launch.services.state.registry import find
 
         return find(self.name).phase
@@ -41,17 +47,18 @@ class Service:
     def wait_ready(self, timeout: float | None = None) -> None:
         """Wait until it answers, at most ``timeout`` seconds.
 
-        Raises LaunchError: the engine's failure with its diagnosed cause, or ``services.not_yet`` when the time is
-        over. In both cases the service is left as it is.
+        Raises LaunchError: the engine's failure with its diagnosed cause, or ``services.not_yet``
+        at the timeout. In both cases the service is left as it is.
         """
         from gaudi_launch.app.waiting import until_ready
 
         until_ready(self.name, timeout)
 
     def stop(self, drain: float = 30.0) -> None:
-        """Wait at most ``drain`` seconds for running requests, then end the engine and all that it started.
+        """Wait up to ``drain`` seconds for running requests, then stop the service.
 
-        A service that has ended is left as it is. Raises LaunchError when something of it cannot be ended.
+        Its engine and all its processes are ended. A service that has ended is left as it is.
+        Raises LaunchError when a process cannot be ended.
         """
         from gaudi_launch.app.stop import left_error
         from gaudi_launch.services.state.registry import find

@@ -1,4 +1,4 @@
-"""The use case of ``gaudi-launch status``: what is known of one service."""
+"""The use case of ``gaudi-launch status``: the facts of one service."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ServiceStatus:
-    """A service with its plan as stored, its load (None: not known) and its cards while it runs."""
+    """A service with its plan as stored, its load (None: unknown) and its cards.
+
+    The cards are known while it runs.
+    """
 
     service: ServiceRecord
     plan: Mapping[str, Any]
@@ -23,7 +26,7 @@ class ServiceStatus:
 
 
 def status(name: str) -> ServiceStatus:
-    """Return what is known of a service. Raises LaunchError for an unknown name."""
+    """Return the facts of a service. Raises LaunchError for an unknown name."""
     from gaudi_launch.services.metrics import requests_of
     from gaudi_launch.services.state import store
     from gaudi_launch.services.state.registry import find

@@ -1,4 +1,7 @@
-"""Steps that may take longer than a second, announced to whoever shows them: the command line, or nothing."""
+"""Steps that may take longer than a second, announced to a display.
+
+The command line shows them; other callers show nothing.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def step(id: str, **values: Any) -> Iterator[None]:
-    """Announce what is done inside. Steps may be nested: the inner one is shown while it lasts."""
+    """Announce what is done inside the block.
+
+    Steps may be nested: the inner one is shown while it lasts.
+    """
     listener = _listener.get()
     if listener is None:
         yield

@@ -1,4 +1,7 @@
-"""The use cases of ``gaudi-launch stop`` and ``restart``: end services, or what they left; start one again."""
+"""The use cases of ``gaudi-launch stop`` and ``restart``.
+
+They end services or their remaining processes, and start a service again.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ _LONGEST_DRAIN_SECONDS = 86400
 
 @dataclass(frozen=True)
 class EndedService:
-    """A service that was ended, and the module IDs of its cards that another process still uses."""
+    """A service that was ended, and its cards that another process still uses.
+
+    Cards are module IDs.
+    """
 
     stopped: Stopped
     busy: tuple[int, ...]
@@ -45,7 +51,9 @@ def check_drain(seconds: float) -> None:
 
 
 def end(service: ServiceRecord, drain: float, reporter: Reporter, *, forget: bool = False) -> EndedService:
-    """End a service, reporting each thing that is waited for once; ``forget`` removes its folder.
+    """End a service, reporting each thing that is waited for once.
+
+    ``forget`` removes its folder.
 
     Raises LaunchError when a process of it cannot be ended.
     """
@@ -70,12 +78,15 @@ def end(service: ServiceRecord, drain: float, reporter: Reporter, *, forget: boo
 
 
 def end_orphans(found: Sequence[Orphan]) -> list[Orphan]:
-    """End processes of dead launchers, remove the files that they left, and return those that did not end."""
+    """End processes of ended launchers, and remove their files.
+
+    Return those that did not end.
+    """
     from gaudi_launch.services.state.orphans import end
     from gaudi_launch.services.stop import tidy
 
     left = end(found)
-    # files of a process with another view of the file system are not ours to name
+    # files of a process in another container have other paths here
     for folder in {orphan.service for orphan in found if not orphan.elsewhere}:
         tidy(Path(folder))
     return left
@@ -88,9 +99,10 @@ def left_error(orphans: Sequence[Orphan]) -> LaunchError:
 
 
 def restart(name: str, drain: float, reporter: Reporter) -> None:
-    """End a service if it runs, and start it detached as it was; return before it answers.
+    """End a service if it runs, and start it detached with the same settings.
 
-    Raises LaunchError; without the secrets that it needs (USAGE) before the running one is ended.
+    Return before it answers. Raises LaunchError; without the secrets that it needs (USAGE) before
+    the running one is ended.
     """
     from gaudi_launch.services import preflight
     from gaudi_launch.services.process import detach
@@ -104,7 +116,7 @@ def restart(name: str, drain: float, reporter: Reporter) -> None:
     if missing:
         raise LaunchError("services.secrets", ExitCode.USAGE, name=name, names=", ".join(missing))
     check_drain(drain)
-    # an engine whose card is still in use fails: the driver takes a moment to free it
+    # an engine whose card is still in use fails: the driver takes a moment to release it
     ended = end(service, drain, reporter)
     if ended.busy:
         cards = ",".join(map(str, ended.busy))

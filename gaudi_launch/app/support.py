@@ -1,4 +1,4 @@
-"""Which engine versions run a model: their answers, the fewest cards, what their makers validated."""
+"""The engine versions that run a model: answers, fewest cards, validation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ class SupportOptions:
 
 @dataclass(frozen=True)
 class SupportRow:
-    """One engine version's answer. ``facts`` is None for an installed version without shipped facts."""
+    """One engine version's answer.
+
+    ``facts`` is None for an installed version without shipped facts.
+    """
 
     label: str
     support: ModelSupport
@@ -48,7 +51,10 @@ class SupportResult:
 
 
 def support(options: SupportOptions) -> SupportResult:
-    """Return what every engine version says. Raises LaunchError for an unknown model, engine or product."""
+    """Return the answer of every engine version.
+
+    Raises LaunchError for an unknown model, engine or product.
+    """
     from gaudi_launch.app.fit import own_accelerator
     from gaudi_launch.engines.detect import detect
     from gaudi_launch.host.accelerators import accelerators, identify
@@ -66,9 +72,10 @@ def support(options: SupportOptions) -> SupportResult:
 
 
 def selected(engine: str) -> tuple[Version, ...]:
-    """Return the versions of ``--engine``: all, those of one engine, or the newest that ``NAME@0.26`` names.
+    """Return the versions of ``--engine``.
 
-    Raises LaunchError (USAGE) for a name without facts.
+    All, those of one engine, or the newest that ``NAME@0.26`` names. Raises LaunchError (USAGE) for
+    a name without facts.
     """
     from gaudi_launch.engines.support import matching, unknown_version, versions
 
@@ -107,7 +114,10 @@ def _row(
 
 
 def _on(product: Accelerator, engine: Engine, model: Model) -> ModelSupport:
-    """Return the engine's answer for this product: some engines serve one generation only."""
+    """Return the engine's answer for this product.
+
+    Some engines serve one generation only.
+    """
     from dataclasses import replace
 
     from gaudi_launch.host.hardware import Card, Host
@@ -126,7 +136,10 @@ def _on(product: Accelerator, engine: Engine, model: Model) -> ModelSupport:
 
 
 class _FewestCards:
-    """The fewest cards of a product that hold a model, counted once for versions that divide a card alike."""
+    """The fewest cards of a product for a model.
+
+    Versions that divide a card alike share one computation.
+    """
 
     def __init__(self, model: Model, product: Accelerator) -> None:
         self._model = model
@@ -134,8 +147,8 @@ class _FewestCards:
         self._found: dict[tuple[str, str], int | None] = {}
 
     def of(self, engine: Engine, answer: ModelSupport) -> int | None:
-        """Return the number; None where the model's sizes are not known or no number fits."""
-        # versions that share a label share their memory rules
+        """Return the number; None where the sizes are unknown or no number fits."""
+        # versions with the same label have the same memory rules
         key = (engine.identity.label, answer.expanded_to)
         if key not in self._found:
             self._found[key] = self._count(engine, answer)
@@ -165,15 +178,15 @@ class _FewestCards:
                 if table.smallest_n is not None:
                     return count
         except LaunchError:
-            # an engine that cannot be asked for these lengths or types has no number
+            # an engine that rejects these lengths or types has no number
             return None
         return None
 
 
 def _model(name: str) -> Model:
-    """Return the model of a folder, a profile, a hub id, or of a class by its name.
+    """Return the model of a folder, a profile, a hub ID, or of a class by its name.
 
-    Raises LaunchError (MODEL) with the nearest names for one of which nothing is known.
+    Raises LaunchError (MODEL) with the nearest names for an unknown one.
     """
     from gaudi_launch.engines.support import versions
     from gaudi_launch.models.config import looks_like_hub_id
@@ -197,7 +210,7 @@ def _model(name: str) -> Model:
 
 
 def _unknown(name: str, classes: list[str], why: LaunchError | None) -> LaunchError:
-    """Return the error of a model of which nothing is known: the hub's reason stands as its detail."""
+    """Return the error of an unknown model, with the hub's reason as its detail."""
     from gaudi_launch.engines.support import versions
     from gaudi_launch.profiles import profiles
 
@@ -212,7 +225,7 @@ def _unknown(name: str, classes: list[str], why: LaunchError | None) -> LaunchEr
 
 
 def _nearest(name: str, known: list[str]) -> list[str]:
-    """Return the three names that are nearest to this one, with or without its owner, whatever the case."""
+    """Return the three nearest names, with or without owner, in any case."""
     last = {each.rpartition("/")[2].lower(): each for each in known}
     close = get_close_matches(name.rpartition("/")[2].lower(), list(last), n=3, cutoff=0.3)
     return [last[each] for each in close] or known[:1]

@@ -1,4 +1,7 @@
-"""The warning for a model that is not here: what exists on this machine and in the profiles, looked up."""
+"""The warning for a model that is not on this machine.
+
+Existing folders and profiles are searched for similar names.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def unknown_model(asked: str, model: Model) -> Message | None:
-    """Return the warning for a model that is neither a folder here nor a known hub id, or None. Reads only."""
+    """Return the warning for a model that is not a folder or a known hub ID, or None.
+
+    Reads only.
+    """
     from gaudi_launch.planning.model_name import KnownNames, name_warning
     from gaudi_launch.profiles import match, profiles
 
@@ -24,7 +30,10 @@ def unknown_model(asked: str, model: Model) -> Message | None:
 
 
 def near_folders(path: Path) -> tuple[str, ...]:
-    """Return the existing folders whose path differs from a missing one in one misspelled part."""
+    """Return the existing folders that differ from a missing path in one part.
+
+    That part may be misspelled.
+    """
     from gaudi_launch.planning.model_name import close_to
 
     path = path.expanduser()

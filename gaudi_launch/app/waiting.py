@@ -1,4 +1,4 @@
-"""Waiting for a service that another process of ours starts: its state file, read again and again."""
+"""Wait for a service that another process starts, by reading its state file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _POLL_SECONDS = 0.2
 def until_ready(
     name: str, seconds: float | None = None, progress: Callable[[LaunchProgress], None] | None = None
 ) -> ServiceRecord:
-    """Return the service when it answers; ``progress`` receives how far it is.
+    """Return the service when it answers; ``progress`` receives its progress.
 
     Raises LaunchError: the engine's failure (ENGINE), or that ``seconds`` are over (FAILED).
     """
@@ -31,7 +31,7 @@ def until_ready(
         if service.alive and service.phase == "ready":
             return service
         if not service.alive:
-            # it may have ended between the two looks
+            # it may have ended between the two reads
             service = find(name)
             if not service.alive:
                 raise ended(service)
@@ -45,7 +45,7 @@ def until_ready(
 
 
 def ended(service: ServiceRecord) -> Exception:
-    """The error of a service that does not live."""
+    """Return the error of a service that is not running."""
     from gaudi_launch.services.diagnosis.explain import lost
     from gaudi_launch.services.diagnosis.failure import failure, last_lines
     from gaudi_launch.services.log.follow import LaunchPhase, LaunchProgress
@@ -72,7 +72,7 @@ def ended(service: ServiceRecord) -> Exception:
 
 
 def phase(service: ServiceRecord) -> str:
-    """The phase of a service in words, with how far it is."""
+    """Return the phase of a service as text, with its progress."""
     if service.phase == "ready":
         return text("services.phase_ready")
     words = text(f"serve.phase_{service.phase}")

@@ -1,4 +1,4 @@
-"""The use cases of ``gaudi-launch warmup``: a plan of the buckets, and a run that fills the recipe cache."""
+"""The use cases of ``gaudi-launch warmup``: plan buckets, and fill the cache."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from gaudi_launch.performance.simulator import Shapes
     from gaudi_launch.performance.step_time import StepTime
 
-# --model is optional here; the request needs a word
+# --model is optional here; the request needs a value
 _NO_MODEL = "-"
 
 
 @dataclass(frozen=True)
 class WarmupRequest:
-    """The ways to ask for a plan, as typed (0 and "" where not)."""
+    """The goals of a plan, as typed (0 and "" where not given)."""
 
     graphs: int
     overhead: str
@@ -37,13 +37,16 @@ class WarmupRequest:
 
     @property
     def count(self) -> int:
-        """How many of the ways were taken."""
+        """Return the number of given goals."""
         return sum(map(bool, (self.graphs, self.overhead, self.budget, self.price)))
 
 
 @dataclass(frozen=True)
 class WarmupCase:
-    """What a plan is wanted for, with everything that had to be assumed. ``blocks``: the user's, else 0."""
+    """The inputs of a plan, with every assumption.
+
+    ``blocks``: the user's, else 0.
+    """
 
     asked: AskedEngine
     model: Model
@@ -56,13 +59,13 @@ class WarmupCase:
 
     @property
     def wishes(self) -> bool:
-        """Was more asked for than what a plan of the same words does by itself?"""
+        """Return True if more is requested than a plan with these options does."""
         return any((self.wish.count, self.workload, self.blocks))
 
 
 @dataclass(frozen=True)
 class WarmupResult:
-    """The answer: plans side by side, what a graph takes, and what there is to say."""
+    """The answer: plans to compare, the time of a graph, and notes."""
 
     delivered: Delivered
     chosen: Judged
@@ -82,7 +85,7 @@ def read(
     blocks: int,
     constants: list[str],
 ) -> WarmupCase:
-    """The case of these options. Raises LaunchError for what cannot be."""
+    """Return the case of these options. Raises LaunchError for an impossible one."""
     from gaudi_launch.app.options import to_request
     from gaudi_launch.app.unknown_model import unknown_model
     from gaudi_launch.app.warmup_question import asked_engine
@@ -120,9 +123,10 @@ def read(
 
 @dataclass(frozen=True)
 class FilledCache:
-    """What a run of the engine compiled. ``key`` is the recipe cache's, ``before`` its state until then.
+    """The result of a run that fills the cache.
 
-    ``seconds`` is the warm-up's time.
+    ``key`` is the recipe cache's, ``before`` its state until then. ``seconds`` is the warm-up's
+    time.
     """
 
     graphs: int
@@ -134,7 +138,9 @@ class FilledCache:
 
 
 def fill_cache(options: LaunchOptions, reporter: Reporter) -> FilledCache | None:
-    """Start the engine of these options until it answers, and stop it; None when the user interrupted it.
+    """Start the engine of these options until it answers, and stop it.
+
+    Return None when the user interrupted it.
 
     Raises LaunchError, also for an engine that failed.
     """
@@ -160,7 +166,7 @@ def fill_cache(options: LaunchOptions, reporter: Reporter) -> FilledCache | None
 
 
 def ask_of(case: WarmupCase, seconds_per_graph: float) -> BucketGoal:
-    """The ask in figures. Raises LaunchError (USAGE)."""
+    """Return the goal in numbers. Raises LaunchError (USAGE)."""
     from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
 
     wish = case.wish
@@ -231,7 +237,10 @@ def solve(case: WarmupCase, *, log: Path | None, ask: bool) -> WarmupResult:
 
 
 def _delivered(case: WarmupCase, seconds_per_graph: float) -> Delivered:
-    """Our plan beside the engine's own strategies, or the only list of an engine that makes it itself."""
+    """Return our plan and the engine's strategies.
+
+    Or return the only list of an engine that builds it itself.
+    """
     from gaudi_launch.buckets.bucket_file import own_list, plan_for_engine, planned
 
     asked = case.asked
@@ -255,7 +264,10 @@ def _delivered(case: WarmupCase, seconds_per_graph: float) -> Delivered:
 
 
 def _chosen(case: WarmupCase, delivered: Delivered) -> tuple[Delivered, Judged]:
-    """All lists, and the one in hand: what a plan takes, or the planner's where more was asked than a plan asks."""
+    """Return all lists, and the selected one: a plan's, or the planner's.
+
+    The latter is selected where more is requested than a plan does.
+    """
     from gaudi_launch.buckets.strategies import judged
 
     used, rows = case.asked.used, delivered.comparison
@@ -285,7 +297,7 @@ def _compiled(log: Path | None) -> list[Compiled]:
 
 
 def _asked(case: WarmupCase, delivered: Delivered, chosen: Judged) -> Message:
-    """Whether the installed engine makes the same list of the chosen settings."""
+    """Return whether the installed engine builds the same list from the settings."""
     import tempfile
 
     from gaudi_launch.buckets.strategies import arguments_of

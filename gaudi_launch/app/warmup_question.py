@@ -1,4 +1,4 @@
-"""Which engine a warm-up is asked for, with what its plan takes by itself."""
+"""The engine of a warm-up, with the list that its plan uses."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 class AskedEngine:
     """An engine with its question to the warm-up planner.
 
-    ``identity`` is the name under which warm-ups are remembered; ``used`` the strategy and the buckets that a plan
-    of the same words takes, None where its bucket file was not read; ``ask`` what decides them, as
-    `engines.introspect.ask_engine` takes it (None: this engine cannot be asked); ``notes`` what the plan warns of.
+    ``identity`` is the name under which warm-ups are recorded; ``used`` the strategy and the
+    buckets that a plan with the same options uses, None where its bucket file was not read; ``ask``
+    the inputs of `engines.introspect.ask_engine` (None: this engine cannot be queried); ``notes``
+    the warnings of the plan.
     """
 
     name: str
@@ -44,15 +45,18 @@ class AskedEngine:
 
     @property
     def own(self) -> bool:
-        """Does it make its list itself, and take none from outside (TGI)?"""
+        """Return True if it builds its list itself, and reads none (TGI)."""
         return not self.question.family
 
 
 def asked_engine(
     request: Request, model: Model, machine: str | None, blocks: int, assumptions: list[Message]
 ) -> AskedEngine:
-    """The engine of these options. Where the machine has cards, settings and KV blocks are those of its plan;
-    ``blocks`` (0: not given) wins over both. Raises LaunchError for what cannot be."""
+    """Return the engine of these options.
+
+    Where the machine has cards, settings and KV blocks are those of its plan; ``blocks`` (0: not
+    given) wins over both. Raises LaunchError for an impossible one.
+    """
     from gaudi_launch.app.prepare import with_bucket_file
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.detect import detect
@@ -69,7 +73,7 @@ def asked_engine(
     word = registry.name_for(request, installed, model, lambda: host)
     engine = registry.find(word, installed, request.python)
     if engine.inner is not None:
-        # Ray Serve warms nothing up: the engine inside does, each replica for itself
+        # Ray Serve has no warm-up: the inner engine does, in each replica
         engine.refuse(request, host, model)
         request = replace(request, cards=engine.cards(request), modules=None, replicas=None, target_ongoing=None)
         engine = engine.innermost
@@ -97,7 +101,10 @@ def asked_engine(
 
 
 def _question(engine: Engine, drawn: Draft, blocks: int | None) -> CoverageQuestion:
-    """What this engine asks the planner. Raises LaunchError (USAGE) where no warm-up is known."""
+    """Return this engine's question to the planner.
+
+    Raises LaunchError (USAGE) where no warm-up is known.
+    """
     from gaudi_launch.engines.registry import labels
 
     identity = engine.identity
@@ -115,7 +122,10 @@ def _question(engine: Engine, drawn: Draft, blocks: int | None) -> CoverageQuest
 
 
 def _draft(request: Request, host: Host, model: Model, engine: Engine, cards: int) -> Draft:
-    """What the plan decides on this machine, whoever holds its cards now: nothing is started."""
+    """Return the decisions of a plan on this machine, busy cards included.
+
+    Nothing is started.
+    """
     from gaudi_launch.planning.placement import check_named
     from gaudi_launch.planning.plan import Placement
     from gaudi_launch.planning.planner import draft, place

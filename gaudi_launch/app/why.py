@@ -1,4 +1,4 @@
-"""The use case of ``gaudi-launch why``: the log that is meant, explained."""
+"""The use case of ``gaudi-launch why``: select a log and explain it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def why(log: str | None, exit_status: int | None) -> Explanation:
-    """Explain a log by its path, ``-`` for stdin, a service by its name, or without either what failed last.
+    """Explain a log by its path, ``-`` for stdin, or a service by its name.
 
-    Raises LaunchError.
+    Without either, explain what failed last. Raises LaunchError.
     """
     from gaudi_launch.services.diagnosis import explain
     from gaudi_launch.services.state import registry
@@ -28,7 +28,7 @@ def why(log: str | None, exit_status: int | None) -> Explanation:
         last = max(failed, key=lambda each: float(each.state.get("ended") or each.state.get("began") or 0))
         return explain.explain_service(last, exit_status)
     path = Path(log)
-    # a folder is not a log, so it may have the name of a service
+    # a folder is not a log, so the name may be that of a service
     service = registry.read(log) if path.is_dir() or not path.exists() else None
     if service is None:
         return explain.explain_log(path, exit_status)

@@ -1,1 +1,1 @@
-"""Asking a running server: does it answer, how fast, faster than before? Client, workloads, figures, pictures."""
+"""Check and measure a running server, compare measurements, and chat with it."""

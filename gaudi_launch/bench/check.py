@@ -1,4 +1,4 @@
-"""Does a server do its work? A row for each question put to it."""
+"""Check a running server, with a row for each request."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ from gaudi_launch.messages import Message, message
 from gaudi_launch.services.endpoint import Target, option
 from gaudi_launch.services.probe import POOLED
 
-# of a server that writes; one that writes nothing has health, models, its task, long and speed
+# of a server that generates text; other servers have health, models, their task, long and speed
 NAMES = ("health", "models", "chat", "stream", "long", "speed", "generate")
-# without a plan: as long as most servers take, short enough for any
+# without a plan: as long as most servers accept, short enough for any
 _LONG_UNKNOWN = 4096
 _ANSWER = 8
 _SPEED = 64
-# seconds; an answer this quick tells nothing about how it was streamed
+# seconds; a faster answer does not show how it was streamed
 _NO_TIME = 0.2
 
 
 def exit_code(rows: list[CheckRow]) -> ExitCode:
-    """0 when nothing failed; 4 when the engine answered wrongly or not at all in mid-check, else 1."""
+    """Return 0 when nothing failed, 4 for a failure of the engine, else 1.
+
+    4: it answered wrongly, or stopped answering during the check.
+    """
     failed = [row for row in rows if row.verdict == "fail"]
     if not failed:
         return ExitCode.DONE
@@ -53,13 +56,16 @@ async def check(
     long: int | None = None,
     model: str | None = None,
 ) -> list[CheckRow]:
-    """Put every question; ``said`` gets each row when it is known. ``long`` is the long prompt's length in tokens
-    (default: the edge of the plan's largest prompt bucket). Never raises for what a server does."""
+    """Run every check; ``said`` gets each row when it is known.
+
+    ``long`` is the long prompt's length in tokens (default: the edge of the plan's largest prompt
+    bucket). Never raises for an answer of the server.
+    """
     facts = _Facts()
     rows: list[CheckRow] = []
 
     async def put(name: str, question: Question) -> bool:
-        """Did the server do well?"""
+        """Run one check; return True if it passed."""
         began = time.perf_counter()
         try:
             row = await question()
@@ -75,7 +81,7 @@ async def check(
         await put("models", lambda: _models(client, facts, model or target.model))
     if facts.served is not None:
         served = facts.served
-        # where a chat is refused and another form answers, that form is examined all the same
+        # where a chat is refused and another API answers, that API is checked
         if await put("chat", lambda: _first(client, served, facts)) or facts.form_answers:
             for name, question in _more(client, served, facts, target, long).items():
                 await put(name, question)
@@ -91,7 +97,7 @@ async def check(
 
 
 async def _first(client: Client, served: server.ServerFacts, facts: _Facts) -> CheckRow:
-    """One chat, or the one thing that a server does which writes nothing."""
+    """Return one chat, or the one request of a server that generates no text."""
     try:
         return await _chat(client, served, facts)
     except ServerError as error:
@@ -107,7 +113,7 @@ async def _first(client: Client, served: server.ServerFacts, facts: _Facts) -> C
 def _more(
     client: Client, served: server.ServerFacts, facts: _Facts, target: Target, wanted: int | None
 ) -> dict[str, Question]:
-    """What is asked once the first answer was good."""
+    """Return the checks that follow a good first answer."""
     tokens, why = edge(target, served, 0 if facts.task else _ANSWER)
     if wanted is not None:
         tokens, why = wanted, message("measure.edge_wish")
@@ -186,7 +192,8 @@ async def _stream(client: Client, served: server.ServerFacts, facts: _Facts) -> 
     if answer.first is None and facts.text.strip():
         return CheckRow("stream", "fail", message("measure.check_empty"), answer.seconds, values, "engine")
     if answer.tokens > 4 and len(set(answer.pieces)) == 1 and answer.seconds > _NO_TIME:
-        # a proxy that gathers the stream, or an engine that streams none; a quick answer may be read at once
+        # a proxy that buffers the stream, or an engine without streaming; a fast answer may be read
+        # in one piece
         return CheckRow(
             "stream", "fail", message("measure.check_at_once", tokens=answer.tokens), 0, values, "engine"
         )
@@ -196,8 +203,11 @@ async def _stream(client: Client, served: server.ServerFacts, facts: _Facts) -> 
 
 
 def edge(target: Target, served: server.ServerFacts, answer: int = _ANSWER) -> tuple[int, Message]:
-    """How long the long prompt is, in tokens, and why: the plan's largest prompt bucket without context that a
-    request can fill, else the server's own limit less ``answer`` tokens."""
+    """Return the length of the long prompt, in tokens, and its reason.
+
+    It is the plan's largest prompt bucket without context that a request can fill, else the
+    server's limit less ``answer`` tokens.
+    """
     limit = served.longest
     planned = option(target.plan, "--max-model-len")
     if limit is None and planned is not None and planned.isdigit():
@@ -255,7 +265,7 @@ async def _speed(client: Client, served: server.ServerFacts, facts: _Facts) -> C
     id = "measure.check_speed" if answer.counted else "measure.check_speed_pieces"
     rate = (answer.tokens - 1) / span if span > 0 else answer.tokens / first
     if span <= 0:
-        # a quick answer, or a gathered one: its pieces cannot be told apart
+        # a fast answer, or a buffered one: its pieces cannot be separated
         id = "measure.check_speed_at_once"
     values = {"tokens_per_second": round(rate, 3), "first": first, "output": answer.tokens}
     sentence = message(id, rate=f"{rate:.1f}", tokens=answer.tokens, first=round(1000 * first))

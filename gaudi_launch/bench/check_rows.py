@@ -1,4 +1,4 @@
-"""What came of one question of a check."""
+"""The result of one request of a check."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ Verdict = Literal["ok", "fail", "skip"]
 
 @dataclass(frozen=True)
 class CheckRow:
-    """One question: what came of it, in a sentence, and its figures. ``fault``: ours (the way there: the address,
-    the key) or the engine's."""
+    """One request: its result, as a sentence, and its figures.
+
+    ``fault``: ours (address, network, key) or the engine's.
+    """
 
     name: str
     verdict: Verdict
@@ -36,7 +38,7 @@ class CheckRow:
 
 
 def failed(name: str, error: ServerError) -> CheckRow:
-    """The row of a question that came to nothing."""
+    """Return the row of a failed request."""
     values = {"kind": error.kind, "status": error.status, "detail": error.detail}
     if error.kind == "connect":
         return CheckRow(name, "fail", message("measure.fail_connect", why=error.detail), values=values, fault="way")
@@ -44,7 +46,7 @@ def failed(name: str, error: ServerError) -> CheckRow:
         return CheckRow(name, "fail", message("measure.fail_key", status=error.status), values=values, fault="way")
     if error.kind == "status":
         sentence = message("measure.fail_status", status=error.status, why=error.detail)
-        # 404 and the like: this address is no such server; 5xx: it is one, and it broke
+        # 404 and the like: this address is not a server of this kind; 5xx: it is one, and it failed
         return CheckRow(name, "fail", sentence, values=values, fault="engine" if error.status >= 500 else "way")
     return CheckRow(
         name, "fail", message(f"measure.fail_{error.kind}", why=error.detail), values=values, fault="engine"

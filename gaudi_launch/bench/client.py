@@ -1,8 +1,8 @@
-"""A small HTTP client for measuring: asyncio's streams with h11's protocol, so that each piece of an answer has the
-time at which it came in.
+"""A small HTTP client for measuring: asyncio's streams with h11's protocol.
 
-One connection a request: no request waits for another's connection, and a dead one is never used again. Proxies are
-passed by (they would swallow 127.0.0.1); redirects are answers, never followed (they would carry the key away).
+Each piece of an answer has the time of its arrival. One connection per request: no request waits
+for another's connection, and a dead one is never used again. Proxies are bypassed (they would
+intercept 127.0.0.1); redirects are answers, never followed (they would leak the key).
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ _READ = 1 << 16
 
 
 class ServerError(Exception):
-    """A request that came to nothing. ``kind``: connect, timeout, status, protocol (no HTTP, no such stream), cut
-    (the connection ended in mid-answer). ``detail`` is the server's or the system's own word."""
+    """A failed request.
+
+    ``kind``: connect, timeout, status, protocol (not HTTP, not a stream), cut (the connection ended
+    during the answer). ``detail`` is the server's or the system's message.
+    """
 
     def __init__(self, kind: str, detail: str, status: int = 0) -> None:
         super().__init__(detail)
@@ -37,13 +40,13 @@ class ServerError(Exception):
 
     @property
     def short(self) -> str:
-        """For counting: the kind, with the status."""
+        """Return the kind, with the status, for counting."""
         return f"status {self.status}" if self.kind == "status" else self.kind
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A whole answer. ``seconds`` from the sending to its last byte."""
+    """A complete answer. ``seconds`` from the sending to its last byte."""
 
     status: int
     body: bytes
@@ -51,7 +54,7 @@ class Reply:
 
     @property
     def document(self) -> Any:
-        """The JSON of the body; None when it is none."""
+        """Return the JSON of the body; None for other content."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
@@ -59,14 +62,14 @@ class Reply:
 
 
 class Response:
-    """An answer as it comes in: its status, then its bytes with their times."""
+    """An answer as it arrives: its status, then its bytes with their times."""
 
     def __init__(self, status: int, connection: _Connection) -> None:
         self.status = status
         self._connection = connection
 
     async def pieces(self) -> AsyncIterator[tuple[float, bytes]]:
-        """(time.perf_counter() at arrival, bytes), to the end. Raises ServerError."""
+        """Yield (time.perf_counter() at arrival, bytes). Raises ServerError."""
         while True:
             event = await self._connection.event()
             if isinstance(event, h11.Data):
@@ -75,7 +78,7 @@ class Response:
                 return
 
     async def body(self) -> bytes:
-        """All of it, 16 MiB at most."""
+        """Return the complete body, 16 MiB at most."""
         parts, size = [], 0
         async for _, part in self.pieces():
             parts.append(part)
@@ -127,7 +130,10 @@ class _Connection:
 
 
 class Client:
-    """Asks one server. ``patience`` is the longest silence in seconds; the key is sent, never shown."""
+    """Sends requests to one server.
+
+    ``patience`` is the timeout without data in seconds; the key is sent, never shown.
+    """
 
     def __init__(self, url: str, *, api_key: str | None = None, patience: float = 120.0) -> None:
         parts = urlsplit(url)
@@ -143,7 +149,10 @@ class Client:
 
     @contextlib.asynccontextmanager
     async def open(self, path: str, question: object = None) -> AsyncIterator[Response]:
-        """Send a request (POST with a question, else GET); the answer's head has come in. Raises ServerError."""
+        """Send a request (POST with a question, else GET) and read the answer's header.
+
+        Raises ServerError.
+        """
         body = b"" if question is None else json.dumps(question).encode()
         headers = list(self._headers)
         if question is not None:
@@ -153,7 +162,7 @@ class Client:
                 method="POST" if question is not None else "GET", target=self._path + path, headers=headers
             )
         except h11.LocalProtocolError:
-            # a key with a line break; h11's own sentence would repeat it
+            # a key with a line break; h11's sentence would repeat it
             raise ServerError("connect", "VLLM_API_KEY holds what no header can") from None
         connection = await self._connect()
         try:
@@ -185,7 +194,10 @@ class Client:
         return _Connection(reader, writer, self._patience)
 
     async def ask(self, path: str, question: object = None) -> Reply:
-        """One whole answer, whatever its status. Raises ServerError when none comes."""
+        """Return one complete answer, whatever its status.
+
+        Raises ServerError without one.
+        """
         began = time.perf_counter()
         async with self.open(path, question) as response:
             body = await response.body()

@@ -1,8 +1,8 @@
-"""Two runs, before and after: each figure's difference, and whether it is more than the runs' own scatter.
+"""Compare two runs: each figure's difference, and whether it exceeds the scatter.
 
-Scatter: 400 resamples of each run's requests (bootstrap); a difference counts when 95 % of the resampled
-differences lie on one side of zero. Rates, and runs of other tools, are one figure without scatter: there a
-difference counts from 5 % on (assumed).
+Scatter: 400 resamples of each run's requests (bootstrap); a difference counts when 95 % of the
+resampled differences have the same sign. Rates, and runs of other tools, are one figure without
+scatter: there a difference counts from 5 % on (assumed).
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _PARTS = ("mean", "p50", "p99")
 
 @dataclass(frozen=True)
 class ComparedFigure:
-    """One figure in both runs. ``low`` and ``high`` are the ends of the difference's 95 % range, where known."""
+    """One figure in both runs.
+
+    ``low`` and ``high`` are the ends of the difference's 95 % range, where known.
+    """
 
     name: str
     part: str
@@ -57,14 +60,14 @@ class ComparedFigure:
 
 
 def compare(before: BenchRun, after: BenchRun) -> list[ComparedFigure]:
-    """A row for every figure that both runs have."""
+    """Return a row for every figure that both runs have."""
     rows = []
     for name in RATES:
         first, second = before.summary.get(name), after.summary.get(name)
         if isinstance(first, int | float) and isinstance(second, int | float):
             rows.append(ComparedFigure(name, "", first, second, _plain(first, second, more_is_better=True)))
     for name in TIMES:
-        # how late requests were sent tells of the client, not of the server
+        # the delay of sending is a property of the client, not of the server
         if name == "late":
             continue
         old, new = before.summary.get(name), after.summary.get(name)
@@ -92,7 +95,10 @@ def _plain(before: float, after: float, more_is_better: bool) -> Verdict:
 
 
 def _scatter(before: Sequence[float], after: Sequence[float]) -> dict[str, tuple[float, float]]:
-    """The 95 % range of after minus before, for each of _PARTS; empty when a run has too few requests to tell."""
+    """Return the 95 % range of after minus before, for each of _PARTS.
+
+    The result is empty when a run has too few requests.
+    """
     if len(before) < 5 or len(after) < 5:
         return {}
     import numpy
@@ -113,7 +119,7 @@ def _scatter(before: Sequence[float], after: Sequence[float]) -> dict[str, tuple
 
 
 def doubts(before: BenchRun, after: BenchRun) -> list[Message]:
-    """Why the two may not be comparable."""
+    """Return why the two runs may not be comparable."""
     found = []
     if before.workload.get("digest") != after.workload.get("digest"):
         found.append(message("measure.other_workload"))

@@ -1,4 +1,4 @@
-"""A conversation: what was said so far, one answer at a time."""
+"""A conversation with a server, one answer at a time."""
 
 from __future__ import annotations
 
@@ -12,21 +12,27 @@ from dataclasses import dataclass, field
 from gaudi_launch.bench import protocols, server
 from gaudi_launch.bench.client import Client
 
-# what a terminal would take for orders; a model may write anything
-# C0 and C1, lone surrogates (no encoding has them), and marks that turn the direction of what follows
+# terminal control sequences; a model may write anything C0 and C1, lone surrogates (no encoding has
+# them), and marks that change the direction of what follows
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
-# servers without chat end after 16 or 20 tokens when nobody says how many
+# servers without chat stop after 16 or 20 tokens when no number is given
 _PLAIN_TOKENS = 256
 
 
 def clean(words: str) -> str:
-    """Return text without what steers a terminal or cannot be written; line ends and tabs stay."""
+    """Return text without terminal controls and characters that cannot be written.
+
+    Line ends and tabs stay.
+    """
     return _CONTROL.sub("", words.replace("\r\n", "\n"))
 
 
 @dataclass
 class Conversation:
-    """``messages`` are those of the user and the answers to them; ``system`` stands before them."""
+    """``messages`` are those of the user and the answers to them.
+
+    ``system`` comes before them.
+    """
 
     client: Client
     served: server.ServerFacts
@@ -37,12 +43,15 @@ class Conversation:
     messages: list[protocols.Message] = field(default_factory=list)
 
     def reset(self) -> None:
-        """Forget what was said."""
+        """Clear the history."""
         self.messages.clear()
 
     async def say(self, words: str, show: protocols.Show) -> protocols.ModelAnswer:
-        """Ask, and take the answer in. Raises ServerError; then, and when it is cancelled before it answered
-        anything, the words are forgotten. What it had said when it was cancelled is kept."""
+        """Send a message and read the answer.
+
+        Raises ServerError; then, and when it is cancelled before an answer, the message is
+        forgotten. The part of an answer that came before a cancellation is kept.
+        """
         asked: protocols.Message = {"role": "user", "content": words}
         first = [{"role": "system", "content": self.system}] if self.system else []
         tokens = self.tokens if self.tokens is not None or self.form == "chat" else _PLAIN_TOKENS
@@ -67,14 +76,20 @@ class Conversation:
 async def begin(
     client: Client, model: str | None, system: str, tokens: int | None, temperature: float | None
 ) -> Conversation:
-    """A conversation with a server. Raises ServerError when it does not answer."""
+    """Return a conversation with a server.
+
+    Raises ServerError when it does not answer.
+    """
     served = await server.look(client, model)
     form = await server.pick_form(client, served)
     return Conversation(client, served, form, system, tokens, temperature)
 
 
 def answer(conversation: Conversation, words: str, show: protocols.Show) -> protocols.ModelAnswer | None:
-    """Say words and wait for the answer; None when Ctrl-C ended it. Raises ServerError."""
+    """Send a message and wait for the answer; None when Ctrl-C ended it.
+
+    Raises ServerError.
+    """
 
     async def run() -> protocols.ModelAnswer | None:
         task = asyncio.ensure_future(conversation.say(words, show))
@@ -89,7 +104,7 @@ def answer(conversation: Conversation, words: str, show: protocols.Show) -> prot
 
 @contextlib.contextmanager
 def _cancelling(task: asyncio.Future[protocols.ModelAnswer]) -> Iterator[None]:
-    """Ctrl-C cancels this task, and nothing else."""
+    """Let Ctrl-C cancel this task, and nothing else."""
     loop = asyncio.get_running_loop()
     before = signal.getsignal(signal.SIGINT)
     loop.add_signal_handler(signal.SIGINT, task.cancel)

@@ -1,10 +1,14 @@
-"""Benchmarks of others, run in their own interpreter as they are: guidellm, the engine's own client, and the docker
-command of inference-benchmarker. Their reports are kept whole, and their figures under our names.
+"""External benchmarks: guidellm, vLLM, inference-benchmarker.
 
-guidellm: its command line and report as of 0.8.1 (measured; 0.7 and older had another, and are passed over).
-vLLM: ``bench serve`` with the options that its releases from 0.8.5 on share (vllm/benchmarks/serve.py; measured
-with 0.32); the completions endpoint, its default. inference-benchmarker:
-huggingface/inference-benchmarker@35b0810:src/main.rs, src/lib.rs.
+They run in their interpreters; of the last one the docker command is printed.
+
+The last one is inference-benchmarker, whose docker command is printed. Their reports are kept
+complete, and their figures under our names.
+
+guidellm: its command line and report as of 0.8.1 (measured; 0.7 and older had another, and are not
+used). vLLM: ``bench serve`` with the options that its releases from 0.8.5 on share
+(vllm/benchmarks/serve.py; measured with 0.32); the completions endpoint, its default.
+inference-benchmarker: huggingface/inference-benchmarker@35b0810:src/main.rs, src/lib.rs.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ _PERCENTILES = (50, 90, 95, 99)
 
 @dataclass(frozen=True)
 class ToolLoad:
-    """What is asked of a tool: lengths in tokens, how many requests, at a rate or so many at once."""
+    """The load of a tool: lengths in tokens, number of requests, rate or concurrency."""
 
     url: str
     model: str
@@ -43,7 +47,7 @@ class ToolLoad:
 
 
 def find_guidellm() -> str | None:
-    """guidellm's program on PATH, if it is of a release whose command line we know."""
+    """Return guidellm's program on PATH, if its release is supported."""
     program = shutil.which("guidellm")
     if program is None:
         return None
@@ -58,7 +62,10 @@ _HAS_CLIENT = (
 
 
 def has_vllm_client(python: str | None) -> bool:
-    """Has this interpreter a vLLM with ``bench serve``? vLLM itself is not imported."""
+    """Return True if this interpreter has ``vllm bench serve``.
+
+    vLLM is not imported.
+    """
     return python is not None and (_output([python, "-c", _HAS_CLIENT]) or "").strip().endswith("True")
 
 
@@ -71,7 +78,10 @@ def _output(argv: list[str]) -> str | None:
 
 
 def guidellm_config(load: ToolLoad, key: str | None, report: Path) -> dict[str, Any]:
-    """guidellm's scenario file. The key goes in here, since its command line would show it to everybody."""
+    """Return guidellm's scenario file.
+
+    It includes the key, which other users could read on a command line.
+    """
     profile: dict[str, Any] = (
         {"kind": "poisson", "rate": load.rate}
         if load.rate is not None
@@ -92,7 +102,10 @@ def guidellm_config(load: ToolLoad, key: str | None, report: Path) -> dict[str, 
 
 
 def vllm_words(python: str, load: ToolLoad, report: Path) -> list[str]:
-    """vLLM's client as an argument list; the key comes to it by OPENAI_API_KEY."""
+    """Return vLLM's client as an argument list.
+
+    It reads the key from OPENAI_API_KEY.
+    """
     pace = (
         ["--request-rate", f"{load.rate:g}"]
         if load.rate is not None
@@ -112,12 +125,12 @@ def vllm_words(python: str, load: ToolLoad, report: Path) -> list[str]:
 
 
 def benchmarker_words(load: ToolLoad, results: Path, profile: str = "chat") -> list[str]:
-    """The docker command of inference-benchmarker, to be run by the user; it wants a server with OpenAI's chat.
+    """Return the docker command of inference-benchmarker, to be run by the user.
 
-    Raises LaunchError (USAGE) when the tokenizer is a folder.
+    It needs a server with OpenAI's chat. Raises LaunchError (USAGE) when the tokenizer is a folder.
     """
     if load.tokenizer.startswith("/"):
-        # src/lib.rs: Tokenizer::from_pretrained, which asks the hub
+        # src/lib.rs: Tokenizer::from_pretrained, which reads the hub
         raise LaunchError("measure.hub_tokenizer", ExitCode.USAGE)
     return [
         *("docker", "run", "--rm", "-it", "--net", "host"),
@@ -129,7 +142,7 @@ def benchmarker_words(load: ToolLoad, results: Path, profile: str = "chat") -> l
 
 
 def run_guidellm(program: str, load: ToolLoad, environment: Mapping[str, str], key: str | None) -> dict[str, Any]:
-    """guidellm's report. Raises LaunchError (FAILED) when it ends badly."""
+    """Return guidellm's report. Raises LaunchError (FAILED) when it fails."""
 
     def words(folder: Path) -> list[str]:
         scenario = folder / "scenario.json"
@@ -141,7 +154,10 @@ def run_guidellm(program: str, load: ToolLoad, environment: Mapping[str, str], k
 
 
 def run_vllm(python: str, load: ToolLoad, environment: Mapping[str, str]) -> dict[str, Any]:
-    """The report of vLLM's client. Raises LaunchError (FAILED) when it ends badly."""
+    """Return the report of vLLM's client.
+
+    Raises LaunchError (FAILED) when it fails.
+    """
     return _run("vllm", lambda folder: vllm_words(python, load, folder / "report.json"), environment)
 
 
@@ -150,7 +166,7 @@ def _run(name: str, words: Callable[[Path], list[str]], environment: Mapping[str
         folder = Path(place)
         argv = words(folder)
         try:
-            # its own lines are progress: our stdout is for the result
+            # its output is progress: our stdout is for the result
             done = interrupt.run(argv, cwd=folder, env=environment, errors=subprocess.STDOUT)
             report = (
                 json.loads((folder / "report.json").read_text(encoding="utf-8")) if not done.returncode else None
@@ -165,7 +181,10 @@ def _run(name: str, words: Callable[[Path], list[str]], environment: Mapping[str
 
 
 def vllm_summary(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Our figures from a report of vLLM's client (milliseconds there). What it lacks is left out."""
+    """Return our figures from a report of vLLM's client (milliseconds there).
+
+    Missing ones are left out.
+    """
     found: dict[str, Any] = {}
     for ours, theirs in (
         ("completed", "completed"),
@@ -189,8 +208,10 @@ def vllm_summary(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def guidellm_summary(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Our figures from the first benchmark of a guidellm report; its TPOT counts the first token in, so the gap
-    between tokens stands for ours."""
+    """Return our figures from the first benchmark of a guidellm report.
+
+    Its TPOT includes the first token, so its gap between tokens is used as ours.
+    """
     benchmarks = report.get("benchmarks")
     first = benchmarks[0] if isinstance(benchmarks, list) and benchmarks and isinstance(benchmarks[0], dict) else {}
     metrics = first.get("metrics")
@@ -228,7 +249,7 @@ def guidellm_summary(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _seconds(parts: Mapping[str, Any], unit: float) -> dict[str, float] | None:
-    """The numbers among these, as seconds; ``unit`` of them make one."""
+    """Return the numbers among these, as seconds; ``unit`` of them make one."""
     return {name: round(value / unit, 6) for name, value in parts.items() if _number(value)} or None
 
 

@@ -1,4 +1,7 @@
-"""Runs as pictures: how the time to the first token is spread, and tokens a second over time. Terminal and PNG."""
+"""Draw runs: distribution of TTFT, and tokens per second over time.
+
+For terminals and as PNG.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ _MARGIN, _WIDTH, _HEIGHT = 60, 480, 260
 
 
 def histogram(numbers: Sequence[float], rows: int = 8) -> list[tuple[float, float, int]]:
-    """(low, high, count) of cells that are evenly wide on a logarithmic scale, from the smallest to the largest."""
+    """Return (low, high, count) of equal cells on a logarithmic scale.
+
+    They reach from the smallest to the largest value.
+    """
     positive = sorted(number for number in numbers if number > 0)
     if not positive:
         return []
@@ -33,7 +39,10 @@ def histogram(numbers: Sequence[float], rows: int = 8) -> list[tuple[float, floa
 
 
 def terminal(samples: Sequence[Sample], titles: tuple[str, str], width: int = 60, ascii: bool = False) -> list[str]:
-    """Lines of both plots; ``titles`` of the spread and of the course. Empty when nothing went well."""
+    """Return lines of both plots; ``titles`` are those of TTFT and of the rate.
+
+    The result is empty when no request succeeded.
+    """
     shades = _ASCII if ascii else _BLOCKS
     cells = histogram(values(samples, "ttft"))
     if not cells:
@@ -64,7 +73,10 @@ def _ms(seconds: float) -> str:
 
 
 def png(runs: Sequence[tuple[str, Sequence[Sample]]]) -> bytes:
-    """Both panels of one or two named runs, with scales; the words in the picture are English."""
+    """Return both panels of one or two named runs, with scales.
+
+    The text in the picture is English.
+    """
     width, height = 3 * _MARGIN + 2 * _WIDTH, 2 * _MARGIN + _HEIGHT
     boxes: list[Rectangle] = []
     left, right = _MARGIN, 2 * _MARGIN + _WIDTH
@@ -99,7 +111,7 @@ def _mark_y(left: int, y: float, label: str) -> list[Rectangle]:
 
 
 def _spread(left: int, sets: list[list[float]]) -> list[Rectangle]:
-    """Share of requests (up) whose first token came within a time (along, logarithmic)."""
+    """Return the share of requests (y) with a first token within a time (x, log)."""
     boxes = _frame(left, "time to first token, share of requests")
     positive = [number for numbers in sets for number in numbers if number > 0]
     if not positive:
@@ -115,7 +127,7 @@ def _spread(left: int, sets: list[list[float]]) -> list[Rectangle]:
     ticks = [m * 10.0**e for e in range(math.floor(low), math.ceil(high) + 1) for m in (1, 2, 5)]
     shown = [tick for tick in ticks if low <= math.log10(tick) <= high]
     if len(shown) < 3:
-        # between two round numbers: its own ends and middle
+        # between two round numbers: the ends and the middle
         shown = [10 ** (low + (high - low) * part) for part in (0.1, 0.5, 0.9)]
     for tick in shown[:: max(1, len(shown) // 7)]:
         boxes += _mark_x(x(tick), _ms(tick).replace(" ", ""))
@@ -131,7 +143,7 @@ def _spread(left: int, sets: list[list[float]]) -> list[Rectangle]:
 
 
 def _course(left: int, courses: list[tuple[float, list[float]]]) -> list[Rectangle]:
-    """Output tokens a second (up) over the run's time (along)."""
+    """Return output tokens per second (y) over the run's time (x)."""
     boxes = _frame(left, "output tokens a second over time")
     span = max((seconds * len(rates) for seconds, rates in courses), default=0.0)
     top = max((rate for _, rates in courses for rate in rates), default=0.0)

@@ -1,4 +1,4 @@
-"""The rows of a check for servers that write nothing: their task once, the longest text, and the speed."""
+"""The rows of a check for servers without text: task, longest text, speed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gaudi_launch.bench.check_rows import CheckRow
 from gaudi_launch.bench.client import Client
 from gaudi_launch.messages import Message, message
 
-# any embedding model or reranker holds the second text for nearer to the first than the third
+# any embedding model or reranker ranks the second text nearer to the first than the third
 _QUESTION = "What is the capital of France?"
 _TEXTS = (_QUESTION, "Paris is the capital of France.", "Knead the dough and let it rise for an hour.")
 _MANY, _WORDS = 32, 64
@@ -17,20 +17,20 @@ _MANY, _WORDS = 32, 64
 
 @dataclass(frozen=True)
 class Asking:
-    """``task`` is one of pooling.POOLED."""
+    """A pooling task. ``task`` is one of pooling.POOLED."""
 
     client: Client
     served: server.ServerFacts
     task: str
 
     async def put(self, texts: tuple[str, ...]) -> pooling.Pooled:
-        """Put texts; a reranker gets a query before them. Raises ServerError."""
+        """Send texts; a reranker gets a query before them. Raises ServerError."""
         query = (_QUESTION,) if self.task == "rerank" else ()
         return await pooling.pooled(self.client, self.task, (*query, *texts), self.served.model)
 
 
 async def first(asking: Asking) -> CheckRow:
-    """Three texts: numbers for each, and do they tell the texts apart?"""
+    """Send three texts; check that each has numbers, which differ between the texts."""
     answer = await pooling.pooled(asking.client, asking.task, _TEXTS, asking.served.model)
     rows, task = answer.numbers, asking.task
     values: dict[str, object] = {"input": answer.input, "numbers": [len(row) for row in rows]}
@@ -57,13 +57,13 @@ async def first(asking: Asking) -> CheckRow:
 
 
 async def long(asking: Asking, tokens: int, why: Message) -> CheckRow:
-    """One text that makes an input of so many tokens, or as near as it goes."""
+    """Send one text of this number of input tokens, or as close as possible."""
 
     async def count(words: str) -> int | None:
         return (await asking.put((words,))).input
 
     ruler = await server.ruler_of(count, asking.served.longest)
-    # what the server puts around a text (a reranker's query, a template) is the same for a short one
+    # what the server adds to a text (a reranker's query, a template) is the same for a short one
     plain = server.counter(asking.client, asking.served, "completions")
     short = server.text(16, 16)
     alone, whole = await plain(short), await count(short)
@@ -87,7 +87,7 @@ async def long(asking: Asking, tokens: int, why: Message) -> CheckRow:
 
 
 async def speed(asking: Asking) -> CheckRow:
-    """Many texts in one request."""
+    """Send many texts in one request."""
     words = max(1, min(_WORDS, (asking.served.longest or 4 * _WORDS) // 8))
     seed = server.new_seed()
     answer = await asking.put(tuple(server.text(words, seed + number) for number in range(_MANY)))

@@ -1,4 +1,4 @@
-"""Questions to servers that write nothing: embeddings, a reranker's scores, and what other pooling models make.
+"""Requests to servers without text: embeddings, rerank scores, other pooling.
 
 Their forms: vllm-project/vllm 0.32.0:vllm/entrypoints/pooling/{embed,scoring,pooling}/protocol.py.
 """
@@ -14,14 +14,17 @@ from gaudi_launch.bench.client import Client, ServerError
 from gaudi_launch.bench.protocols import count_of, refused, shown
 from gaudi_launch.services.probe import POOLED, not_served, pooled_question
 
-# where an answer lists its entries, and an entry its numbers
+# fields of an answer for its entries, and of an entry for its numbers
 _LISTS = {"embed": ("data", "embedding"), "rerank": ("results", "relevance_score"), "pool": ("data", "data")}
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """What came: the numbers of each text in the order of asking (one number from a reranker, whose query has none;
-    empty where nothing came, nan for what is no number), the tokens read as the server counts them, seconds."""
+    """The result: the numbers of each text in the order of the request.
+
+    One number from a reranker, whose query has none; empty without an answer, nan for what is not a
+    number. Also the tokens as the server counts them, and seconds.
+    """
 
     numbers: tuple[tuple[float, ...], ...]
     input: int | None
@@ -29,12 +32,15 @@ class Pooled:
 
     @property
     def sound(self) -> bool:
-        """Has every text numbers, finite ones?"""
+        """Return True if every text has numbers, and all are finite."""
         return all(row and all(map(math.isfinite, row)) for row in self.numbers)
 
 
 async def pick(client: Client, model: str) -> str | None:
-    """The first task of POOLED that the server answers; None when it has none. Raises ServerError."""
+    """Return the first task of POOLED that the server answers; None when it has none.
+
+    Raises ServerError.
+    """
     for task, path in POOLED.items():
         reply = await client.ask(path, pooled_question(task, model, ("1", "1")))
         if reply.status == 200:
@@ -45,7 +51,10 @@ async def pick(client: Client, model: str) -> str | None:
 
 
 async def pooled(client: Client, task: str, texts: Sequence[str], model: str) -> Pooled:
-    """Put texts to a server; a reranker takes the first as its query. Raises ServerError."""
+    """Send texts to a server; a reranker takes the first as its query.
+
+    Raises ServerError.
+    """
     reply = await client.ask(POOLED[task], pooled_question(task, model, texts))
     if reply.status != 200:
         raise refused(reply)
@@ -62,7 +71,7 @@ async def pooled(client: Client, task: str, texts: Sequence[str], model: str) ->
 
 
 def _flat(value: Any) -> list[float]:
-    """The numbers of a value: one, a vector, or a vector a token."""
+    """Return the numbers of a value: one, a vector, or a vector per token."""
     rows = value if isinstance(value, list) else [value]
     return [_number(one) for row in rows for one in (row if isinstance(row, list) else [row])]
 
@@ -77,6 +86,9 @@ def _number(value: Any) -> float:
 
 
 def nearness(one: Sequence[float], other: Sequence[float]) -> float:
-    """The cosine of the angle between two vectors of one length, none of them all zeros."""
+    """Return the cosine of the angle between two vectors of equal length.
+
+    Neither is all zeros.
+    """
     product = sum(a * b for a, b in zip(one, other, strict=True))
     return product / (math.hypot(*one) * math.hypot(*other))

@@ -1,7 +1,8 @@
-"""Questions in the three forms that servers understand, and their answers with times.
+"""Requests in the three forms that servers support, and answers with times.
 
-chat and completions are OpenAI's (vLLM, TGI since 2); generate is TGI's own (huggingface/text-generation-inference
-router/src/server.rs: /generate, /generate_stream with token.text, generated_text and details).
+chat and completions are OpenAI's (vLLM, TGI since 2); generate is TGI's
+(huggingface/text-generation-inference router/src/server.rs: /generate, /generate_stream with
+token.text, generated_text and details).
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ Show = Callable[[str, bool], None]
 
 @dataclass(frozen=True)
 class Prompt:
-    """What is asked. ``messages`` for chat; the other forms get their contents as one text. ``tokens`` None: as
-    many as the server gives.
+    """A prompt of a request.
 
-    ``ignore_eos`` asks for all ``tokens`` (vLLM's extension; others ignore it or stop where the model stops).
+    ``messages`` for chat; the other forms get their contents as one text. ``tokens`` None: the
+    server's default. ``ignore_eos`` requests all ``tokens`` (vLLM's extension; others ignore it or
+    stop where the model stops).
     """
 
     messages: tuple[Message, ...]
@@ -46,11 +48,11 @@ class Prompt:
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """What came. Times are seconds from the sending; ``pieces`` those of every piece with text. ``thought`` is what
-    a reasoning model thought aloud before it answered.
+    """A model's answer.
 
-    ``tokens`` is the server's own count, or that of the pieces where it gives none (``counted``: the server's).
-    ``ended`` is the reason that it gave for stopping.
+    Times are seconds from the sending; ``pieces`` those of every piece with text. ``thought`` is a
+    reasoning model's text before its answer. ``tokens`` is the server's count, or that of the
+    pieces where it gives none (``counted``: the server's). ``ended`` is its reason for stopping.
     """
 
     text: str
@@ -68,12 +70,12 @@ class ModelAnswer:
 
 
 def ask_one(text: str, tokens: int | None, **more: Any) -> Prompt:
-    """A question of one user message."""
+    """Return a prompt of one user message."""
     return Prompt(({"role": "user", "content": text},), tokens, **more)
 
 
 def body(form: Form, question: Prompt, model: str, stream: bool) -> dict[str, Any]:
-    """The JSON that a server of this form is sent."""
+    """Return the JSON request for a server of this form."""
     if form == "generate":
         parameters: dict[str, Any] = {"details": True}
         if question.tokens is not None:
@@ -98,7 +100,7 @@ def body(form: Form, question: Prompt, model: str, stream: bool) -> dict[str, An
 
 
 async def whole(client: Client, form: Form, question: Prompt, model: str) -> ModelAnswer:
-    """Ask and take the answer in one piece. Raises ServerError."""
+    """Send a request and read the answer in one piece. Raises ServerError."""
     reply = await client.ask(_PATHS[form][0], body(form, question, model, stream=False))
     if reply.status != 200:
         raise refused(reply)
@@ -116,8 +118,10 @@ async def whole(client: Client, form: Form, question: Prompt, model: str) -> Mod
 
 
 async def stream(client: Client, form: Form, question: Prompt, model: str, show: Show | None = None) -> ModelAnswer:
-    """Ask and take the answer piece by piece; ``show`` gets each one's text and whether it is a thought. Raises
-    ServerError."""
+    """Send a request and read the answer piece by piece.
+
+    ``show`` gets each one's text and whether it is a thought. Raises ServerError.
+    """
     began = time.perf_counter()
     asked = body(form, question, model, stream=True)
     async with client.open(_PATHS[form][1], asked) as response:
@@ -132,7 +136,7 @@ async def stream(client: Client, form: Form, question: Prompt, model: str, show:
 
 
 class _Taken:
-    """An answer while it comes in."""
+    """An answer while it arrives."""
 
     def __init__(self, form: Form, began: float, show: Show | None) -> None:
         self._form = form
@@ -211,7 +215,10 @@ class _Event:
 
 
 def _read(form: Form, document: Any, piece: bool = False) -> _Event | None:
-    """One event of a stream, or one whole answer; None when it is none of this form."""
+    """Return one event of a stream, or one complete answer.
+
+    Return None for other content.
+    """
     if not isinstance(document, dict) or "error" in document:
         return None
     return _read_generate(document, piece) if form == "generate" else _read_openai(form, document, piece)
@@ -233,7 +240,8 @@ def _read_openai(form: Form, document: Mapping[str, Any], piece: bool) -> _Event
             said = choice.get("delta" if piece else "message")
             if not isinstance(said, dict):
                 return None
-            # reasoning models think aloud first: under either name, by release of the server
+            # reasoning models write their thoughts first: under either name, by release of the
+            # server
             thought = _words(said, "reasoning_content") or _words(said, "reasoning")
             text = _words(said, "content")
         else:
@@ -254,7 +262,7 @@ def _read_generate(document: Mapping[str, Any], piece: bool) -> _Event | None:
         return None
     special = token.get("special") is True
     text = "" if special else str(token.get("text") or "")
-    # without details the whole text of the last event is the end
+    # without details the complete text of the last event is the end
     ended = ended or ("end" if isinstance(document.get("generated_text"), str) else "")
     return _Event(text, "", input_tokens, tokens, ended)
 
@@ -265,18 +273,21 @@ def _words(said: Mapping[str, Any], name: str) -> str:
 
 
 def count_of(counts: Mapping[str, Any], name: str) -> int | None:
-    """A count of tokens as a server tells it; None where it is none."""
+    """Return the server's count of tokens; None for other values."""
     value = counts.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**9 else None
 
 
 def refused(reply: Reply) -> ServerError:
-    """The error of an answer whose status is not 200, with the server's own sentence."""
+    """Return the error of an answer whose status is not 200, with its message."""
     return ServerError("status", _error_text(reply.document) or shown(reply.body), reply.status)
 
 
 def _error_text(document: Any) -> str:
-    """The sentence of an error answer: OpenAI's error.message, vLLM's message, TGI's error, FastAPI's detail."""
+    """Return the message of an error answer, in any server's form.
+
+    The forms are OpenAI's error.message, vLLM's message, TGI's error, FastAPI's detail.
+    """
     if not isinstance(document, dict):
         return ""
     for found in (document.get("error"), document.get("message"), document.get("detail")):
@@ -288,13 +299,13 @@ def _error_text(document: Any) -> str:
 
 
 def shown(data: bytes) -> str:
-    """The beginning of what a server sent, on one line, without what a terminal would take for orders."""
+    """Return the beginning of an answer, on one line, without terminal controls."""
     words = " ".join(data[:400].decode("utf-8", errors="replace").split())
     return "".join(letter if letter.isprintable() else "?" for letter in words)[:200]
 
 
 def first_model(document: Any) -> Mapping[str, Any] | None:
-    """The first entry of /v1/models; None when there is none."""
+    """Return the first entry of /v1/models; None when there is none."""
     data = document.get("data") if isinstance(document, dict) else None
     models: Sequence[Any] = data if isinstance(data, list) else []
     return next((entry for entry in models if isinstance(entry, dict) and isinstance(entry.get("id"), str)), None)

@@ -1,7 +1,7 @@
-"""Send a workload to a server at its own times and keep what became of every request.
+"""Send a workload at its times and record the result of every request.
 
-Arrivals are never held back by answers: a request that has to wait for a place (``concurrency``) or for our own
-client waits on the clock of its own arrival.
+Answers never delay arrivals: a request that has to wait for a slot (``concurrency``) or for our
+client waits on the clock of its arrival.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gaudi_launch.bench.run_file import BenchWorkload, Sample, WorkloadRequest
 
 @dataclass
 class Going:
-    """How far a run is, for whoever shows it."""
+    """The progress of a run."""
 
     total: int
     sent: int = 0
@@ -31,7 +31,7 @@ class Going:
 
 @dataclass(frozen=True)
 class Way:
-    """How to ask: the model, the form, the length of our words, whether all tokens are to be made, which texts."""
+    """The form of requests: model, API, tokens per text, seeds, early stop."""
 
     served: server.ServerFacts
     form: protocols.Form
@@ -43,7 +43,9 @@ class Way:
 async def replay(
     client: Client, workload: BenchWorkload, way: Way, going: Callable[[Going], None], stop: asyncio.Event
 ) -> list[Sample]:
-    """Every request of the workload; after ``stop`` no more are sent and those under way are given up.
+    """Send every request of the workload.
+
+    After ``stop`` no more are sent and those in progress are cancelled.
 
     Returns the samples of those that were sent, by arrival.
     """
@@ -70,7 +72,7 @@ async def replay(
     async def send_all() -> None:
         for number, wanted in enumerate(workload.requests):
             wait = wanted.at - (time.perf_counter() - began)
-            # a wait of 0 still lets the answers in
+            # a wait of 0 still lets answers be read
             await asyncio.sleep(max(0.0, wait))
             tasks.add(asyncio.create_task(one(number, wanted)))
         await asyncio.gather(*tasks)

@@ -1,4 +1,4 @@
-"""One run with our own client: look at the server, fit the workload to it, warm up, replay, sum up."""
+"""One run with the built-in client: inspect, fit, warm up, send, sum up."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_FILES = 1 << 16
 
 
 def problem(error: ServerError, url: str) -> LaunchError:
-    """The LaunchError of a server that cannot be asked."""
+    """Return the LaunchError of a server that cannot be queried."""
     code = (
         ExitCode.ENGINE if error.kind in ("timeout", "cut", "protocol") or error.status >= 500 else ExitCode.FAILED
     )
@@ -54,9 +54,9 @@ async def builtin(
     ignore_eos: bool,
     texts: int = 0,
 ) -> tuple[BenchRun, bool]:
-    """The run, its texts drawn by the number ``texts``, and whether it was interrupted (Ctrl-C keeps what is done).
+    """Return the run, and whether it was interrupted.
 
-    Raises LaunchError.
+    Its texts are drawn by the number ``texts``; Ctrl-C keeps what is done. Raises LaunchError.
     """
     try:
         served = await server.look(client, model or target.model)
@@ -83,7 +83,10 @@ async def builtin(
 
 
 def _allow_connections() -> None:
-    """Let this process have as many connections open as the system allows: 1,024 files are soon used up."""
+    """Allow this process the system's maximum of open connections.
+
+    A limit of 1,024 files is soon reached.
+    """
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -94,7 +97,7 @@ def _allow_connections() -> None:
 
 
 def server_facts(target: Target, model: str | None) -> dict[str, Any]:
-    """What a saved run says of the server: no key, no environment."""
+    """Return a saved run's facts of the server: no key, no environment."""
     engine = target.plan.get("engine")
     named: Mapping[str, Any] = engine if isinstance(engine, dict) else {}
     return {
@@ -108,7 +111,7 @@ def server_facts(target: Target, model: str | None) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _stop_on_interrupt(stop: asyncio.Event) -> Any:
-    """The first Ctrl-C sets ``stop``; the second interrupts as ever."""
+    """Set ``stop`` at the first Ctrl-C; the second interrupts as usual."""
     loop = asyncio.get_running_loop()
     before = signal.getsignal(signal.SIGINT)
 
@@ -120,7 +123,7 @@ def _stop_on_interrupt(stop: asyncio.Event) -> Any:
     try:
         loop.add_signal_handler(signal.SIGINT, first)
     except (NotImplementedError, RuntimeError, ValueError):
-        # not in the main thread: whoever runs us there stops us there
+        # not in the main thread: the caller stops this one
         yield
         return
     try:
@@ -132,7 +135,10 @@ def _stop_on_interrupt(stop: asyncio.Event) -> Any:
 
 
 def default_file(label: str, began: float) -> Path:
-    """Where a run is kept when no file is named: the state folder, by the server's name and the second."""
+    """Return the default file of a run: in the state folder, by name and second.
+
+    The name is the server's.
+    """
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(began))
     word = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in label)[:60]
     path = state_dir() / "bench" / f"{word}-{stamp}.json"
@@ -144,8 +150,11 @@ def default_file(label: str, began: float) -> Path:
 
 
 def child_environment(url: str, key: str | None) -> dict[str, str]:
-    """The environment for another tool: proxies are for its hub, not for the server at this URL; the key goes the
-    way that vLLM's client reads it, never by a command line."""
+    """Return the environment for another tool.
+
+    Proxies are for its hub, not for the server at this URL; the key is passed as vLLM's client
+    reads it, never on a command line.
+    """
     environment = dict(os.environ)
     host = urlsplit(url).hostname or ""
     for name in ("no_proxy", "NO_PROXY"):

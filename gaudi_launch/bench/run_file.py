@@ -1,4 +1,4 @@
-"""What a measuring run is: its workload, what became of every request, and the file that keeps both."""
+"""A measuring run: its workload, the result of every request, and its file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class WorkloadRequest:
-    """One request of a workload: when it arrives (seconds from the start) and its lengths in tokens."""
+    """One request of a workload: arrival (seconds from the start), lengths in tokens."""
 
     at: float
     input: int
@@ -28,10 +28,11 @@ class WorkloadRequest:
 
 @dataclass(frozen=True)
 class BenchWorkload:
-    """``arrivals``: own (the trace's times), rate (made at a rate), closed (each waits for a free place).
+    """Requests to send, with their arrivals.
 
-    ``concurrency`` is how many may be under way at once; None: as many as arrive. ``left_out`` requests of the
-    source were longer than the server takes.
+    ``arrivals``: own (the trace's times), rate (made at a rate), closed (each waits for a free
+    slot). ``concurrency`` is the maximum in progress; None: as many as arrive. ``left_out``
+    requests of the source were longer than the server accepts.
     """
 
     requests: tuple[WorkloadRequest, ...]
@@ -43,7 +44,7 @@ class BenchWorkload:
 
     @property
     def digest(self) -> str:
-        """The same for the same requests at the same times under the same limit."""
+        """Return a digest of the requests, their times and their limit."""
         rows = [[round(request.at, 4), request.input, request.output] for request in self.requests]
         words = json.dumps([rows, self.arrivals == "closed", self.concurrency])
         return hashlib.sha256(words.encode()).hexdigest()[:16]
@@ -64,11 +65,12 @@ class BenchWorkload:
 
 @dataclass(frozen=True)
 class Sample:
-    """One request as it went. Times are seconds from the run's start.
+    """One request's result. Times are seconds from the run's start.
 
-    ``at`` is when it had to be sent, ``sent`` when it was; all latencies count from ``at``, so that a client or a
-    limit that falls behind shows in them (no coordinated omission). ``gaps`` lie between pieces of the answer.
-    ``input`` and ``output`` are the server's counts (output: else the number of pieces). ``error``: "" or what.
+    ``at`` is when it had to be sent, ``sent`` when it was; all latencies count from ``at``, so that
+    a client or a limit that falls behind shows in them (no coordinated omission). ``gaps`` are
+    between pieces of the answer. ``input`` and ``output`` are the server's counts (output: else the
+    number of pieces). ``error``: "" or the reason.
     """
 
     at: float
@@ -99,8 +101,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class BenchRun:
-    """A whole run. ``facts``: tool, server, model, engine, when it began; ``summary`` as `statistics.summary` makes
-    it, or from another tool's own report (then there are no samples)."""
+    """A complete run.
+
+    ``facts``: tool, server, model, engine, when it began; ``summary`` as `statistics.summary` makes
+    it, or from another tool's report (then there are no samples).
+    """
 
     facts: Mapping[str, Any]
     workload: Mapping[str, Any]
@@ -109,7 +114,7 @@ class BenchRun:
     report: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the samples and another tool's own report."""
+        """Return everything but the samples and another tool's report."""
         return {
             "schema": SCHEMA,
             "kind": "bench",
@@ -120,14 +125,17 @@ class BenchRun:
 
 
 def check_writable(path: Path) -> None:
-    """Could a file be written there? Asked before an hour of measuring. Raises LaunchError (USAGE)."""
+    """Check that a file can be written, before an hour of measuring.
+
+    Raises LaunchError (USAGE).
+    """
     folder = next((parent for parent in path.absolute().parents if parent.exists()), Path("/"))
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise LaunchError("measure.not_writable", ExitCode.USAGE, path=str(path))
 
 
 def save(run: BenchRun, path: Path) -> None:
-    """Write a run, one sample a line. Raises LaunchError (FAILED)."""
+    """Write a run, one sample per line. Raises LaunchError (FAILED)."""
     head = json.dumps({**run.to_json(), "report": dict(run.report)}, ensure_ascii=False, indent=1)
     lines = ",\n".join(json.dumps(sample.to_json(), ensure_ascii=False) for sample in run.samples)
     part = path.with_name(path.name + ".part")
@@ -144,7 +152,7 @@ def save(run: BenchRun, path: Path) -> None:
 
 
 def load(path: Path) -> BenchRun:
-    """A saved run. Raises LaunchError (USAGE) for a file that is none."""
+    """Return a saved run. Raises LaunchError (USAGE) for another file."""
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise LaunchError("measure.not_a_run", ExitCode.USAGE, path=str(path))
@@ -162,7 +170,10 @@ def load(path: Path) -> BenchRun:
 
 
 def from_json(document: Any) -> BenchRun:
-    """The Run of a saved object. Raises KeyError, TypeError or ValueError when it is none."""
+    """Return the Run of a saved object.
+
+    Raises KeyError, TypeError or ValueError for another object.
+    """
     if not isinstance(document, dict) or document["kind"] != "bench" or document["schema"] != SCHEMA:
         raise ValueError("no run")
     workload, summary, report = document["workload"], document["summary"], document.get("report", {})

@@ -1,4 +1,4 @@
-"""What a server says of itself: its models, its limits, what it is for. And texts of a wished length."""
+"""A server's facts: models, limits, task; and texts of a requested length."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gaudi_launch.bench.client import Client, ServerError
 from gaudi_launch.bench.protocols import FORMS, Form, ask_one, first_model, refused, whole
 from gaudi_launch.services.probe import POOLED
 
-# short common words: nearly every vocabulary has each as one token behind a space
+# short common English nouns: nearly every vocabulary has each as one token after a space
 _LIST = """
 the of and to in is that it was for on are with as his they be at one have this from or had by but some what
 there we can out other were all your when up use how said an each she which do their time if will way about many
@@ -22,14 +22,17 @@ then them would like so these her long make thing see him two has look more day 
 over
 """
 WORDS = tuple(_LIST.split())
-# so many words of a text are drawn for its seed alone
+# this number of nouns of a text is drawn for its seed alone
 _HEAD = 12
 
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """``model`` is the name to ask for. ``longest`` is input plus output in tokens, None when it is not told;
-    ``longest_input`` likewise (TGI). ``tgi``: it has TGI's own pages. ``vllm``: its models say so."""
+    """Facts of a server. ``model`` is its name in requests.
+
+    ``longest`` is input plus output in tokens, None when unknown; ``longest_input`` likewise (TGI).
+    ``tgi``: it has TGI's paths. ``vllm``: its models show that.
+    """
 
     model: str
     models: tuple[str, ...]
@@ -40,7 +43,7 @@ class ServerFacts:
 
 
 async def look(client: Client, model: str | None = None) -> ServerFacts:
-    """Ask for the models and limits. Raises ServerError."""
+    """Query the models and limits. Raises ServerError."""
     info = await client.ask("/info")
     facts = info.document if info.status == 200 and isinstance(info.document, dict) else {}
     tgi = "model_id" in facts
@@ -76,21 +79,24 @@ def _with_limits(served: ServerFacts, facts: dict[str, object]) -> ServerFacts:
 
 @dataclass(frozen=True)
 class Answering:
-    """The form that answers, and with which error the server refused the ones before it, if it did."""
+    """The form that answers, and the error with which the server refused others."""
 
     form: Form
     refused: ServerError | None = None
 
     @property
     def broken(self) -> bool:
-        """Return True where the server has a chat and refuses it: not only a model without a chat template."""
+        """Return True where the server has a chat and refuses it.
+
+        A model without a chat template does not count.
+        """
         if self.refused is None or self.refused.status in (404, 405, 501):
             return False
         return _NO_TEMPLATE.search(self.refused.detail) is None
 
 
-# transformers: tokenization_utils_base.py; vLLM: entrypoints/chat_utils.py; TGI: infer/chat_template.rs; and models
-# that the server says are not for chats
+# transformers: tokenization_utils_base.py; vLLM: entrypoints/chat_utils.py; TGI:
+# infer/chat_template.rs; and models that are not for chats by the server's answer
 _NO_TEMPLATE = re.compile(
     r"(?i)chat template is no longer allowed|provide a chat template|template not found|does not support|"
     r"no chat template|chat_template is not set"
@@ -103,10 +109,10 @@ async def pick_form(client: Client, served: ServerFacts) -> Form:
 
 
 async def find_form(client: Client, served: ServerFacts) -> Answering:
-    """Find the first form that answers: chat, completions (models without a chat template), TGI's generate.
+    """Find the first form that answers: chat, completions, TGI's generate.
 
-    Raises ServerError: of the kind "pooled" for a server that writes nothing, with the path of what it does; else
-    that of chat when no form answers.
+    Completions are for models without a chat template. Raises ServerError: of the kind "pooled" for
+    a server without text, with the path of its task; else that of chat when no form answers.
     """
     problem: ServerError | None = None
     for form in FORMS:
@@ -116,7 +122,7 @@ async def find_form(client: Client, served: ServerFacts) -> Answering:
             await whole(client, form, ask_one("1", 1), served.model)
         except ServerError as error:
             problem = problem or error
-            # 501 says that the model is not for this question
+            # 501: the model does not support this request
             broken = error.status >= 500 and error.status != 501
             if error.kind != "status" or error.status in (401, 403) or broken:
                 raise error from None
@@ -131,9 +137,10 @@ async def find_form(client: Client, served: ServerFacts) -> Answering:
 
 @dataclass(frozen=True)
 class Ruler:
-    """How many tokens so many of our words make: a line through two measured prompts of this server.
+    """The number of tokens of a text by its number of nouns: a measured line.
 
-    ``each`` tokens a word, ``fixed`` those of the chat template. ``measured``: False where the server counts none.
+    ``each`` tokens per noun, ``fixed`` those of the chat template; two prompts to this server
+    determine it. ``measured``: False where the server counts none.
     """
 
     each: float = 1.0
@@ -141,7 +148,7 @@ class Ruler:
     measured: bool = False
 
     def words(self, tokens: int) -> int:
-        """How many words make at most so many tokens; at least one."""
+        """Return how many nouns make at most this number of tokens; at least one."""
         return max(1, int((tokens - self.fixed) / self.each + 1e-9))
 
 
@@ -149,7 +156,7 @@ Count = Callable[[str], Awaitable[int | None]]
 
 
 async def measure_ruler(client: Client, served: ServerFacts, form: Form) -> Ruler:
-    """Two short questions whose input the server counts. Raises ServerError."""
+    """Measure the input of two short requests. Raises ServerError."""
 
     async def count(prompt: str) -> int | None:
         return (await whole(client, form, ask_one(prompt, 1), served.model)).input
@@ -158,7 +165,10 @@ async def measure_ruler(client: Client, served: ServerFacts, form: Form) -> Rule
 
 
 async def ruler_of(count: Count, longest: int | None) -> Ruler:
-    """The line through two short texts that ``count`` counts; ``longest`` is the server's limit in tokens."""
+    """Return the line through two short texts that ``count`` counts.
+
+    ``longest`` is the server's limit in tokens.
+    """
     few, more = 16, min(144, max(32, (longest or 1024) // 2))
     counts = []
     for words in (few, more):
@@ -173,17 +183,22 @@ async def ruler_of(count: Count, longest: int | None) -> Ruler:
 
 
 def new_seed() -> int:
-    """A seed of this moment, for texts that are in no server's cache of prefixes; below 2**31, as other tools
-    want it."""
+    """Return a new seed, for texts that are in no server's prefix cache.
+
+    It is below 2**31, as other tools require.
+    """
     return time.time_ns() // 1000 % 2**31
 
 
 def text(words: int, seed: int) -> str:
-    """So many words, other ones for every seed from the first on, so that no cache of prefixes knows them. A longer
-    text of a seed begins with its shorter one."""
+    """Return a text of this number of nouns, different for every seed.
+
+    It differs from the first noun on, so that no prefix cache has it. A longer text of a seed
+    begins with its shorter one.
+    """
     chance = random.Random(seed)
     head = chance.choices(WORDS, k=min(words, _HEAD))
-    # drawing each word would hold a client back that sends thousands of long prompts at their times
+    # drawing each noun would delay a client that sends thousands of long prompts at their times
     pool = _pool()
     start, rest = chance.randrange(len(pool)), words - len(head)
     tail = pool[start : start + rest]
@@ -200,15 +215,16 @@ def _pool() -> list[str]:
 async def exactly(
     client: Client, served: ServerFacts, form: Form, ruler: Ruler, tokens: int, seed: int
 ) -> tuple[str, int]:
-    """A text whose whole prompt is as near to ``tokens`` as it goes without passing it, and its counted length.
+    """Return a text with a prompt of at most ``tokens``, as close as possible.
 
-    The server's own /tokenize counts (vLLM has it); without it the ruler's line has to do. Raises ServerError.
+    Also return its length, counted by the server's /tokenize (vLLM has it) or by the ruler's line
+    without it. Raises ServerError.
     """
     return await fitted(counter(client, served, form), ruler, tokens, seed)
 
 
 async def fitted(count: Count, ruler: Ruler, tokens: int, seed: int) -> tuple[str, int]:
-    """Such a text by ``count``, or by the ruler's line where that says None."""
+    """Return a text of this length by ``count``, or by the ruler if that is None."""
     words = ruler.words(tokens)
     best: tuple[str, int] | None = None
     for _ in range(12):
@@ -228,7 +244,10 @@ async def fitted(count: Count, ruler: Ruler, tokens: int, seed: int) -> tuple[st
 
 
 def counter(client: Client, served: ServerFacts, form: Form) -> Count:
-    """Counts a prompt's tokens by the server's /tokenize; None where it has none. Raises ServerError."""
+    """Return a function that counts a prompt's tokens by the server's /tokenize.
+
+    Return None where it has none. Raises ServerError.
+    """
 
     async def count(prompt: str) -> int | None:
         question: dict[str, object] = {"model": served.model}

@@ -1,4 +1,4 @@
-"""Server-sent events out of bytes, as the HTML standard describes them (section 9.2, event stream)."""
+"""Parse server-sent events by the HTML standard (section 9.2, event stream)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class TooLong(ValueError):
 
 
 class Events:
-    """Feed it bytes in any pieces; it gives the data of each whole event."""
+    """Feed it bytes in any pieces; it gives the data of each complete event."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -18,9 +18,9 @@ class Events:
         self._after_cr = False
 
     def feed(self, piece: bytes) -> list[str]:
-        """The data of the events that end within this piece. Raises TooLong."""
+        """Return the data of the events that end within this piece. Raises TooLong."""
         if self._after_cr and piece:
-            # a CR LF that was cut in two is one line end
+            # a CR LF that was split is one line end
             piece = piece.removeprefix(b"\n")
             self._after_cr = False
         self._rest += piece

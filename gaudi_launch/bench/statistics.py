@@ -1,8 +1,9 @@
-"""Samples into figures. Pure arithmetic; seconds in, seconds out.
+"""Compute figures from samples. Pure arithmetic; seconds in, seconds out.
 
-TTFT: from the time a request had to be sent to the first piece with text. TPOT: from the first piece to the last,
-by the tokens after the first. ITL: each gap between pieces. Latency: to the last piece. The names are those of
-vLLM's benchmark (vllm-project/vllm vllm/benchmarks/serve.py), which counts from the sending instead.
+TTFT: from the time a request had to be sent to the first piece with text. TPOT: from the first
+piece to the last, by the tokens after the first. ITL: each gap between pieces. Latency: to the last
+piece. The names are those of vLLM's benchmark (vllm-project/vllm vllm/benchmarks/serve.py), which
+counts from the sending instead.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def tpot(sample: Sample) -> float | None:
 
 
 def values(samples: Sequence[Sample], name: str) -> list[float]:
-    """All values of one metric (one of TIMES) over the requests that went well."""
+    """Return all values of one of TIMES over the successful requests."""
     good = [sample for sample in samples if sample.ok]
     if name == "itl":
         return [gap for sample in good for gap in sample.gaps]
@@ -45,7 +46,10 @@ def values(samples: Sequence[Sample], name: str) -> list[float]:
 
 
 def spread(numbers: Sequence[float]) -> dict[str, float] | None:
-    """Mean, percentiles (linear between neighbours) and the largest; None of nothing."""
+    """Return mean, percentiles (linear between neighbours) and maximum.
+
+    Return None without values.
+    """
     if not numbers:
         return None
     import numpy
@@ -59,7 +63,10 @@ def spread(numbers: Sequence[float]) -> dict[str, float] | None:
 
 
 def summary(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Every figure of a run. Rates are over the time from the first arrival to the last answer."""
+    """Return every figure of a run.
+
+    Rates are over the time from the first arrival to the last answer.
+    """
     good = [sample for sample in samples if sample.ok]
     begin = min((sample.at for sample in samples), default=0.0)
     end = max((sample.last if sample.last is not None else sample.sent for sample in samples), default=0.0)
@@ -82,16 +89,17 @@ def summary(samples: Sequence[Sample]) -> dict[str, Any]:
 
 
 def errors(samples: Sequence[Sample]) -> list[tuple[str, int, str]]:
-    """(what, how many, an example's detail) of the failures, the most frequent first."""
+    """Return (kind, count, example) of the failures, the most frequent first."""
     counts = Counter(sample.error for sample in samples if not sample.ok)
     example = {sample.error: sample.detail for sample in reversed(samples) if not sample.ok}
     return [(what, count, example[what]) for what, count in counts.most_common()]
 
 
 def over_time(samples: Sequence[Sample], bins: int) -> tuple[float, list[float]]:
-    """Output tokens a second in ``bins`` equal stretches of the run; the first number is a stretch's seconds.
+    """Return output tokens per second in ``bins`` equal intervals of the run.
 
-    A request's tokens are laid where its pieces came, evenly where the server sent several in one.
+    The first number is an interval's seconds. A request's tokens are placed where its pieces came,
+    evenly where the server sent several in one.
     """
     good = [sample for sample in samples if sample.ok and sample.first is not None and sample.last is not None]
     end = max((sample.last or 0.0 for sample in good), default=0.0)

@@ -1,6 +1,9 @@
-"""A chat page in the browser against one server, with Gradio. The page and its server ask nobody else: analytics
-are off, fonts are the browser's own, and a content security policy keeps the browser from other places, also when a
-model's answer holds a picture of one. The server's key stays on our side."""
+"""A chat page in the browser for one server, with Gradio.
+
+The page and its server connect to no other host: analytics are off, fonts are the browser's, and a
+content security policy keeps the browser from other places, also when a model's answer links a
+picture of one. The server's key is not sent to the browser.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,15 @@ from gaudi_launch.bench.client import ServerError
 from gaudi_launch.bench.conversation import Conversation
 from gaudi_launch.messages import text
 
-# before gradio is imported: it reads this once, and would report its start and look for its newest version
+# before gradio is imported: it reads this once, and would report its launch and look for its newest
+# version
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 
 import fastapi
 import gradio
 import uvicorn
 
-# Gradio's own page needs inline scripts and eval; everything comes from here
+# Gradio's page needs inline scripts and eval; everything comes from here
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; "
@@ -39,11 +43,14 @@ _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 def messages(history: object) -> list[protocols.Message]:
-    """What was said, from Gradio's history: contents are texts, or lists of parts with texts."""
+    """Return the messages of Gradio's history.
+
+    Their contents are texts, or lists of parts with texts.
+    """
     found: list[protocols.Message] = []
     for entry in history if isinstance(history, list) else []:
         role, content = (entry.get("role"), entry.get("content")) if isinstance(entry, dict) else (None, None)
-        # thoughts and errors are shown with a title, and not told again
+        # thoughts and errors are shown with a title, and not sent again
         if role not in ("user", "assistant") or (entry.get("metadata") or {}).get("title"):
             continue
         parts = content if isinstance(content, list) else [content]
@@ -55,7 +62,10 @@ def messages(history: object) -> list[protocols.Message]:
 
 
 async def respond(template: Conversation, words: str, history: object) -> AsyncIterator[list[dict[str, Any]]]:
-    """The answer so far, again and again, as Gradio's messages; a failure is said in place of an answer."""
+    """Yield the answer so far, repeatedly, as Gradio's messages.
+
+    A failure is shown in place of an answer.
+    """
     news: asyncio.Queue[tuple[str, bool] | None] = asyncio.Queue()
     conversation = Conversation(
         template.client,
@@ -80,7 +90,7 @@ async def respond(template: Conversation, words: str, history: object) -> AsyncI
             sentence = text(id, why=error.detail, status=error.status)
             yield [*_shown(thought, said), _titled(text("measure.webui_error"), sentence)]
     finally:
-        # the stop button closes this; the server sees the connection go and stops working
+        # the stop button closes this; the server notices the closed connection and stops working
         task.cancel()
 
 
@@ -94,7 +104,7 @@ def _titled(title: str, words: str) -> dict[str, Any]:
 
 
 def page(template: Conversation, title: str) -> Any:
-    """Gradio's blocks of the page."""
+    """Return Gradio's blocks of the page."""
 
     async def answer(words: str, history: list[Any]) -> AsyncIterator[list[dict[str, Any]]]:
         async for shown in respond(template, words, history):
@@ -149,7 +159,7 @@ class Closed:
 
 
 def application(template: Conversation, title: str) -> Closed:
-    """The whole web application."""
+    """Return the complete web application."""
     theme = gradio.themes.Base(
         font=("ui-sans-serif", "system-ui", "sans-serif"), font_mono=("ui-monospace", "monospace")
     )
@@ -173,7 +183,7 @@ def serve(template: Conversation, title: str, host: str, port: int, ready: Calla
         host=host,
         port=port,
         log_level="warning",
-        # an open page keeps a stream open for ever
+        # an open page keeps a stream open forever
         timeout_graceful_shutdown=2,
     )
     server = uvicorn.Server(config)

@@ -1,4 +1,4 @@
-"""Which requests, of which lengths, when: from a trace or made up, always the same for the same words."""
+"""Workloads from a trace or drawn: the same for the same arguments."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from gaudi_launch.bench.run_file import BenchWorkload, WorkloadRequest
 from gaudi_launch.buckets.past_requests import read_workload
 from gaudi_launch.errors import ExitCode, LaunchError
 
-# the source of a workload that is no file: input, output and seed behind it
+# the source of a workload without a file: input, output and seed follow it
 MADE_UP = "made-up:"
 
 
 def from_trace(
     source: str, *, rate: float | None, requests: int | None, seconds: float | None, concurrency: int | None
 ) -> BenchWorkload:
-    """A trace at its own arrival times, or with its times stretched so that ``rate`` requests a second arrive on
-    average. ``requests`` keeps the first so many, ``seconds`` those of its first so many seconds.
+    """Return a trace at its arrival times, or stretched to ``rate`` requests per second.
 
-    Raises LaunchError (USAGE) for a file that is no trace, or when nothing is left.
+    ``requests`` keeps this number of first requests, ``seconds`` those of its first seconds. Raises
+    LaunchError (USAGE) for a file that is not a trace, or when nothing is left.
     """
     rows = [WorkloadRequest(at, tokens, made) for at, tokens, made in read_workload(source)]
     if seconds is not None:
@@ -43,8 +43,11 @@ def made_up(
     concurrency: int | None,
     seed: int = 0,
 ) -> BenchWorkload:
-    """Requests with lengths drawn evenly from the ranges; with ``rate`` they arrive as a Poisson process, else each
-    waits for a free place of ``concurrency``."""
+    """Return requests with lengths drawn evenly from the ranges.
+
+    With ``rate`` they arrive as a Poisson process, else each waits for a free slot of
+    ``concurrency``.
+    """
     chance = random.Random(seed)
     rows, at = [], 0.0
     for _ in range(requests):
@@ -61,8 +64,11 @@ def _range(ends: tuple[int, int]) -> str:
 def within(
     workload: BenchWorkload, longest: int | None, longest_input: int | None, least_input: int
 ) -> BenchWorkload:
-    """The workload without requests that the server would refuse; inputs below ``least_input`` (what the chat
-    template alone takes) are raised to it. Raises LaunchError (USAGE) when none is left."""
+    """Return the workload without requests that the server would refuse.
+
+    Inputs below ``least_input`` (the tokens of the chat template alone) are raised to it. Raises
+    LaunchError (USAGE) when none is left.
+    """
     kept: Sequence[WorkloadRequest] = [
         replace(row, input=max(row.input, least_input))
         for row in workload.requests

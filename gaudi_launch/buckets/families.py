@@ -1,4 +1,4 @@
-"""Families of bucket algorithms: common properties of the engines that share them."""
+"""Families of bucket algorithms: common properties of engines that share them."""
 
 from __future__ import annotations
 

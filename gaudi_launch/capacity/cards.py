@@ -1,4 +1,7 @@
-"""Which number of cards a replica makes the smallest fleet for a traffic and its targets, and what was assumed."""
+"""The number of cards per replica with the smallest fleet for a traffic.
+
+Its targets are met; the assumptions are listed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ from gaudi_launch.planning.request import Request
 
 @dataclass(frozen=True)
 class CapacityCase:
-    """What is asked, read and checked. ``limits`` are the lengths that ``engine`` serves for ``request``."""
+    """A checked request.
+
+    ``limits`` are the lengths that ``engine`` serves for ``request``.
+    """
 
     model: Model
     dtype: str
@@ -39,7 +45,7 @@ class CapacityCase:
 
 @dataclass(frozen=True)
 class CardsChoice:
-    """One number of cards a replica: its curve and its fleet, or why there is none."""
+    """One number of cards per replica: curve and fleet, or the reason without."""
 
     cards: int
     replica: Replica | Unfit
@@ -50,7 +56,7 @@ class CardsChoice:
 
 @dataclass(frozen=True)
 class CapacityResult:
-    """Every choice, the one with the fewest cards, and what was assumed for it."""
+    """Every choice, the one with the fewest cards, and the assumptions."""
 
     case: CapacityCase
     choices: tuple[CardsChoice, ...]

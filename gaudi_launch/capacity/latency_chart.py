@@ -1,6 +1,7 @@
-"""Latency of one replica against its load, as a picture: time to first token, and time per token below it.
+"""Draw the latency of one replica against its load.
 
-Rectangles and the few words of the axes only, as all pictures of the house.
+Time to first token, and time per token below it. Only rectangles and axis labels, as in all
+pictures of this package.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ _LEFT, _TOP, _WIDTH, _HEIGHT, _GAP, _RIGHT = 90, 30, 560, 200, 60, 30
 
 @dataclass(frozen=True)
 class Panel:
-    """One latency: its name, unit and factor from seconds, the target in seconds, and a point at each column."""
+    """One latency: name, unit, factor from seconds, target and points.
+
+    The target is in seconds; each column has a point.
+    """
 
     name: str
     unit: str
@@ -30,12 +34,12 @@ class Panel:
     high: float
 
     def height(self, seconds: float) -> float:
-        """0 at the bottom, 1 at the top, even over the logarithm."""
+        """Return the height of a value: 0 at the bottom, 1 at the top, logarithmic."""
         return (math.log(seconds) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
 
 
 def panels(curve: Curve, ttft: float | None, tpot: float | None, columns: int) -> tuple[Panel, Panel]:
-    """Both latencies at ``columns`` rates, evenly from the quietest to the busiest simulated load."""
+    """Return both latencies at ``columns`` rates, evenly over the simulated loads."""
     first, last = curve.loads[0].rate, curve.loads[-1].rate
     rates = [first + (last - first) * at / (columns - 1) for at in range(columns)]
     seen = [latency_at(curve, rate) for rate in rates]
@@ -53,13 +57,13 @@ def _panel(name: str, unit: str, factor: float, values: Sequence[float], target:
 
 
 def column_of(curve: Curve, rate: float, columns: int) -> int:
-    """The column that stands for ``rate``."""
+    """Return the column for ``rate``."""
     first, last = curve.loads[0].rate, curve.loads[-1].rate
     return round(max(0.0, min(1.0, (rate - first) / (last - first))) * (columns - 1))
 
 
 def number(value: float) -> str:
-    """A short figure.
+    """Return a short figure.
 
     >>> [number(value) for value in (0.01234, 1.5, 31.04, 12345.6)]
     ['0.0123', '1.5', '31', '12346']
@@ -102,11 +106,14 @@ def _scene(
 
 
 def svg(curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None) -> str:
-    """The picture as SVG text; targets in seconds, ``chosen`` the rate of one replica of the fleet."""
+    """Return the picture as SVG text.
+
+    Targets in seconds, ``chosen`` the rate of one replica of the fleet.
+    """
     return drawing.svg(*_scene(curve, ttft, tpot, chosen))
 
 
 def png(curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None) -> bytes:
-    """The picture as PNG (8-bit RGB)."""
+    """Return the picture as PNG (8-bit RGB)."""
     width, height, boxes, words = _scene(curve, ttft, tpot, chosen)
     return drawing.png(width, height, boxes + drawing.written(words))

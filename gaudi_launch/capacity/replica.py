@@ -1,4 +1,4 @@
-"""One replica: what fits on its cards, its engine's limits, its step times with the padding of planned buckets."""
+"""One replica: memory, engine limits, and step times with planned buckets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _PLANNED_FOR = 600
 
 @dataclass(frozen=True)
 class Replica:
-    """``padding`` is the share of step time that bucket padding adds; it is in ``cost`` already."""
+    """A replica. ``padding`` is the share of step time that bucket padding adds.
+
+    It is included in ``cost``.
+    """
 
     cards: int
     limits: EngineLimits
@@ -34,7 +37,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class Unfit:
-    """Why so many cards are no replica."""
+    """The reason why this number of cards cannot run a replica."""
 
     cards: int
     reason: Message
@@ -51,7 +54,10 @@ def replica(
     adjust: Callable[[StepTime], StepTime],
     scheduling: Scheduling = "v0",
 ) -> Replica | Unfit:
-    """The replica of ``model`` over ``cards``; ``adjust`` puts the user's own constants into the step times."""
+    """Return the replica of ``model`` over ``cards``.
+
+    ``adjust`` applies the user's constants to the step times.
+    """
     card = (accelerator.memory_usable_mib or accelerator.memory_total_mib) << 20
     row = fit(model, card, [cards], [dtype], ask, rules).rows[0]
     if not row.fits or not row.kv_blocks:
@@ -62,7 +68,8 @@ def replica(
         max_num_seqs=ask.max_num_seqs,
         # the default of the 1.22 script and of vllm-gaudi, and what the planner picks: prompts one at a time
         max_num_prefill_seqs=1,
-        # a prompt longer than the engine's budget comes in several steps, which the simulator takes as one
+        # a prompt longer than the engine's budget is split over several steps, which the simulator
+        # counts as one
         max_num_batched_tokens=max(ask.max_num_batched_tokens, ask.max_model_len),
         max_model_len=ask.max_model_len,
         num_blocks=row.kv_blocks,
@@ -79,7 +86,10 @@ def replica(
 
 
 def _padding(traffic: Traffic, limits: EngineLimits, cost: StepTime) -> tuple[float, float, float]:
-    """Overhead of prefill, of decode and of both, with the buckets that the planner makes of this traffic."""
+    """Return the overhead of prefill, of decode and of both.
+
+    The planner makes the buckets for this traffic.
+    """
     score = plan(limits, traffic.requests[:_PLANNED_FOR], cost=cost).score
     return score.prompt_overhead, score.decode_overhead, score.overhead
 

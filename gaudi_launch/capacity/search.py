@@ -1,8 +1,8 @@
-"""How many replicas, cards and nodes carry a rate of requests within latency targets. Pure.
+"""Replicas, cards and nodes for a rate of requests within latency targets. Pure.
 
-One replica is simulated at growing load; a fleet is that replica many times over, so a fleet of 10,000 nodes costs
-no more than one. Latency is read from the simulated loads along straight lines, never falling with load, so more
-requests or a tighter target can never need fewer replicas.
+One replica is simulated at growing load; a fleet is a number of equal replicas, so a fleet of
+10,000 nodes costs no more than one. Latency is read from the simulated loads along straight lines,
+never falling with load, so more requests or a tighter target can never need fewer replicas.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from gaudi_launch.performance.limits import EngineLimits
 from gaudi_launch.performance.simulator import Times, simulate_times
 from gaudi_launch.performance.step_time import StepTime
 
-# shares of what a replica can do at most. Close to all of it a queue has no end, which no run of some ten thousand
-# requests would see; the last share is therefore the ceiling
+# fractions of a replica's maximum. Close to the maximum a queue grows without end, which no run of
+# some ten thousand requests would show; the last fraction is therefore the ceiling
 SHARES = (0.02, *(step / 20 for step in range(1, 19)))
 CEILING = SHARES[-1]
 # the first tenth of the requests meet an empty engine
@@ -26,7 +26,10 @@ _SETTLING = 0.1
 
 @dataclass(frozen=True)
 class Targets:
-    """Seconds that ``percentile`` % of the requests must stay within; None: not asked for."""
+    """Seconds that ``percentile`` % of the requests must stay within.
+
+    None: not requested.
+    """
 
     ttft: float | None
     tpot: float | None
@@ -35,9 +38,12 @@ class Targets:
 
 @dataclass(frozen=True)
 class LoadPoint:
-    """One replica under one load: requests a second, that as a share of the most it can do, and percentiles of
-    time to first token and time per further token, in seconds; ``tokens`` are output tokens a second,
-    ``inside`` is how many requests the engine holds on average."""
+    """One replica under one load.
+
+    ``rate`` in requests per second, ``share`` of its maximum, and percentiles of time to first
+    token and time per further token, in seconds; ``tokens`` are output tokens per second,
+    ``inside`` is the mean number of requests in the engine.
+    """
 
     rate: float
     share: float
@@ -49,8 +55,11 @@ class LoadPoint:
 
 @dataclass(frozen=True)
 class Curve:
-    """One replica from idle to `CEILING`. ``most``: requests a second that it can do at all; ``refused``: the
-    share of requests that it never takes (longer than it allows)."""
+    """One replica from idle to `CEILING`.
+
+    ``most``: its maximum in requests per second; ``refused``: the share of requests that it never
+    accepts (longer than it allows).
+    """
 
     loads: tuple[LoadPoint, ...]
     most: float
@@ -59,7 +68,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Fleet:
-    """So many replicas, and what each request then sees (seconds)."""
+    """A number of replicas, and the latencies of each request (seconds)."""
 
     replicas: int
     cards: int
@@ -70,13 +79,16 @@ class Fleet:
 
 
 def simulate_curve(traffic: Traffic, limits: EngineLimits, cost: StepTime, percentile: float) -> Curve | None:
-    """One replica at each of `SHARES`; None when it takes none of the requests."""
+    """Return one replica at each of `SHARES`.
+
+    Return None when it accepts none of the requests.
+    """
     most = most_requests(traffic, limits, cost)
     if most is None:
         return None
     loads: list[LoadPoint] = []
     for share in SHARES:
-        # no fewer are inside at a higher load
+        # at a higher load at least as many requests are inside
         part = traffic.part(share, loads[-1].inside if loads else 0.0)
         loads.append(_load(part, limits, cost, percentile, share, most))
     refused = sum(1 for _, tokens, _ in traffic.requests if not _taken(tokens, limits)) / len(traffic.requests)
@@ -89,7 +101,10 @@ def _taken(tokens: int, limits: EngineLimits) -> bool:
 
 
 def most_requests(traffic: Traffic, limits: EngineLimits, cost: StepTime) -> float | None:
-    """Requests a second of an engine that always has more waiting, taken while it is full; None: it takes none."""
+    """Return the requests per second of an engine that always has more waiting.
+
+    Measured while it is full. Return None when it accepts none.
+    """
     import numpy as np
 
     full = traffic.part(0.0, limits.max_num_seqs)
@@ -97,7 +112,7 @@ def most_requests(traffic: Traffic, limits: EngineLimits, cost: StepTime) -> flo
     done = np.sort(times.done[~np.isnan(times.done)])
     if not len(done):
         return None
-    # filling and emptying are not its pace; very short runs have nothing else
+    # filling and emptying do not show its rate; very short runs have nothing else
     first, last = len(done) // 5, len(done) - 1 - len(done) // 5
     if last > first and done[last] > done[first]:
         return float((last - first) / (done[last] - done[first]))
@@ -133,12 +148,12 @@ def _percentile(values: object, percentile: float) -> float:
 
     known = np.asarray(values, dtype=np.float64)
     known = known[~np.isnan(known)]
-    # the smallest value that so many requests stay within, never a made-up one between two
+    # the smallest value that this number of requests stay within, never an interpolated one
     return float(np.percentile(known, percentile, method="higher")) if len(known) else 0.0
 
 
 def _rising(values: Sequence[float]) -> list[float]:
-    """Never falling: what is seen at some load is not forgotten at a higher one."""
+    """Return values that never fall: a latency at some load is kept at a higher one."""
     found: list[float] = []
     for value in values:
         found.append(max(value, found[-1]) if found else value)
@@ -146,7 +161,7 @@ def _rising(values: Sequence[float]) -> list[float]:
 
 
 def _highest(rates: Sequence[float], values: Sequence[float], target: float | None) -> float | None:
-    """The highest rate whose value is within the target; None when no load is."""
+    """Return the highest rate whose value is within the target; None when no load is."""
     rising = _rising(values)
     if target is None or rising[-1] <= target:
         return rates[-1]
@@ -158,7 +173,10 @@ def _highest(rates: Sequence[float], values: Sequence[float], target: float | No
 
 
 def rate_within(curve: Curve, targets: Targets) -> float | None:
-    """Requests a second that one replica takes within the targets; None when not even an idle one does."""
+    """Return the requests per second that one replica serves within the targets.
+
+    Return None when not even an idle one does.
+    """
     rates = [load.rate for load in curve.loads]
     found = (
         _highest(rates, [load.ttft for load in curve.loads], targets.ttft),
@@ -168,7 +186,10 @@ def rate_within(curve: Curve, targets: Targets) -> float | None:
 
 
 def latency_at(curve: Curve, rate: float) -> tuple[float, float]:
-    """(time to first token, time per token) of one replica at ``rate``, between the simulated loads."""
+    """Return (time to first token, time per token) of one replica at ``rate``.
+
+    The result is interpolated between the simulated loads.
+    """
     rates = [load.rate for load in curve.loads]
 
     def read(values: list[float]) -> float:
@@ -183,8 +204,9 @@ def latency_at(curve: Curve, rate: float) -> tuple[float, float]:
 
 
 def nodes_for(replicas: int, cards: int, cards_per_node: int) -> int:
-    """Nodes of so many replicas of ``cards`` cards; no replica shares a node with part of itself elsewhere unless
-    it is larger than one.
+    """Return the number of nodes for this number of replicas of ``cards`` cards.
+
+    A replica shares no node with part of itself elsewhere unless it is larger than one.
 
     >>> [nodes_for(5, 2, 8), nodes_for(3, 8, 8), nodes_for(3, 16, 8), nodes_for(3, 3, 8)]
     [2, 3, 6, 2]
@@ -195,18 +217,21 @@ def nodes_for(replicas: int, cards: int, cards_per_node: int) -> int:
 
 
 def replicas_on(nodes: int, cards: int, cards_per_node: int) -> int:
-    """How many replicas of ``cards`` cards so many nodes hold."""
+    """Return the number of replicas of ``cards`` cards on this number of nodes."""
     if cards > cards_per_node:
         return nodes // math.ceil(cards / cards_per_node)
     return nodes * (cards_per_node // cards)
 
 
 def fleet_for(curve: Curve, targets: Targets, rate: float, cards: int, cards_per_node: int) -> Fleet | None:
-    """The smallest fleet for ``rate`` requests a second; None when no number of replicas meets the targets."""
+    """Return the smallest fleet for ``rate`` requests per second.
+
+    Return None when no number of replicas meets the targets.
+    """
     each = rate_within(curve, targets)
     if each is None:
         return None
-    # a whole number that rounding made a hair larger is still that number
+    # an integer that rounding made slightly larger is still that integer
     replicas = max(1, math.ceil(rate / each - 1e-9))
     ttft, tpot = latency_at(curve, rate / replicas)
     return Fleet(replicas, replicas * cards, nodes_for(replicas, cards, cards_per_node), each, ttft, tpot)

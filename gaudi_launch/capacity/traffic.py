@@ -1,8 +1,8 @@
-"""Requests as one replica sees them: lengths of a trace or of ranges, arrivals at a mean of one a second.
+"""Requests as one replica receives them: lengths, and arrivals at one per second.
 
-A fleet hands each request to one replica at random. Poisson arrivals stay Poisson when they are split so, and many
-independent users come close to it whatever each does; so that is the default. A trace's own arrivals, sped up or
-slowed down, keep its bursts.
+A fleet distributes requests to replicas at random. Poisson arrivals stay Poisson when they are
+split so, and many independent users come close to it whatever each does; so that is the default. A
+trace's own arrivals, sped up or slowed down, keep its bursts.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from functools import cached_property
 TrafficRequest = tuple[float, int, int]
 """(arrival seconds, input tokens, output tokens)."""
 
-# token steps that a replica may simulate, about a third of a second
+# token steps that are simulated for a replica, about a third of a second
 _STEPS = 1_000_000
 _FEWEST, _MOST = 500, 40_000
-# of a replica that is not close to its most
+# of a replica that is not close to its maximum
 _USUAL = 3000
 # A queue forgets its past after about 1 / (1 - share)^2 services (the relaxation time of M/M/1, M/D/1): an average
 # over a run needs a hundred times that and more, and a shorter run from empty shows less waiting than there is
@@ -29,13 +29,15 @@ _MINUTE = 60.0
 
 @dataclass(frozen=True)
 class Traffic:
-    """Requests sorted by time, one a second on average; ``mean_output`` in tokens."""
+    """Requests sorted by time, one per second on average; ``mean_output`` in tokens."""
 
     requests: tuple[TrafficRequest, ...]
 
     def part(self, share: float, inside: float) -> Traffic:
-        """The first of them: as many as a replica needs at this share of the most it can do, and as it simulates
-        in reasonable time with so many ``inside`` at once."""
+        """Return the first requests: as many as a replica needs at this share.
+
+        It also simulates in reasonable time with this number of requests ``inside``.
+        """
         needed = max(_USUAL, _FORGETTING / (1 - share) ** 2)
         able = max(_FEWEST, _STEPS * max(inside, 1.0) / max(self.mean_output, 1.0))
         count = int(min(len(self.requests), needed, able))
@@ -47,7 +49,7 @@ class Traffic:
 
 
 def from_trace(trace: Sequence[TrafficRequest], own_arrivals: bool = False, seed: int = 0) -> Traffic:
-    """Lengths (and, if asked for, arrivals) of past requests."""
+    """Return lengths (and, if requested, arrivals) of past requests."""
     if own_arrivals:
         return Traffic(_paced(trace[:_MOST]))
     chance = random.Random(seed)
@@ -56,7 +58,10 @@ def from_trace(trace: Sequence[TrafficRequest], own_arrivals: bool = False, seed
 
 
 def from_ranges(inputs: tuple[int, int], outputs: tuple[int, int], seed: int = 0) -> Traffic:
-    """Lengths within ranges, half of them even over the logarithm and half even (as the planner's prior)."""
+    """Return lengths within ranges, half logarithmic and half uniform.
+
+    The planner's prior is the same.
+    """
     chance = random.Random(seed)
 
     def draw(low: int, high: int) -> int:
@@ -76,7 +81,7 @@ def _poisson(lengths: Sequence[tuple[int, int]], chance: random.Random) -> Traff
 
 
 def _paced(requests: Sequence[TrafficRequest]) -> tuple[TrafficRequest, ...]:
-    """From time 0 on, one a second on average: a rate must mean what it says."""
+    """Return times from 0 on, one per second on average, so that a rate is exact."""
     start = requests[0][0]
     span = requests[-1][0] - start
     pace = (len(requests) - 1) / span if span > 0 else 1.0
@@ -84,13 +89,16 @@ def _paced(requests: Sequence[TrafficRequest]) -> tuple[TrafficRequest, ...]:
 
 
 def mean_rate(trace: Sequence[TrafficRequest]) -> float | None:
-    """Requests a second over the whole trace; None where it has no span."""
+    """Return requests per second over the complete trace; None without a span."""
     span = trace[-1][0] - trace[0][0] if len(trace) > 1 else 0.0
     return (len(trace) - 1) / span if span > 0 else None
 
 
 def busiest_minute(trace: Sequence[TrafficRequest]) -> float | None:
-    """Requests a second in the busiest minute; None where the trace is not longer than one."""
+    """Return requests per second in the busiest minute.
+
+    Return None where the trace is not longer than one.
+    """
     if not trace or trace[-1][0] - trace[0][0] <= _MINUTE:
         return None
     most, first = 0, 0

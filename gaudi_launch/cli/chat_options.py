@@ -1,4 +1,4 @@
-"""What chat and webui share: their options in words, and a server that answers."""
+"""Options common to `chat` and `webui`, and opening a conversation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE = typer.Option("120", "--patience", metavar="TIME", help="Timeout witho
 
 @dataclass(frozen=True)
 class ChatOptions:
-    """The options, read; nothing has been asked of the server yet."""
+    """The parsed options; the server was not contacted yet."""
 
     target: Target
     model: str | None
@@ -31,7 +31,10 @@ class ChatOptions:
     patience: float
 
     def begin(self) -> Conversation:
-        """A conversation with the server. Raises LaunchError when it does not answer."""
+        """Return a conversation with the server.
+
+        Raises LaunchError when it does not answer.
+        """
         import asyncio
 
         from gaudi_launch.bench.client import Client, ServerError
@@ -51,7 +54,10 @@ class ChatOptions:
 def read(
     server: str, model: str | None, system: str, tokens: str | None, temperature: str | None, patience: str
 ) -> ChatOptions:
-    """The options of a talk. Raises LaunchError for a server or a number that cannot be."""
+    """Return the options of a chat.
+
+    Raises LaunchError for an invalid server or number.
+    """
     from gaudi_launch.planning.parse import fraction, number, seconds
     from gaudi_launch.services.endpoint import target
 

@@ -11,14 +11,20 @@ ERROR = "1;31"
 
 
 def is_coloured(stream: TextIO) -> bool:
-    """Report whether a stream shows colours: a terminal that is not dumb, without NO_COLOR."""
+    """Return whether a stream shows colours.
+
+    That is a terminal that is not dumb, without NO_COLOR.
+    """
     if os.environ.get("NO_COLOR") or os.environ.get("TERM", "") in ("dumb", "unknown"):
         return False
     return stream.isatty()
 
 
 def painted(text: str, code: str, *, coloured: bool) -> str:
-    """Return the text between the escape sequences of a colour; unchanged where there are none."""
+    """Return the text between the escape sequences of a colour.
+
+    Unchanged where there are none.
+    """
     if not coloured or not text:
         return text
     return f"\x1b[{code}m{text}\x1b[0m"

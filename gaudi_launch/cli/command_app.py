@@ -1,4 +1,4 @@
-"""The application of one command module: our help, and no completion options of its own."""
+"""The application of one command module: our help, without completion options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ class HelpCommand(typer.core.TyperCommand):
         return _shown(self, ctx)
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters with --help, and --help-all where the short help leaves some out."""
+        """Return the parameters with --help, and with --help-all for a short help.
+
+        A short help leaves some parameters out.
+        """
         return _with_help_all(ctx, list(super().get_params(ctx)))
 
 
@@ -32,17 +35,23 @@ class HelpGroup(typer.core.TyperGroup):
         return _shown(self, ctx)
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters with --help, and --help-all where the short help leaves some out."""
+        """Return the parameters with --help, and with --help-all for a short help.
+
+        A short help leaves some parameters out.
+        """
         return _with_help_all(ctx, list(super().get_params(ctx)))
 
     def command_sections(self, ctx: Any) -> list[tuple[str, list[tuple[str, str]]]]:
-        """Return titles in English, each with the names of commands and their help in English."""
+        """Return the English titles, each with its commands and their English help."""
         found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         return [("Commands", [(name, str(each.help or "")) for name, each in found if each and not each.hidden])]
 
 
 class CommandApp(typer.Typer):
-    """A `typer.Typer` for a command module. Completion belongs to the program, not to each command."""
+    """A `typer.Typer` for a command module.
+
+    Completion belongs to the program, not to each command.
+    """
 
     def __init__(self, **settings: Any) -> None:
         settings = {"cls": HelpGroup, "context_settings": _HELP, "add_completion": False, **settings}

@@ -9,7 +9,7 @@ from gaudi_launch.app.options import LaunchOptions
 
 
 def serve_command(options: LaunchOptions) -> tuple[str, ...]:
-    """Return the serve command of these options, without secrets and without --machine.
+    """Return the serve command of these options, without secrets and --machine.
 
     >>> " ".join(serve_command(LaunchOptions(model="m", cards="4", force=True, machine="x", extra=("--seed", "7"))))
     'gaudi-launch serve m -n 4 --force -- --seed 7'

@@ -1,4 +1,4 @@
-"""The one place that prints: JSON for programs, tables and sentences for people."""
+"""The only module that prints: JSON for programs, text and tables for people."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def emit_json(document: dict[str, Any]) -> None:
 
 
 def give_up(stream: TextIO) -> None:
-    """Send what is still written to a stream nowhere: its reader went away."""
+    """Discard what is still written to a stream whose reader went away."""
     import os
 
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -45,7 +45,10 @@ def give_up_broken() -> None:
 
 
 def _is_broken(stream: TextIO) -> bool:
-    """Report whether the other end of a stream is closed (poll(2): POLLERR for a pipe without a reader)."""
+    """Return whether the other end of a stream is closed.
+
+    poll(2): POLLERR for a pipe without a reader.
+    """
     import select
 
     try:
@@ -57,7 +60,7 @@ def _is_broken(stream: TextIO) -> bool:
 
 
 def say(line: str) -> None:
-    """Print a line on stderr; a reader that went away does not end what is under way."""
+    """Print a line on stderr; a closed reader does not end the running task."""
     from gaudi_launch.cli.status_line import status_line
 
     with status_line.hidden():
@@ -77,12 +80,15 @@ def can_show(marks: str, out: Console) -> bool:
 
 
 def size_text(count: int) -> str:
-    """Return a number of bytes in MiB, or in GiB from one on."""
+    """Return a number of bytes in MiB, or in GiB from 1 GiB on."""
     return f"{count / 2**30:.2f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
 
 
 def console(stderr: bool = False) -> Console:
-    """A rich console that respects NO_COLOR, pipes and COLUMNS. Progress and logs use ``stderr=True``."""
+    """Return a rich console that respects NO_COLOR, pipes and COLUMNS.
+
+    Progress and logs use ``stderr=True``.
+    """
     from rich.console import Console
     from rich.text import Text
 
@@ -100,14 +106,17 @@ def console(stderr: bool = False) -> Console:
             return super().render(renderable, options)
 
         def on_broken_pipe(self) -> None:
-            """Let the command decide what a reader that went away means."""
+            """Let the command decide what a closed reader means."""
             raise BrokenPipeError
 
     return Ours(stderr=stderr, width=width, highlight=False, soft_wrap=False, emoji=False)
 
 
 def labelled(label: str, value: Text, out: Console) -> list[Text]:
-    """Return a value as lines below a label: folded by words, and beside the label from the second line on."""
+    """Return a value as lines below a label, folded at blanks.
+
+    From the second line on it is to the right of the label.
+    """
     from rich.cells import set_cell_size
     from rich.text import Text
 
@@ -115,7 +124,10 @@ def labelled(label: str, value: Text, out: Console) -> list[Text]:
 
 
 def beside(label: Text, value: Text, out: Console) -> list[Text]:
-    """Return a value folded by words at the right of a label; where nothing folds, in one line."""
+    """Return a value at the right of a label, folded at blanks.
+
+    Where nothing folds, it is one line.
+    """
     from rich.text import Text
 
     from gaudi_launch.cli.prose import Prose
@@ -133,7 +145,7 @@ def beside(label: Text, value: Text, out: Console) -> list[Text]:
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> Any:
     """Return a plain table; ``right`` are the numbers of right-aligned columns.
 
-    On a terminal too narrow for its longest words it is a block of labelled lines for each row.
+    On a terminal too narrow for its longest parts it is a block of labelled lines for each row.
     """
     from gaudi_launch.cli.narrow_table import NarrowTable
 

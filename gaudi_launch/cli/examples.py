@@ -1,4 +1,7 @@
-"""The command lines that end each help. tests/cli/test_examples.py runs every one of them."""
+"""The command lines at the end of each help.
+
+tests/cli/test_examples.py runs every one of them.
+"""
 
 from __future__ import annotations
 

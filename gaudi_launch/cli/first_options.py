@@ -12,5 +12,8 @@ _FIRST: dict[str, tuple[str, ...]] = {
 
 
 def first_options(path: str) -> tuple[str, ...]:
-    """Return the spellings of the options that matter most for a command; none: its help shows all."""
+    """Return the spellings of the options that matter most for a command.
+
+    none: its help shows all.
+    """
     return _FIRST.get(path, ())

@@ -1,4 +1,4 @@
-"""Commands of other tools, and what this program calls them: for hints in usage errors."""
+"""Commands of other tools and their names here, for hints in usage errors."""
 
 from __future__ import annotations
 
@@ -54,6 +54,9 @@ _OURS = {
 
 
 def foreign_command(name: str) -> str | None:
-    """Return the arguments of this program that do what another tool's command does, None where none do."""
+    """Return this program's arguments for another tool's command.
+
+    Return None where no command does the same.
+    """
     ours = _OURS.get(name.lower())
     return None if ours is None else f"gaudi-launch {ours}"

@@ -1,4 +1,4 @@
-"""Options of other tools, and what this program calls them: for hints in usage errors."""
+"""Options of other tools and their names here, for hints in usage errors."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 
-# vLLM's names (vllm-project/vllm:vllm/engine/arg_utils.py), TGI's (huggingface/text-generation-inference:
-# launcher/src/main.rs), and those of kubectl, docker, llama.cpp and ollama; the first of ours that a command has
-# is meant
+# vLLM's names (vllm-project/vllm:vllm/engine/arg_utils.py), TGI's
+# (huggingface/text-generation-inference: launcher/src/main.rs), and those of kubectl, docker,
+# llama.cpp and ollama; the first of our names that a command has is meant
 _OURS: dict[str, tuple[str, ...]] = {
     "--model": ("-w",),
     "--model-id": ("-w",),
@@ -54,9 +54,10 @@ _SHORT_WITH_TWO_LETTERS = ("-tp",)
 
 
 def foreign_option(name: str, known: Collection[str]) -> Message | None:
-    """Return the hint for another tool's option, None where no option of the command does the same.
+    """Return the hint for another tool's option.
 
-    ``known``: every spelling that the command has.
+    Return None where no option of the command does the same. ``known``: every spelling that the
+    command has.
     """
     found = name.partition("=")[0]
     for ours in _OURS.get(found.replace("_", "-"), ()):

@@ -1,6 +1,7 @@
-"""The help of a command: what it says (`HelpPage`), and how that is laid out for a terminal's width.
+"""The help of a command: its content (`HelpPage`), and its layout by width.
 
-Plain text without frames: it can be searched in a pipe, an example can be copied, and 40 columns suffice.
+Plain text without frames: it can be searched in a pipe, an example can be copied, and 40 columns
+suffice.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from gaudi_launch.cli.translated import translated
 from gaudi_launch.cli.wrapping import cells, padded, wrapped
 
 _WIDEST = 100
-# in a narrower terminal the text of an option stands below its name
+# in a narrower terminal the text of an option is below its name
 _NARROW = 60
 _NAME_CELLS = 30
 
@@ -54,7 +55,10 @@ class HelpPage:
 
 
 def terminal_width() -> int:
-    """Return the columns to use: the terminal's or COLUMNS, 80 in a pipe, at most 100."""
+    """Return the columns to use: the terminal's or COLUMNS, at most 100.
+
+    In a pipe it is 80.
+    """
     return max(20, min(shutil.get_terminal_size((80, 24)).columns, _WIDEST))
 
 
@@ -64,7 +68,10 @@ def shown(page: HelpPage) -> str:
 
 
 def shown_in(root: Any, words: Sequence[str]) -> str:
-    """Return the help of the command below ``root`` that the words name; raises typer's usage error."""
+    """Return the help of the command below ``root`` that the arguments name.
+
+    Raises typer's usage error.
+    """
     context = root
     for word in words:
         if not hasattr(context.command, "resolve_command"):
@@ -80,7 +87,10 @@ def titled(title: str) -> str:
 
 
 def layout(page: HelpPage, width: int, *, coloured: bool) -> str:
-    """Return a page as text of at most ``width`` columns; only names and examples may be longer."""
+    """Return a page as text of at most ``width`` columns.
+
+    Only names and examples may be longer.
+    """
     lines = _usage_lines(page.usage, width, coloured)
     for paragraph in page.paragraphs:
         lines += ["", *wrapped(paragraph, width)]
@@ -119,7 +129,7 @@ def _entry_lines(entries: Sequence[HelpEntry], width: int, coloured: bool) -> li
 
 
 def _name_column(entries: Sequence[HelpEntry], width: int) -> int | None:
-    """Return the cells for names; None where texts stand below them."""
+    """Return the cells for names; None where texts are below them."""
     if width < _NARROW:
         return None
     return max((cells(entry.name) for entry in entries if cells(entry.name) <= _NAME_CELLS), default=0)
@@ -129,7 +139,7 @@ def _example_lines(examples: Iterable[Example], width: int, coloured: bool) -> l
     lines: list[str] = []
     for example in examples:
         lines += [f"  # {line}" for line in wrapped(example.text, width - 4)]
-        # on one line however long it is: it is there to be copied
+        # on one line however long it is, so that it can be copied
         lines.append(f"  {painted(example.command, NAME, coloured=coloured)}")
     return lines
 
@@ -138,7 +148,10 @@ def _example_lines(examples: Iterable[Example], width: int, coloured: bool) -> l
 
 
 def page_of(command: Any, context: Any, *, everything: bool) -> HelpPage:
-    """Return the page of one command; ``everything``: all options by panel, where the short help has only some."""
+    """Return the page of one command.
+
+    ``everything``: all options by panel, where the short help has only some.
+    """
     path = path_of(context)
     first = () if everything else first_options(path)
     params = [param for param in command.get_params(context) if not param.hidden]
@@ -162,9 +175,12 @@ def page_of(command: Any, context: Any, *, everything: bool) -> HelpPage:
 
 
 def path_of(context: Any) -> str:
-    """Return a command's name without the program's: ``cache list``; "" for the program."""
+    """Return a command's name without the program's: ``cache list``.
+
+    Return "" for the program.
+    """
     names: list[str] = []
-    # not `command_path`, which asks for the parameters that this is needed for
+    # not `command_path`, which reads the parameters that this is needed for
     while context.parent is not None:
         names.insert(0, str(context.info_name))
         context = context.parent
@@ -220,7 +236,7 @@ def _chosen(options: Sequence[Any], first: Sequence[str]) -> list[Any]:
 
 
 def _panels(options: Sequence[Any]) -> list[HelpSection]:
-    """Return the options by panel, those without one first and --help last among them."""
+    """Return the options by panel, those without one first, --help last in them."""
     panels: dict[str, list[HelpEntry]] = {"Options": []}
     for param in options:
         title = getattr(param, "rich_help_panel", None) or "Options"

@@ -1,4 +1,7 @@
-"""The launch of an engine as one live panel on stderr: what is done, the current phase, the time left."""
+"""The launch of an engine as one live panel on stderr.
+
+It shows completed phases, the current phase and the time left.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ _LONG_SECONDS = 120
 
 
 class LaunchPanel:
-    """What is known of a launch; rich draws it again and again. ``expected`` is a sentence on the time to come."""
+    """The state of a launch; rich draws it repeatedly.
+
+    ``expected`` is a sentence about the expected time.
+    """
 
     def __init__(self, progress: LaunchProgress, expected: str = "") -> None:
         self.progress = progress
@@ -100,7 +106,7 @@ def clock(seconds: float) -> str:
 
 
 def left(progress: LaunchProgress) -> str:
-    """Return the time left as text, "" when it is not known: of the warm-up, or of another phase."""
+    """Return the time left of the warm-up or another phase, "" when unknown."""
     seconds = progress.left_seconds
     if seconds is None:
         return ""
@@ -110,7 +116,10 @@ def left(progress: LaunchProgress) -> str:
 
 
 def live(panel: LaunchPanel, out: Console) -> Any:
-    """Return the panel as rich shows it while it changes; it is gone when it is stopped."""
+    """Return the panel as rich shows it while it changes.
+
+    It is gone when it is stopped.
+    """
     from rich.live import Live
 
     return Live(panel, console=out, transient=True, refresh_per_second=_TURNS_PER_SECOND)

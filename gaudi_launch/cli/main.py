@@ -1,4 +1,7 @@
-"""The program: a table of commands, each loaded when it runs, and the one place that turns errors into exits."""
+"""The program: a table of commands, and the place that turns errors into exits.
+
+Each command is loaded when it runs.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,9 @@ from gaudi_launch.cli.command_app import HelpGroup
 if TYPE_CHECKING:
     from gaudi_launch.errors import LaunchError
 
-# what the system says of a path that is not for us, wherever it is looked at first
+# system errors for a path that this user may not use, wherever it is used first
 _NO_WAY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP)
-# name -> (module, short help). `--help` reads this table only, so it stays quick.
+# name -> (module, short help). `--help` reads this table only, so it stays fast.
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("serve", "Select cards, plan, start the engine, warm up and serve a model."),
     "ps": ("ps", "List services: phase, uptime, requests; -a adds stopped ones."),
@@ -131,11 +134,17 @@ def _root(
     lang: str = typer.Option("", "--lang", metavar="en|zh", help="Language of messages (also after a command)."),
     debug: bool = typer.Option(False, "--debug", help="Show the debug log and tracebacks on stderr."),
 ) -> None:
-    """Both options are taken out of the arguments by `run`, so that they may stand anywhere; here they are help."""
+    """Define the global options for the help.
+
+    `run` takes them out of the arguments, so that they may be anywhere.
+    """
 
 
 def _take_global_options(arguments: list[str]) -> tuple[list[str], str | None, bool]:
-    """Arguments without --lang and --debug (before a bare ``--``), the language asked for, and whether to debug."""
+    """Return arguments without --lang and --debug, the language, and whether to debug.
+
+    The options before a bare ``--`` count.
+    """
     rest: list[str] = []
     lang: str | None = None
     debug = False
@@ -155,11 +164,14 @@ def _take_global_options(arguments: list[str]) -> tuple[list[str], str | None, b
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run the program and exit with DESIGN's codes. Every way out of the program passes here."""
+    """Run the program and exit with DESIGN's codes.
+
+    All ways out of the program pass here.
+    """
     arguments = sys.argv[1:] if argv is None else argv
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            # closed by the caller (`>&-`): nobody reads it
+            # closed by the caller (`>&-`): nothing reads it
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     sys.exit(run(arguments))
 
@@ -193,7 +205,7 @@ def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
     except KeyboardInterrupt:
         return _interrupted(as_json)
     except BrokenPipeError:
-        # the reader went away (`| head`): it has all that it wanted
+        # the reader went away (`| head`): it has all that it needs
         _drop_output()
         return int(ExitCode.DONE)
     except Exception as error:
@@ -206,14 +218,17 @@ def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
 
 
 def _drop_output() -> None:
-    """What could not be written to stdout is given up: Python must not complain at exit."""
+    """Discard what could not be written to stdout: Python must not complain at exit."""
     from gaudi_launch.cli.console import give_up
 
     give_up(sys.stdout)
 
 
 def _full(error: OSError) -> int:
-    """A disk without room, most likely below our own output, so the error goes to stderr only."""
+    """Return the error of a full disk.
+
+    It is most likely that of our output, so the error goes to stderr only.
+    """
     from gaudi_launch.errors import ExitCode
     from gaudi_launch.messages import text
 
@@ -222,7 +237,10 @@ def _full(error: OSError) -> int:
 
 
 def _no_way(error: OSError, as_json: bool) -> int:
-    """A path that the system lets nobody, or this user not, use: whoever named it can name another."""
+    """Return the error of a path that the system does not let this user use.
+
+    The user can name another.
+    """
     from gaudi_launch.errors import ExitCode
     from gaudi_launch.messages import text
 
@@ -232,7 +250,7 @@ def _no_way(error: OSError, as_json: bool) -> int:
 
 
 def _launch_error(error: LaunchError, as_json: bool) -> int:
-    """Report an error of ours, with the nearest of the names that it lists."""
+    """Report a LaunchError, with the nearest of the names that it lists."""
     from gaudi_launch.cli.nearest import suggestion
 
     document = error.to_json()

@@ -25,7 +25,10 @@ _EMPTY = ("", "-")
 
 @dataclass(frozen=True)
 class NarrowTable:
-    """Rows below columns; where their words do not fit side by side, a block of labelled lines for each row."""
+    """Rows below columns.
+
+    Where their parts do not fit side by side, a block of labelled lines for each row.
+    """
 
     title: str
     columns: Sequence[str]
@@ -86,13 +89,18 @@ class NarrowTable:
 
 
 def _least_cells(word: str) -> int:
-    """Return how narrow a word may get; Chinese sentences are words that break anywhere."""
+    """Return the minimum width of a text part.
+
+    Chinese sentences break anywhere.
+    """
     is_wide = cell_len(word) > len(word)
     return min(cell_len(word), _WIDE_WORD if is_wide else _LONGEST_WORD)
 
 
 def narrowed(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Return widths of at most ``room`` in all: the widest column gives way first, none below its least.
+    """Return widths of at most ``room`` in total.
+
+    The widest column is reduced first, none below its minimum.
 
     >>> narrowed([5, 30, 12], [5, 8, 10], 30)
     [5, 13, 12]

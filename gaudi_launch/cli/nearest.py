@@ -1,4 +1,7 @@
-"""The known names that a misspelt one may mean: for commands, options, and every error that lists what is known."""
+"""Find the known names that a misspelt one may mean.
+
+It is used for commands, options, and every error that lists known names.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ _MARGIN = 0.1
 
 
 def nearest(found: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that ``found`` may be a misspelling of, the nearest first; capitals do not count.
+    """Return the known names that are similar to ``found``, the nearest first.
+
+    Capitals do not count.
 
     >>> nearest("sevre", ["serve", "plan"])
     ['serve']
@@ -32,7 +37,10 @@ def nearest(found: str, known: Iterable[str]) -> list[str]:
 
 
 def suggestion(error: LaunchError) -> str:
-    """Return "Did you mean ...?" for a wrong name whose error lists the known ones; "" where none is near."""
+    """Return "Did you mean ...?" for a wrong name whose error lists the known ones.
+
+    Return "" where none is near.
+    """
     found, known = error.text.values.get("found"), error.text.values.get("known")
     if error.exit_code is not ExitCode.USAGE or not isinstance(found, str) or not isinstance(known, str):
         return ""

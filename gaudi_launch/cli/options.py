@@ -1,4 +1,4 @@
-"""The options that serve, plan and warmup share, as a parameter of a command."""
+"""Options that serve, plan and warmup share, as a parameter of a command."""
 
 from __future__ import annotations
 

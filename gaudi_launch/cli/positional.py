@@ -1,4 +1,7 @@
-"""The positional arguments of a command that takes launch options: at most the model, never part of a range."""
+"""The positional arguments of a command with launch options: at most the model.
+
+They are never part of a range.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ _FIGURES = re.compile(r"[0-9.,]+")
 
 @dataclass(frozen=True)
 class _Given:
-    """An option as typed, with its value and the figures that follow it without an option of their own."""
+    """An option as typed, with its value and the figures after it.
+
+    The figures have no option.
+    """
 
     name: str
     value: str
@@ -33,8 +39,9 @@ def only_model(
 ) -> str:
     """Return the model that the only positional argument names.
 
-    ``given``: the value of -w. ``typed``: the arguments before ``--``. ``options``: each spelling with its metavar,
-    "" for a switch. Raises LaunchError (USAGE) for figures, for a second argument, and beside -w.
+    ``given``: the value of -w. ``typed``: the arguments before ``--``. ``options``: each spelling
+    with its metavar, "" for a switch. Raises LaunchError (USAGE) for figures, for a second
+    argument, and in addition to -w.
     """
     for stray in strays:
         if _FIGURES.fullmatch(stray):
@@ -55,7 +62,7 @@ def _refuse_figures(stray: str, typed: Sequence[str], options: Mapping[str, str]
 
 
 def _owner(stray: str, typed: Sequence[str], options: Mapping[str, str]) -> _Given | None:
-    """Return the last option before a stray argument whose value is a list, with the figures after it."""
+    """Return the last list option before a stray argument, with the figures after it."""
     last: _Given | None = None
     reached = False
     at = 0

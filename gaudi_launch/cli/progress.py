@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar on a terminal, a plain line now and then elsewhere."""
+"""Progress on stderr: a bar on a terminal, a plain line periodically elsewhere."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 
 _PLAIN_EVERY_SECONDS = 10.0
 
-# made when the bar is: rich is expensive to import
+# created with the bar: rich is expensive to import
 Columns = Callable[[], "Sequence[ProgressColumn]"]
 
 
 @dataclass(frozen=True)
 class ProgressState:
-    """How far the work is. ``line`` is what a pipe gets; ``fields`` are those that the bar's columns name."""
+    """The state of a task.
+
+    ``line`` is what a pipe gets; ``fields`` are those that the bar's columns name.
+    """
 
     line: str
     done: int = 0
@@ -34,9 +37,10 @@ class ProgressState:
 
 
 class ProgressDisplay:
-    """A bar on a terminal, a line now and then elsewhere; lines said meanwhile stay above the bar.
+    """A bar on a terminal, a line periodically elsewhere.
 
-    Without ``columns`` there are only lines; ``quiet``: neither.
+    Lines printed during it stay above the bar. Without ``columns`` there are only lines; ``quiet``:
+    neither.
     """
 
     def __init__(self, columns: Columns | None = None, *, quiet: bool = False) -> None:
@@ -63,7 +67,7 @@ class ProgressDisplay:
         self._bar.start()
 
     def due(self) -> bool:
-        """Report whether a line is shown by now: where there is no bar, and the last line is old enough."""
+        """Return whether a line is due: there is no bar, and the last line is old enough."""
         return self._bar is None and not self._quiet and time.monotonic() >= self._next_line
 
     def postpone(self) -> None:
@@ -88,7 +92,7 @@ class ProgressDisplay:
             self.say(state.line)
 
     def say(self, line: str) -> None:
-        """Print a line of its own."""
+        """Print a separate line."""
         if self._bar is not None:
             self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
         else:
@@ -127,7 +131,7 @@ class LaunchBar:
         self._live.start()
 
     def progress(self, progress: LaunchProgress) -> None:
-        """Show a state; a pipe gets a line for each phase, and one now and then for items."""
+        """Show a state; a pipe gets a line per phase, and one periodically for items."""
         is_new_phase = progress.phase != self._shown[0]
         is_new_item = progress.done != self._shown[1]
         if self._panel is not None:
@@ -138,7 +142,7 @@ class LaunchBar:
             self._lines.show(ProgressState(line=_plain(progress)), at_once=is_new_phase)
 
     def say(self, line: str) -> None:
-        """Print a line of its own, above the panel."""
+        """Print a separate line, above the panel."""
         if self._live is not None:
             self._live.console.print(line, markup=False, highlight=False, soft_wrap=True)
         else:

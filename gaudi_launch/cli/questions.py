@@ -1,4 +1,7 @@
-"""What users want to know or do, with the command for it: `gaudi-launch help` and docs/questions.md."""
+"""Questions of users, with the command for each.
+
+`gaudi-launch help` and docs/questions.md show them.
+"""
 
 from __future__ import annotations
 

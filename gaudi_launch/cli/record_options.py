@@ -1,6 +1,9 @@
-"""Options of a command made from the fields of a record (`gaudi_launch.app.fields`), read back as that record.
+"""Options of a command made from the fields of a record, and read back.
 
-A parameter whose default is a record stands for one option per field::
+They are read as the same record.
+
+The fields are those of `gaudi_launch.app.fields`. A parameter whose default is a record is replaced
+by one option per field::
 
     @app.command(cls=RecordCommand)
     def plan(as_json: bool = typer.Option(False, "--json"), options: LaunchOptions = record(LaunchOptions())): ...
@@ -26,15 +29,19 @@ if TYPE_CHECKING:
 
 
 def record(empty: DataclassInstance) -> Any:
-    """Return the default of a parameter that stands for the fields of ``empty``, for a `RecordCommand`."""
-    # the parser only tells typer that it need not know the type: no text is ever read with it
+    """Return the default of a parameter for the fields of ``empty``.
+
+    It is for a `RecordCommand`.
+    """
+    # the parser only prevents typer from inspecting the type: no text is ever read with it
     return typer.Option(empty, parser=str)
 
 
 class RecordCommand(HelpCommand):
-    """A command that replaces each parameter with a record as its default by the options of its fields.
+    """A command that replaces record parameters by the options of their fields.
 
-    The command gets the record that the options fill. Everything else is typer's: help, completion, usage errors.
+    The command gets the record that the options fill. Everything else is typer's: help, completion,
+    usage errors.
     """
 
     def __init__(self, name: str | None, *, params: list[Any] | None = None, **settings: Any) -> None:
@@ -50,9 +57,10 @@ class RecordCommand(HelpCommand):
         super().__init__(name, params=expanded, **settings)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the options before the first ``--``; what follows it fills the field without names.
+        """Read the options before the first ``--``.
 
-        click drops the ``--`` and would mix both. One positional argument before it fills the ``bare`` option.
+        What follows it fills the field without names. click drops the ``--`` and would mix both.
+        One positional argument before it fills the ``bare`` option.
         """
         rest = self._field(lambda option: not option.names)
         if rest is None or ctx.resilient_parsing:
@@ -112,7 +120,7 @@ def parameters_of(kind: type[DataclassInstance]) -> list[Any]:
 
 
 def _meta(field: Field[Any], option: Option) -> ParamMeta:
-    """The field as typer reads a parameter of a function."""
+    """Return the field as typer reads a parameter of a function."""
     if not option.names:
         argument = typer.Argument(None, metavar=option.metavar, help=option.help)
         return ParamMeta(name=field.name, default=argument, annotation=list[str])
@@ -132,7 +140,7 @@ def _meta(field: Field[Any], option: Option) -> ParamMeta:
 
 
 def _filled(kind: type[DataclassInstance], values: dict[str, Any]) -> DataclassInstance:
-    """Return the record that ``values`` fill, and take its fields out of them."""
+    """Return the record that ``values`` fill, and remove its fields from them."""
     taken: dict[str, Any] = {}
     for field in fields(kind):
         option = option_of(field)

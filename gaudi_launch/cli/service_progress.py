@@ -1,4 +1,4 @@
-"""Waiting for a service that another process of ours starts, with a progress bar."""
+"""Wait for a service that another process starts, with a progress bar."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 
 def until_ready(name: str, seconds: float | None = None) -> ServiceRecord:
-    """Show the start of a service until it answers; the service then. Raises LaunchError as `app.waiting` does."""
+    """Show the launch of a service until it answers; return the service.
+
+    Raises LaunchError as `app.waiting` does.
+    """
     from gaudi_launch.app import waiting
     from gaudi_launch.cli.progress import LaunchBar
 

@@ -1,4 +1,7 @@
-"""What is being done, as one line on stderr of a terminal, for as long as it lasts. A pipe gets nothing."""
+"""The current task as one line on stderr of a terminal, for as long as it lasts.
+
+A pipe gets nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from contextlib import contextmanager
 
 from gaudi_launch.messages import Message
 
-# quick steps are never shown; nothing is silent for longer than a second
+# short steps are never shown; nothing is silent for longer than a second
 _DELAY_SECONDS = 0.4
 _TURN_SECONDS = 0.12
 _MARKS = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -87,7 +90,10 @@ class StatusLine:
 
 
 def _cut(line: str) -> str:
-    """Return what fits in one line of the terminal: a folded line could not be erased."""
+    """Return what fits in one line of the terminal.
+
+    A folded line could not be erased.
+    """
     import shutil
 
     from rich.cells import cell_len, set_cell_size

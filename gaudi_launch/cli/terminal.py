@@ -1,4 +1,4 @@
-"""The reporter of the commands: lines and bars on stderr, an engine's launch on a `Screen`."""
+"""The reporter of the commands: lines and bars on stderr, and a launch `Screen`."""
 
 from __future__ import annotations
 

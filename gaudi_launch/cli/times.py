@@ -1,4 +1,4 @@
-"""Options that take a time and whose default is a number of seconds."""
+"""Options that take a time and have a number of seconds as default."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import typer
 
 
 def _drain(text: str | float) -> float:
-    """Return the seconds of --drain; the default comes as a number. Raises LaunchError (USAGE)."""
+    """Return the seconds of --drain; the default comes as a number.
+
+    Raises LaunchError (USAGE).
+    """
     from gaudi_launch.planning.parse import seconds
 
     return seconds("--drain", str(text), least=0)

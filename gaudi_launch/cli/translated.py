@@ -1,8 +1,8 @@
 """Help texts in the reader's language.
 
-A command's help stands in the code beside its options, in English. ``locale/help/LANGUAGE.json`` maps each English
-paragraph to its translation; one that is missing there is shown in English. tests/cli/test_help.py holds the map to
-the code.
+A command's English help is in the code with its options. ``locale/help/LANGUAGE.json`` maps each
+English paragraph to its translation; one that is missing there is shown in English.
+tests/cli/test_help.py compares the map with the code.
 """
 
 from __future__ import annotations

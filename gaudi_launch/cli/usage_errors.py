@@ -1,7 +1,8 @@
-"""Typer's usage errors as sentences of ours, in the reader's language, with the nearest names.
+"""Typer's usage errors as sentences in the reader's language, with nearest names.
 
-Some releases of typer contain click and some import it, so an error is known by the name of its class, and one that
-has only a text by that text (fastapi/typer: typer/_click/parser.py, core.py and types.py; pallets/click the same).
+Some releases of typer contain click and some import it, so an error is known by the name of its
+class, and one that has only a text by that text (fastapi/typer: typer/_click/parser.py, core.py and
+types.py; pallets/click the same).
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ def _sentence(error: Any, context: Any) -> str:
 
 
 def _no_option(found: str, context: Any) -> str:
-    """Return what the option is called here, which one is near, or that engine options go after ``--``."""
+    """Return the option's name here, a similar one, or the hint that it needs ``--``.
+
+    ``--`` is for engine options.
+    """
     known = [spelling for param in context.command.get_params(context) for spelling in _spellings(param)]
     foreign = foreign_option(found, known)
     if foreign is not None:
@@ -75,7 +79,10 @@ def _no_option(found: str, context: Any) -> str:
 
 
 def _near_options(found: str, known: Sequence[str]) -> str:
-    """Return the options that a misspelt long one may mean, ours for another tool's; "" for none."""
+    """Return the options that a misspelt long one may mean, ours for another tool's.
+
+    Return "" for none.
+    """
     if not found.startswith("--"):
         return ""
     ours = {name: name for name in known} | foreign_names(known)

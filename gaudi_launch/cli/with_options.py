@@ -1,4 +1,4 @@
-"""The launch options inside the value of ``--with``, read as those of any command."""
+"""The launch options inside the value of ``--with``, parsed as for any command."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def read_with(text: str) -> LaunchOptions:
     command = typer.main.get_command(_parser)
     found = command(args=words, prog_name="--with", standalone_mode=False)
     if not isinstance(found, LaunchOptions):
-        # --help has printed itself
+        # --help has printed its text
         raise typer.Exit()
     return found

@@ -1,4 +1,7 @@
-"""Break text into lines by terminal cells: words stay whole, Chinese breaks between characters."""
+"""Break text into lines by terminal cells.
+
+Latin text breaks at blanks, Chinese between characters.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def padded(text: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return the lines of a paragraph, each at most ``width`` cells where a word allows it.
+    """Return the lines of a paragraph, each at most ``width`` cells where possible.
 
     >>> wrapped("one two three", 8)
     ['one two', 'three']
@@ -97,7 +100,10 @@ def _folds(word: str, width: int) -> list[int]:
 
 
 def _units(text: str) -> Iterator[_Unit]:
-    """Yield what may not be broken: words, and wide characters with the punctuation beside them."""
+    """Yield unbreakable parts: Latin text without blanks, and wide characters.
+
+    Punctuation stays with the character before it.
+    """
     held: _Unit | None = None
     for match in _UNIT.finditer(text):
         piece = match[0]

@@ -1,1 +1,1 @@
-"""More than one machine: how many are needed, and several of them as one engine."""
+"""Several hosts as one engine, joined by Ray."""

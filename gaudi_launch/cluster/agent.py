@@ -1,7 +1,8 @@
-"""What runs on a host of a cluster: sent there as text through ssh's standard input, to the engine's interpreter.
+"""The agent on a host of a cluster, sent as text to the engine's interpreter.
 
-Standard library only (and Ray for one question), Python 3.10 or newer; nothing is installed on the host. The
-launcher puts the request behind this text. Secrets come in with it, so they stand in no command line and no file.
+ssh's standard input carries it. Standard library only (and Ray for one request), Python 3.10 or
+newer; nothing is installed on the host. The launcher puts the request after this text. Secrets come
+in with it, so they are in no command line and no file.
 """
 
 from __future__ import annotations
@@ -30,14 +31,17 @@ Stat = tuple[int, int, int, str]
 
 
 def home(name: str) -> Path:
-    """Where this host keeps what was started for a cluster's member (``NAME/HOST``)."""
+    """Return the folder of a cluster's member (``NAME/HOST``) on this host."""
     base = os.environ.get("XDG_STATE_HOME")
     return (Path(base) if base else Path.home() / ".local/state") / "gaudi-launch" / "cluster" / name
 
 
 def stat(pid: int) -> Stat | None:
-    """A process as the kernel tells it; None when it is gone or only waits to be reaped (of several threads the
-    first may end before the others, which still hold files and cards)."""
+    """Return a process as the kernel shows it.
+
+    Return None when it is gone or only waits to be reaped (of several threads the first may end
+    before the others, which still have files and cards open).
+    """
     try:
         words = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         gone = words[0] == "Z" and int(words[17]) <= 1
@@ -47,7 +51,10 @@ def stat(pid: int) -> Stat | None:
 
 
 def kept(folder: Path, name: str) -> int | None:
-    """The process that was started under this name, if it still lives and is no other one by now."""
+    """Return the process that was started under this name, if it still runs.
+
+    Another process with its pid does not count.
+    """
     try:
         found = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
         now = stat(int(found["pid"]))
@@ -57,7 +64,7 @@ def kept(folder: Path, name: str) -> int | None:
 
 
 def family(pid: int) -> dict[int, int]:
-    """A process, what descends from it and what shares its session, each with its start time."""
+    """Return a process, its descendants and its session, each with its start time."""
     every: dict[int, Stat] = {}
     for folder in Path("/proc").iterdir():
         known = stat(int(folder.name)) if folder.name.isdigit() else None
@@ -72,7 +79,7 @@ def family(pid: int) -> dict[int, int]:
 
 
 def probe(request: Document) -> Document:
-    """Versions, clock, folders and tools of this host."""
+    """Return versions, clock, folders and tools of this host."""
     folders = {}
     for path in request["folders"]:
         files = total = 0
@@ -99,7 +106,10 @@ def probe(request: Document) -> Document:
 
 
 def write(path: Path, text: str) -> None:
-    """A file in a folder that is ours alone: a name that others can guess may lie there already, as a trap."""
+    """Write a file in a private folder.
+
+    A name that others can guess may already exist there, as a trap.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     owner = path.parent.lstat()
     if path.parent.is_symlink() or owner.st_uid != os.geteuid() or owner.st_mode & 0o022:
@@ -110,15 +120,20 @@ def write(path: Path, text: str) -> None:
 
 
 def deserted(request: Document) -> bool:
-    """Has the launcher gone away, and the connection with it? Then nobody will hear of what is done here."""
+    """Return True if the launching process or its SSH connection has died.
+
+    Nothing reads the results of this process then.
+    """
     asked = select.poll()
     asked.register(request["caller"], 0)
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in asked.poll(0))
 
 
 def leave_with_launcher(request: Document) -> None:
-    """End this process when the launcher goes away: Ray's own code may hold it for minutes, and has been seen to
-    take no notice of Ctrl-C."""
+    """End this process when the launcher ends.
+
+    Ray's code may block it for minutes, and was seen to ignore Ctrl-C.
+    """
     asked = select.poll()
     asked.register(request["caller"], 0)
     while not asked.poll():
@@ -127,7 +142,7 @@ def leave_with_launcher(request: Document) -> None:
 
 
 def start(request: Document) -> Document:
-    """Start a command in a session of its own, its output in a log, and write its process down."""
+    """Start a command in a new session, with its output in a log; record its process."""
     folder, name = home(request["folder"]), request["name"]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     alive = kept(folder, name)
@@ -151,7 +166,7 @@ def start(request: Document) -> Document:
     now = stat(child.pid)
     document = {"pid": child.pid, "started": now[2] if now is not None else 0}
     (folder / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
-    # what cannot even begin (no such module, a wrong option) is told at once
+    # what cannot even begin (no such module, a wrong option) is reported immediately
     deadline = time.monotonic() + request["settle"]
     while time.monotonic() < deadline and child.poll() is None and not deserted(request):
         time.sleep(0.05)
@@ -161,7 +176,7 @@ def start(request: Document) -> Document:
 
 
 def status(request: Document) -> Document:
-    """Which of the named processes live, and more of a log."""
+    """Return which of the named processes run, and more of a log."""
     folder, offset = home(request["folder"]), request.get("offset", 0)
     data = b""
     if request.get("log"):
@@ -176,7 +191,10 @@ def status(request: Document) -> Document:
 
 
 def stop(request: Document) -> Document:
-    """End what was started under these names, in their order: ask, wait, kill. Nothing else."""
+    """End what was started under these names, in their order: SIGTERM, wait, SIGKILL.
+
+    Nothing else is ended.
+    """
     folder = home(request["folder"])
     ended = {}
     for name in request["names"]:
@@ -207,7 +225,7 @@ def end(pid: int, patience: float) -> str:
         while not done() and time.monotonic() < deadline:
             time.sleep(0.1)
 
-    # the first process ends its own in the right order; only then come those it forgot
+    # the first process ends its workers in the right order; then the remaining ones are ended
     tell([pid], signal.SIGTERM)
     wait(lambda: pid not in living(), patience)
     tell(living(), signal.SIGTERM)
@@ -220,7 +238,10 @@ def end(pid: int, patience: float) -> str:
 
 
 def run(request: Document) -> Document:
-    """Run a command to its end, or until the launcher goes away; its status and its last words."""
+    """Run a command to its end, or until the launcher ends.
+
+    Return its status and its last lines.
+    """
     with tempfile.TemporaryFile() as output:
         try:
             child = subprocess.Popen(
@@ -246,7 +267,7 @@ def run(request: Document) -> Document:
 
 
 def listening(request: Document) -> Document:
-    """Does something take connections at this address yet?"""
+    """Return True if a process accepts connections at this address."""
     deadline = time.monotonic() + request["seconds"]
     while True:
         try:
@@ -259,7 +280,7 @@ def listening(request: Document) -> Document:
 
 
 def nodes(request: Document) -> Document:
-    """Ray's own view of the cluster, waited for until it has so many HPUs."""
+    """Return Ray's view of the cluster, once it has this number of HPUs."""
     import ray
 
     os.environ.pop("RAY_ADDRESS", None)
@@ -281,7 +302,10 @@ def nodes(request: Document) -> Document:
 
 
 def ready(request: Document) -> Document:
-    """Does the service answer? Asked by the launcher's own prober, whose source came along."""
+    """Return whether the service answers.
+
+    The launcher's prober tests it; its source came with the request.
+    """
     import types
 
     module = types.ModuleType("gaudi_launch_ready")
@@ -303,14 +327,14 @@ DOES: dict[str, Callable[[Document], Document]] = {
 }
 
 
-# these begin and end nothing, so they can be left at any moment
+# these begin and end nothing, so they can be interrupted at any moment
 LOOKS = ("probe", "status", "listening", "nodes", "ready")
 
 
 def main(text: str) -> None:
-    """Do one request and answer with one marked line."""
+    """Execute one request and answer with one marked line."""
     request = json.loads(text)
-    # whatever a library prints must not come between
+    # the output of a library must not come between
     answer_to = request["caller"] = os.dup(1)
     os.dup2(2, 1)
     if request["do"] in LOOKS:

@@ -1,4 +1,7 @@
-"""From a request and what was found of the hosts to the cluster: engine, layout, plan, every host's part. Pure."""
+"""Plan a cluster from a request and the facts of its hosts. Pure.
+
+Engine, layout, plan, and every host's part.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +35,12 @@ def plan_cluster(
     ray_port: int | None,
     interface: str | None,
 ) -> Cluster:
-    """One engine, or several side by side, over these hosts, the head first.
+    """Return one engine, or several in parallel, over these hosts, the head first.
 
-    Raises LaunchError: USAGE for an engine, sizes or words that cannot be, MACHINE for hosts with too few cards or
-    too little memory, MODEL for a model that cannot be cut so.
+    Raises LaunchError: USAGE for an impossible engine, size or argument, MACHINE for hosts with too
+    few cards or too little memory, MODEL for a model that cannot be divided so.
     """
-    # the hosts have the folder, this machine need not: then the name and its profile must do
+    # the hosts have the folder, this machine need not: then the name and its profile are used
     model = known_model(request.model, False)
     engine = _engine(request, model, seen)
     _check_engine(engine, request)
@@ -47,7 +50,7 @@ def plan_cluster(
     over = engine.over_hosts
     if layout.ray and not (over is not None and over.ray) and not request.force:
         raise LaunchError("cluster.no_ray", ExitCode.USAGE, engine=engine.identity.name, hosts=layout.hosts)
-    # beside nobody's home: which folders the hosts have is not known here
+    # not near a home folder: the folders of the hosts are unknown here
     request = replace(request, files_dir=f"/tmp/gaudi-launch-{name}")
     plan = _shared_cache(request, plan_whole(request, _host(seen), model, engine, layout))
     own = frozenset(s.name for s in plan.settings if s.source in ("flag", "environment")) - {*_LAYOUT_OPTIONS}
@@ -71,7 +74,10 @@ def plan_cluster(
 
 
 def _layout(request: Request, model: Model, engine: Engine, seen: Sequence[Seen], sizes: LayoutOptions) -> Layout:
-    """The layout, or why there is none: a host that lost a card is the reason, not the model's heads."""
+    """Return the layout, or the reason why there is none.
+
+    A host that lost a card is the reason, not the model's heads.
+    """
     cards = _cards(request, seen, engine)
     try:
         return choose(model, engine, len(seen), cards, sizes)
@@ -84,9 +90,10 @@ def _layout(request: Request, model: Model, engine: Engine, seen: Sequence[Seen]
 
 
 def _with_memory(cluster: Cluster, request: Request, model: Model, engine: Engine, seen: Sequence[Seen]) -> Cluster:
-    """The cluster with a card's memory under its own settings: the plan's was counted under a single host's.
+    """Return the cluster with a card's memory under its settings.
 
-    Raises LaunchError (MACHINE) when the engine could not start so, unless forced.
+    The plan's was computed under a single host's. Raises LaunchError (MACHINE) when the engine
+    could not start so, unless forced.
     """
     host = _host(seen)
     product = next((card.product or card.device_type for card in host.cards), None)
@@ -108,7 +115,7 @@ def _engine(request: Request, model: Model, seen: Sequence[Seen]) -> Engine:
 
 
 def _check_engine(engine: Engine, request: Request) -> None:
-    """Raises LaunchError (USAGE) for an engine that cannot, or was never seen to, run over several hosts."""
+    """Raise LaunchError (USAGE) for an engine not known to run over several hosts."""
     name, over = engine.identity.name, engine.over_hosts
     if over is None:
         known = ", ".join(registry.families(lambda one: one.over_hosts is not None))
@@ -118,7 +125,10 @@ def _check_engine(engine: Engine, request: Request) -> None:
 
 
 def _cards(request: Request, seen: Sequence[Seen], engine: Engine) -> int:
-    """Cards of each host: as asked, else what every host has. Raises LaunchError (MACHINE)."""
+    """Return the cards of each host: as requested, else what every host has.
+
+    Raises LaunchError (MACHINE).
+    """
     counts = {one.member.name: len(one.host.modules) for one in seen if one.host is not None}
     if request.cards is not None:
         short = {name: count for name, count in counts.items() if engine.needs_cards and count < request.cards}
@@ -139,7 +149,10 @@ def _cards(request: Request, seen: Sequence[Seen], engine: Engine) -> int:
 
 
 def plan_whole(request: Request, host: Host, model: Model, engine: Engine, layout: Layout) -> Plan:
-    """The plan of one engine as if all its cards stood in one machine like ``host``, for its fullest stage."""
+    """Return the plan of one engine as if all its cards were in one machine.
+
+    The machine is like ``host``; the plan is for the largest stage.
+    """
     placement = Placement(tuple(range(layout.tensor)) if engine.needs_cards else ())
     request = replace(request, cards=None, modules=None)
     made = make_plan(request, host, stage_of(model, layout.pipeline), engine, placement)
@@ -147,12 +160,15 @@ def plan_whole(request: Request, host: Host, model: Model, engine: Engine, layou
 
 
 def _host(seen: Sequence[Seen]) -> Host:
-    """The first that is known: they are alike, or differences are told."""
+    """Return the first host with facts; differences are reported separately."""
     return next((one.host for one in seen if one.host is not None), Host())
 
 
 def _shared_cache(request: Request, made: Plan) -> Plan:
-    """The recipe cache only where the user named its folder: another machine's home is not known here."""
+    """Return the recipe cache only where the user named its folder.
+
+    The default folder on another machine is unknown here.
+    """
     if request.cache_dir is not None:
         return made
     name = "PT_HPU_RECIPE_CACHE_CONFIG"

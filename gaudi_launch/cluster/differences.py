@@ -1,8 +1,11 @@
-"""What differs between hosts that are to be one engine, and how bad that is. Pure.
+"""Differences between hosts that are to run one engine, and their severity.
 
-The DeepSeek-R1 guide asks for an identical software stack on all nodes: driver, firmware, container, vLLM and its
-extension (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/README.md, "Identical Software Stack"). Ray refuses
-nodes of another Ray or Python version (ray-project/ray: python/ray/_private/utils.py check_version_info).
+Pure.
+
+The DeepSeek-R1 guide requires an identical software stack on all nodes: driver, firmware,
+container, vLLM and its extension (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/README.md,
+"Identical Software Stack"). Ray refuses nodes of another Ray or Python version (ray-project/ray:
+python/ray/_private/utils.py check_version_info).
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ _CLOCKS = 2.0
 
 @dataclass(frozen=True)
 class FolderFacts:
-    """What lies at a path on a host; zeros when nothing does."""
+    """The content of a path on a host; zeros when it does not exist."""
 
     files: int = 0
     bytes: int = 0
@@ -33,8 +36,11 @@ class FolderFacts:
 
 @dataclass(frozen=True)
 class Seen:
-    """One host as it was found. ``clock`` is how far ahead of this machine it is, known to +- ``clock_within``;
-    ``trouble`` says why it could not be asked; ``tools`` are programs it has."""
+    """The facts of one host.
+
+    ``clock`` is how far ahead of this machine it is, known to +- ``clock_within``; ``trouble`` is
+    the reason why it could not be queried; ``tools`` are programs it has.
+    """
 
     member: Member
     host: Host | None = None
@@ -59,8 +65,10 @@ class HostDifference:
 
 
 def compare(seen: Sequence[Seen], cards: int | None = None) -> tuple[HostDifference, ...]:
-    """Every difference between the hosts that answered, worst first. ``cards``: so many of each host are asked for,
-    which lets hosts have different numbers of them."""
+    """Return every difference between the hosts that answered, worst first.
+
+    ``cards``: the requested number of each host, which lets hosts have different numbers of them.
+    """
     known = [one for one in seen if one.trouble is None]
     found: list[HostDifference] = []
     for what, level, read in _READERS:
@@ -73,7 +81,7 @@ def compare(seen: Sequence[Seen], cards: int | None = None) -> tuple[HostDiffere
     clocks = {one.member.name: one for one in known if one.clock is not None}
     if len(clocks) > 1:
         offsets = [(one.clock or 0.0, one.clock_within) for one in clocks.values()]
-        # certainly apart, whatever the network's delay hid
+        # certainly apart, whatever the delay of the network
         apart = max(low - within for low, within in offsets) - min(high + within for high, within in offsets)
         if apart > _CLOCKS:
             shown = {name: f"{one.clock:+.1f} s" for name, one in clocks.items()}

@@ -1,4 +1,4 @@
-"""Which hosts: from ``--hosts h1,h2`` or a file, checked before anything is asked of them."""
+"""The hosts of ``--hosts h1,h2`` or a file, checked before they are queried."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from gaudi_launch.errors import ExitCode, LaunchError
 
 LOCAL = "local"
-"""The word for this machine, which needs no ssh."""
+"""The name of this machine, which needs no ssh."""
 
 LAUNCHER = ("gaudi-launch",)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
@@ -27,9 +27,12 @@ _FIELDS = {"name", "ssh", "address", "interface", "snapshot", "python", "enter",
 
 @dataclass(frozen=True)
 class Member:
-    """One host. ``ssh`` is what ssh connects to; ``address`` what the others reach it by (None: its snapshot says);
-    ``python`` the engine's interpreter there; ``enter`` words that lead into its container (docker exec -i NAME);
-    ``launcher`` the words that start gaudi-launch there."""
+    """One host.
+
+    ``ssh`` is what ssh connects to; ``address`` is its address for the others (None: from its
+    snapshot); ``python`` the engine's interpreter there; ``enter`` the command that enters its
+    container (docker exec -i NAME); ``launcher`` the command of gaudi-launch there.
+    """
 
     name: str
     ssh: str
@@ -46,12 +49,15 @@ class Member:
 
     @property
     def target(self) -> str:
-        """What ssh connects to, without the user."""
+        """Return what ssh connects to, without the user."""
         return self.ssh.rpartition("@")[2]
 
 
 def parse_hosts(text: str, python: str | None = None, enter: str = "") -> tuple[Member, ...]:
-    """``h1,user@h2``; with ``=SNAPSHOT`` behind a host its facts come from there. Raises LaunchError (USAGE)."""
+    """Return the hosts of ``h1,user@h2``.
+
+    ``=SNAPSHOT`` after a host names the file of its facts. Raises LaunchError (USAGE).
+    """
     common = {**({"python": python} if python else {}), **({"enter": enter} if enter else {})}
     rows = []
     for word in text.split(","):
@@ -61,7 +67,10 @@ def parse_hosts(text: str, python: str | None = None, enter: str = "") -> tuple[
 
 
 def read_inventory(path: Path, python: str | None = None, enter: str = "") -> tuple[Member, ...]:
-    """The hosts of a YAML or JSON file. Snapshots are found beside it. Raises LaunchError (USAGE)."""
+    """Return the hosts of a YAML or JSON file.
+
+    Snapshots are relative to its folder. Raises LaunchError (USAGE).
+    """
     import yaml
 
     try:
@@ -78,7 +87,10 @@ def read_inventory(path: Path, python: str | None = None, enter: str = "") -> tu
 def parse_inventory(
     document: object, where: str, folder: Path, python: str | None = None, enter: str = ""
 ) -> tuple[Member, ...]:
-    """The hosts of a document: ``{schema: 1, hosts: [...]}``, each a name or a mapping."""
+    """Return the hosts of a document: ``{schema: 1, hosts: [...]}``.
+
+    Each is a name or a mapping.
+    """
     if not isinstance(document, dict) or document.get("schema") != 1 or not isinstance(document.get("hosts"), list):
         raise _bad(where, "{schema: 1, hosts: [...]}")
     unknown = set(document) - {"schema", "hosts"}
@@ -150,7 +162,10 @@ def _words(value: object, where: str) -> tuple[str, ...]:
 
 
 def _address(text: str) -> str:
-    """In the one spelling that the kernel uses: fd00:0::1 and fd00::1 are the same host."""
+    """Return an address in the kernel's spelling.
+
+    fd00:0::1 and fd00::1 are the same host.
+    """
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

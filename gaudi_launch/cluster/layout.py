@@ -1,8 +1,8 @@
-"""How a model lies over several hosts: tensor, pipeline and data parallel sizes, and why. Pure.
+"""Layout of a model over hosts: tensor, pipeline, data parallel sizes. Pure.
 
-Sources: HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart (README, set_head_node.sh: TP 16, VLLM_EP_SIZE 16 over
-two nodes); HabanaAI/vllm-fork@aice/v1.22.0:README_GAUDI.md (Llama-3.1-405B: TP 16 over two nodes by Ray, or TP 8
-with two pipeline stages).
+Sources: HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart (README, set_head_node.sh: TP 16,
+VLLM_EP_SIZE 16 over two nodes); HabanaAI/vllm-fork@aice/v1.22.0:README_GAUDI.md (Llama-3.1-405B: TP
+16 over two nodes by Ray, or TP 8 with two pipeline stages).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GAUDI_README = "HabanaAI/vllm-fork@aice/v1.22.0:README_GAUDI.md"
 
 @dataclass(frozen=True)
 class LayoutOptions:
-    """What the user fixed; None: ours to choose."""
+    """The sizes that the user fixed; None: to be chosen."""
 
     tensor: int | None = None
     pipeline: int | None = None
@@ -29,8 +29,11 @@ class LayoutOptions:
 
 @dataclass(frozen=True)
 class Layout:
-    """``tensor`` x ``pipeline`` cards are one engine; ``data`` engines stand side by side, each on hosts of its
-    own. ``expert``: how many cards share the experts, 0 for a model without."""
+    """A layout: ``tensor`` x ``pipeline`` cards are one engine.
+
+    ``data`` engines run in parallel, each on separate hosts. ``expert``: how many cards share the
+    experts, 0 for a model without.
+    """
 
     tensor: int
     pipeline: int
@@ -44,19 +47,20 @@ class Layout:
 
     @property
     def world(self) -> int:
-        """Cards of one engine."""
+        """Return the number of cards of one engine."""
         return self.tensor * self.pipeline
 
     @property
     def ray(self) -> bool:
-        """Does one engine span hosts?"""
+        """Return True if one engine spans hosts."""
         return self.world > self.cards_per_host
 
 
 def choose(model: Model, engine: Engine, hosts: int, cards_per_host: int, asked: LayoutOptions) -> Layout:
-    """Return the layout of ``model`` on ``hosts`` of ``cards_per_host`` cards for an engine.
+    """Return the layout of ``model`` on ``hosts`` of ``cards_per_host`` cards.
 
-    Raises LaunchError: USAGE for sizes that do not multiply out, MODEL for heads that cannot be divided.
+    Raises LaunchError: USAGE for sizes that do not multiply to the number of cards, MODEL for heads
+    that cannot be divided.
     """
     over = engine.over_hosts or OverHosts()
     data = asked.data or 1
@@ -104,13 +108,19 @@ def _sizes(model: Model, guide: str, hosts: int, cards: int, asked: LayoutOption
 
 
 def _would(model: Model, total: int) -> str:
-    """The options that do divide the model over so many cards, with the fewest stages."""
+    """Return the options that divide the model over this number of cards.
+
+    They have the fewest stages.
+    """
     stages = next((n for n in range(1, total + 1) if total % n == 0 and divides(model, total // n)), total)
     return f"--tensor-parallel {total // stages} --pipeline-parallel {stages}"
 
 
 def stage_of(model: Model, pipeline: int) -> Model:
-    """The model as one pipeline stage holds it: its share of layers and weights (the fullest stage)."""
+    """Return one pipeline stage of the model: its share of layers and weights.
+
+    It is the largest stage.
+    """
     from dataclasses import replace
 
     if pipeline == 1:

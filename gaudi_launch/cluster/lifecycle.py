@@ -1,4 +1,7 @@
-"""Bring a cluster up, look at it, take it down. What is started is written down on its own host."""
+"""Start a cluster, show its state, stop it.
+
+Started processes are recorded on their hosts.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class HostState:
-    """One host of a running cluster: its processes' ids (None: not running), or why it cannot be asked."""
+    """One host of a running cluster: its processes' IDs (None: not running).
+
+    Or the reason why it cannot be queried.
+    """
 
     name: str
     alive: Mapping[str, int | None]
@@ -36,7 +42,10 @@ class HostState:
 
 @dataclass(frozen=True)
 class State:
-    """A running cluster as it is. ``ray`` is Ray's own list of nodes of each engine, None where there is none."""
+    """The state of a running cluster.
+
+    ``ray`` is Ray's list of nodes of each engine, None where there is none.
+    """
 
     hosts: tuple[HostState, ...]
     ray: tuple[tuple[dict[str, Any], ...] | None, ...]
@@ -52,7 +61,10 @@ class State:
 
 
 class EndedPart(NamedTuple):
-    """One part of a cluster on one host (service, ray, or unreachable), and why it was not ended."""
+    """One part of a cluster on one host, and why it was not ended.
+
+    Parts are service, ray, or unreachable.
+    """
 
     host: str
     what: str
@@ -67,10 +79,13 @@ def up(
     tell: Tell,
     waits: Waits | None = None,
 ) -> None:
-    """Copy, start Ray, start the engines, wait until they answer. What was started is ended again on any failure,
-    on Ctrl-C and on SIGTERM and SIGHUP. ``folder``: where this machine keeps what it knows of the cluster.
+    """Copy, start Ray, start the engines, wait until they answer.
 
-    Raises LaunchError: MACHINE for a host or Ray, ENGINE for an engine that died (its log is in ``folder``).
+    All of it is ended again on any failure, on Ctrl-C and on SIGTERM and SIGHUP. ``folder``: where
+    this machine stores the state of the cluster.
+
+    Raises LaunchError: MACHINE for a host or Ray, ENGINE for an engine that died (its log is in
+    ``folder``).
     """
     waits = waits or Waits()
     running = running_of(cluster)
@@ -86,7 +101,7 @@ def up(
                 _begin(cluster, service_step(engine, tuple(secrets)), secrets, begun, tell)
             wait_ready(running, logs, secrets.get("VLLM_API_KEY"), tell, waits)
         except BaseException:
-            # nothing may stay behind on hosts that nobody watches: a second Ctrl-C does not stop this
+            # no process may remain on unattended hosts: a second Ctrl-C does not stop this
             with _signals(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.SIG_IGN)):
                 _take_down(running, begun, folder, tell, waits)
             raise
@@ -94,7 +109,10 @@ def up(
 
 @contextlib.contextmanager
 def _signals(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
-    """These handlers while it lasts; what the user told us to ignore (nohup) stays ignored."""
+    """Install these handlers within the ``with`` block.
+
+    A signal that is ignored (nohup) stays ignored.
+    """
     kept = {number: signal.getsignal(number) for number in handlers}
     for number, handler in handlers.items():
         if kept[number] is not signal.SIG_IGN:
@@ -111,11 +129,14 @@ def _interrupt(_: int, __: FrameType | None) -> None:
 
 
 def _take_down(running: RunningCluster, begun: Sequence[Member], folder: Path, tell: Tell, waits: Waits) -> None:
-    """End what this start began, and no more: another start may have come before it on a host."""
+    """End what this launch began, and no more.
+
+    Another launch may have come before it on a host.
+    """
 
     def say(what: Message) -> None:
-        # a terminal that was closed takes no words, and a broken pipe would end the program (rich's
-        # Console.on_broken_pipe); the hosts must be cleaned all the same
+        # a terminal that was closed accepts no output, and a broken pipe would end the program
+        # (rich's Console.on_broken_pipe); the hosts must be cleaned nevertheless
         with best_effort(_log, "report the end of the cluster", OSError, SystemExit):
             tell(what)
 
@@ -141,8 +162,12 @@ def _copy(copies: Sequence[Copy], tell: Tell, waits: Waits) -> None:
 
 
 def _check_free(running: RunningCluster, folder: Path, waits: Waits) -> None:
-    """Does nothing of this name run, here or on the hosts that an earlier start of the name had? What another
-    start brought up is not ours to end. Raises LaunchError."""
+    """Check that no process of this name runs on the hosts.
+
+    They are this machine and the hosts of an earlier launch.
+
+    What another launch started is not ended here. Raises LaunchError.
+    """
 
     def one(member: Member) -> dict[str, Any]:
         request = {"do": "status", "folder": kept_in(running.name, member), "names": ["service", "ray"]}
@@ -240,7 +265,7 @@ def _ray_nodes(running: RunningCluster, part: Part, seconds: float) -> list[dict
 def down(members: Sequence[Member], name: str, waits: Waits | None = None) -> list[EndedPart]:
     """End the services, then Ray's workers, then the heads; return what was ended.
 
-    Hosts that cannot be asked do not keep the others from being cleaned.
+    Unreachable hosts do not keep the others from being cleaned.
     """
     waits = waits or Waits()
 
@@ -253,7 +278,7 @@ def down(members: Sequence[Member], name: str, waits: Waits | None = None) -> li
 
     told: dict[tuple[str, str], Message | None] = {}
     unreachable: set[str] = set()
-    # the head is the first of the list and goes last
+    # the head is the first of the list and is ended last
     for what, order in (("service", members), ("ray", members[1:]), ("ray", members[:1])):
         asked = [member for member in order if member.name not in unreachable]
         for member, answer in zip(asked, ssh.each(asked, ended(what)), strict=True):
@@ -269,7 +294,7 @@ def down(members: Sequence[Member], name: str, waits: Waits | None = None) -> li
 
 
 def status(running: RunningCluster, key: str | None, waits: Waits | None = None) -> State:
-    """Every host, Ray's own view, and whether the engines answer."""
+    """Return the state of every host, Ray's view, and whether the engines answer."""
     waits = waits or Waits()
     heads = {part.head.member.name for part in running.parts}
 

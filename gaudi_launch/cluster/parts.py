@@ -1,8 +1,9 @@
-"""Hosts, a layout and a plan as one cluster: each host's part, and the service on the first. Pure.
+"""Join hosts, a layout and a plan to a cluster: each host's part. Pure.
 
-The head is the first host of the user's list. Every variable of the engine is set before ``ray start`` on every
-host, because Ray's workers inherit the raylet's environment and the fork passes on only some names
-(HabanaAI/vllm-fork@aice/v1.22.0:vllm/executor/ray_distributed_executor.py). Three are each host's own:
+The service is on the first host of the user's list, the head. Every variable of the engine is set
+before ``ray start`` on every host, because Ray's workers inherit the raylet's environment and the
+fork passes on only some names
+(HabanaAI/vllm-fork@aice/v1.22.0:vllm/executor/ray_distributed_executor.py). Three differ by host:
 VLLM_HOST_IP, GLOO_SOCKET_IFNAME and HCCL_SOCKET_IFNAME (set_worker_node.sh in scripts/quickstart of
 HabanaAI/vllm-fork@deepseek_r1).
 """
@@ -28,15 +29,16 @@ from gaudi_launch.planning.plan import Command, Plan, Setting
 
 PER_HOST = ("VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "HABANA_VISIBLE_MODULES")
 RAY_PORT = 8850
-# what -q sets whatever file there is (scripts/quickstart/set_head_node.sh)
+# set by -q whatever file exists (scripts/quickstart/set_head_node.sh)
 _INC = "VLLM_REQUANT_FP8_INC"
-# names of interfaces that lead nowhere outside the host (assumed: docker, libvirt, Kubernetes network plug-ins)
+# names of interfaces that do not leave the host (assumed: docker, libvirt, Kubernetes network
+# plug-ins)
 _INSIDE = ("docker", "br-", "veth", "virbr", "cni", "flannel", "cali", "cilium", "kube")
 
 
 @dataclass(frozen=True)
 class Node:
-    """One host's part: how the others reach it, its cards, and the variables that are its own."""
+    """One host's part: its address for the others, its cards, its variables."""
 
     member: Member
     address: str
@@ -47,7 +49,7 @@ class Node:
 
 @dataclass(frozen=True)
 class ClusterEngine:
-    """One engine over some hosts; the first of them is its head, where the service runs."""
+    """One engine over some hosts; the service runs on the first, its head."""
 
     nodes: tuple[Node, ...]
     command: Command
@@ -60,8 +62,11 @@ class ClusterEngine:
 
 @dataclass(frozen=True)
 class Cluster:
-    """All of it. ``settings`` are the plan's with what several hosts change; ``model`` and ``recipes`` are the
-    folders that every host needs (``recipes`` None: no recipe cache)."""
+    """The complete cluster.
+
+    ``settings`` are the plan's with what several hosts change; ``model`` and ``recipes`` are the
+    folders that every host needs (``recipes`` None: no recipe cache).
+    """
 
     name: str
     layout: Layout
@@ -82,7 +87,8 @@ class Cluster:
 
 
 def join(address: str, port: int) -> str:
-    """
+    """Return an address with a port, IPv6 in brackets.
+
     >>> join("10.0.0.1", 8850), join("fd00::1", 8850)
     ('10.0.0.1:8850', '[fd00::1]:8850')
     """
@@ -90,10 +96,11 @@ def join(address: str, port: int) -> str:
 
 
 def reach(member: Member, host: Host | None, interface: str | None = None) -> tuple[str, str]:
-    """(address, interface) by which the others reach a host: what the inventory says, else the address that ssh was
-    given if the host has it, else the interface with the default route, else the only one that is up.
+    """Return (address, interface) by which the others reach a host.
 
-    Raises LaunchError (USAGE) when that cannot be told.
+    From the inventory, else the address that ssh connects to if the host has it, else the interface
+    with the default route, else the only one that is up. Raises LaunchError (USAGE) when it is
+    unknown.
     """
     known = [
         i for i in (host.interfaces if host else ()) if i.up and _addresses(i) and not i.name.startswith(_INSIDE)
@@ -119,8 +126,11 @@ def reach(member: Member, host: Host | None, interface: str | None = None) -> tu
 
 
 def with_own_address(member: Member, host: Host, number: int) -> Host:
-    """A simulated machine as one of several: all of a kind have the same made-up address, so the ``number``-th has
-    the user's for it, else the one that ssh was given, else one that lies so far behind it."""
+    """Return a simulated machine with an address different from the others'.
+
+    All of a kind have the same placeholder, so the ``number``-th has the user's address for it,
+    else the one that ssh connects to, else a consecutive one.
+    """
     try:
         spoken = str(ipaddress.ip_address(member.address or member.target))
     except ValueError:
@@ -139,7 +149,7 @@ def with_own_address(member: Member, host: Host, number: int) -> Host:
 
 
 def _addresses(interface: Interface) -> list[str]:
-    """Addresses that other hosts can use, IPv4 first."""
+    """Return addresses that other hosts can use, IPv4 first."""
     found = []
     for text in interface.addresses:
         try:
@@ -161,10 +171,13 @@ def changes(
     source: str | None = None,
     measured: bool = False,
 ) -> tuple[Setting, ...]:
-    """What several hosts change in a plan's settings. ``own`` are names that the user decided; they stay. An option
-    that the user wrote after ``--`` stays too: `merged` lists what it overrode.
-    ``ray_address`` and ``source`` (the engine's checkout on the hosts) where they are known. ``measured``: the plan
-    has read the QUANT_CONFIG, and its KV cache type is the one that goes with it."""
+    """Return what several hosts change in a plan's settings.
+
+    ``own`` are names that the user decided; they stay. An option that the user wrote after ``--``
+    stays too: `merged` lists what it overrode. ``ray_address`` and ``source`` (the engine's
+    checkout on the hosts) where they are known. ``measured``: the plan has read the QUANT_CONFIG,
+    and its KV cache type is the one for it.
+    """
     args = plan.args
     written = {argument.name for argument in args.user}
     decided = {args.canonical(name) for name in own} - written
@@ -198,7 +211,10 @@ def _value(settings: Sequence[Setting], name: str) -> str | None:
 
 
 def merged(plan: Plan, changed: Sequence[Setting]) -> tuple[Setting, ...]:
-    """Return a plan's settings with these changes, new ones last, without those of a single host."""
+    """Return a plan's settings with these changes, new ones last.
+
+    Those of a single host are removed.
+    """
     args = plan.args
     written = {argument.name for argument in args.user}
     by_name = {args.canonical(setting.name): setting for setting in changed}
@@ -218,7 +234,10 @@ def merged(plan: Plan, changed: Sequence[Setting]) -> tuple[Setting, ...]:
 
 
 def changed_command(plan: Plan, changed: Sequence[Setting]) -> Command:
-    """Return a plan's command with these options and variables in the place of its own, never of the user's."""
+    """Return a plan's command with these options and variables replaced.
+
+    The user's are never replaced.
+    """
     args = plan.args
     env = {name: value for name, value in plan.command.env.items() if name not in PER_HOST}
     for setting in changed:
@@ -242,8 +261,11 @@ def assemble(
     ray_port: int = RAY_PORT,
     interface: str | None = None,
 ) -> Cluster:
-    """Every host's part. Raises LaunchError (USAGE) when a host's address cannot be told or two have the same, and
-    for one port that Ray and the service would both listen on."""
+    """Return every host's part.
+
+    Raises LaunchError (USAGE) when a host's address is unknown or two have the same, and for one
+    port that Ray and the service would both listen on.
+    """
     if layout.ray and port == ray_port:
         raise LaunchError("cluster.one_port", ExitCode.USAGE, port=port)
     each = layout.hosts // layout.data
@@ -286,7 +308,7 @@ def assemble(
 
 
 def _made_up(seen: Sequence[Seen]) -> tuple[Message, ...]:
-    """Whose address is a simulated machine's, which nobody can reach?"""
+    """Return the hosts with placeholder addresses of simulated machines."""
     hosts = [
         one.member.name
         for one in seen
@@ -299,20 +321,23 @@ def _made_up(seen: Sequence[Seen]) -> tuple[Message, ...]:
 
 
 def _checkout(seen: Sequence[Seen]) -> str | None:
-    """The engine's checkout, where it is the same on every host and holds the quantisation's files."""
+    """Return the engine's checkout, if it is the same on every host.
+
+    It must contain the quantisation's files.
+    """
     found = {one.installed.facts.get("source", "") for one in seen if one.installed is not None}
     path = next(iter(found)) if len(found) == 1 else ""
     return path if path.startswith("/") and "site-packages" not in path else None
 
 
 def _relative(setting: Setting) -> bool:
-    """A path that depends on the folder one stands in: on another host nobody stands anywhere."""
+    """Return the relative paths, which other hosts cannot resolve."""
     paths = ("QUANT_CONFIG", "INC_MEASUREMENT_DUMP_PATH_PREFIX", "VLLM_BUCKETING_FROM_FILE")
     return setting.name in paths and bool(setting.value) and not str(setting.value).startswith("/")
 
 
 def _unquantised(settings: Sequence[Setting]) -> bool:
-    """Is fp8 by INC wanted, and no file named that says how?"""
+    """Return True if fp8 by INC is requested without a file that configures it."""
     return _value(settings, _INC) == "1" and _value(settings, "QUANT_CONFIG") is None
 
 
@@ -322,7 +347,7 @@ def _node(one: Seen, layout: Layout, interface: str | None, needs_cards: bool) -
     except LaunchError:
         if one.trouble is None:
             raise
-        # nothing is known of it because it could not be asked
+        # unknown, because it could not be queried
         raise LaunchError(one.trouble.id, ExitCode.MACHINE, **dict(one.trouble.values)) from None
     modules = tuple(range(layout.cards_per_host))
     if needs_cards and one.host is not None:
@@ -337,7 +362,7 @@ def _node(one: Seen, layout: Layout, interface: str | None, needs_cards: bool) -
 
 
 def _spoken(plan: Plan, changed: Sequence[Setting], options: Mapping[str, str], python: str) -> Command:
-    """The plan's command with these changes and options, and with this interpreter."""
+    """Return the plan's command with these changes, options and interpreter."""
     command = changed_command(plan, changed)
     args = command.args(plan.args.table)
     for name, value in options.items():

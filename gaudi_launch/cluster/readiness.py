@@ -1,4 +1,4 @@
-"""Waiting until the engines of a cluster answer: their logs grow here meanwhile, and what dies is told."""
+"""Wait until the engines of a cluster answer; copy logs and report failures."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from gaudi_launch.services.log.follow import Follower
 
 Tell = Callable[[Message], None]
 
-# one lost connection in hours is no failure
+# one lost connection in hours is not a failure
 _MOST_LOST = 5
 
 
 @dataclass(frozen=True)
 class Waits:
-    """Time limits in seconds. ``ready`` None: a warm-up over two nodes was seen to take hours
-    (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/README.md)."""
+    """Time limits in seconds.
+
+    ``ready`` None: a warm-up over two nodes was seen to take hours
+    (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/README.md).
+    """
 
     copy: float = 6 * 3600.0
     ray: float = 120.0
@@ -39,7 +42,7 @@ class Waits:
 
 @dataclass
 class _Engine:
-    """An engine that is waited for. ``offset``: how much of its log is here already."""
+    """An engine that is waited for. ``offset``: the bytes of its log that are here."""
 
     part: Part
     log: Path
@@ -53,13 +56,16 @@ class _Engine:
 
 
 class _Patience:
-    """How often in a row each host could not be asked."""
+    """The consecutive failures to query each host."""
 
     def __init__(self) -> None:
         self._lost: dict[str, int] = {}
 
     def answer(self, member: Member, answer: dict[str, Any] | RemoteError) -> dict[str, Any] | None:
-        """What the host said; None when it could not be asked. Raises LaunchError (MACHINE) after too many."""
+        """Return the answer of the host; None when it could not be queried.
+
+        Raises LaunchError (MACHINE) after too many failures.
+        """
         if not isinstance(answer, RemoteError):
             self._lost.pop(member.name, None)
             return answer
@@ -70,8 +76,11 @@ class _Patience:
 
 
 def wait_ready(running: RunningCluster, logs: Sequence[Path], key: str | None, tell: Tell, waits: Waits) -> None:
-    """Until every engine answers a completion. Raises LaunchError: ENGINE when one dies or takes longer than
-    ``waits.ready``, MACHINE when a host is gone or its Ray ended."""
+    """Wait until every engine answers a completion.
+
+    Raises LaunchError: ENGINE when one dies or takes longer than ``waits.ready``, MACHINE when a
+    host is gone or its Ray ended.
+    """
     waited = [_Engine(part, log) for part, log in zip(running.parts, logs, strict=True)]
     for engine in waited:
         tell(message("cluster.waiting", url=engine.part.url, log=str(engine.log)))
@@ -96,7 +105,10 @@ def wait_ready(running: RunningCluster, logs: Sequence[Path], key: str | None, t
 def _answers(
     running: RunningCluster, engine: _Engine, key: str | None, patience: _Patience, tell: Tell, waits: Waits
 ) -> bool:
-    """Does it answer by now? Asked from its head itself: its address need not be reachable from here."""
+    """Return True if the engine answers.
+
+    Its head itself tests it: its address need not be reachable from here.
+    """
     request = {
         "do": "status",
         "folder": kept_in(running.name, engine.head),
@@ -125,7 +137,10 @@ def _answers(
 
 
 def _check_workers(running: RunningCluster, patience: _Patience, waits: Waits) -> None:
-    """Is Ray still there on every host? An engine that lost a host may wait for it without a word."""
+    """Check that Ray still runs on every host.
+
+    An engine that lost a host may wait for it silently.
+    """
     members = running.members
 
     def one(member: Member) -> dict[str, Any]:
@@ -149,14 +164,14 @@ def _asked(member: Member, request: dict[str, Any], waits: Waits) -> dict[str, A
 
 
 def readiness(part: Part, key: str | None, waits: Waits) -> dict[str, Any]:
-    """What the launcher's own prober finds on the head. Raises RemoteError."""
+    """Return the result of the launcher's prober on the head. Raises RemoteError."""
     source = Path(probe.__file__).read_text(encoding="utf-8")
     request = {"do": "ready", "url": part.url, "seconds": waits.ask / 2, "key": key or "", "source": source}
     return ssh.ask(part.head.member, request, 2 * waits.ask)
 
 
 def log_of(name: str, member: Member, what: str) -> str:
-    """The first MiB of a log on a host; why it cannot be read, if it cannot."""
+    """Return the first MiB of a log on a host, or why it cannot be read."""
     request = {"do": "status", "folder": kept_in(name, member), "names": [], "log": what}
     try:
         return str(ssh.ask(member, request, 30)["log"])

@@ -1,5 +1,7 @@
-"""The edge to other hosts: argument lists of ssh with time limits, nothing else. What is asked is text on standard
-input; what comes back is one marked line of JSON."""
+"""Access to other hosts: argument lists of ssh with time limits, nothing else.
+
+A request is text on standard input; its answer is one marked line of JSON.
+"""
 
 from __future__ import annotations
 
@@ -27,25 +29,28 @@ _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _ANSWER = "gaudi-launch-answer:"
-# ssh's own exit status when it could not connect
+# ssh's exit status when it could not connect
 _NO_CONNECTION = 255
 _MOST_AT_ONCE = 32
 
 
 class RemoteError(Exception):
-    """A host that cannot be asked, in words."""
+    """A host that cannot be queried, with the reason."""
 
     def __init__(self, why: Message) -> None:
         super().__init__(why.id)
         self.why = why
 
     def failure(self) -> LaunchError:
-        """The same as what ends a command (MACHINE)."""
+        """Return the same as the error that ends a command (MACHINE)."""
         return LaunchError(self.why.id, ExitCode.MACHINE, **dict(self.why.values))
 
 
 def ask(member: Member, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Let the agent do one request on a host; its answer. Raises RemoteError."""
+    """Let the agent execute one request on a host; return its answer.
+
+    Raises RemoteError.
+    """
     # a JSON text as a Python literal: nothing in it can end the program's line
     program = f"{Path(agent.__file__).read_text(encoding='utf-8')}\nmain({json.dumps(dict(request))!r})\n"
     output, error, code = _run(member, ssh_words(member, [member.python, "-"]), program, seconds)
@@ -62,7 +67,10 @@ def ask(member: Member, request: Mapping[str, Any], seconds: float) -> dict[str,
 
 
 def words(member: Member, argv: Sequence[str], seconds: float) -> str:
-    """Run a command on a host outside its container; its output. Raises RemoteError."""
+    """Run a command on a host outside its container; return its output.
+
+    Raises RemoteError.
+    """
     bare = replace(member, enter=())
     output, error, code = _run(bare, ssh_words(bare, argv), "", seconds)
     if code:
@@ -102,7 +110,10 @@ def _trouble(member: Member, code: int, output: str) -> Message:
 
 
 def each(members: Sequence[Member], do: Callable[[Member], _T]) -> list[_T | RemoteError]:
-    """The same for every host at once; a RemoteError stands in the place of its answer."""
+    """Return the results of a function for all hosts, run in parallel.
+
+    A RemoteError takes the place of an answer.
+    """
 
     def one(member: Member) -> _T | RemoteError:
         try:
@@ -115,7 +126,7 @@ def each(members: Sequence[Member], do: Callable[[Member], _T]) -> list[_T | Rem
 
 
 def snapshot(member: Member, seconds: float) -> dict[str, Any]:
-    """The snapshot document of a host. Raises RemoteError."""
+    """Return the snapshot document of a host. Raises RemoteError."""
     # this program itself, which need not be on the PATH of this machine
     here = member.local and member.launcher == LAUNCHER
     launcher = (sys.executable, "-m", "gaudi_launch") if here else member.launcher
@@ -130,7 +141,10 @@ def snapshot(member: Member, seconds: float) -> dict[str, Any]:
 
 
 def look(member: Member, folders: Sequence[str], seconds: float) -> Seen:
-    """What the engine's interpreter on a host says: versions, clock, folders, tools. Raises RemoteError."""
+    """Return the facts from the engine's interpreter on a host.
+
+    They are versions, clock, folders and tools. Raises RemoteError.
+    """
     began = time.time()
     answer = ask(member, {"do": "probe", "folders": list(folders), "question": question()}, seconds)
     ended = time.time()
@@ -142,7 +156,7 @@ def look(member: Member, folders: Sequence[str], seconds: float) -> Seen:
             member,
             installed=_installed(member, str(answer["engine"])),
             python=str(answer["python"]),
-            # the host read its clock somewhere between
+            # the host read its clock between these times
             clock=float(answer["time"]) - (began + ended) / 2,
             clock_within=(ended - began) / 2,
             folders=found,
@@ -163,7 +177,10 @@ def _installed(member: Member, output: str) -> Installed | None:
 
 
 def begin(step: HostStep, folder: str, secrets: Mapping[str, str], settle: float = 2.0) -> dict[str, Any]:
-    """Start a step in the background. Raises RemoteError when it does not start or ends at once."""
+    """Start a step in the background.
+
+    Raises RemoteError when it does not start or ends immediately.
+    """
     given = {name: secrets[name] for name in step.secrets if name in secrets}
     request = {
         "do": "start",
@@ -195,10 +212,10 @@ def do(step: HostStep, seconds: float) -> None:
 def gather(
     members: Sequence[Member], folders: Sequence[str], keep: Path | None, *, ask: bool, seconds: float = 60.0
 ) -> list[tuple[Seen, str | None]]:
-    """What is to be known of every host, with the file or word that its Host is loaded from (None: unknown).
+    """Return the facts of every host, with the source of its Host.
 
-    ``ask`` False: nothing is connected to; hosts without a snapshot stay unknown. Snapshots that come over ssh
-    are kept in the folder ``keep``.
+    The source is a file or a name (None: unknown). ``ask`` False: no host is connected to; hosts
+    without a snapshot stay unknown. Snapshots that come over ssh are stored in the folder ``keep``.
     """
 
     def one(member: Member) -> tuple[Seen, str | None]:

@@ -1,4 +1,4 @@
-"""What must be known of a cluster to look at it and to end it: written down when it is brought up."""
+"""The record of a cluster, written when it is started, to inspect and end it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE_NAME = "cluster.json"
 
 @dataclass(frozen=True)
 class Place:
-    """A host and the address by which the others reach it."""
+    """A host and its address for the others."""
 
     member: Member
     address: str
@@ -24,7 +24,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Part:
-    """One engine: its hosts, the head first, and where it answers."""
+    """One engine: its hosts, the head first, and its address."""
 
     places: tuple[Place, ...]
     url: str
@@ -36,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True)
 class RunningCluster:
-    """A cluster that was brought up. ``cards`` are those of one engine."""
+    """A cluster that was started. ``cards`` are those of one engine."""
 
     name: str
     ray: bool
@@ -53,7 +53,7 @@ class RunningCluster:
 
 
 def running_of(cluster: Cluster) -> RunningCluster:
-    """What is to be written down of a planned cluster."""
+    """Return the record of a planned cluster."""
     parts = tuple(
         Part(tuple(Place(node.member, node.address) for node in engine.nodes), engine.url)
         for engine in cluster.engines
@@ -62,12 +62,18 @@ def running_of(cluster: Cluster) -> RunningCluster:
 
 
 def kept_in(name: str, member: Member) -> str:
-    """Where a host keeps what was started on it: hosts that share a home directory must not share this."""
+    """Return a host's folder for what was started on it.
+
+    Hosts that share a home folder must not share this one.
+    """
     return f"{name}/{member.name}"
 
 
 def remember(folder: Path, running: RunningCluster) -> list[Path]:
-    """Write it down and begin each engine's log here; the logs. Raises LaunchError (FAILED)."""
+    """Write the record and begin each engine's log here; return the logs.
+
+    Raises LaunchError (FAILED).
+    """
     logs = [folder / ("service.log" if len(running.parts) == 1 else f"service-{number}.log")
             for number in range(len(running.parts))]  # fmt: skip
     try:
@@ -84,7 +90,10 @@ def remember(folder: Path, running: RunningCluster) -> list[Path]:
 
 
 def remembered(folder: Path) -> RunningCluster:
-    """What was written down. Raises LaunchError (USAGE) when there is none, or it is no such file."""
+    """Return the record.
+
+    Raises LaunchError (USAGE) when there is none, or the file is not a record.
+    """
     try:
         document = json.loads((folder / FILE_NAME).read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -1,7 +1,8 @@
-"""A cluster as steps, each one command on one host: what `up` runs and what ``--dry-run`` shows. Pure.
+"""A cluster as steps: commands that `up` runs and ``--dry-run`` shows. Pure.
 
-``ray start --block`` stays in the foreground of a session of its own, so that ending it ends this cluster's Ray and
-no other: ``ray stop`` would end every Ray on the host.
+Each is one command on one host. ``ray start --block`` stays in the foreground of a separate
+session, so that ending it ends this cluster's Ray and no other: ``ray stop`` would end every Ray on
+the host.
 """
 
 from __future__ import annotations
@@ -18,15 +19,18 @@ from gaudi_launch.messages import Message, message
 
 STATE = "$HOME/.local/state/gaudi-launch/cluster"
 SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "VLLM_API_KEY")
-"""Variables that are given through standard input, never in words."""
-# BatchMode: a question for a password would wait for ever
+"""Variables that are passed through standard input, never as arguments."""
+# BatchMode: a password prompt would wait forever
 SSH = ("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--")
 
 
 @dataclass(frozen=True)
 class HostStep:
-    """One command on one host; with a ``name`` it goes on in the background. ``secrets`` are names of variables
-    that it also gets, ``files`` are texts by path that must lie there before it starts."""
+    """One command on one host; with a ``name`` it continues in the background.
+
+    ``secrets`` are names of variables that it also gets, ``files`` are texts by path that must
+    exist before it starts.
+    """
 
     member: Member
     argv: tuple[str, ...]
@@ -42,13 +46,16 @@ class HostStep:
 
 
 def ssh_words(member: Member, words: Sequence[str]) -> list[str]:
-    """The argument list that runs ``words`` on a host; ssh joins what follows the host, so they are quoted."""
+    """Return the argument list that runs ``words`` on a host.
+
+    ssh joins what follows the host, so they are quoted.
+    """
     inside = [*member.enter, *words]
     return inside if member.local else [*SSH, member.ssh, shlex.join(inside)]
 
 
 def ray_steps(cluster: Cluster, engine: ClusterEngine, heads: bool) -> list[HostStep]:
-    """``ray start`` of the head, or of the workers."""
+    """Return ``ray start`` of the head, or of the workers."""
     steps = []
     for node in engine.nodes[:1] if heads else engine.nodes[1:]:
         where = (
@@ -62,7 +69,7 @@ def ray_steps(cluster: Cluster, engine: ClusterEngine, heads: bool) -> list[Host
             *(f"--node-ip-address={node.address}", f"--resources={resources}"),
             *("--disable-usage-stats", "--block"),
         )
-        # RAY_ADDRESS is for those who use a Ray that runs, not for those who start it
+        # RAY_ADDRESS is for users of a running Ray, not for those who start it
         env = {name: value for name, value in node.env.items() if name != "RAY_ADDRESS"}
         id = "cluster.step_head" if heads else "cluster.step_worker"
         steps.append(
@@ -72,7 +79,7 @@ def ray_steps(cluster: Cluster, engine: ClusterEngine, heads: bool) -> list[Host
 
 
 def service_step(engine: ClusterEngine, secrets: Sequence[str] = ()) -> HostStep:
-    """The engine's own command on its head."""
+    """Return the engine's command on its head."""
     why = message("cluster.step_service", host=engine.head.member.name)
     return HostStep(
         engine.head.member,
@@ -86,7 +93,7 @@ def service_step(engine: ClusterEngine, secrets: Sequence[str] = ()) -> HostStep
 
 
 def start_steps(cluster: Cluster, secrets: Sequence[str] = ()) -> list[HostStep]:
-    """Everything that is started, in its order."""
+    """Return everything that is started, in its order."""
     steps = []
     for engine in cluster.engines:
         if cluster.layout.ray:
@@ -106,9 +113,10 @@ class Copy:
 
 
 def copies(cluster: Cluster, seen: Sequence[Seen]) -> tuple[list[Copy], list[Message]]:
-    """What has to be copied where, from the first host that has all of it; and what nobody has.
+    """Return the copies from the first host that has everything, and what is missing.
 
-    A model must be the same everywhere, in its number of files and bytes; recipes are copied where there are none.
+    A model must be the same everywhere, in its number of files and bytes; recipes are copied where
+    there are none.
     """
     by_name = {one.member.name: one for one in seen}
     nodes = cluster.nodes
@@ -118,10 +126,10 @@ def copies(cluster: Cluster, seen: Sequence[Seen]) -> tuple[list[Copy], list[Mes
         if folder is None or not folder.startswith("/"):
             continue
         held = {node.member.name: by_name[node.member.name].folders.get(folder, FolderFacts()) for node in nodes}
-        # who has the most: an unfinished download must not be handed on
+        # the host with most: an unfinished download must not be copied
         first = max(nodes, key=lambda node: (held[node.member.name].bytes, held[node.member.name].files))
         if not held[first.member.name].files:
-            # of hosts that could not be asked nothing is known
+            # unknown for hosts that could not be queried
             if whole and not any(one.trouble for one in seen):
                 missing.append(message("cluster.no_model", path=folder))
             continue
@@ -142,13 +150,13 @@ def _copy(source: Node, target: Node, folder: str, seen: Mapping[str, Seen]) -> 
     plain = folder.rstrip("/")
     words: tuple[str, ...]
     if all("rsync" in one.tools for one in ends):
-        # the files themselves: those of a hub's folder are links to a folder beside it
+        # the files themselves: those of a hub's folder are links to a folder next to it
         words = (
             *("rsync", "-a", "--copy-links", "--partial", "--mkpath", "-e", "ssh -o BatchMode=yes"),
             *("--", f"{plain}/", f"{remote}:{plain}/"),
         )
     else:
-        # scp makes no folders above the last one; the copy on the target is then told apart by its size
+        # scp creates no parent folders; the copy on the target is then identified by its size
         words = (
             "scp",
             "-r",
@@ -161,13 +169,16 @@ def _copy(source: Node, target: Node, folder: str, seen: Mapping[str, Seen]) -> 
             f"{remote}:{plain.rpartition('/')[0]}/",
         )
     why = message("cluster.step_copy", folder=folder, source=source.member.name, target=target.member.name)
-    # in the container too, if there is one: paths mean there what they mean to the engine
+    # in the container too, if there is one: the engine sees the paths there
     step = HostStep(source.member, words, why)
     return Copy(step, folder, source.member.name, there)
 
 
 def render(step: HostStep, cluster_name: str) -> str:
-    """One line for a terminal that does what `up` does; secrets are named, never shown."""
+    """Return one line for a terminal with the effect of `up`.
+
+    Secrets are named, never shown.
+    """
     assignments = [f"{name}={value}" for name, value in sorted(step.env.items())]
     words = shlex.join([*(["env", *assignments] if assignments else []), *step.argv])
     if step.background:
@@ -181,14 +192,20 @@ def render(step: HostStep, cluster_name: str) -> str:
 
 
 def _write_words(path: str, text: str) -> str:
-    """Shell words that write a file, in a folder that no other user made: /tmp is everybody's."""
+    """Return a shell command that writes a file, in a folder of this user.
+
+    Everybody can write in /tmp.
+    """
     folder = shlex.quote(path.rpartition("/")[0])
     own = f"[ ! -L {folder} ] && {{ [ -d {folder} ] || mkdir -p -m 700 {folder}; }} && [ -O {folder} ]"
     return f"{own} && chmod 700 {folder} && printf %s {shlex.quote(text)} > {shlex.quote(path)} && "
 
 
 def render_stop(members: Sequence[Member], cluster_name: str) -> list[str]:
-    """Lines that end what `render` started, where it was: services first, then Ray's workers, then the head."""
+    """Return lines that end what `render` started.
+
+    The order is services, Ray's workers, the head.
+    """
     order = [
         *((member, "service") for member in members),
         *((member, "ray") for member in (*members[1:], members[0])),
@@ -201,7 +218,7 @@ def _end_words(path: str) -> str:
 
 
 def _on(member: Member, text: str) -> str:
-    """A shell's words on a host, in its container if it has one."""
+    """Return a shell command for a host, in its container if it has one."""
     if member.enter:
         text = f"{shlex.join(member.enter)} sh -c {shlex.quote(text)}"
     if member.local:

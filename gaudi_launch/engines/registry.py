@@ -27,7 +27,7 @@ DEFAULT = "vllm-gaudi"
 # whose start scripts --tuning reference follows where no engine is installed
 SCRIPTED = "vllm-fork@1.21"
 _DEEPSEEK = "deepseek_r1"
-# asked in this order for a model that `DEFAULT` cannot load
+# tried in this order for a model that `DEFAULT` cannot load
 _OTHERS = ("vllm-fork@1.22", "vllm-fork@1.21")
 _EMBEDDED = "cpu"
 _RAY = "ray-serve"
@@ -225,10 +225,11 @@ def has(installed: Installed | None, name: str) -> bool:
 def assumed_for(model: Model, product: Callable[[], str], *, tuning: str = "auto") -> str:
     """Return the engine that a plan of this model is for where none is installed.
 
-    Its profile may name one; a release of the fork there is the oldest that loads it. DeepSeek-V3's architecture is
-    served by the branch that was made for it, on Gaudi2 (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/
-    README.md, start_vllm.sh). ``product`` is asked for the cards (``gaudi3``, "" where they are not known) only
-    where it matters. ``tuning`` "reference" is that of a script.
+    Its profile may name one; a release of the fork there is the oldest that loads it. DeepSeek-V3's
+    architecture is served by the branch that was made for it, on Gaudi2
+    (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/ README.md, start_vllm.sh). ``product``
+    returns the cards (``gaudi3``, "" where they are unknown) and is called only where it matters.
+    ``tuning`` "reference" is that of a script.
     """
     from gaudi_launch import profiles
 

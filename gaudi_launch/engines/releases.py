@@ -113,9 +113,10 @@ def release_of(engine: str, version: str = "") -> Release | None:
 
 
 def needed_release(engine: str) -> Release:
-    """As `release_of`, also for ``vllm-gaudi@0.26`` and ``tgi@3.3.7``: an engine that is an image knows its own.
+    """Return the release as `release_of`, also for ``vllm-gaudi@0.26``, ``tgi@3.3.7``.
 
-    Raises LaunchError (USAGE) for an engine, or a version, without a profile.
+    An engine that is an image knows its release. Raises LaunchError (USAGE) for an engine, or a
+    version, without a profile.
     """
     name, _, version = engine.partition("@")
     found = release_of(engine) or _of_version(name, version) or _of_image(engine)
@@ -138,7 +139,7 @@ def _of_version(name: str, version: str) -> Release | None:
 
 
 def _of_image(engine: str) -> Release | None:
-    """Return the release of a version without a line of its own whose engine names its image."""
+    """Return the release of a version without a line, whose engine names its image."""
     name, _, version = engine.partition("@")
     found = release_of(name, version) if version else None
     if found is None:
@@ -150,7 +151,7 @@ def _of_image(engine: str) -> Release | None:
 
 
 def _versions_known(name: str) -> tuple[str, ...]:
-    """Return the versions of an engine that can be set up, as ``--engine`` takes them."""
+    """Return the versions of an engine that can be set up, as values of ``--engine``."""
     found = _versions_of(name)
     return tuple(f"{name}@{version}" for version in found) if len(found) > 1 else ()
 

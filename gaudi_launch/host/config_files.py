@@ -130,7 +130,7 @@ def modules(files: Files) -> tuple[str, ...] | None:
 
 
 def module_built(files: Files) -> bool | None:
-    """Return whether a habanalabs module lies ready for the running kernel.
+    """Return whether a habanalabs module is installed for the running kernel.
 
     Return None when its folder cannot be read.
     """

@@ -56,7 +56,7 @@ def whole_number(text: str | None) -> int | None:
 
 
 def numbered(names: Iterable[str], stem: str) -> list[tuple[int, str]]:
-    """Return the names of ``stem`` plus a number, sorted by number: ``cpu10`` after ``cpu9``."""
+    """Return the names of ``stem`` plus a number, in order: ``cpu10`` after ``cpu9``."""
     found = ((whole_number(name.removeprefix(stem)), name) for name in names if name.startswith(stem))
     return sorted((number, name) for number, name in found if number is not None and number >= 0)
 

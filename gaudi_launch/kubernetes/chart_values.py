@@ -1,7 +1,8 @@
-"""Values that a Helm chart leaves to its user, and the plain form where each is its default.
+"""Values of a Helm chart, and the plain objects with their defaults.
 
-Objects are built once, with a `Knob` wherever a chart has a value and a `Name` wherever it puts its release's name.
-`plain` turns them into what is applied as it is, `kubernetes.chart` into templates and values.yaml.
+Objects are built once, with a `Knob` wherever a chart has a value and a `Name` wherever it puts its
+release's name. `plain` turns them into objects to apply, `kubernetes.chart` into templates and
+values.yaml.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ Form = Literal["text", "number", "block", "pairs"]
 
 @dataclass(frozen=True)
 class Knob:
-    """One value: ``path`` in values.yaml, its ``default``, and how a template writes it.
+    """One value: its ``path`` in values.yaml, its ``default``, and its template form.
 
-    ``block`` is a mapping or list; ``pairs`` a mapping that becomes the items ``{name, value}`` of the list in
-    which the knob stands (the variables of a container).
+    ``block`` is a mapping or list; ``pairs`` a mapping that becomes the items ``{name, value}`` of
+    the knob's list (the variables of a container).
     """
 
     path: tuple[str, ...]
@@ -33,7 +34,7 @@ class Knob:
 
 @dataclass(frozen=True)
 class Name:
-    """The name of the release, with ``suffix`` behind it. ``most`` characters in all."""
+    """The name of the release, followed by ``suffix``, cut to ``most`` characters."""
 
     release: str
     suffix: str = ""
@@ -46,11 +47,11 @@ class Name:
 
 @dataclass(frozen=True)
 class Checksum:
-    """SHA-256 of a ConfigMap, ``suffix`` behind the release in its name, with these ``files``.
+    """SHA-256 of a ConfigMap with these ``files``, named by release and ``suffix``.
 
-    It stands in the pods that mount it, for Kubernetes makes pods anew only when their own template changes (docs:
-    Helm, Chart Development Tips and Tricks, Automatically Roll Deployments). In a chart Helm computes it, so an
-    edited template counts, too.
+    The pods that mount it carry the checksum, because Kubernetes recreates pods only when their
+    template changes (docs: Helm, Chart Development Tips and Tricks, Automatically Roll
+    Deployments). In a chart Helm computes it, so an edited template counts, too.
     """
 
     suffix: str
@@ -62,13 +63,13 @@ class Checksum:
 
 @dataclass(frozen=True)
 class TemplateText:
-    """A text with names in it."""
+    """A text that contains names."""
 
     parts: tuple[str | Name, ...]
 
 
 def plain(part: Any) -> Any:
-    """The same objects with every knob at its default and every name in full."""
+    """Return the same objects with every knob at its default and every name complete."""
     if isinstance(part, Knob):
         return [{"name": k, "value": v} for k, v in sorted(part.default.items())] if _pairs(part) else part.default
     if isinstance(part, (Name, Checksum)):
@@ -90,7 +91,7 @@ def _pairs(part: Any) -> bool:
 
 
 def knobs_of(part: Any) -> list[Knob]:
-    """Every knob of these objects, in their order."""
+    """Return every knob of these objects, in their order."""
     if isinstance(part, Knob):
         return [part]
     if isinstance(part, Mapping):

@@ -1,4 +1,7 @@
-"""Plans as Kubernetes objects: plain YAML, a kustomization, or a Helm chart. Pure: no file is read but our own."""
+"""Plans as Kubernetes objects: plain YAML, a kustomization, or a Helm chart.
+
+Pure: only this package's files are read.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,15 @@ from gaudi_launch.messages import Message, message
 from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.yaml_text import documents, dump
 
-# an object with the key of the model it belongs to, "" for what all share
+# an object with the key of its model, "" for a shared one
 Part = tuple[str, Mapping[str, Any]]
 
 
 def parts_of(models: Sequence[ServedModel], cluster: KubernetesTarget, release: Name) -> list[Part]:
-    """Every object, in the order in which it may be applied; knobs are still in it."""
+    """Return every object, in the order in which it may be applied.
+
+    Knobs are still in them.
+    """
     found: list[Part] = [("", each) for each in storage(cluster, models, release)]
     if cluster.kind == "rayservice" and not models[0].serve:
         from gaudi_launch.kubernetes.objects.rayservice import serve_files
@@ -41,7 +47,7 @@ def parts_of(models: Sequence[ServedModel], cluster: KubernetesTarget, release: 
         together = len(models) > 1 and not cluster.many
         main, pods = _main(served, cluster, release, places, together)
         target = {name: main[name] for name in ("apiVersion", "kind")}
-        # a RayService makes its own Services, and moves its pods itself
+        # a RayService creates its Services, and moves its pods itself
         extra = [service(served, release, pods), budget(served, cluster, release)] if pods else []
         if cluster.scaled:
             extra.append(scaler(served, cluster, release, target))
@@ -49,7 +55,7 @@ def parts_of(models: Sequence[ServedModel], cluster: KubernetesTarget, release: 
             extra.append(monitor(served, release))
         found += [(served.key, each) for each in (main, *extra)]
     first, page = models[0], None
-    # the Service that KubeRay makes for what is ready, or ours
+    # the Service that KubeRay creates for ready pods, or ours
     api: Any = TemplateText((first.name, "-serve-svc")) if cluster.kind == "rayservice" else first.name
     style = "infer" if first.serve else "openai"
     if cluster.webui:
@@ -63,7 +69,10 @@ def parts_of(models: Sequence[ServedModel], cluster: KubernetesTarget, release: 
 def _main(
     served: ServedModel, cluster: KubernetesTarget, release: Name, places: Mapping[str, str], together: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The object that makes a model's pods, and the labels of those that answer (none: it has Services itself)."""
+    """Return the object that creates a model's pods, and the labels of ready ones.
+
+    No labels: it has Services itself.
+    """
     if cluster.kind == "leaderworkerset":
         from gaudi_launch.kubernetes.objects.leaderworkerset import leader_worker_set, leaders
 
@@ -76,7 +85,9 @@ def _main(
 
 
 def render(models: Sequence[ServedModel], cluster: KubernetesTarget, *, kustomize: bool = False) -> Rendered:
-    """Plain YAML in one file; with ``kustomize`` also a kustomization that names it.
+    """Return plain YAML in one file.
+
+    With ``kustomize`` also a kustomization that names it.
 
     Raises LaunchError for what Kubernetes would refuse.
     """
@@ -104,7 +115,10 @@ def _in(namespace: str, found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def header(models: Sequence[ServedModel], cluster: KubernetesTarget, how: str) -> list[str]:
-    """Comment lines of a file: what it is and ``how`` to use it. English, as all of such a file is."""
+    """Return comment lines of a file: its content and ``how`` to use it.
+
+    They are in English, as the other texts of the files are.
+    """
     lines = [f"Made by gaudi-launch render kubernetes. Apply with: {how}"]
     waits = "the other pods, " if cluster.nodes > 1 else ""
     for served in models:
@@ -124,7 +138,7 @@ def header(models: Sequence[ServedModel], cluster: KubernetesTarget, how: str) -
 
 
 def notes(models: Sequence[ServedModel], cluster: KubernetesTarget, release: Name) -> tuple[Message, ...]:
-    """What the files assume and what the user has to do."""
+    """Return the assumptions of the files, and what the user has to do."""
     found: list[Message] = []
     places = places_of(models)
     claim = cluster.weights_claim or Name(release.release, "weights").plain()

@@ -1,6 +1,7 @@
-"""The same objects as a Helm chart: templates whose numbers and words are values, and a schema of these.
+"""The same objects as a Helm chart: templates, values, and a schema of these.
 
-Helm's own template language stands only where a `Knob` or a `Name` was. All else, braces included, is literal.
+Helm's template language is used only where a `Knob` or a `Name` was. All else, braces included, is
+literal.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.yaml_text import documents, dump
 
 _ENABLED = "enabled"
-# what the user of a chart may fill with keys of their own
+# values to which the user of a chart may add keys
 _OPEN = ("env", "resources", "nodeSelector", "limits", "requests")
 
 
 def chart(models: Sequence[ServedModel], cluster: KubernetesTarget) -> Rendered:
-    """A chart with one template an object. Its release's name stands in front of every name, so that two releases
-    live side by side. Raises LaunchError for what Kubernetes would refuse."""
+    """Return a chart with one template per object.
+
+    Every name begins with the name of the release, so that two releases can coexist. Raises
+    LaunchError for what Kubernetes would refuse.
+    """
     release = Name(cluster.release)
     parts = parts_of(models, cluster, release)
     check([plain(part) for _, part in parts])
@@ -55,7 +59,10 @@ def chart(models: Sequence[ServedModel], cluster: KubernetesTarget) -> Rendered:
 
 
 def _file(kind: str, key: str, suffix: str) -> str:
-    """The name of an object's template; ``suffix`` is what stands behind the release in the object's name."""
+    """Return the name of an object's template.
+
+    ``suffix`` follows the release in the object's name.
+    """
     words = [kind.lower(), key, suffix if suffix != key else ""]
     return "-".join(word for word in words if word) + ".yaml"
 
@@ -65,7 +72,10 @@ def plain_default(knob: Knob) -> Any:
 
 
 def _kept(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A claim outlives its release: what is in it took hours to get there."""
+    """Return the annotation by which a PVC outlives its release.
+
+    Its content took hours to create.
+    """
     if part["kind"] != "PersistentVolumeClaim":
         return part
     metadata = {**part["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}
@@ -79,7 +89,10 @@ def _put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
 
 
 def template(part: Mapping[str, Any], key: str) -> str:
-    """One object as a template; of a model that is not enabled nothing is left."""
+    """Return one object as a template.
+
+    For a model that is not enabled it renders nothing.
+    """
     marks = _Marks(json.dumps(plain(part), ensure_ascii=False))
     text = dump(marks.into(part))
     text = re.sub(r"\{\{|\}\}", lambda found: '{{ "' + found.group() + '" }}', text)
@@ -91,7 +104,10 @@ def template(part: Mapping[str, Any], key: str) -> str:
 
 
 class _Marks:
-    """Words that stand for knobs while YAML is written; none of them occurs in the text itself."""
+    """Placeholders for knobs while YAML is written.
+
+    None of them occurs in the text itself.
+    """
 
     def __init__(self, text: str) -> None:
         number = 0
@@ -99,7 +115,7 @@ class _Marks:
             number += 1
         self._start = start
         self._found: list[Knob | Name | Checksum] = []
-        self._alone: set[Knob] = set()  # pairs that are a whole list
+        self._alone: set[Knob] = set()  # pairs that are a complete list
 
     def into(self, part: Any) -> Any:
         if isinstance(part, (Knob, Name, Checksum)):
@@ -147,7 +163,10 @@ def _value(path: Sequence[str]) -> str:
 
 
 def _pairs(knob: Knob, indent: str, alone: bool) -> str:
-    """The items of a list; where there are none and nothing else is in it, an empty list: `env:` would be null."""
+    """Return the items of a list.
+
+    Without any, and nothing else in the list, it is an empty list: `env:` would be null.
+    """
     none = f"{indent}{{{{- else }}}}\n{indent}  []\n" if alone else ""
     return (
         f"{indent}{{{{- range $name, $value := {_value(knob.path)} }}}}\n"
@@ -157,7 +176,7 @@ def _pairs(knob: Knob, indent: str, alone: bool) -> str:
 
 
 def _schema(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Of values.yaml: a misspelled value is an error, not a default."""
+    """Return the schema of values.yaml: a misspelled value is an error."""
     return {"$schema": "http://json-schema.org/draft-07/schema#", **_part(values, "")}
 
 
@@ -168,7 +187,7 @@ def _part(value: Any, name: str) -> dict[str, Any]:
             kinds = ["string", "number", "boolean", "object"]
             return {**found, "additionalProperties": {"type": kinds}}
         inner = {key: _part(part, key) for key, part in value.items()}
-        # helm itself puts "global" beside the values of every chart
+        # helm itself adds "global" to the values of every chart
         known = {**inner, "global": {"type": "object"}} if not name else inner
         return {**found, "properties": known, "additionalProperties": False}
     if isinstance(value, bool):

@@ -1,4 +1,7 @@
-"""kubectl, started with argument lists and understood when it fails. Nothing is known about a cluster but by it."""
+"""Run kubectl with argument lists, and classify its failures.
+
+It is the only source of facts about a cluster.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _log = logging.getLogger(__name__)
 PROGRAM = "kubectl"
 _SECONDS = 60.0
 _IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
-# what kubectl 1.20 to 1.32 says, and what it means; the first that fits
+# messages of kubectl 1.20 to 1.32 and their meanings; the first match counts
 _NO_KIND = re.compile(r"the server doesn't have a resource type|no matches for kind", re.IGNORECASE)
 _MEANINGS = (
     (
@@ -58,7 +61,10 @@ _MEANINGS = (
 
 @dataclass(frozen=True)
 class Kubectl:
-    """The program with the words that choose a cluster; empty texts leave the choice to its configuration."""
+    """The program with the options that choose a cluster.
+
+    Empty texts leave the choice to its configuration.
+    """
 
     program: str
     namespace: str = ""
@@ -67,14 +73,17 @@ class Kubectl:
     seconds: float = _SECONDS
 
     def words(self, *words: str) -> list[str]:
-        """The whole command of these words."""
+        """Return the complete command for these arguments."""
         chosen = {"--kubeconfig": self.kubeconfig, "--context": self.context, "--namespace": self.namespace}
         return [self.program, *(f"{name}={value}" for name, value in chosen.items() if value), *words]
 
     def document(self, *words: str) -> dict[str, Any] | None:
-        """The JSON that a command answers; None where the cluster does not know the kind asked for.
+        """Return the JSON answer of a command.
 
-        Raises LaunchError: no cluster is configured (MACHINE), it cannot be reached or refuses (FAILED).
+        Return None where the cluster does not know the requested kind.
+
+        Raises LaunchError: no cluster is configured (MACHINE), it cannot be reached or refuses
+        (FAILED).
         """
         command = self.words(*words, "-o", "json", f"--request-timeout={self.seconds:.0f}s")
         seen = ChildLog(_log, command)
@@ -107,7 +116,10 @@ class Kubectl:
         return found
 
     def show(self, *words: str) -> None:
-        """Run a command whose output goes where ours goes, for as long as it takes. Raises LaunchError (FAILED)."""
+        """Run a command with its output on ours, for as long as it takes.
+
+        Raises LaunchError (FAILED).
+        """
         command = self.words(*words)
         seen = ChildLog(_log, command)
         try:
@@ -124,18 +136,18 @@ class Kubectl:
         except OSError as error:
             seen.failed(error)
             raise LaunchError("kube.no_kubectl", ExitCode.MACHINE, why=error.strerror or "") from None
-        # a reader that has gone (| head) is no failure
+        # a reader that closed the pipe (| head) is not a failure
         if process.returncode and process.returncode != -signal.SIGPIPE and b"broken pipe" not in said:
             raise failure(_words_of(said, process.returncode))
 
 
 def _words_of(said: bytes, code: int) -> str:
-    """What kubectl said, or how it ended where it said nothing (killed, say)."""
+    """Return the message of kubectl, or how it ended without one (killed, say)."""
     return said.decode(errors="replace").strip() or f"exit status {code}"
 
 
 def failure(said: str) -> LaunchError:
-    """What kubectl's words mean to a user."""
+    """Return the meaning of kubectl's message for a user."""
     last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "-")
     for pattern, id, code in _MEANINGS:
         if pattern.search(said):
@@ -144,8 +156,11 @@ def failure(said: str) -> LaunchError:
 
 
 def find(namespace: str = "", kubeconfig: str = "", context: str = "") -> Kubectl:
-    """kubectl for a cluster. Raises LaunchError: there is no kubectl, or nothing says which cluster (MACHINE), a
-    kubeconfig that is not there (USAGE)."""
+    """Return kubectl for a cluster.
+
+    Raises LaunchError: there is no kubectl, or no cluster is selected (MACHINE), a kubeconfig that
+    does not exist (USAGE).
+    """
     program = shutil.which(PROGRAM)
     if program is None:
         raise LaunchError("kube.no_kubectl", ExitCode.MACHINE, why="PATH")

@@ -1,8 +1,9 @@
-"""Are these objects what the API servers accept? Asked before a file is written, without a cluster.
+"""Check objects against the API servers' schemas.
 
-The schemas (profiles/kubernetes) are closed: a key that the API does not know is refused here, where kubectl would
-drop it or a server reject it. Beside them stand rules that no schema has: references inside a pod, names, labels,
-selectors, and resources that Kubernetes wants equal in requests and limits.
+They are checked before a file is written, without a cluster. The schemas (profiles/kubernetes) are
+closed: a key that the API does not know is refused here, where kubectl would drop it or a server
+reject it. Further rules cover what no schema has: references inside a pod, names, labels,
+selectors, and resources that must be equal in requests and limits.
 """
 
 from __future__ import annotations
@@ -24,14 +25,20 @@ _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?([KMGTPE]i|[kMGTPEm])?")
 
 @cache
 def schemas() -> dict[str, Any]:
-    """The document of profiles/kubernetes/schemas.json: ``kinds`` by "API kind", and ``$defs``."""
+    """Return the document of profiles/kubernetes/schemas.json.
+
+    It has ``kinds`` by "API kind", and ``$defs``.
+    """
     path = paths.profiles_dir() / "kubernetes" / "schemas.json"
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
 
 
 def check(objects: Sequence[Mapping[str, Any]]) -> None:
-    """Raises LaunchError (FAILED) with the first problem of these objects: a fault of ours, never a file."""
+    """Raise LaunchError (FAILED) with the first problem of these objects.
+
+    It is an internal error; no file is written then.
+    """
     seen: set[tuple[str, str]] = set()
     for found in objects:
         for where, what in problems(found):
@@ -44,7 +51,10 @@ def check(objects: Sequence[Mapping[str, Any]]) -> None:
 
 
 def problems(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with one object: where, and what in English words (for developers of a target)."""
+    """Return the problems of one object: place and English text.
+
+    The texts are for developers of a target.
+    """
     kind = f"{found.get('apiVersion')} {found.get('kind')}"
     schema = schemas()["kinds"].get(kind)
     if schema is None:
@@ -83,7 +93,7 @@ def _by_rule(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def pods_of(found: Any, where: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every pod spec in an object."""
+    """Yield every pod spec in an object."""
     if isinstance(found, Mapping):
         if "containers" in found:
             yield where, found
@@ -119,7 +129,8 @@ def _pod(pod: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:
             for name, amount in kind.items():
                 if not _QUANTITY.fullmatch(str(amount)):
                     yield here, f"{name}: {amount!r} is no quantity"
-        # kubernetes pkg/apis/core/validation: a request for huge pages is whole pages
+        # kubernetes pkg/apis/core/validation: a request for huge pages is a multiple of the page
+        # size
         pages = str(limits.get("hugepages-2Mi", "0Mi"))
         if not pages.endswith("Mi") or int(pages[:-2]) % 2:
             yield here, f"hugepages-2Mi: {pages!r} is no whole number of pages"

@@ -1,4 +1,4 @@
-"""A plan as one model of a cluster, with names that Kubernetes takes. Pure."""
+"""A plan as one model of a cluster, with names that Kubernetes accepts. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gaudi_launch.planning.container import Container
 from gaudi_launch.planning.engine_args import EngineArgs, split_argv
 from gaudi_launch.planning.plan import Api, Plan
 
-# Kubernetes allows 63; controllers put what they need behind it (KubeRay: 47 for a RayService, its validation)
+# Kubernetes allows 63; controllers append suffixes (KubeRay: 47 for a RayService, its validation)
 LONGEST = 45
-# of a RayService: KubeRay puts -serve-svc behind it and cuts what is longer than 50 (utils.CheckName)
+# of a RayService: KubeRay appends -serve-svc and cuts what is longer than 50 (utils.CheckName)
 LONGEST_RAY = 40
-# what a chart's release may be long, so that our own suffixes have room
+# maximum length of a chart's release, so that our suffixes have room
 LONGEST_RELEASE = 33
 _METRICS: Mapping[Api, tuple[str, str]] = {
     "openai": ("vllm:num_requests_running", "vllm:num_requests_waiting"),
@@ -32,7 +32,7 @@ _REQUESTS = 100
 
 
 def dns_name(text: str, longest: int = LONGEST) -> str:
-    """Any text as a DNS label; what is left of none is ``model``.
+    """Return any text as a DNS label; an empty result becomes ``model``.
 
     >>> dns_name("Qwen/Qwen2.5-72B_Instruct"), dns_name("模型")
     ('qwen-qwen2-5-72b-instruct', 'model')
@@ -42,7 +42,10 @@ def dns_name(text: str, longest: int = LONGEST) -> str:
 
 
 def release_name(given: str, model: str) -> str:
-    """The name of everything: the user's, which must be one, else from the model's. Raises LaunchError (USAGE)."""
+    """Return the release's name: the user's, else one from the model's name.
+
+    Raises LaunchError (USAGE) for an invalid one.
+    """
     if not given:
         # a Service's name must begin with a letter
         return re.sub(r"^(?=[0-9])", "m-", dns_name(model.rstrip("/").rpartition("/")[2], LONGEST_RELEASE - 2))
@@ -52,7 +55,7 @@ def release_name(given: str, model: str) -> str:
 
 
 def keys_of(names: Iterable[str]) -> list[str]:
-    """A key for each model, no two alike: the names, numbered where they would be."""
+    """Return a different key for each model: its name, numbered where necessary."""
     found: list[str] = []
     for name in names:
         key = dns_name(name.rstrip("/").rpartition("/")[2], 24)
@@ -73,7 +76,10 @@ def served_of(
     alone: bool,
     longest: int = LONGEST,
 ) -> ServedModel:
-    """``alone``: the only model, whose objects are called as the release."""
+    """Return a plan as a model.
+
+    ``alone``: it is the only model, whose objects are named as the release.
+    """
     recipe = container.env.get(RECIPE_VARIABLE, "")
     mib = recipe.rpartition(",")[2]
     cached = bool(recipe) and mib.isdigit()
@@ -93,7 +99,7 @@ def served_of(
 
 
 def _recipe_key(plan: Plan, image: str) -> str:
-    """The plan's own key knows all but the software inside the image."""
+    """Return the plan's key, which covers all but the software inside the image."""
     text = f"{plan.cache.get('key', '')} {image}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -1,4 +1,7 @@
-"""What a cluster's objects say about a deployment of ours, in our words. Pure: JSON in, records out."""
+"""The state of a deployment, read from a cluster's objects.
+
+Pure: JSON in, records out.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ OPTIONAL = (
     "scaledobjects.keda.sh",
     "servicemonitors.monitoring.coreos.com",
 )
-# why the scheduler finds no node (kube-scheduler's words), and what to do
+# reasons of the scheduler for finding no node (kube-scheduler's messages), and the remedies
 _UNSCHEDULABLE = (
     (re.compile(r"Insufficient hugepages"), "kube.few_hugepages"),
     (re.compile(r"Insufficient habana\.ai/gaudi"), "kube.few_cards"),
@@ -52,7 +55,7 @@ _WAITING = {
 
 @dataclass(frozen=True)
 class KubeWorkload:
-    """What makes pods: its kind, and how many replicas it wants and has ready."""
+    """An object that creates pods: its kind, its desired and its ready replicas."""
 
     kind: str
     name: str
@@ -62,7 +65,10 @@ class KubeWorkload:
 
 @dataclass(frozen=True)
 class Pod:
-    """``phase`` is one of pending, preparing, starting, ready, failed, ending; ``seconds`` its age."""
+    """A pod. ``phase`` is one of pending, preparing, starting, ready, failed, ending.
+
+    ``seconds`` is its age.
+    """
 
     name: str
     model: str
@@ -100,7 +106,10 @@ class Status:
 
 
 def statuses(items: Iterable[Any], now: datetime | None = None) -> list[Status]:
-    """The deployments among these objects, by name. An object that is not as it should be is left out."""
+    """Return the deployments among these objects, by name.
+
+    An object of an unexpected form is left out.
+    """
     now = now or datetime.now(timezone.utc)
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for item in items:
@@ -117,13 +126,15 @@ def statuses(items: Iterable[Any], now: datetime | None = None) -> list[Status]:
 
 
 def instance_of(item: Any) -> str:
-    """The deployment that an object belongs to, "" for none."""
+    """Return the deployment that an object belongs to, "" for none."""
     return str(_at(item, "metadata", "labels", INSTANCE) or "")
 
 
 def engine_of(item: Any) -> str:
-    """The engine's container in a pod of ours, which is the first; "" for a pod of another kind (a chat page, the
-    head of a Ray cluster)."""
+    """Return the engine's container in a pod, which is the first.
+
+    Return "" for a pod of another kind (a chat page, the head of a Ray cluster).
+    """
     if _at(item, "kind") != "Pod" or _at(item, "metadata", "labels", "app.kubernetes.io/component") != "engine":
         return ""
     containers = _list(item, "spec", "containers")
@@ -131,7 +142,10 @@ def engine_of(item: Any) -> str:
 
 
 def reference_of(item: Any) -> str:
-    """``kind.version.group/name`` as kubectl takes it; "" for what a controller made and takes away itself."""
+    """Return ``kind.version.group/name`` as kubectl reads it.
+
+    Return "" for what a controller creates and deletes itself.
+    """
     api, kind, name = _at(item, "apiVersion"), _at(item, "kind"), _at(item, "metadata", "name")
     if _list(item, "metadata", "ownerReferences") or not all(isinstance(word, str) for word in (api, kind, name)):
         return ""
@@ -208,7 +222,7 @@ def _phase(item: Mapping[str, Any], now: datetime) -> tuple[str, Message | None]
 
 
 def _budget(item: Mapping[str, Any], container: str) -> int:
-    """Seconds that the startup probe of a container allows, 0 without one."""
+    """Return the seconds that a container's startup probe allows, 0 without one."""
     for each in _list(item, "spec", "containers"):
         if _at(each, "name") == container and isinstance(_at(each, "startupProbe"), Mapping):
             probe = each["startupProbe"]
@@ -235,7 +249,7 @@ def _number(item: Any, otherwise: int, *path: str) -> int:
 
 
 def _age(text: Any, now: datetime) -> int:
-    """Seconds since a Kubernetes time; 0 for what is none."""
+    """Return seconds since a Kubernetes time; 0 for other text."""
     try:
         then = datetime.strptime(str(text), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What is rendered for Kubernetes, as records: the models, and what the user asked of the cluster."""
+"""Records for rendering to Kubernetes: the models, and the user's options."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from gaudi_launch.kubernetes.objects.needs import PodResources
 from gaudi_launch.planning.container import Container
 
 KINDS = ("deployment", "leaderworkerset", "rayservice")
-PORT = 8000  # of every Service; the engine's own port stands behind it
+PORT = 8000  # of every Service; it forwards to the engine's port
 
 
 @dataclass(frozen=True)
 class ServedModel:
-    """One model: ``key`` is its name among the values of a chart, ``name`` that of its objects, ``requests`` how
-    many it takes at once, ``metrics`` the names of its running and waiting requests. ``env_from`` are variables
-    that only the pod knows: the path of the field that has them."""
+    """One model: ``key`` is its name among the values of a chart.
+
+    ``name`` is that of its objects, ``requests`` the number of concurrent requests, ``metrics`` the
+    names of its running and waiting requests. ``env_from`` are variables that only the pod knows:
+    the path of the field that has them.
+    """
 
     key: str
     name: Name
@@ -34,8 +37,8 @@ class ServedModel:
     selector: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)  # of its pods
     files: Mapping[str, str] = field(default_factory=dict)  # of the plan itself, by name
-    # of a RayService: Serve's config (empty: ours around the engine), what Ray calls the cards and how many a pod
-    # has, and what only the head's pod has
+    # of a RayService: Serve's config (empty: ours around the engine), Ray's resource of the cards
+    # and their number per pod, and what only the head's pod has
     serve: Mapping[str, Any] = field(default_factory=dict)
     ray_resource: str = "HPU"
     ray_amount: int = 0
@@ -46,7 +49,7 @@ class ServedModel:
 
 @dataclass(frozen=True)
 class KubernetesTarget:
-    """What the user asked of the cluster. Empty texts: not asked."""
+    """The user's options for the cluster. Empty texts: not given."""
 
     release: str
     kind: str = "deployment"
@@ -55,13 +58,13 @@ class KubernetesTarget:
     max_replicas: int = 1
     autoscale: str = ""  # "", hpa, keda
     prometheus: str = ""
-    requests: int = 0  # a replica's share before one more starts; 0: what it takes at once
-    weights_claim: str = ""  # a claim that is there
+    requests: int = 0  # a replica's target before one more starts; 0: its concurrent requests
+    weights_claim: str = ""  # an existing PVC
     storage_class: str = ""
     access_mode: str = ""
     recipes: bool = True
     runtime_class: str = ""
-    secret: str = ""  # a Secret that is there, with the variables in `Container.secrets` as keys
+    secret: str = ""  # an existing Secret, with the variables in `Container.secrets` as keys
     secret_names: tuple[str, ...] = ()
     monitor: bool = False
     ingress_host: str = ""
@@ -80,10 +83,13 @@ class KubernetesTarget:
 
     @property
     def at_once(self) -> int:
-        """Replicas that may be away at a time: a thousand, one after the other, take weeks (a tenth: assumed)."""
+        """Return how many replicas may be unavailable during an update.
+
+        A thousand, one after the other, take weeks (a tenth: assumed).
+        """
         return max(1, self.replicas // 10)
 
     @property
     def many(self) -> bool:
-        """May pods on several nodes use one claim?"""
+        """Return True if pods on several nodes may use one PVC."""
         return max(self.replicas, self.max_replicas) > 1 or self.nodes > 1

@@ -114,7 +114,7 @@ class FitTable:
 def divide_card(
     model: Model, cards: int, dtype: str, card_bytes: float, ask: ServingDemand, rules: MemoryRules
 ) -> CardMemory | None:
-    """Return what one of ``cards`` holds when the engine has started.
+    """Return the memory of one of ``cards`` after the engine's launch.
 
     Return None when the model's sizes are not known.
     """

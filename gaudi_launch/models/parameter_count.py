@@ -47,7 +47,10 @@ class Layer:
 
 @dataclass(frozen=True)
 class Parameters:
-    """A model's parameters by part. ``head`` is 0 where it is the embedding; ``tower``: vision and projector."""
+    """A model's parameters by part.
+
+    ``head`` is 0 where it is the embedding; ``tower``: vision and projector.
+    """
 
     embedding: int
     head: int

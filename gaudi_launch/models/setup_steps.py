@@ -67,7 +67,7 @@ class SetupFacts:
     def final(self) -> Path | None:
         """Return the folder that is served.
 
-        Return None when the user's words stay (a folder that needs nothing).
+        Return None when the user's option stays (a folder that needs nothing).
         """
         if self.converts:
             return self.converted_target

@@ -13,18 +13,18 @@ _DEFAULT_BLOCK = 128
 
 @dataclass(frozen=True)
 class EngineLimits:
-    """What bounds a batch.
+    """The limits of an engine's batches.
 
     Lengths are tokens; ``num_blocks`` counts KV blocks of ``block_size`` tokens.
 
-    ``contiguous_pa``: the engine indexes decode blocks by the highest block id (vllm-fork's
+    ``contiguous_pa``: the engine indexes decode blocks by the highest block ID (vllm-fork's
     default), so that any batch can need up to ``num_blocks``. Otherwise a decode shape is the sum
-    of its sequences' blocks. ``cache_blocks`` is the size of the cache by which the engine makes
-    its own list, where that is not ``num_blocks``: a cache larger than all sequences at their
-    longest, or blocks that several sequences name. ``prefix_caching``: the engine was told to keep
-    prompts; 1.22 then has prompt buckets for every context. ``mixed_steps``: the engine schedules
-    as V1 does (`gaudi_launch.performance.mixed_steps`): a step takes prompts, or parts of them,
-    beside the sequences that decode. ``ahead``: it plans one step while another one runs.
+    of its sequences' blocks. ``cache_blocks`` is the size of the cache by which the engine builds
+    its list, where that is not ``num_blocks``: a cache larger than all sequences at their longest,
+    or blocks that several sequences use. ``prefix_caching``: prefix caching is on; 1.22 then has
+    prompt buckets for every context. ``mixed_steps``: the engine schedules as V1 does
+    (`gaudi_launch.performance.mixed_steps`): a step takes prompts, or parts of them, together with
+    the sequences that decode. ``ahead``: it plans one step while another one runs.
     """
 
     max_num_seqs: int
@@ -103,11 +103,11 @@ class EngineLimits:
 
 @dataclass(frozen=True)
 class CoverageQuestion:
-    """What an engine asks the planner for one deployment.
+    """A question to the planner about one deployment.
 
-    ``family`` is an `Engine.bucket_family`, "" for one that makes its list itself; ``with_limit``: the
-    installed extension knows the padding limit, and the user gave none. ``package``: the Python package of an
-    installed engine that makes its buckets.
+    ``family`` is an `Engine.bucket_family`, "" for an engine that builds its list itself;
+    ``with_limit``: the installed extension supports the padding limit, and the user gave none.
+    ``package``: the Python package of an installed engine that makes its buckets.
     """
 
     family: str

@@ -1,14 +1,16 @@
-"""Serving by V1 scheduling, simulated: mixed steps, chunked prefill, one step planned ahead.
+"""Simulate V1 scheduling: mixed steps, chunked prefill, one step planned ahead.
 
-Follows vllm-project/vllm@v0.32.0:vllm/v1/core/sched/scheduler.py and vllm/v1/engine/core.py. The sequences that
-decode take one token each of the step's budget, first come first served; a prompt, or as much of it as is left of
-the budget, takes the rest. A request is admitted where its complete prompt fits into the free blocks. With
-``limits.ahead`` a step is planned when the step before the last one has ended: it does not see what came since,
-and who ended in between still has a place and blocks. When the cache is full the youngest sequence is preempted.
+Follows vllm-project/vllm@v0.32.0:vllm/v1/core/sched/scheduler.py and vllm/v1/engine/core.py. The
+sequences that decode take one token each of the step's budget, first come first served; a prompt,
+or the part of it that fits in the remaining budget, takes the rest. A request is admitted where its
+complete prompt fits into the free blocks. With ``limits.ahead`` a step is planned when the step
+before the last one has ended: later arrivals are not known to it, and a sequence that ended in
+between still has a place and blocks. When the cache is full the youngest sequence is preempted.
 
-Forwards follow vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/v1/worker/hpu_model_runner.py: each prompt is one of its
-own (prompts without context share one, up to ``limits.max_num_prefill_seqs``), then all decoding sequences are
-one; the tokens of a step appear together at its end.
+Forwards follow vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/v1/worker/hpu_model_runner.py: each
+prompt is a separate forward (prompts without context share one, up to
+``limits.max_num_prefill_seqs``), then all decoding sequences are one; the tokens of a step appear
+together at its end.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _NAN = float("nan")
 
 @dataclass
 class Ticket:
-    """A request on its way: tokens to prefill, how many of them are done, and tokens still to be made."""
+    """A request in progress: tokens to prefill, tokens done, tokens to generate."""
 
     __slots__ = ("done", "first_step", "number", "output", "tokens")
 
@@ -106,7 +108,7 @@ class MixedRun:
                 self.arrivals.append((time / rate + delay, ticket))
 
     def _idle(self) -> None:
-        """Nothing is left to do until the next request."""
+        """Return True if nothing is left to do until the next request."""
         time = self.arrivals[0][0]
         if not self.closed and time > self.last:
             self.last = time
@@ -123,14 +125,14 @@ class MixedRun:
         self._open_blocks()
         forwards = self._continue()
         if len(self.waiting) > before:
-            # a step that preempts admits nobody
+            # a step that preempts admits no request
             self.blocked = False
         else:
             forwards += self._admit()
         self._run(forwards)
 
     def _release(self) -> None:
-        """Who ended in a step that is known to have ended gives its place and blocks back."""
+        """Release the places and blocks of requests that ended in a completed step."""
         for ticket in self.leaving.pop(self.step - self.lag, ()):
             del self.running[ticket.number]
             self.other_blocks -= self._blocks(ticket.tokens + ticket.output - 1)
@@ -152,7 +154,7 @@ class MixedRun:
             self.inside += 1
 
     def _leave(self) -> None:
-        """Who made its last token in the step before does not decode any more."""
+        """Remove sequences that made their last token in the step before."""
         for ticket in self.ending.pop(self.step - 1, ()):
             held = self._blocks(ticket.tokens + ticket.output - 1)
             if ticket.output > 1:
@@ -162,7 +164,7 @@ class MixedRun:
                 self.other_blocks += held
 
     def _join(self) -> None:
-        """Who finished its prompt in the step before decodes from now on."""
+        """Add sequences that finished their prompt in the step before to decode."""
         for ticket in self.joining:
             held = self._blocks(ticket.tokens)
             self.other_blocks -= held
@@ -213,7 +215,7 @@ class MixedRun:
         self.waiting.appendleft(Ticket(ticket.number, ticket.tokens + made, ticket.output - made, 0, 0))
 
     def _continue(self) -> list[tuple[int, int]]:
-        """Return the next part of a prompt that was begun: (tokens, context) of its forward."""
+        """Return the next part of a prompt that was begun: its (tokens, context)."""
         ticket = self.partial
         if ticket is None:
             return []
@@ -285,8 +287,9 @@ class MixedRun:
             self.first[ticket.number] = self.last
 
     def _merged(self, forwards: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
-        """Return forwards of (prompts, longest, context): prompts without context share one within
-        the budget.
+        """Return forwards of (prompts, longest, context).
+
+        Prompts without context share one within the budget.
         """
         limits = self.limits
         block, budget = limits.block_size, limits.max_num_batched_tokens
@@ -303,7 +306,7 @@ class MixedRun:
         return found
 
     def _stride(self) -> None:
-        """Steps in which nothing happens but decoding: nobody joins, leaves or is admitted."""
+        """Run steps of decoding alone: no request joins, leaves or is admitted."""
         if self.joining or self.partial is not None or not self.decoding:
             return
         if self.waiting and not self.blocked:
@@ -331,7 +334,7 @@ class MixedRun:
         self.step, self.decode_blocks, self.cut, self.last = step, blocks, cut, last
 
     def _next_arrival(self) -> float:
-        """When something may be admitted that is not here yet; never while nothing fits."""
+        """Return when the next request may be admitted; infinity while none fits."""
         if self.blocked or not self.arrivals:
             return _NEVER
         return -_NEVER if self.closed and self.inside < self.most_inside else self._arrival()

@@ -1,10 +1,11 @@
-"""Continuous batching, simulated: requests in, weighted prefill and decode shapes out.
+"""Simulate continuous batching: requests in, weighted step shapes out.
 
-Engines that schedule as V1 are `gaudi_launch.performance.mixed_steps`; the rest of this module is the scheduling of
-the V0 engines (HabanaAI/vllm-fork@aice/v1.21.0:vllm/core/scheduler.py): prefill first, first come
-first served, prompts of one step padded to a rectangle of whole blocks within the token budget; decode otherwise;
-when the KV cache is full the youngest sequence is preempted and prefills again. No chunked prefill, no prefix
-caching. Steps take the unpadded time, so padding does not feed back into batch sizes.
+Engines that schedule as V1 are `gaudi_launch.performance.mixed_steps`; the rest of this module is
+the scheduling of the V0 engines (HabanaAI/vllm-fork@aice/v1.21.0:vllm/core/scheduler.py): prefill
+first, first come first served, prompts of one step padded to a rectangle of complete blocks within
+the token budget; decode otherwise; when the KV cache is full the youngest sequence is preempted and
+prefills again. No chunked prefill, no prefix caching. Steps take the unpadded time, so padding does
+not feed back into batch sizes.
 """
 
 from __future__ import annotations
@@ -47,8 +48,10 @@ class Weighted:
 
 @dataclass(frozen=True, eq=False)
 class Continued:
-    """Distinct prefill shapes behind tokens that are in the cache, one prompt each: ``query`` tokens, ``context``
-    blocks and ``weight`` (steps)."""
+    """Distinct prefill shapes after cached tokens, one prompt each.
+
+    ``query`` tokens, ``context`` blocks and ``weight`` (steps).
+    """
 
     query: Integers
     context: Integers
@@ -132,9 +135,10 @@ def simulate_times(
     concurrency: int | None = None,
     delay: float = 0.0,
 ) -> Times:
-    """As `simulate`, but what each request saw of it.
+    """Return the shapes as `simulate` does, and the times of each request.
 
-    ``delay``: seconds that the API server and the client add to each request before the engine has it.
+    ``delay``: seconds that the API server and the client add to each request before the engine has
+    it.
     """
     import numpy as np
 
@@ -384,7 +388,7 @@ def merge(parts: Iterable[tuple[float, Shapes]], cost: StepTime) -> Shapes:
 
 
 def merge_continued(parts: Sequence[Continued]) -> Continued:
-    """Return prompts behind a context with equal ones added up, sorted by query and context."""
+    """Add up equal prompts after a context; return them by query and context."""
     import numpy as np
 
     added = weighted(

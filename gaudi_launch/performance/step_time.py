@@ -40,7 +40,7 @@ class StepTime:
         return self.prefill_fixed + batch * tokens * (self.prefill_token + self.prefill_attention * tokens)
 
     def chunk(self, batch: Any, tokens: Any, context: Any) -> Any:
-        """Return milliseconds of a prefill step behind ``context`` tokens that are in the cache.
+        """Return milliseconds of a prefill step after ``context`` cached tokens.
 
         ``prefill_attention`` counts a pair of the prompt's tokens half, because attention is
         causal; pairs with the context count in full.

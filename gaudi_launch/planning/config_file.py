@@ -1,8 +1,9 @@
-"""The user's ``--config FILE`` after ``--``: options that the engine reads from a YAML file.
+"""The user's ``--config FILE`` after ``--``: options in a YAML file.
 
-The engine puts them before all others, so the command line wins (vllm-project/vllm 0.32.0:
-vllm/utils/argparse_utils.py, FlexibleArgumentParser._pull_args_from_config and load_config_file). The plan knows
-them as the user's own: an option of ours that says otherwise is left out.
+The engine reads it, and puts them before all others, so the command line wins (vllm-project/vllm
+0.32.0: vllm/utils/argparse_utils.py, FlexibleArgumentParser._pull_args_from_config and
+load_config_file). The plan treats them as the user's options: a different option of ours is left
+out.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def _mapping(path: str, text: str) -> Mapping[Any, Any]:
 
 
 def _words(key: str, value: Any, table: OptionTable) -> Sequence[str]:
-    """Return the words that the engine makes of one entry."""
+    """Return the arguments that the engine makes of one entry."""
     name = f"--{key}"
     if value is True:
         return [name]

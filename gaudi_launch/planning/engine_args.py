@@ -69,9 +69,9 @@ class EngineArgs:
     """An engine's argument list: fixed beginning, our options, the user's part.
 
     The user's part is unchanged. The last of several repeats counts, so the user's part wins over
-    ours. ``file`` is what the engine reads first, from the user's --config FILE: it is no part of
-    the command. ``tail``: options of a start script that puts the user's arguments between its
-    options (reference tuning); none of them is in the user's part. Every change returns a new list.
+    ours. ``file`` is what the engine reads first, from the user's --config FILE, outside of the
+    command. ``tail``: options of a start script that puts the user's arguments between its options
+    (reference tuning); none of them is in the user's part. Every change returns a new list.
     """
 
     table: OptionTable = GENERIC

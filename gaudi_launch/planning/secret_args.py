@@ -66,7 +66,10 @@ def is_secret_file(value: str | None) -> bool:
 
 
 def _fits_file(argument: Argument, args: EngineArgs) -> bool:
-    """Return whether a file can say this: a known option, by its long name, given once with one value."""
+    """Return whether a file can contain this option.
+
+    It must be known by its long name, and given once with one value.
+    """
     if argument.option is None or argument.option.secret or len(argument.values) != 1:
         return False
     same = [other for other in args.user if _key(other) == _key(argument)]
@@ -74,7 +77,7 @@ def _fits_file(argument: Argument, args: EngineArgs) -> bool:
 
 
 def _key(argument: Argument) -> str:
-    """Return the name of an option as a config file has it: ``model-loader-extra-config.key``."""
+    """Return an option's name in a config file: ``model-loader-extra-config.key``."""
     name = argument.name.removeprefix("--")
     return f"{name}.{argument.key}" if argument.key else name
 
@@ -101,7 +104,10 @@ def _refuse(argument: Argument) -> None:
 
 
 def has_secret(argument: Argument) -> bool:
-    """Return whether a value of this argument is a secret, by the names of options and keys."""
+    """Return whether a value of this argument is a secret.
+
+    The names of options and keys decide.
+    """
     names = [argument.key.rpartition(".")[2]]
     if argument.option is None and not argument.positional:
         names.append(argument.name.lstrip("-"))

@@ -33,7 +33,7 @@ class SizeLimit:
 
 
 def size_limit(graphs: int, free_bytes: int, held_bytes: int = 0, measured_graphs: int = 0) -> SizeLimit:
-    """Return a limit that a plan's graphs cannot exceed, within 90 % of the free disk.
+    """Return a limit that a plan's graphs cannot exceed, within 90 % of free disk.
 
     ``held_bytes`` in ``measured_graphs`` graphs are of an earlier fill: they give the size of a
     graph; without them it is assumed. At the limit the bridge silently removes the oldest recipes

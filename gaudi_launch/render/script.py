@@ -71,7 +71,7 @@ def folders_of(env: Mapping[str, str]) -> list[str]:
 
 
 def written(files: Mapping[str, str]) -> list[str]:
-    """Return lines that write these texts to the paths that the plan's variables name."""
+    """Return lines that write these texts to the paths of the plan's variables."""
     lines: list[str] = []
     for path, content in files.items():
         folder, place = shlex.quote(str(PurePosixPath(path).parent)), shlex.quote(path)

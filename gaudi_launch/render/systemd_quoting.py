@@ -10,7 +10,10 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "%": "%%"}
 
 
 def quoted(word: str) -> str:
-    """Return one value for Environment= and the like: C escapes, doubled specifiers (%)."""
+    """Return one value for Environment= and the like.
+
+    It has C escapes and doubled specifiers (%).
+    """
     if word and all(mark in _SAFE for mark in word):
         return word
     return '"' + "".join(_ESCAPES.get(mark) or _other(mark) for mark in word) + '"'

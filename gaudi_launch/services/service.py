@@ -134,7 +134,10 @@ def _lives(
 
 
 def warmup_items(folder: Path) -> dict[str, int]:
-    """Return the graphs of each warm-up phase in the service's plan; nothing where it has no list."""
+    """Return the graphs of each warm-up phase in the service's plan.
+
+    Nothing where it has no list.
+    """
     buckets = (store.read(folder, "plan.json") or {}).get("buckets")
     if not isinstance(buckets, dict):
         return {}

@@ -1,7 +1,10 @@
-"""Interrupt a real command that starts children at drawn moments: `python scripts/acceptance/interrupts.py 200`.
+"""Interrupt a real command that starts children at random moments.
 
-The command is `gaudi-launch setup` with a stand-in for Python that never ends and has a child of its own. Each time
-the exit status must be 130 and nothing may live on. Prints one JSON object; the exit status is 0 when all was so.
+python scripts/acceptance/interrupts.py 200
+
+The command is `gaudi-launch setup` with a stand-in for Python that never ends and has a child. Each
+time the exit status must be 130 and no process may remain. Prints one JSON object; the exit status
+is 0 if all runs passed.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ esac
 
 @dataclass(frozen=True)
 class Result:
-    """One interrupted command: after how many seconds, how it ended, and what lived on."""
+    """One interrupted command: when it was interrupted, its end, what remained."""
 
     after: float
     status: int
@@ -45,7 +48,7 @@ class Result:
 
 
 def interrupt(number: int, folder: Path, after: float) -> Result:
-    """Start the command, send SIGINT ``after`` seconds of its first step, and look what is left."""
+    """Start the command, send SIGINT ``after`` seconds of its first step, and check."""
     home = folder / str(number)
     home.mkdir()
     python = home / "python3"
@@ -76,7 +79,10 @@ def interrupt(number: int, folder: Path, after: float) -> Result:
 
 
 def _living(token: str) -> tuple[int, ...]:
-    """The processes that carry a token in their environment; those on their way out get a moment."""
+    """Return the processes that carry a token in their environment.
+
+    Those on their way out get a moment.
+    """
     word = f"{_TOKEN}={token}".encode()
     found: tuple[int, ...] = ()
     for _ in range(20):

@@ -66,7 +66,10 @@ class Comparison:
 
 
 def figures(times: Times) -> dict[str, float]:
-    """Return the percentiles of both latencies in seconds, and the output tokens per second."""
+    """Return the percentiles of both latencies in seconds, and the output rate.
+
+    It is in tokens per second.
+    """
     import numpy as np
 
     several = times.output > 1
@@ -113,7 +116,10 @@ def beyond(ours: dict[str, float], theirs: dict[str, float]) -> list[str]:
 
 
 def of_traces(folder: Path) -> list[Comparison]:
-    """Return the comparisons of three traces, on the engines of facts/bucket-planning.md."""
+    """Return the comparisons of three traces.
+
+    The engines are those of facts/bucket-planning.md.
+    """
     found: list[Comparison] = []
     for name, limits, cost in (
         ("azure-2023-conv", _ONE_CARD, ONE_CARD_8B),
@@ -127,7 +133,10 @@ def of_traces(folder: Path) -> list[Comparison]:
 
 
 def made_up() -> list[Comparison]:
-    """Return comparisons of made-up lengths: also with preemptions, and with steps that are not planned ahead."""
+    """Return comparisons of drawn lengths.
+
+    Also with preemptions, and with steps that are not planned ahead.
+    """
     chance = random.Random(5)
     lengths = [
         (min(6000, 1 + int(chance.lognormvariate(6.5, 1.0))), min(1500, 2 + int(chance.lognormvariate(4.5, 0.8))))

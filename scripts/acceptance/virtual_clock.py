@@ -1,10 +1,14 @@
-"""Serve requests by vLLM's own scheduler under a virtual clock. Run by the CPU engine's interpreter.
+"""Serve requests by vLLM's own scheduler under a virtual clock.
 
-Reads one JSON object from the file that the first argument names (see `Case`), writes one to stdout. Nothing is
-computed: a step takes the time that the case's constants give it, and each request gets the tokens that it is to
-get. Queueing as in vllm/v1/engine/core.py (step, step_with_batch_queue), forwards as in
-vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/v1/worker/hpu_model_runner.py: one for each prompt or part of a prompt,
-then one for all sequences that decode; the tokens of a step appear together at its end.
+Run by the CPU engine's interpreter.
+
+Reads one JSON object from the file that the first argument names (see `Case`), writes one to
+stdout. Nothing is computed: a step takes the time that the case's constants give it, and each
+request gets the tokens that it is to get. Queueing as in vllm/v1/engine/core.py (step,
+step_with_batch_queue), forwards as in
+vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/v1/worker/hpu_model_runner.py: one for each prompt or
+part of a prompt, then one for all sequences that decode; the tokens of a step appear together at
+its end.
 """
 
 from __future__ import annotations
@@ -61,7 +65,7 @@ class Case:
 
 @dataclass
 class Record:
-    """What a run showed: seconds of each request, and the forwards with how often each was run."""
+    """The result of a run: seconds of each request, and forwards with their counts."""
 
     came: list[float]
     first: list[float]
@@ -131,7 +135,10 @@ def make_scheduler(case: Case, folder: Path) -> Any:
 
 
 def make_requests(case: Case) -> list[Any]:
-    """Return the requests with token numbers; those of a group begin with the same ones."""
+    """Return the requests with token numbers.
+
+    Those of a group begin with the same ones.
+    """
     import random
 
     from vllm.sampling_params import SamplingParams
@@ -169,7 +176,10 @@ def make_requests(case: Case) -> list[Any]:
 
 @dataclass(frozen=True)
 class Step:
-    """A scheduled step: when it ends, what the scheduler gave out, and which requests' prompts it only begins."""
+    """A scheduled step: its end, its output, and the requests that it only begins.
+
+    It begins their prompts.
+    """
 
     end: float
     output: Any
@@ -177,7 +187,7 @@ class Step:
 
 
 class Engine:
-    """One engine core with its queue of steps, on a clock of its own."""
+    """One engine core with its queue of steps, on a separate clock."""
 
     def __init__(self, case: Case, scheduler: Any, requests: list[Any]) -> None:
         self.case = case
@@ -229,7 +239,7 @@ class Engine:
         self.finish(step)
 
     def seconds(self, output: Any) -> float:
-        """Seconds of a step, and a record of its forwards."""
+        """Return seconds of a step, and a record of its forwards."""
         cost = self.case.cost
         block = self.case.block_size
         milliseconds = 0.0

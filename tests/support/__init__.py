@@ -1,1 +1,1 @@
-"""What several test modules share: machines, stand-ins, data."""
+"""Helpers of several test modules: machines, stand-ins, data."""

@@ -1,4 +1,7 @@
-"""Recorded bucket lists: what the engines' own code returned (tests/data/parity/buckets, ../shared when there)."""
+"""Recorded bucket lists of the engines' code.
+
+They are in tests/data/parity/buckets and ../shared.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ SHARED = ROOT.parent / "shared" / "parity" / "buckets"
 
 
 def recorded_files() -> list[Path]:
-    """Every file of records, ours first."""
+    """Return every file of records, ours first."""
     return [*sorted(RECORDED.glob("*.json.gz")), *sorted(SHARED.glob("*.json"))]
 
 
@@ -31,6 +34,6 @@ FAMILY_OF = {
 
 
 def records(path: Path) -> Iterator[dict[str, Any]]:
-    """The records of one file."""
+    """Yield the records of one file."""
     data = path.read_bytes()
     yield from json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)

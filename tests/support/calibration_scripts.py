@@ -74,7 +74,7 @@ DEEPSEEK = "deepseek_r1"
 
 
 def write_scripts(folder: Path, release: str) -> Path:
-    """Files of the real names that mention the real options."""
+    """Return files of the real names that mention the real options."""
     folder.mkdir(parents=True)
     if release == DEEPSEEK:
         (folder / "run_example_tp.py").write_text("".join(f'parser.add_argument("{one}")\n' for one in _EXAMPLE))

@@ -1,4 +1,4 @@
-"""What the tests of this room share."""
+"""Helpers of the capacity tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gaudi_launch.errors import LaunchError
 
 @contextmanager
 def refused(id: str) -> Iterator[None]:
-    """A block that must end in this LaunchError."""
+    """Check that the block raises this LaunchError."""
     with pytest.raises(LaunchError) as error:
         yield
     assert error.value.id == id

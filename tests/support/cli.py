@@ -1,4 +1,4 @@
-"""Run a command as a user does, read what it prints, and compare it with a golden file."""
+"""Run a command as a user, read its output, and compare it with a golden file."""
 
 from __future__ import annotations
 

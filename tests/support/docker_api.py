@@ -1,7 +1,8 @@
-"""A container engine's HTTP interface, as much of it as ``docker run`` of the real client uses.
+"""A container engine's HTTP interface, as far as docker's client needs it.
 
-Its containers are `trivial_tgi` processes of the test's own. So it is the real client that reads our words, hands
-signals on and is killed. Interface: docs.docker.com, Engine API 1.45.
+The client runs ``docker run``. Its containers are `trivial_tgi` processes that belong to the test.
+So the real client reads our arguments, forwards signals and is killed. Interface: docs.docker.com,
+Engine API 1.45.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ class Api:
         return [name for name, process in self.containers.items() if process.poll() is None]
 
     def start(self, name: str) -> subprocess.Popen[bytes]:
-        """A container that was created, as a process; without ``Init`` it is deaf, as a shell of number 1 is."""
+        """Return a container that was created, as a process.
+
+        Without ``Init`` it is deaf, as a shell of number 1 is.
+        """
         wanted = self.created[name]
         host = wanted["HostConfig"]
         environment = dict(pair.split("=", 1) for pair in wanted.get("Env") or ())
@@ -140,7 +144,10 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_DELETE = handle_any
 
     def attach(self, name: str) -> None:
-        """The container's output in frames: eight bytes with stream and length, then the text."""
+        """Send the container's output in frames.
+
+        A frame is eight bytes with stream and length, then text.
+        """
         self.send_response(101)
         self.send_header("Content-Type", "application/vnd.docker.multiplexed-stream")
         self.send_header("Connection", "Upgrade")
@@ -159,7 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
                 if not gone:
                     self.wfile.write(struct.pack(">BxxxL", 1, len(line)) + line)
             except OSError:
-                gone = True  # the client is gone; the container goes on
+                gone = True  # the client is gone; the container continues
 
     def wait(self, name: str) -> None:
         self.send_response(200)

@@ -1,7 +1,8 @@
-"""The daemon behind `docker_stub`: containers are processes of the test's own, so nobody else can end them.
+"""The daemon of `docker_stub`: containers are processes that belong to the test.
 
-It reads a ``docker run`` line as docker does: an unknown option is refused, a secret given by name is taken from
-the client's environment, a name that is taken is status 125, and the published port is what `trivial_tgi` opens.
+No other test can end them. It reads a ``docker run`` line as docker does: an unknown option is
+refused, a secret given by name is taken from the client's environment, a name that is taken is
+status 125, and the published port is what `trivial_tgi` opens.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Run:
 
 
 def read(words: list[str], client: dict[str, str]) -> Run:
-    """Raises ValueError for what docker would refuse."""
+    """Return the parsed command. Raises ValueError for what docker would refuse."""
     options: dict[str, list[str]] = {}
     rest = list(words)
     while rest and rest[0].startswith("-"):
@@ -77,7 +78,10 @@ def read(words: list[str], client: dict[str, str]) -> Run:
 
 @dataclass
 class Daemon:
-    """Listens on a socket in ``folder``. ``do`` is what the engines are to do (TRIVIAL_DO)."""
+    """Listens on a socket in ``folder``.
+
+    ``do`` is what the engines are to do (TRIVIAL_DO).
+    """
 
     folder: Path
     do: str = ""
@@ -123,7 +127,7 @@ class Daemon:
 
     def _answer(self, connection: socket.socket, words: Any, argv: list[str], client: dict[str, str]) -> None:
         def tell(**answer: object) -> None:
-            # where the client is gone, the container goes on
+            # when the client is gone, the container continues
             with contextlib.suppress(OSError):
                 connection.sendall(json.dumps(answer).encode() + b"\n")
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""A stand-in for the ``docker`` client, for tests without docker: it asks the daemon of `docker_daemon`.
+"""A stand-in for the ``docker`` client, for tests without docker.
 
-As the real client it is not the container's parent: killed, it leaves the container running; sent a signal, it
-hands it on (``--sig-proxy``) and waits for the container's end. STUB_DOCKER names the daemon's socket; without a
-daemon there it fails as docker does.
+It uses the daemon of `docker_daemon`. As the real client it is not the container's parent: killed,
+it leaves the container running; a signal is forwarded (``--sig-proxy``), and it waits for the
+container's end. STUB_DOCKER names the daemon's socket; without a daemon there it fails as docker
+does.
 """
 
 from __future__ import annotations

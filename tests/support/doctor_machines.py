@@ -47,7 +47,7 @@ def _loaded(name: str) -> tuple[Host, HostConfig]:
 
 
 def facts(name: str = "hls2") -> DoctorFacts:
-    """A whole machine with everything told: engine, weights, image, port and packages."""
+    """Return a complete machine: engine, weights, image, port and packages."""
     host, settings = _loaded(name)
     settings = replace(settings, packages=GOOD_PACKAGES)
     built = simulated.build(name)
@@ -79,7 +79,7 @@ def engine(**values: Any) -> Change:
 
 
 def without_packages(*names: str) -> Change:
-    """The packages of a good machine without these."""
+    """Return the packages of a good machine without these."""
     left = {name: version for name, version in GOOD_PACKAGES.items() if name not in names}
     return settings(packages=left)
 
@@ -89,7 +89,7 @@ def weights(**values: Any) -> Change:
 
 
 def cards(**values: Any) -> Change:
-    """The first card (module 3) changed."""
+    """Return the first card (module 3) changed."""
 
     def change(f: DoctorFacts) -> DoctorFacts:
         first, *rest = f.host.cards

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def interpreter(folder: Path, packages: dict[str, str], files: dict[str, str]) -> str:
-    """A python program whose site has these packages (name -> version) and files."""
+    """Return a python program with these packages (name -> version) and files."""
     site = folder / "site"
     for name, version in packages.items():
         info = site / f"{name.replace('-', '_')}-{version}.dist-info"

@@ -1,4 +1,7 @@
-"""The hub's child on a disk that has no room for model.safetensors: its partial file is /dev/full."""
+"""The hub's child on a full disk: a partial file is /dev/full.
+
+It is that of model.safetensors.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A stand-in for the child that hashes a large file: a sign of life every half second, then the file is done."""
+"""A stand-in for the child that hashes a large file.
+
+It reports progress every half second, then the file is done.
+"""
 
 import json
 import sys

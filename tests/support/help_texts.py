@@ -1,4 +1,4 @@
-"""Every command of the program with its context, and the texts that its help shows."""
+"""Every command of the program with its context, and the texts of its help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A launch in another process: reserves modules under a root, says so, and waits for the end of its input."""
+"""A launch in another process: reserves modules, reports it, and waits.
+
+It ends when its input ends.
+"""
 
 from __future__ import annotations
 

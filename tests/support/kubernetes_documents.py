@@ -81,7 +81,7 @@ def _plain(monkeypatch: pytest.MonkeyPatch, plain_english: None, tmp_path: Path)
 
 
 def rendered(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The first file of what was rendered."""
+    """Return the first file of what was rendered."""
     code = run(["render", "kubernetes", "--json", *words])
     out, err = capsys.readouterr()
     assert code == 0, out + err
@@ -91,8 +91,10 @@ def rendered(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 class _Reader(yaml.SafeLoader):
-    """Reads a lone ``=`` as the text that it is to Helm and to Kubernetes; PyYAML knows no value for it
-    (yaml/pyyaml#89)."""
+    """Reads a lone ``=`` as the text that it is to Helm and to Kubernetes.
+
+    PyYAML knows no value for it (yaml/pyyaml#89).
+    """
 
 
 _Reader.add_constructor("tag:yaml.org,2002:value", lambda _, node: str(node.value))
@@ -108,7 +110,10 @@ def main_of(text: str) -> dict[str, Any]:
 
 
 def steady(text: str) -> str:
-    """Without what other rooms decide: the texts of programs, their sums, and the key of a recipe cache."""
+    """Return the text without parts that other packages decide.
+
+    These are the texts of programs, their checksums, and the key of a recipe cache.
+    """
     sum_of = r"^( +checksum/(?:scripts|application|page)): \W?[0-9a-f]{64}\W?\n"
     text = re.sub(sum_of, r"\1: its-sum\n", text, flags=re.MULTILINE)
     text = re.sub(r'subPath: "?[0-9a-f]{16}"?\n', "subPath: key-of-the-recipes\n", text)

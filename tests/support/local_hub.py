@@ -1,4 +1,7 @@
-"""A hub on this machine that speaks both protocols, as far as the clients ask; and can misbehave on demand."""
+"""A hub on this machine that speaks both protocols, as far as the clients ask.
+
+And can misbehave on demand.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,13 @@ REVISION = "a" * 40
 
 @dataclass
 class Hub:
-    """Serves ``files`` as the repository ``repo``, ``others`` and ``datasets`` by their names. ``trouble`` is one
-    of "", busy, always_busy, cut, lie, lie_once, hang, gated, stay (a large file comes to three quarters, the rest
-    when ``go`` is set); ``asked`` keeps downloads as (path, Range)."""
+    """Serves ``files`` as the repository ``repo``, others by their names.
+
+    ``others`` and ``datasets`` are further repositories. ``trouble`` is one of "", ``busy``,
+    ``always_busy``, ``cut``, ``lie``, ``lie_once``, ``hang``, ``gated``, ``stay`` (a large file
+    comes to three quarters, the rest when ``go`` is set); ``asked`` records downloads as (path,
+    Range).
+    """
 
     files: dict[str, bytes]
     repo: str = "me/small"

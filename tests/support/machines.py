@@ -1,4 +1,4 @@
-"""Machines for tests: a root folder and a stub hl-smi on PATH that answers only what it is given."""
+"""Machines for tests: a root folder, and a stub hl-smi with fixed answers."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def sample(name: str) -> str:
 
 
 def write_stub(folder: Path, answers: Mapping[str, str], otherwise: str = "sys.exit(1)") -> None:
-    """An hl-smi that prints ``answers[arguments joined by blanks]`` and runs ``otherwise`` for all else.
+    """Write an hl-smi that prints ``answers[arguments joined by blanks]``.
 
-    Every call is noted in ``calls`` beside it.
+    It runs ``otherwise`` for all else. Every call is recorded in ``calls`` in its folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "hl-smi"
@@ -54,21 +54,21 @@ def use(monkeypatch: pytest.MonkeyPatch, root: Path, programs: Path | None = Non
 
 
 def plain(host: Host) -> Host:
-    """A Host without what differs between a folder and a machine in memory."""
+    """Return a Host without what differs between a folder and a machine in memory."""
     return replace(host, root="/", origin="", has_numactl=False)
 
 
 def recorded_hosts() -> dict[str, dict[str, Any]]:
-    """The servers on which the public start scripts were recorded."""
+    """Return the servers on which the public start scripts were recorded."""
     hosts: dict[str, dict[str, Any]] = json.loads((DATA / "hosts.json").read_text())
     return hosts
 
 
 def make_recorded(host: dict[str, Any], root: Path) -> Path:
-    """A recorded server as a nearly empty root and a stub that answers the scripts' own three questions.
+    """Return a recorded server as a nearly empty root, with a stub hl-smi.
 
-    A module in use has a process whose /proc/PID/fd leads to its control node, which is what the scripts ask
-    lsof for.
+    The stub answers the three queries of the scripts. A module in use has a process whose
+    /proc/PID/fd leads to its control node, which the scripts look for with lsof.
     """
     programs = root / "bin"
     rows = "".join(f"{index}, {module}\n" for index, module in enumerate(host["idx2mod"]))

@@ -1,4 +1,4 @@
-"""An engine's recorded option table as a parser: what the API server of that version accepts."""
+"""An engine's recorded option table as a parser of its API server's options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILES = {
     "1.22": "vllm-fork-aice-v1.22.0",
     "deepseek_r1": "vllm-fork-deepseek_r1",
 }
-# vLLM itself: `serve` with the model as a word of its own
+# vLLM itself: `serve` with the model as a separate argument
 UPSTREAM = tuple(sorted(path.name.removesuffix(".json.gz") for path in DATA.glob("vllm-upstream-*.json.gz")))
 # argparse's actions that take no value, as upstream's table names them
 _BARE = ("BooleanOptionalAction", "_StoreTrueAction", "_StoreFalseAction", "_HelpAction")
@@ -32,8 +32,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(version: str) -> argparse.ArgumentParser:
-    """The parser of an engine version (a key of FILES, or one of UPSTREAM): exact names (after ``_`` to ``-``),
-    numbers of values and choices."""
+    """Return the parser of an engine version (a key of FILES, or one of UPSTREAM).
+
+    It has exact names (after ``_`` to ``-``), numbers of values and choices.
+    """
     made = _Parser(add_help=False, allow_abbrev=False)
     for row in json.loads(gzip.decompress((DATA / f"{FILES.get(version, version)}.json.gz").read_bytes())):
         flags = [flag.replace("_", "-") if flag.startswith("--") else flag for flag in row["flags"]]
@@ -50,7 +52,10 @@ def parser(version: str) -> argparse.ArgumentParser:
 
 
 def parse(version: str, argv: Sequence[str]) -> argparse.Namespace:
-    """Parse what follows ``-m MODULE``, dashes for underscores as the fork's FlexibleArgumentParser does."""
+    """Parse what follows ``-m MODULE``, with dashes for underscores.
+
+    The fork's FlexibleArgumentParser does the same.
+    """
     words = [_dashes(word) if word.startswith("--") else word for word in argv]
     return parser(version).parse_args(words)
 
@@ -66,14 +71,17 @@ def _rows(version: str) -> list[dict[str, Any]]:
 
 
 def flags(version: str) -> set[str]:
-    """Every spelling of every option of an engine version."""
+    """Return every spelling of every option of an engine version."""
     return {
         flag.replace("_", "-") if flag.startswith("--") else flag for row in _rows(version) for flag in row["flags"]
     }
 
 
 def text_parser(version: str) -> argparse.ArgumentParser:
-    """The parser of an engine version as it divides words, with every value as text and None for what is absent."""
+    """Return the parser of an engine version with every value as text.
+
+    It divides arguments as the engine does; None is for absent options.
+    """
     made = _Parser(add_help=False)
     for row in _rows(version):
         names = [flag.replace("_", "-") if flag.startswith("--") else flag for flag in row["flags"]]
@@ -92,5 +100,5 @@ def text_parser(version: str) -> argparse.ArgumentParser:
 
 
 def normal(words: Sequence[str]) -> list[str]:
-    """Words as vLLM's FlexibleArgumentParser hands them to argparse."""
+    """Return arguments as vLLM's FlexibleArgumentParser passes them to argparse."""
     return [_dashes(word) if word.startswith("--") else word for word in words]

@@ -17,7 +17,7 @@ MODEL = "/models/Qwen2-72B-Instruct"
 
 
 def planned(engine: str = "vllm-fork@1.21", machine: str = "hls2", **asked: Any) -> tuple[Plan, Host]:
-    """The plan of this engine on this machine, and the machine."""
+    """Return the plan of this engine on this machine, and the machine."""
     request = Request(**{"model": MODEL, "cards": 4, **asked})
     host = make(machine)
     return make_plan(
@@ -26,7 +26,7 @@ def planned(engine: str = "vllm-fork@1.21", machine: str = "hls2", **asked: Any)
 
 
 def odd(argv: tuple[str, ...], env: dict[str, str]) -> Plan:
-    """A plan of any words, for cards 0 and 1 (hls2's indices 6 and 4)."""
+    """Return a plan with any arguments, for cards 0 and 1 (hls2's indices 6 and 4)."""
     return Plan(
         engine=EngineIdentity("vllm-fork", "1.21", word="vllm-fork@1.21"),
         model={"path": "/models/m"},

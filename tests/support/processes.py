@@ -24,7 +24,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def trivial_python(tmp_path: Path) -> Path:
-    """An interpreter that seems to have the fork at 1.21: every call runs the trivial engine."""
+    """Return an interpreter that reports the fork at 1.21 and runs the trivial engine."""
     script = tmp_path / "engine-python"
     script.write_text(f'#!/bin/sh\nexec {sys.executable} {TRIVIAL} "$@"\n', encoding="utf-8")
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
@@ -33,7 +33,10 @@ def trivial_python(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pids(tmp_path: Path) -> Iterator[Path]:
-    """Where the trivial engine writes its pids; whatever of them still lives at the end is a failure."""
+    """Yield the file to which the trivial engine writes its pids.
+
+    A process that still runs at the end is a failure.
+    """
     file = tmp_path / "pids"
     yield file
     left = living(file)
@@ -43,14 +46,14 @@ def pids(tmp_path: Path) -> Iterator[Path]:
 
 
 def living(file: Path) -> list[int]:
-    """The pids of the file that are alive."""
+    """Return the pids of the file that are alive."""
     if not file.exists():
         return []
     return [pid for pid in {int(line) for line in file.read_text(encoding="utf-8").split()} if is_alive(pid)]
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process is there and not only waited for."""
+    """Return whether the process exists and does not only wait to be reaped."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:

@@ -17,7 +17,10 @@ from tests.support.waiting import GENEROUS
 
 
 class Serve:
-    """One `gaudi-launch serve` of a user; whatever descends from it is known and must be gone in the end."""
+    """One `gaudi-launch serve` of a user.
+
+    Whatever descends from it is known and must be gone in the end.
+    """
 
     def __init__(self, state: Path, *words: str) -> None:
         self.state = state
@@ -31,7 +34,7 @@ class Serve:
         self.family: list[psutil.Process] = []
 
     def ready(self) -> list[str]:
-        """The lines printed once it answers; then the family is known."""
+        """Return the lines printed once it answers; then the family is known."""
         assert self.process.stdout is not None
         lines = [self.process.stdout.readline() for _ in range(4)]
         self.family = psutil.Process(self.process.pid).children(recursive=True)

@@ -1,4 +1,4 @@
-"""The recorded calls of the public start scripts, and how plans are compared with them."""
+"""Recorded calls of the public start scripts, and the comparison with plans."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def records() -> list[Any]:
 
 
 def comparable(env: dict[str, str], record: dict[str, Any]) -> dict[str, str]:
-    """Variables without what differs by design: addresses, cards nobody named, folders and timestamps."""
+    """Return variables without what differs by design.
+
+    Those are addresses, cards that were not named, folders and timestamps.
+    """
     given = record["env_in"]
     kept = {name: value for name, value in env.items() if name not in NETWORK or name in given}
     if "-m" not in record["args"] and record["version"] != "deepseek":
@@ -52,7 +55,10 @@ def comparable(env: dict[str, str], record: dict[str, Any]) -> dict[str, str]:
 
 
 def asks_too_much(record: dict[str, Any]) -> bool:
-    """More cards wanted than the recorded host has free (and may be seen)."""
+    """Return True if more cards are requested than the recorded host has free.
+
+    Busy ones must be visible.
+    """
     host, words = recorded_hosts()[record["host"]], record["args"]
     flag = {"v1.21.0": "-n", "v1.22.0": "-t"}.get(record["version"])
     wanted = 8 if flag is None else int(words[words.index(flag) + 1]) if flag in words else 1

@@ -20,7 +20,7 @@ from tests.support.waiting import GENEROUS
 
 _SYSTEMD = Path("/lib/systemd/systemd")
 _NOBODY = 65534
-# anything but what no program can be given (NUL), and what is no text (surrogates)
+# anything but text that no program can be given (NUL), and surrogates
 _TRAPS = ["a b", "'", '"', "$HOME", "${X}", "$$", "`id`", "$(id)", "\\", "\\n", "#x", "%h", "%%", "中文", "*", "~"]
 _MORE = [
     "!",
@@ -48,26 +48,26 @@ NAMES = st.from_regex(r"[A-Z_][A-Z0-9_]{3,8}", fullmatch=True).map(lambda name: 
 
 
 def no_control(words: str) -> bool:
-    """Has the text no control characters but those that systemd takes?"""
+    """Return True if the text has no control characters that systemd rejects."""
     return not any((ord(mark) < 32 and mark not in "\t\n") or ord(mark) == 127 for mark in words)
 
 
 def tool(name: str) -> str:
-    """A program of the dev extra."""
+    """Return a program of the dev extra."""
     found = shutil.which(name, path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     assert found is not None, f"{name} is not here: pip install '.[dev]'"
     return found
 
 
 def shellcheck(*files: Path) -> None:
-    """No finding of shellcheck's, not even on style."""
+    """Check that shellcheck reports nothing, not even about style."""
     words = [tool("shellcheck"), "--severity=style", *map(str, files)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
 def quadlet() -> str:
-    """podman's generator. Not everywhere: podman 4.4 and newer have it."""
+    """Return podman's generator. Not everywhere: podman 4.4 and newer have it."""
     places = [os.environ.get("GAUDI_LAUNCH_TEST_QUADLET", ""), "/usr/libexec/podman/quadlet"]
     places += ["/usr/lib/podman/quadlet", "/usr/lib/systemd/system-generators/podman-system-generator"]
     found = next((place for place in places if place and Path(place).exists()), None)
@@ -77,7 +77,7 @@ def quadlet() -> str:
 
 
 def generated(folder: Path, files: Mapping[str, str]) -> str:
-    """The one service that Quadlet makes of these files."""
+    """Return the one service that Quadlet makes of these files."""
     folder.mkdir(exist_ok=True)
     for name, content in files.items():
         (folder / name).write_text(content, encoding="utf-8")
@@ -102,7 +102,10 @@ class Loaded:
 
 
 def loaded(unit: str) -> Loaded:
-    """Let systemd itself read a unit (its test mode starts nothing). Skips where its test mode does not run."""
+    """Let systemd itself read a unit (its test mode starts nothing).
+
+    Skips where its test mode does not run.
+    """
     if not _runs():
         pytest.skip("systemd's test mode does not run on this machine")
     return _load(unit)
@@ -164,7 +167,10 @@ def _load(unit: str) -> Loaded:
 
 
 def shell_words(line: str) -> list[str]:
-    """systemd's own quoting of a command (shell_escape: double quotes, C escapes) read back."""
+    """Return the arguments of systemd's quoting of a command.
+
+    It is shell_escape: double quotes, C escapes.
+    """
     words: list[str] = []
     for match in re.finditer(r'"((?:[^"\\]|\\.)*)"|([^ ]+)', line):
         if match[2] is not None:

@@ -25,9 +25,10 @@ def screen(
     home: Path,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Run ``gaudi-launch`` on a terminal of this size; what it wrote there, without colours and trailing blanks.
+    """Run ``gaudi-launch`` on a terminal of this size; return what it shows.
 
-    Stdout and stderr are the same terminal. ``home`` is the user's folder, and where the command stands.
+    Without colours and trailing blanks. Stdout and stderr are the same terminal. ``home`` is the
+    user's folder, and the current folder of the command.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
@@ -67,6 +68,6 @@ def _all_of(terminal: int) -> bytes:
 
 
 def _shown(written: str) -> str:
-    """Return lines as they stand at the end: a line that was drawn over is what was drawn last."""
+    """Return lines as they are at the end: a redrawn line is what was drawn last."""
     lines = _ANSI.sub("", written).replace("\r\n", "\n").split("\n")
     return "".join(line.rpartition("\r")[2].rstrip() + "\n" for line in lines).rstrip("\n") + "\n"

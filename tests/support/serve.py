@@ -48,7 +48,7 @@ def write_model(folder: Path) -> Path:
 
 
 class Gaudi:
-    """Runs the command as a user with a machine of their own."""
+    """Runs the command as a user with a separate machine."""
 
     def __init__(self, tmp_path: Path, machine: Path, python: Path, pids: Path) -> None:
         self.state = tmp_path / "state"
@@ -97,6 +97,6 @@ def gaudi(tmp_path: Path, machine: Path, trivial_python: Path, pids: Path) -> It
 
 
 def ready_lines(process: subprocess.Popen[str]) -> list[str]:
-    """What is printed once it answers: where, how to ask, the log, how to stop."""
+    """Return the lines when it answers: address, first request, log, how to stop."""
     assert process.stdout is not None
     return [process.stdout.readline() for _ in range(4)]

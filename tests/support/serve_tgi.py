@@ -23,7 +23,7 @@ IMAGE = "ghcr.io/huggingface/text-generation-inference:3.3.5-gaudi"
 
 
 class User:
-    """Runs the command on a machine of their own, with a docker of their own."""
+    """Runs the command on a separate machine, with a separate docker."""
 
     def __init__(self, folder: Path) -> None:
         machine = folder / "machine"
@@ -77,7 +77,10 @@ class User:
 
 
 def hurry(user: User, process: subprocess.Popen[str], name: str) -> None:
-    """End a service whose engine is deaf, by a second signal once the first has its effect."""
+    """End a service whose engine ignores SIGTERM, by a second signal.
+
+    It is sent once the first has its effect.
+    """
     state = user.state / "gaudi-launch/services" / name / "state.json"
     process.send_signal(signal.SIGTERM)
     until(lambda: json.loads(state.read_text())["phase"] == "stopping", "the first signal's effect")

@@ -1,4 +1,4 @@
-"""Write the records of a running service, held as its launcher holds it."""
+"""Write the records of a running service, locked as its launcher does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gaudi_launch.services.state import registry, store
 
 @contextmanager
 def service(name: str, url: str, *, phase: str = "ready", **plan: object) -> Iterator[Path]:
-    """What serve writes down of a service, held as its launcher holds it; its folder."""
+    """Yield the folder of a recorded service, locked as its launcher does."""
     with registry.hold(name):
         folder = store.service_dir(name)
         store.write(folder, "state.json", {"name": name, "url": url, "phase": phase, "model": "/models/m"})

@@ -18,7 +18,10 @@ def read_shard(path: Path) -> dict[str, tuple[str, bytes]]:
 
 
 def shard(path: Path, tensors: dict[str, tuple[str, list[int], int]], cut: int = 0) -> int:
-    """Write a safetensors file of zeros; ``tensors`` are dtype, shape and bytes. Returns its size."""
+    """Write a safetensors file of zeros; ``tensors`` are dtype, shape and bytes.
+
+    Returns its size.
+    """
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, (dtype, shape, size) in tensors.items():

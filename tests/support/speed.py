@@ -1,4 +1,7 @@
-"""Promises of speed, in CPU seconds of a normal machine: others may use this one, and it may be a slow one."""
+"""Limits on CPU time, in seconds of a normal machine.
+
+Other programs may use this one, and it may be slow.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,19 @@ def _work() -> float:
 
 
 def slowness() -> float:
-    """How many times longer than on a normal machine the same work takes here and now; 1 at least."""
+    """Return how many times longer than on a normal machine the same work takes here.
+
+    At least 1.
+    """
     return max(1.0, min(_work() for _ in range(3)) / _NORMAL)
 
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """The CPU time of what is done here, in this process, is at most so much on a normal machine."""
+    """Check that the block needs at most this CPU time on a normal machine.
+
+    It is the time of this process.
+    """
     begin = time.process_time()
     yield
     took = time.process_time() - begin
@@ -36,8 +45,10 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def run_within(seconds: float, words: Sequence[str]) -> str:
-    """What a program prints that takes at most so much CPU time on a normal machine, its start and all; the best of
-    three runs counts."""
+    """Return the output of a program with a limited CPU time on a normal machine.
+
+    Its start is included; the best of three runs counts.
+    """
     took = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,8 +1,9 @@
-"""A stand-in for a serving engine: a real HTTP server on a real port that answers as vLLM or TGI do, well or badly.
+"""A stand-in for an engine: a real HTTP server that answers as vLLM or TGI.
 
-It counts tokens as words: a prompt is its words and FIXED more. An answer is ``pieces`` words, one event each. The
-second to fourth event are sent when the client has read the one before: however busy the machine is, a stream is
-never read at once.
+It also fails as they do. It counts tokens by blanks: a prompt has one per blank-separated part and
+FIXED more. An answer has ``pieces`` parts, one event each. The second to fourth event are sent when
+the client has read the one before: however busy the machine is, a stream is never read in one
+piece.
 """
 
 from __future__ import annotations
@@ -28,23 +29,23 @@ KEY = "s3cret"
 
 @dataclass
 class Manner:
-    """How it behaves; a test changes it while it runs."""
+    """The behaviour of the server; a test changes it while it runs."""
 
     # or tgi (with chat), old-tgi (its own pages only), base (no chat template), broken-chat, embed, rerank, pool
     form: str = "vllm"
     first: float = 0.0  # seconds before the first piece
     gap: float = 0.001  # seconds between pieces: a server without any looks as if it gathered them
     at_once: int = 0  # how many may be answered at a time; 0: all
-    hold: int = 0  # nobody gets the first piece before so many streams were asked for
-    pieces: int = 0  # as many as asked for; else so many
+    hold: int = 0  # no client gets the first piece before this number of streams was requested
+    pieces: int = 0  # as many as requested; else this number
     fail_from: int = 0  # from this generation on, status 500
     status: int = 0  # every generation has this status
     key: bool = False  # wants KEY
-    streams: bool = True  # False: the whole stream in one write
+    streams: bool = True  # False: the complete stream in one write
     bad: str = ""  # json, cut, silent, endless, error, empty, not-http; vectors: same, nan, few, sizes, order, fork
     usage: bool = True
     thinks: bool = False  # says "hmm" as a thought before the answer
-    says: str = "Paris"  # the first word of every answer
+    says: str = "Paris"  # the beginning of every answer
     longest: int | None = 4096
     left: int = 0  # clients that went away in mid-answer
     streamed: int = 0  # streams that came to their end
@@ -65,7 +66,10 @@ def count(body: dict[str, Any]) -> int:
 
 
 def is_read(connection: socket.socket) -> bool:
-    """Whether the client at the other end, on this machine, has read all that was sent."""
+    """Return whether the client has read all that was sent.
+
+    It is on this machine.
+    """
     (_, ours), (_, theirs) = connection.getsockname(), connection.getpeername()
     for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
         _, local, remote, _, queues, *_ = line.split()
@@ -140,7 +144,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self.generate(body, own)
 
     def pooled(self, body: dict[str, Any]) -> None:
-        """As vLLM 0.32 does: an embedding model scores as well, and all are asked at /pooling."""
+        """Answer as vLLM 0.32: an embedding model scores as well, and /pooling has all."""
         manner = self.manner
         paths = list(POOLED.values())[list(POOLED).index(manner.form) :]
         if self.path not in paths:
@@ -158,7 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
         usage = {"prompt_tokens": read} if manner.usage else {}
         if manner.longest is not None and read > manner.longest * len(texts):
             return self.reply({"error": {"message": f"{read} tokens are too long"}}, 400)
-        # letters as places in a vector: texts that share words are near to each other
+        # letters as places in a vector: similar texts are near to each other
         vectors = [[float(words.count(letter) + 1) for letter in "aeiprc"] for words in texts]
         shares = [len(set(words.split()) & set((query or "").split())) / 10 for words in texts]
         if manner.bad == "same":
@@ -264,7 +268,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def until_read(self) -> None:
-        """Until the client has read all that was sent, or has stopped reading."""
+        """Wait until the client has read all that was sent, or has stopped reading."""
         patience = time.monotonic() + 5
         while not is_read(self.connection) and time.monotonic() < patience:
             time.sleep(0.01)
@@ -277,7 +281,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def serving(**manner: Any) -> Iterator[tuple[str, Manner]]:
-    """The server's URL and its manner."""
+    """Yield the server's URL and its behaviour."""
     behaviour = Manner(**manner)
     places = threading.Semaphore(behaviour.at_once) if behaviour.at_once else None
     handler = type("Handler", (_Handler,), {"manner": behaviour, "places": places})

@@ -24,7 +24,7 @@ def container(made: Plan) -> Container:
 
 
 def options(made: Plan) -> dict[str, str | None]:
-    """What stands behind the image, by option."""
+    """Return the arguments after the image, by option."""
     found: dict[str, str | None] = {}
     words = list(container(made).argv)
     while words:

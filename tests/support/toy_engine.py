@@ -1,7 +1,7 @@
-"""An engine of another package, in one module: its rules for a plan, and the server that it starts.
+"""An engine of another package, in one module: rules for a plan, and a server.
 
-`test_toy_engine.py` registers `create` as ``toy`` and takes it through the commands. TOY_DO=oom: the server dies of
-a card's memory.
+`test_toy_engine.py` registers `create` as ``toy`` and takes it through the commands. TOY_DO=oom:
+the server dies of a card's memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BLOCK = 128
 
 @dataclass(frozen=True)
 class Toy(Engine):
-    """A server that no interpreter has to have, on cards, with powers of two for buckets."""
+    """A server without an interpreter, on cards, with powers of two for buckets."""
 
     facts: Mapping[str, str] = field(default_factory=dict)
 
@@ -110,7 +110,7 @@ def _doubling(first: int, last: int) -> list[int]:
 
 
 def create(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
-    """Return the engine, as the registry asks for it."""
+    """Return the engine, for the registry."""
     return Toy(facts)
 
 

@@ -1,4 +1,4 @@
-"""A workload made on the spot, and the public traces where they lie beside the checkout."""
+"""A generated workload, and the public traces if they are next to the checkout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TRACES = SHARED / "traces"
 
 
 def made_up(count: int = 800, seed: int = 1) -> list[tuple[float, int, int]]:
-    """Poisson arrivals, log-normal lengths."""
+    """Return poisson arrivals, log-normal lengths."""
     chance = random.Random(seed)
     now = 0.0
     requests = []

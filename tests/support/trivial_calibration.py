@@ -1,9 +1,11 @@
-"""A stand-in for an engine's interpreter in calibrations: real processes that leave the files which the real steps
-leave, without a model.
+"""A stand-in for an engine's interpreter in calibrations: real processes.
 
-Asked with ``-c`` it answers as one with the fork or the plugin (TRIVIAL_KIND). With a step's script it writes what
-that step writes, and one JSON line (script, words, QUANT_CONFIG, cards) to TRIVIAL_CALLS. TRIVIAL_DO: ``die:STEP``,
-``hang:STEP`` (after its files) or ``empty:STEP``.
+No model is loaded.
+
+They leave the files which the real steps leave. With ``-c`` it answers as one with the fork or the
+plugin (TRIVIAL_KIND). With a step's script it writes what that step writes, and one JSON line
+(script, arguments, QUANT_CONFIG, cards) to TRIVIAL_CALLS. TRIVIAL_DO: ``die:STEP``, ``hang:STEP``
+(after its files) or ``empty:STEP``.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ def main() -> None:
     if sys.argv[1] == "-c":
         return answer()
     name = Path(sys.argv[1]).name
-    # deepseek_r1 measures with an example of its own, and has no other step
+    # deepseek_r1 measures with a fixed example, and has no other step
     number = "2" if name == "run_example_tp.py" else name.split("-")[1]
     with Path(os.environ["TRIVIAL_CALLS"]).open("a") as file:
         names = ("QUANT_CONFIG", "HABANA_VISIBLE_MODULES", "PT_HPU_ENABLE_LAZY_COLLECTIVES", "VLLM_FP32_SOFTMAX")

@@ -1,12 +1,14 @@
-"""A stand-in for an engine's interpreter, for tests of process life: real processes, ports and signals, no model.
+"""A stand-in for an engine's interpreter: real processes, ports and signals.
 
-Run as ``python trivial_engine.py -m vllm.entrypoints.openai.api_server --port N ...`` it prints lines in the form
-of the 1.21 fork, opens /health, /v1/models and /v1/completions, and keeps two children, one in a session of its own
-(as engine cores were seen to). Asked with ``-c``, it answers as an interpreter that has the fork at 1.21.
+It is for tests of processes, without a model. Run as ``python trivial_engine.py -m
+vllm.entrypoints.openai.api_server --port N ...`` it prints lines in the form of the 1.21 fork,
+opens /health, /v1/models and /v1/completions, and keeps two children, one in a separate session (as
+engine cores were seen to). With ``-c`` it answers as an interpreter that has the fork at 1.21.
 
-TRIVIAL_DO: ``die`` in warm-up, ``hang`` in warm-up, ``deaf`` to SIGTERM, ``oom`` (dies on memory), ``sick``
-(healthy, but every completion fails). TRIVIAL_KIND: another extension to answer. TRIVIAL_GRAPHS: how many it warms
-up. TRIVIAL_PIDS: a file for its pids. TRIVIAL_LOAD: a file with the number of running requests that /metrics tells.
+TRIVIAL_DO: ``die`` in warm-up, ``hang`` in warm-up, ``deaf`` to SIGTERM, ``oom`` (dies on memory),
+``sick`` (healthy, but every completion fails). TRIVIAL_KIND: another extension to answer.
+TRIVIAL_GRAPHS: how many it warms up. TRIVIAL_PIDS: a file for its pids. TRIVIAL_LOAD: a file with
+the number of running requests for /metrics.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ def option(name: str, fallback: str) -> str:
 
 
 def children() -> None:
-    """An engine core that left the session, and a worker of its own."""
+    """Start an engine core that leaves the session, with a worker."""
     nap = "import time; time.sleep(600)"
     core = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {nap!r}]); time.sleep(600)"
     first = subprocess.Popen([sys.executable, "-c", core], start_new_session=True)
@@ -69,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path == "/v1/models":
             self.answer({"data": [{"id": option("--served-model-name", option("--model", "m"))}]})
         elif self.path == "/metrics" and "TRIVIAL_LOAD" in os.environ:
-            # a page of the fork's /metrics, with the number that the file holds
+            # a page of the fork's /metrics, with the number in the file
             running = Path(os.environ["TRIVIAL_LOAD"]).read_text(encoding="utf-8").strip()
             page = f'vllm:num_requests_running{{model_name="m"}} {running}.0\nvllm:num_requests_waiting 2.0\n'
             self.text(page.encode())
@@ -86,7 +88,10 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def compile_graph(number: int) -> None:
-    """What the bridge does with a recipe cache: read the recipe if it is there, else write it."""
+    """Read a recipe of the cache, or write it if it does not exist.
+
+    The bridge does the same.
+    """
     folder = os.environ.get("PT_HPU_RECIPE_CACHE_CONFIG", "").split(",")[0]
     if folder:
         recipe = Path(folder) / f"graph_{number}.recipe"

@@ -1,7 +1,8 @@
-"""A stand-in for TGI in its container: the log lines of 3.3.5, the port only when it is connected, /generate.
+"""A stand-in for TGI in its container: log lines of 3.3.5, port, /generate.
 
-TRIVIAL_DO: ``die`` in warm-up, ``sick`` (healthy, but every request fails). TRIVIAL_DEAF: SIGTERM is ignored.
-TRIVIAL_PORT is the published port. With --json-output its lines are JSON, as TGI's are.
+The port opens only when it is connected. TRIVIAL_DO: ``die`` in warm-up, ``sick`` (healthy, but
+every request fails). TRIVIAL_DEAF: SIGTERM is ignored. TRIVIAL_PORT is the published port. With
+--json-output its lines are JSON, as TGI's are.
 """
 
 from __future__ import annotations

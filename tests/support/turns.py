@@ -13,7 +13,10 @@ from typing import IO
 
 @contextmanager
 def alone(what: str, places: int = 1) -> Iterator[None]:
-    """Nobody else on this machine, or no more than have places, does such a thing at the same time."""
+    """Run the block alone on this machine, or with at most ``places`` others.
+
+    All of them are of the same kind.
+    """
     folder = Path(tempfile.gettempdir())
     with ExitStack() as files:
         locks = [files.enter_context((folder / f"gaudi-launch-{what}-{n}.lock").open("w")) for n in range(places)]

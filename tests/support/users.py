@@ -1,4 +1,4 @@
-"""A user who has nothing of their own: folders, language and variables for a test."""
+"""A user without files and settings: folders, language and variables for a test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def plain_english(monkeypatch: pytest.MonkeyPatch, own_folders: Path) -> Iterator[None]:
-    """English, no files and no choice of cards of whoever runs the tests."""
+    """Set English, no files and no choice of cards of the user who runs the tests."""
     monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
     monkeypatch.delenv("HABANA_VISIBLE_MODULES", raising=False)
     set_language(None)

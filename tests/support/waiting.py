@@ -1,4 +1,7 @@
-"""Waiting for what another process or thread does: for the thing itself, never for a time that should be enough."""
+"""Wait for what another process or thread does.
+
+The condition itself is waited for, never a fixed time.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from collections.abc import Callable
 
 from gaudi_launch.services.probe import port_free
 
-# only a test that fails waits as long; a busy machine has been seen to need half a minute for a start of Python
+# only a test that fails waits this long; a busy machine was seen to need half a minute to start
+# Python
 GENEROUS = 120.0
 _CHANCE = random.SystemRandom()
 
@@ -20,14 +24,17 @@ def until(true: Callable[[], object], what: str = "it", seconds: float = GENEROU
     while not true():
         now = time.monotonic()
         assert now < deadline, f"{what} did not happen within {seconds:.0f} s"
-        # asking must not take the CPU from what is asked for
+        # polling must not take the CPU from the process that is waited for
         time.sleep(max(0.02, now - begin))
         begin = time.monotonic()
 
 
 def unused_port() -> int:
-    """A port that nobody has, nor the one above it, from below those that the kernel hands out to whoever asks for
-    any: they are still free when an engine opens them seconds later. Workers that draw at once draw differently."""
+    """Return an unused port with an unused one above it.
+
+    It is below those that the kernel gives for port 0, so that it is still free when an engine
+    opens it seconds later. Workers that draw at the same time draw differently.
+    """
     while True:
         port = _CHANCE.randrange(15_000, 29_000, 2)
         if port_free("127.0.0.1", port) and port_free("127.0.0.1", port + 1):

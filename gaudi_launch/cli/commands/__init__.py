@@ -1,1 +1,4 @@
-"""One module per command: parse the options, call one use case, hand the result to a view."""
+"""One module per command: parse options, call a use case, pass on the result.
+
+A view shows it.
+"""

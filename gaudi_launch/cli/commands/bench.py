@@ -1,4 +1,4 @@
-"""``gaudi-launch bench``: measure a server under a load, keep the run, compare two runs."""
+"""``gaudi-launch bench``: measure a server under load, save and compare runs."""
 
 from __future__ import annotations
 

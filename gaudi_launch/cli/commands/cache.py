@@ -1,4 +1,4 @@
-"""``gaudi-launch cache``: what compiled graphs lie on this machine, whether they are sound, and where they go."""
+"""``gaudi-launch cache``: list, verify, prune and ship compiled graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gaudi-launch calibrate``: the measurements that fp8 needs, by the engine's own calibration scripts."""
+"""``gaudi-launch calibrate``: measure a model for fp8 with the engine's scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``gaudi-launch capacity``: how many replicas, cards and nodes for a rate of requests within latency targets."""
+"""``gaudi-launch capacity``: replicas, cards and nodes for a rate of requests.
+
+They serve it within latency targets.
+"""
 
 from __future__ import annotations
 
@@ -110,6 +113,6 @@ def capacity(
         emit_json(to_json(result))
     else:
         show(result, plot)
-    # the answer is on the page, also when it is that no fleet can
+    # the page shows the answer, also when no fleet is possible
     if result.chosen is None:
         raise typer.Exit(1)

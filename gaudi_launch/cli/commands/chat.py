@@ -1,4 +1,4 @@
-"""``gaudi-launch chat``: talk with a server in the terminal."""
+"""``gaudi-launch chat``: chat with a server in the terminal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def chat(
 
 
 def _once(talking: Conversation, found: Target) -> None:
-    """One question from a pipe, one answer."""
+    """Answer one question from a pipe."""
     from gaudi_launch.bench.client import ServerError
     from gaudi_launch.bench.conversation import answer
     from gaudi_launch.bench.run import problem
@@ -60,7 +60,7 @@ def _once(talking: Conversation, found: Target) -> None:
 
 
 def _talk(talking: Conversation, found: Target) -> None:
-    """Question and answer until Ctrl-D."""
+    """Read questions and show answers until Ctrl-D."""
     import contextlib
 
     from gaudi_launch.bench.client import ServerError
@@ -94,7 +94,7 @@ def _talk(talking: Conversation, found: Target) -> None:
 
 
 class _Writer:
-    """Writes an answer as it comes; thoughts in grey on a terminal, or not at all."""
+    """Writes an answer as it arrives; thoughts in grey on a terminal, or not at all."""
 
     def __init__(self, thoughts: bool) -> None:
         import os

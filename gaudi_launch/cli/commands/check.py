@@ -1,4 +1,4 @@
-"""``gaudi-launch check``: does a server answer, stream, take long prompts, and how fast?"""
+"""``gaudi-launch check``: test whether a server answers, streams, and how fast."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def check(
 
 
 def _tell(row: CheckRow) -> None:
-    """Each result as it comes, for people who wait."""
+    """Print each result as it arrives."""
     import sys
 
     from gaudi_launch.messages import text

@@ -1,4 +1,7 @@
-"""``gaudi-launch cluster``: one engine over several hosts by Ray; plan, up, status, down."""
+"""``gaudi-launch cluster``: one engine over several hosts by Ray.
+
+Plan, up, status, down.
+"""
 
 from __future__ import annotations
 

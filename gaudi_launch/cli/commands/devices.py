@@ -1,4 +1,7 @@
-"""``gaudi-launch devices``: the cards and who uses them; ``devices pick`` chooses some and says why."""
+"""``gaudi-launch devices``: the cards and their users.
+
+``devices pick`` selects some and gives the reasons.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def devices(
     sources: bool = typer.Option(False, "--sources", help="Also show where each fact came from."),
 ) -> None:
     """Show the cards: index, module, product, PCI address, NUMA, CPUs, memory, status, users."""
-    # both options may stand before 'pick' too
+    # both options may come before 'pick' too
     ctx.obj = (machine, as_json)
     if ctx.invoked_subcommand is not None:
         return
@@ -42,7 +45,7 @@ def devices(
     from gaudi_launch.services.state.orphans import orphans
 
     host = load(machine)
-    # processes are this machine's, whatever machine is looked at
+    # processes are this machine's, whatever machine is inspected
     lost = [] if machine is not None else orphans()
     if as_json:
         emit_json(to_json(host, lost))

@@ -1,4 +1,7 @@
-"""``gaudi-launch doctor``: is this machine ready to serve, and what puts it right."""
+"""``gaudi-launch doctor``: check whether this machine is ready to serve.
+
+It also shows remedies.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _BUNDLE = typer.Option(None, "--bundle", metavar="FILE.tar.gz", help="Write all 
 
 @dataclass(frozen=True)
 class _Asked:
-    """The command line, beyond the actions."""
+    """The options of the command, except for the actions."""
 
     machine: str | None
     python: str | None
@@ -37,7 +40,7 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Shown:
-    """How the findings are shown; ``everything``: also those that need no attention."""
+    """Options of the display; ``everything``: also findings that need no attention."""
 
     as_json: bool
     everything: bool
@@ -112,7 +115,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _collect(asked: _Asked) -> DoctorFacts:
-    """Everything that the checks look at, read once."""
+    """Return the inputs of the checks, read once."""
     from gaudi_launch.doctor.findings import DoctorFacts
     from gaudi_launch.doctor.weights import read_weights
     from gaudi_launch.host import hl_smi
@@ -142,7 +145,10 @@ def _collect(asked: _Asked) -> DoctorFacts:
 
 
 def _engine(python: str | None, live: bool) -> EngineFacts | None:
-    """What the interpreter has; without --python only an engine that is there counts, and only on this machine."""
+    """Return the facts of the interpreter.
+
+    Without --python only an installed engine counts, and only on this machine.
+    """
     from gaudi_launch.doctor.findings import EngineFacts
     from gaudi_launch.engines.detect import detect
     from gaudi_launch.errors import ExitCode, LaunchError
@@ -203,7 +209,7 @@ def _check(asked: _Asked, shown: _Shown, strict: bool, bundle: Path | None, keep
     from gaudi_launch.cli.views import doctor as doctor_view
     from gaudi_launch.doctor import runner
 
-    runner.select(asked.only, asked.skip)  # wrong words end here, before anything is read
+    runner.select(asked.only, asked.skip)  # unknown names are refused here, before anything is read
     with step("screen.step_machine"):
         facts = _collect(asked)
     with step("screen.step_checks"):
@@ -232,7 +238,8 @@ def _bundle(facts: DoctorFacts, report: Mapping[str, Any], path: Path, keep_name
         user = getpass.getuser()
     except (KeyError, OSError):
         user = ""
-    # "root" is no one's name, and a host called like a common word would turn the whole file into brackets
+    # "root" identifies no person, and a host with a common English name would turn the text into
+    # brackets
     names = tuple(n for n in (facts.host.hostname, user) if n and n not in ("root", "localhost") and len(n) > 2)
     files = bundle.contents(
         snapshot.to_json(facts.host), host_config.to_json(facts.config), report, bundle.Redactor(keep_names, names)
@@ -310,7 +317,10 @@ def _fix(asked: _Asked, yes: bool, as_json: bool, verbose: bool, strict: bool) -
 
 
 def _agreed(yes: bool) -> bool:
-    """Whether the user agrees: by --yes, or at the terminal. Raises LaunchError when there is nobody to ask."""
+    """Return whether the user agrees: by --yes, or at the terminal.
+
+    Raises LaunchError without a terminal.
+    """
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
 
@@ -322,7 +332,7 @@ def _agreed(yes: bool) -> bool:
 
 
 def _stop_without_rights(root: Path, changes: Sequence[Change], findings: Sequence[Finding]) -> None:
-    """Before the first write: with a right missing nothing is changed, and the commands are told."""
+    """Stop before the first write if a right is missing, and show the commands."""
     from gaudi_launch.doctor import remedies
     from gaudi_launch.errors import ExitCode, LaunchError
 

@@ -1,4 +1,4 @@
-"""``gaudi-launch engines``: which engines there are, which one is installed, what each serves and cannot do."""
+"""``gaudi-launch engines``: list the engines, installed ones, and their features."""
 
 from __future__ import annotations
 

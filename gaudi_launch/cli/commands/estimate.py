@@ -1,4 +1,4 @@
-"""``gaudi-launch estimate``: the speed to expect of a model on cards, with its range and its evidence."""
+"""``gaudi-launch estimate``: predict the speed of a model, with its evidence."""
 
 from __future__ import annotations
 

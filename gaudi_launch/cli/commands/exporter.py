@@ -37,7 +37,7 @@ def exporter(
     if machine is not None:
         from gaudi_launch.host.machine import load
 
-        # a name that is no machine is told now, not at every scrape
+        # an invalid name is reported now, not at every scrape
         load(machine)
     try:
         from gaudi_launch.watch import exporter as metrics

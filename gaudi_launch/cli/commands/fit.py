@@ -1,4 +1,4 @@
-"""``gaudi-launch fit``: on how many cards does a model fit, with which context and concurrency."""
+"""``gaudi-launch fit``: numbers of cards for a model, context and concurrency."""
 
 from __future__ import annotations
 

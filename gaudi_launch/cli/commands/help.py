@@ -1,4 +1,7 @@
-"""``gaudi-launch help``: which command answers which question; ``help COMMAND`` is that command's help."""
+"""``gaudi-launch help``: which command answers which question.
+
+``help COMMAND`` is that command's help.
+"""
 
 from __future__ import annotations
 

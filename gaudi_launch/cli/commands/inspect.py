@@ -1,4 +1,7 @@
-"""``gaudi-launch inspect``: what a model is, from its folder, or from the hub without its weights."""
+"""``gaudi-launch inspect``: facts of a model, by its folder or by the hub.
+
+The weights on the hub are not fetched.
+"""
 
 from __future__ import annotations
 

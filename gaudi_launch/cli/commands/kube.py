@@ -1,4 +1,7 @@
-"""``gaudi-launch kube``: what was rendered for Kubernetes, asked after, read and taken away, through kubectl."""
+"""``gaudi-launch kube``: show, log and delete Kubernetes objects by kubectl.
+
+They are those of 'render kubernetes'.
+"""
 
 from __future__ import annotations
 

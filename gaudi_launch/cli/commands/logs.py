@@ -1,4 +1,4 @@
-"""``gaudi-launch logs``: what a service's engine, or its launcher, wrote."""
+"""``gaudi-launch logs``: print the log of a service's engine or launcher."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def logs(
         path = earlier(path)
     try:
         if found.alive and not previous and not path.exists():
-            # the engine is not started yet: its cards or its cache are waited for
+            # the engine is not started yet: the service waits for its cards or its cache
             if not follow:
                 _show_not_begun(name, path, as_json)
                 return
@@ -85,7 +85,10 @@ def _show_not_begun(name: str, path: Path, as_json: bool) -> None:
 
 
 def _show(file: BinaryIO, path: Path, service: ServiceRecord, *, follow: bool, as_json: bool) -> None:
-    """Print a log from where the file stands: as it is, as one object, or while it grows as an object per line."""
+    """Print a log from the file's position.
+
+    It is printed unchanged, as one object, or while it grows as an object per line.
+    """
     import sys
 
     from gaudi_launch.cli.console import emit_json
@@ -104,7 +107,7 @@ def _show(file: BinaryIO, path: Path, service: ServiceRecord, *, follow: bool, a
 
 
 def _await(path: Path, service: ServiceRecord) -> None:
-    """Until the log is there, or the service ended without one."""
+    """Wait until the log exists, or the service ended without one."""
     import time
 
     from gaudi_launch.services.state.registry import runs
@@ -120,14 +123,17 @@ def _copy(source: BinaryIO, target: Sink) -> None:
 
 
 def _follow(file: BinaryIO, path: Path, service: ServiceRecord, target: Sink) -> None:
-    """Print what is added. A log that was cut, or put aside for a new life, is read from its new beginning."""
+    """Print what is added.
+
+    A log that was truncated, or renamed for a new run, is read from its new beginning.
+    """
     import time
 
     from gaudi_launch.services.state.registry import runs
 
     alive = True
     while alive:
-        # asked before the last look, so that its last words are not missed
+        # checked before the last read, so that the last lines are not missed
         alive = runs(service.folder)
         _copy(file, target)
         try:
@@ -151,11 +157,11 @@ def _inode(file: BinaryIO) -> int:
 
 
 def _start_of_last(file: BinaryIO, lines: int) -> int:
-    """Where the last so many lines begin, read from the end."""
+    """Return the offset of the last N lines, read from the end."""
     size = at = file.seek(0, 2)
     if not lines:
         return size
-    # the newline that ends the last line is no beginning of another
+    # the newline that ends the last line does not begin another
     left = lines + 1
     while at > 0:
         begin = max(0, at - _PIECE)

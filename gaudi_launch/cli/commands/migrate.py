@@ -1,4 +1,7 @@
-"""``gaudi-launch migrate``: a start script's command line as ours, and what would differ."""
+"""``gaudi-launch migrate``: convert a start script's command line.
+
+It also shows what would differ.
+"""
 
 from __future__ import annotations
 

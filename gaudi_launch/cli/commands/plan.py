@@ -1,4 +1,4 @@
-"""``gaudi-launch plan``: every setting that serve would use, with its source and reason."""
+"""``gaudi-launch plan``: every setting of serve, with its source and reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gaudi-launch profiles``: list, show and check what is known of models."""
+"""``gaudi-launch profiles``: list, show and check profiles of models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gaudi-launch ps``: the services of this user, alive and dead."""
+"""``gaudi-launch ps``: list the services of this user, running or stopped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gaudi_launch.cli.command_app import CommandApp
 
 app = CommandApp()
 
-# asked all at once; one that is too busy to answer shows a dash
+# all queried at the same time; one that is too busy to answer shows a dash
 _METRICS_SECONDS = 0.5
 # a service in one of these phases needs attention: it is shown until it is started again
 _FAILED = ("failed", "lost")

@@ -1,4 +1,7 @@
-"""``gaudi-launch pull``: fetch a model from Hugging Face or ModelScope, whole, verified, resumable."""
+"""``gaudi-launch pull``: fetch a model, complete, verified, resumable.
+
+Sources are Hugging Face and ModelScope.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gaudi-launch ray``: a deployment's Serve config, the check of any such file, a running one's state."""
+"""``gaudi-launch ray``: Serve configs, their check, and a deployment's state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def config(
     if not is_ray(engine):
         raise LaunchError("ray.only_config", ExitCode.USAGE, found=engine)
     prepared = prepare(replace(options, engine=engine))
-    # whoever deploys this YAML has no bucket file of ours: the engine gets a strategy of its own
+    # the bucket file is not where this YAML is deployed: the engine gets one of its strategies
     plan = replace(prepared, request=replace(prepared.request, files_dir="")).plan()
     yaml = as_yaml(config_of(plan), plan.command.env, str(IN_RAY))
     if out is None:

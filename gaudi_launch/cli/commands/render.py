@@ -1,4 +1,7 @@
-"""``gaudi-launch render TARGET``: the plan that serve would run, as a file for another home. Starts nothing."""
+"""``gaudi-launch render TARGET``: the plan of serve as files for another target.
+
+Nothing is started.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ def kubernetes(
     cluster: KubernetesOptions = _Cluster,
     options: LaunchOptions = Launch,
 ) -> None:
-    """Write a plan as Deployment, LeaderWorkerSet or RayService, with claims, probes, scaling and Services.
+    """Write a plan as Deployment, LeaderWorkerSet or RayService, with PVCs, probes, scaling and Services.
 
     Everything is checked against the API's own schemas before a file is written.
     """
@@ -61,7 +64,7 @@ def kubernetes(
         raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one="--helm", other="--to")
     form = KubernetesForm(read_with, kustomize=kustomize, helm=bool(helm))
     rendered, release = render_kubernetes(options, cluster, form)
-    # a chart is a folder, whatever is in it
+    # a chart is a folder, whatever it contains
     output = f"{helm}/" if helm else out or None
     to = Destination(output, release, several=as_json)
     _show(deliver(rendered, "kubernetes", to, force=options.force), as_json)

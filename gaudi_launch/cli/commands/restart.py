@@ -1,4 +1,4 @@
-"""``gaudi-launch restart``: the same plan on the same cards, again."""
+"""``gaudi-launch restart``: start the same plan on the same cards again."""
 
 from __future__ import annotations
 

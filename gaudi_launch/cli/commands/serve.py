@@ -1,4 +1,7 @@
-"""``gaudi-launch serve``: cards, plan, engine, warm-up, answer; in the foreground, or handed to a launcher."""
+"""``gaudi-launch serve``: cards, plan, engine, warm-up, answer.
+
+In the foreground, or passed to a launcher.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +86,7 @@ def serve(
 
 
 def _wait(started: StartedService) -> None:
-    """Show the detached start until it answers. Ctrl-C ends the showing only."""
+    """Show the detached launch until it answers. Ctrl-C ends the display only."""
     import time
 
     from gaudi_launch.cli.views.serve import say_ready

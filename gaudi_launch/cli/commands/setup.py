@@ -1,4 +1,7 @@
-"""``gaudi-launch setup``: make an engine environment, step by step; what is there already is left alone."""
+"""``gaudi-launch setup``: make an engine environment, step by step.
+
+Completed steps are not repeated.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def setup(
 
 
 def _check_index(url: str | None) -> None:
-    """Raises LaunchError (USAGE) for a pip mirror that is no address, or holds a secret."""
+    """Raise LaunchError (USAGE) for an invalid pip mirror, or one with a secret."""
     import re
 
     from gaudi_launch.errors import ExitCode, LaunchError
@@ -63,7 +66,7 @@ def _check_index(url: str | None) -> None:
 
 
 def _gaudi(engine: str, place: str | None, python: str | None, wishes: Any, dry_run: bool, as_json: bool) -> None:
-    """An engine for Gaudi: in a virtual environment or an image."""
+    """Set up an engine for Gaudi: in a virtual environment or an image."""
     import shutil
     import time
 
@@ -107,7 +110,7 @@ def _gaudi(engine: str, place: str | None, python: str | None, wishes: Any, dry_
 
 
 def _embedded(engine: str, index_url: str | None, dry_run: bool, no_demo: bool, as_json: bool) -> None:
-    """The embedded engine and its demo model, with Ray Serve beside it where that is asked for."""
+    """Set up the embedded engine and its demo model, and Ray Serve on request."""
     import time
 
     from gaudi_launch.cli.console import emit_json
@@ -142,7 +145,7 @@ def _embedded(engine: str, index_url: str | None, dry_run: bool, no_demo: bool, 
 
 
 def _show(steps: list[tuple[str, tuple[str, ...]]], files: dict[Any, str], as_json: bool) -> None:
-    """The commands, without running them."""
+    """Show the commands, without running them."""
     import shlex
 
     from gaudi_launch.cli.console import emit_json

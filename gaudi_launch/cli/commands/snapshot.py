@@ -78,7 +78,7 @@ def _write_tree(folder: Path, machine: str | None) -> None:
 
 
 def _write(path: Path, content: str) -> None:
-    """Write whole or not at all."""
+    """Write a file atomically."""
     from gaudi_launch.errors import ExitCode, LaunchError
 
     try:

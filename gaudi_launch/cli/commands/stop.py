@@ -1,4 +1,4 @@
-"""``gaudi-launch stop``: end services, or processes that services left behind."""
+"""``gaudi-launch stop``: stop services, or processes that services left."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def stop(
     if orphans:
         _end_orphans(yes, as_json)
         return
-    # every name is known before the first is ended
+    # every name is checked before the first service is stopped
     chosen = [find(name) for name in names or ()]
     if everything:
         chosen = [service for service in services() if service.alive]
@@ -47,7 +47,7 @@ def stop(
 
 
 def _end_services(chosen: Sequence[ServiceRecord], drain: float, *, forget: bool, as_json: bool) -> None:
-    """End each service; one that cannot be ended leaves the others to be ended."""
+    """Stop each service; a failure does not prevent the others."""
     from gaudi_launch.app.stop import end
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.terminal import Terminal
@@ -76,7 +76,7 @@ def _end_services(chosen: Sequence[ServiceRecord], drain: float, *, forget: bool
 
 
 def _end_orphans(yes: bool, as_json: bool) -> None:
-    """Show the processes of dead launchers, and end them after a confirmation."""
+    """Show the processes of ended launchers, and end them after a confirmation."""
     from gaudi_launch.app.stop import end_orphans, left_error
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.stop import orphans_to_json, show_orphans, show_unsure

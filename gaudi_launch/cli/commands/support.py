@@ -1,4 +1,7 @@
-"""``gaudi-launch support``: which engine versions run a model, since when, and on how many cards."""
+"""``gaudi-launch support``: engine versions that run a model.
+
+Since when, and on how many cards.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ def support(
     list_versions: bool = typer.Option(False, "--list", help="Show the engine versions with facts instead."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
-    """For each engine version: does it run the model, the fewest cards, validated or not, and the evidence.
+    """Show for each engine version whether it runs the model, the fewest cards, validation and evidence.
 
-    The lists were read from the engines' own source. A version that does not run the model is an answer: the exit
-    status stays 0.
+    The lists were read from the engines' own source. A version that does not run the model is an
+    answer: the exit status stays 0.
     """
     from gaudi_launch.app import support as use_case
     from gaudi_launch.cli.console import emit_json

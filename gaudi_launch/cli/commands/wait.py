@@ -1,4 +1,4 @@
-"""``gaudi-launch wait``: until a service answers."""
+"""``gaudi-launch wait``: wait until a service answers."""
 
 from __future__ import annotations
 

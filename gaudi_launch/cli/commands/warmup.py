@@ -1,4 +1,4 @@
-"""``gaudi-launch warmup``: how many graphs, how long, what is left out, and a plan that does better."""
+"""``gaudi-launch warmup``: graphs, time and coverage of buckets, and a plan."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def warmup(
 
 
 def _run(options: LaunchOptions, as_json: bool) -> None:
-    """Fill the recipe cache of these options' serve, and show what that took."""
+    """Fill the recipe cache of these options' serve, and show the result."""
     import contextlib
     import sys
 

@@ -43,7 +43,7 @@ def webui(
     try:
         why = "" if port_free(host, listening) else text("measure.in_use")
     except (OSError, UnicodeError) as error:
-        # an address that is not this machine's, or no address at all
+        # an address that is not this machine's, or not an address at all
         why = getattr(error, "strerror", None) or str(error)
     if why:
         raise LaunchError("measure.listen", ExitCode.MACHINE, host=host, port=listening, why=why)

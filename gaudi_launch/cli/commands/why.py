@@ -1,4 +1,4 @@
-"""``gaudi-launch why``: explain a failed start from its log."""
+"""``gaudi-launch why``: explain a failed launch from its log."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How results are shown: tables, JSON and pictures, one module per command."""
+"""Views of results: tables, JSON and pictures, one module per command."""

@@ -1,4 +1,4 @@
-"""How runs are shown: progress while they go, figures and plots when they are done, two of them side by side."""
+"""Views of bench: progress of a run, its figures and plots, and a comparison."""
 
 from __future__ import annotations
 
@@ -89,7 +89,10 @@ def show(
     as_json: bool,
     predicted: SpeedEstimate | None = None,
 ) -> None:
-    """Print a run's figures beside the predicted ones; as JSON all but its single requests."""
+    """Print a run's figures with the predicted ones.
+
+    As JSON all but its single requests.
+    """
     from gaudi_launch.bench.statistics import errors
     from gaudi_launch.cli.console import console, emit_json
     from gaudi_launch.cli.views.estimate import speed_json, summary
@@ -163,7 +166,7 @@ def _figures(run: BenchRun) -> Any:
 
 
 def milliseconds(seconds: float) -> str:
-    """Milliseconds with three meaningful digits or so."""
+    """Return milliseconds with about three significant digits."""
     value = 1000 * seconds
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
 
@@ -222,7 +225,7 @@ def _plot_lines(run: BenchRun) -> list[str]:
 
 
 def show_comparison(before: BenchRun, after: BenchRun, as_json: bool) -> None:
-    """Every figure of both runs, with its difference and a verdict."""
+    """Print every figure of both runs, with its difference and a verdict."""
     from gaudi_launch.bench.compare import compare, doubts
     from gaudi_launch.cli.console import console, emit_json, table
 

@@ -1,4 +1,4 @@
-"""A calibration under way, on stderr, and its result."""
+"""A running calibration, on stderr, and its result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CalibrationTerminal(Terminal):
         self._display.postpone()
 
     def progress(self, progress: StepProgress) -> None:
-        """Show how far the running phase is, at most every ten seconds."""
+        """Show the progress of the running phase, at most every ten seconds."""
         self._display.show(ProgressState(f"  {progress.word}: {progress.done}/{progress.total}"))
 
 

@@ -1,4 +1,7 @@
-"""What ``gaudi-launch capacity`` shows: a table, a chart in the terminal, JSON, a picture."""
+"""The output of ``gaudi-launch capacity``: table, chart, JSON, picture.
+
+The chart is for the terminal.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _ROWS, _WIDTH = 8, 60
 
 
 def to_json(result: CapacityResult) -> dict[str, Any]:
-    """The object of --json. Seconds, requests a second, tokens a second."""
+    """Return the object of --json. Seconds, requests per second, tokens per second."""
     case = result.case
     return {
         "schema": 1,
@@ -89,7 +92,10 @@ def _choice_json(choice: CardsChoice) -> dict[str, Any]:
 
 
 def carried(result: CapacityResult) -> list[tuple[int, int, float, float]]:
-    """(nodes, replicas, requests a second, output tokens a second) that fleets of some sizes carry."""
+    """Return the load that fleets of some sizes carry.
+
+    It is (nodes, replicas, requests per second, output tokens per second).
+    """
     from gaudi_launch.capacity.search import replicas_on
 
     choice = result.chosen
@@ -106,7 +112,7 @@ def carried(result: CapacityResult) -> list[tuple[int, int, float, float]]:
 
 
 def show(result: CapacityResult, plot: Path | None) -> None:
-    """The page for people."""
+    """Print the page for people."""
     from gaudi_launch.capacity.latency_chart import number
     from gaudi_launch.cli.console import console, table
     from gaudi_launch.messages import text
@@ -173,7 +179,7 @@ def _row(choice: CardsChoice, chosen: bool) -> list[str]:
 
 
 def _chart(curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None, cards: int) -> Text:
-    """Both latencies against the load of one replica, in letters."""
+    """Return both latencies against the load of one replica, as text."""
     from rich.text import Text
 
     from gaudi_launch.capacity.latency_chart import column_of, number, panels
@@ -206,7 +212,10 @@ def _line(panel: Panel, value: float) -> int:
 
 
 def draw(path: Path, result: CapacityResult) -> None:
-    """Write the picture of the chosen replica, else of the first that was simulated. Raises LaunchError (USAGE)."""
+    """Write the picture of the chosen replica, else of the first that was simulated.
+
+    Raises LaunchError (USAGE).
+    """
     from gaudi_launch.capacity import latency_chart
 
     choice = result.chosen or next((choice for choice in reversed(result.choices) if choice.curve), None)

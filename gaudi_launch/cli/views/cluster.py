@@ -1,4 +1,4 @@
-"""What ``gaudi-launch cluster`` shows."""
+"""The output of ``gaudi-launch cluster``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def to_json(case: ClusterCase) -> dict[str, Any]:
-    """The object of --json of plan and up."""
+    """Return the object of --json of plan and up."""
     from gaudi_launch.cluster.steps import render, render_stop, start_steps
 
     cluster, layout = case.cluster, case.cluster.layout
@@ -105,7 +105,7 @@ def _host_json(one: Seen) -> dict[str, Any]:
 
 
 def show(case: ClusterCase) -> None:
-    """The page for people."""
+    """Print the page for people."""
     from gaudi_launch.cli.console import console, table
     from gaudi_launch.messages import text
 
@@ -180,7 +180,7 @@ def _verdict(one: Seen) -> str:
 
 
 def dry(case: ClusterCase) -> None:
-    """The commands, in their order, for a terminal or a file; remarks are comments."""
+    """Print the commands, in order, for a terminal or a file; notes are comments."""
     from gaudi_launch.cluster.steps import SECRETS, render, render_stop, start_steps
     from gaudi_launch.messages import text
 
@@ -201,7 +201,7 @@ def dry(case: ClusterCase) -> None:
 
 
 def dry_down(members: Sequence[Member], name: str, as_json: bool) -> None:
-    """The commands that end what --dry-run's commands started."""
+    """Print the commands that end what --dry-run's commands started."""
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cluster.steps import render_stop
 
@@ -213,7 +213,7 @@ def dry_down(members: Sequence[Member], name: str, as_json: bool) -> None:
 
 
 def show_status(running: RunningCluster, state: State, as_json: bool) -> None:
-    """The state of a running cluster."""
+    """Print the state of a running cluster."""
     from gaudi_launch.cli.console import console, emit_json, table
     from gaudi_launch.messages import text
 
@@ -267,7 +267,7 @@ def show_status(running: RunningCluster, state: State, as_json: bool) -> None:
 
 
 def show_down(told: Sequence[EndedPart], members: Sequence[Member], as_json: bool) -> None:
-    """What was ended where."""
+    """Print what was ended, by host."""
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.messages import text
 

@@ -103,7 +103,7 @@ def show(host: Host, lost: Sequence[Orphan], *, sources: bool) -> None:
 
 
 def _unsure(host: Host) -> list[int]:
-    """Return the modules of which it is not known whether they are in use."""
+    """Return the modules of which it is unknown whether they are in use."""
     return sorted(card.module for card in host.cards if card.module is not None and card.busy is None)
 
 

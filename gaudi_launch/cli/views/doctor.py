@@ -1,4 +1,7 @@
-"""How the doctor's findings and changes look to people. The command itself is `cli.commands.doctor`."""
+"""The doctor's findings and changes, for people.
+
+The command itself is `cli.commands.doctor`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
     from gaudi_launch.doctor.remedies import Change, RemedyOutcome
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim", "unknown": "magenta"}
-# reasons to skip whole areas: the row of cards.present or driver.loaded has said it
+# reasons to skip all checks of an area: the row of cards.present or driver.loaded shows it already
 _SAID_ONCE = ("doctor.needs.gaudi", "doctor.needs.cards", "doctor.needs.driver")
 _INDENT = 10
 _WORD_WIDTH = 7
@@ -23,7 +26,10 @@ _WIDE = 60
 
 
 def _detail(out: Console, line: str, style: str | None = None) -> None:
-    """Words below a row: folded under the indent at a terminal, never folded where a program reads."""
+    """Print text below a row.
+
+    It is folded under the indent at a terminal, and never folded where a program reads.
+    """
     from rich.padding import Padding
     from rich.text import Text
 
@@ -36,7 +42,7 @@ def _detail(out: Console, line: str, style: str | None = None) -> None:
 
 
 def _command(out: Console, line: str, style: str | None = None) -> None:
-    """A line to be copied: never folded."""
+    """Print a line to be copied: never folded."""
     from rich.markup import escape
 
     from gaudi_launch.host.files import printable
@@ -85,7 +91,7 @@ def _padded(word: str) -> str:
 
 
 def show_row(out: Console, finding: Finding, verbose: bool) -> None:
-    """One line; what is below it only where something is to be read or done."""
+    """Print one row; details only where something is to be read or done."""
     from rich.markup import escape
 
     from gaudi_launch.doctor.findings import shown
@@ -137,7 +143,9 @@ def _show_remedy(out: Console, finding: Finding) -> None:
 
 
 def show_findings(out: Console, findings: Sequence[Finding], *, everything: bool, verbose: bool) -> None:
-    """Print the findings: failures first, then warnings; passed and skipped ones only if ``everything`` is set.
+    """Print the findings: failures first, then warnings.
+
+    Passed and skipped ones only if ``everything`` is set.
 
     A folded warning is without its remedy; what had no result is one line of ids.
     """

@@ -1,4 +1,4 @@
-"""The progress of a download: files and bytes, the speed and the time that is left."""
+"""The progress of a download: files, bytes, speed and remaining time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DownloadView:
-    """A bar on a terminal, a line now and then elsewhere."""
+    """A bar on a terminal, a line periodically elsewhere."""
 
     def __init__(self) -> None:
         self._display = ProgressDisplay(_columns)
@@ -34,7 +34,10 @@ class DownloadView:
         )
 
     def line(self, progress: PullProgress, now: float) -> str:
-        """Return bytes, share, and from the second line on the speed since the first one and the time left."""
+        """Return bytes, share, and from the second line on speed and remaining time.
+
+        The speed is that since the first line.
+        """
         done, total = progress.done_bytes, progress.total_bytes
         words = f"{size_text(done)} / {size_text(total)}  {100 * done / max(total, 1):.0f}%"
         if self._begin is None:
@@ -64,7 +67,7 @@ def _columns() -> Sequence[ProgressColumn]:
 
 
 def _current(progress: PullProgress) -> str:
-    """Return the file under way and how much of it is there."""
+    """Return the current file and the part of it that is present."""
     if not progress.current:
         return ""
     return f"{progress.current[-40:]} {100 * progress.current_bytes // max(progress.current_total, 1)}%"

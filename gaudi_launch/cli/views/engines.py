@@ -14,7 +14,7 @@ _COLUMNS = ("name", "title", "installed", "can", "lacks")
 
 
 def show(found: EngineListing, as_json: bool) -> None:
-    """Print every engine: where it is installed, its features, the options that it does not know."""
+    """Print every engine: its environments, features and unsupported options."""
     if as_json:
         emit_json({"schema": 1, "asked": found.python, "engines": [_row(state) for state in found.engines]})
         return

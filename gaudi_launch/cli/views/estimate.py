@@ -1,4 +1,4 @@
-"""What ``gaudi-launch estimate`` shows: a table, JSON, a picture."""
+"""The output of ``gaudi-launch estimate``: table, JSON, picture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def to_json(found: SpeedEstimate) -> dict[str, Any]:
-    """Return the object of --json: seconds, output tokens per second, requests per second."""
+    """Return the object of --json.
+
+    In seconds, output tokens per second, requests per second.
+    """
     case, made = found.case, found.prediction
     load = case.load
     requests = {
@@ -218,7 +221,10 @@ def _show_evidence(found: SpeedEstimate) -> None:
 
 
 def draw(path: Path, found: SpeedEstimate) -> None:
-    """Write the picture of tokens per second against sequences at once. Raises LaunchError (USAGE)."""
+    """Write the picture of tokens per second against concurrent sequences.
+
+    Raises LaunchError (USAGE).
+    """
     from gaudi_launch.app.estimate import solve_each
     from gaudi_launch.performance import throughput_chart
 

@@ -53,7 +53,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def show(result: FitResult) -> None:
-    """Print the table, the smallest number of cards, and what was assumed."""
+    """Print the table, the smallest number of cards, and the assumptions."""
     first = "n" if result.cores is None else "cores"
     names = (first, "dtype", "fits", "weights", "kv", "blocks", "context", "concurrency", "reason")
     columns = [text(f"fit.column_{name}") for name in names]
@@ -99,7 +99,7 @@ def _cell(value: float | int | None, form: str = ".1f") -> str:
 
 
 def _verdict(result: FitResult) -> str:
-    """Return the sentence below the table: the smallest number of cards, or why there is none."""
+    """Return the sentence below the table: the smallest number of cards, or why none."""
     smallest, dtype = result.table.smallest_n, result.dtypes[0]
     if smallest is not None:
         id = "fit.smallest" if result.cores is None else "fit.smallest_neuron"

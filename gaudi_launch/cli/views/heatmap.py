@@ -1,4 +1,4 @@
-"""A grid of shapes in the terminal: darker where more step time lies, ``o`` where a bucket is."""
+"""A grid of shapes in the terminal: dark for more step time, ``o`` for a bucket."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _ROWS, _COLUMNS = 10, 56
 
 
 def heatmap(title: str, pairs: list[tuple[int, int]], part: Weighted, time: object) -> Text:
-    """One phase; ``pairs`` are (batch, size) of its buckets. Readable without colours."""
+    """Return one phase; ``pairs`` are (batch, size) of its buckets.
+
+    Readable without colours.
+    """
     from rich.text import Text
 
     from gaudi_launch.buckets.picture import heat

@@ -1,4 +1,4 @@
-"""The page "which command for which question": on a terminal, as JSON, and as a page of the documentation."""
+"""The page of questions and commands: on a terminal, as JSON, for the docs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gaudi_launch.cli.translated import translated
 from gaudi_launch.cli.wrapping import cells, padded, wrapped
 from gaudi_launch.messages import text
 
-# below, a command stands under its question
+# below this width, a command is under its question
 _TWO_COLUMNS = 76
 
 
@@ -33,7 +33,7 @@ def questions_json() -> dict[str, Any]:
 
 
 def question_lines(width: int, *, coloured: bool) -> Iterator[str]:
-    """Yield the page: questions on the left, their commands to copy on the right or below."""
+    """Yield the page: questions on the left, commands to copy on the right or below."""
     yield from wrapped(text("questions.usage"), width)
     column = max(cells(text(each.id)) for questions in QUESTIONS.values() for each in questions)
     for title, questions in QUESTIONS.items():

@@ -1,4 +1,4 @@
-"""A service's log for programs: one object, or an object for each line while it grows."""
+"""A service's log for programs: one object, or one per line while it grows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Sink(Protocol):
-    """What the bytes of a log are written to."""
+    """The receiver of a log's bytes."""
 
     def write(self, piece: bytes, /) -> object: ...
 
@@ -19,13 +19,16 @@ class Sink(Protocol):
 
 
 def log_json(name: str, path: Path, content: bytes | None) -> dict[str, Any]:
-    """Return a log as one object; ``content``: its bytes, None where the log has not begun."""
+    """Return a log as one object.
+
+    ``content``: its bytes, None where the log has not begun.
+    """
     lines = [] if content is None else content.decode("utf-8", "replace").splitlines()
     return {"schema": 1, "name": name, "path": str(path), "begun": content is not None, "lines": lines}
 
 
 class LineObjects:
-    """Print each complete line of the bytes written as one JSON object on a line of stdout."""
+    """Print each complete line of the bytes as one JSON object on stdout."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -1,4 +1,7 @@
-"""A card's memory as one bar with a legend. The marks differ, so that it is readable without colours."""
+"""A card's memory as one bar with a legend.
+
+The marks differ, so that it is readable without colours.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ _MOST_WIDTH = 60
 
 @dataclass(frozen=True)
 class BarPart:
-    """How one part is drawn: its key in ``Plan.memory``, its mark, its mark in ASCII, its colour."""
+    """One part of the bar: its key in ``Plan.memory``, its marks and its colour.
+
+    One mark is for ASCII terminals.
+    """
 
     name: str
     mark: str
@@ -34,7 +40,9 @@ PARTS = (
 
 
 def bar(memory: Mapping[str, float], width: int, *, ascii: bool) -> Text:
-    """Return the bar, at most ``width`` cells wide; ``memory`` is ``Plan.memory``, GiB of one card.
+    """Return the bar, at most ``width`` cells wide.
+
+    ``memory`` is ``Plan.memory``, GiB of one card.
 
     What exceeds the card is behind the bracket that closes it.
     """
@@ -51,7 +59,9 @@ def bar(memory: Mapping[str, float], width: int, *, ascii: bool) -> Text:
 
 
 def shares(sizes: list[float], cells: int) -> list[int]:
-    """Divide ``cells`` by size: every size above 0 gets one at least, the largest remainders get the rest.
+    """Divide ``cells`` by size: every size above 0 gets at least one.
+
+    The largest remainders get the rest.
 
     >>> shares([33.9, 1.0, 10.6, 40.0, 8.2], 58)
     [21, 1, 6, 25, 5]
@@ -71,7 +81,10 @@ def shares(sizes: list[float], cells: int) -> list[int]:
 
 
 def legend(memory: Mapping[str, float], tokens: int | None, *, ascii: bool) -> Text:
-    """Return the parts with their marks and GiB; ``tokens`` are those of the KV cache."""
+    """Return the parts with their marks and GiB.
+
+    ``tokens`` are those of the KV cache.
+    """
     from rich.text import Text
 
     found = Text()

@@ -1,4 +1,6 @@
-"""The first screen of a plan: verdict, cards, memory, time, warnings and the next command, within 24 lines.
+"""The first screen of a plan, within 24 lines.
+
+It shows verdict, cards, memory, time, warnings and the next command.
 
 The complete plan is `cli.views.plan_all`.
 """
@@ -155,7 +157,7 @@ def _seconds(seconds: float) -> str:
 
 
 def _warnings(checked: CheckedPlan, out: Console, room: int) -> list[Text]:
-    """Return the warnings, complete if ``room`` lines are enough for them, else their first sentences."""
+    """Return the warnings, or their first sentences if ``room`` lines do not suffice."""
     from rich.text import Text
 
     found = _by_weight(checked)
@@ -178,7 +180,7 @@ def _warnings(checked: CheckedPlan, out: Console, room: int) -> list[Text]:
 
 
 def _by_weight(checked: CheckedPlan) -> list[tuple[Message, str]]:
-    """Return the warnings with their styles: failed checks first, then memory, then the others."""
+    """Return the warnings with styles: failed checks, memory, then the others."""
     others = [each for each in checked.plan.warnings if each not in checked.failed]
     others.sort(key=lambda each: not each.id.startswith("fit."))
     return [*((each, "bold red") for each in checked.failed), *((each, "yellow") for each in others)]

@@ -1,4 +1,4 @@
-"""The complete plan for people: each setting with its source, and each reason once."""
+"""The complete plan: each setting with its source, and each reason once."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def show_all(made: Plan, prepared: Prepared, speed: SpeedEstimate | None, *, ver
             _show_settings(out, of_kind, verbose=verbose)
     out.print()
     if made.container is not None:
-        # what is started, for those who want to run it by hand
+        # the command that is started, for those who run it manually
         out.print(f"$ {shlex.join(made.command.argv)}", markup=False, soft_wrap=True)
     if made.reference_differences:
         out.print(text("reference.title"), markup=False)
@@ -89,7 +89,10 @@ def _show_settings(out: Console, settings: Sequence[Setting], *, verbose: bool) 
 
 
 def _by_reason(settings: Sequence[Setting], *, verbose: bool) -> dict[tuple[str, str], list[Setting]]:
-    """Group settings by source and reason: what the user or a rule changed first, what is merely stated last."""
+    """Group settings by source and reason.
+
+    Changes by the user or a rule come first, defaults last.
+    """
     order = {"flag": 0, "environment": 1, "profile": 2, "computed": 3, "engine": 4}
     groups: dict[tuple[str, str], list[Setting]] = {}
     for setting in sorted(settings, key=lambda each: (order[each.source], not each.beaten)):

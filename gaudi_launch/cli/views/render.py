@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def show(files: RenderedFiles, *, as_json: bool) -> None:
-    """Print the only file or the paths of the written ones, notes on stderr; or all of it as JSON."""
+    """Print the only file or the paths of the written ones, with notes on stderr.
+
+    Or all of it as JSON.
+    """
     if as_json:
         emit_json(to_json(files))
         return

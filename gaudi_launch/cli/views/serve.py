@@ -1,5 +1,7 @@
-"""What serve shows: the engine's lines with a bar below on a terminal, plain lines otherwise. All on stderr, but
-for the lines that a user needs next."""
+"""The output of serve: the engine's lines, with a bar below on a terminal.
+
+All on stderr, but for the lines that a user needs next.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,15 @@ if TYPE_CHECKING:
     from gaudi_launch.services.probe import Readiness
 
 
-# a load to expect something of; bench shows the prediction of the load that it sends
+# a load for the prediction; bench predicts the load that it sends
 _INPUT, _OUTPUT, _CLIENTS = 1024, 256, 32
 
 
 def _predicted(plan: Plan) -> str | None:
-    """Return the speed to expect of a usual load in one line; None for an engine without cards."""
+    """Return the predicted speed of a usual load in one line.
+
+    Return None for an engine without cards.
+    """
     from gaudi_launch.app.estimate import of_record
     from gaudi_launch.cli.views.estimate import summary
     from gaudi_launch.performance.prediction import Load
@@ -85,7 +90,7 @@ class Screen:
         self._bar.progress(progress)
 
     def ready(self, readiness: Readiness) -> None:
-        """Say that it answers, and what to do next, on stdout."""
+        """Print that it answers, and what to do next, on stdout."""
         self._bar.close()
         try:
             self._say_ready(readiness)
@@ -120,9 +125,9 @@ def _expected(plan: Plan) -> str:
 
 
 def say_ready(model: str, url: str, seconds: int, log: str, path: str, no_chat: str = "") -> None:
-    """Print that it answers, a first request to copy, and where its log is.
+    """Print that it answers, a first request to copy, and the path of its log.
 
-    ``path`` is where it answered before, ``no_chat`` the refusal of a chat.
+    ``path`` is the path that answered, ``no_chat`` the refusal of a chat.
     """
     there, question = _question(path, model, chats=not no_chat)
     words = [
@@ -143,12 +148,12 @@ def say_ready(model: str, url: str, seconds: int, log: str, path: str, no_chat: 
 
 
 def _question(path: str, model: str, *, chats: bool) -> tuple[str, dict[str, Any]]:
-    """A first request in the server's own language: where to, and what."""
+    """Return a first request in the server's API: path and content."""
     from gaudi_launch.services.probe import POOLED, pooled_question
 
     asked = "What is the capital of France?"
     if path == "/generate":
-        # TGI's chat would take the model's name for that of an adapter (router/src/lib.rs)
+        # TGI's chat would read the model's name as that of an adapter (router/src/lib.rs)
         return path, {"inputs": asked, "parameters": {"max_new_tokens": 32}}
     for task, place in POOLED.items():
         if path == place:

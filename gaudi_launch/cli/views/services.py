@@ -43,14 +43,17 @@ def to_json(service: ServiceRecord, load: EngineLoad | None, now: float) -> dict
 
 
 def last_error(service: ServiceRecord) -> str | None:
-    """Return the sentence of the failure that ended its last launch; None without one."""
+    """Return the sentence of the failure that ended its last run.
+
+    Return None without one.
+    """
     if service.phase == "lost":
         return text("services.lost_rebooted" if service.rebooted else "services.lost")
     return service.error or None
 
 
 def show(services: list[ServiceRecord], load: dict[str, EngineLoad], now: float, *, everything: bool) -> None:
-    """Print a row for each service; ``everything``: dead ones are among them."""
+    """Print a row for each service; ``everything``: stopped ones too."""
     if not services:
         print(text("services.none_at_all" if everything else "services.none"))
         return

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def to_json(status: ServiceStatus) -> dict[str, Any]:
-    """Return everything about a service for programs."""
+    """Return all facts of a service for programs."""
     service, plan = status.service, status.plan
     return {
         "schema": 1,
@@ -110,7 +110,10 @@ def show(service: ServiceRecord, document: dict[str, Any]) -> None:
 
 
 def _plan(plan: dict[str, Any]) -> str:
-    """Return the plan in a line: data type, longest request, requests at once, in vLLM's or TGI's options."""
+    """Return the plan in one line, in vLLM's or TGI's options.
+
+    It shows data type, longest request and concurrent requests.
+    """
     from gaudi_launch.services.endpoint import option
 
     length = option(plan, "--max-model-len") or option(plan, "--max-total-tokens")
@@ -122,7 +125,10 @@ def _plan(plan: dict[str, Any]) -> str:
 
 
 def _time(phase: dict[str, Any], alive: bool) -> str:
-    """Return how long a phase took, or has taken so far (its times are those of this boot's clock)."""
+    """Return the duration of a phase, also of one that lasts.
+
+    Its times are those of this boot's clock.
+    """
     if phase["end"] is not None:
         return clock(phase["end"] - phase["begin"])
     return f"{clock(time.monotonic() - phase['begin'])} ..." if alive else "..."

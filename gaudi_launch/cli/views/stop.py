@@ -1,4 +1,4 @@
-"""Ended services and the processes that dead launchers left."""
+"""Stopped services and the processes that ended launchers left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show_ended(ended: EndedService) -> None:
-    """Print what became of a service, on stderr."""
+    """Print the result for a service, on stderr."""
     if not ended.was_running:
         id = "services.was_not_alive"
     elif ended.busy:
@@ -41,7 +41,10 @@ def ended_to_json(ended: EndedService) -> dict[str, Any]:
 
 
 def orphans_to_json(found: Sequence[Orphan], left: Sequence[Orphan], unsure: Sequence[Orphan]) -> dict[str, Any]:
-    """Return ended processes, those that did not end and those left alone, for programs."""
+    """Return orphaned processes for programs.
+
+    They are ended ones, those that did not end, and those left running.
+    """
     return {
         "schema": 1,
         "ended": [orphan.to_json() for orphan in found if orphan not in left],
@@ -51,7 +54,7 @@ def orphans_to_json(found: Sequence[Orphan], left: Sequence[Orphan], unsure: Seq
 
 
 def show_orphans(found: Sequence[Orphan]) -> None:
-    """Print the processes of dead launchers, on stderr."""
+    """Print the processes of ended launchers, on stderr."""
     out = console(stderr=True)
     if not found:
         out.print(text("services.no_orphans"))
@@ -61,7 +64,7 @@ def show_orphans(found: Sequence[Orphan]) -> None:
 
 
 def show_unsure(unsure: Sequence[Orphan]) -> None:
-    """Print the processes that are left alone, with the reason, on stderr."""
+    """Print the processes that are left running, with the reason, on stderr."""
     if not unsure:
         return
     out = console(stderr=True)

@@ -17,12 +17,12 @@ COLUMNS = ("strategy", "prompt", "decode", "uncovered", "overhead", "cold", "cac
 
 
 def seconds(span: Span, graphs: int) -> dict[str, float]:
-    """Low and high seconds of so many graphs."""
+    """Return low and high seconds of this number of graphs."""
     return {"low": round(span.low * graphs, 1), "high": round(span.high * graphs, 1)}
 
 
 def row(judged: Judged, chosen: bool, result: WarmupResult) -> list[str]:
-    """One line of the table, in the order of `COLUMNS`."""
+    """Return one line of the table, in the order of `COLUMNS`."""
     name = f"{judged.name} *" if chosen else judged.name
     if judged.failure:
         return [name, judged.failure, "", "", "", "", ""]
@@ -60,11 +60,12 @@ def _span(values: dict[str, float]) -> str:
 
 
 def to_json(case: WarmupCase, result: WarmupResult) -> dict[str, Any]:
-    """The object of --json."""
+    """Return the object of --json."""
     from dataclasses import asdict
 
     delivered = result.delivered
-    # what there is to set by hand; another list than the planner's is one that plan and serve take by themselves
+    # settings to export; another list than the planner's is one that plan and serve use by
+    # themselves
     ours = result.chosen is delivered.comparison[0]
     return {
         "schema": 1,
@@ -110,7 +111,10 @@ def _plan_json(judged: Judged, chosen: bool, result: WarmupResult) -> dict[str, 
 
 
 def draw(path: Path, case: WarmupCase, result: WarmupResult) -> None:
-    """Write the picture. Raises LaunchError (USAGE) for another ending or a folder that cannot be written."""
+    """Write the picture.
+
+    Raises LaunchError (USAGE) for another ending or a folder that cannot be written.
+    """
     from gaudi_launch.buckets import picture
     from gaudi_launch.messages import text
 

@@ -53,7 +53,7 @@ def show(told: Explanation) -> None:
     elif found.causes:
         say(text("diagnose.requests"))
     elif not found.failed and told.note is None:
-        # a note on one that runs or was stopped says it all
+        # for one that is running or was stopped the note is complete
         say(_no_failure(found, phase))
     if found.failed and not found.causes and content.text and told.note is None:
         say(text("diagnose.none"))
@@ -70,7 +70,7 @@ def show(told: Explanation) -> None:
 
 
 def _lines(causes: tuple[Cause, ...], content: Excerpt, word: str) -> list[str]:
-    """Return what is known of each cause, below its number."""
+    """Return the facts of each cause, below its number."""
     lines = []
     for number, cause in enumerate(causes, start=1):
         lines.append(f"\n{word} {number}: {cause.title.render()}")
@@ -83,7 +83,10 @@ def _lines(causes: tuple[Cause, ...], content: Excerpt, word: str) -> list[str]:
 
 
 def _no_failure(found: Diagnosis, phase: str) -> str:
-    """Return the sentence for a log without a failure: the engine came up, or the log ends during a launch."""
+    """Return the sentence for a log without a failure.
+
+    The engine came up, or the log ends during a launch.
+    """
     if found.came_up or found.phase in ("ready", "stopping"):
         return text("diagnose.healthy", phase=phase)
     done, total = found.at

@@ -201,7 +201,10 @@ def read_words(words: Sequence[str], version: str, force: bool = False) -> dict[
 
 
 def _exact_name(argument: Argument) -> str:
-    """Return the long name of an option as the launcher reads it: clap knows no abbreviation and no ``_``."""
+    """Return the long name of an option as the launcher reads it.
+
+    clap knows no abbreviation and no ``_``.
+    """
     word = argument.words[0]
     if argument.option is not None and not word.startswith("--"):
         return argument.name

@@ -1,4 +1,4 @@
-"""One model on one node a replica: Deployment and Service. Pure."""
+"""One model on one node per replica: Deployment and Service. Pure."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ from gaudi_launch.kubernetes.target import PORT, KubernetesTarget, ServedModel
 def deployment(
     served: ServedModel, cluster: KubernetesTarget, release: Name, places: Mapping[str, str], together: bool
 ) -> dict[str, Any]:
-    """Replicas of one model. An update takes a pod away before it makes the new one: a rolling update the other way
-    round waits for cards that nobody has free."""
+    """Return replicas of one model.
+
+    An update removes a pod before it creates the new one: a rolling update in the other order waits
+    for cards that are not free.
+    """
     first, beside = recipe_containers(served)
     containers = [engine_container(served, cluster, places), *beside]
     count = {} if cluster.scaled else {"replicas": knob(served, "replicas", cluster.replicas, "number")}
@@ -53,7 +56,7 @@ def deployment(
 
 
 def service(served: ServedModel, release: Name, pods: Mapping[str, Any]) -> dict[str, Any]:
-    """The Service of a model; ``pods`` selects those that answer."""
+    """Return the Service of a model; ``pods`` selects the ready ones."""
     return {
         "apiVersion": "v1",
         "kind": "Service",

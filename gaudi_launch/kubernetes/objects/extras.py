@@ -1,4 +1,4 @@
-"""What stands around the engines: claims, scripts, scaling, disruption budget, monitor, ingress. Pure."""
+"""Objects around the engines: PVCs, scripts, scaling, monitor, ingress. Pure."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ def shared_labels(release: Name, component: str) -> dict[str, Any]:
 
 
 def access_mode(cluster: KubernetesTarget, models: Sequence[ServedModel]) -> str:
-    """Of the claims. Raises LaunchError (USAGE) where pods on several nodes would wait for ever for one claim."""
+    """Return the access mode of the PVCs.
+
+    Raises LaunchError (USAGE) where pods on several nodes would wait forever for one PVC.
+    """
     many = cluster.many or len(models) > 1
-    # models beside each other are kept on one node where their claims are
+    # models of one release are kept on one node where their PVCs are
     apart = cluster.many if cluster.access_mode == ONE_NODE else many
     if cluster.access_mode in (ONE_NODE, "ReadWriteOncePod") and apart:
         raise LaunchError("kubernetes.access_mode", ExitCode.USAGE, found=cluster.access_mode)
@@ -33,7 +36,10 @@ def access_mode(cluster: KubernetesTarget, models: Sequence[ServedModel]) -> str
 
 
 def storage(cluster: KubernetesTarget, models: Sequence[ServedModel], release: Name) -> list[dict[str, Any]]:
-    """The claims of the weights (unless the user has one) and of the compiled graphs, and our scripts."""
+    """Return the PVCs of weights and compiled graphs, and the scripts.
+
+    The weights have none if the user has one.
+    """
     mode = access_mode(cluster, models)
     found = []
     if any(engine_mounts(served) for served in models) and not cluster.weights_claim:
@@ -41,7 +47,7 @@ def storage(cluster: KubernetesTarget, models: Sequence[ServedModel], release: N
         found.append(_claim(release, "weights", size, mode, cluster))
     recipes = [served for served in models if served.recipe_key]
     if recipes:
-        # twice, so that the graphs of the next release of an image have room beside those of this one
+        # twice, so that the graphs of an image's next release have room with those of this one
         size = max(1, sum(2 * served.recipe_mib for served in recipes) // 1024)
         found.append(_claim(release, "recipes", size, mode, cluster))
     scripts = scripts_of(models, cluster)
@@ -76,9 +82,10 @@ def config_map(release: Name, use: str, files: Mapping[str, str]) -> dict[str, A
 
 
 def budget(served: ServedModel, cluster: KubernetesTarget, release: Name) -> dict[str, Any]:
-    """As many pods may be evicted at a time as an update takes; none would keep a node from ever being drained.
+    """Return a budget that allows as many evictions as an update takes.
 
-    All pods of a group count: one of them evicted takes the others with it.
+    None would keep a node from ever being drained. All pods of a group count: when one is evicted
+    the others go too.
     """
     return {
         "apiVersion": "policy/v1",
@@ -89,7 +96,10 @@ def budget(served: ServedModel, cluster: KubernetesTarget, release: Name) -> dic
 
 
 def monitor(served: ServedModel, release: Name) -> dict[str, Any]:
-    """For the Prometheus operator; the metrics then carry the Service's name as ``service``."""
+    """Return a monitor for the Prometheus operator.
+
+    The metrics then carry the Service's name as ``service``.
+    """
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "ServiceMonitor",
@@ -104,8 +114,11 @@ def monitor(served: ServedModel, release: Name) -> dict[str, Any]:
 def scaler(
     served: ServedModel, cluster: KubernetesTarget, release: Name, target: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Scales on requests running and waiting, a pod's share being what it takes at once: a start takes minutes, so
-    CPU use would come too late and tell nothing. Never to none, and down slowly."""
+    """Return scaling on running and waiting requests.
+
+    A pod's target is its number of concurrent requests: a launch takes minutes, so CPU use would
+    react too late and is not informative. Never to none, and down slowly.
+    """
     least = knob(served, "minReplicas", cluster.replicas, "number")
     most = knob(served, "maxReplicas", cluster.max_replicas, "number")
     metadata = {"name": served.name, "labels": labels(served, release)}
@@ -162,7 +175,10 @@ def scaler(
 
 
 def adapter_values(models: Sequence[ServedModel]) -> dict[str, Any]:
-    """Values for the chart of prometheus-adapter, which makes the metric that the HorizontalPodAutoscaler reads."""
+    """Return values for the chart of prometheus-adapter.
+
+    It provides the metric that the HorizontalPodAutoscaler reads.
+    """
     pairs = sorted({served.metrics for served in models})
     return {
         "rules": {
@@ -185,8 +201,11 @@ def adapter_values(models: Sequence[ServedModel]) -> dict[str, Any]:
 def ingress(
     cluster: KubernetesTarget, release: Name, api: Any, page: Any = None, routes: str = "/v1"
 ) -> dict[str, Any]:
-    """``routes`` (or everything, without a page) to the model, the rest to the chat page. Answers are streamed for
-    minutes, which the annotations tell nginx."""
+    """Return an Ingress: ``routes`` to the model, the rest to the chat page.
+
+    Without a page, everything goes to the model. Answers are streamed for minutes, which the
+    annotations configure in nginx.
+    """
 
     def path(prefix: str, name: Any, port: int) -> dict[str, Any]:
         backend = {"service": {"name": name, "port": {"number": port}}}

@@ -1,9 +1,10 @@
-"""The Inferentia example (Llama-2-13B, Ray Serve, EKS) as ours: instances instead of cards. Pure.
+"""The Inferentia example (Llama-2-13B, Ray Serve, EKS), on instances.
 
-awslabs/ai-on-eks@41a979e:blueprints/inference/llama2-13b-chat-rayserve-inf2/ is the pattern: its image and Serve
-application are used as they are. Not taken over, as it does not work: a scheduler's name beside the pod's spec (the
-API refuses it), more replicas than workers, autoscaling words that Ray ignores, thresholds that KubeRay ignores,
-$LD_LIBRARY_PATH, which Kubernetes does not replace, and cores that KubeRay's scaling cannot see (ray issue 44361).
+Pure. awslabs/ai-on-eks@41a979e:blueprints/inference/llama2-13b-chat-rayserve-inf2/ is the pattern:
+its image and Serve application are used as they are. Left out because it does not work: a
+scheduler's name outside the pod's spec (the API refuses it), more replicas than workers,
+autoscaling keys that Ray ignores, thresholds that KubeRay ignores, $LD_LIBRARY_PATH, which
+Kubernetes does not replace, and cores that KubeRay's scaling cannot see (ray issue 44361).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ IMAGE = "public.ecr.aws/data-on-eks/ray2.22.0-py310-llama2-13b-neuron:latest"
 RAY_VERSION = "2.22.0"
 _ENTRY = "ray_serve_llama2:entrypoint"
 _DEPLOYMENT = "Llama-2-13b-chat-hf"  # the name in the image's application; the model is MODEL_ID
-# the example asks 180 of 192 CPUs and 700 GB of 768 GiB
+# the example requests 180 of 192 CPUs and 700 GB of 768 GiB
 _CPU_SHARE, _MEMORY_SHARE = 180 / 192, 0.85
 # a worker may take up to 10 minutes by the public guide, with image and weights; six times that (assumed)
 _START_SECONDS = 3600
@@ -39,10 +40,11 @@ _LIBRARIES = {"LD_LIBRARY_PATH": "/home/ray/anaconda3/lib"}
 def neuron_served(
     model: Model, instance: Instance, release: str, cores: int | None, image: str, replicas: tuple[int, int]
 ) -> ServedModel:
-    """One replica an instance, on ``cores`` NeuronCores (None: all of them, as in the example; fewer are slower).
+    """Return one replica per instance, on ``cores`` NeuronCores.
 
-    Raises LaunchError: the weights do not fit (MACHINE), more cores than there are (MACHINE), or a model that the
-    example's application cannot load (MODEL).
+    None: all of them, as in the example; fewer are slower. Raises LaunchError: the weights do not
+    fit (MACHINE), more cores than exist (MACHINE), or a model that the example's application cannot
+    load (MODEL).
     """
     if not image and model.architecture not in (None, "LlamaForCausalLM"):
         raise LaunchError("kubernetes.neuron_model", ExitCode.MODEL, model=model.path, found=model.architecture)
@@ -58,7 +60,7 @@ def neuron_served(
             name=instance.id,
         )
     cpus = max(1, int(instance.cpus * _CPU_SHARE))
-    # a folder is the same path in the pods, as in every other shape
+    # a folder has the same path in the pods as in every other kind of object
     folder = (Mount(model.path, model.path, read_only=True),) if model.path.startswith("/") else ()
     weights = model.weight_bytes or 2 * (model.parameters or 0)
     memory = int(instance.memory_gib * _MEMORY_SHARE)
@@ -87,7 +89,8 @@ def neuron_served(
         ray_amount=instance.cores,
         head_env=_LIBRARIES,
         head_selector={"kubernetes.io/arch": "amd64"},
-        # docs: Karpenter, Well-Known Annotations: a node is not given up while a model is compiled on it
+        # docs: Karpenter, Well-Known Annotations: a node is not removed while a model is compiled
+        # on it
         annotations={"karpenter.sh/do-not-disrupt": "true"},
         selector={"node.kubernetes.io/instance-type": instance.id},
     )

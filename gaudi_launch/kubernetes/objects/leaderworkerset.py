@@ -1,7 +1,9 @@
-"""One replica over several nodes: LeaderWorkerSet, with Ray inside each group. Pure.
+"""One replica over several nodes: LeaderWorkerSet, with Ray inside each group.
 
-kubernetes-sigs/lws@2161f38f (v0.10.0) makes the groups. How vLLM spans nodes, and what that changes in a plan, is
-fleet's (`cluster.layout`, `cluster.parts`).
+Pure.
+
+kubernetes-sigs/lws@2161f38f (v0.10.0) makes the groups. `cluster.layout` and `cluster.parts` define
+how vLLM spans nodes, and what that changes in a plan.
 """
 
 from __future__ import annotations
@@ -31,11 +33,15 @@ _SCRIPT = f"{SCRIPTS}/multi_node.py"
 def leader_worker_set(
     served: ServedModel, cluster: KubernetesTarget, release: Name, places: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Groups of ``cluster.nodes`` pods. When one pod fails its group is made anew: a Ray cluster that lost a node
-    cannot go on with the same engine."""
+    """Return groups of ``cluster.nodes`` pods.
+
+    When one pod fails its group is recreated: a Ray cluster that lost a node cannot continue with
+    the same engine.
+    """
     first, beside = recipe_containers(served)
     cards = str(served.needs.cards)
-    # scale-out over the hosts' interfaces pins memory (Gaudi2E manual 1.21: IPC_LOCK beside SYS_NICE)
+    # scale-out over the hosts' interfaces pins memory (Gaudi2E manual 1.21: IPC_LOCK in addition to
+    # SYS_NICE)
     shared = {
         **engine_container(served, cluster, places),
         "securityContext": {"capabilities": {"add": ["SYS_NICE", "IPC_LOCK"]}},
@@ -62,7 +68,8 @@ def leader_worker_set(
             "spec": {"automountServiceAccountToken": False, **spec},
         }
 
-    # what the engine's ranks on a worker compile lies on the worker: the keeper there asks the leader
+    # graphs that the engine's ranks on a worker compile are stored on the worker: the keeper there
+    # queries the leader
     url = f"http://$(LWS_LEADER_ADDRESS):{_port(served)}{served.container.health}"
     far = [{**each, "command": [*each["command"][:-1], url]} for each in beside]
     count = {} if cluster.scaled else {"replicas": knob(served, "replicas", cluster.replicas, "number")}
@@ -71,7 +78,8 @@ def leader_worker_set(
         "metadata": {"name": served.name, "labels": labels(served, release)},
         "spec": {
             **count,
-            # the leader is ready when the engine is, and the engine needs the workers: they may not wait for it
+            # the leader is ready when the engine is, and the engine needs the workers, which must
+            # not wait for it
             "startupPolicy": "LeaderCreated",
             "rolloutStrategy": {
                 "type": "RollingUpdate",
@@ -88,7 +96,7 @@ def leader_worker_set(
 
 
 def leaders(served: ServedModel) -> dict[str, Any]:
-    """The pods that answer."""
+    """Return the labels of the pods that answer."""
     return {**selector(served), "role": "leader"}
 
 

@@ -1,4 +1,4 @@
-"""What one engine asks of a node: cards, CPUs, memory, huge pages, shared memory, time to start. Pure."""
+"""A pod's resources for one engine: cards, CPUs, memory, huge pages, time. Pure."""
 
 from __future__ import annotations
 
@@ -10,28 +10,32 @@ from gaudi_launch.host.hardware import Host
 from gaudi_launch.host.host_config import HostConfig
 from gaudi_launch.messages import Message, message
 
-GAUDI = "habana.ai/gaudi"  # HabanaAI/habanalabs-k8s-device-plugin@6b77f8c: whole cards only
+GAUDI = "habana.ai/gaudi"  # HabanaAI/habanalabs-k8s-device-plugin@6b77f8c: integers only
 # Of the public serving samples the one with most: HabanaAI/Gaudi-tutorials@fee19c6:k8s/vllm-8b-cache.yaml, one card
 HUGEPAGES_MIB = 9800
 # of a node's CPUs and memory; the rest is left to the kubelet and to the daemons of the node (assumed)
 _SHARE = 0.9
-# memory beside the weights, which pass through it while they are loaded (assumed; samples ask 128 to 409 GiB)
+# memory in addition to the weights, which pass through it while they are loaded (assumed; samples
+# request 128 to 409 GiB)
 _MEMORY_FACTOR, _MEMORY_BASE_GIB = 1.2, 16
-# bytes a second at which a network volume gives the weights at least (assumed)
+# minimum bytes per second at which a network volume delivers the weights (assumed)
 _SLOWEST_READ = 0.25e9
-# and at which a hub does, where the engine fetches the model itself (assumed)
+# minimum bytes per second of a hub, where the engine fetches the model itself (assumed)
 _SLOWEST_FETCH = 0.1e9
-# until an image of some 20 GB is there (assumed)
+# until an image of some 20 GB is pulled (assumed)
 PULL_SECONDS = 900
-# how long the first pod of a group waits for the others, whose nodes may still have to fetch the image
+# wait of a group's first pod for the others, whose nodes may still have to fetch the image
 # (pods/multi_node.py); the engine starts only then
 JOIN_SECONDS = 1800
 
 
 @dataclass(frozen=True)
 class PodResources:
-    """For one pod. Sizes in MiB, times in seconds; ``start_seconds`` is weights and warm-up, and in a group of pods
-    the wait for the others before."""
+    """The resources of one pod.
+
+    Sizes in MiB, times in seconds; ``start_seconds`` is weights and warm-up, and in a group of pods
+    the wait for the others before.
+    """
 
     cards: int
     cpus: int
@@ -44,8 +48,11 @@ class PodResources:
     notes: tuple[Message, ...] = ()
 
     def resources(self) -> dict[str, dict[str, str]]:
-        """Requests and limits alike: cards and huge pages have to be, the rest makes the pod Guaranteed, which is
-        what gives it whole CPUs of one NUMA node where the kubelet is set up to."""
+        """Return requests and limits, which are equal.
+
+        Cards and huge pages require it, and the rest makes the pod Guaranteed, which gives it
+        exclusive CPUs of one NUMA node where the kubelet is configured for it.
+        """
         amounts = {"cpu": str(self.cpus), "memory": f"{self.memory_mib}Mi"}
         if self.hugepages_mib:
             amounts["hugepages-2Mi"] = f"{self.hugepages_mib}Mi"
@@ -64,9 +71,12 @@ def needs_of(
     nodes: int = 1,
     fetched: bool = False,
 ) -> PodResources:
-    """Of a pod with ``cards`` on such a host. ``weights`` are the bytes of the whole model; None where they are not
-    known: then as many as its cards can hold. It is cut over ``nodes`` pods. ``hugepages_mib`` a card overrides the
-    rule. ``fetched``: from a hub, at the start."""
+    """Return the resources of a pod with ``cards`` on a host of this kind.
+
+    ``weights`` are the bytes of the complete model; None where unknown: then the capacity of its
+    cards. It is divided over ``nodes`` pods. ``hugepages_mib`` per card overrides the rule.
+    ``fetched``: from a hub, at the start.
+    """
     notes: list[Message] = []
     known, weights = weights is not None, _held(cards, host) * nodes if weights is None else weights
     share = cards / len(host.cards) if cards and host.cards else 1 / 8
@@ -93,14 +103,17 @@ def needs_of(
 
 
 def _held(cards: int, host: Host) -> float:
-    """Bytes that so many of this host's cards hold."""
+    """Return the memory of this number of the host's cards in bytes."""
     product = accelerator_of(host)
     return float(cards * product.memory_total_mib << 20) if product else 0.0
 
 
 def shm_mib(cards: int) -> int:
-    """/dev/shm: 2 GiB for one card as the multi-model chart has it, 1 more for each further one, 16 for eight as
-    the LeaderWorkerSet sample of vLLM (15Gi) rounds up to."""
+    """Return /dev/shm in MiB: 2 GiB for one card, 1 GiB more for each further one.
+
+    2 GiB as in the multi-model chart; 16 for eight, as vLLM's LeaderWorkerSet sample (15Gi) rounds
+    up to.
+    """
     return 16 << 10 if cards >= 8 else (2 + max(0, cards - 1)) << 10
 
 

@@ -1,4 +1,4 @@
-"""The pod of one engine: what a Deployment, a LeaderWorkerSet and a RayService have in common. Pure."""
+"""The pod of one engine, for Deployment, LeaderWorkerSet and RayService. Pure."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ RECIPES, KEPT, SCRIPTS = "/var/cache/recipes", "/mnt/recipes", "/opt/gaudi-launc
 PLAN_FILES = "/opt/gaudi-launch-plan"
 HUB_HOME = "/models/huggingface"
 _PROBE_SECONDS = 10
-# the kubelet's words for "not asked for more than": the longest that any of our pods drains (TGI: 90 s)
+# the kubelet's default for "not requested"; the longest drain of our pods (TGI: 90 s)
 _GRACE_SECONDS = 120
 _DRAIN_SECONDS = 10  # until every proxy has taken the pod out of the Service (assumed)
 
 
 def labels(served: ServedModel, release: Name | str, component: str = "engine") -> dict[str, Any]:
-    """The labels of a model's objects; ``kube status`` finds them by the instance."""
+    """Return the labels of a model's objects.
+
+    ``kube status`` finds them by the instance.
+    """
     return {
         "app.kubernetes.io/name": served.name,
         "app.kubernetes.io/instance": release,
@@ -43,7 +46,9 @@ def selector(served: ServedModel, component: str = "engine") -> dict[str, Any]:
 
 
 def literal(text: str) -> str:
-    """A text that Kubernetes leaves as it is: it replaces $(NAME) in words and variables, and halves $$.
+    """Return a text that Kubernetes does not change.
+
+    It replaces $(NAME) in arguments and variables, and halves $$.
 
     >>> literal("$(HOME) costs 5$"), literal("5$")
     ('$$(HOME) costs 5$$', '5$')
@@ -52,7 +57,7 @@ def literal(text: str) -> str:
 
 
 def port_of(container: Container) -> int:
-    """The port on which the engine listens inside its pod."""
+    """Return the port on which the engine listens inside its pod."""
     return container.ports[0][1] if container.ports else 8000
 
 
@@ -61,12 +66,16 @@ def knob(served: ServedModel, name: str, default: Any, form: Any = "block") -> K
 
 
 def engine_container(served: ServedModel, cluster: KubernetesTarget, places: Mapping[str, str]) -> dict[str, Any]:
-    """The container of the engine; ``places`` says where in the weights' claim each mounted path lies."""
+    """Return the container of the engine.
+
+    ``places`` gives the path of each mount in the weights' PVC.
+    """
     container, port = served.container, port_of(served.container)
     command = [container.entrypoint] if container.entrypoint else []
     words: dict[str, Any] = {"command": command} if command else {}
     path = {"path": container.health, "port": "http"}
-    # docs: Docker Installation wants --cap-add=sys_nice; nothing else of the host is needed within a link group
+    # docs: Docker Installation requires --cap-add=sys_nice; nothing else of the host is needed
+    # within a link group
     capabilities = ["SYS_NICE", *(SCALE_OUT_CAPABILITIES if container.scale_out else ())]
     tries = math.ceil(served.needs.start_seconds / _PROBE_SECONDS)
     probe = {"httpGet": path, "periodSeconds": _PROBE_SECONDS, "timeoutSeconds": 5}
@@ -90,7 +99,10 @@ def engine_container(served: ServedModel, cluster: KubernetesTarget, places: Map
 
 
 def env_of(served: ServedModel, cluster: KubernetesTarget) -> list[Any]:
-    """The variables: those that only the pod knows first, so that others may use them; secrets by reference."""
+    """Return the variables; secrets by reference.
+
+    Those that only the pod knows come first, so that others may use them.
+    """
     elsewhere = (*served.env_from, *cluster.secret_names)
     values = {name: literal(value) for name, value in served.container.env.items() if name not in elsewhere}
     if values.get(RECIPE_VARIABLE):
@@ -108,13 +120,16 @@ def env_of(served: ServedModel, cluster: KubernetesTarget) -> list[Any]:
 
 
 def uses_hub(served: ServedModel) -> bool:
-    """Is the model fetched from a hub by the engine?"""
+    """Return True if the engine fetches the model from a hub."""
     return not served.model.startswith("/")
 
 
 def engine_mounts(served: ServedModel) -> list[Mount]:
-    """What the engine has in the weights' claim: for a model from a hub also where it is kept, if the engine has no
-    place for that. The recipe cache has a place of its own."""
+    """Return the engine's mounts in the weights' PVC.
+
+    For a model from a hub also the folder where it is stored, if the engine has none for that. The
+    recipe cache has a separate one.
+    """
     recipe = served.container.env.get(RECIPE_VARIABLE, "").split(",")[0]
     ours = {f"{PLAN_FILES}/{name}" for name in served.files}
     mounts = [mount for mount in served.container.mounts if mount.source != recipe and mount.source not in ours]
@@ -124,15 +139,19 @@ def engine_mounts(served: ServedModel) -> list[Mount]:
 
 
 def _keeps_models(container: Container) -> bool:
-    """Has it a place for what it fetches: one that a variable names, or TGI's own folder?"""
+    """Return True if the engine has a folder for what it fetches.
+
+    A variable names it, or it is TGI's.
+    """
     named = any(name in container.env for name in HUB_FOLDERS)
     return named or any(mount.target in (DATA, f"{DATA}/hub") for mount in container.mounts)
 
 
 def places_of(models: Sequence[ServedModel]) -> dict[str, str]:
-    """Where in the claim each mounted path lies: under its last name, or its whole path where two share that.
+    """Return the place of each mounted path in the PVC.
 
-    Raises LaunchError (USAGE) for a path that Kubernetes cannot mount.
+    It is the path's last part, or the absolute path where two share that. Raises LaunchError
+    (USAGE) for a path that Kubernetes cannot mount.
     """
     sources = sorted({mount.source for served in models for mount in engine_mounts(served)})
     names = [PurePosixPath(source).name for source in sources]
@@ -158,7 +177,7 @@ def mounts_of(served: ServedModel, places: Mapping[str, str]) -> list[dict[str, 
 
 
 def recipe_containers(served: ServedModel) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """(init containers, containers beside the engine) that bring the compiled graphs and keep new ones."""
+    """Return (init containers, sidecars) that bring the compiled graphs and keep new ones."""
     if not served.recipe_key:
         return [], []
     url = f"http://127.0.0.1:{port_of(served.container)}{served.container.health}"
@@ -171,7 +190,7 @@ def recipe_containers(served: ServedModel) -> tuple[list[dict[str, Any]], list[d
         ],
     }
     script = f"{SCRIPTS}/keep_recipes.py"
-    # what an init container asks for is given back to the engine: it may be quick
+    # the resources of an init container return to the engine: it may use them
     before = {"cpu": "2", "memory": "1Gi"}
     beside = {"cpu": "200m", "memory": "512Mi"}
     bring = {"name": "bring-recipes", "command": ["python3", script, "bring", KEPT, RECIPES], **shared}
@@ -199,7 +218,7 @@ def volumes_of(served: ServedModel, cluster: KubernetesTarget, release: Name) ->
 
 
 def config_maps(served: ServedModel, cluster: KubernetesTarget) -> dict[str, Checksum]:
-    """The ConfigMaps that a model's pods read, by the volume that each of them is."""
+    """Return the ConfigMaps that a model's pods read, by volume."""
     found: dict[str, Checksum] = {}
     if served.files:
         found["plan"] = Checksum(f"plan-{served.key}", served.files)
@@ -212,13 +231,16 @@ def config_maps(served: ServedModel, cluster: KubernetesTarget) -> dict[str, Che
 def pod_metadata(
     labels: Mapping[str, Any], reads: Mapping[str, Checksum], more: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Of a pod with these labels: it is made anew when a ConfigMap that it ``reads`` changes."""
+    """Return the metadata of a pod with these labels.
+
+    The pod is recreated when a ConfigMap that it ``reads`` changes.
+    """
     annotations = {**(more or {}), **{f"checksum/{volume}": read for volume, read in reads.items()}}
     return {"labels": dict(labels), **({"annotations": annotations} if annotations else {})}
 
 
 def scripts_of(models: Sequence[ServedModel], cluster: KubernetesTarget) -> dict[str, str]:
-    """Our own files that run in the engine's image, by name."""
+    """Return the scripts that run in the engine's image, by name."""
     names = ["keep_recipes.py"] if any(served.recipe_key for served in models) else []
     names += ["multi_node.py"] if cluster.kind == "leaderworkerset" else []
     return {name: script(name) for name in names}
@@ -240,8 +262,11 @@ def pod_spec(
     first: Sequence[Mapping[str, Any]] = (),
     together: bool = False,
 ) -> dict[str, Any]:
-    """A pod of these containers; ``together``: rather on the node where the release has engines already, and only
-    there where their claims can be used on one node."""
+    """Return a pod of these containers.
+
+    ``together``: preferably on the node where the release has engines already, and only there where
+    their PVCs can be used on one node.
+    """
     spec: dict[str, Any] = {}
     if cluster.runtime_class:
         spec["runtimeClassName"] = Knob(("runtimeClassName",), cluster.runtime_class)
@@ -253,7 +278,7 @@ def pod_spec(
         "tolerations": knob(served, "tolerations", tolerations(served, cluster)),
     }
     if together:
-        # not where the chat page is: it may run on a node without cards
+        # not in the chat page's pod: it may run on a node without cards
         same = {"app.kubernetes.io/instance": release, "app.kubernetes.io/component": "engine"}
         term = {"labelSelector": {"matchLabels": same}, "topologyKey": "kubernetes.io/hostname"}
         wish = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
@@ -267,17 +292,20 @@ def pod_spec(
 
 
 def tolerations(served: ServedModel, cluster: KubernetesTarget) -> list[dict[str, str]]:
-    """Of the cards' own taint, which does no harm where nodes have none, and of those the user names."""
+    """Return tolerations of the cards' taint and of those that the user names.
+
+    The former is harmless where nodes have no taint.
+    """
     keys = [served.needs.resource] if served.needs.cards else []
     names = dict.fromkeys([*keys, *cluster.tolerate])
     return [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in names]
 
 
 def script(name: str) -> str:
-    """The text of one of our own files that run inside a pod."""
+    """Return the text of one of the scripts that run inside a pod."""
     return (Path(__file__).parents[1] / "pods" / name).read_text(encoding="utf-8")
 
 
 def rollout_seconds(served: ServedModel) -> int:
-    """Until a rollout counts as failed: image, weights and warm-up."""
+    """Return the seconds until a rollout counts as failed: image, weights, warm-up."""
     return served.needs.start_seconds + PULL_SECONDS

@@ -1,8 +1,9 @@
 """Replicas that Ray scales: RayService. Pure.
 
-KubeRay v1.7.0 (ray-project/kuberay@59d663aeec13): it does not know habana.ai/gaudi, so Ray is told of the cards in
-words (rayStartParams), and a change makes a second whole cluster unless it is told not to. On Gaudi a replica is
-the planned engine inside our own Serve application (`engines/ray_serve/runtime`), one replica a pod.
+KubeRay v1.7.0 (ray-project/kuberay@59d663aeec13) does not support habana.ai/gaudi, so Ray gets the
+cards as an option (rayStartParams), and any change makes KubeRay start a second cluster unless
+upgrades are disabled. On Gaudi a replica is the planned engine inside our Serve application
+(`engines/ray_serve/runtime`), one replica per pod.
 """
 
 from __future__ import annotations
@@ -31,21 +32,22 @@ from gaudi_launch.planning.engine_args import split_argv
 from gaudi_launch.planning.option_table import option_table
 from gaudi_launch.render.yaml_text import dump
 
-# what runs inside Ray; the head of a machine of its own (gaudi_ray_head.py) is not needed in a cluster
+# files that run inside Ray; the head of a single machine (gaudi_ray_head.py) is not needed in a
+# cluster
 _NOT_NEEDED = "gaudi_ray_head.py"
 # awslabs/ai-on-eks@41a979e:blueprints/inference/llama2-13b-chat-rayserve-inf2/ray-service-llama2.yaml
 _HEAD = {"cpu": "4", "memory": "20Gi"}
-# a start takes minutes: more replicas after one minute of need, fewer after half an hour without (assumed, as in
-# engines/ray_serve.py)
+# a launch takes minutes: more replicas after one minute of need, fewer after half an hour without
+# (assumed, as in engines/ray_serve.py)
 _UP_SECONDS, _DOWN_SECONDS = 60, 1800
-# Ray keeps what its processes print in files inside the pod, where `kubectl logs` does not look (docs: Ray,
-# Configuring Logging; seen with 2.60); its own notes are left out
+# Ray writes the output of its processes to files inside the pod, which `kubectl logs` does not show
+# (docs: Ray, Configuring Logging; seen with 2.60); its messages are left out
 _TO_THE_POD = {"RAY_LOG_TO_STDERR": "1", "RAY_BACKEND_LOG_LEVEL": "warning"}
 _PORTS = ((6379, "gcs-server"), (8265, "dashboard"), (10001, "client"), (PORT, "serve"))
 
 
 def serve_files() -> dict[str, str]:
-    """The Serve application, file by file."""
+    """Return the Serve application, file by file."""
     return {
         path.name: path.read_text(encoding="utf-8")
         for path in sorted(engine.IN_RAY.glob("*.py"))
@@ -54,9 +56,9 @@ def serve_files() -> dict[str, str]:
 
 
 def serve_config(served: ServedModel, cluster: KubernetesTarget) -> dict[str, Any]:
-    """What Serve runs: the application that came with the model, else ours around the planned engine.
+    """Return the Serve config: the model's application, else ours with the engine.
 
-    Raises LaunchError (FAILED) for a key that Ray would take in silence and not know.
+    Raises LaunchError (FAILED) for a key that Ray would silently ignore.
     """
     document = dict(served.serve) if served.serve else _around(served, cluster)
     for wrong in check(document):
@@ -76,7 +78,7 @@ def _around(served: ServedModel, cluster: KubernetesTarget) -> dict[str, Any]:
         port=PORT,
         kind="engine",
         words=[*program, *words],
-        # which cards they are the device plugin says, and Ray gives the replica all of them
+        # the device plugin chooses the cards, and Ray gives the replica all of them
         sets=[{"modules": list(range(served.needs.cards))}],
         wanted=config.ScalingOptions(
             cluster.replicas,
@@ -95,7 +97,7 @@ def _around(served: ServedModel, cluster: KubernetesTarget) -> dict[str, Any]:
 def ray_service(
     served: ServedModel, cluster: KubernetesTarget, release: Name, places: Mapping[str, str]
 ) -> dict[str, Any]:
-    """A head without cards, and one worker pod for each replica."""
+    """Return a head without cards, and one worker pod for each replica."""
     worker = _worker(served, cluster, release, places)
     head = _head(served, cluster, release)
     scales = {"enableInTreeAutoscaling": True} if cluster.max_replicas > cluster.replicas else {}
@@ -103,10 +105,11 @@ def ray_service(
     return {
         "apiVersion": "ray.io/v1",
         "kind": "RayService",
-        # no ray.io/initializing-timeout: it would end a service for good that only waits for cards
+        # no ray.io/initializing-timeout: it would end a service finally that only waits for cards
         "metadata": {"name": served.name, "labels": labels(served, release)},
         "spec": {
-            # without it every change starts a second cluster beside the first, for which no cards are free
+            # without it every change starts a second cluster in addition to the first, for which no
+            # cards are free
             "upgradeStrategy": {"type": "None"},
             "serveConfigV2": knob(served, "serveConfig", dump(serve_config(served, cluster)), "text"),
             "rayClusterConfig": {
@@ -130,7 +133,7 @@ def ray_service(
 
 
 def quoted(resources: Mapping[str, int]) -> str:
-    """JSON in the quotes that KubeRay's command line needs.
+    """Return JSON in the quotes that KubeRay's command line needs.
 
     >>> quoted({"HPU": 8})
     '"{\\\\"HPU\\\\": 8}"'
@@ -171,7 +174,7 @@ def _head(served: ServedModel, cluster: KubernetesTarget, release: Name) -> dict
     if cluster.runtime_class and served.needs.cards:
         # the image's Gaudi libraries load without cards, but its runtime class is that of the nodes
         pod = {"runtimeClassName": Knob(("runtimeClassName",), cluster.runtime_class), **pod}
-    # replicas stand on workers: the head has no card, and Serve's own small parts need no CPU
+    # replicas run on workers: the head has no card, and the small parts of Serve need no CPU
     count = {} if served.serve else {"num-cpus": "0"}
     return {
         "rayStartParams": {"dashboard-host": "0.0.0.0", **count},
@@ -183,7 +186,10 @@ def _head(served: ServedModel, cluster: KubernetesTarget, release: Name) -> dict
 
 
 def _with_application(container: dict[str, Any], served: ServedModel) -> dict[str, Any]:
-    """The container with our application on Python's path; one that came with the model is in its image."""
+    """Return the container with our application on Python's path.
+
+    An application of the model is in its image.
+    """
     if served.serve:
         return {name: value for name, value in container.items() if value != []}
     path = {"name": "PYTHONPATH", "value": f"{SCRIPTS}/ray"}
@@ -196,7 +202,10 @@ def _with_application(container: dict[str, Any], served: ServedModel) -> dict[st
 
 
 def _application(served: ServedModel) -> dict[str, Checksum]:
-    """The ConfigMap of our Serve application, by its volume; one that came with the model is in its image."""
+    """Return the ConfigMap of our Serve application, by its volume.
+
+    An application of the model is in its image.
+    """
     return {} if served.serve else {"application": Checksum("application", serve_files())}
 
 

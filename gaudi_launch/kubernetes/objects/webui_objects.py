@@ -19,7 +19,10 @@ _NAME = "webui"
 def webui(
     cluster: KubernetesTarget, release: Name, api: Name | TemplateText, title: str, style: str = "openai"
 ) -> list[dict[str, Any]]:
-    """The page speaks to the Service ``api``; the numbers of its container are the same example's."""
+    """Return the objects of the page, which uses the Service ``api``.
+
+    The resources of its container are those of the same example.
+    """
     name = Name(release.release, _NAME)
     program = {"chat_page.py": script("chat_page.py")}
     labels = {**shared_labels(release, _NAME), "app.kubernetes.io/name": name}

@@ -1,1 +1,4 @@
-"""Programs that run inside pods, in images that do not have this package: each one file, standard library only."""
+"""Programs that run inside pods, in images without this package.
+
+Each is one file that uses the standard library only.
+"""

@@ -1,7 +1,10 @@
-"""A chat page in front of a model. Runs in an image that has gradio, of any release since 3.40.
+"""A chat page for a model.
 
-CHAT_URL is the model's address. CHAT_STYLE is ``openai`` (/v1/chat/completions, streamed, with the whole
-conversation) or ``infer`` (the Inferentia example: GET /infer?sentence=, one question at a time, no stream).
+Runs in an image that has gradio, of any release since 3.40.
+
+CHAT_URL is the model's address. CHAT_STYLE is ``openai`` (/v1/chat/completions, streamed, with the
+complete conversation) or ``infer`` (the Inferentia example: GET /infer?sentence=, one question at a
+time, no stream).
 """
 
 from __future__ import annotations
@@ -17,12 +20,15 @@ from typing import Any
 URL = os.environ.get("CHAT_URL", "http://127.0.0.1:8000").rstrip("/")
 STYLE = os.environ.get("CHAT_STYLE", "openai")
 TITLE = os.environ.get("CHAT_TITLE", "Chat")
-# the longest that an answer may take to begin; a first request on a cold shape takes minutes
+# timeout until an answer begins; a first request with a new shape takes minutes
 SECONDS = float(os.environ.get("CHAT_TIMEOUT", "600"))
 
 
 def as_messages(history: Any) -> list[dict[str, str]]:
-    """gradio's history, which is messages since release 5 and was (question, answer) pairs before, as messages."""
+    """Return gradio's history as messages.
+
+    It is messages since release 5 and was (question, answer) pairs before.
+    """
     found = []
     for entry in history or ():
         if isinstance(entry, dict):
@@ -35,7 +41,7 @@ def as_messages(history: Any) -> list[dict[str, str]]:
 
 
 def as_text(content: Any) -> str:
-    """The text of a message; gradio 6 writes it as a list of parts."""
+    """Return the text of a message; gradio 6 writes it as a list of parts."""
     if isinstance(content, list):
         return "".join(part.get("text", "") if isinstance(part, dict) else str(part) for part in content)
     return content if isinstance(content, str) else ""
@@ -51,7 +57,7 @@ def call(path: str, body: Any = None) -> Any:
 
 
 def answer(message: Any, history: Any) -> Iterator[str]:
-    """The answer as it grows; a failure is said in its place."""
+    """Yield the answer as it grows; a failure is shown in its place."""
     try:
         yield from (infer(as_text(message)) if STYLE == "infer" else chat(message, history))
     except urllib.error.HTTPError as error:
@@ -76,7 +82,10 @@ def chat(message: Any, history: Any) -> Iterator[str]:
 
 
 def infer(message: str) -> Iterator[str]:
-    """The example answers with a list of one text that begins with the question."""
+    """Return the answer of the example.
+
+    It answers with a list of one text that begins with the question.
+    """
     with call("/infer?" + urllib.parse.urlencode({"sentence": message})) as reply:
         found = json.load(reply)
     if isinstance(found, dict):

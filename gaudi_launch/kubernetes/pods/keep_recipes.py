@@ -1,10 +1,12 @@
-"""Compiled graphs between a network volume and the pod's own disk. Runs in the engine's image.
+"""Copy compiled graphs between a network volume and the pod's disk.
 
-    keep_recipes.py bring FROM TO        before the engine starts: what is kept, to the local disk
-    keep_recipes.py keep FROM TO URL     beside the engine: once URL answers 200, what is new, to the volume
+Runs in the engine's image.
 
-The engine itself never works on the volume: it needs file locks that network file systems do not promise. A file
-appears whole or not at all, so replicas that write at once do no harm.
+    keep_recipes.py bring FROM TO        before the engine starts: stored graphs, to the local disk
+    keep_recipes.py keep FROM TO URL     while the engine runs, once URL answers 200: new graphs, to the volume
+
+The engine itself never works on the volume: it needs file locks that network file systems do not
+guarantee. A file appears atomically, so replicas that write simultaneously do no harm.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ SECONDS_BETWEEN = 300.0
 
 
 def copy_new(source: Path, target: Path) -> int:
-    """Copy what the target lacks or has in another size; how many files. Raises OSError when the disk is full."""
+    """Copy what the target lacks or has in another size; return the number of files.
+
+    Raises OSError when the disk is full.
+    """
     copied = 0
     for folder, _, names in os.walk(source):
         for name in names:
@@ -38,7 +43,7 @@ def copy_new(source: Path, target: Path) -> int:
             part = there.with_name(f".{there.name}.{os.getpid()}.{os.uname().nodename}{PART}")
             try:
                 shutil.copyfile(file, part)
-                # a file that grew or went while it was read is copied the next time
+                # a file that grew or was removed during the read is copied the next time
                 if part.stat().st_size == size:
                     part.replace(there)
                     copied += 1
@@ -51,7 +56,7 @@ def copy_new(source: Path, target: Path) -> int:
 
 
 def answers(url: str) -> bool:
-    """Does the engine say that it is ready?"""
+    """Return True if the engine answers that it is ready."""
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:
             return bool(answer.status == 200)
@@ -60,7 +65,7 @@ def answers(url: str) -> bool:
 
 
 def keep(source: Path, target: Path, url: str, between: float = SECONDS_BETWEEN) -> None:
-    """Copy from time to time while the engine is ready, and once more at the end (SIGTERM)."""
+    """Copy periodically while the engine is ready, and at the end (SIGTERM)."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -74,7 +79,10 @@ def keep(source: Path, target: Path, url: str, between: float = SECONDS_BETWEEN)
 
 
 def report(source: Path, target: Path) -> None:
-    """Copy and say so; a full volume costs the next start a warm-up, not this one its service."""
+    """Copy and print the result.
+
+    A full volume costs the next launch a warm-up, not this one its service.
+    """
     try:
         copied = copy_new(source, target)
     except OSError as error:

@@ -1,10 +1,13 @@
-"""One engine over several pods, joined by Ray. Runs in the engine's image, which has the program ray.
+"""One engine over several pods, joined by Ray.
 
-    multi_node.py worker ADDRESS CARDS              waits for the head, then is a node of its cluster for good
-    multi_node.py head NODES CARDS ENGINE WORDS...  starts the cluster, waits for all nodes, then becomes the engine
+Runs in the engine's image, which has the program ray.
 
-ADDRESS is the head's name. VLLM_HOST_IP, the names of the interfaces and RAY_AUTH_TOKEN (which Ray 2.60 and newer
-ask for) come from the environment; Ray's processes and through them the engine's workers inherit it.
+    multi_node.py worker ADDRESS CARDS              waits for the head, then is a node of its cluster
+    multi_node.py head NODES CARDS ENGINE ARGS...   starts the cluster, waits for all nodes, then becomes the engine
+
+ADDRESS is the head's name. VLLM_HOST_IP, the names of the interfaces and RAY_AUTH_TOKEN (which Ray
+2.60 and newer require) come from the environment; Ray's processes and through them the engine's
+workers inherit it.
 """
 
 from __future__ import annotations
@@ -28,7 +31,10 @@ _COUNT = (
 
 
 def resources(cards: str) -> str:
-    """Ray's word for Gaudi cards is HPU; said here, as Ray finds them only where the framework is importable."""
+    """Return Ray's resources: Gaudi cards are HPU.
+
+    They are given here, as Ray detects them only where the framework is importable.
+    """
     return "--resources=" + json.dumps({"HPU": int(cards)})
 
 
@@ -38,7 +44,10 @@ def node_address() -> list[str]:
 
 
 def wait_until(asked: Callable[[], bool], what: str) -> None:
-    """Until ``asked`` says yes; ends the program with a sentence when it takes too long."""
+    """Wait until ``asked`` returns True.
+
+    Ends the program with a sentence after the timeout.
+    """
     last = time.monotonic() + SECONDS
     while not asked():
         if time.monotonic() > last:
@@ -55,7 +64,7 @@ def reachable(address: str) -> bool:
 
 
 def alive() -> int:
-    """How many nodes the cluster has; none while it cannot be asked."""
+    """Return the number of nodes in the cluster; 0 while it does not answer."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", _COUNT], capture_output=True, text=True, timeout=120, check=False
@@ -74,7 +83,7 @@ def worker(address: str, cards: str) -> None:
 def head(nodes: str, cards: str, engine: list[str]) -> None:
     words = ["ray", "start", "--head", f"--port={PORT}", "--include-dashboard=false", "--disable-usage-stats"]
     subprocess.run([*words, *node_address(), resources(cards)], check=True)
-    # said only now: ray start itself takes the variable for a cluster to join
+    # set only now: ray start itself reads the variable as the cluster to join
     own = os.environ.get("VLLM_HOST_IP") or "127.0.0.1"
     os.environ["RAY_ADDRESS"] = f"[{own}]:{PORT}" if ":" in own else f"{own}:{PORT}"
     wait_until(lambda: alive() >= int(nodes), f"fewer than {nodes} nodes came")

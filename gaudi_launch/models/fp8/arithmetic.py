@@ -65,7 +65,7 @@ def action(name: str, dtype: str) -> str:
 def weight_of(name: str) -> str | None:
     """Return the weight that a projection's scale belongs to.
 
-    Return None for what is no such scale.
+    Return None for other names.
     """
     for suffix in _SCALES:
         if "proj" in name and name.endswith(f".{suffix}"):

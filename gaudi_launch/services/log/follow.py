@@ -92,7 +92,10 @@ class Follower:
     """Follows a log that is fed as it grows, in any pieces."""
 
     def __init__(self, planned: Mapping[str, int] | None = None) -> None:
-        """``planned``: items of the warm-up phases (``warmup_prompt``, ``warmup_decode``), where known."""
+        """Follow a log; ``planned`` are items of the warm-up phases, where known.
+
+        The phases are ``warmup_prompt`` and ``warmup_decode``.
+        """
         self.progress = LaunchProgress()
         self._line = ""
         self._planned = planned or {}
@@ -168,7 +171,7 @@ class Follower:
         )
 
     def _items_after(self, phase: str) -> int:
-        """Return the number of items of the warm-up phases that are planned after this one."""
+        """Return the number of planned items of the warm-up phases after this one."""
         if phase not in _WARMUP_ORDER:
             return 0
         later = _WARMUP_ORDER[_WARMUP_ORDER.index(phase) + 1 :]

@@ -1,4 +1,7 @@
-"""The file of a service's secret options: written with mode 0600, read by the engine by its --config."""
+"""The file of a service's secret options, which the engine reads by --config.
+
+It is written with mode 0600.
+"""
 
 from __future__ import annotations
 
