@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -13,7 +14,11 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 
 
 class HelpCommand(typer.core.TyperCommand):
-    """A command with our help."""
+    """A command with our help and with values for completion."""
+
+    def __init__(self, name: str | None, **settings: Any) -> None:
+        super().__init__(name, **settings)
+        _attach_values(self)
 
     def get_help(self, ctx: Any) -> str:
         """Return the short help where there is one, else all of it."""
@@ -28,7 +33,11 @@ class HelpCommand(typer.core.TyperCommand):
 
 
 class HelpGroup(typer.core.TyperGroup):
-    """A command that has commands, with our help."""
+    """A command that has commands, with our help and with values for completion."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        _attach_values(self)
 
     def get_help(self, ctx: Any) -> str:
         """Return the help with the commands below it."""
@@ -62,6 +71,17 @@ class CommandApp(typer.Typer):
     ) -> Callable[[_Function], _Function]:
         """Register a command; its class is `HelpCommand` where none is given."""
         return super().command(name, cls=cls or HelpCommand, **settings)
+
+
+def _attach_values(command: Any) -> None:
+    """Give the parameters their values where a shell asks for completions, and only then."""
+    from gaudi_launch.cli import completion
+
+    if not completion.is_running(os.environ):
+        return
+    module = getattr(command.callback, "__module__", "")
+    for param in command.params:
+        completion.attach(param, module)
 
 
 def _shown(command: Any, ctx: Any, *, everything: bool = False) -> str:

@@ -173,6 +173,10 @@ def main(argv: list[str] | None = None) -> None:
         if getattr(sys, name) is None:
             # closed by the caller (`>&-`): nothing reads it
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+    if "_GAUDI_LAUNCH_COMPLETE" in os.environ:
+        from gaudi_launch.cli.completion import join_bash_words
+
+        join_bash_words(os.environ)
     sys.exit(run(arguments))
 
 

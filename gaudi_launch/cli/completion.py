@@ -1,0 +1,248 @@
+"""Values for shell completion: services, engines, machines, models, profiles, accelerators.
+
+They are read from files and tables of this program; no card, no other program and no network is asked. What is not
+known here is left to the shell, which completes file names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+_VARIABLE = "_GAUDI_LAUNCH_COMPLETE"
+_KEPT = "_GAUDI_LAUNCH_KEPT"
+_CHOICES = re.compile(r"[a-z0-9_-]+(\|[a-z0-9_-]+)+")
+_HUB_ID = re.compile(r"(?m)^  - ([\w.-]+/[\w.-]+)$")
+_ACCELERATOR = re.compile(r"(?m)^  ([a-z0-9-]+):$")
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A value for the shell, as click's CompletionItem."""
+
+    value: str
+    help: str = ""
+    type: str = "plain"
+
+
+Values = Callable[[], Iterable[Completion]]
+
+
+def attach(param: Any, module: str) -> None:
+    """Give an option or argument its values, where there are some. ``module``: of the command."""
+    values = values_of([*param.opts, *param.secondary_opts], str(param.metavar or ""), module)
+    if values is not None:
+        param.shell_complete = partial(_completed, values)
+
+
+def values_of(spellings: Sequence[str], metavar: str, module: str) -> Values | None:
+    """Return what lists the values of a parameter, None where any value may stand."""
+    for spelling in spellings:
+        if spelling in _BY_OPTION:
+            return _BY_OPTION[spelling]
+    if any(spelling.startswith("-") for spelling in spellings):
+        return partial(_choices, metavar) if _CHOICES.fullmatch(metavar) else None
+    if metavar == "NAME" and module.endswith(".profiles"):
+        return profiles
+    if metavar in ("NAME", "[NAME]") and module.endswith(".kube"):
+        return None
+    return _BY_ARGUMENT.get(metavar)
+
+
+def _completed(values: Values, ctx: Any, incomplete: str) -> list[Completion]:
+    """Return the values that begin as the word does, without what bash keeps of it."""
+    cut = int(os.environ.get(_KEPT, "0"))
+    return [
+        Completion(each.value[cut:], each.help)
+        for each in values()
+        if each.value.lower().startswith(incomplete.lower())
+    ]
+
+
+def _choices(metavar: str) -> Iterable[Completion]:
+    return [Completion(value) for value in metavar.split("|")]
+
+
+# --- values -------------------------------------------------------------------------------------------------
+
+
+def services() -> Iterable[Completion]:
+    """Return the services of this user with their phase as it was written last."""
+    import json
+
+    from gaudi_launch.services.state.store import services_dir
+
+    found: list[Completion] = []
+    for state in sorted(services_dir().glob("*/state.json")):
+        try:
+            phase = str(json.loads(state.read_text(encoding="utf-8")).get("phase") or "")
+        except (OSError, ValueError, AttributeError):
+            phase = ""
+        found.append(Completion(state.parent.name, phase))
+    return found
+
+
+def engines() -> Iterable[Completion]:
+    """Return the names for --engine."""
+    from gaudi_launch.engines.registry import names
+
+    return [Completion(name) for name in names()]
+
+
+def engines_to_set_up() -> Iterable[Completion]:
+    """Return the names for ``setup``: engines, and Ray with Ray Serve."""
+    return [Completion("ray"), *(each for each in engines() if each.value != "auto")]
+
+
+def machines() -> Iterable[Completion]:
+    """Return the simulated machines."""
+    from gaudi_launch.host.simulated import NAMES
+
+    return [Completion(f"simulated:{name}") for name in NAMES]
+
+
+def accelerators() -> Iterable[Completion]:
+    """Return the accelerators with a profile."""
+    from gaudi_launch.paths import profiles_dir
+
+    return [Completion(name) for name in _found(profiles_dir() / "accelerators.yaml", _ACCELERATOR)]
+
+
+def profiles() -> Iterable[Completion]:
+    """Return the profiles: the shipped ones and the user's own."""
+    return [Completion(name) for name in sorted({path.stem for path in _profile_files()})]
+
+
+def models() -> Iterable[Completion]:
+    """Return the demo, downloaded models, and the hub IDs that profiles list."""
+    from gaudi_launch.paths import data_dir
+
+    known = {hub_id for path in _profile_files() for hub_id in _found(path, _HUB_ID)}
+    downloads = data_dir() / "models"
+    here = {str(config.parent.relative_to(downloads)) for config in downloads.glob("*/*/config.json")}
+    return [Completion("demo"), *(Completion(name) for name in sorted(known | here))]
+
+
+def languages() -> Iterable[Completion]:
+    """Return the languages of messages."""
+    from gaudi_launch.messages import LANGUAGES
+
+    return [Completion(language) for language in LANGUAGES]
+
+
+def check_areas() -> Iterable[Completion]:
+    """Return the areas of the doctor's checks."""
+    from gaudi_launch.doctor.runner import CHECKS
+
+    return [Completion(area) for area in dict.fromkeys(check.area for check in CHECKS)]
+
+
+def dtypes() -> Iterable[Completion]:
+    """Return the data types of weights."""
+    return [Completion(name) for name in ("bfloat16", "float16", "fp8", "awq", "gptq")]
+
+
+def _profile_files() -> list[Path]:
+    from gaudi_launch.paths import config_dir, profiles_dir
+
+    return [*(profiles_dir() / "models").glob("*.yaml"), *(config_dir() / "profiles").glob("*.yaml")]
+
+
+def _found(path: Path, pattern: re.Pattern[str]) -> list[str]:
+    """Return what a pattern finds in a profile; reading it as YAML would take too long for a key press."""
+    try:
+        return pattern.findall(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+
+
+_BY_OPTION: Mapping[str, Values] = {
+    "--engine": engines,
+    "--machine": machines,
+    "--accelerator": accelerators,
+    "--weights": models,
+    "--lang": languages,
+    "--only": check_areas,
+    "--skip": check_areas,
+    "--dtype": dtypes,
+}
+_BY_ARGUMENT: Mapping[str, Values] = {
+    "NAME": services,
+    "[NAME]...": services,
+    "[NAME|LOGFILE]": services,
+    "[SERVICE]": services,
+    "URL|NAME": services,
+    "URL|NAME | compare A B": services,
+    "MODEL": models,
+    "[MODEL]": models,
+    "[MODEL] [-- ENGINE OPTIONS]": models,
+    "OWNER/NAME": models,
+    "ENGINE": engines_to_set_up,
+}
+
+
+# --- bash ---------------------------------------------------------------------------------------------------
+
+
+def is_running(environment: Mapping[str, str]) -> bool:
+    """Report whether a shell asks for completions."""
+    return bool(environment.get(_VARIABLE))
+
+
+@dataclass(frozen=True)
+class TypedWords:
+    """A command line as it was typed: its words, which one is completed, and how much of that bash keeps."""
+
+    words: tuple[str, ...]
+    current: int
+    kept: int = 0
+
+
+def join_bash_words(environment: MutableMapping[str, str]) -> None:
+    """Put together what bash took apart at ``:``, ``@`` and ``=``, in COMP_WORDS and COMP_CWORD."""
+    position = environment.get("COMP_CWORD", "")
+    if environment.get(_VARIABLE) != "complete_bash" or not position.isdigit():
+        return
+    line = environment.get("COMP_WORDS", "")
+    typed = joined_words(line.split("\n") if "\n" in line else line.split(), int(position))
+    environment["COMP_WORDS"] = "\n".join(typed.words)
+    environment["COMP_CWORD"] = str(typed.current)
+    environment[_KEPT] = str(typed.kept)
+
+
+def joined_words(words: Sequence[str], position: int) -> TypedWords:
+    """Return the words as typed. ``words`` and ``position``: COMP_WORDS and COMP_CWORD.
+
+    bash splits at each character of COMP_WORDBREAKS and gives that character a word of its own. It replaces what
+    follows the last ``:``, and what begins with the last ``@`` (tried with bash 5.2).
+
+    >>> joined_words(["gaudi-launch", "plan", "--machine", "simulated", ":", "h"], 5)
+    TypedWords(words=('gaudi-launch', 'plan', '--machine', 'simulated:h'), current=3, kept=10)
+    >>> joined_words(["gaudi-launch", "plan", "--engine", "=", "tgi", "@"], 5)
+    TypedWords(words=('gaudi-launch', 'plan', '--engine', 'tgi@'), current=3, kept=3)
+    """
+    found: list[str] = []
+    kept = 0
+    joining = False
+    for word in words[: position + 1]:
+        if word == "=" and found and found[-1].startswith("--"):
+            kept, joining = 0, False
+        elif found and word in (":", "@"):
+            kept = len(found[-1]) + (word == ":")
+            found[-1] += word
+            joining = True
+        elif joining:
+            found[-1] += word
+            joining = False
+        else:
+            found.append(word)
+            kept = 0
+    if words[position : position + 1] in ([], ["="]):
+        found.append("")
+        kept = 0
+    return TypedWords(tuple(found), len(found) - 1, kept)
