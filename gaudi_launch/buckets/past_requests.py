@@ -24,9 +24,9 @@ from gaudi_launch.metrics_page import samples
 
 RequestLengths = tuple[float, int, int]
 
-# names under which logs and public traces keep the three numbers; first match wins
-_TIME = ("t_seconds", "timestamp", "arrived_at", "arrival_time", "time", "ts", "created", "start_time")
-_INPUT = (
+# names under which logs and public traces keep the three numbers; first match wins. docs/traces.md lists them
+TIME_COLUMNS = ("t_seconds", "timestamp", "arrived_at", "arrival_time", "time", "ts", "created", "start_time")
+INPUT_COLUMNS = (
     "input_tokens",
     "prompt_tokens",
     "num_prefill_tokens",
@@ -37,7 +37,7 @@ _INPUT = (
     "request_tokens",
     "input_len",
 )
-_OUTPUT = (
+OUTPUT_COLUMNS = (
     "output_tokens",
     "completion_tokens",
     "num_decode_tokens",
@@ -164,7 +164,7 @@ def _requests(rows: Iterable[Mapping[Any, Any]]) -> tuple[list[RequestLengths], 
     timed = True
     for row in rows:
         values = {str(name).strip().lower(): value for name, value in row.items()}
-        tokens, output = _count(values, _INPUT), _count(values, _OUTPUT)
+        tokens, output = _count(values, INPUT_COLUMNS), _count(values, OUTPUT_COLUMNS)
         if tokens and output:
             time = _seconds(values)
             timed = timed and time is not None
@@ -192,7 +192,7 @@ def _seconds(values: Mapping[str, Any]) -> float | None:
     form, which has hash_ids (docs.rs, dynamo_data_gen::mooncake: "timestamp ... f64 milliseconds").
     """
     mooncake = "hash_ids" in values
-    for name in _TIME:
+    for name in TIME_COLUMNS:
         value = values.get(name)
         if value is None:
             continue

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from gaudi_launch.cli.streams import is_utf
+
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
@@ -18,7 +20,7 @@ LABEL_WIDTH = 10
 
 def emit_json(document: dict[str, Any]) -> None:
     """Print one JSON object on stdout; the caller puts ``"schema": 1`` in it."""
-    print(json.dumps(document, ensure_ascii=False, indent=2))
+    print(json.dumps(document, ensure_ascii=not is_utf(sys.stdout), indent=2))
 
 
 def give_up(stream: TextIO) -> None:

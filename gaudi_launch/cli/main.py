@@ -173,11 +173,20 @@ def main(argv: list[str] | None = None) -> None:
         if getattr(sys, name) is None:
             # closed by the caller (`>&-`): nothing reads it
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+    _prepare_streams(arguments)
     if "_GAUDI_LAUNCH_COMPLETE" in os.environ:
         from gaudi_launch.cli.completion import join_bash_words
 
         join_bash_words(os.environ)
     sys.exit(run(arguments))
+
+
+def _prepare_streams(arguments: list[str]) -> None:
+    from gaudi_launch.cli.streams import prepare_streams
+    from gaudi_launch.messages import language
+
+    _, lang, _ = _take_global_options(arguments)
+    prepare_streams(os.environ, english=(lang or language()) == "en")
 
 
 def run(arguments: list[str]) -> int:
@@ -192,12 +201,16 @@ def run(arguments: list[str]) -> int:
 def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
     from gaudi_launch.app.steps import shown_by
     from gaudi_launch.cli.status_line import status_line
+    from gaudi_launch.cli.streams import shows
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.interrupt import redelivered
     from gaudi_launch.messages import LANGUAGES, set_language
 
     as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
     set_language(lang)
+    if not all(shows(stream, "中") for stream in (sys.stdout, sys.stderr)):
+        # Chinese in escapes helps nobody
+        set_language("en")
     try:
         if lang is not None and lang not in LANGUAGES:
             raise LaunchError("common.language", ExitCode.USAGE, found=lang, known=", ".join(LANGUAGES))
@@ -205,7 +218,7 @@ def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
             result = typer.main.get_command(app)(args=arguments, prog_name="gaudi-launch", standalone_mode=False)
             sys.stdout.flush()
     except LaunchError as error:
-        return _launch_error(error, as_json)
+        return _launch_error(error, arguments, as_json)
     except KeyboardInterrupt:
         return _interrupted(as_json)
     except BrokenPipeError:
@@ -253,23 +266,28 @@ def _no_way(error: OSError, as_json: bool) -> int:
     return _report(_error("common.no_way", sentence, ExitCode.FAILED), None, as_json)
 
 
-def _launch_error(error: LaunchError, as_json: bool) -> int:
-    """Report a LaunchError, with the nearest of the names that it lists."""
+def _launch_error(error: LaunchError, arguments: list[str], as_json: bool) -> int:
+    """Report a LaunchError, with the nearest of the names that it lists and the commands to type next."""
     from gaudi_launch.cli.nearest import suggestion
+    from gaudi_launch.cli.next_commands import next_commands
 
     document = error.to_json()
     near = suggestion(error)
     if near:
         gap = "" if document["message"].endswith("。") else " "
         document["message"] += gap + near
-    return _report(document, error.detail, as_json)
+    commands = next_commands(error, arguments)
+    if commands:
+        document["commands"] = commands
+    detail = "\n".join(f"  {command}" for command in commands) or error.detail
+    return _report(document, detail, as_json)
 
 
 def _report(error: dict[str, Any], detail: str | None, as_json: bool) -> int:
     if as_json:
-        import json
+        from gaudi_launch.cli.console import emit_json
 
-        print(json.dumps({"schema": 1, "error": error}, ensure_ascii=False, indent=2))
+        emit_json({"schema": 1, "error": error})
     else:
         from gaudi_launch.cli.colour import ERROR, is_coloured, painted
 

@@ -116,7 +116,9 @@ def choose(
     if modules is not None:
         check_named(modules, wanted)
     if not host.cards:
-        raise LaunchError("placement.no_cards", ExitCode.MACHINE, why=_notes(host))
+        if host.origin == "live":
+            raise LaunchError("placement.no_cards", ExitCode.MACHINE, why=_notes(host))
+        raise LaunchError("placement.no_cards_of", ExitCode.MACHINE, machine=host.origin, why=_notes(host))
     if not host.modules:
         raise LaunchError("placement.no_modules", ExitCode.MACHINE, cards=len(host.cards), why=_notes(host))
     reasons: list[Message] = []

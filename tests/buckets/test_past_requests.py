@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -12,8 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.buckets.past_requests import parse_metrics, parse_workload, read_workload
+from gaudi_launch.buckets.past_requests import (
+    INPUT_COLUMNS,
+    OUTPUT_COLUMNS,
+    TIME_COLUMNS,
+    parse_metrics,
+    parse_workload,
+    read_workload,
+)
 from gaudi_launch.errors import ExitCode, LaunchError
+from tests.support.places import TOP
 
 CSV = "t_seconds,input_tokens,output_tokens\n2.5,10,3\n1.5,20,4\n3.0,0,4\n4.0,7,x\n"
 PAGE = """\
@@ -108,3 +117,18 @@ def test_any_text(text: str) -> None:
     found = parse_workload(text)
     assert found == sorted(found, key=lambda request: request[0])
     assert all(time >= 0 and tokens > 0 and output > 0 for time, tokens, output in found)
+
+
+@pytest.mark.parametrize("page", ["traces.md", "traces_zh.md"])
+def test_every_name_of_a_column_is_documented(page: str) -> None:
+    text = (TOP / "docs" / page).read_text(encoding="utf-8").lower()
+    names = (*TIME_COLUMNS, *INPUT_COLUMNS, *OUTPUT_COLUMNS)
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_the_examples_of_the_documentation_are_read() -> None:
+    text = (TOP / "docs" / "traces.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[2] for line in text.split("| form | example |")[1].splitlines() if line.count("|") == 3]
+    table, lines, answers = (re.findall(r"`(.+?)`", row) for row in rows[1:4])
+    assert parse_workload("\n".join(table)) == [(0.0, 812, 120)]
+    assert [parse_workload(each) for each in (*lines, *answers)] == [[(0.0, 812, 120)]] * 2

@@ -7,10 +7,15 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.streams import is_utf
+
+if TYPE_CHECKING:
+    from gaudi_launch.host.hardware import Host
 
 _TREE = typer.Option(
     None,
@@ -49,12 +54,25 @@ def snapshot(
 
     host = load(machine)
     settings = host_config.to_json(host_config.load_config(machine))
-    content = json.dumps(to_json(host, settings), ensure_ascii=False, indent=1) + "\n"
     if file == "-":
-        sys.stdout.write(content)
-        return
-    _write(Path(file), content)
-    typer.echo(text("host.snapshot_written", path=file, cards=len(host.cards), origin=host.origin), err=True)
+        sys.stdout.write(_document(to_json(host, settings), ascii_only=not is_utf(sys.stdout)))
+    else:
+        _write(Path(file), _document(to_json(host, settings), ascii_only=False))
+    if not host.cards:
+        typer.echo(text("host.snapshot_no_cards", path=file, why=_notes(host)), err=True)
+    elif file != "-" and host.origin == "live":
+        typer.echo(text("host.snapshot_live", path=file, cards=len(host.cards)), err=True)
+    elif file != "-":
+        typer.echo(text("host.snapshot_written", path=file, cards=len(host.cards), origin=host.origin), err=True)
+
+
+def _notes(host: Host) -> str:
+    """Return what each source says of the cards, in one line."""
+    return "; ".join(f"{source}: {note}" for source, note in host.notes.items())
+
+
+def _document(snapshot: dict[str, Any], *, ascii_only: bool) -> str:
+    return json.dumps(snapshot, ensure_ascii=ascii_only, indent=1) + "\n"
 
 
 def _write_tree(folder: Path, machine: str | None) -> None:

@@ -6,6 +6,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gaudi_launch.cli.streams import is_utf
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -53,4 +55,4 @@ class LineObjects:
     @staticmethod
     def _print(line: bytes) -> None:
         text = line.decode("utf-8", "replace").rstrip("\r")
-        print(json.dumps({"schema": 1, "line": text}, ensure_ascii=False))
+        print(json.dumps({"schema": 1, "line": text}, ensure_ascii=not is_utf(sys.stdout)))

@@ -112,6 +112,22 @@ def test_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert plain(load(path)) == plain(load("simulated:hls2"))
 
 
+def test_a_snapshot_without_cards_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "laptop").mkdir()
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path / "laptop"))
+    monkeypatch.setenv("PATH", "")
+    path = str(tmp_path / "server.json")
+    code, out, err = output(capsys, "snapshot", path)
+    assert (code, out) == (0, "")
+    assert err.startswith(f"Wrote {path}, but this machine shows no Gaudi card (sysfs: ")
+    assert load(path).cards == ()
+    code, shown = document(capsys, "plan", "-w", "Qwen/Qwen3-8B", "--machine", path)
+    assert (code, shown["error"]["id"]) == (3, "placement.no_cards_of")
+    assert path in shown["error"]["message"]
+
+
 def test_snapshot_to_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = output(capsys, "snapshot", "-", "--machine", "simulated:gaudi2e-4")
     assert (code, err) == (0, "")

@@ -1,0 +1,110 @@
+"""Text for terminals that show only ASCII: look-alikes of drawing characters, and nothing fails to be encoded."""
+
+from __future__ import annotations
+
+import codecs
+import sys
+from collections.abc import Callable, Mapping
+from io import TextIOWrapper
+from typing import TextIO
+
+_HANDLER = "gaudi_launch.plain"
+_PLAIN_LOCALES = ("C", "POSIX")
+_LIKE = {
+    **dict.fromkeys("─━╌╍┄┅┈┉═–‐‑−", "-"),
+    **dict.fromkeys("│┃┆┇┊┋╎╏║", "|"),
+    **dict.fromkeys("█▇▆▅▄▃▂▁▉▊▋▌▍▎▏▐■", "#"),
+    **dict.fromkeys("‘’", "'"),
+    **dict.fromkeys("“”", '"'),
+    "▓": "=",
+    "▒": "+",
+    "░": ":",
+    "·": ".",
+    "•": "*",
+    "→": "->",
+    "←": "<-",
+    "…": "...",
+    "—": "--",
+    "×": "x",
+    "±": "+-",
+    "≤": "<=",
+    "≥": ">=",
+    "≈": "~",
+    "✓": "v",
+    "✗": "x",
+    "µ": "u",
+    "°": " deg",
+    "\u00a0": " ",
+}
+
+
+def prepare_streams(environment: Mapping[str, str], *, english: bool) -> None:
+    """Let stdout and stderr take any text; only ASCII where the terminal or the locale asks for it.
+
+    ``english``: the language in force. Chinese keeps the stream's own encoding.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if not isinstance(stream, TextIOWrapper):
+            continue
+        if english and asks_for_ascii(environment, is_terminal=stream.isatty()):
+            stream.reconfigure(encoding="ascii", errors=_handler_for(stream))
+        else:
+            stream.reconfigure(errors=_handler_for(stream))
+
+
+def asks_for_ascii(environment: Mapping[str, str], *, is_terminal: bool) -> bool:
+    """Report whether the locale is C, or the terminal is dumb; an encoding that the user chose is kept."""
+    if environment.get("PYTHONIOENCODING") or environment.get("PYTHONUTF8") == "1":
+        return False
+    locale = next((environment[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environment.get(name)), "")
+    return locale in _PLAIN_LOCALES or (is_terminal and environment.get("TERM") == "dumb")
+
+
+def shows(stream: TextIO, text: str) -> bool:
+    """Report whether a stream's encoding has all characters of a text."""
+    try:
+        text.encode(stream.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def is_utf(stream: TextIO) -> bool:
+    """Report whether a stream takes every character."""
+    return (stream.encoding or "").lower().replace("_", "-").startswith("utf")
+
+
+def _handler_for(stream: TextIO) -> str:
+    """Return the error handler for characters that the encoding lacks: UTF-8 where it was UTF-8, else escapes."""
+    return _HANDLER if is_utf(stream) else f"{_HANDLER}.escaped"
+
+
+def _as_utf8(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Return look-alikes of drawing characters, and other characters as UTF-8."""
+    return _replaced(error, lambda text: text.encode("utf-8", "surrogateescape"))
+
+
+def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Return look-alikes of drawing characters, and other characters as escapes."""
+    return _replaced(error, lambda text: text.encode("ascii", "backslashreplace"))
+
+
+def _replaced(error: UnicodeError, other: Callable[[str], bytes]) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    pieces = [_like(character) or other(character) for character in error.object[error.start : error.end]]
+    return b"".join(pieces), error.end
+
+
+def _like(character: str) -> bytes:
+    """Return the look-alike of a drawing character in ASCII, b"" for another character."""
+    if character in _LIKE:
+        return _LIKE[character].encode("ascii")
+    if "\u2500" <= character <= "\u257f":
+        return b"+"
+    # the dots that turn beside a step
+    return b"*" if "\u2800" <= character <= "\u28ff" else b""
+
+
+codecs.register_error(_HANDLER, _as_utf8)
+codecs.register_error(f"{_HANDLER}.escaped", _escaped)
