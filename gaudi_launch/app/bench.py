@@ -408,20 +408,28 @@ def comparison(files: Sequence[str], plot: Path | None) -> tuple[BenchRun, Bench
 
 
 def check_picture(plot: Path | None) -> None:
-    """Refuse an invalid picture name before anything is measured."""
+    """Refuse a picture's name, or a missing library, before anything is measured.
+
+    Raises LaunchError: USAGE for the name, FAILED without the library.
+    """
+    from gaudi_launch.plotting import ENDINGS, check_library
+
     if plot is None:
         return
-    if plot.suffix.lower() != ".png":
+    if plot.suffix.lower() not in ENDINGS:
         raise LaunchError("measure.plot_name", ExitCode.USAGE, found=str(plot))
     check_writable(plot)
+    check_library()
 
 
 def draw(plot: Path, runs: Sequence[tuple[str, BenchRun]]) -> None:
     """Write the picture of runs. Raises LaunchError (FAILED)."""
-    from gaudi_launch.bench.plot import png
+    from gaudi_launch.bench.plot import picture, titles
 
+    title, subtitle = titles([run for _, run in runs])
+    drawn = picture([(name, run.samples) for name, run in runs], title, subtitle, plot.suffix.lower())
     try:
-        plot.write_bytes(png([(name, run.samples) for name, run in runs]))
+        plot.write_bytes(drawn)
     except OSError as error:
         why = error.strerror or str(error)
         raise LaunchError("measure.save", ExitCode.FAILED, path=str(plot), why=why) from None

@@ -59,8 +59,10 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
     from gaudi_launch.planning.fit import limits_of
     from gaudi_launch.planning.parse import number
 
-    if plot is not None and plot.suffix.lower() not in (".png", ".svg"):
-        raise LaunchError("warmup.plot_ending", ExitCode.USAGE, path=str(plot))
+    if plot is not None:
+        from gaudi_launch.plotting import check_picture
+
+        check_picture(plot)
     check_dtype(words.dtype)
     name = words.accelerator or own_accelerator()
     if name not in accelerators():

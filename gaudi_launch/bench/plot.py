@@ -1,22 +1,22 @@
-"""Draw runs: distribution of TTFT, and tokens per second over time.
-
-For terminals and as PNG.
-"""
+"""Runs as pictures: the spread of TTFT, and tokens per second over time. Terminal, PNG and SVG."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from gaudi_launch import drawing
-from gaudi_launch.bench.run_file import Sample
+from gaudi_launch.bench.run_file import BenchRun, Sample
 from gaudi_launch.bench.statistics import over_time, values
-from gaudi_launch.drawing import INK, LETTER_WIDTH, WHITE, Color, Rectangle
+from gaudi_launch.plotting import BLUE, ORANGE
+
+if TYPE_CHECKING:
+    from gaudi_launch.plotting import Sheet
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _ASCII = " .:-=+*#@"
-_COLORS: tuple[Color, ...] = ((20, 80, 200), (214, 100, 20))
-_MARGIN, _WIDTH, _HEIGHT = 60, 480, 260
+_COLORS = (BLUE, ORANGE)
+_BINS = 80
 
 
 def histogram(numbers: Sequence[float], rows: int = 8) -> list[tuple[float, float, int]]:
@@ -72,90 +72,67 @@ def _ms(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:.0f} s"
 
 
-def png(runs: Sequence[tuple[str, Sequence[Sample]]]) -> bytes:
-    """Return both panels of one or two named runs, with scales.
+def titles(runs: Sequence[BenchRun]) -> tuple[str, str]:
+    """Return a picture's two lines: the models and when they were measured; the load of the first run."""
+    from datetime import datetime
 
-    The text in the picture is English.
-    """
-    width, height = 3 * _MARGIN + 2 * _WIDTH, 2 * _MARGIN + _HEIGHT
-    boxes: list[Rectangle] = []
-    left, right = _MARGIN, 2 * _MARGIN + _WIDTH
-    for number, (name, _) in enumerate(runs):
-        x = left + 260 * number
-        boxes.append(Rectangle(x, 12, 14, 10, _COLORS[number % 2]))
-        boxes += drawing.words(name[:26], x + 20, 12)
-    boxes += _spread(left, [values(samples, "ttft") for _, samples in runs])
-    boxes += _course(right, [over_time(samples, 80) for _, samples in runs])
-    return drawing.png(width, height, boxes)
+    from gaudi_launch.plotting import label
 
-
-def _frame(left: int, title: str) -> list[Rectangle]:
-    return [
-        Rectangle(left - 1, _MARGIN - 1, _WIDTH + 2, _HEIGHT + 2, INK),
-        Rectangle(left, _MARGIN, _WIDTH, _HEIGHT, WHITE),
-        *drawing.words(title, left, _MARGIN - 18),
-    ]
+    models = list(dict.fromkeys(str(run.facts.get("model") or "?") for run in runs))
+    began = [run.facts["began"] for run in runs if isinstance(run.facts.get("began"), int | float)]
+    days = list(dict.fromkeys(f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M}" for moment in began))
+    workload = runs[0].workload
+    counts = {name: workload.get(name, "?") for name in ("requests", "input_tokens", "output_tokens")}
+    words = [label("plot.load", **counts)]
+    if workload.get("rate"):
+        words.append(label("plot.load_rate", rate=f"{workload['rate']:g}"))
+    if workload.get("concurrency"):
+        words.append(label("plot.load_limit", limit=workload["concurrency"]))
+    return ", ".join([" / ".join(models), *days]), "; ".join(words)
 
 
-_GREY: Color = (225, 225, 225)
+def picture(runs: Sequence[tuple[str, Sequence[Sample]]], title: str, subtitle: str, ending: str) -> bytes:
+    """Return both panels of one or two named runs as a PNG or SVG file. Raises LaunchError (FAILED)."""
+    from gaudi_launch.plotting import sheet
+
+    with sheet(title, subtitle, columns=2, size=(11, 4.8)) as made:
+        _spread(made, runs)
+        _course(made, runs)
+        return made.rendered(ending)
 
 
-def _mark_x(x: float, label: str) -> list[Rectangle]:
-    half = len(label) * LETTER_WIDTH
-    return [Rectangle(x, _MARGIN, 1, _HEIGHT, _GREY), *drawing.words(label, x - half, _MARGIN + _HEIGHT + 8)]
+def _spread(made: Sheet, runs: Sequence[tuple[str, Sequence[Sample]]]) -> None:
+    """Draw the share of requests (up) whose first token came within a time (along, logarithmic)."""
+    from gaudi_launch.plotting import dress, label, plain_numbers
 
-
-def _mark_y(left: int, y: float, label: str) -> list[Rectangle]:
-    wide = len(label) * LETTER_WIDTH * 2
-    return [Rectangle(left, y, _WIDTH, 1, _GREY), *drawing.words(label, left - wide - 4, y - 5)]
-
-
-def _spread(left: int, sets: list[list[float]]) -> list[Rectangle]:
-    """Return the share of requests (y) with a first token within a time (x, log)."""
-    boxes = _frame(left, "time to first token, share of requests")
-    positive = [number for numbers in sets for number in numbers if number > 0]
-    if not positive:
-        return boxes
-    low, high = math.log10(min(positive)), math.log10(max(positive))
-    low, high = low - 0.05, max(high + 0.05, low + 0.3)
-
-    def x(number: float) -> float:
-        return left + _WIDTH * (math.log10(number) - low) / (high - low)
-
-    for percent in (50, 90, 99):
-        boxes += _mark_y(left, _MARGIN + _HEIGHT * (1 - percent / 100), f"{percent}%")
-    ticks = [m * 10.0**e for e in range(math.floor(low), math.ceil(high) + 1) for m in (1, 2, 5)]
-    shown = [tick for tick in ticks if low <= math.log10(tick) <= high]
-    if len(shown) < 3:
-        # between two round numbers: the ends and the middle
-        shown = [10 ** (low + (high - low) * part) for part in (0.1, 0.5, 0.9)]
-    for tick in shown[:: max(1, len(shown) // 7)]:
-        boxes += _mark_x(x(tick), _ms(tick).replace(" ", ""))
-    for number, numbers in enumerate(sets):
-        ordered = sorted(number for number in numbers if number > 0)
-        points = [(float(left), float(_MARGIN + _HEIGHT))]
-        for place, value in enumerate(ordered, start=1):
-            points.append((x(value), _MARGIN + _HEIGHT * (1 - place / len(ordered))))
+    axis = made.axes[0]
+    dress(axis, label("plot.spread"), label("plot.ttft_ms"), label("plot.share_requests"))
+    for (name, samples), color in zip(runs, _COLORS, strict=False):
+        ordered = sorted(1000 * number for number in values(samples, "ttft") if number > 0)
         if ordered:
-            points.append((float(left + _WIDTH), float(_MARGIN)))
-        boxes += drawing.steps(points, _COLORS[number % 2])
-    return boxes
+            shares = [100 * place / len(ordered) for place in range(1, len(ordered) + 1)]
+            axis.step([ordered[0], *ordered], [0, *shares], where="post", color=color, label=name)
+    if axis.lines:
+        axis.set_xscale("log")
+        plain_numbers(axis.xaxis)
+        axis.legend(loc="lower right")
+    axis.set_ylim(0, 101)
+    axis.set_yticks([0, 25, 50, 75, 90, 99])
 
 
-def _course(left: int, courses: list[tuple[float, list[float]]]) -> list[Rectangle]:
-    """Return output tokens per second (y) over the run's time (x)."""
-    boxes = _frame(left, "output tokens a second over time")
-    span = max((seconds * len(rates) for seconds, rates in courses), default=0.0)
-    top = max((rate for _, rates in courses for rate in rates), default=0.0)
-    if span <= 0 or top <= 0:
-        return boxes
-    for part in (0.25, 0.5, 0.75, 1.0):
-        boxes += _mark_y(left, _MARGIN + _HEIGHT * (1 - part / 1.05), f"{top * part:.0f}")
-        boxes += _mark_x(left + _WIDTH * part, f"{span * part:.3g}s")
-    for number, (seconds, rates) in enumerate(courses):
-        points = []
-        for place, rate in enumerate([*rates, *rates[-1:]]):
-            x = left + _WIDTH * min(1.0, seconds * place / span)
-            points.append((x, _MARGIN + _HEIGHT * (1 - rate / top / 1.05)))
-        boxes += drawing.steps(points, _COLORS[number % 2])
-    return boxes
+def _course(made: Sheet, runs: Sequence[tuple[str, Sequence[Sample]]]) -> None:
+    """Draw output tokens per second (up) over the run's time (along)."""
+    from gaudi_launch.plotting import dress, label, plain_numbers
+
+    axis = made.axes[1]
+    dress(axis, label("plot.course"), label("plot.time_s"), label("plot.tokens_per_s"))
+    for (name, samples), color in zip(runs, _COLORS, strict=False):
+        seconds, rates = over_time(samples, _BINS)
+        if rates:
+            moments = [seconds * place for place in range(len(rates) + 1)]
+            axis.stairs(rates, moments, color=color, label=name, linewidth=1.5)
+    axis.set_xlim(left=0)
+    axis.set_ylim(bottom=0)
+    plain_numbers(axis.yaxis)
+    if axis.patches:
+        axis.legend(loc="lower center")

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from gaudi_launch import drawing
 from gaudi_launch.buckets.bucket_list import Buckets
-from gaudi_launch.drawing import INK, WHITE, Rectangle, Words
 from gaudi_launch.performance.simulator import Shapes, Weighted
 from gaudi_launch.performance.step_time import StepTime
 
-_HOT, _BUCKET = (214, 40, 40), (20, 80, 200)
-# the letters of a PNG are English capitals
-_TITLES = ("prompt: batch (up) by tokens (right)", "decode: batch (up) by blocks (right)")
-_LETTER = 8
-_MARGIN, _PANEL_WIDTH, _PANEL_HEIGHT = 50, 480, 300
+if TYPE_CHECKING:
+    from gaudi_launch.plotting import Sheet
+
+_ROWS, _COLUMNS = 24, 48
+_MOST_TICKS = 12
 
 
 @dataclass(frozen=True)
@@ -66,60 +65,48 @@ def _cell(ends: tuple[int, ...], value: int) -> int:
     return min(range(len(ends)), key=lambda at: (ends[at] < value, ends[at]))
 
 
-def _panel(
-    pairs: list[tuple[int, int]], part: Weighted, time: object, left: int, title: str
-) -> tuple[list[Rectangle], list[Words]]:
-    grid = heat(pairs, part, time, 24, 48)
-    width, height = _PANEL_WIDTH / len(grid.sizes), _PANEL_HEIGHT / len(grid.batches)
-    most = max((value for row in grid.share for value in row), default=0.0) or 1.0
-    boxes = [Rectangle(left - 1, _MARGIN - 1, _PANEL_WIDTH + 2, _PANEL_HEIGHT + 2, INK)]
-    boxes.append(Rectangle(left, _MARGIN, _PANEL_WIDTH, _PANEL_HEIGHT, WHITE))
-    for r, row in enumerate(grid.share):
-        top = _MARGIN + _PANEL_HEIGHT - (r + 1) * height
-        for c, value in enumerate(row):
-            x = left + c * width
-            if value:
-                part_of = (value / most) ** 0.4
-                color = (
-                    round(255 - part_of * (255 - _HOT[0])),
-                    round(255 - part_of * (255 - _HOT[1])),
-                    round(255 - part_of * (255 - _HOT[2])),
-                )
-                boxes.append(Rectangle(x, top, width, height, color))
-            if grid.buckets[r][c]:
-                side = min(width, height, 6.0)
-                boxes.append(Rectangle(x + (width - side) / 2, top + (height - side) / 2, side, side, _BUCKET))
-    bottom = _MARGIN + _PANEL_HEIGHT
-    first, last, largest = str(grid.batches[0]), str(grid.batches[-1]), str(grid.sizes[-1])
-    words: list[Words] = [
-        (left, _MARGIN - 12, title),
-        (left - 5 - _LETTER * len(last), _MARGIN + 12, last),
-        (left - 5 - _LETTER * len(first), bottom, first),
-        (left, bottom + 18, str(grid.sizes[0])),
-        (left + _PANEL_WIDTH - _LETTER * len(largest), bottom + 18, largest),
-    ]
-    return boxes, words
+def picture(buckets: Buckets, shapes: Shapes, cost: StepTime, title: str, ending: str) -> bytes:
+    """Return the picture as a PNG or SVG file: the prompt's panel beside that of decode.
 
+    Raises LaunchError (FAILED).
+    """
+    from gaudi_launch.plotting import sheet
 
-def _scene(
-    buckets: Buckets, shapes: Shapes, cost: StepTime, titles: tuple[str, str]
-) -> tuple[int, int, list[Rectangle], list[Words]]:
     prompt = [(batch, query) for batch, query, context in buckets.prompt if context == 0]
     decode = [(batch, blocks) for batch, _, blocks in buckets.decode]
-    boxes, words = _panel(prompt, shapes.prompt, cost.prefill, _MARGIN, titles[0])
-    right = _panel(decode, shapes.decode, cost.decode, 2 * _MARGIN + _PANEL_WIDTH, titles[1])
-    return 3 * _MARGIN + 2 * _PANEL_WIDTH, 2 * _MARGIN + _PANEL_HEIGHT, boxes + right[0], words + right[1]
+    with sheet(title, columns=2, size=(12, 5)) as made:
+        _panel(made, 0, "prompt", heat(prompt, shapes.prompt, cost.prefill, _ROWS, _COLUMNS), prompt)
+        _panel(made, 1, "decode", heat(decode, shapes.decode, cost.decode, _ROWS, _COLUMNS), decode)
+        return made.rendered(ending)
 
 
-def svg(buckets: Buckets, shapes: Shapes, cost: StepTime, titles: tuple[str, str]) -> str:
-    """Return the picture as SVG text.
+def _panel(made: Sheet, place: int, phase: str, grid: Heat, pairs: list[tuple[int, int]]) -> None:
+    from gaudi_launch.plotting import BLUE, dress, label, plain_numbers
 
-    ``titles`` are those of the prompt and the decode panel.
-    """
-    return drawing.svg(*_scene(buckets, shapes, cost, titles))
+    axis = made.axes[place]
+    count = len(pairs)
+    dress(axis, label(f"plot.{phase}", count=count), label(f"plot.{phase}_size"), label("plot.batch"))
+    shares = [[100 * share for share in row] for row in grid.share]
+    cells = axis.pcolormesh(_edges(grid.sizes), _edges(grid.batches), shares, cmap="Reds", vmin=0)
+    made.figure.colorbar(cells, ax=axis, label=label("plot.step_time"))
+    sizes, batches = [size for _, size in pairs], [batch for batch, _ in pairs]
+    name = label("plot.bucket")
+    axis.scatter(sizes, batches, s=14, marker="s", facecolors="none", edgecolors=BLUE, label=name)
+    for scale, each in ((axis.set_xscale, axis.xaxis), (axis.set_yscale, axis.yaxis)):
+        scale("log")
+        plain_numbers(each)
+    # a bucket is at the upper corner of its cell: the topmost ones need room, too
+    axis.set_xlim(right=1.15 * max(grid.sizes[-1], *sizes, 1))
+    axis.set_ylim(0.5, 1.3 * max(grid.batches[-1], *batches, 1))
+    named = sorted(set(batches))
+    if 0 < len(named) <= _MOST_TICKS:
+        axis.set_yticks(named, [str(batch) for batch in named])
+        axis.minorticks_off()
+    axis.tick_params(axis="x", labelrotation=45)
+    axis.legend(loc="upper left")
 
 
-def png(buckets: Buckets, shapes: Shapes, cost: StepTime) -> bytes:
-    """Return the picture as PNG (8-bit RGB); its text is English."""
-    width, height, boxes, words = _scene(buckets, shapes, cost, _TITLES)
-    return drawing.png(width, height, boxes + drawing.written(words))
+def _edges(ends: tuple[int, ...]) -> list[float]:
+    """Return the borders of cells, of which ``ends`` are the upper ones: one more than there are cells."""
+    first = ends[0] * ends[0] / ends[1] if len(ends) > 1 else ends[0] / 2
+    return [first, *map(float, ends)]

@@ -1,8 +1,4 @@
-"""Draw the latency of one replica against its load.
-
-Time to first token, and time per token below it. Only rectangles and axis labels, as in all
-pictures of this package.
-"""
+"""Latency of one replica against its load: time to first token, and time per token below it."""
 
 from __future__ import annotations
 
@@ -10,12 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gaudi_launch import drawing
-from gaudi_launch.capacity.search import Curve, latency_at
-from gaudi_launch.drawing import INK, WHITE, Rectangle, Words
-
-_LINE, _TARGET, _CHOSEN = (20, 80, 200), (214, 40, 40), (30, 140, 60)
-_LEFT, _TOP, _WIDTH, _HEIGHT, _GAP, _RIGHT = 90, 30, 560, 200, 60, 30
+from gaudi_launch.capacity.search import Curve, Targets, latency_at
 
 
 @dataclass(frozen=True)
@@ -71,49 +62,29 @@ def number(value: float) -> str:
     return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def _scene(
-    curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None
-) -> tuple[int, int, list[Rectangle], list[Words]]:
-    boxes: list[Rectangle] = []
-    words: list[Words] = []
-    top = _TOP
-    for panel in panels(curve, ttft, tpot, _WIDTH):
-        boxes += [
-            Rectangle(_LEFT - 1, top - 1, _WIDTH + 2, _HEIGHT + 2, INK),
-            Rectangle(_LEFT, top, _WIDTH, _HEIGHT, WHITE),
-        ]
-        if chosen is not None:
-            boxes.append(Rectangle(_LEFT + column_of(curve, chosen, _WIDTH), top, 1, _HEIGHT, _CHOSEN))
-        if panel.target is not None:
-            boxes.append(Rectangle(_LEFT, top + _HEIGHT * (1 - panel.height(panel.target)), _WIDTH, 1, _TARGET))
-        heights = [top + _HEIGHT * (1 - panel.height(value)) for value in panel.values]
-        for at, height in enumerate(heights):
-            before = heights[max(0, at - 1)]
-            boxes.append(Rectangle(_LEFT + at, min(before, height), 1, abs(before - height) + 2, _LINE))
-        words += [
-            (10, top + _HEIGHT / 2, f"{panel.name} {panel.unit}"),
-            (10, top + 10, number(panel.high * panel.factor)),
-            (10, top + _HEIGHT, number(panel.low * panel.factor)),
-        ]
-        top += _HEIGHT + _GAP
-    bottom = top - _GAP + 22
-    words += [
-        (_LEFT, bottom, number(curve.loads[0].rate)),
-        (_LEFT + _WIDTH / 2, bottom, "REQ/S"),
-        (_LEFT + _WIDTH - 40, bottom, number(curve.loads[-1].rate)),
-    ]
-    return _LEFT + _WIDTH + _RIGHT, top - _GAP + 40, boxes, words
+def picture(curve: Curve, targets: Targets, chosen: float | None, title: str, ending: str) -> bytes:
+    """Return the picture as a PNG or SVG file: TTFT above TPOT, against the load of one replica.
 
-
-def svg(curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None) -> str:
-    """Return the picture as SVG text.
-
-    Targets in seconds, ``chosen`` the rate of one replica of the fleet.
+    ``chosen`` is the rate of one replica of the fleet. Raises LaunchError (FAILED).
     """
-    return drawing.svg(*_scene(curve, ttft, tpot, chosen))
+    from gaudi_launch.plotting import BLUE, GREEN, RED, dress, label, plain_numbers, sheet
 
-
-def png(curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None) -> bytes:
-    """Return the picture as PNG (8-bit RGB)."""
-    width, height, boxes, words = _scene(curve, ttft, tpot, chosen)
-    return drawing.png(width, height, boxes + drawing.written(words))
+    rates = [load.rate for load in curve.loads]
+    simulated = label("plot.simulated", percentile=f"{targets.percentile:g}")
+    with sheet(title, rows=2, size=(9, 7)) as made:
+        ttft, tpot = ([load.ttft for load in curve.loads], [1000 * load.tpot for load in curve.loads])
+        goals = (targets.ttft, None if targets.tpot is None else 1000 * targets.tpot)
+        parts = (("ttft", "s", ttft, goals[0]), ("tpot", "ms", tpot, goals[1]))
+        for axis, (name, unit, latencies, goal) in zip(made.axes, parts, strict=True):
+            dress(axis, label(f"plot.{name}"), label("plot.requests_per_s"), label(f"plot.{name}_{unit}"))
+            axis.plot(rates, latencies, color=BLUE, marker="o", markersize=3, label=simulated)
+            if goal is not None:
+                target = label("plot.target", value=f"{number(goal)} {unit}")
+                axis.axhline(goal, color=RED, linestyle="--", label=target)
+            if chosen is not None:
+                at = label("plot.replica", rate=number(chosen))
+                axis.axvline(chosen, color=GREEN, linestyle=":", linewidth=2, label=at)
+            axis.set_yscale("log")
+            plain_numbers(axis.yaxis)
+            axis.legend(loc="best")
+        return made.rendered(ending)

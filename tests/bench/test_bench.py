@@ -16,6 +16,7 @@ import pytest
 from gaudi_launch.bench import run_file
 from gaudi_launch.cli.main import run
 from gaudi_launch.paths import state_dir
+from tests.support.plots import needs_matplotlib, size_of, texts
 from tests.support.service_record import service
 from tests.support.stand_in_server import FIXED, KEY, serving
 from tests.support.waiting import GENEROUS, until
@@ -46,11 +47,9 @@ def test_a_second_run_is_not_answered_from_the_cache_of_prefixes(
 
 
 def test_a_run_is_measured_and_kept(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    file, picture = tmp_path / "run.json", tmp_path / "run.png"
+    file = tmp_path / "run.json"
     with serving(first=0.05, gap=0.02) as (url, manner):
-        code, found = bench(
-            capsys, url, "-i", "40,60", "-o", "5", "--requests", "12", "--save", str(file), "--plot", str(picture)
-        )
+        code, found = bench(capsys, url, "-i", "40,60", "-o", "5", "--requests", "12", "--save", str(file))
     assert (code, found["schema"], found["tool"], found["form"], found["file"]) == (
         0,
         1,
@@ -70,7 +69,7 @@ def test_a_run_is_measured_and_kept(capsys: pytest.CaptureFixture[str], tmp_path
     assert summary["ttft"]["p50"] < summary["latency"]["p50"]
     paces = [(life - wait) / 4 for life, wait in zip(lives, waits, strict=True)]
     assert summary["tpot"]["p50"] == pytest.approx(statistics.median(paces), abs=1e-5)
-    assert len(saved.samples) == 12 and picture.read_bytes().startswith(b"\x89PNG")
+    assert len(saved.samples) == 12
     # the texts have just the lengths that were asked for, and no two begin alike
     assert [sample.input for sample in saved.samples] == [sample.wanted_input for sample in saved.samples]
     asked = [q["messages"][0]["content"] for q in manner.questions if q.get("stream")]
@@ -163,7 +162,7 @@ def test_a_named_service_and_its_default_file(
     assert run(["bench", "compare", *map(str, files)]) == 0
     out = capsys.readouterr().out
     assert "time to first token (TTFT) p99" in out and "workloads differ" not in out
-    assert run(["bench", "compare", *map(str, files), "--json", "--plot", str(files[0].with_suffix(".png"))]) == 0
+    assert run(["bench", "compare", *map(str, files), "--json"]) == 0
     assert {"rate" in row["name"] for row in json.loads(capsys.readouterr().out)["rows"]} == {True, False}
 
 
@@ -179,7 +178,7 @@ def test_a_named_service_and_its_default_file(
         (["URL", "--trace", "/nonexistent"], 2, "/nonexistent"),
         (["URL", "--tool", "wrk"], 2, "not a valid measuring tool"),
         (["URL", "--form", "poem"], 2, "not a valid API"),
-        (["URL", "--plot", "a.svg"], 2, ".png"),
+        (["URL", "--plot", "a.gif"], 2, ".png or .svg"),
         (["URL", "--tool", "guidellm", "--trace", "x"], 2, "guidellm cannot replay"),
         (["URL", "--tool", "vllm", "-i", "1,2"], 2, "takes one input length"),
         (["URL", "--tool", "guidellm"], 1, "No supported guidellm"),
@@ -206,6 +205,34 @@ def test_bad_words_change_nothing(
     out, err = capsys.readouterr()
     assert says in err and "Traceback" not in out + err
     assert manner.questions == [] and list(tmp_path.iterdir()) == []
+
+
+@needs_matplotlib
+def test_runs_are_drawn_by_the_ending_of_the_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    files = [tmp_path / "one.json", tmp_path / "two.json"]
+    picture = tmp_path / "one.png"
+    options = ["--tool", "builtin", "-i", "20", "-o", "3", "--requests", "3"]
+    with serving() as (url, _):
+        for file in files:
+            assert run(["bench", url, *options, "--plot", str(picture), "--save", str(file)]) == 0
+    assert size_of(picture.read_bytes()) == (1650, 720)
+    both = tmp_path / "both.svg"
+    assert run(["bench", "compare", *map(str, files), "--plot", str(both)]) == 0
+    capsys.readouterr()
+    labels = texts(both.read_bytes())
+    assert {"A: one", "B: two"} <= set(labels)
+    load = "3 requests, 60 input and 9 output tokens in all"
+    assert [label for label in labels if label.startswith(load)] != []
+
+
+def test_a_missing_library_is_told_before_measuring(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with serving() as (url, manner):
+        assert run(["bench", url, "--tool", "builtin", "--plot", str(tmp_path / "x.png")]) == 1
+    assert "-m pip install 'gaudi-launch[plot]'" in capsys.readouterr().err
+    assert manner.heads == []
 
 
 def test_a_file_that_cannot_be_written_is_told_before_measuring(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import struct
-import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch import drawing
 from gaudi_launch.bench import plot, run_file, statistics
 from gaudi_launch.bench.compare import ComparedFigure, compare, doubts
 from gaudi_launch.bench.run_file import BenchRun, BenchWorkload, Sample, WorkloadRequest
 from gaudi_launch.bench.workload import from_trace, made_up, within
 from gaudi_launch.errors import LaunchError
+from gaudi_launch.messages import set_language
+from tests.support.plots import needs_matplotlib, size_of, texts
 
 # two answers of three and two tokens, one failure; the second was sent 0.5 s late
 SAMPLES = (
@@ -79,7 +78,6 @@ def test_figures_hold_together(rows: list[tuple[float, float, list[float], bool]
             assert parts == sorted(parts)
     width, rates = statistics.over_time(samples, 13)
     assert sum(rates) * width == pytest.approx(found["output_tokens"]) or not found["output_tokens"]
-    plot.png([("x", samples)])
     plot.terminal(samples, ("a", "b"), ascii=True)
 
 
@@ -191,34 +189,22 @@ def test_made_up_requests_are_the_same_every_time() -> None:
     } == {0}
 
 
-def pixels(picture: bytes) -> tuple[int, int, bytes]:
-    """Width, height and RGB of a PNG, through its own chunks."""
-    assert picture[:8] == b"\x89PNG\r\n\x1a\n"
-    width, height = struct.unpack(">II", picture[16:24])
-    at, data = 8, b""
-    while at < len(picture):
-        (length,) = struct.unpack(">I", picture[at : at + 4])
-        kind, content = picture[at + 4 : at + 8], picture[at + 8 : at + 8 + length]
-        assert struct.unpack(">I", picture[at + 8 + length : at + 12 + length])[0] == zlib.crc32(kind + content)
-        data += content if kind == b"IDAT" else b""
-        at += 12 + length
-    rows = zlib.decompress(data)
-    return width, height, b"".join(rows[y * (3 * width + 1) + 1 : (y + 1) * (3 * width + 1)] for y in range(height))
+@needs_matplotlib
+def test_the_picture_shows_both_runs_with_axes_and_units() -> None:
+    set_language("en")
+    one = texts(plot.picture([("first", many(1.0, 1))], "title", "load", ".svg"))
+    two = texts(plot.picture([("first", many(1.0, 1)), ("second", many(0.5, 2))], "title", "load", ".svg"))
+    set_language(None)
+    labels = {"title", "load", "TTFT (ms)", "requests answered within this time (%)", "output tokens per second"}
+    assert labels - set(one) == set()
+    assert (one.count("first"), one.count("second")) == (2, 0)
+    assert (two.count("first"), two.count("second")) == (2, 2)
 
 
-def test_the_picture_shows_both_runs() -> None:
-    width, height, one = pixels(plot.png([("a", many(1.0, 1))]))
-    _, _, two = pixels(plot.png([("a", many(1.0, 1)), ("b", many(0.5, 2))]))
-    blue, orange = bytes((20, 80, 200)), bytes((214, 100, 20))
-    assert (width, height) == (1140, 380)
-    assert one.count(blue) > 300 and one.count(orange) == 0 and two.count(orange) > 300
-
-
-def test_letters_are_drawn_where_they_are_said() -> None:
-    boxes = drawing.words("1?i", 10, 20, scale=2)
-    assert min(box.x for box in boxes) == 10 and max(box.y for box in boxes) == 28
-    # the middle column of the one; the letter that the font lacks is a blank
-    assert {box.x for box in boxes if 18 <= box.x < 26} == set()
+@needs_matplotlib
+@pytest.mark.parametrize("samples", [(), SAMPLES[2:], SAMPLES])
+def test_runs_without_answers_can_be_drawn(samples: tuple[Sample, ...]) -> None:
+    assert size_of(plot.picture([("x", samples)], "t", "", ".png")) == (1650, 720)
 
 
 def test_the_terminal_plot() -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
-from xml.etree import ElementTree
-
 from gaudi_launch.buckets.optimiser.bucket_planner import plan
-from gaudi_launch.buckets.picture import heat, png, svg
-from gaudi_launch.drawing import INK
+from gaudi_launch.buckets.picture import heat, picture
+from gaudi_launch.messages import set_language
 from gaudi_launch.performance.step_time import ONE_CARD_8B
+from tests.support.plots import needs_matplotlib, size_of, texts
 from tests.support.traces import limits
 
 
@@ -22,23 +19,29 @@ def test_heat_counts_everything() -> None:
     assert (grid.batches[-1], grid.sizes[-1]) == (64, 2000)
 
 
-def test_svg_and_png() -> None:
+@needs_matplotlib
+def test_the_picture_names_its_axes_and_shows_every_bucket() -> None:
+    set_language("en")
     made = plan(limits(), None)
-    shapes = made.aim.expectation.shapes
-    drawing = ElementTree.fromstring(svg(made.buckets, shapes, ONE_CARD_8B, ("a < b", "c")))
-    words = [element.text for element in drawing if element.tag.endswith("text")]
-    # each panel's title, then the ends of its axes: requests at once, tokens or blocks
-    assert words[0] == "a < b" and words[5] == "c"
-    assert words[6:] == ["64", "1", "1", "2000"]
-    data = png(made.buckets, shapes, ONE_CARD_8B)
-    assert data.startswith(b"\x89PNG\r\n\x1a\n")
-    width, height = struct.unpack(">II", data[16:24])
-    start = data.index(b"IDAT")
-    (length,) = struct.unpack(">I", data[start - 4 : start])
-    rows = zlib.decompress(data[start + 4 : start + 4 + length])
-    assert len(rows) == height * (3 * width + 1)
-    assert len(set(rows)) > 10
-    # letters stand in the margins, where nothing else is drawn
-    lines = [rows[start : start + 3 * width + 1] for start in range(0, len(rows), 3 * width + 1)]
-    inked = [at for at, line in enumerate(lines) if bytes(INK) in line]
-    assert inked[0] < 40 and inked[-1] > height - 45
+    drawn = picture(made.buckets, made.aim.expectation.shapes, ONE_CARD_8B, "a < b, $x$", ".svg")
+    set_language(None)
+    words = texts(drawn)
+    prompts = len([bucket for bucket in made.buckets.prompt if bucket[2] == 0])
+    expected = {
+        "a < b, $x$",
+        f"Prefill: {prompts} buckets",
+        f"Decode: {len(made.buckets.decode)} buckets",
+        "prompt length (tokens)",
+        "KV cache blocks (128 tokens each)",
+        "batch size",
+        "share of step time (%)",
+        "bucket",
+    }
+    assert expected - set(words) == set()
+
+
+@needs_matplotlib
+def test_the_png_is_large_enough_for_a_report() -> None:
+    made = plan(limits(), None)
+    drawn = picture(made.buckets, made.aim.expectation.shapes, ONE_CARD_8B, "t", ".png")
+    assert size_of(drawn) == (1800, 750)

@@ -91,7 +91,7 @@ def bench(
         None, "--save", metavar="FILE", help="File for the run (default: state folder).", rich_help_panel=_SHOW
     ),
     plot: Path | None = typer.Option(
-        None, "--plot", metavar="FILE.png", help="Draw a chart to this file.", rich_help_panel=_SHOW
+        None, "--plot", metavar="FILE.png|.svg", help="Draw a chart to this file.", rich_help_panel=_SHOW
     ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout.", rich_help_panel=_SHOW),
 ) -> None:

@@ -93,8 +93,10 @@ def estimate(
 
     if moe not in ("", "fused", "unfused"):
         raise LaunchError("estimate.moe", ExitCode.USAGE, found=moe)
-    if plot is not None and plot.suffix.lower() not in (".png", ".svg"):
-        raise LaunchError("warmup.plot_ending", ExitCode.USAGE, path=str(plot))
+    if plot is not None:
+        from gaudi_launch.plotting import check_picture
+
+        check_picture(plot)
     options = cases.EstimateOptions(
         cards=cards,
         dtype=dtype,

@@ -55,9 +55,12 @@ def warmup(
     from gaudi_launch.app import warmup as cases
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views import warmup as view
+    from gaudi_launch.plotting import check_picture
 
     if run:
         return _run(options, as_json)
+    if plot is not None:
+        check_picture(plot)
     case = cases.read(
         options,
         trace=watch or trace,

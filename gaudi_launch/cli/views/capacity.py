@@ -217,18 +217,17 @@ def draw(path: Path, result: CapacityResult) -> None:
     Raises LaunchError (USAGE).
     """
     from gaudi_launch.capacity import latency_chart
+    from gaudi_launch.plotting import label
 
     choice = result.chosen or next((choice for choice in reversed(result.choices) if choice.curve), None)
     if choice is None or choice.curve is None:
         raise LaunchError("capacity.nothing_to_draw", ExitCode.USAGE)
     targets = result.case.targets
     rate = result.case.rate / choice.fleet.replicas if choice.fleet else None
-    scene = (choice.curve, targets.ttft, targets.tpot, rate)
+    title = label("plot.replica_title", model=result.case.model.name, cards=choice.cards)
+    drawn = latency_chart.picture(choice.curve, targets, rate, title, path.suffix.lower())
     try:
-        if path.suffix.lower() == ".png":
-            path.write_bytes(latency_chart.png(*scene))
-        else:
-            path.write_text(latency_chart.svg(*scene), encoding="utf-8")
+        path.write_bytes(drawn)
     except OSError as error:
         why = error.strerror or str(error)
         raise LaunchError("warmup.not_written", ExitCode.USAGE, path=str(path), error=why) from None

@@ -233,11 +233,11 @@ def draw(path: Path, found: SpeedEstimate) -> None:
         throughput_chart.Point(batch, each.prediction.throughput)
         for batch, each in zip(batches, solve_each(found.case, batches), strict=True)
     ]
+    case = found.case
+    title = f"{case.model.path}, {case.dtype}, {case.setup.cards} x {case.accelerator.id}"
+    drawn = throughput_chart.picture(points, title, path.suffix.lower())
     try:
-        if path.suffix.lower() == ".svg":
-            path.write_text(throughput_chart.svg(points), encoding="utf-8")
-        else:
-            path.write_bytes(throughput_chart.png(points))
+        path.write_bytes(drawn)
     except OSError as error:
         why = error.strerror or str(error)
         raise LaunchError("warmup.not_written", ExitCode.USAGE, path=str(path), error=why) from None

@@ -113,23 +113,18 @@ def _plan_json(judged: Judged, chosen: bool, result: WarmupResult) -> dict[str, 
 def draw(path: Path, case: WarmupCase, result: WarmupResult) -> None:
     """Write the picture.
 
-    Raises LaunchError (USAGE) for another ending or a folder that cannot be written.
+    Raises LaunchError: USAGE for another ending or a folder that cannot be written, FAILED without the library.
     """
-    from gaudi_launch.buckets import picture
-    from gaudi_launch.messages import text
+    from gaudi_launch.buckets.picture import picture
+    from gaudi_launch.plotting import check_picture
 
-    ending = path.suffix.lower()
-    if ending not in (".png", ".svg"):
-        raise LaunchError("warmup.plot_ending", ExitCode.USAGE, path=str(path))
+    check_picture(path)
     if result.chosen.buckets is None:
         raise LaunchError("warmup.nothing_to_draw", ExitCode.USAGE, strategy=result.chosen.name)
-    drawn = (result.chosen.buckets, result.shapes, case.cost)
+    title = f"{case.model.name or case.asked.name}, {case.asked.name}: {result.chosen.name}"
+    drawn = picture(result.chosen.buckets, result.shapes, case.cost, title, path.suffix.lower())
     try:
-        if ending == ".png":
-            path.write_bytes(picture.png(*drawn))
-        else:
-            titles = (text("warmup.map_prompt"), text("warmup.map_decode"))
-            path.write_text(picture.svg(*drawn, titles), encoding="utf-8")
+        path.write_bytes(drawn)
     except OSError as error:
         raise LaunchError(
             "warmup.not_written", ExitCode.USAGE, path=str(path), error=error.strerror or str(error)

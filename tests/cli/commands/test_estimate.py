@@ -10,6 +10,7 @@ import pytest
 
 from gaudi_launch.cli.main import run
 from tests.support.cli import reading
+from tests.support.plots import needs_matplotlib, size_of, texts
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -138,12 +139,17 @@ def test_people_see_the_evidence_and_the_largest_part(capsys: pytest.CaptureFixt
     assert "Nearest published figures:" in shown
 
 
+@needs_matplotlib
 @pytest.mark.parametrize("ending", ["svg", "png"])
 def test_the_plot_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"speed.{ending}"
     assert run(["estimate", LLAMA, *SETUP, *LENGTHS, "--plot", str(path)]) == 0
-    start = path.read_bytes()[:4]
-    assert start in (b"<svg", b"\x89PNG")
+    drawn = path.read_bytes()
+    if ending == "png":
+        assert size_of(drawn) == (1350, 750)
+        return
+    labels = {"predicted range", "expected", "concurrent sequences", "output tokens per second"}
+    assert labels - set(texts(drawn)) == set()
 
 
 def test_a_batch_without_room_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
