@@ -761,6 +761,7 @@ def index(folder: Path = SUPPORT) -> dict[str, Any]:
         row["transformers"] = document["transformers"]
         row["mla"] = document.get("mla", {}).get("model_types", [])
         row["sparse_as_dense"] = document["sparse_as_dense"]
+        row["compact_gdn"] = _first_reader(document, "VLLM_COMPACT_GDN")
         row["removed"] = document.get("removed", {})
         row["validated"] = document["validated"]
         versions.append(row)
@@ -768,6 +769,25 @@ def index(folder: Path = SUPPORT) -> dict[str, Any]:
             models.setdefault(architecture, []).append(number)
             kinds[architecture] = [*entry["tasks"], *entry["interfaces"]]
     return {"schema": 1, "versions": versions, "models": models, "kinds": kinds}
+
+
+def _first_reader(document: Mapping[str, Any], variable: str) -> str:
+    """Return where an engine reads a variable first; "" where it does not."""
+    entry = document["environment"].get(variable)
+    return entry["read_by"][0] if entry is not None else ""
+
+
+def mla_types_of(folder: Path = SUPPORT) -> dict[str, Any]:
+    """Return the model types with a compressed cache: the oldest version that lists each, and where."""
+    documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    documents = [document for document in documents if document.get("mla", {}).get("model_types")]
+    documents.sort(key=lambda document: (document["date"], _numbers(document["version"])))
+    found: dict[str, str] = {}
+    for document in documents:
+        place = f"{document['engine']}@{document['version']}: {document['mla']['source']}"
+        for kind in document["mla"]["model_types"]:
+            found.setdefault(kind, place)
+    return {"schema": 1, "model_types": found}
 
 
 def _numbers(version: str) -> list[int]:
@@ -793,6 +813,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.command == "index":
         (SUPPORT / "index.json").write_text(render(index()), encoding="utf-8")
+        (SUPPORT / "mla.json").write_text(render(mla_types_of()), encoding="utf-8")
         return
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{options.engine}-{options.version}.json"

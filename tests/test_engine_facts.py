@@ -182,6 +182,15 @@ def test_every_complete_shipped_version_was_read_and_executed() -> None:
         assert document["read_by"]["quantization"] == ["ast", "import"], document["version"]
 
 
+def test_the_shipped_mla_types_are_those_of_the_shipped_files() -> None:
+    shipped = json.loads((SHIPPED / "mla.json").read_text(encoding="utf-8"))
+    listed = set()
+    for path in SHIPPED.glob("*.json"):
+        listed |= set(json.loads(path.read_text(encoding="utf-8")).get("mla", {}).get("model_types", ()))
+    assert all(place.startswith(("vllm-", "deepseek_r1@")) for place in shipped["model_types"].values())
+    assert set(shipped["model_types"]) == listed
+
+
 def test_the_shipped_index_is_that_of_the_shipped_files() -> None:
     index = json.loads((SHIPPED / "index.json").read_text(encoding="utf-8"))
     documents = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in SHIPPED.glob("*-*.json")}

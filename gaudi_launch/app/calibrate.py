@@ -90,11 +90,13 @@ def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> Calib
     """
     from gaudi_launch.app.model_needs import generation_of
     from gaudi_launch.engines.detect import detect
+    from gaudi_launch.engines.registry import find
     from gaudi_launch.host.machine import load
     from gaudi_launch.models.calibration.phases import CalibrationRequest, read_scripts
     from gaudi_launch.models.config import name_of
     from gaudi_launch.paths import machine_root
     from gaudi_launch.planning.placement import choose, parse_visible
+    from gaudi_launch.planning.support_answer import check_support
     from gaudi_launch.services import calibration_run
     from gaudi_launch.services.state.reservation import claim
 
@@ -105,6 +107,9 @@ def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> Calib
     folder = options.scripts if options.scripts is not None else calibration.scripts_of(facts)
     scripts = read_scripts(folder, calibration)
     known = _known(options.model, options.trust_remote_code)
+    supported = find("auto", installed).support(known, variables=os.environ)
+    for warning in check_support(supported, force=options.again):
+        reporter.say(warning.render())
     dataset = _dataset_of(options, calibration, scripts)
     visible = parse_visible(os.environ.get("HABANA_VISIBLE_MODULES"))
 
@@ -210,14 +215,11 @@ def _converted(
     from gaudi_launch.app.model_setup import bring
     from gaudi_launch.engines.registry import find
     from gaudi_launch.planning.request import Request
-    from gaudi_launch.planning.support_answer import check_support
-    from gaudi_launch.profiles import known_model
 
     model, code = options.model, options.trust_remote_code
     name = installed.engine if installed is not None else "auto"
     request = Request(model, cards=cards, engine=name, trust_remote_code=code)
     engine = find("auto", installed)
-    check_support(engine.support(known_model(model, must_exist=False)), force=False)
     bring(request, look(request, host, engine, installed), reporter)
     final = look(request, host, engine, installed).facts.final
     folder = str((final or Path(model).expanduser()).absolute())

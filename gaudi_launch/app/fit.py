@@ -5,6 +5,7 @@ It also returns what each leaves free.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -90,8 +91,8 @@ def fit(options: FitOptions) -> FitResult:
     profile = profiles.match(facts)
     on_neuron = name in instances()
     engine = engine_for(options.engine, facts, name, force=options.force or on_neuron)
-    dtypes = data_types(facts, options.dtype, None if on_neuron else engine)
     request = request_for(facts, options.lengths)
+    dtypes = data_types(facts, options.dtype, None if on_neuron else engine)
     assumed: list[str] = []
     usable = None
     if on_neuron:
@@ -243,7 +244,7 @@ def data_types(model: Model, given: str, engine: Engine | None = None) -> list[s
     """
     if given:
         return [given]
-    expanded = engine.support(model).expanded_to if engine is not None else ""
+    expanded = engine.support(model, variables=os.environ).expanded_to if engine is not None else ""
     if expanded:
         return [expanded]
     if model.quantization:
@@ -264,7 +265,7 @@ def engine_for(name: str, model: Model, accelerator: str, *, force: bool = False
         known = ", ".join(registry.names_with_cards())
         raise LaunchError("fit.engine", ExitCode.USAGE, found=name, known=known)
     engine = registry.find(name or registry.assumed_for(model, lambda: accelerator))
-    check_support(engine.support(model), force=force)
+    check_support(engine.support(model, variables=os.environ), force=force)
     return engine
 
 
@@ -294,7 +295,8 @@ def request_for(model: Model, given: ServedLengths) -> Request:
         model.path,
         max_model_len=total,
         max_num_seqs=number("-b", given.requests, 1, MOST_SEQS) if given.requests else None,
-        trust_remote_code=True,  # consent is needed to launch the model, not to size it
+        trust_remote_code=True,  # whoever launches the model agrees to it, not whoever sizes it
+        environment=dict(os.environ),
         files_dir=str(cache_dir() / "buckets"),
         input_range=asked.input,
         output_range=asked.output,

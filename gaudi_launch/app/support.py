@@ -167,7 +167,7 @@ class _FewestCards:
         usable = (product.memory_usable_mib or product.memory_total_mib) << 20
         try:
             request = request_for(model, ServedLengths())
-            for count in (1, 2, 4, 8):
+            for count in self._large_enough(usable, dtype):
                 table = fit_each(
                     model,
                     usable,
@@ -181,6 +181,21 @@ class _FewestCards:
             # an engine that rejects these lengths or types has no number
             return None
         return None
+
+    def _large_enough(self, usable: int, dtype: str) -> list[int]:
+        """Return the numbers of cards that the weights alone leave room on.
+
+        Dividing a card plans its buckets, which takes a tenth of a second and more: not for these.
+        """
+        from gaudi_launch.models.card_memory import MOST_OF_A_CARD
+        from gaudi_launch.models.sizing import weight_bytes_per_card
+
+        found = []
+        for count in (1, 2, 4, 8):
+            weights = weight_bytes_per_card(self._model, count, dtype)
+            if weights is None or weights <= MOST_OF_A_CARD * usable:
+                found.append(count)
+        return found
 
 
 def _model(name: str) -> Model:

@@ -101,6 +101,8 @@ def parse(path: str, text: str) -> Installed:
     ):
         if name in packages:
             facts[fact] = packages[name]
+    if "transformers" in packages:
+        facts["transformers"] = packages["transformers"]
     if "habana-torch-plugin" in packages:
         facts["software"] = ".".join(packages["habana-torch-plugin"].split(".")[:2])
     return Installed(path, _engine(packages, facts), packages, facts)

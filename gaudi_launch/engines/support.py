@@ -6,24 +6,23 @@ commit.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from gaudi_launch import paths
+from gaudi_launch.engines.installed_lists import REGISTRY, InstalledLists
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.precision import kernels_of
 from gaudi_launch.planning.support_answer import ModelSupport, SupportStatus, Validated
 
-_REGISTRY = "vllm/model_executor/models/registry.py"
 _DEEPSEEK = "deepseek_r1"
 # vllm-project/vllm 0.26.0:vllm/config/model.py _SUFFIX_TO_DEFAULTS: a class is also taken from a base class with
 # another suffix. The forks do not have this (vllm/model_executor/models/registry.py _normalize_archs).
@@ -44,6 +43,8 @@ _SUFFIXES = (
     "RewardModel",
     "Model",
 )
+# the forks take a class by its exact name (vllm/model_executor/models/registry.py _normalize_archs)
+_WITHOUT_SUFFIXES = ("vllm-fork", _DEEPSEEK)
 _COMPARED = re.compile(r"(>=|<=|==|!=|<|>|~=)([0-9][0-9.]*(?:\.\*)?)")
 # different spellings of one model's name on hubs: Meta-Llama-3.1-8B and Llama-3.1-8B
 _PREFIX = re.compile(r"^(meta-)")
@@ -83,6 +84,9 @@ class Version:
     sparse_as_dense: bool
     removed: Mapping[str, str]
     validated: tuple[Mapping[str, Any], ...]
+    compact_gdn: str = ""
+    # the file of an installed engine that ``classes`` were read from
+    read_from: str = ""
 
     @property
     def label(self) -> str:
@@ -91,9 +95,14 @@ class Version:
 
     @property
     def evidence(self) -> str:
-        """Return the source of the list of classes, at its commit."""
+        """Return the source of the list of classes: an installed file, or one at its commit."""
+        if self.read_from:
+            return self.read_from
         under = f" with vLLM {self.upstream}" if self.upstream else ""
-        return f"{self.repository}@{self.commit}{under}: {_REGISTRY}"
+        return f"{self.repository}@{self.commit}{under}: {REGISTRY}"
+
+
+_NOTHING = Version("", "", "", "", "", "", False, frozenset(), (), (), "", False, {}, ())
 
 
 @cache
@@ -127,6 +136,7 @@ def _version(row: Mapping[str, Any], classes: Iterable[str]) -> Version:
         sparse_as_dense=bool(row["sparse_as_dense"]),
         removed=row["removed"],
         validated=tuple(row["validated"]),
+        compact_gdn=row["compact_gdn"],
     )
 
 
@@ -147,7 +157,7 @@ def version_of(engine: str, version: str) -> Version | None:
 def newest(engine: str) -> Version:
     """Return the newest release of an engine whose list is complete."""
     found = [each for each in versions() if each.engine == engine and each.complete]
-    return max(found, key=lambda each: (each.date, _numbers(each.version)))
+    return max(found, key=lambda each: _numbers(each.version))
 
 
 def matching(engine: str, version: str) -> Version | None:
@@ -221,68 +231,6 @@ def unknown_version(found: str) -> LaunchError:
     )
 
 
-# An installed engine
-
-
-def installed_classes(facts: Mapping[str, str]) -> frozenset[str] | None:
-    """Return the model classes of an installed vLLM and its plugin.
-
-    Return None where they cannot be read.
-
-    ``facts`` are those of `engines.detect`: ``source`` is the folder of vLLM, ``plugin_source``
-    that of the plugin.
-    """
-    source, plugin = facts.get("source"), facts.get("plugin_source")
-    if not source:
-        return None
-    found = _names_in(Path(source) / _REGISTRY)
-    if found is None:
-        return None
-    if plugin:
-        found |= _registered_in(Path(plugin) / "vllm_gaudi/models/__init__.py")
-    return frozenset(found)
-
-
-def _tree(path: Path) -> ast.Module | None:
-    try:
-        return ast.parse(path.read_text(encoding="utf-8", errors="replace"))
-    except (OSError, ValueError, SyntaxError, RecursionError):
-        return None
-
-
-def _names_in(path: Path) -> set[str] | None:
-    """Return the keys of the registry's dictionaries of (module, class)."""
-    tree = _tree(path)
-    if tree is None:
-        return None
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Dict):
-            pairs = zip(node.keys, node.values, strict=True)
-            found |= {_word(key) for key, value in pairs if isinstance(value, ast.Tuple) and _word(key)}
-    return found or None
-
-
-def _registered_in(path: Path) -> set[str]:
-    """Return the first arguments of every ``register_model``."""
-    tree = _tree(path)
-    if tree is None:
-        return set()
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-            continue
-        if node.func.attr == "register_model" and node.args and _word(node.args[0]):
-            found.add(_word(node.args[0]))
-    return found
-
-
-def _word(node: ast.expr | None) -> str:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value
-    return ""
-
-
 # The answer
 
 
@@ -291,61 +239,105 @@ def support_of(
     engine: str,
     version: str,
     *,
-    installed: frozenset[str] | None = None,
+    installed: InstalledLists | None = None,
     quantization: str = "",
     variables: Mapping[str, str] | None = None,
 ) -> ModelSupport:
     """Return one engine version's support of a model.
 
-    ``installed`` are the classes of the installed engine, which win over the shipped list.
+    ``installed`` are the lists of the installed engine, which win over the shipped ones.
     ``quantization`` is the user's ``--quantization`` ("": the checkpoint's), ``variables`` the
     engine's environment.
     """
-    facts = version_of(engine, version)
-    label = facts.label if facts is not None else f"{engine}@{version}"
-    classes = _classes(facts, installed)
+    shipped = version_of(engine, version)
+    facts = _in_force(shipped, installed, engine, version)
+    label = shipped.label if shipped is not None else f"{engine}@{version}"
     if model.architecture is None:
         return ModelSupport(label)
-    answer = _by_class(model, label, facts, classes, engine)
+    answer = _by_class(model, label, facts, engine)
     if answer.status is SupportStatus.NO or facts is None:
         return answer
     return _with_limits(answer, model, facts, quantization, variables or {})
 
 
-def _classes(facts: Version | None, installed: frozenset[str] | None) -> frozenset[str] | None:
-    """Return the list that decides; None where there is none of exactly this version."""
-    if installed is not None:
-        return installed
-    if facts is not None and facts.complete:
-        return facts.classes
-    return None
+def _in_force(
+    shipped: Version | None, installed: InstalledLists | None, engine: str, version: str
+) -> Version | None:
+    """Return the facts that decide: the installed engine's own lists over the shipped ones.
+
+    An installed version without shipped facts is assumed to load weights as the newest one with
+    facts does; its classes and methods are its own.
+    """
+    if installed is None:
+        return shipped
+    nearest = shipped or newest_or_none(engine) or replace(_NOTHING, engine=engine)
+    known = replace(nearest, complete=True, classes=installed.classes, read_from=installed.evidence)
+    if installed.methods is not None:
+        known = replace(known, methods=installed.methods)
+    if installed.transformers:
+        known = replace(known, transformers=f"=={installed.transformers}")
+    if shipped is None:
+        known = replace(known, version=version, removed={}, validated=())
+    return known
 
 
-def _by_class(
-    model: Model, label: str, facts: Version | None, classes: frozenset[str] | None, engine: str
-) -> ModelSupport:
+def newest_or_none(engine: str) -> Version | None:
+    """Return the newest release of an engine with a complete list; None where there is none."""
+    known = any(each.engine == engine and each.complete for each in versions())
+    return newest(engine) if known else None
+
+
+def _by_class(model: Model, label: str, facts: Version | None, engine: str) -> ModelSupport:
     """Return the answer that the list of classes gives."""
     architecture = model.architecture or ""
     evidence = facts.evidence if facts is not None else ""
     validated = _validated(model, facts)
-    if classes is None:
+    if facts is None or not facts.complete:
         if facts is not None and architecture in facts.classes:
             # the plugin's own classes are known even where its vLLM is not
             return ModelSupport(label, SupportStatus.RUNS, evidence=evidence, validated=validated)
-        known = newest(engine).label
-        reason = message("support.no_data", engine=label, architecture=architecture, known=known)
+        reason = _no_data(label, architecture, engine)
         return ModelSupport(label, SupportStatus.UNKNOWN, (reason,), evidence, validated=validated)
-    if _has(architecture, classes, suffixes=engine == "vllm-gaudi"):
+    if _has(architecture, facts.classes, suffixes=engine not in _WITHOUT_SUFFIXES):
         return ModelSupport(label, SupportStatus.RUNS, evidence=evidence, validated=validated)
-    releases = releases_with(architecture, facts.transformers) if facts is not None else ()
-    if releases and _has_backend(classes):
-        reason = message("support.fallback", engine=label, architecture=architecture, releases=", ".join(releases))
-        return ModelSupport(label, SupportStatus.LIMITED, (reason,), evidence, validated=validated)
+    fallback = _fallback(architecture, label, facts)
+    if fallback is not None:
+        status, reason = fallback
+        return ModelSupport(label, status, (reason,), evidence, validated=validated)
     if model.remote_code:
         reason = message("support.own_code", engine=label, model=model.name, architecture=architecture)
         return ModelSupport(label, SupportStatus.UNKNOWN, (reason,), evidence, validated=validated)
     reasons = (message("support.no_class", engine=label, architecture=architecture), *_elsewhere(model, facts))
     return ModelSupport(label, SupportStatus.NO, reasons, evidence, refused=True)
+
+
+def _no_data(label: str, architecture: str, engine: str) -> Message:
+    known = newest_or_none(engine)
+    if known is None:
+        return message("support.not_installed", engine=label, architecture=architecture)
+    return message("support.no_data", engine=label, architecture=architecture, known=known.label)
+
+
+def _fallback(architecture: str, label: str, facts: Version) -> tuple[SupportStatus, Message] | None:
+    """Return the answer of vLLM's Transformers backend; None where it does not have the model.
+
+    The backend exists on HPU as everywhere else: neither the forks' nor the plugin's platform
+    excludes it (HabanaAI/vllm-fork@aice/v1.22.0:vllm/model_executor/model_loader/utils.py).
+    """
+    if not any(name.startswith("Transformers") for name in facts.classes):
+        return None
+    releases = releases_with(architecture, facts.transformers)
+    if releases:
+        listed = ", ".join(releases)
+        return SupportStatus.LIMITED, message(
+            "support.fallback", engine=label, architecture=architecture, releases=listed
+        )
+    installed = facts.transformers.removeprefix("==") if facts.read_from else ""
+    if installed and installed not in _transformers()["releases"]:
+        return SupportStatus.UNKNOWN, message(
+            "support.other_transformers", engine=label, architecture=architecture, found=installed
+        )
+    return None
 
 
 def _has(architecture: str, classes: frozenset[str], *, suffixes: bool) -> bool:
@@ -360,21 +352,18 @@ def _has(architecture: str, classes: frozenset[str], *, suffixes: bool) -> bool:
     return any(architecture.replace(ending, other) in classes for other in _SUFFIXES)
 
 
-def _has_backend(classes: frozenset[str]) -> bool:
-    return any(name.startswith("Transformers") for name in classes)
-
-
 def _elsewhere(model: Model, facts: Version | None) -> tuple[Message, ...]:
     """Return the sentence about versions with this class, or the last vLLM with it."""
     architecture = model.architecture or ""
     removed = facts.removed.get(architecture) if facts is not None else None
+    until: tuple[Message, ...] = ()
     if removed is not None:
-        return (message("support.until", architecture=architecture, version=removed),)
+        until = (message("support.until", architecture=architecture, version=removed),)
     having = [each for each in versions() if each.complete and _has(architecture, each.classes, suffixes=False)]
     if not having:
-        return (message("support.nowhere", architecture=architecture),)
+        return until or (message("support.nowhere", architecture=architecture),)
     firsts = {each.engine: each for each in reversed(having)}
-    return (message("support.since", known=", ".join(each.label for each in firsts.values())),)
+    return (*until, message("support.since", known=", ".join(each.label for each in firsts.values())))
 
 
 def _with_limits(
@@ -387,20 +376,24 @@ def _with_limits(
         reasons.append(_expanded_reason(answer.engine, expanded))
     else:
         method = quantization or method_of(model)
-        if method and method not in facts.methods and not _is_kept(model, facts, method):
+        unlisted = bool(facts.methods) and method not in facts.methods
+        if method and unlisted and not _is_kept(model, facts, method):
             known = ", ".join(facts.methods)
             reason = message("support.no_method", engine=answer.engine, method=method, known=known)
             return ModelSupport(
                 answer.engine,
                 SupportStatus.NO,
                 (reason, *_methods_elsewhere(model, method)),
-                f"{facts.repository}@{facts.commit}: supported_quantization",
+                _methods_evidence(facts),
                 refused=True,
             )
     top = model.config.get("index_topk")
-    if isinstance(top, int):
+    # an engine of which no version has facts says nothing of its platform
+    if isinstance(top, int) and facts.commit:
         id = "support.dense" if facts.sparse_as_dense else "support.no_sparse"
         reasons.append(message(id, engine=answer.engine, model=model.name, tokens=top))
+    if runs_compact_gdn(model, facts, variables):
+        reasons.append(message("support.compact_gdn", engine=answer.engine, model=model.name))
     status = answer.status
     if reasons and status is SupportStatus.RUNS:
         status = SupportStatus.LIMITED
@@ -413,6 +406,34 @@ def _with_limits(
         expanded_to=expanded["to"] if expanded is not None else "",
         unless=expanded["unless"] if expanded is not None else "",
     )
+
+
+def _methods_evidence(facts: Version) -> str:
+    if facts.read_from:
+        return f"{facts.read_from.removesuffix(REGISTRY)}: supported_quantization"
+    return f"{facts.repository}@{facts.commit}: supported_quantization"
+
+
+def runs_compact_gdn(model: Model, facts: Version | None, variables: Mapping[str, str]) -> bool:
+    """Return True where this version keeps GDN states in compact slots, without prefix caching.
+
+    It sets VLLM_COMPACT_GDN=1 itself for layers of linear attention unless the user did otherwise
+    (vllm-project/vllm-gaudi@b059f9c9:vllm_gaudi/v1/worker/hpu_model_runner.py:1372-1399).
+    """
+    if facts is None or not facts.compact_gdn:
+        return False
+    chosen = variables.get("VLLM_COMPACT_GDN", "")
+    return has_linear_attention(model) and (not chosen or chosen in ("1", "true"))
+
+
+def has_linear_attention(model: Model) -> bool:
+    """Return True for a model with layers of linear attention (GDN)."""
+    text = model.config.get("text_config")
+    part = text if isinstance(text, Mapping) else model.config
+    kinds = part.get("layer_types")
+    if isinstance(kinds, list) and "linear_attention" in kinds:
+        return True
+    return isinstance(part.get("linear_num_value_heads"), int)
 
 
 def method_of(model: Model) -> str:

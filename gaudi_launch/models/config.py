@@ -6,9 +6,11 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.models.model import Model
 
@@ -24,9 +26,6 @@ _VISION_NAME = re.compile(
 )
 # how the families count their experts (config.json of Mixtral, Qwen MoE, DeepSeek, Llama 4, GLM, DBRX, Jamba)
 _EXPERT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts")
-# MLA's compressed cache is used for these; minicpm3 has the ranks but ordinary heads in its cache
-# (HabanaAI/vllm-fork@aice/v1.22.0:vllm/config.py is_deepseek_mla; kimi_k2 from upstream vLLM)
-_MLA_TYPES = ("deepseek", "kimi")
 # what config.json leaves to the configuration class of its model_type
 # (huggingface/transformers@008f5c8c2:src/transformers/models/gemma3/configuration_gemma3.py Gemma3TextConfig)
 _GEMMA3 = {
@@ -207,7 +206,18 @@ def _kv_heads(text: Mapping[str, Any], heads: int | None) -> int | None:
 
 def _is_mla(document: Mapping[str, Any], text: Mapping[str, Any]) -> bool:
     kinds = (document.get("model_type"), text.get("model_type"))
-    return any(isinstance(kind, str) and kind.startswith(_MLA_TYPES) for kind in kinds)
+    return any(isinstance(kind, str) and kind in mla_types() for kind in kinds)
+
+
+@cache
+def mla_types() -> frozenset[str]:
+    """Return the model types whose cache the engines compress (MLA), by their is_deepseek_mla.
+
+    minicpm3 has the ranks but ordinary heads in its cache, so it is not among them. The file is
+    written by scripts/engine_facts.py from every shipped engine version.
+    """
+    path = paths.profiles_dir() / "engines" / "support" / "mla.json"
+    return frozenset(json.loads(path.read_text(encoding="utf-8"))["model_types"])
 
 
 def _intermediate(text: Mapping[str, Any], experts: int | None) -> int | None:

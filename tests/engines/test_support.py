@@ -9,13 +9,18 @@ from time import perf_counter
 
 import pytest
 
+from gaudi_launch.app.fit import data_types
 from gaudi_launch.cli.main import run
 from gaudi_launch.engines import registry, support
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.support import support_of
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host import simulated
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.weights import count_parameters
+from gaudi_launch.planning.engine import Engine
+from gaudi_launch.planning.planner import make_plan
+from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.support_answer import ModelSupport, SupportStatus, check_support
 
 LLAMA = Model("m", "Llama-3.1-8B-Instruct", architecture="LlamaForCausalLM", model_type="llama")
@@ -149,6 +154,110 @@ def test_an_installed_registry_beats_the_shipped_one(tmp_path: Path) -> None:
     assert engine.support(UNKNOWN).status is SupportStatus.RUNS
     assert engine.support(architecture("NewForCausalLM")).status is SupportStatus.RUNS
     assert engine.support(architecture("MistralForCausalLM")).refused
+
+
+def installed_plugin(folder: Path, methods: str, transformers: str = "") -> Engine:
+    """An installed plugin of a version without shipped facts."""
+    path = folder / "vllm/model_executor/models/registry.py"
+    path.parent.mkdir(parents=True)
+    path.write_text('_X = {"LlamaForCausalLM": ("x", "X"), "TransformersForCausalLM": ("t", "T")}\n')
+    platform = folder / "vllm_gaudi/platform.py"
+    platform.parent.mkdir(parents=True)
+    platform.write_text(f"class P:\n    supported_quantization: list[str] = {methods}\n")
+    facts = {"source": str(folder), "plugin_source": str(folder), "plugin": "0.99.0"}
+    if transformers:
+        facts["transformers"] = transformers
+    return registry.find("auto", Installed("/p", "vllm-gaudi", {}, facts))
+
+
+def test_an_installed_platform_decides_about_quantisation(tmp_path: Path) -> None:
+    engine = installed_plugin(tmp_path, '["fp8", "newest"]')
+    assert engine.support(replace(LLAMA, quantization="newest")).status is SupportStatus.RUNS
+    found = engine.support(replace(LLAMA, quantization="modelopt"))
+    assert (found.refused, ids(found)[0]) == (True, "support.no_method")
+    assert found.evidence.startswith(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("transformers", "status", "id"),
+    [
+        # MllamaForConditionalGeneration is in the classes of transformers 4.57.1 for vLLM's backend
+        ("4.57.1", SupportStatus.LIMITED, "support.fallback"),
+        ("4.40.0", SupportStatus.UNKNOWN, "support.other_transformers"),
+    ],
+)
+def test_the_installed_transformers_decides_about_the_fallback(
+    transformers: str, status: SupportStatus, id: str, tmp_path: Path
+) -> None:
+    engine = installed_plugin(tmp_path, '["fp8"]', transformers)
+    found = engine.support(architecture("MllamaForConditionalGeneration"))
+    assert (found.status, ids(found), found.refused) == (status, [id], False)
+
+
+def test_the_cpu_engine_answers_by_its_own_registry(tmp_path: Path) -> None:
+    path = tmp_path / "vllm/model_executor/models/registry.py"
+    path.parent.mkdir(parents=True)
+    path.write_text('_X = {"LlamaForCausalLM": ("x", "X")}\n')
+    engine = registry.find("cpu", Installed("/p", "cpu", {}, {"source": str(tmp_path), "vllm": "0.32.0"}))
+    assert engine.support(LLAMA).status is SupportStatus.RUNS
+    assert engine.support(replace(LLAMA, quantization="fp8")).status is SupportStatus.RUNS
+    assert engine.support(UNKNOWN).refused
+    bare = registry.find("cpu").support(LLAMA)
+    assert (bare.status, ids(bare)) == (SupportStatus.UNKNOWN, ["support.not_installed"])
+
+
+@pytest.mark.parametrize(
+    ("engine", "kind", "status"),
+    [
+        ("tgi@3.3.5", "llama", SupportStatus.RUNS),
+        ("tgi@3.3.5", "gpt_oss", SupportStatus.NO),
+        ("tgi@3.2.3", "gpt_oss", SupportStatus.UNKNOWN),
+        ("tgi@3.2.3", "mllama", SupportStatus.RUNS),
+    ],
+)
+def test_tgi_answers_by_its_model_types(engine: str, kind: str, status: SupportStatus) -> None:
+    found = registry.find(engine).support(Model("m", "m", model_type=kind))
+    assert (found.status, found.refused) == (status, status is SupportStatus.NO)
+
+
+GDN = Model(
+    "m", "Qwen3-Next", architecture="Qwen3NextForCausalLM", layers=4, attention_layers=1,
+    config={"layer_types": ["linear_attention"] * 3 + ["full_attention"]},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("version", "variables", "limited"),
+    [
+        ("0.26.0", {}, True),
+        ("0.26.0", {"VLLM_COMPACT_GDN": "1"}, True),
+        ("0.26.0", {"VLLM_COMPACT_GDN": "0"}, False),
+        # read since 0.19.0
+        ("0.17.1", {}, False),
+    ],
+)
+def test_compact_gdn_has_no_prefix_caching(version: str, variables: dict[str, str], limited: bool) -> None:
+    found = support_of(GDN, "vllm-gaudi", version, variables=variables)
+    assert ("support.compact_gdn" in ids(found)) is limited
+    host = simulated.make("gaudi3-oam")
+    request = Request("m", environment=variables)
+    plan = make_plan(request, host, GDN, registry.find(f"vllm-gaudi@{version}"))
+    sent = {setting.name: setting.value for setting in plan.settings}
+    assert ("--no-enable-prefix-caching" in sent) is limited
+    assert sent["VLLM_CONTIGUOUS_PA"] == "false"
+
+
+def test_a_removed_class_names_the_last_vllm_and_the_fork_that_has_it() -> None:
+    found = support_of(architecture("Phi3SmallForCausalLM"), "vllm-gaudi", "0.26.0")
+    assert ids(found) == ["support.no_class", "support.until", "support.since"]
+
+
+def test_fit_and_capacity_read_the_exported_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = registry.find("vllm-gaudi@0.26")
+    monkeypatch.delenv("HPU_MXFP4_NATIVE", raising=False)
+    assert data_types(GPT_OSS, "", engine) == ["bfloat16"]
+    monkeypatch.setenv("HPU_MXFP4_NATIVE", "1")
+    assert data_types(GPT_OSS, "", engine) == ["mxfp4"]
 
 
 def test_a_damaged_installed_registry_leaves_the_shipped_one(tmp_path: Path) -> None:

@@ -173,3 +173,20 @@ def test_gemma3_leaves_its_heads_to_the_configuration_class() -> None:
     own = {**text, "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128}
     large = model_from_config("/m/gemma-3-27b-it", {**document, "text_config": own})
     assert (large.heads, large.kv_heads, large.head_dim) == (32, 16, 128)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rank"),
+    [
+        # the engines' is_deepseek_mla (profiles/engines/support/mla.json)
+        ("glm_moe_dsa", 576),
+        ("kimi_k2", 576),
+        ("longcat_flash", 576),
+        # ranks of its own, ordinary heads in the cache
+        ("minicpm3", None),
+        ("deepseek", None),
+    ],
+)
+def test_the_engines_list_decides_about_mla(kind: str, rank: int | None) -> None:
+    document = {"model_type": kind, "kv_lora_rank": 512, "qk_rope_head_dim": 64}
+    assert model_from_config("/m/model", document).mla_rank == rank

@@ -28,7 +28,9 @@ def calibrate(
         None, "--scripts", metavar="DIR", help="The calibration folder of vllm-hpu-extension or vllm-gaudi."
     ),
     code: bool = typer.Option(False, "--trust-remote-code", help="Allow Python code from the model folder."),
-    again: bool = typer.Option(False, "--force", help="Calibrate again from the beginning."),
+    again: bool = typer.Option(
+        False, "--force", help="Calibrate again from the beginning, and a model that the engine's lists lack."
+    ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Calibrate a model for -d fp8, on the number of cards that will serve it.

@@ -27,11 +27,13 @@ from gaudi_launch.models.sizing import MemoryRules
 from gaudi_launch.performance.limits import CoverageQuestion, as_limits
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context, Engine, Limits, Proposal
+from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs
 from gaudi_launch.planning.exported import check_exported
 from gaudi_launch.planning.lengths import ceil_div
 from gaudi_launch.planning.placement import USUAL_COUNTS
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting, variables_of
 from gaudi_launch.planning.request import Request
+from gaudi_launch.planning.support_answer import ModelSupport, SupportStatus
 
 # fields of Request that no version of TGI supports
 _WITHOUT = {
@@ -120,17 +122,44 @@ class Tgi(Engine):
     def _words(self, request: Request) -> dict[str, str | None]:
         return words_of.read_words(request.extra, self.version, request.force)
 
+    def support(
+        self, model: Model, args: EngineArgs = NO_ARGS, variables: Mapping[str, str] | None = None
+    ) -> ModelSupport:
+        """Return what this image's list of model types says; chat models only, see `refuse`."""
+        label, evidence = self.identity.exact, words_of.TYPES_SOURCE[self.paged]
+        kind = model.model_type
+        if kind is None:
+            return ModelSupport(label)
+        if self._unknown_type(model) is not None:
+            reason = message("support.no_type", engine=label, type=kind)
+            return ModelSupport(label, SupportStatus.NO, (reason,), evidence, refused=True)
+        if kind not in self._types:
+            # the padded image also takes text models that it does not list
+            return ModelSupport(label)
+        return ModelSupport(label, SupportStatus.RUNS, evidence=evidence)
+
+    @property
+    def _types(self) -> tuple[str, ...] | frozenset[str]:
+        return words_of.PAGED_TYPES if self.paged else words_of.PADDED_VISION_TYPES
+
+    def _unknown_type(self, model: Model) -> str | None:
+        """Return the model's type where this image cannot load it."""
+        asked = self.paged or tgi_tokens.is_vision(model)
+        if model.model_type is None or not asked or model.model_type in self._types:
+            return None
+        return model.model_type
+
     def refuse(self, request: Request, host: Host, model: Model) -> None:
         """Raise LaunchError for options that this version does not support."""
         for flag in given(request, self._without.items()):
             raise LaunchError("tgi.option", ExitCode.USAGE, flag=flag, version=self.version)
         self._words(request)
         self._refuse_dtype(request, model)
-        kind = model.model_type
-        known = words_of.PAGED_TYPES if self.paged else words_of.PADDED_VISION_TYPES
-        asked = self.paged or tgi_tokens.is_vision(model)
-        if kind is not None and asked and kind not in known and not request.force:
-            raise LaunchError("tgi.model_type", ExitCode.MODEL, model=model.name, type=kind, version=self.version)
+        unknown_type = self._unknown_type(model)
+        if unknown_type is not None and not request.force:
+            raise LaunchError(
+                "tgi.model_type", ExitCode.MODEL, model=model.name, type=unknown_type, version=self.version
+            )
         # router/src/lib.rs: /generate and chat, no path for embeddings or scores
         if (task := task_of(model)) != CHAT and not request.force:
             raise LaunchError("tgi.task", ExitCode.MODEL, model=model.name, task=task)

@@ -148,6 +148,12 @@ VISION_TYPES = frozenset({
 DIVIDED_KV_TYPES = frozenset({"llama", "phi3", "granite", "baichuan", "mistral", "qwen2", "qwen3"})
 # v3.2.3 takes every causal model of transformers, and of the vision models these
 PADDED_VISION_TYPES = frozenset({"llava_next", "mllama"})
+_GET_MODEL = "backends/gaudi/server/text_generation_server/models/__init__.py get_model"
+# the source of either list, by `paged`
+TYPES_SOURCE = {
+    True: f"huggingface/text-generation-inference@8d029d2f (v3.3.5): {_GET_MODEL}",
+    False: f"huggingface/text-generation-inference@a1f3ebe1 (v3.2.3): {_GET_MODEL}",
+}
 
 
 def paged(version: str) -> bool:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from gaudi_launch.engines.base import given, sent_variables
+from gaudi_launch.engines.installed_lists import installed_lists
+from gaudi_launch.engines.support import support_of
 from gaudi_launch.engines.vllm_fork.scripts_shared import base_name
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.hardware import Host
@@ -15,11 +17,12 @@ from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context, Engine, Limits, OverHosts, Proposal
-from gaudi_launch.planning.engine_args import engine_args
+from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs, engine_args
 from gaudi_launch.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.planning.passthrough import sent_options
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.request import Request
+from gaudi_launch.planning.support_answer import ModelSupport
 
 VERSION = "0.32.0"
 # `vllm serve` reads the metadata of a distribution called vllm; the module is also the forks' entry
@@ -45,6 +48,10 @@ WITHOUT = {
 }
 
 
+# the module with the quantisation methods
+_PLATFORM = "vllm/platforms/cpu.py"
+
+
 @dataclass(frozen=True)
 class VllmCpu(Engine):
     """The embedded engine. It uses no cards and has no warm-up."""
@@ -56,6 +63,19 @@ class VllmCpu(Engine):
     def identity(self) -> EngineIdentity:
         version = self.facts.get("vllm", VERSION)
         return EngineIdentity("cpu", version, self.python, self.facts, config_file=True, options=UPSTREAM)
+
+    def support(
+        self, model: Model, args: EngineArgs = NO_ARGS, variables: Mapping[str, str] | None = None
+    ) -> ModelSupport:
+        """Return the answer of the installed engine's own list; without one nothing is known."""
+        return support_of(
+            model,
+            self.identity.name,
+            self.identity.version,
+            installed=installed_lists(self.facts, _PLATFORM),
+            quantization=args.last("--quantization") or "",
+            variables=variables,
+        )
 
     @property
     def needs_cards(self) -> bool:

@@ -15,8 +15,9 @@ from gaudi_launch.buckets.engine_buckets import algorithm_of, engine_buckets
 from gaudi_launch.buckets.engine_env import exported
 from gaudi_launch.buckets.families import EVERY_CONTEXT, FIXED_LENGTHS, PLAIN_GRID
 from gaudi_launch.engines.base import given, sent_variables
+from gaudi_launch.engines.installed_lists import InstalledLists, installed_lists
 from gaudi_launch.engines.parsers import REASONING, REASONING_SWITCH, add_parsers, source_of
-from gaudi_launch.engines.support import ended, installed_classes, support_of
+from gaudi_launch.engines.support import ended, support_of
 from gaudi_launch.engines.vllm_fork import auto as fork_auto
 from gaudi_launch.engines.vllm_fork import fp8 as fork_fp8
 from gaudi_launch.engines.vllm_fork import hosts, pooling, scripts_1_21, scripts_1_22, scripts_deepseek
@@ -50,6 +51,9 @@ _LEAST_BATCHED_TOKENS_1_22 = 2048
 _LONGEST_DEEPSEEK = 32768
 # the engine's own default (HabanaAI/vllm-fork@277a33cd9:vllm/config.py max_seq_len_to_capture)
 _CAPTURE_LENGTH = 8192
+
+# the module with the quantisation methods
+_PLATFORM = "vllm/platforms/hpu.py"
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,7 @@ class VllmFork(Engine):
     version: str
     python: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
-    classes: frozenset[str] | None = None
+    lists: InstalledLists | None = None
 
     @property
     def identity(self) -> EngineIdentity:
@@ -155,7 +159,7 @@ class VllmFork(Engine):
             model,
             "vllm-fork",
             self.version,
-            installed=self.classes,
+            installed=self.lists,
             quantization=args.last("--quantization") or "",
             variables=variables,
         )
@@ -532,4 +536,4 @@ class VllmFork(Engine):
 
 def create(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
     """Return the fork of this name: ``vllm-fork@1.21``, ``deepseek_r1``."""
-    return VllmFork(name.rpartition("@")[2], python, facts, installed_classes(facts))
+    return VllmFork(name.rpartition("@")[2], python, facts, installed_lists(facts, _PLATFORM))

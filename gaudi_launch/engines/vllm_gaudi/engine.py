@@ -15,14 +15,16 @@ from gaudi_launch.buckets.engine_buckets import algorithm_of, engine_buckets
 from gaudi_launch.buckets.engine_env import exported
 from gaudi_launch.buckets.families import CONTEXT_LADDER
 from gaudi_launch.engines.base import given, sent_variables
+from gaudi_launch.engines.installed_lists import InstalledLists, installed_lists
 from gaudi_launch.engines.parsers import add_parsers
 from gaudi_launch.engines.support import (
-    installed_classes,
     load_switch,
     matching,
     newest,
+    runs_compact_gdn,
     support_of,
     unknown_version,
+    version_of,
 )
 from gaudi_launch.engines.upstream_tasks import CHAT, task_of
 from gaudi_launch.engines.vllm_fork import auto as fork_auto
@@ -67,6 +69,9 @@ _WITHOUT = {
     "max_capture_len": ("--max-capture-len", "gaudi.no_capture"),
 }
 
+# the module with the quantisation methods
+_PLATFORM = "vllm_gaudi/platform.py"
+
 
 @dataclass(frozen=True)
 class VllmGaudi(Engine):
@@ -75,7 +80,7 @@ class VllmGaudi(Engine):
     python: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     version: str = "main"
-    classes: frozenset[str] | None = None
+    lists: InstalledLists | None = None
 
     @property
     def identity(self) -> EngineIdentity:
@@ -91,7 +96,7 @@ class VllmGaudi(Engine):
             model,
             "vllm-gaudi",
             self.version,
-            installed=self.classes,
+            installed=self.lists,
             quantization=args.last("--quantization") or "",
             variables=variables,
         )
@@ -210,7 +215,8 @@ class VllmGaudi(Engine):
         if switch is not None:
             decisions.env(switch[0], "0", switch[1], source="engine")
         gaudi_rules.utilization(context, decisions, memory_in(context, decisions.settings(), self))
-        gaudi_rules.attention(context, decisions, task)
+        compact = runs_compact_gdn(context.model, version_of(NAME, self.version), request.environment)
+        gaudi_rules.attention(context, decisions, task, compact_gdn=compact)
         gaudi_rules.experts(context, decisions)
         gaudi_rules.task(context, decisions, task)
         gaudi_rules.vision(context, decisions)
@@ -367,7 +373,7 @@ def create(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
     Without either, the newest release with facts.
     """
     version = facts.get("plugin") or _named(name.partition("@")[2])
-    return VllmGaudi(python, facts, version, installed_classes(facts))
+    return VllmGaudi(python, facts, version, installed_lists(facts, _PLATFORM))
 
 
 def _named(version: str) -> str:

@@ -38,6 +38,8 @@ _IMAGES = 8
 # vision towers without predefined shapes to warm up (extension/bucketing/vision.py)
 _NO_SHAPES = ("qwen3_5", "kimi_k25", "gemma4")
 _LONG = 32768
+_CONTIGUOUS_OFF = "--no-enable-prefix-caching"
+_COMPACT_GDN = "vllm-project/vllm-gaudi@b059f9c9:vllm_gaudi/v1/worker/hpu_model_runner.py:1393"
 _SPECULATION = ("--speculative-config", "-sc", "--spec-method", "--spec-model", "--spec-tokens")
 
 
@@ -248,12 +250,18 @@ def reserved(context: Context, decisions: Decisions, found: MemoryPlan, graphs: 
     decisions.env("VLLM_GRAPH_RESERVED_MEM", f"{share:g}", reason, origin=gaudi_memory.ORIGIN)
 
 
-def attention(context: Context, decisions: Decisions, task: str) -> None:
+def attention(context: Context, decisions: Decisions, task: str, *, compact_gdn: bool) -> None:
     """Propose prefix caching (the engine's default) or contiguous paged attention.
 
-    The engine supports one of them.
+    The engine supports one of them. ``compact_gdn``: its slots for GDN states have no prefix
+    caching, so neither is proposed.
     """
     request = context.request
+    if compact_gdn and task == CHAT and not request.args.has("--enable-prefix-caching", _CONTIGUOUS_OFF):
+        reason = message("gaudi.compact_gdn", model=context.model.name)
+        decisions.env(_CONTIGUOUS, "false", reason, origin=_COMPACT_GDN)
+        decisions.option(_CONTIGUOUS_OFF, None, reason, origin=_COMPACT_GDN)
+        return
     off = request.args.has("--no-enable-prefix-caching")
     exported = request.environment.get(_CONTIGUOUS, "")
     if task != CHAT and not exported:

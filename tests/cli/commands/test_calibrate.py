@@ -87,6 +87,17 @@ EXPECTED = {
 }
 
 
+def test_a_model_that_the_engine_lacks_is_refused_before_anything_and_forced(user: User) -> None:
+    config = {**CONFIG, "architectures": ["NoSuchForCausalLM"]}
+    (user.model / "config.json").write_text(json.dumps(config))
+    code, _, err = user.run()
+    assert (code, user.steps()) == (5, [])
+    assert "NoSuchForCausalLM" in err
+    code, _, err = user.run("--force")
+    assert (code, user.steps()) == (0, ["1", "2", "3", "4"])
+    assert "--force" in err
+
+
 def test_the_whole_way_to_fp8(user: User) -> None:
     code, out, err = user.run("--json")
     assert code == 0, err
@@ -113,7 +124,10 @@ def test_the_whole_way_to_fp8(user: User) -> None:
         "Phase 4/4: quantise once to write the scales",
     ]
     planned = subprocess.run(
-        [sys.executable, "-m", "gaudi_launch", "plan", "-w", str(user.model), "-n", "2", "-d", "fp8", "--json"],
+        [
+            *(sys.executable, "-m", "gaudi_launch", "plan", "-w", str(user.model), "-n", "2", "-d", "fp8"),
+            *("--engine", "vllm-fork@1.22", "--json"),
+        ],
         env=user.environment,
         capture_output=True,
         text=True,

@@ -1,0 +1,109 @@
+"""What an installed engine loads, read from its source: classes, methods, its transformers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+REGISTRY = "vllm/model_executor/models/registry.py"
+
+
+@dataclass(frozen=True)
+class InstalledLists:
+    """The lists of an installed engine, which win over the shipped ones.
+
+    ``methods`` is None where the platform's list cannot be read. ``transformers`` is the installed
+    release, "" where it is not known. ``evidence`` is the file that was read.
+    """
+
+    classes: frozenset[str]
+    methods: tuple[str, ...] | None = None
+    transformers: str = ""
+    evidence: str = ""
+
+
+def installed_lists(facts: Mapping[str, str], platform: str) -> InstalledLists | None:
+    """Return the lists of an installed vLLM and its plugin; None where they cannot be read.
+
+    ``facts`` are those of `engines.detect`: ``source`` is the folder of vLLM, ``plugin_source``
+    that of the plugin. ``platform`` is the platform's module below either folder.
+    """
+    source, plugin = facts.get("source"), facts.get("plugin_source")
+    if not source:
+        return None
+    path = Path(source) / REGISTRY
+    found = _names_in(path)
+    if found is None:
+        return None
+    if plugin:
+        found |= _registered_below(Path(plugin) / "vllm_gaudi")
+    return InstalledLists(
+        frozenset(found),
+        _methods_in(Path(plugin or source) / platform),
+        facts.get("transformers", ""),
+        str(path),
+    )
+
+
+def _tree(path: Path) -> ast.Module | None:
+    try:
+        return ast.parse(path.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return None
+
+
+def _names_in(path: Path) -> set[str] | None:
+    """Return the keys of the registry's dictionaries whose values are a module and a class."""
+    tree = _tree(path)
+    if tree is None:
+        return None
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            found |= {_word(key) for key, value in pairs if isinstance(value, ast.Tuple) and _word(key)}
+    return found or None
+
+
+def _methods_in(path: Path) -> tuple[str, ...] | None:
+    """Return the platform's ``supported_quantization``; None where it has none."""
+    tree = _tree(path)
+    for node in ast.walk(tree) if tree is not None else ():
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.value, ast.List):
+            continue
+        if isinstance(node.target, ast.Name) and node.target.id == "supported_quantization":
+            return tuple(_word(each) for each in node.value.elts if _word(each))
+    return None
+
+
+def _registered_below(folder: Path) -> set[str]:
+    """Return the first arguments of every ``register_model`` in a plugin."""
+    found: set[str] = set()
+    for path in sorted(folder.rglob("*.py")):
+        tree = _tree(path) if _mentions(path, b"register_model(") else None
+        if tree is not None:
+            found |= set(_registered_in(tree))
+    return found
+
+
+def _mentions(path: Path, word: bytes) -> bool:
+    try:
+        return word in path.read_bytes()
+    except OSError:
+        return False
+
+
+def _registered_in(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr == "register_model" and node.args and _word(node.args[0]):
+            yield _word(node.args[0])
+
+
+def _word(node: ast.expr | None) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return ""
