@@ -6,45 +6,19 @@ It also shows remedies.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
 
 if TYPE_CHECKING:
-    from gaudi_launch.doctor.findings import DoctorFacts, EngineFacts, Finding, Wants
-    from gaudi_launch.doctor.remedies import Change, RemedyOutcome
-    from gaudi_launch.host.files import Files
+    from gaudi_launch.app.doctor import DoctorRequest
 
 app = CommandApp()
 
 _BUNDLE = typer.Option(None, "--bundle", metavar="FILE.tar.gz", help="Write all results to one file for support.")
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """The options of the command, except for the actions."""
-
-    machine: str | None
-    python: str | None
-    weights: str | None
-    only: tuple[str, ...]
-    skip: tuple[str, ...]
-    deep: bool
-    wants: Wants
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """Options of the display; ``everything``: also findings that need no attention."""
-
-    as_json: bool
-    everything: bool
-    verbose: bool
 
 
 @app.command()
@@ -78,6 +52,10 @@ def doctor(
 ) -> None:
     """Check BIOS, OS, memory, driver, cards, network, containers, engine, weights and cache; change nothing
     unless --fix is given. Exit code 0: no failures, 3: this machine cannot serve."""
+    from gaudi_launch.app import doctor as use_case
+    from gaudi_launch.app.doctor import DoctorRequest
+    from gaudi_launch.cli.views import doctor as view
+    from gaudi_launch.doctor import runner
     from gaudi_launch.doctor.findings import Wants
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.planning.placement import parse_modules
@@ -97,223 +75,45 @@ def doctor(
         container=image is not None,
         image=image,
     )
-    asked = _Asked(machine, python, weights, _words(only), _words(skip), deep, wants)
-    # whoever names checks wants to see each of them
-    shown = _Shown(as_json, everything=show_everything or verbose or bool(only), verbose=verbose)
+    request = DoctorRequest(machine, python, weights, _words(only), _words(skip), deep, wants)
     if show_list:
-        _list(asked, as_json)
-    elif undo:
-        _undo(as_json)
-    elif fix:
-        _fix(asked, yes, as_json, verbose, strict)
-    else:
-        _check(asked, shown, strict, bundle, keep_names)
+        view.show_checks(runner.select(request.only, request.skip), as_json)
+        return
+    if undo:
+        raise typer.Exit(int(view.show_undone(*use_case.undo(), as_json)))
+    if fix:
+        raise typer.Exit(_fix(request, yes=yes, as_json=as_json, verbose=verbose, strict=strict))
+    # whoever names checks wants to see each of them
+    everything = show_everything or verbose or bool(only)
+    report = use_case.check(request)
+    how = view.HowShown(everything=everything, verbose=verbose, partial=request.partial)
+    view.show_report(report, how, strict=strict, as_json=as_json)
+    if bundle is not None:
+        document = view.report_json(report, strict)
+        files = use_case.write_bundle(report.facts, document, bundle, keep_names=keep_names)
+        view.show_bundle(bundle, files, keep_names)
+    raise typer.Exit(int(report.exit_code(strict)))
 
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-def _collect(asked: _Asked) -> DoctorFacts:
-    """Return the inputs of the checks, read once."""
-    from gaudi_launch.doctor.findings import DoctorFacts
-    from gaudi_launch.doctor.weights import read_weights
-    from gaudi_launch.host import hl_smi
-    from gaudi_launch.host.files import FolderFiles
-    from gaudi_launch.host.host_config import load_config
-    from gaudi_launch.host.machine import SIMULATED, load
+def _fix(request: DoctorRequest, *, yes: bool, as_json: bool, verbose: bool, strict: bool) -> int:
+    """Apply the repairs after a confirmation, and return the exit code."""
+    from gaudi_launch.app import doctor as use_case
+    from gaudi_launch.cli.views import doctor as view
 
-    host, config = load(asked.machine), load_config(asked.machine)
-    ask = hl_smi.find() if asked.machine is None else None
-    files: Files | None = FolderFiles(Path(config.root)) if asked.machine is None else None
-    if asked.machine is not None and asked.machine.startswith(SIMULATED):
-        from gaudi_launch.host.simulated import build
-
-        built = build(asked.machine.removeprefix(SIMULATED))
-        ask = built.ask if built.hl_smi is not None else None
-        files = built.view
-    return DoctorFacts(
-        host,
-        config,
-        asked.wants,
-        engine=_engine(asked.python, live=asked.machine is None),
-        weights=read_weights(asked.weights) if asked.weights else None,
-        ask=ask,
-        live=asked.machine is None,
-        files=files,
-    )
-
-
-def _engine(python: str | None, live: bool) -> EngineFacts | None:
-    """Return the facts of the interpreter.
-
-    Without --python only an installed engine counts, and only on this machine.
-    """
-    from gaudi_launch.doctor.findings import EngineFacts
-    from gaudi_launch.engines.detect import detect
-    from gaudi_launch.errors import ExitCode, LaunchError
-
-    if python is None and not live:
-        return None
-    try:
-        found = detect(python)
-    except LaunchError as error:
-        if python is None:
-            return None
-        if error.exit_code is ExitCode.USAGE and error.id == "engines.no_python":
-            raise
-        return EngineFacts(python, problem=str(error))
-    if found is None or (python is None and not found.engine):
-        return None
-    from gaudi_launch.app.prepare import engine_facts
-
-    return engine_facts(found)
-
-
-def _run(asked: _Asked, facts: DoctorFacts, show: Any = None) -> list[Finding]:
-    from gaudi_launch.doctor import runner
-
-    levels = ("quick", "slow", "deep") if asked.deep else ("quick", "slow")
-    checks = runner.select(asked.only, asked.skip, levels)
-    return runner.run(checks, facts, named=asked.only, on_finding=show)
-
-
-def _report(facts: DoctorFacts, findings: Sequence[Finding], strict: bool) -> dict[str, Any]:
-    from gaudi_launch.doctor import runner
-
-    host = facts.host
-    return {
-        "schema": 1,
-        "machine": {
-            "origin": host.origin,
-            "root": host.root,
-            "hostname": host.hostname,
-            "product": host.product,
-            "os": host.os_name,
-            "kernel": host.kernel,
-            "driver": host.driver_version,
-            "hl_smi": host.hl_smi_version,
-            "cards": len(host.cards),
-            "in_container": host.in_container,
-            "virtual_machine": host.virtual_machine,
-        },
-        "findings": [finding.to_json() for finding in findings],
-        "summary": dict(runner.summary(findings)),
-        "exit_code": int(runner.exit_code(findings, strict)),
-    }
-
-
-def _check(asked: _Asked, shown: _Shown, strict: bool, bundle: Path | None, keep_names: bool) -> None:
-    from gaudi_launch.app.steps import step
-    from gaudi_launch.cli.console import console, emit_json
-    from gaudi_launch.cli.views import doctor as doctor_view
-    from gaudi_launch.doctor import runner
-
-    runner.select(asked.only, asked.skip)  # unknown names are refused here, before anything is read
-    with step("screen.step_machine"):
-        facts = _collect(asked)
-    with step("screen.step_checks"):
-        findings = _run(asked, facts)
-    if shown.as_json:
-        emit_json(_report(facts, findings, strict))
-    else:
-        out = console()
-        doctor_view.show_head(out, facts)
-        doctor_view.show_findings(out, findings, everything=shown.everything, verbose=shown.verbose)
-        partial = bool(asked.only or asked.skip)
-        doctor_view.show_verdict(out, facts, findings, partial=partial, folded=not shown.everything)
-    if bundle is not None:
-        _bundle(facts, _report(facts, findings, strict), bundle, keep_names)
-    raise typer.Exit(int(runner.exit_code(findings, strict)))
-
-
-def _bundle(facts: DoctorFacts, report: Mapping[str, Any], path: Path, keep_names: bool) -> None:
-    import getpass
-
-    from gaudi_launch.doctor import bundle
-    from gaudi_launch.host import host_config, snapshot
-    from gaudi_launch.messages import text
-
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = ""
-    # "root" identifies no person, and a host with a common English name would turn the text into
-    # brackets
-    names = tuple(n for n in (facts.host.hostname, user) if n and n not in ("root", "localhost") and len(n) > 2)
-    files = bundle.contents(
-        snapshot.to_json(facts.host), host_config.to_json(facts.config), report, bundle.Redactor(keep_names, names)
-    )
-    bundle.write(path, files)
-    kept = text("doctor.bundle.names_kept") if keep_names else text("doctor.bundle.names_removed")
-    typer.echo(text("doctor.bundle.written", path=str(path), files=len(files), names=kept), err=True)
-
-
-def _list(asked: _Asked, as_json: bool) -> None:
-    from gaudi_launch.cli.console import console, emit_json, table
-    from gaudi_launch.doctor import runner
-    from gaudi_launch.messages import text
-
-    checks = runner.select(asked.only, asked.skip)
-    if as_json:
-        rows = [
-            {
-                "id": check.id,
-                "level": check.level,
-                "title": check.title.render(),
-                "why": check.why.render(),
-                "source": check.source,
-                "needs": list(check.needs),
-            }
-            for check in checks
-        ]
-        emit_json({"schema": 1, "checks": rows})
-        return
-    cells = [(check.id, check.level, check.title.render(), ", ".join(check.needs)) for check in checks]
-    console().print(table("", text("doctor.list.columns").split("|"), cells))
-
-
-def _fix(asked: _Asked, yes: bool, as_json: bool, verbose: bool, strict: bool) -> None:
-    from gaudi_launch.cli.console import console, emit_json
-    from gaudi_launch.cli.views import doctor as doctor_view
-    from gaudi_launch.doctor import remedies, runner
-    from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.messages import text
-
-    facts = _collect(asked)
-    # nothing that a fix changes needs hl-smi again or the cards
-    before = _run(replace(asked, deep=False), facts)
-    if facts.host.in_container and any(f.remedy and f.remedy.fix for f in before):
-        raise LaunchError("doctor.fix.container", ExitCode.MACHINE)
-    root = Path(facts.config.root)
-    changes = remedies.planned(before, facts.config, asked.wants)
-    out = console(stderr=as_json)
-    if not changes:
-        out.print(text("doctor.fix.nothing"))
-        outcomes: list[RemedyOutcome] = []
-    else:
-        doctor_view.show_changes(out, root, changes)
-        _stop_without_rights(root, changes, before)
+    plan = use_case.plan_fix(request)
+    view.show_planned(plan, as_json)
+    if plan.changes:
+        use_case.check_rights(plan)
         if not _agreed(yes):
-            out.print(text("doctor.fix.declined"))
-            raise typer.Exit(int(ExitCode.DONE))
-        outcomes = remedies.apply(root, changes)
-    after_facts = _collect(asked) if changes else facts
-    after = _run(replace(asked, deep=False), after_facts) if changes else before
-    failed = any(outcome.status == "failed" for outcome in outcomes)
-    if as_json:
-        report = _report(after_facts, after, strict)
-        report["fixed"] = doctor_view.fixed_rows(before, after)
-        report["changes"] = [_outcome_json(outcome) for outcome in outcomes]
-        emit_json(report)
-    else:
-        doctor_view.show_outcomes(out, outcomes)
-        doctor_view.show_again(out, before, after, changes)
-        if verbose:
-            for finding in after:
-                doctor_view.show_row(out, finding, verbose)
-        doctor_view.show_verdict(out, after_facts, after, partial=bool(asked.only or asked.skip))
-    raise typer.Exit(int(ExitCode.FAILED if failed else runner.exit_code(after, strict)))
+            view.show_declined(as_json)
+            return 0
+    result = use_case.apply(plan)
+    view.show_fixed(result, strict=strict, verbose=verbose, as_json=as_json)
+    return int(result.exit_code(strict))
 
 
 def _agreed(yes: bool) -> bool:
@@ -329,52 +129,3 @@ def _agreed(yes: bool) -> bool:
     if not sys.stdin.isatty():
         raise LaunchError("doctor.fix.no_answer", ExitCode.USAGE)
     return typer.confirm(text("doctor.fix.ask"), default=False, err=True)
-
-
-def _stop_without_rights(root: Path, changes: Sequence[Change], findings: Sequence[Finding]) -> None:
-    """Stop before the first write if a right is missing, and show the commands."""
-    from gaudi_launch.doctor import remedies
-    from gaudi_launch.errors import ExitCode, LaunchError
-
-    refused = remedies.refused(root, changes)
-    if not refused:
-        return
-    fixes = {change.fix for change in changes}
-    commands = ["sudo gaudi-launch doctor --fix"]
-    for finding in findings:
-        if finding.remedy and finding.remedy.fix in fixes and finding.status in ("warn", "fail"):
-            commands += [c for c in (*finding.remedy.commands, *finding.remedy.persist) if c not in commands]
-    shown = ", ".join(refused[:3]) + (f" (+{len(refused) - 3})" if len(refused) > 3 else "")
-    raise LaunchError("doctor.fix.root", ExitCode.FAILED, detail="\n".join(f"  {c}" for c in commands), paths=shown)
-
-
-def _outcome_json(outcome: RemedyOutcome) -> dict[str, Any]:
-    return {
-        "path": f"/{outcome.path}",
-        "status": outcome.status,
-        "before": outcome.before,
-        "after": outcome.after,
-        "reason": outcome.reason,
-    }
-
-
-def _undo(as_json: bool) -> None:
-    from gaudi_launch import paths
-    from gaudi_launch.cli.console import console, emit_json
-    from gaudi_launch.cli.views import doctor as doctor_view
-    from gaudi_launch.doctor import remedies
-    from gaudi_launch.errors import ExitCode
-    from gaudi_launch.messages import text
-
-    root = paths.machine_root()
-    outcomes = remedies.undo(root)
-    failed = any(outcome.status == "failed" for outcome in outcomes)
-    code = ExitCode.FAILED if failed else ExitCode.DONE
-    if as_json:
-        changes = [_outcome_json(outcome) for outcome in outcomes]
-        emit_json({"schema": 1, "changes": changes, "exit_code": int(code)})
-    elif outcomes:
-        doctor_view.show_outcomes(console(), outcomes)
-    else:
-        typer.echo(text("doctor.undo.nothing", root=str(root)))
-    raise typer.Exit(int(code))

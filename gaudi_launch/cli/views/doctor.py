@@ -1,19 +1,20 @@
-"""The doctor's findings and changes, for people.
-
-The command itself is `cli.commands.doctor`.
-"""
+"""The doctor's findings and changes, for people and for programs."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gaudi_launch.doctor.findings import DoctorFacts, Finding
+    from gaudi_launch.app.doctor import DoctorReport, FixPlan, FixResult
+    from gaudi_launch.doctor.findings import Check, DoctorFacts, Finding
     from gaudi_launch.doctor.remedies import Change, RemedyOutcome
+    from gaudi_launch.errors import ExitCode
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim", "unknown": "magenta"}
 # reasons to skip all checks of an area: the row of cards.present or driver.loaded shows it already
@@ -23,6 +24,156 @@ _WORD_WIDTH = 7
 _ID_WIDTH = 28
 # below it, columns only waste space
 _WIDE = 60
+
+
+@dataclass(frozen=True)
+class HowShown:
+    """How findings are shown.
+
+    ``everything``: also those that need no attention; ``partial``: only some checks ran.
+    """
+
+    everything: bool
+    verbose: bool
+    partial: bool
+
+
+def report_json(report: DoctorReport, strict: bool) -> dict[str, Any]:
+    """Return the findings for programs."""
+    from gaudi_launch.doctor import runner
+
+    host = report.facts.host
+    return {
+        "schema": 1,
+        "machine": {
+            "origin": host.origin,
+            "root": host.root,
+            "hostname": host.hostname,
+            "product": host.product,
+            "os": host.os_name,
+            "kernel": host.kernel,
+            "driver": host.driver_version,
+            "hl_smi": host.hl_smi_version,
+            "cards": len(host.cards),
+            "in_container": host.in_container,
+            "virtual_machine": host.virtual_machine,
+        },
+        "findings": [finding.to_json() for finding in report.findings],
+        "summary": dict(runner.summary(report.findings)),
+        "exit_code": int(report.exit_code(strict)),
+    }
+
+
+def show_report(report: DoctorReport, how: HowShown, *, strict: bool, as_json: bool) -> None:
+    """Print the machine, the findings and the verdict."""
+    from gaudi_launch.cli.console import console, emit_json
+
+    if as_json:
+        emit_json(report_json(report, strict))
+        return
+    out, facts, findings = console(), report.facts, report.findings
+    show_head(out, facts)
+    show_findings(out, findings, everything=how.everything, verbose=how.verbose)
+    show_verdict(out, facts, findings, partial=how.partial, folded=not how.everything)
+
+
+def show_bundle(path: Path, files: int, kept_names: bool) -> None:
+    """Print on stderr what was written for support."""
+    from gaudi_launch.messages import text
+
+    names = text("doctor.bundle.names_kept" if kept_names else "doctor.bundle.names_removed")
+    print(text("doctor.bundle.written", path=str(path), files=files, names=names), file=sys.stderr)
+
+
+def show_checks(checks: Sequence[Check], as_json: bool) -> None:
+    """Print the checks that exist."""
+    from gaudi_launch.cli.console import console, emit_json, table
+    from gaudi_launch.messages import text
+
+    if as_json:
+        rows = [
+            {
+                "id": check.id,
+                "level": check.level,
+                "title": check.title.render(),
+                "why": check.why.render(),
+                "source": check.source,
+                "needs": list(check.needs),
+            }
+            for check in checks
+        ]
+        emit_json({"schema": 1, "checks": rows})
+        return
+    cells = [(check.id, check.level, check.title.render(), ", ".join(check.needs)) for check in checks]
+    console().print(table("", text("doctor.list.columns").split("|"), cells))
+
+
+def show_planned(plan: FixPlan, as_json: bool) -> None:
+    """Print the repairs that are about to be applied."""
+    from gaudi_launch.cli.console import console
+    from gaudi_launch.messages import text
+
+    out = console(stderr=as_json)
+    if plan.changes:
+        show_changes(out, plan.root, plan.changes)
+    else:
+        out.print(text("doctor.fix.nothing"))
+
+
+def show_declined(as_json: bool) -> None:
+    """Print that nothing was changed."""
+    from gaudi_launch.cli.console import console
+    from gaudi_launch.messages import text
+
+    console(stderr=as_json).print(text("doctor.fix.declined"))
+
+
+def show_fixed(result: FixResult, *, strict: bool, verbose: bool, as_json: bool) -> None:
+    """Print what became of the repairs, and the findings after them."""
+    from gaudi_launch.cli.console import console, emit_json
+
+    before, after = result.plan.before.findings, result.after.findings
+    if as_json:
+        report = report_json(result.after, strict)
+        report["fixed"] = fixed_rows(before, after)
+        report["changes"] = [_outcome_json(outcome) for outcome in result.outcomes]
+        emit_json(report)
+        return
+    out = console()
+    show_outcomes(out, result.outcomes)
+    show_again(out, before, after, result.plan.changes)
+    if verbose:
+        for finding in after:
+            show_row(out, finding, verbose)
+    show_verdict(out, result.after.facts, after, partial=result.plan.request.partial)
+
+
+def show_undone(root: Path, outcomes: Sequence[RemedyOutcome], as_json: bool) -> ExitCode:
+    """Print what became of each change that was reverted, and return the exit code."""
+    from gaudi_launch.app.doctor import has_failed
+    from gaudi_launch.cli.console import console, emit_json
+    from gaudi_launch.errors import ExitCode
+    from gaudi_launch.messages import text
+
+    code = ExitCode.FAILED if has_failed(outcomes) else ExitCode.DONE
+    if as_json:
+        changes = [_outcome_json(outcome) for outcome in outcomes]
+        emit_json({"schema": 1, "changes": changes, "exit_code": int(code)})
+    elif outcomes:
+        show_outcomes(console(), outcomes)
+    else:
+        print(text("doctor.undo.nothing", root=str(root)))
+    return code
+
+
+def _outcome_json(outcome: RemedyOutcome) -> dict[str, Any]:
+    return {
+        "path": f"/{outcome.path}",
+        "status": outcome.status,
+        "before": outcome.before,
+        "after": outcome.after,
+        "reason": outcome.reason,
+    }
 
 
 def _detail(out: Console, line: str, style: str | None = None) -> None:

@@ -1,0 +1,222 @@
+"""The use cases of ``gaudi-launch doctor``: check a machine, repair it, undo that, collect results for support."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.app.steps import step
+from gaudi_launch.doctor import remedies, runner
+from gaudi_launch.doctor.findings import DoctorFacts, EngineFacts, Finding, Wants
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.machine import SIMULATED
+
+if TYPE_CHECKING:
+    from gaudi_launch.doctor.remedies import Change, RemedyOutcome
+    from gaudi_launch.host.files import Files
+
+_log = logging.getLogger(__name__)
+
+_SHOWN_PATHS = 3
+# user and host names that are no one's: taking them out of a bundle would spoil its text
+_COMMON_NAMES = ("", "root", "localhost")
+
+
+@dataclass(frozen=True)
+class DoctorRequest:
+    """What to check: of which machine, engine and model folder, with which checks, for which launch."""
+
+    machine: str | None = None
+    python: str | None = None
+    weights: str | None = None
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    deep: bool = False
+    wants: Wants = field(default_factory=Wants)
+
+    @property
+    def partial(self) -> bool:
+        """Report whether only some checks run."""
+        return bool(self.only or self.skip)
+
+
+@dataclass(frozen=True)
+class DoctorReport:
+    """The facts of a machine and what the checks found in them."""
+
+    facts: DoctorFacts
+    findings: tuple[Finding, ...]
+
+    def exit_code(self, strict: bool) -> ExitCode:
+        """Return the exit code; ``strict``: warnings count as failures."""
+        return runner.exit_code(self.findings, strict)
+
+
+@dataclass(frozen=True)
+class FixPlan:
+    """The repairs that the findings ask for."""
+
+    request: DoctorRequest
+    before: DoctorReport
+    changes: tuple[Change, ...]
+
+    @property
+    def root(self) -> Path:
+        """Return the folder that is used as ``/``."""
+        return Path(self.before.facts.config.root)
+
+
+@dataclass(frozen=True)
+class FixResult:
+    """What became of each repair, and the findings after them."""
+
+    plan: FixPlan
+    outcomes: tuple[RemedyOutcome, ...]
+    after: DoctorReport
+
+    def exit_code(self, strict: bool) -> ExitCode:
+        """Return failed when a repair failed, else the exit code of the findings."""
+        return ExitCode.FAILED if has_failed(self.outcomes) else self.after.exit_code(strict)
+
+
+def has_failed(outcomes: Sequence[RemedyOutcome]) -> bool:
+    """Report whether any change failed."""
+    return any(outcome.status == "failed" for outcome in outcomes)
+
+
+def check(request: DoctorRequest) -> DoctorReport:
+    """Read the machine and run the checks. Raises LaunchError (USAGE) for an unknown check before that."""
+    runner.select(request.only, request.skip)
+    with step("screen.step_machine"):
+        facts = collect(request)
+    with step("screen.step_checks"):
+        return _run(request, facts)
+
+
+def _run(request: DoctorRequest, facts: DoctorFacts) -> DoctorReport:
+    levels = ("quick", "slow", "deep") if request.deep else ("quick", "slow")
+    checks = runner.select(request.only, request.skip, levels)
+    return DoctorReport(facts, tuple(runner.run(checks, facts, named=request.only)))
+
+
+def collect(request: DoctorRequest) -> DoctorFacts:
+    """Read everything that the checks look at, once. Raises LaunchError."""
+    from gaudi_launch.doctor.weights import read_weights
+    from gaudi_launch.host import hl_smi
+    from gaudi_launch.host.files import FolderFiles
+    from gaudi_launch.host.host_config import load_config
+    from gaudi_launch.host.machine import load
+
+    machine, live = request.machine, request.machine is None
+    host, config = load(machine), load_config(machine)
+    ask = hl_smi.find() if live else None
+    files: Files | None = FolderFiles(Path(config.root)) if live else None
+    if machine is not None and machine.startswith(SIMULATED):
+        from gaudi_launch.host.simulated import build
+
+        built = build(machine.removeprefix(SIMULATED))
+        ask = built.ask if built.hl_smi is not None else None
+        files = built.view
+    return DoctorFacts(
+        host,
+        config,
+        request.wants,
+        engine=_engine(request.python, live=live),
+        weights=read_weights(request.weights) if request.weights else None,
+        ask=ask,
+        live=live,
+        files=files,
+    )
+
+
+def _engine(python: str | None, live: bool) -> EngineFacts | None:
+    """Return what the interpreter has.
+
+    Without --python only an engine that is installed counts, and only on this machine.
+    """
+    from gaudi_launch.app.prepare import engine_facts
+    from gaudi_launch.engines.detect import detect
+
+    if python is None and not live:
+        return None
+    try:
+        found = detect(python)
+    except LaunchError as error:
+        if python is None:
+            _log.debug("no interpreter to check: %s", error)
+            return None
+        if error.exit_code is ExitCode.USAGE and error.id == "engines.no_python":
+            raise
+        return EngineFacts(python, problem=str(error))
+    if found is None or (python is None and not found.engine):
+        return None
+    return engine_facts(found)
+
+
+def plan_fix(request: DoctorRequest) -> FixPlan:
+    """Check, and return the repairs that may be applied. Raises LaunchError inside a container."""
+    # nothing that a repair changes needs the tests that use the cards
+    request = replace(request, deep=False)
+    before = _run(request, collect(request))
+    facts, findings = before.facts, before.findings
+    if facts.host.in_container and any(f.remedy and f.remedy.fix for f in findings):
+        raise LaunchError("doctor.fix.container", ExitCode.MACHINE)
+    return FixPlan(request, before, tuple(remedies.planned(findings, facts.config, request.wants)))
+
+
+def check_rights(plan: FixPlan) -> None:
+    """Raise LaunchError with the commands for root where a file may not be written; nothing is changed."""
+    refused = remedies.refused(plan.root, plan.changes)
+    if not refused:
+        return
+    fixes = {change.fix for change in plan.changes}
+    commands = ["sudo gaudi-launch doctor --fix"]
+    for finding in plan.before.findings:
+        if finding.remedy and finding.remedy.fix in fixes and finding.status in ("warn", "fail"):
+            commands += [c for c in (*finding.remedy.commands, *finding.remedy.persist) if c not in commands]
+    paths = ", ".join(refused[:_SHOWN_PATHS])
+    if len(refused) > _SHOWN_PATHS:
+        paths += f" (+{len(refused) - _SHOWN_PATHS})"
+    detail = "\n".join(f"  {command}" for command in commands)
+    raise LaunchError("doctor.fix.root", ExitCode.FAILED, detail=detail, paths=paths)
+
+
+def apply(plan: FixPlan) -> FixResult:
+    """Apply the repairs and check again."""
+    if not plan.changes:
+        return FixResult(plan, (), plan.before)
+    outcomes = remedies.apply(plan.root, plan.changes)
+    return FixResult(plan, tuple(outcomes), _run(plan.request, collect(plan.request)))
+
+
+def undo() -> tuple[Path, Sequence[RemedyOutcome]]:
+    """Revert the repairs; return the machine's root and what became of each change."""
+    from gaudi_launch import paths
+
+    root = paths.machine_root()
+    return root, remedies.undo(root)
+
+
+def write_bundle(facts: DoctorFacts, report: Mapping[str, Any], path: Path, *, keep_names: bool) -> int:
+    """Write a file for support and return the number of files in it.
+
+    The names of the host and the user are removed unless ``keep_names``.
+    """
+    from gaudi_launch.doctor import bundle
+    from gaudi_launch.host import host_config, snapshot
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError) as error:
+        _log.debug("no user name: %s", error)
+        user = ""
+    # a short name would turn the text into brackets
+    names = tuple(n for n in (facts.host.hostname, user) if n and n not in _COMMON_NAMES and len(n) > 2)
+    redactor = bundle.Redactor(keep_names, names)
+    files = bundle.contents(snapshot.to_json(facts.host), host_config.to_json(facts.config), report, redactor)
+    bundle.write(path, files)
+    return len(files)
