@@ -13,7 +13,7 @@ from gaudi_launch.buckets.bucket_list import BucketError, Buckets
 from gaudi_launch.buckets.warmup_time import Measured, per_graph, times
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.hardware import Host
-from gaudi_launch.messages import Message, message
+from gaudi_launch.messages import Message, message, text
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import BLOCK, GIB
 from gaudi_launch.planning.advice import advice
@@ -205,7 +205,7 @@ def _kv_cache(memory: MemoryPlan) -> Message | None:
 
 
 def _list(messages: Sequence[Message]) -> str:
-    return ", ".join(each.render() for each in messages)
+    return text("common.between").join(each.render() for each in messages)
 
 
 def buckets_of(

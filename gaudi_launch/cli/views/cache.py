@@ -145,7 +145,8 @@ def _show_verdict(verdict: KeyVerdict) -> None:
     for word, names in asdict(verdict.findings).items():
         if names:
             shown = ", ".join(names[:_SHOWN_FILES]) + (" ..." if len(names) > _SHOWN_FILES else "")
-            out.print(f"  {text('cache.word_' + word)}: {len(names)} ({shown})", markup=False)
+            line = text("common.pair", label=text(f"cache.word_{word}"), value=f"{len(names)} ({shown})")
+            out.print(f"  {line}", markup=False)
     if verdict.removed:
         out.print("  " + text("cache.repaired", count=len(verdict.removed)), markup=False)
 

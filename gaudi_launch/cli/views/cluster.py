@@ -107,6 +107,7 @@ def _host_json(one: Seen) -> dict[str, Any]:
 def show(case: ClusterCase) -> None:
     """Print the page for people."""
     from gaudi_launch.cli.console import console, table
+    from gaudi_launch.cli.views.memory_bar import memory_words
     from gaudi_launch.messages import text
 
     out = console()
@@ -144,7 +145,7 @@ def show(case: ClusterCase) -> None:
     for difference in case.differences:
         shown = "; ".join(f"{host}: {value}" for host, value in difference.values.items())
         word = text(f"cluster.word_{difference.level}")
-        out.print(f"{word}: {difference.message.render()} ({shown})", markup=False, soft_wrap=True)
+        say("cluster.difference", word=word, what=difference.message.render(), values=shown)
     say(
         "cluster.layout",
         tensor=layout.tensor,
@@ -158,12 +159,11 @@ def show(case: ClusterCase) -> None:
         names = [text(f"plan.column_{name}") for name in ("name", "value", "reason")]
         out.print(table("", names, [(s.name, s.value or "", s.reason.render()) for s in changed]))
     if cluster.plan.memory:
-        words = "  ".join(f"{name} {value:.1f}" for name, value in cluster.plan.memory.items())
-        say("cluster.memory", memory=words)
+        say("cluster.memory", memory=memory_words(cluster.plan.memory))
     for copy in case.copies:
         out.print(copy.step.why.render(), markup=False, soft_wrap=True)
     for warning in (*cluster.plan.warnings, *cluster.warnings, *case.missing):
-        out.print(f"{text('plan.word_warning')}: {warning.render()}", markup=False, soft_wrap=True)
+        say("plan.warning", what=warning.render())
     for engine in cluster.engines:
         say("cluster.url", url=engine.url, host=engine.head.member.name)
 

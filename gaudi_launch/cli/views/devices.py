@@ -126,7 +126,7 @@ def _use(card: Card) -> str:
     reason = (
         text(f"host.devices_use_{card.busy_because}") if card.busy_because else text("host.devices_use_unknown")
     )
-    return f"{reason}: {who}" if who else reason
+    return text("common.pair", label=reason, value=who) if who else reason
 
 
 def pick_to_json(host: Host, placement: Placement) -> dict[str, Any]:

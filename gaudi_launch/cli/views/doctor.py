@@ -255,9 +255,9 @@ def show_row(out: Console, finding: Finding, verbose: bool) -> None:
     id_width = _ID_WIDTH if out.width >= _WIDE else 0
     line = f"{finding.id:<{id_width}} {finding.title.render()}"
     if found and finding.status == "ok":
-        line += f": {found}"
+        line = text("common.pair", label=line, value=found)
     elif finding.status == "skip" and finding.message.id not in _SAID_ONCE and not verbose:
-        line += f": {finding.message.render()}"
+        line = text("common.pair", label=line, value=finding.message.render())
     out.print(f"[{style}]{escape(word)}[/] {escape(printable(line))}", soft_wrap=not out.is_terminal)
     if verbose or finding.status in ("warn", "fail", "unknown"):
         _detail(out, finding.message.render())

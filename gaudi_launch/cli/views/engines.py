@@ -45,7 +45,7 @@ def _title(state: EngineState) -> str:
 
 
 def _cells(state: EngineState) -> tuple[str, ...]:
-    can = ", ".join(text(f"engines.can_{word}") for word in state.engine.can)
+    can = text("common.between").join(text(f"engines.can_{word}") for word in state.engine.can)
     return (state.name, _dated(state), state.installed or "-", can or "-", ", ".join(state.engine.lacks) or "-")
 
 

@@ -66,7 +66,7 @@ def show(result: FitResult) -> None:
     if result.assumed:
         print(text("fit.assumed", what=", ".join(result.assumed)))
     for warning in _warnings(result):
-        print(f"{text('plan.word_warning')}: {warning.render()}")
+        print(text("plan.warning", what=warning.render()))
 
 
 def _warnings(result: FitResult) -> tuple[Message, ...]:
@@ -112,4 +112,4 @@ def _verdict(result: FitResult) -> str:
     uneven = all(row.reason.id in _UNEVEN for row in result.table.rows)
     if uneven:
         return text("fit.other_n")
-    return text("fit.nowhere", would=", ".join(way.render() for way in result.would))
+    return text("fit.nowhere", would=text("common.between").join(way.render() for way in result.would))

@@ -98,3 +98,8 @@ def legend(memory: Mapping[str, float], tokens: int | None, *, ascii: bool) -> T
         found.append(part.ascii_mark if ascii else part.mark, style=part.color)
         found.append(f" {words}  ")
     return found.append(text("plan.part_card", gib=f"{memory.get('card', 0.0):.1f}"))
+
+
+def memory_words(memory: Mapping[str, float]) -> str:
+    """Return the parts of a card's memory in GiB, in one line."""
+    return "  ".join(text(f"plan.part_{name}", gib=f"{value:.1f}") for name, value in memory.items())

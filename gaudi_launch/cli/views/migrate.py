@@ -49,7 +49,7 @@ def show(found: Migration) -> None:
     for difference in found.reference.reference_differences:
         out.print(f"  - {difference.render()}", markup=False)
     for warning in found.reference.warnings:
-        out.print(f"{text('plan.word_warning')}: {warning.render()}", markup=False)
+        out.print(text("plan.warning", what=warning.render()), markup=False)
     for note in found.notes:
         print(note.render())
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from gaudi_launch.cli.console import console, labelled
 from gaudi_launch.cli.views.estimate import summary
+from gaudi_launch.cli.views.memory_bar import memory_words
 from gaudi_launch.cli.views.plan import model_line
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.messages import text
@@ -45,21 +46,23 @@ def show_all(made: Plan, prepared: Prepared, speed: SpeedEstimate | None, *, ver
     if made.buckets is not None:
         prompt, decode = len(made.buckets.prompt), len(made.buckets.decode)
         counts = text("plan.buckets", prompt=prompt, decode=decode, graphs=made.buckets.graphs)
-        line("plan.word_buckets", f"{made.bucket_strategy}: {counts}")
+        line("plan.word_buckets", text("common.pair", label=made.bucket_strategy, value=counts))
     if made.estimate is not None:
         low, high = round(made.estimate.low_seconds), round(made.estimate.high_seconds)
         line("plan.word_warmup", f"{low} - {high} s  ({made.estimate.basis.render()})")
     if speed is not None:
         line("plan.word_speed", summary(speed))
     if made.cache:
-        line("plan.word_cache", f"{made.cache['state']}: {made.cache['because']} ({made.cache['folder']})")
+        state = text(f"plan.cache_{made.cache['state']}")
+        found = text("common.pair", label=state, value=made.cache["because"])
+        line("plan.word_cache", f"{found} ({made.cache['folder']})")
     if made.memory:
-        line("plan.word_memory", "  ".join(f"{name} {value:.1f}" for name, value in made.memory.items()))
+        line("plan.word_memory", memory_words(made.memory))
     if made.kv_cache is not None:
         line("plan.word_kv", made.kv_cache.render())
     for step in prepared.steps:
         state = text("prepare.done" if step.done else "prepare.to_do")
-        line("prepare.title", f"{state}: {step.what.render()}")
+        line("prepare.title", text("common.pair", label=state, value=step.what.render()))
     for kind in ("env", "option"):
         of_kind = [setting for setting in made.settings if setting.kind == kind]
         if of_kind:
@@ -83,7 +86,8 @@ def _show_settings(out: Console, settings: Sequence[Setting], *, verbose: bool) 
     """Print settings below their source and reason, each reason once."""
     widest = max(len(setting.name) for setting in settings)
     for (source, reason), same in _by_reason(settings, verbose=verbose).items():
-        out.print(Padding(Text(f"{source}: {reason}", style="dim"), (0, 0, 0, 1)))
+        line = text("common.pair", label=text(f"plan.source_{source}"), value=reason)
+        out.print(Padding(Text(line, style="dim"), (0, 0, 0, 1)))
         for setting in same:
             out.print(f"   {setting.name:<{widest}}  {setting.value or ''}".rstrip(), markup=False, soft_wrap=True)
 
@@ -103,7 +107,7 @@ def _by_reason(settings: Sequence[Setting], *, verbose: bool) -> dict[tuple[str,
 def _reason(setting: Setting, *, verbose: bool) -> str:
     reason = setting.reason.render()
     if setting.beaten:
-        lost = ", ".join(f"{beaten.value} ({beaten.source})" for beaten in setting.beaten)
+        lost = ", ".join(f"{each.value} ({text(f'plan.source_{each.source}')})" for each in setting.beaten)
         reason = f"{reason}; {text('plan.beats', lost=lost)}"
     if verbose and setting.origin:
         reason = f"{reason} [{setting.origin}]"

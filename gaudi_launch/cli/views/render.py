@@ -25,7 +25,8 @@ def show(files: RenderedFiles, *, as_json: bool) -> None:
     for path in files.written:
         print(path)
     for note in files.rendered.notes:
-        print(f"{text('render.word_note')}: {note.render()}", file=sys.stderr, flush=True)
+        line = text("common.pair", label=text("render.word_note"), value=note.render())
+        print(line, file=sys.stderr, flush=True)
 
 
 def to_json(files: RenderedFiles) -> dict[str, Any]:

@@ -61,9 +61,10 @@ def show(service: ServiceRecord, document: dict[str, Any]) -> None:
 
     def say(id: str, value: object) -> None:
         if value not in (None, "", [], {}):
-            out.print(escape(f"{text(f'services.word_{id}')}: {value}"), soft_wrap=True)
+            line = text("common.pair", label=text(f"services.word_{id}"), value=value)
+            out.print(escape(line), soft_wrap=True)
 
-    out.print(escape(f"{service.name}: {phase(service)}"), style="bold")
+    out.print(escape(text("common.pair", label=service.name, value=phase(service))), style="bold")
     say("model", document["model"])
     say("engine", document["engine"])
     say("url", document["url"])

@@ -73,12 +73,15 @@ def _lines(causes: tuple[Cause, ...], content: Excerpt, word: str) -> list[str]:
     """Return the facts of each cause, below its number."""
     lines = []
     for number, cause in enumerate(causes, start=1):
-        lines.append(f"\n{word} {number}: {cause.title.render()}")
+        lines.append("\n" + text("common.pair", label=f"{word} {number}", value=cause.title.render()))
         for line, words in cause.evidence:
-            lines.append(f"  {text('diagnose.word_line')} {content.line_in_file(line)}: {words}")
-        lines.append(f"  {text('diagnose.word_remedy')}: {cause.remedy.render()}")
+            at = content.line_in_file(line)
+            lines.append("  " + text("diagnose.line_at", line=at, words=words))
+        remedy = text("common.pair", label=text("diagnose.word_remedy"), value=cause.remedy.render())
+        lines.append(f"  {remedy}")
         lines += [f"    $ {command}" for command in cause.commands]
-        lines.append(f"  {text('diagnose.word_source')}: {cause.source}")
+        source = text("common.pair", label=text("diagnose.word_source"), value=cause.source)
+        lines.append(f"  {source}")
     return lines
 
 
@@ -90,4 +93,5 @@ def _no_failure(found: Diagnosis, phase: str) -> str:
     if found.came_up or found.phase in ("ready", "stopping"):
         return text("diagnose.healthy", phase=phase)
     done, total = found.at
-    return text("diagnose.unfinished", phase=phase, progress=f" ({done}/{total})" if total else "")
+    progress = text("diagnose.progress", done=done, total=total) if total else ""
+    return text("diagnose.unfinished", phase=phase, progress=progress)

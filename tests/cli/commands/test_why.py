@@ -31,6 +31,15 @@ def test_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Cause 1: The card ran out of memory." in out and "line 2:" in out
 
 
+def test_a_log_in_chinese_has_chinese_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "engine.log"
+    log.write_text("INFO starting\n" + OOM)
+    assert run(["why", str(log), "--lang", "zh"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:4] == ["原因 1：显存不足（OOM）。", f"  第 2 行：{OOM.strip()}"]
+    assert [line.split("：")[0] for line in lines[4:7:2]] == ["  处理方法", "  来源"]
+
+
 @pytest.mark.parametrize(
     "line", ["args: Namespace(model='/models/Q', port=1)", "non-default args: {'model': '/models/Q', 'port': 1}"]
 )
