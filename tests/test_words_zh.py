@@ -93,6 +93,7 @@ EXEMPT = {
         "kubernetes.ray_image",
         "kubernetes.words",
         "measure.no_package",
+        "plot.no_library",
         "ray.missing",
         "render.podman_secrets",
     },
