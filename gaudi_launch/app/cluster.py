@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gaudi_launch.app.fields import text, value
 from gaudi_launch.errors import ExitCode, LaunchError
 
 if TYPE_CHECKING:
@@ -31,21 +32,40 @@ _OWN_MACHINE = ("HABANA_VISIBLE_MODULES", "HABANA_VISIBLE_DEVICES", "HLS_MODULE_
 # warnings that prevent any launch
 _BLOCKING = ("cluster.no_quant", "cluster.made_up")
 DEFAULT_NAME = "cluster"
+_HOSTS = "Hosts"
 
 
 @dataclass(frozen=True)
-class ClusterOptions:
-    """The options of a cluster as typed; empty where not given."""
+class HostOptions:
+    """The hosts of a cluster and its name as typed; empty where not given."""
 
-    hosts: str
-    inventory: Path | None
-    name: str
-    tensor: str
-    pipeline: str
-    data: str
-    ray_port: str
-    interface: str
-    enter: str
+    hosts: str = text(
+        "--hosts",
+        help="Hosts for ssh, the head first; H1=SNAPSHOT reads a file.",
+        panel=_HOSTS,
+        metavar="H1,H2",
+    )
+    inventory: str | None = value("--inventory", help="Hosts in a YAML file.", panel=_HOSTS, metavar="FILE")
+    name: str = text("--name", help="Name of this cluster.", panel=_HOSTS, metavar="NAME")
+    enter: str = text(
+        "--enter",
+        help="Command that enters the container: 'docker exec -i NAME'.",
+        panel=_HOSTS,
+        metavar="COMMAND",
+    )
+
+
+@dataclass(frozen=True)
+class ClusterOptions(HostOptions):
+    """The hosts and the layout of a cluster as typed; ``copy``: bring missing files to the hosts."""
+
+    tensor: str = text(
+        "--tensor-parallel", help="Tensor parallel size (default: automatic).", panel=_HOSTS, metavar="N"
+    )
+    pipeline: str = text("--pipeline-parallel", help="Pipeline stages.", panel=_HOSTS, metavar="N")
+    data: str = text("--data-parallel", help="Number of engines.", panel=_HOSTS, metavar="N")
+    ray_port: str = text("--ray-port", help="Ray's port (default 8850).", panel=_HOSTS, metavar="PORT")
+    interface: str = text("--interface", help="Interface between hosts.", panel=_HOSTS, metavar="NAME")
     copy: bool = True
 
 
@@ -80,14 +100,14 @@ class ClusterCase:
         return [*found, *self.missing]
 
 
-def members(words: ClusterOptions, python: str | None) -> tuple[Member, ...]:
+def members(words: HostOptions, python: str | None) -> tuple[Member, ...]:
     """Return the hosts. Raises LaunchError (USAGE)."""
     from gaudi_launch.cluster.inventory import parse_hosts, read_inventory
 
-    if bool(words.hosts) == (words.inventory is not None):
+    if bool(words.hosts) == bool(words.inventory):
         raise LaunchError("cluster.which_hosts", ExitCode.USAGE)
-    if words.inventory is not None:
-        return read_inventory(words.inventory, python, words.enter)
+    if words.inventory:
+        return read_inventory(Path(words.inventory), python, words.enter)
     return parse_hosts(words.hosts, python, words.enter)
 
 
@@ -125,8 +145,8 @@ def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> Cluster
     hosts = members(words, request.python)
     sizes = LayoutOptions(
         *(
-            number(flag, text, 1, 4096) if text else None
-            for flag, text in (
+            number(flag, typed, 1, 4096) if typed else None
+            for flag, typed in (
                 ("--tensor-parallel", words.tensor),
                 ("--pipeline-parallel", words.pipeline),
                 ("--data-parallel", words.data),
@@ -236,7 +256,7 @@ class ClusterToEnd:
         return self.folder.name
 
 
-def to_end(words: ClusterOptions, python: str | None) -> ClusterToEnd:
+def to_end(words: HostOptions, python: str | None) -> ClusterToEnd:
     """Return the cluster of a name: on the given hosts, else on the recorded ones.
 
     Raises LaunchError.
@@ -244,7 +264,7 @@ def to_end(words: ClusterOptions, python: str | None) -> ClusterToEnd:
     from gaudi_launch.cluster.state import remembered
 
     folder = folder_of(words.name or DEFAULT_NAME)
-    if words.hosts or words.inventory is not None:
+    if words.hosts or words.inventory:
         return ClusterToEnd(folder, members(words, python))
     return ClusterToEnd(folder, remembered(folder).members)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from gaudi_launch.app.fields import switch, value
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from gaudi_launch.planning.container import Container
     from gaudi_launch.planning.plan import Plan
     from gaudi_launch.render.rendered import Rendered
+
+_OUTPUT = "Output"
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,33 @@ class Destination:
     output: str | None
     name: str | None = None
     several: bool = False
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """The options of rendered files, and whether they are shown as JSON."""
+
+    output: str | None = value(
+        "--to", help="Target folder or file (default: stdout).", panel=_OUTPUT, metavar="DIR|FILE"
+    )
+    name: str | None = value(
+        "--name", help="The service's name (default: from model and port).", panel=_OUTPUT, metavar="NAME"
+    )
+    as_json: bool = switch("--json", help="The files as one JSON object.", panel=_OUTPUT)
+
+    @property
+    def destination(self) -> Destination:
+        """Return where the files go; as JSON several may be shown."""
+        return Destination(self.output, self.name, several=self.as_json)
+
+
+@dataclass(frozen=True)
+class ContainerFileOptions(FileOptions):
+    """The options of files that describe a container."""
+
+    image: str | None = value(
+        "--image", help="Container image (default: the engine's own).", panel=_OUTPUT, metavar="IMAGE"
+    )
 
 
 @dataclass(frozen=True)

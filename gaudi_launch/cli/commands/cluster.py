@@ -5,54 +5,25 @@ Plan, up, status, down.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import typer
 
+from gaudi_launch.app.cluster import ClusterOptions, HostOptions
 from gaudi_launch.cli.command_app import CommandApp
-from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
-
-if TYPE_CHECKING:
-    from gaudi_launch.app.cluster import ClusterOptions
+from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
 
 app = CommandApp(no_args_is_help=True, help="Run one engine on several hosts: plan, up, status, down.")
 
 _PANEL = "Hosts"
-Hosts = typer.Option(
-    "", "--hosts", metavar="H1,H2", help="Hosts for ssh, the head first; H1=SNAPSHOT reads a file.",
-    rich_help_panel=_PANEL,
-)  # fmt: skip
-Inventory = typer.Option(None, "--inventory", metavar="FILE", help="Hosts in a YAML file.", rich_help_panel=_PANEL)
-Name = typer.Option("", "--name", metavar="NAME", help="Name of this cluster.", rich_help_panel=_PANEL)
-Tensor = typer.Option(
-    "", "--tensor-parallel", metavar="N", help="Tensor parallel size (default: automatic).", rich_help_panel=_PANEL
-)
-Pipeline = typer.Option("", "--pipeline-parallel", metavar="N", help="Pipeline stages.", rich_help_panel=_PANEL)
-Data = typer.Option("", "--data-parallel", metavar="N", help="Number of engines.", rich_help_panel=_PANEL)
-RayPort = typer.Option("", "--ray-port", metavar="PORT", help="Ray's port (default 8850).", rich_help_panel=_PANEL)
-Interface = typer.Option("", "--interface", metavar="NAME", help="Interface between hosts.", rich_help_panel=_PANEL)
-Enter = typer.Option(
-    "",
-    "--enter",
-    metavar="COMMAND",
-    help="Command that enters the container: 'docker exec -i NAME'.",
-    rich_help_panel=_PANEL,
-)
+_Hosts = record(HostOptions())
+_Cluster = record(ClusterOptions())
 Json = typer.Option(False, "--json", help="One JSON object on stdout.")
 
 
 @app.command(cls=RecordCommand)
 def plan(
-    hosts: str = Hosts,
-    inventory: Path | None = Inventory,
-    name: str = Name,
-    tensor: str = Tensor,
-    pipeline: str = Pipeline,
-    data: str = Data,
-    ray_port: str = RayPort,
-    interface: str = Interface,
-    enter: str = Enter,
+    cluster: ClusterOptions = _Cluster,
     ask: bool = typer.Option(False, "--ask", help="Also connect to hosts with a snapshot.", rich_help_panel=_PANEL),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands to run yourself."),
     as_json: bool = Json,
@@ -66,8 +37,7 @@ def plan(
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.cluster import dry, show, to_json
 
-    words = cases.ClusterOptions(hosts, inventory, name, tensor, pipeline, data, ray_port, interface, enter)
-    case = cases.read(options, words, ask=ask or _some_unknown(words, options))
+    case = cases.read(options, cluster, ask=ask or _some_unknown(cluster, options))
     if as_json:
         emit_json(to_json(case))
     elif dry_run:
@@ -76,23 +46,15 @@ def plan(
         show(case)
 
 
-def _some_unknown(words: ClusterOptions, options: LaunchOptions) -> bool:
+def _some_unknown(cluster: ClusterOptions, options: LaunchOptions) -> bool:
     from gaudi_launch.app.cluster import members
 
-    return any(member.snapshot is None for member in members(words, options.python))
+    return any(member.snapshot is None for member in members(cluster, options.python))
 
 
 @app.command(cls=RecordCommand)
 def up(
-    hosts: str = Hosts,
-    inventory: Path | None = Inventory,
-    name: str = Name,
-    tensor: str = Tensor,
-    pipeline: str = Pipeline,
-    data: str = Data,
-    ray_port: str = RayPort,
-    interface: str = Interface,
-    enter: str = Enter,
+    cluster: ClusterOptions = _Cluster,
     no_copy: bool = typer.Option(False, "--no-copy", help="Copy no model and no recipes.", rich_help_panel=_PANEL),
     ready_seconds: str = typer.Option("", "--wait", metavar="TIME", help="Timeout: 90, 5m, 1h (default: none)."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands, start nothing."),
@@ -108,11 +70,8 @@ def up(
     from gaudi_launch.cli.views.cluster import dry, show, tell, to_json
     from gaudi_launch.planning.parse import seconds
 
-    words = cases.ClusterOptions(
-        hosts, inventory, name, tensor, pipeline, data, ray_port, interface, enter, not no_copy
-    )
     limit = seconds("--wait", ready_seconds) if ready_seconds else None
-    case = cases.read(options, words, ask=True)
+    case = cases.read(options, replace(cluster, copy=not no_copy), ask=True)
     if dry_run:
         return emit_json(to_json(case)) if as_json else dry(case)
     if not options.force:
@@ -127,7 +86,7 @@ def up(
 
 @app.command()
 def status(
-    name: str = Name,
+    name: str = typer.Option("", "--name", metavar="NAME", help="Name of this cluster.", rich_help_panel=_PANEL),
     as_json: bool = Json,
 ) -> None:
     """Show every host's processes, Ray's state and the engine's. Exit code 0: all healthy, else 1."""
@@ -139,12 +98,9 @@ def status(
     raise typer.Exit(0 if state.whole else 1)
 
 
-@app.command()
+@app.command(cls=RecordCommand)
 def down(
-    name: str = Name,
-    hosts: str = Hosts,
-    inventory: Path | None = Inventory,
-    enter: str = Enter,
+    hosts: HostOptions = _Hosts,
     python: str | None = typer.Option(None, "--python", help="The interpreter on the hosts."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands, stop nothing."),
     as_json: bool = Json,
@@ -154,8 +110,7 @@ def down(
     from gaudi_launch.app import cluster as cases
     from gaudi_launch.cli.views.cluster import dry_down, show_down
 
-    words = cases.ClusterOptions(hosts, inventory, name, "", "", "", "", "", enter)
-    cluster = cases.to_end(words, python)
+    cluster = cases.to_end(hosts, python)
     if dry_run:
         return dry_down(cluster.members, cluster.name, as_json)
     ended = cases.down(cluster)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from gaudi_launch.app.kubernetes_options import KubernetesOptions
-from gaudi_launch.app.render import Destination
+from gaudi_launch.app.render import ContainerFileOptions, Destination, FileOptions
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
 
@@ -22,10 +22,8 @@ app = CommandApp(
     help="Write the plan that serve would run as a script, a container or a unit; nothing is started.",
 )
 
-OUTPUT = typer.Option(None, "--to", metavar="DIR|FILE", help="Target folder or file (default: stdout).")
-NAME = typer.Option(None, "--name", help="The service's name (default: from model and port).")
-IMAGE = typer.Option(None, "--image", help="Container image (default: the engine's own).")
-JSON = typer.Option(False, "--json", help="The files as one JSON object.")
+_Files = record(FileOptions())
+_ContainerFiles = record(ContainerFileOptions())
 _OUTPUT_PANEL = "Output"
 _Cluster = record(KubernetesOptions())
 
@@ -71,87 +69,53 @@ def kubernetes(
 
 
 @app.command(cls=RecordCommand)
-def script(
-    output: str | None = OUTPUT,
-    name: str | None = NAME,
-    as_json: bool = JSON,
-    options: LaunchOptions = Launch,
-) -> None:
+def script(files: FileOptions = _Files, options: LaunchOptions = Launch) -> None:
     """Write a bash script that starts the engine, bound to its CPUs; it runs without gaudi-launch."""
     from gaudi_launch.app import render
     from gaudi_launch.cli.terminal import Terminal
 
-    to = Destination(output, name, several=as_json)
-    _show(render.script(options, to, Terminal()), as_json)
+    _show(render.script(options, files.destination, Terminal()), files.as_json)
 
 
 @app.command(cls=RecordCommand)
-def env(
-    output: str | None = OUTPUT,
-    name: str | None = NAME,
-    as_json: bool = JSON,
-    options: LaunchOptions = Launch,
-) -> None:
+def env(files: FileOptions = _Files, options: LaunchOptions = Launch) -> None:
     """Write env.sh with the variables, and config.yml with the options for 'vllm serve --config'."""
     from gaudi_launch.app import render
     from gaudi_launch.cli.terminal import Terminal
 
-    to = Destination(output, name, several=as_json)
-    _show(render.env(options, to, Terminal()), as_json)
+    _show(render.env(options, files.destination, Terminal()), files.as_json)
 
 
 @app.command(cls=RecordCommand)
-def docker(
-    output: str | None = OUTPUT,
-    name: str | None = NAME,
-    image: str | None = IMAGE,
-    as_json: bool = JSON,
-    options: LaunchOptions = Launch,
-) -> None:
+def docker(files: ContainerFileOptions = _ContainerFiles, options: LaunchOptions = Launch) -> None:
     """Write a 'docker run' script with the cards; it builds the image if none is published."""
     from gaudi_launch.app import render
     from gaudi_launch.cli.terminal import Terminal
 
-    to = Destination(output, name, several=as_json)
-    _show(render.docker(options, image, to, Terminal()), as_json)
+    _show(render.docker(options, files.image, files.destination, Terminal()), files.as_json)
 
 
 @app.command(cls=RecordCommand)
-def compose(
-    output: str | None = OUTPUT,
-    name: str | None = NAME,
-    image: str | None = IMAGE,
-    as_json: bool = JSON,
-    options: LaunchOptions = Launch,
-) -> None:
+def compose(files: ContainerFileOptions = _ContainerFiles, options: LaunchOptions = Launch) -> None:
     """Write a compose file with one service and its health check."""
     from gaudi_launch.app import render
     from gaudi_launch.cli.terminal import Terminal
 
-    to = Destination(output, name, several=as_json)
-    _show(render.compose(options, image, to, Terminal()), as_json)
+    _show(render.compose(options, files.image, files.destination, Terminal()), files.as_json)
 
 
 @app.command(cls=RecordCommand)
-def quadlet(
-    output: str | None = OUTPUT,
-    name: str | None = NAME,
-    image: str | None = IMAGE,
-    as_json: bool = JSON,
-    options: LaunchOptions = Launch,
-) -> None:
+def quadlet(files: ContainerFileOptions = _ContainerFiles, options: LaunchOptions = Launch) -> None:
     """Write a Quadlet unit: podman runs the container, systemd supervises it."""
     from gaudi_launch.app import render
     from gaudi_launch.cli.terminal import Terminal
 
-    to = Destination(output, name, several=as_json)
-    _show(render.quadlet(options, image, to, Terminal()), as_json)
+    _show(render.quadlet(options, files.image, files.destination, Terminal()), files.as_json)
 
 
 @app.command(cls=RecordCommand)
 def systemd(
-    output: str | None = OUTPUT,
-    name: str | None = NAME,
+    files: FileOptions = _Files,
     user: bool = typer.Option(False, "--user", help="A unit for 'systemctl --user'."),
     run_as: str | None = typer.Option(
         None, "--run-as", metavar="USER", help="The system unit's user (default: the current user)."
@@ -159,7 +123,6 @@ def systemd(
     with_tuning: bool = typer.Option(
         False, "--with-tuning", help="Also write a unit that runs 'doctor --fix' first."
     ),
-    as_json: bool = JSON,
     options: LaunchOptions = Launch,
 ) -> None:
     """Write a systemd service that is active when the engine is ready."""
@@ -167,8 +130,7 @@ def systemd(
     from gaudi_launch.cli.terminal import Terminal
 
     unit = render.SystemdOptions(user, run_as, with_tuning)
-    to = Destination(output, name, several=as_json)
-    _show(render.systemd(options, unit, to, Terminal()), as_json)
+    _show(render.systemd(options, unit, files.destination, Terminal()), files.as_json)
 
 
 def _show(files: RenderedFiles, as_json: bool) -> None:
