@@ -100,6 +100,8 @@ RUNS: dict[str, str] = {
     "ps recorded": "ps -a",
     "status": "status old",
     "why service": "why old",
+    "logs recorded": "logs old",
+    "help": "help",
     "stop": "stop old",
     "cache list recorded": "cache list -c recipes",
     "cache show": "cache show ffd155d6674c2174 -c recipes",

@@ -3,11 +3,46 @@
 from __future__ import annotations
 
 _SHAPE = ("-n", "-l", "-i", "-o", "-d")
-_RENDER = (*_SHAPE, "--engine", "--image", "-p", "--machine", "--to")
+_RENDER = (*_SHAPE, "--engine", "--machine", "-p")
 
 _FIRST: dict[str, tuple[str, ...]] = {
     "serve": (*_SHAPE, "--engine", "-p", "--name", "--detach", "--in"),
     "plan": (*_SHAPE, "-b", "--engine", "--machine", "--all", "--json"),
+    "warmup": (*_SHAPE, "--trace", "--graphs", "--machine", "--list", "--json"),
+    "bench": (
+        "--trace",
+        "--rate",
+        "--concurrency",
+        "--requests",
+        "-i",
+        "-o",
+        "--model",
+        "--save",
+        "--plot",
+        "--json",
+    ),
+    "render script": (*_RENDER, "--to"),
+    "render env": (*_RENDER, "--to"),
+    "render docker": (*_RENDER, "--image", "--to"),
+    "render compose": (*_RENDER, "--image", "--to"),
+    "render quadlet": (*_RENDER, "--image", "--to"),
+    "render systemd": (*_RENDER, "--user", "--to"),
+    "render kubernetes": (
+        "--kind",
+        "--image",
+        "-n",
+        "-l",
+        "-i",
+        "-o",
+        "--weights-claim",
+        "--namespace",
+        "--helm",
+        "--to",
+    ),
+    "cluster plan": ("--hosts", "--inventory", "--name", *_SHAPE, "--enter", "--json"),
+    "cluster up": ("--hosts", "--inventory", "--name", *_SHAPE, "--enter", "--dry-run"),
+    "ray config": (*_SHAPE, "--replicas", "--machine", "-p", "--out"),
+    "cache adopt": ("-c", *_SHAPE, "-b", "--engine", "--machine", "--json"),
 }
 
 

@@ -5,8 +5,9 @@ It is used for commands, options, and every error that lists known names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
+from pathlib import Path
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
@@ -36,13 +37,39 @@ def nearest(found: str, known: Iterable[str]) -> list[str]:
     return [by_key[key] for key, ratio in zip(keys, ratios, strict=True) if ratio >= ratios[0] - _MARGIN]
 
 
+# errors about a model that was not found -> the value that names it
+_MODEL_OF = {
+    "models.no_folder": "path",
+    "models.not_on_hub": "model",
+    "models.offline": "model",
+    "fp8.no_folder": "path",
+    "pull.no_repo": "repo",
+}
+
+
 def suggestion(error: LaunchError) -> str:
-    """Return "Did you mean ...?" for a wrong name whose error lists the known ones.
+    """Return "Did you mean ...?" for a wrong name, of those that its error lists or of the models that are known.
 
     Return "" where none is near.
     """
-    found, known = error.text.values.get("found"), error.text.values.get("known")
-    if error.exit_code is not ExitCode.USAGE or not isinstance(found, str) or not isinstance(known, str):
-        return ""
-    near = nearest(found, [name.strip() for name in known.split(",")])
+    values = error.text.values
+    near: Sequence[str] = ()
+    if error.id in _MODEL_OF:
+        near = _nearest_models(str(values.get(_MODEL_OF[error.id], "")))
+    elif error.exit_code is ExitCode.USAGE:
+        found, known = values.get("found"), values.get("known")
+        if isinstance(found, str) and isinstance(known, str):
+            near = nearest(found, [name.strip() for name in known.split(",")])
     return text("usage.did_you_mean", near=", ".join(near)) if near else ""
+
+
+def _nearest_models(asked: str) -> Sequence[str]:
+    """Return the folders and the hub IDs of profiles that a missing model may be meant to be."""
+    from gaudi_launch.app.unknown_model import near_folders
+    from gaudi_launch.cli.completion import models
+    from gaudi_launch.planning.model_name import KnownNames, nearest_names
+
+    hub_ids = tuple(each.value for each in models() if "/" in each.value)
+    if asked in hub_ids:
+        return ()
+    return nearest_names(asked, KnownNames(hub_ids, near_folders(Path(asked))))

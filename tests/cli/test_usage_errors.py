@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -96,6 +97,31 @@ def test_a_wrong_name_is_answered_with_the_nearest(
 ) -> None:
     assert run(line.split()) == 2
     assert re.search(rf"Did you mean ([\w., @-]+, )?{re.escape(near)}(,[^?]*)?\?$", capsys.readouterr().err.strip())
+
+
+@pytest.mark.parametrize(
+    ("line", "near"),
+    [
+        ("inspect models/Qwen3-8", "models/Qwen3-8B"),
+        ("inspect Qwen2-72B-Instrct", "Qwen/Qwen2-72B-Instruct, Qwen/Qwen2-7B-Instruct"),
+        ("convert models/Qwen3-8 out", "models/Qwen3-8B"),
+    ],
+)
+def test_a_missing_model_is_answered_with_the_nearest(
+    line: str, near: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "models" / "Qwen3-8B").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert run(line.split()) == 5
+    assert capsys.readouterr().err.strip().endswith(f"Did you mean {near}?")
+
+
+def test_a_model_that_the_hub_does_not_have_is_answered_with_the_nearest() -> None:
+    error = LaunchError("models.not_on_hub", ExitCode.MODEL, model="Qwen/Qwn3-8B", hub="https://huggingface.co")
+    assert suggestion(error) == "Did you mean Qwen/Qwen3-8B, Qwen/Qwen3-32B?"
+    offline = LaunchError("models.offline", ExitCode.MODEL, model="Qwen/Qwen3-8B", hub="h", why="w")
+    assert suggestion(offline) == ""
 
 
 def test_only_names_as_near_as_the_nearest_are_suggested() -> None:
