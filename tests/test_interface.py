@@ -77,6 +77,11 @@ def entries(changelog: str, heading: str) -> list[str]:
 # --- rules: each yields what is gone ------------------------------------------------------------------------
 
 
+def _given_by_default(option: dict[str, Any]) -> Any:
+    """Return the default; an option that may be repeated is not given by None as by an empty list."""
+    return None if option["default"] == [] else option["default"]
+
+
 def gone(old: Documents, new: Documents, named: list[str]) -> list[str]:
     """Return a line for each recorded part of the interface that is not there any more."""
     return [
@@ -117,7 +122,8 @@ def gone_options(command: str, old: Mapping[str, Any], new: Mapping[str, Any], n
                 continue
             where = f"{command} {spelling}"
             yield from changed_option(where, option, found)
-            if option["default"] != found["default"] and not found.get("hidden") and where not in named:
+            same = _given_by_default(option) == _given_by_default(found)
+            if not same and not found.get("hidden") and where not in named:
                 yield f"{where}: default {option['default']!r}"
             hidden = found.get("hidden") and not option.get("hidden")
             if hidden and not any(spelling in shlex.split(line) for line in named):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gaudi_launch.app.fields import switch, text, values
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 
@@ -23,28 +24,53 @@ _MOST_RATE = 1e7
 _MOST_NODES = 10_000_000
 
 
+_TRAFFIC, _REPLICA, _SHOW = "Traffic and targets", "Replica", "Output"
+
+
 @dataclass(frozen=True)
 class CapacityOptions:
     """The options as typed; empty where not given."""
 
-    rate: str
-    trace: str
-    inputs: str
-    outputs: str
-    ttft: str
-    tpot: str
-    percentile: str
-    arrivals: str
-    cards: str
-    cards_per_node: str
-    accelerator: str
-    engine: str
-    dtype: str
-    length: str
-    requests: str
-    constants: tuple[str, ...]
-    nodes: str
-    force: bool = False
+    rate: str = text("--rate", help="Total request rate: 50/s, 3000/m, 2e6/d.", panel=_TRAFFIC, metavar="RATE")
+    trace: str = text(
+        "--trace", help="Past requests: CSV, JSON lines, /metrics page or URL.", panel=_TRAFFIC, metavar="FILE|URL"
+    )
+    inputs: str = text("-i", "--input", help="Input tokens.", panel=_TRAFFIC, metavar="RANGE")
+    outputs: str = text("-o", "--output", help="Output tokens.", panel=_TRAFFIC, metavar="RANGE")
+    ttft: str = text("--ttft", help="Time to first token: 1.5s, 800ms.", panel=_TRAFFIC, metavar="TIME")
+    tpot: str = text("--tpot", help="Time per output token: 0.05, 50ms.", panel=_TRAFFIC, metavar="TIME")
+    percentile: str = text(
+        "--percentile",
+        help="Percentage of requests within the targets.",
+        panel=_TRAFFIC,
+        metavar="P",
+        default="95",
+    )
+    arrivals: str = text(
+        "--arrivals",
+        help="poisson, or trace: recorded times, at the replica's rate.",
+        panel=_TRAFFIC,
+        metavar="HOW",
+        default="poisson",
+    )
+    cards: str = text("-n", "--cards", help="Cards per replica: 1,2,4,8.", panel=_REPLICA, metavar="LIST")
+    cards_per_node: str = text("--cards-per-node", help="Cards per node.", panel=_REPLICA, metavar="N")
+    accelerator: str = text(
+        "--accelerator", help="gaudi2, gaudi3... (default: this machine).", panel=_REPLICA, metavar="NAME"
+    )
+    engine: str = text(
+        "--engine", help="Fraction of free card memory, as in 'fit'.", panel=_REPLICA, metavar="ENGINE"
+    )
+    dtype: str = text("-d", "--dtype", help="The data type.", panel=_REPLICA, metavar="TYPE")
+    length: str = text("-l", "--max-model-len", help="Maximum of input plus output.", panel=_REPLICA, metavar="N")
+    requests: str = text(
+        "-b", "--max-num-seqs", help="Concurrent requests per replica.", panel=_REPLICA, metavar="N"
+    )
+    constant: tuple[str, ...] = values(
+        "--constant", help="A constant of the step-time model, in ms.", panel=_REPLICA, metavar="NAME=MS"
+    )
+    nodes: str = text("--nodes", help="Also show the load that this many nodes carry.", panel=_SHOW, metavar="LIST")
+    force: bool = switch("--force", help="Continue although the engine lacks the model's class.", panel=_SHOW)
 
 
 def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
@@ -75,7 +101,7 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
     )
     if words.arrivals not in ("poisson", "trace") or (words.arrivals == "trace" and not words.trace):
         raise LaunchError("capacity.arrivals", ExitCode.USAGE, found=words.arrivals)
-    constants = constants_of(words.constants)
+    constants = constants_of(words.constant)
     ONE_CARD_8B.with_constants(constants)
     rate = read_rate(words.rate) if words.rate else None
     per_node = number("--cards-per-node", words.cards_per_node, 1, 64) if words.cards_per_node else product.cards

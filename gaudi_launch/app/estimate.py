@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from gaudi_launch.app.fields import switch, text
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 
@@ -29,23 +30,49 @@ _SERVER_CARDS = 8
 _BF16 = ("bfloat16", "float16", "bf16", "fp16")
 _RELEASE = re.compile(r"v?(\d{1,2})\.(\d{1,3})(\.\d{1,4})*(-\d+)?")
 
+_LOAD, _SETUP = "Load", "Model and cards"
+
 
 @dataclass(frozen=True)
 class EstimateOptions:
     """The options as typed; empty where not given."""
 
-    cards: str = ""
-    dtype: str = ""
-    accelerator: str = ""
-    input: str = ""
-    output: str = ""
-    batch: str = ""
-    static: bool = False
-    rate: str = ""
-    concurrency: str = ""
-    software: str = ""
-    moe: str = ""
-    engine: str = ""
+    cards: str = text("-n", "--cards", help="Number of cards.", panel=_SETUP, metavar="N")
+    dtype: str = text("-d", "--dtype", help="bf16, fp8, awq, gptq.", panel=_SETUP, metavar="TYPE")
+    accelerator: str = text(
+        "--accelerator", help="gaudi2, gaudi3... (default: this machine).", panel=_SETUP, metavar="NAME"
+    )
+    engine: str = text("--engine", help="Engine, as in 'fit'.", panel=_SETUP, metavar="ENGINE")
+    software: str = text(
+        "--software", help="Gaudi software release: 1.18, 1.24.1.", panel=_SETUP, metavar="RELEASE"
+    )
+    moe: str = text(
+        "--moe",
+        help="Experts that a step reads: the selected ones, or all.",
+        panel=_SETUP,
+        metavar="fused|unfused",
+    )
+    inputs: str = text("-i", "--input", help="Input tokens (default 1024).", panel=_LOAD, metavar="N")
+    outputs: str = text("-o", "--output", help="Output tokens (default 256).", panel=_LOAD, metavar="N")
+    batch: str = text(
+        "-b",
+        "--max-num-seqs",
+        help="Concurrent sequences over all cards (default 32; 256 with --rate).",
+        panel=_LOAD,
+        metavar="N",
+    )
+    static: bool = switch(
+        "--static",
+        help="One batch without a server: all prompts prefilled together, then decoded.",
+        panel=_LOAD,
+    )
+    rate: str = text("--rate", help="Requests that arrive at random: 5/s, 300/m.", panel=_LOAD, metavar="RATE")
+    concurrency: str = text(
+        "--concurrency",
+        help="Clients that each wait for an answer before the next request.",
+        panel=_LOAD,
+        metavar="N",
+    )
 
 
 @dataclass(frozen=True)
@@ -81,6 +108,8 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
     from gaudi_launch.performance.step_model import Setup
     from gaudi_launch.planning.parse import number
 
+    if options.moe not in ("", "fused", "unfused"):
+        raise LaunchError("estimate.moe", ExitCode.USAGE, found=options.moe)
     product = _accelerator(options.accelerator)
     release = _release(options.software)
     cards = number("-n", options.cards, 1, _MOST_CARDS) if options.cards else 1
@@ -166,8 +195,8 @@ def _load(options: EstimateOptions) -> Load:
     if len(chosen) > 1 or (options.concurrency and options.batch):
         raise LaunchError("estimate.one_load", ExitCode.USAGE)
     given = number("-b", options.batch, 1, MOST_SEQS) if options.batch else None
-    prompt = _tokens("-i", options.input, DEFAULT_INPUT)
-    answer = _tokens("-o", options.output, DEFAULT_OUTPUT)
+    prompt = _tokens("-i", options.inputs, DEFAULT_INPUT)
+    answer = _tokens("-o", options.outputs, DEFAULT_OUTPUT)
     if answer < 2:
         raise LaunchError("estimate.short", ExitCode.USAGE, found=answer)
     if options.rate:

@@ -42,9 +42,9 @@ def value(*names: str, help: str, panel: str, metavar: str, bare: bool = False) 
     return field(default=None, metadata={_KEY: Option(names, help, panel, metavar, bare=bare)})
 
 
-def text(*names: str, help: str, panel: str, metavar: str) -> Any:
-    """Return a field for an option with one value, empty where not given."""
-    return field(default="", metadata={_KEY: Option(names, help, panel, metavar)})
+def text(*names: str, help: str, panel: str, metavar: str, default: str = "") -> Any:
+    """Return a field for an option with one value; without ``default`` it is empty where not given."""
+    return field(default=default, metadata={_KEY: Option(names, help, panel, metavar)})
 
 
 def switch(*names: str, help: str, panel: str) -> Any:

@@ -6,76 +6,22 @@ from pathlib import Path
 
 import typer
 
+from gaudi_launch.app.estimate import EstimateOptions
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.record_options import RecordCommand, record
 
 app = CommandApp()
 
-_LOAD, _SETUP, _SHOW = "Load", "Model and cards", "Output"
+_SHOW = "Output"
+_Options = record(EstimateOptions())
 
 
-@app.command()
+@app.command(cls=RecordCommand)
 def estimate(
     model: str = typer.Argument(
         ..., metavar="MODEL", help="A folder with config.json, a hub ID, or a model with a profile."
     ),
-    cards: str = typer.Option("", "-n", "--cards", metavar="N", help="Number of cards.", rich_help_panel=_SETUP),
-    dtype: str = typer.Option(
-        "", "-d", "--dtype", metavar="TYPE", help="bf16, fp8, awq, gptq.", rich_help_panel=_SETUP
-    ),
-    accelerator: str = typer.Option(
-        "",
-        "--accelerator",
-        metavar="NAME",
-        help="gaudi2, gaudi3... (default: this machine).",
-        rich_help_panel=_SETUP,
-    ),
-    engine: str = typer.Option(
-        "", "--engine", metavar="ENGINE", help="Engine, as in 'fit'.", rich_help_panel=_SETUP
-    ),
-    software: str = typer.Option(
-        "",
-        "--software",
-        metavar="RELEASE",
-        help="Gaudi software release: 1.18, 1.24.1.",
-        rich_help_panel=_SETUP,
-    ),
-    moe: str = typer.Option(
-        "",
-        "--moe",
-        metavar="fused|unfused",
-        help="Experts that a step reads: the selected ones, or all.",
-        rich_help_panel=_SETUP,
-    ),
-    inputs: str = typer.Option(
-        "", "-i", "--input", metavar="N", help="Input tokens (default 1024).", rich_help_panel=_LOAD
-    ),
-    outputs: str = typer.Option(
-        "", "-o", "--output", metavar="N", help="Output tokens (default 256).", rich_help_panel=_LOAD
-    ),
-    batch: str = typer.Option(
-        "",
-        "-b",
-        "--max-num-seqs",
-        metavar="N",
-        help="Concurrent sequences over all cards (default 32; 256 with --rate).",
-        rich_help_panel=_LOAD,
-    ),
-    static: bool = typer.Option(
-        False,
-        "--static",
-        help="One batch without a server: all prompts prefilled together, then decoded.",
-        rich_help_panel=_LOAD,
-    ),
-    rate: str = typer.Option(
-        "", "--rate", metavar="RATE", help="Requests that arrive at random: 5/s, 300/m.", rich_help_panel=_LOAD
-    ),
-    concurrency: str = typer.Option(
-        "",
-        "--concurrency",
-        metavar="N",
-        help="Clients that each wait for an answer before the next request.",
-        rich_help_panel=_LOAD,
-    ),
+    options: EstimateOptions = _Options,
     plot: Path | None = typer.Option(
         None, help="Draw tokens/s against concurrent sequences.", metavar="FILE.png|.svg", rich_help_panel=_SHOW
     ),
@@ -89,28 +35,11 @@ def estimate(
     from gaudi_launch.app import estimate as cases
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.estimate import draw, show, to_json
-    from gaudi_launch.errors import ExitCode, LaunchError
 
-    if moe not in ("", "fused", "unfused"):
-        raise LaunchError("estimate.moe", ExitCode.USAGE, found=moe)
     if plot is not None:
         from gaudi_launch.plotting import check_picture
 
         check_picture(plot)
-    options = cases.EstimateOptions(
-        cards=cards,
-        dtype=dtype,
-        accelerator=accelerator,
-        input=inputs,
-        output=outputs,
-        batch=batch,
-        static=static,
-        rate=rate,
-        concurrency=concurrency,
-        software=software,
-        moe=moe,
-        engine=engine,
-    )
     case = cases.read(model, options)
     found = cases.solve(case)
     if plot is not None:
