@@ -103,6 +103,9 @@ def console(stderr: bool = False) -> Console:
     class Ours(Console):
         def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
             """Fold Chinese between characters, in sentences and in the cells of tables."""
+            if isinstance(renderable, str):
+                how = options or self.options
+                renderable = self.render_str(renderable, highlight=how.highlight, markup=how.markup)
             if type(renderable) is Text:
                 renderable = Prose.of(renderable)
             return super().render(renderable, options)

@@ -39,7 +39,7 @@ def usage_sentence(error: Any) -> str:
     if context is None:
         return sentence
     command = " ".join(["gaudi-launch", *path_of(context).split()])
-    return f"{sentence} ({command} --help)"
+    return text("usage.see", sentence=sentence, command=command)
 
 
 def _sentence(error: Any, context: Any) -> str:

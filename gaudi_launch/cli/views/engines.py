@@ -56,4 +56,4 @@ def _dated(state: EngineState) -> str:
         parts.append(text("engines.as_of", month=state.facts_date[:7]))
     if state.ended:
         parts.append(text("engines.ended", date=state.ended))
-    return "; ".join(parts)
+    return text("common.clauses").join(parts)

@@ -42,7 +42,7 @@ def _percent(judged: Judged) -> str:
     if judged.score is None:
         return "?"
     outside = judged.score.outside
-    more = f" (+{100 * outside:.1f} % outside)" if outside >= 0.0005 else ""
+    more = text("warmup.outside", percent=f"{100 * outside:.1f}") if outside >= 0.0005 else ""
     return f"{100 * judged.score.overhead:.2f} %{more}"
 
 

@@ -48,7 +48,7 @@ def test_every_engine_says_what_it_serves_and_what_means_nothing_to_it(
 def test_where_it_is_installed_it_is_planned_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     python = interpreter(tmp_path, {"vllm": "0.26.0", "vllm-gaudi": "0.26.0"}, {})
     code, out, _ = output(
-        capsys, "plan", "-w", "/models/Qwen2-72B-Instruct", "-n", "4", "--python", python, *MACHINE
+        capsys, "plan", "-w", "/models/Qwen2-72B-Instruct", "-n", "4", "--python", python, *MACHINE, "--all"
     )
     assert code == 0 and out.startswith(f"engine     vllm-gaudi@0.26.0, {python}\n")
 
