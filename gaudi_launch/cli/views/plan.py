@@ -211,6 +211,8 @@ def _end(checked: CheckedPlan, serve_command: Sequence[str]) -> Text:
     lines = []
     if host.origin != "live":
         lines.append(text("plan.for_machine", machine=host.origin))
+    if made.reference_differences:
+        lines.append(text("reference.count", count=len(made.reference_differences)))
     lines.append(text("plan.more", count=len(made.settings)))
     command = shlex.join(serve_command)
     if checked.failed and host.origin == "live":
