@@ -1,7 +1,9 @@
-"""Pictures for reports, drawn by matplotlib (the extra ``plot``): PNG or SVG by the file's ending.
+"""Pictures for reports, drawn by matplotlib (the extra ``plot``): PNG or SVG.
 
-matplotlib is imported only inside functions that draw. Labels are Chinese where the language is
-and the machine has a font for it, else English.
+The file's ending decides.
+
+matplotlib is imported only inside functions that draw. Labels are Chinese where the language is and
+the machine has a font for it, else English.
 """
 
 from __future__ import annotations
@@ -41,14 +43,17 @@ _CHINESE = (
 
 
 def check_picture(path: Path) -> None:
-    """Check a picture's name and the library before the work that it shows. Raises LaunchError (USAGE, FAILED)."""
+    """Check a picture's name and the library before the work that it shows.
+
+    Raises LaunchError (USAGE, FAILED).
+    """
     if path.suffix.lower() not in ENDINGS:
         raise LaunchError("warmup.plot_ending", ExitCode.USAGE, path=str(path))
     check_library()
 
 
 def check_library() -> None:
-    """Raises LaunchError (FAILED), with the command that installs it, where matplotlib is not here."""
+    """Raise LaunchError (FAILED), with the install command, without matplotlib."""
     from importlib.util import find_spec
 
     if find_spec("matplotlib") is None:
@@ -88,7 +93,10 @@ _DATE = {".png": "Software", ".svg": "Date"}
 def sheet(
     title: str, subtitle: str = "", *, rows: int = 1, columns: int = 1, size: tuple[float, float] = (10, 5)
 ) -> Iterator[Sheet]:
-    """Yield an empty sheet of ``rows`` by ``columns`` axes, ``size`` in inches. Raises LaunchError (FAILED)."""
+    """Yield an empty sheet of ``rows`` by ``columns`` axes, ``size`` in inches.
+
+    Raises LaunchError (FAILED).
+    """
     check_library()
     from matplotlib.figure import Figure
 
@@ -114,7 +122,7 @@ def dress(axis: Any, title: str, x: str, y: str) -> None:
 
 
 def plain_numbers(axis: Any) -> None:
-    """Write the ticks of one of the two axes as plain numbers, on a logarithmic scale, too."""
+    """Write the ticks of an axis as plain numbers, on a logarithmic scale, too."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     if axis.get_scale() == "log":
@@ -143,7 +151,7 @@ def _style() -> Iterator[None]:
         "font.size": 10,
         "svg.fonttype": "none",
         "svg.hashsalt": "gaudi-launch",
-        # a model's name is no formula
+        # a model's name is not a formula
         "text.parse_math": False,
         "axes.unicode_minus": False,
     }

@@ -778,7 +778,10 @@ def _first_reader(document: Mapping[str, Any], variable: str) -> str:
 
 
 def mla_types_of(folder: Path = SUPPORT) -> dict[str, Any]:
-    """Return the model types with a compressed cache: the oldest version that lists each, and where."""
+    """Return the model types with a compressed cache.
+
+    Each has the oldest version that lists it, and the place.
+    """
     documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     documents = [document for document in documents if document.get("mla", {}).get("model_types")]
     documents.sort(key=lambda document: (document["date"], _numbers(document["version"])))

@@ -1,12 +1,12 @@
-"""Write the parameters that transformers' own classes have for given configurations.
+"""Write the parameters of transformers' classes for given configurations.
 
 Run it in an interpreter with torch and transformers (that of an installed engine):
 
     python scripts/model_sizes.py OUTPUT.json SOURCE CONFIG.json...
 
 Each class is instantiated on the meta device: no weight is made. The output has, for each
-configuration, what config.json says (without long lists of other tools), the class, the parameters by
-part and the versions used. The same configurations give the same file.
+configuration, what config.json says (without long lists of other tools), the class, the parameters
+by part and the versions used. The same configurations give the same file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ def instantiate(document: dict[str, Any]) -> Any:
 
 
 def count(model: Any) -> dict[str, int]:
-    """Return the parameters by part: embedding, head, vision, experts, rest and total; tied ones once."""
+    """Return the parameters by part; tied ones are counted once.
+
+    The parts are embedding, head, vision, experts, rest and total.
+    """
     parts = dict.fromkeys(("embedding", "head", "tower", "experts", "rest"), 0)
     seen = set()
     for name, parameter in model.named_parameters():

@@ -1,4 +1,7 @@
-"""The use case of ``gaudi-launch bench``: measure a server under load, with our client or another tool."""
+"""The use case of ``gaudi-launch bench``: measure a server under load.
+
+Our client or another tool measures.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,9 @@ class BenchOptions:
 
 @dataclass(frozen=True)
 class BenchNumbers:
-    """The load in numbers: lengths as (least, most) tokens, ``rate`` in requests per second.
+    """The load in numbers.
+
+    Lengths are (least, most) tokens, ``rate`` is in requests per second.
 
     ``seed`` names the workload; the texts of its requests are drawn by ``texts``.
     """
@@ -80,7 +85,10 @@ class BenchNumbers:
 
 @dataclass(frozen=True)
 class BenchCase:
-    """A measurement to make: of which server, how, and with which tool (``program`` for another's)."""
+    """A measurement: the server, the load and the tool.
+
+    ``program`` is that of another tool.
+    """
 
     options: BenchOptions
     found: Target
@@ -103,7 +111,11 @@ class BenchOutcome:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return done when every request went well, failed for some, engine for all, interrupted after Ctrl-C."""
+        """Return the exit code of the measurement.
+
+        Done when every request succeeded, failed for some, engine for all, interrupted after
+        Ctrl-C.
+        """
         if self.interrupted:
             return ExitCode.INTERRUPTED
         if not self.run.summary.get("failed"):
@@ -187,9 +199,10 @@ def _numbers(options: BenchOptions) -> BenchNumbers:
 
 
 def _choose(options: BenchOptions, found: Target, numbers: BenchNumbers) -> tuple[str, str]:
-    """Return the tool and its program. auto: guidellm, else the engine's own client, else ours.
+    """Return the tool and its program.
 
-    Only ours can do ranges of lengths, a limit next to a rate, a trace, a form, and answers of their own length.
+    auto: guidellm, else the engine's client, else ours. Only ours supports ranges of lengths, a
+    limit in addition to a rate, a trace, an API, and answers of any length.
     """
     tool = options.tool
     ours = bool(options.trace) or options.form != "auto" or options.stop_early
@@ -267,9 +280,9 @@ def _workload(trace: str, numbers: BenchNumbers) -> BenchWorkload:
 
 
 def tool_load(case: BenchCase) -> ToolLoad:
-    """Return what the other tools are told.
+    """Return the load for another tool.
 
-    The server is asked for its model's name when it is not known.
+    The server is queried for its model's name if that is unknown.
     """
     from gaudi_launch.bench import server
     from gaudi_launch.bench.client import Client, ServerError
@@ -360,7 +373,7 @@ def benchmarker_command(case: BenchCase) -> tuple[str, ...]:
 
 
 def kept(case: BenchCase, outcome: BenchOutcome) -> BenchReport:
-    """Write a run and its picture, and return both with what was predicted of this load."""
+    """Write a run and its picture; return both with the prediction for this load."""
     from gaudi_launch.bench.run import default_file
 
     run, path, plot = outcome.run, case.options.save, case.options.plot

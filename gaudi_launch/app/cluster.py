@@ -57,7 +57,10 @@ class HostOptions:
 
 @dataclass(frozen=True)
 class ClusterOptions(HostOptions):
-    """The hosts and the layout of a cluster as typed; ``copy``: bring missing files to the hosts."""
+    """The hosts and the layout of a cluster as typed.
+
+    ``copy``: bring missing files to the hosts.
+    """
 
     tensor: str = text(
         "--tensor-parallel", help="Tensor parallel size (default: automatic).", panel=_HOSTS, metavar="N"

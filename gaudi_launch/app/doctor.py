@@ -1,4 +1,7 @@
-"""The use cases of ``gaudi-launch doctor``: check a machine, repair it, undo that, collect results for support."""
+"""The use cases of ``gaudi-launch doctor``: check, repair, undo, collect.
+
+Results are collected for support.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SHOWN_PATHS = 3
-# user and host names that are no one's: taking them out of a bundle would spoil its text
+# user and host names that identify no person: removing them from a bundle would spoil its text
 _COMMON_NAMES = ("", "root", "localhost")
 
 
 @dataclass(frozen=True)
 class DoctorRequest:
-    """What to check: of which machine, engine and model folder, with which checks, for which launch."""
+    """The inputs of the checks: machine, engine, model folder, selection, launch."""
 
     machine: str | None = None
     python: str | None = None
@@ -72,7 +75,7 @@ class FixPlan:
 
 @dataclass(frozen=True)
 class FixResult:
-    """What became of each repair, and the findings after them."""
+    """The result of each repair, and the findings after them."""
 
     plan: FixPlan
     outcomes: tuple[RemedyOutcome, ...]
@@ -89,7 +92,10 @@ def has_failed(outcomes: Sequence[RemedyOutcome]) -> bool:
 
 
 def check(request: DoctorRequest) -> DoctorReport:
-    """Read the machine and run the checks. Raises LaunchError (USAGE) for an unknown check before that."""
+    """Read the machine and run the checks.
+
+    Raises LaunchError (USAGE) for an unknown check before that.
+    """
     runner.select(request.only, request.skip)
     with step("screen.step_machine"):
         facts = collect(request)
@@ -158,7 +164,10 @@ def _engine(python: str | None, live: bool) -> EngineFacts | None:
 
 
 def plan_fix(request: DoctorRequest) -> FixPlan:
-    """Check, and return the repairs that may be applied. Raises LaunchError inside a container."""
+    """Check, and return the repairs that may be applied.
+
+    Raises LaunchError inside a container.
+    """
     # nothing that a repair changes needs the tests that use the cards
     request = replace(request, deep=False)
     before = _run(request, collect(request))
@@ -169,7 +178,10 @@ def plan_fix(request: DoctorRequest) -> FixPlan:
 
 
 def check_rights(plan: FixPlan) -> None:
-    """Raise LaunchError with the commands for root where a file may not be written; nothing is changed."""
+    """Raise LaunchError with the commands for root where a file may not be written.
+
+    Nothing is changed.
+    """
     refused = remedies.refused(plan.root, plan.changes)
     if not refused:
         return

@@ -43,7 +43,10 @@ def value(*names: str, help: str, panel: str, metavar: str, bare: bool = False) 
 
 
 def text(*names: str, help: str, panel: str, metavar: str, default: str = "") -> Any:
-    """Return a field for an option with one value; without ``default`` it is empty where not given."""
+    """Return a field for an option with one value.
+
+    Without ``default`` it is empty where not given.
+    """
     return field(default=default, metadata={_KEY: Option(names, help, panel, metavar)})
 
 

@@ -295,7 +295,7 @@ def request_for(model: Model, given: ServedLengths) -> Request:
         model.path,
         max_model_len=total,
         max_num_seqs=number("-b", given.requests, 1, MOST_SEQS) if given.requests else None,
-        trust_remote_code=True,  # whoever launches the model agrees to it, not whoever sizes it
+        trust_remote_code=True,  # consent is needed to launch the model, not to size it
         environment=dict(os.environ),
         files_dir=str(cache_dir() / "buckets"),
         input_range=asked.input,

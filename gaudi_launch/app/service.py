@@ -36,9 +36,9 @@ class Service:
 
     @property
     def status(self) -> str:
-        """Return its present phase: start, load, warmup_prompt, ..., ready, stopped, failed.
+        """Return its present phase: start, load, warmup_prompt, ..., ready, failed.
 
-        It is "lost" without its launcher.
+        Others are stopped, and "lost" without its launcher.
         """
         from gaudi_launch.services.state.registry import find
 

@@ -1,4 +1,7 @@
-"""Runs as pictures: the spread of TTFT, and tokens per second over time. Terminal, PNG and SVG."""
+"""Runs as pictures: the spread of TTFT, and tokens per second over time.
+
+Terminal, PNG and SVG.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,10 @@ def _ms(seconds: float) -> str:
 
 
 def titles(runs: Sequence[BenchRun]) -> tuple[str, str]:
-    """Return a picture's two lines: the models and when they were measured; the load of the first run."""
+    """Return a picture's two lines: the models and when they were measured.
+
+    The load of the first run.
+    """
     from datetime import datetime
 
     from gaudi_launch.plotting import label
@@ -92,7 +98,10 @@ def titles(runs: Sequence[BenchRun]) -> tuple[str, str]:
 
 
 def picture(runs: Sequence[tuple[str, Sequence[Sample]]], title: str, subtitle: str, ending: str) -> bytes:
-    """Return both panels of one or two named runs as a PNG or SVG file. Raises LaunchError (FAILED)."""
+    """Return both panels of one or two named runs as a PNG or SVG file.
+
+    Raises LaunchError (FAILED).
+    """
     from gaudi_launch.plotting import sheet
 
     with sheet(title, subtitle, columns=2, size=(11, 4.8)) as made:
@@ -102,7 +111,7 @@ def picture(runs: Sequence[tuple[str, Sequence[Sample]]], title: str, subtitle: 
 
 
 def _spread(made: Sheet, runs: Sequence[tuple[str, Sequence[Sample]]]) -> None:
-    """Draw the share of requests (up) whose first token came within a time (along, logarithmic)."""
+    """Draw the share of requests (y) with a first token within a time (x, log)."""
     from gaudi_launch.plotting import dress, label, plain_numbers
 
     axis = made.axes[0]

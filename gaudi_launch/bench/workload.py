@@ -17,7 +17,7 @@ MADE_UP = "made-up:"
 def from_trace(
     source: str, *, rate: float | None, requests: int | None, seconds: float | None, concurrency: int | None
 ) -> BenchWorkload:
-    """Return a trace at its arrival times, or stretched to ``rate`` requests per second.
+    """Return a trace at its arrival times, or at ``rate`` requests per second.
 
     ``requests`` keeps this number of first requests, ``seconds`` those of its first seconds. Raises
     LaunchError (USAGE) for a file that is not a trace, or when nothing is left.

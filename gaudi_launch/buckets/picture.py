@@ -66,7 +66,7 @@ def _cell(ends: tuple[int, ...], value: int) -> int:
 
 
 def picture(buckets: Buckets, shapes: Shapes, cost: StepTime, title: str, ending: str) -> bytes:
-    """Return the picture as a PNG or SVG file: the prompt's panel beside that of decode.
+    """Return the picture as a PNG or SVG file: the panels of prompt and decode.
 
     Raises LaunchError (FAILED).
     """
@@ -107,6 +107,9 @@ def _panel(made: Sheet, place: int, phase: str, grid: Heat, pairs: list[tuple[in
 
 
 def _edges(ends: tuple[int, ...]) -> list[float]:
-    """Return the borders of cells, of which ``ends`` are the upper ones: one more than there are cells."""
+    """Return the borders of cells: one more than there are cells.
+
+    ``ends`` are the upper ones.
+    """
     first = ends[0] * ends[0] / ends[1] if len(ends) > 1 else ends[0] / 2
     return [first, *map(float, ends)]

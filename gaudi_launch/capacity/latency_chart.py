@@ -1,4 +1,4 @@
-"""Latency of one replica against its load: time to first token, and time per token below it."""
+"""Draw the latency of one replica against its load: TTFT, and TPOT below it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def number(value: float) -> str:
 
 
 def picture(curve: Curve, targets: Targets, chosen: float | None, title: str, ending: str) -> bytes:
-    """Return the picture as a PNG or SVG file: TTFT above TPOT, against the load of one replica.
+    """Return the picture as a PNG or SVG file: TTFT above TPOT, against the load.
+
+    It is the load of one replica.
 
     ``chosen`` is the rate of one replica of the fleet. Raises LaunchError (FAILED).
     """

@@ -74,7 +74,7 @@ class CommandApp(typer.Typer):
 
 
 def _attach_values(command: Any) -> None:
-    """Give the parameters their values where a shell asks for completions, and only then."""
+    """Give the parameters their values, only when a shell requests completions."""
     from gaudi_launch.cli import completion
 
     if not completion.is_running(os.environ):

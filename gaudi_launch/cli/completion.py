@@ -1,7 +1,7 @@
-"""Values for shell completion: services, engines, machines, models, profiles, accelerators.
+"""Values for shell completion: services, engines, machines, models, profiles.
 
-They are read from files and tables of this program; no card, no other program and no network is asked. What is not
-known here is left to the shell, which completes file names.
+And accelerators. They are read from files and tables of this program; no card, no other program and
+no network is used. Other values are left to the shell, which completes file names.
 """
 
 from __future__ import annotations
@@ -34,14 +34,17 @@ Values = Callable[[], Iterable[Completion]]
 
 
 def attach(param: Any, module: str) -> None:
-    """Give an option or argument its values, where there are some. ``module``: of the command."""
+    """Give an option or argument its values, where there are some.
+
+    ``module``: of the command.
+    """
     values = values_of([*param.opts, *param.secondary_opts], str(param.metavar or ""), module)
     if values is not None:
         param.shell_complete = partial(_completed, values)
 
 
 def values_of(spellings: Sequence[str], metavar: str, module: str) -> Values | None:
-    """Return what lists the values of a parameter, None where any value may stand."""
+    """Return the function that lists a parameter's values, None for any value."""
     for spelling in spellings:
         if spelling in _BY_OPTION:
             return _BY_OPTION[spelling]
@@ -55,7 +58,7 @@ def values_of(spellings: Sequence[str], metavar: str, module: str) -> Values | N
 
 
 def _completed(values: Values, ctx: Any, incomplete: str) -> list[Completion]:
-    """Return the values that begin as the word does, without what bash keeps of it."""
+    """Return the values with the typed beginning, without what bash keeps of it."""
     cut = int(os.environ.get(_KEPT, "0"))
     return [
         Completion(each.value[cut:], each.help)
@@ -154,7 +157,10 @@ def _profile_files() -> list[Path]:
 
 
 def _found(path: Path, pattern: re.Pattern[str]) -> list[str]:
-    """Return what a pattern finds in a profile; reading it as YAML would take too long for a key press."""
+    """Return what a pattern finds in a profile.
+
+    Reading it as YAML would take too long for a key press.
+    """
     try:
         return pattern.findall(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -190,13 +196,16 @@ _BY_ARGUMENT: Mapping[str, Values] = {
 
 
 def is_running(environment: Mapping[str, str]) -> bool:
-    """Report whether a shell asks for completions."""
+    """Return whether a shell requests completions."""
     return bool(environment.get(_VARIABLE))
 
 
 @dataclass(frozen=True)
 class TypedWords:
-    """A command line as it was typed: its words, which one is completed, and how much of that bash keeps."""
+    """A command line as typed: its parts, the one to complete, and what bash keeps.
+
+    Bash keeps a number of characters of it.
+    """
 
     words: tuple[str, ...]
     current: int
@@ -204,7 +213,7 @@ class TypedWords:
 
 
 def join_bash_words(environment: MutableMapping[str, str]) -> None:
-    """Put together what bash took apart at ``:``, ``@`` and ``=``, in COMP_WORDS and COMP_CWORD."""
+    """Join what bash split at ``:``, ``@`` and ``=``, in COMP_WORDS and COMP_CWORD."""
     position = environment.get("COMP_CWORD", "")
     if environment.get(_VARIABLE) != "complete_bash" or not position.isdigit():
         return
@@ -216,10 +225,12 @@ def join_bash_words(environment: MutableMapping[str, str]) -> None:
 
 
 def joined_words(words: Sequence[str], position: int) -> TypedWords:
-    """Return the words as typed. ``words`` and ``position``: COMP_WORDS and COMP_CWORD.
+    """Return the parts of the line as typed.
 
-    bash splits at each character of COMP_WORDBREAKS and gives that character a word of its own. It replaces what
-    follows the last ``:``, and what begins with the last ``@`` (tried with bash 5.2).
+    ``words`` and ``position``: COMP_WORDS and COMP_CWORD.
+
+    bash splits at each character of COMP_WORDBREAKS and makes a separate part of it. It replaces
+    what follows the last ``:``, and what begins with the last ``@`` (tried with bash 5.2).
 
     >>> joined_words(["gaudi-launch", "plan", "--machine", "simulated", ":", "h"], 5)
     TypedWords(words=('gaudi-launch', 'plan', '--machine', 'simulated:h'), current=3, kept=10)

@@ -157,7 +157,7 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("gaudi-launch doctor --only cpu,kernel", "Run some of the checks"),
         Example(
             "gaudi-launch doctor --machine simulated:hls2+bad-tuning",
-            "See what a badly tuned server is told",
+            "See the findings on a badly tuned server",
         ),
     ),
     "devices": (
@@ -480,7 +480,7 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "profiles check": (
         Example("gaudi-launch profiles check", "Check all profiles"),
-        Example("gaudi-launch profiles check mine.yaml", "Check a profile of your own"),
+        Example("gaudi-launch profiles check mine.yaml", "Check one of your profiles"),
     ),
 }
 

@@ -141,7 +141,7 @@ def _root(
 
 
 def _take_global_options(arguments: list[str]) -> tuple[list[str], str | None, bool]:
-    """Return arguments without --lang and --debug, the language, and whether to debug.
+    """Return arguments without --lang and --debug, and the values of both.
 
     The options before a bare ``--`` count.
     """
@@ -209,7 +209,7 @@ def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
     as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
     set_language(lang)
     if not all(shows(stream, "中") for stream in (sys.stdout, sys.stderr)):
-        # Chinese in escapes helps nobody
+        # Chinese as escapes is not readable
         set_language("en")
     try:
         if lang is not None and lang not in LANGUAGES:
@@ -267,7 +267,10 @@ def _no_way(error: OSError, as_json: bool) -> int:
 
 
 def _launch_error(error: LaunchError, arguments: list[str], as_json: bool) -> int:
-    """Report a LaunchError, with the nearest of the names that it lists and the commands to type next."""
+    """Report a LaunchError, with the nearest names and the next commands.
+
+    The names are those that it lists.
+    """
     from gaudi_launch.cli.nearest import suggestion
     from gaudi_launch.cli.next_commands import next_commands
 

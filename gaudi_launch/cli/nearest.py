@@ -48,9 +48,9 @@ _MODEL_OF = {
 
 
 def suggestion(error: LaunchError) -> str:
-    """Return "Did you mean ...?" for a wrong name, of those that its error lists or of the models that are known.
+    """Return "Did you mean ...?" for a wrong name, "" where none is similar.
 
-    Return "" where none is near.
+    The names are those that its error lists, or the known models.
     """
     values = error.text.values
     near: Sequence[str] = ()
@@ -64,7 +64,7 @@ def suggestion(error: LaunchError) -> str:
 
 
 def _nearest_models(asked: str) -> Sequence[str]:
-    """Return the folders and the hub IDs of profiles that a missing model may be meant to be."""
+    """Return the folders and hub IDs that a missing model may be meant to be."""
     from gaudi_launch.app.unknown_model import near_folders
     from gaudi_launch.cli.completion import models
     from gaudi_launch.planning.model_name import KnownNames, nearest_names

@@ -1,4 +1,4 @@
-"""Commands to copy below an error: what to type next, with the user's own arguments."""
+"""Commands to copy below an error: the next ones, with the user's arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from gaudi_launch.errors import LaunchError
 
 
 def next_commands(error: LaunchError, arguments: Sequence[str]) -> list[str]:
-    """Return the command lines that go on from an error; ``arguments``: the user's, without the program's name.
+    """Return the command lines that follow from an error.
+
+    ``arguments``: the user's, without the program's name.
 
     >>> from gaudi_launch.errors import ExitCode
     >>> error = LaunchError("serve.no_engine", ExitCode.MACHINE, engine="vllm-gaudi", python="PATH")

@@ -1,4 +1,4 @@
-"""Rich text whose Chinese breaks between characters instead of as one word."""
+"""Rich text whose Chinese breaks between characters, as rich does not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from gaudi_launch.cli.wrapping import break_offsets
 
 
 class Prose(Text):
-    """A text that rich folds at blanks, and between Chinese characters, never in front of a closing mark."""
+    """A text that rich folds at blanks, and between Chinese characters.
+
+    It never folds before a closing mark.
+    """
 
     @classmethod
     def of(cls, text: Text) -> Prose:
@@ -36,7 +39,10 @@ class Prose(Text):
         tab_size: int = 8,
         no_wrap: bool | None = None,
     ) -> Lines:
-        """Return the lines of at most ``width`` cells; what is not folded or has no Chinese, as rich does it."""
+        """Return the lines of at most ``width`` cells.
+
+        What is not folded or has no Chinese, as rich does it.
+        """
         how = overflow or self.overflow or "fold"
         never = no_wrap if no_wrap is not None else self.no_wrap
         if never or how == "ignore" or self.plain.isascii():

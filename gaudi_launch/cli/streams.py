@@ -1,4 +1,7 @@
-"""Text for terminals that show only ASCII: look-alikes of drawing characters, and nothing fails to be encoded."""
+"""Text for terminals that show only ASCII.
+
+Drawing characters are replaced, and every character can be encoded.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,10 @@ _LIKE = {
 
 
 def prepare_streams(environment: Mapping[str, str], *, english: bool) -> None:
-    """Let stdout and stderr take any text; only ASCII where the terminal or the locale asks for it.
+    """Let stdout and stderr accept any text.
 
-    ``english``: the language in force. Chinese keeps the stream's own encoding.
+    Only ASCII where the terminal or the locale requires it. ``english``: the effective language.
+    Chinese keeps the stream's encoding.
     """
     for stream in (sys.stdout, sys.stderr):
         if not isinstance(stream, TextIOWrapper):
@@ -53,7 +57,10 @@ def prepare_streams(environment: Mapping[str, str], *, english: bool) -> None:
 
 
 def asks_for_ascii(environment: Mapping[str, str], *, is_terminal: bool) -> bool:
-    """Report whether the locale is C, or the terminal is dumb; an encoding that the user chose is kept."""
+    """Report whether the locale is C, or the terminal is dumb.
+
+    An encoding that the user chose is kept.
+    """
     if environment.get("PYTHONIOENCODING") or environment.get("PYTHONUTF8") == "1":
         return False
     locale = next((environment[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environment.get(name)), "")
@@ -75,7 +82,10 @@ def is_utf(stream: TextIO) -> bool:
 
 
 def _handler_for(stream: TextIO) -> str:
-    """Return the error handler for characters that the encoding lacks: UTF-8 where it was UTF-8, else escapes."""
+    """Return the error handler for characters that the encoding lacks.
+
+    It writes UTF-8 where the encoding was UTF-8, else escapes.
+    """
     return _HANDLER if is_utf(stream) else f"{_HANDLER}.escaped"
 
 
@@ -97,12 +107,12 @@ def _replaced(error: UnicodeError, other: Callable[[str], bytes]) -> tuple[str |
 
 
 def _like(character: str) -> bytes:
-    """Return the look-alike of a drawing character in ASCII, b"" for another character."""
+    """Return the ASCII form of a drawing character, b"" for another character."""
     if character in _LIKE:
         return _LIKE[character].encode("ascii")
     if "\u2500" <= character <= "\u257f":
         return b"+"
-    # the dots that turn beside a step
+    # the turning dots of a step
     return b"*" if "\u2800" <= character <= "\u28ff" else b""
 
 

@@ -18,7 +18,7 @@ _NEVER_LAST = "（“《【"
 
 @dataclass(frozen=True)
 class _Unit:
-    """What may not be broken: its text, where it starts, and whether a blank is in front of it."""
+    """An unbreakable part: its text, its start, and whether a blank precedes it."""
 
     text: str
     start: int
@@ -60,9 +60,9 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def break_offsets(text: str, width: int) -> list[int]:
-    """Return where the lines of a text begin, the first excepted, each of at most ``width`` cells.
+    """Return the offsets of the lines of a text, the first excepted.
 
-    A word that is wider than a line is broken too.
+    Each line has at most ``width`` cells. A part that is wider than a line is broken too.
 
     >>> break_offsets("显示服务，等待。", 8)
     [3, 6]
@@ -87,7 +87,7 @@ def break_offsets(text: str, width: int) -> list[int]:
 
 
 def _folds(word: str, width: int) -> list[int]:
-    """Return where a word that is wider than a line is broken."""
+    """Return the offsets at which a part that is wider than a line is broken."""
     offsets = []
     used = 0
     for at, character in enumerate(word):

@@ -1,4 +1,7 @@
-"""What an installed engine loads, read from its source: classes, methods, its transformers."""
+"""The lists of an installed engine, read from its source.
+
+They are classes, methods, and its transformers.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,9 @@ class InstalledLists:
 
 
 def installed_lists(facts: Mapping[str, str], platform: str) -> InstalledLists | None:
-    """Return the lists of an installed vLLM and its plugin; None where they cannot be read.
+    """Return the lists of an installed vLLM and its plugin.
+
+    Return None where they cannot be read.
 
     ``facts`` are those of `engines.detect`: ``source`` is the folder of vLLM, ``plugin_source``
     that of the plugin. ``platform`` is the platform's module below either folder.
@@ -55,7 +60,7 @@ def _tree(path: Path) -> ast.Module | None:
 
 
 def _names_in(path: Path) -> set[str] | None:
-    """Return the keys of the registry's dictionaries whose values are a module and a class."""
+    """Return the keys of the registry's dictionaries of (module, class)."""
     tree = _tree(path)
     if tree is None:
         return None

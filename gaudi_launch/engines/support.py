@@ -95,7 +95,7 @@ class Version:
 
     @property
     def evidence(self) -> str:
-        """Return the source of the list of classes: an installed file, or one at its commit."""
+        """Return the source of the list of classes: an installed file, or a commit's."""
         if self.read_from:
             return self.read_from
         under = f" with vLLM {self.upstream}" if self.upstream else ""
@@ -263,7 +263,7 @@ def support_of(
 def _in_force(
     shipped: Version | None, installed: InstalledLists | None, engine: str, version: str
 ) -> Version | None:
-    """Return the facts that decide: the installed engine's own lists over the shipped ones.
+    """Return the effective facts: the installed engine's lists over the shipped ones.
 
     An installed version without shipped facts is assumed to load weights as the newest one with
     facts does; its classes and methods are its own.
@@ -282,7 +282,10 @@ def _in_force(
 
 
 def newest_or_none(engine: str) -> Version | None:
-    """Return the newest release of an engine with a complete list; None where there is none."""
+    """Return the newest release of an engine with a complete list.
+
+    Return None where there is none.
+    """
     known = any(each.engine == engine and each.complete for each in versions())
     return newest(engine) if known else None
 
@@ -319,7 +322,9 @@ def _no_data(label: str, architecture: str, engine: str) -> Message:
 
 
 def _fallback(architecture: str, label: str, facts: Version) -> tuple[SupportStatus, Message] | None:
-    """Return the answer of vLLM's Transformers backend; None where it does not have the model.
+    """Return the answer of vLLM's Transformers backend.
+
+    Return None where it does not have the model.
 
     The backend exists on HPU as everywhere else: neither the forks' nor the plugin's platform
     excludes it (HabanaAI/vllm-fork@aice/v1.22.0:vllm/model_executor/model_loader/utils.py).
@@ -415,7 +420,7 @@ def _methods_evidence(facts: Version) -> str:
 
 
 def runs_compact_gdn(model: Model, facts: Version | None, variables: Mapping[str, str]) -> bool:
-    """Return True where this version keeps GDN states in compact slots, without prefix caching.
+    """Return True where GDN states are in compact slots, without prefix caching.
 
     It sets VLLM_COMPACT_GDN=1 itself for layers of linear attention unless the user did otherwise
     (vllm-project/vllm-gaudi@b059f9c9:vllm_gaudi/v1/worker/hpu_model_runner.py:1372-1399).

@@ -211,7 +211,9 @@ def _is_mla(document: Mapping[str, Any], text: Mapping[str, Any]) -> bool:
 
 @cache
 def mla_types() -> frozenset[str]:
-    """Return the model types whose cache the engines compress (MLA), by their is_deepseek_mla.
+    """Return the model types whose cache the engines compress (MLA).
+
+    They are those of is_deepseek_mla.
 
     minicpm3 has the ranks but ordinary heads in its cache, so it is not among them. The file is
     written by scripts/engine_facts.py from every shipped engine version.

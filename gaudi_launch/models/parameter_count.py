@@ -37,7 +37,10 @@ _GATED_TOWERS = ("qwen2_5_vl", "gemma4", "pixtral")
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer's parameters: ``attention`` in the wide sense, ``mlp`` that every token passes, ``experts``."""
+    """One layer's parameters: ``attention``, ``mlp`` and ``experts``.
+
+    ``attention`` in the wide sense, ``mlp`` that every token passes.
+    """
 
     kind: Kind
     attention: int = 0
@@ -120,16 +123,22 @@ def text_config(model: Model) -> Mapping[str, Any]:
 
 
 def layer_kinds(model: Model) -> tuple[Kind, ...]:
-    """Return what each layer keeps: all keys and values, a window of them, a latent, a state or nothing."""
+    """Return what each layer caches.
+
+    All keys and values, a window of them, a latent, a state or nothing.
+    """
     text = text_config(model)
     return tuple(_kind(model, text, index) for index in range(model.layers or 0))
 
 
 def kv_widths(model: Model) -> tuple[tuple[int, int], ...]:
-    """Return, for each layer that keeps keys and values, its heads and the elements of one head's two rows.
+    """Return heads and elements of each layer's KV cache.
 
-    A window is counted as a full cache: no Gaudi engine frees what left the window (assumed of versions
-    without data). MLA's latent is one head that every card keeps. () where config.json is not known.
+    For each layer that caches keys and values: its heads and the elements of one head's two rows.
+
+    A window is counted as a full cache: no Gaudi engine frees what left the window (assumed of
+    versions without data). MLA's latent is one head that every card keeps. () where config.json is
+    not known.
     """
     text = text_config(model)
     if not (text and model.layers and model.kv_heads and model.head_dim):
@@ -210,7 +219,7 @@ def _layer(model: Model, text: Mapping[str, Any], index: int) -> Layer:
 
 
 def _is_separate(text: Mapping[str, Any]) -> bool:
-    """Return True for nemotron_h, where mixers and MLPs are layers of their own."""
+    """Return True for nemotron_h, where mixers and MLPs are separate layers."""
     return text.get("model_type") == "nemotron_h"
 
 
@@ -268,7 +277,9 @@ def _latent(model: Model, text: Mapping[str, Any]) -> int:
 
 
 def _grouped_output(model: Model, text: Mapping[str, Any]) -> int:
-    """Return a deepseek_v4 layer's attention: one shared key-value head, low ranks before and after.
+    """Return the attention of a deepseek_v4 layer.
+
+    It has one shared key-value head, low ranks before and after.
 
     Its compressors and indexers are not counted: 0.2 % of the model.
     """
@@ -281,13 +292,19 @@ def _grouped_output(model: Model, text: Mapping[str, Any]) -> int:
 
 
 def _indexer(text: Mapping[str, Any], hidden: int) -> int:
-    """Return the parameters that choose the keys of sparse attention (deepseek_v32, glm_moe_dsa)."""
+    """Return the parameters that choose the keys of sparse attention.
+
+    Types: deepseek_v32, glm_moe_dsa.
+    """
     heads, width = _number(text, "index_n_heads"), _number(text, "index_head_dim")
     return _number(text, "q_lora_rank") * heads * width + hidden * (width + heads)
 
 
 def _gated_delta(model: Model, text: Mapping[str, Any]) -> int:
-    """Return a linear-attention layer's parameters (qwen3_next, qwen3_5: Gated DeltaNet)."""
+    """Return a linear-attention layer's parameters.
+
+    Types: qwen3_next, qwen3_5 (Gated DeltaNet).
+    """
     hidden = model.hidden_size or 0
     value_heads = _number(text, "linear_num_value_heads")
     keys = _number(text, "linear_num_key_heads") * _number(text, "linear_key_head_dim")
@@ -310,7 +327,10 @@ def _mamba(model: Model, text: Mapping[str, Any]) -> int:
 
 
 def _mlp(model: Model, text: Mapping[str, Any], index: int) -> tuple[int, int]:
-    """Return the parameters of a layer's MLP that every token passes, and of its routed experts."""
+    """Return the parameters of a layer's MLP and of its routed experts.
+
+    Every token passes the MLP.
+    """
     assert model.hidden_size
     matrices = _PLAIN if is_plain(model) else _GATED
     plain = matrices * model.hidden_size * _dense_width(model, text)
@@ -319,7 +339,7 @@ def _mlp(model: Model, text: Mapping[str, Any], index: int) -> tuple[int, int]:
     if not _has_experts(text, index):
         return plain, 0
     shared, experts = _experts(model, text, matrices)
-    # gemma4: the experts stand beside the MLP of each layer
+    # gemma4: each layer has experts in addition to its MLP
     return (shared + plain if text.get("enable_moe_block") else shared), experts
 
 
@@ -351,7 +371,10 @@ def _has_experts(text: Mapping[str, Any], index: int) -> bool:
 
 
 def _experts(model: Model, text: Mapping[str, Any], matrices: int) -> tuple[int, int]:
-    """Return the shared and the routed parameters of one layer with experts, the router counted as shared."""
+    """Return the shared and the routed parameters of one layer with experts.
+
+    The router is counted as shared.
+    """
     assert model.hidden_size and model.experts
     hidden = model.hidden_size
     width = _number(text, "moe_intermediate_size", "intermediate_size") or model.intermediate_size or 0
@@ -397,7 +420,10 @@ def _tower(model: Model) -> int:
 
 
 def _mergers(vision: Mapping[str, Any], hidden: int, text_hidden: int) -> int:
-    """Return the projectors' parameters: one for each layer that the language model sees."""
+    """Return the projectors' parameters.
+
+    There is one for each layer that the language model sees.
+    """
     merge = _number(vision, "spatial_merge_size") or 1
     merged = hidden * merge * merge
     out = _number(vision, "out_hidden_size", "projection_dim") or text_hidden

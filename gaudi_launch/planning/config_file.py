@@ -2,8 +2,8 @@
 
 The engine reads it, and puts them before all others, so the command line wins (vllm-project/vllm
 0.32.0: vllm/utils/argparse_utils.py, FlexibleArgumentParser._pull_args_from_config and
-load_config_file). The plan treats them as the user's options: a different option of ours is left
-out.
+load_config_file). The plan treats them as the user's options: an option of this program with
+another value is left out.
 """
 
 from __future__ import annotations

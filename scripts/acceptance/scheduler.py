@@ -1,11 +1,14 @@
-"""Compare the serving simulator with vLLM's own scheduler under a virtual clock: `scheduler.py [--traces FOLDER]`.
+"""Compare the serving simulator with vLLM's scheduler under a virtual clock.
 
-The scheduler is that of the CPU engine (`gaudi-launch setup cpu`), run by scripts/acceptance/virtual_clock.py with
-the step times of the simulator, so that scheduling is compared and nothing else. Three traces at 30, 50, 80 and
-90 % of the peak rate, 2,000 requests each. The exit status is 0 when every p50, p90 and p95 of time to first token
-and of time per token and the throughput are within 6 %, and every p99 within 10 %. `--short` takes made-up lengths
-and a few hundred requests; `--record FILE` keeps what the scheduler did, with the requests, for tests without the
-engine.
+`scheduler.py [--traces FOLDER]`
+
+The scheduler is that of the CPU engine (`gaudi-launch setup cpu`), run by
+scripts/acceptance/virtual_clock.py with the step times of the simulator, so that scheduling is
+compared and nothing else. Three traces at 30, 50, 80 and 90 % of the peak rate, 2,000 requests
+each. The exit status is 0 when every p50, p90 and p95 of time to first token and of time per token
+and the throughput are within 6 %, and every p99 within 10 %. `--short` takes made-up lengths and a
+few hundred requests; `--record FILE` keeps what the scheduler did, with the requests, for tests
+without the engine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What tests of pictures share."""
+"""Helpers of the tests of pictures."""
 
 from __future__ import annotations
 

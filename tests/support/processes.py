@@ -24,7 +24,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def trivial_python(tmp_path: Path) -> Path:
-    """Return an interpreter that reports the fork at 1.21 and runs the trivial engine."""
+    """Return an interpreter with the fork at 1.21 that runs the trivial engine."""
     script = tmp_path / "engine-python"
     script.write_text(f'#!/bin/sh\nexec {sys.executable} {TRIVIAL} "$@"\n', encoding="utf-8")
     script.chmod(script.stat().st_mode | stat.S_IXUSR)

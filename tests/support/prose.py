@@ -1,4 +1,4 @@
-"""The wording habits that the project avoids, and the texts of the project that they are looked for in."""
+"""Wording habits that the project avoids, and the texts to check for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Habit:
-    """A pattern to avoid, a text that it catches, one that it lets pass, and what to write instead."""
+    """A pattern to avoid, with an example, a text that passes, and what to write."""
 
     pattern: str
     caught: str
@@ -28,7 +28,7 @@ class Habit:
 
 @dataclass(frozen=True)
 class Passage:
-    """A docstring or a comment: where it is, and its text without code, options and quotations."""
+    """A docstring or a comment with its place."""
 
     path: Path
     line: int
@@ -61,7 +61,7 @@ HABITS = (
         "a folder that stands for /",
         "is, is stored in, is written in",
     ),
-    Habit(r"\bis there\b", "when the file is there", "there is a file", "exists"),
+    Habit(r"\bis there\b(?! an?\b)", "when the file is there", "there is a file", "exists"),
     Habit(r"\bhouse\b", "everything else in the house", "a warehouse", "package, module"),
     Habit(
         r"\b(?:other|one|its own) homes?\b",
@@ -116,7 +116,7 @@ OPENING = Habit(
 
 
 def plain(text: str) -> str:
-    """Return ``text`` without code, options, placeholders, paths, names and quotations."""
+    """Return ``text`` without code, options, placeholders, paths and quotations."""
     text = re.sub(r"```.*?```", " ", text, flags=re.DOTALL)
     text = re.sub(r"(?m)^ *(?:>>>|\.\.\. |\.\.\.$).*(?:\n(?! *\n).*)*", " ", text)
     text = re.sub(r"``.*?``|`[^`]*`", " CODE ", text, flags=re.DOTALL)
@@ -130,15 +130,25 @@ def plain(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()
 
 
+def paragraphs(document: str) -> list[str]:
+    """Return the paragraphs and table rows of a Markdown document, without code."""
+    text = re.sub(r"```.*?```", "", document, flags=re.DOTALL)
+    return [part.strip() for part in re.split(r"\n{2,}|\n(?=\|)", text) if part.strip()]
+
+
+def headings(document: str) -> list[str]:
+    """Return the headings of a Markdown document."""
+    text = re.sub(r"```.*?```", "", document, flags=re.DOTALL)
+    return re.findall(r"(?m)^#+ (.*)$", text)
+
+
 def docstrings(path: Path) -> Iterator[Passage]:
-    """Yield the docstrings of a file, attributes' included."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        for statement in getattr(node, "body", []) if not isinstance(node, (ast.Lambda, ast.IfExp)) else []:
-            if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Constant):
-                continue
-            if isinstance(statement.value.value, str):
-                yield Passage(path, statement.lineno, plain(statement.value.value))
+    """Yield the docstrings of a file, also those below a name."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
+            continue
+        if isinstance(node.value.value, str):
+            yield Passage(path, node.lineno, node.value.value)
 
 
 def comments(path: Path) -> Iterator[Passage]:
@@ -150,11 +160,11 @@ def comments(path: Path) -> Iterator[Passage]:
             continue
         line = token.start[0]
         if block and line != last + 1:
-            yield Passage(path, start, plain(" ".join(block)))
+            yield Passage(path, start, "\n".join(block))
             block = []
         if not block:
             start = line
         block.append(token.string.lstrip("#! "))
         last = line
     if block:
-        yield Passage(path, start, plain(" ".join(block)))
+        yield Passage(path, start, "\n".join(block))

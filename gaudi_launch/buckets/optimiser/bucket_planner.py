@@ -189,7 +189,7 @@ class _Solver:
         return self._cheapest(lambda buckets: buckets.graphs <= most, finest, COARSEST)
 
     def for_overhead(self, share: float) -> float:
-        """Return the highest price whose plan stays within ``share``."""
+        """Return a model's name is not a formula"""
 
         def exceeds(buckets: Buckets) -> bool:
             return score(buckets, self.shapes, self.cost).overhead > share

@@ -28,9 +28,9 @@ _WIDE = 60
 
 @dataclass(frozen=True)
 class HowShown:
-    """How findings are shown.
+    """Options of the display.
 
-    ``everything``: also those that need no attention; ``partial``: only some checks ran.
+    ``everything``: also findings that need no attention; ``partial``: only some checks ran.
     """
 
     everything: bool

@@ -125,7 +125,10 @@ class Tgi(Engine):
     def support(
         self, model: Model, args: EngineArgs = NO_ARGS, variables: Mapping[str, str] | None = None
     ) -> ModelSupport:
-        """Return what this image's list of model types says; chat models only, see `refuse`."""
+        """Return what this image's list of model types says.
+
+        Chat models only, see `refuse`.
+        """
         label, evidence = self.identity.exact, words_of.TYPES_SOURCE[self.paged]
         kind = model.model_type
         if kind is None:

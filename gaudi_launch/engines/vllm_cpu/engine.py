@@ -67,7 +67,10 @@ class VllmCpu(Engine):
     def support(
         self, model: Model, args: EngineArgs = NO_ARGS, variables: Mapping[str, str] | None = None
     ) -> ModelSupport:
-        """Return the answer of the installed engine's own list; without one nothing is known."""
+        """Return the answer of the installed engine's own list.
+
+        Without one nothing is known.
+        """
         return support_of(
             model,
             self.identity.name,

@@ -177,7 +177,7 @@ def mounts_of(served: ServedModel, places: Mapping[str, str]) -> list[dict[str, 
 
 
 def recipe_containers(served: ServedModel) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return (init containers, sidecars) that bring the compiled graphs and keep new ones."""
+    """Return (init containers, sidecars) that bring and keep the compiled graphs."""
     if not served.recipe_key:
         return [], []
     url = f"http://127.0.0.1:{port_of(served.container)}{served.container.health}"
