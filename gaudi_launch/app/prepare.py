@@ -199,6 +199,7 @@ def prepare(
     from gaudi_launch.host.hardware import Host
     from gaudi_launch.host.machine import load
     from gaudi_launch.planning.engine_args import engine_args
+    from gaudi_launch.planning.fewest_cards import with_fewest_cards
     from gaudi_launch.planning.passthrough import with_own_words
     from gaudi_launch.planning.secret_args import refuse_secret_args, with_secret_moved
     from gaudi_launch.planning.support_answer import check_support
@@ -238,6 +239,10 @@ def prepare(
     engine.refuse(request, host, provision.known)
     supported = engine.innermost.support(provision.known, request.args, request.environment)
     check_support(supported, force=request.force)
+    request = with_fewest_cards(request, host, provision.planned(provision.request_for(request)), engine)
+    if request.fewest is not None:
+        # files of fp8 depend on the number of cards
+        provision = provisions.look(request, host, engine, installed)
     if bring_with is not None and any(not step.done for step in provision.steps):
         provisions.refuse_early(request, host, engine, installed, provision, in_image=in_image)
         bring(request, provision, bring_with)

@@ -219,7 +219,7 @@ class Engine(ABC):
 
     def cards(self, request: Request) -> int | None:
         """Return the number of cards; None leaves it to -m, or to the default of one."""
-        return request.cards
+        return request.cards or request.fewest
 
     def place(self, request: Request, host: Host) -> Placement:
         """Choose the cards of this request.

@@ -162,7 +162,10 @@ def place(request: Request, host: Host, engine: Engine) -> Placement:
     if not engine.needs_cards:
         return Placement(modules=())
     refuse_more_cards(with_options(request, engine.identity).args)
-    return engine.place(request, host)
+    placement = engine.place(request, host)
+    if request.fewest is None:
+        return placement
+    return replace(placement, reasons=(message("placement.fewest", cards=request.fewest), *placement.reasons))
 
 
 def _memory(engine: Engine, settings: Sequence[Setting], context: Context, warnings: list[Message]) -> MemoryPlan:

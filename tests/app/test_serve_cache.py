@@ -28,7 +28,7 @@ def free_port() -> str:
 
 def serve_once(user: Gaudi, *words: str) -> str:
     """Serve until it answers, then stop it; what it said on stderr."""
-    process = user.start(*words, "-p", free_port())
+    process = user.start(*words, "-p", free_port(), "--verbose")
     ready_lines(process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=GENEROUS)

@@ -44,15 +44,18 @@ def show(checked: CheckedPlan, speed: SpeedEstimate | None, serve_command: Seque
 
     out = console()
     verdict = _verdict(checked)
-    head = Group(Text(verdict.sentence, style=verdict.style), "", *_facts(checked, speed, out))
+    head = [Text(verdict.sentence, style=verdict.style), Text(), *_facts(checked, speed, out)]
     end = _end(checked, serve_command)
-    out.print(head)
-    taken = _height(head, out) + _height(end, out) + 2
+    # a program reads complete lines
+    as_it_is = not out.is_terminal
+    for line in head:
+        out.print(line, soft_wrap=as_it_is)
+    taken = _height(Group(*head), out) + _height(end, out) + 2
     warnings = _warnings(checked, out, _lines_of(out) - taken)
     if warnings:
         out.print()
         for line in warnings:
-            out.print(line)
+            out.print(line, soft_wrap=as_it_is)
     out.print()
     # commands are to be copied: never broken by us
     out.print(end, soft_wrap=True)
@@ -97,7 +100,11 @@ def _facts(checked: CheckedPlan, speed: SpeedEstimate | None, out: Console) -> l
     row("plan.word_engine", made.engine.exact)
     row("plan.word_model", model_line(made))
     if made.placement.modules:
-        row("plan.word_cards", _cards(checked))
+        modules = ",".join(str(module) for module in made.placement.modules)
+        row("plan.word_cards", text("plan.cards_of", modules=modules, all=len(checked.prepared.host.cards)))
+        for reason in made.placement.reasons:
+            if reason.id == "placement.fewest":
+                row(None, reason.render())
     if made.memory:
         ascii = not can_show("".join(part.mark for part in PARTS), out)
         tokens = made.num_blocks * BLOCK if made.num_blocks is not None else None
@@ -124,14 +131,6 @@ def model_line(made: Plan) -> str:
     if facts.get("moe"):
         words.append(f"MoE {facts['experts']}")
     return "  ".join(words)
-
-
-def _cards(checked: CheckedPlan) -> str:
-    placement = checked.plan.placement
-    modules = ",".join(str(module) for module in placement.modules)
-    words = text("plan.cards_of", modules=modules, all=len(checked.prepared.host.cards))
-    fewest = [reason.render() for reason in placement.reasons if reason.id == "placement.fewest"]
-    return " ".join([words, *fewest])
 
 
 def _start_time(made: Plan) -> str:

@@ -77,7 +77,7 @@ def show_all(made: Plan, prepared: Prepared, speed: SpeedEstimate | None, *, ver
         for difference in made.reference_differences:
             out.print(f"  - {difference.render()}", markup=False)
     for warning in made.warnings:
-        out.print(text("plan.warning", what=warning.render()), markup=False)
+        out.print(text("plan.warning", what=warning.render()), markup=False, soft_wrap=not out.is_terminal)
     if prepared.host.origin != "live":
         out.print(text("plan.for_machine", machine=prepared.host.origin), markup=False)
 

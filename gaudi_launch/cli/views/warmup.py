@@ -121,7 +121,8 @@ def draw(path: Path, case: WarmupCase, result: WarmupResult) -> None:
     check_picture(path)
     if result.chosen.buckets is None:
         raise LaunchError("warmup.nothing_to_draw", ExitCode.USAGE, strategy=result.chosen.name)
-    title = f"{case.model.name or case.asked.name}, {case.asked.name}: {result.chosen.name}"
+    names = [case.model.name, case.asked.name] if case.model.name else [case.asked.name]
+    title = f"{', '.join(names)}: {result.chosen.name}"
     drawn = picture(result.chosen.buckets, result.shapes, case.cost, title, path.suffix.lower())
     try:
         path.write_bytes(drawn)

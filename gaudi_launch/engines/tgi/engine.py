@@ -116,7 +116,7 @@ class Tgi(Engine):
 
     def _tokens(self, request: Request, model: Model) -> tgi_tokens.Tokens:
         # by the request: limits are needed before the cards are placed
-        cards = len(request.modules) if request.modules else request.cards or 1
+        cards = len(request.modules) if request.modules else self.cards(request) or 1
         return tgi_tokens.decide(request, model, cards, self._words(request))
 
     def _words(self, request: Request) -> dict[str, str | None]:

@@ -96,7 +96,7 @@ def test_plugin_with_trace_and_pictures(tmp_path: Path, capsys: pytest.CaptureFi
     trace.write_text("t_seconds,input_tokens,output_tokens\n" + rows)
     words = ["--engine", "vllm-gaudi", "-l", "8192", "-b", "32", "--trace", str(trace)]
     found = answer(capsys, *words, "--plot", str(tmp_path / "grid.svg"))
-    assert "vllm-gaudi@0.26.0: file" in " ".join(texts((tmp_path / "grid.svg").read_bytes()))
+    assert "vllm-gaudi: planned" in " ".join(texts((tmp_path / "grid.svg").read_bytes()))
     assert found["workload"]["requests"] == len(read_workload(str(trace))) == 400
     assert 0 < found["workload"]["distance"] <= 1
     assert found["bucket_file"].count("\n") - 1 == len(found["plans"][0]["prompt"] + found["plans"][0]["decode"])
@@ -202,7 +202,7 @@ def test_tgi_makes_its_list_itself(capsys: pytest.CaptureFixture[str]) -> None:
         ("--engine cpu", "warmup.unknown_engine", 2),
         ("--machine simulated:nothing", "host.unknown_machine", 2),
         (
-            "--engine vllm-gaudi -w meta-llama/Llama-3.1-70B-Instruct --machine simulated:hls2",
+            "--engine vllm-gaudi -w meta-llama/Llama-3.1-70B-Instruct -n 1 --machine simulated:hls2",
             "fit.plan_refused",
             3,
         ),

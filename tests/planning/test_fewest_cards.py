@@ -1,0 +1,113 @@
+"""The number of cards that is taken where the user names none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.cli.main import run
+
+LARGE, SMALL = "Qwen/Qwen2-72B-Instruct", "Qwen/Qwen3-8B"
+MACHINE = ("--machine", "simulated:hls2")
+ENGINES = ("vllm-fork@1.21", "vllm-fork@1.22", "vllm-gaudi", "tgi", "ray-serve")
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(plain_english: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("STATE", "DATA", "CACHE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
+    monkeypatch.delenv("HABANA_VISIBLE_MODULES", raising=False)
+
+
+def plan(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    code = run(["plan", *words, *MACHINE, "--json"])
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert code == 0, document
+    return document
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_large_model_gets_the_fewest_cards_that_hold_it(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = plan(capsys, LARGE, "--engine", engine)
+    assert found["modules"] == [0, 1]
+    # with one card less it is refused
+    assert run(["plan", LARGE, "--engine", engine, "-n", "1", *MACHINE, "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["error"]["id"] == "fit.plan_refused"
+
+
+def test_a_small_model_gets_one_card(capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan(capsys, SMALL, "--engine", "vllm-gaudi")["modules"] == [0]
+
+
+def test_fp8_needs_fewer_cards(capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan(capsys, LARGE, "--engine", "vllm-gaudi", "-d", "fp8")["modules"] == [0]
+
+
+def test_the_plan_is_that_of_the_same_number_given(capsys: pytest.CaptureFixture[str]) -> None:
+    words = (LARGE, "--engine", "vllm-fork@1.21")
+    chosen, given = plan(capsys, *words), plan(capsys, *words, "-n", "2")
+    for part in ("env", "argv", "buckets", "memory", "url", "warnings"):
+        assert chosen[part] == given[part]
+    sources = {
+        name: [each["source"] for each in found["settings"] if each["name"] == "--tensor-parallel-size"]
+        for name, found in (("chosen", chosen), ("given", given))
+    }
+    assert sources == {"chosen": ["computed"], "given": ["flag"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "modules"),
+    [
+        (("-n", "4"), [0, 1, 2, 3]),
+        (("-m", "4,5"), [4, 5]),
+        (("--", "--tensor-parallel-size", "4"), [0, 1, 2, 3]),
+    ],
+)
+def test_what_the_user_chooses_stays(
+    words: tuple[str, ...], modules: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    front = [LARGE, "--engine", "vllm-fork@1.21", *MACHINE, "--json"]
+    assert run(["plan", *front, *words]) == 0
+    assert json.loads(capsys.readouterr().out)["modules"] == modules
+
+
+def test_the_reference_tuning_takes_one_card(capsys: pytest.CaptureFixture[str]) -> None:
+    words = (SMALL, "--engine", "vllm-fork@1.21", "--tuning", "reference")
+    assert plan(capsys, *words)["modules"] == [0]
+    assert plan(capsys, LARGE, *words[1:])["modules"] == [0]
+
+
+def test_the_number_is_within_the_modules_that_the_environment_allows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HABANA_VISIBLE_MODULES", "6,7")
+    assert plan(capsys, LARGE, "--engine", "vllm-gaudi")["modules"] == [6, 7]
+    monkeypatch.setenv("HABANA_VISIBLE_MODULES", "6")
+    assert run(["plan", LARGE, "--engine", "vllm-gaudi", *MACHINE, "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["error"]["id"] == "fit.plan_refused"
+
+
+def test_sizes_that_are_not_known_leave_one_card(capsys: pytest.CaptureFixture[str]) -> None:
+    found = plan(capsys, "acme/Never-Heard-Of", "--engine", "vllm-fork@1.21")
+    assert found["modules"] == [0]
+    assert "plan.memory_unchecked" in {warning["id"] for warning in found["warnings"]}
+
+
+def test_replicas_get_the_fewest_cards_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(plan(capsys, LARGE, "--engine", "ray-serve", "--replicas", "2")["modules"]) == 4
+
+
+def test_the_screen_states_the_choice_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, expected in (((), 1), (("-n", "2"), 0)):
+        assert run(["plan", LARGE, "--engine", "vllm-gaudi", *MACHINE, *words]) == 0
+        assert capsys.readouterr().out.count("The fewest cards that hold the model: 2; -n") == expected
+
+
+def test_warm_up_is_planned_for_the_same_cards(capsys: pytest.CaptureFixture[str]) -> None:
+    words = (LARGE, "--engine", "vllm-fork@1.21", *MACHINE)
+    assert run(["warmup", *words, "--json"]) == 0
+    (planned,) = [each for each in json.loads(capsys.readouterr().out)["plans"] if each["chosen"]]
+    assert planned["decode"] == plan(capsys, *words[:3])["buckets"]["decode"]
