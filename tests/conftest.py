@@ -23,8 +23,10 @@ settings.register_profile("same", settings.get_profile("search"), derandomize=Tr
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 # the commands that the tests start need not read our sources anew each time
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-# a background job of a shell starts with Ctrl-C ignored, and so do its children: the tests send it
+# a background job of a shell starts with Ctrl-C ignored, one of nohup with SIGHUP, and so do its children:
+# the tests send both
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # what an engine with its workers may need
 _ENGINE_BYTES = 8 << 30
