@@ -1,4 +1,7 @@
-"""The fewest cards that hold a model, for a request that names neither a number nor modules. Pure."""
+"""Choose the fewest cards that fit a model.
+
+For a request that names neither a number nor modules. Pure.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ _OWN_NUMBER = ("--tensor-parallel-size", "--num-shard", "--sharded")
 
 
 def with_fewest_cards(request: Request, host: Host, model: Model, engine: Engine) -> Request:
-    """Return the request with the fewest of 1, 2, 4 and 8 cards that hold the model.
+    """Return the request with the fewest of 1, 2, 4 and 8 cards that fit the model.
 
     It is unchanged where the user or the engine gives the number, where sizes are not known, and
-    where no number holds the model: the plan then names the reason.
+    where no number fits the model: the plan then names the reason.
     """
     if not _is_open(request, engine):
         return request
@@ -51,7 +54,10 @@ def _is_open(request: Request, engine: Engine) -> bool:
 
 
 def _memory(request: Request, host: Host, model: Model, engine: Engine) -> MemoryPlan | None:
-    """Return a card's memory as the plan of this request would have it; None where there is no such plan."""
+    """Return a card's memory as the plan of this request would have it.
+
+    Return None where there is no such plan.
+    """
     try:
         placement = place(request, host, engine)
         while engine.inner is not None:

@@ -21,7 +21,7 @@ class Request:
 
     model: str  # -w
     cards: int | None = None  # -n
-    fewest: int | None = None  # the fewest cards that hold the model, without -n and -m; not an option
+    fewest: int | None = None  # the fewest cards that fit the model, without -n and -m; not an option
     modules: tuple[int, ...] | None = None  # -m
     host: str | None = None  # -u
     port: int | None = None  # -p
