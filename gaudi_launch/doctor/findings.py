@@ -18,7 +18,7 @@ from gaudi_launch.host.hardware import Card, Host
 from gaudi_launch.host.health import CardHealth, read_health
 from gaudi_launch.host.hl_smi import Ask
 from gaudi_launch.host.host_config import Disk, HostConfig
-from gaudi_launch.messages import Message, message
+from gaudi_launch.messages import Message, message, text
 
 STATUSES = ("ok", "warn", "fail", "skip", "unknown")
 LEVELS = ("quick", "slow", "deep")
@@ -71,7 +71,12 @@ class Verdict:
 
 
 def _say(id: str, found: Shown, expected: Shown, values: Mapping[str, Any]) -> Message:
-    return message(id, found=shown(found), expected=shown(expected), **values)
+    return message(id, found=_in_sentence(found), expected=_in_sentence(expected), **values)
+
+
+def _in_sentence(value: Shown) -> str:
+    """Return a value as a part of a sentence; a dash is an empty value."""
+    return text("doctor.word.none") if value == "-" else shown(value)
 
 
 def ok(found: Shown, expected: Shown = "", id: str = "doctor.ok", **values: Any) -> Verdict:
