@@ -37,7 +37,7 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "Serve a model on one card, in the background",
         ),
         Example(
-            "gaudi-launch serve Qwen/Qwen3-32B -n 2 -i 64,4k -o 1,1k -- --no-enable-prefix-caching",
+            "gaudi-launch serve Qwen/Qwen3-32B -n 2 -i 64,4k -o 1,1k -- --seed 1",
             "State the lengths of your requests; what follows -- goes to the engine",
         ),
     ),
@@ -102,8 +102,8 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "Plan for a server with eight Gaudi2 cards, on any machine",
         ),
         Example(
-            "gaudi-launch plan Qwen/Qwen3-32B -n 2 -l 16k -i 64,8k -o 1,1k --machine simulated:hls2",
-            "State cards, context and the lengths of your requests",
+            "gaudi-launch plan Qwen/Qwen3-32B -n 2 -i 64,8k -o 1,1k --machine simulated:hls2",
+            "State cards and the lengths of your requests",
         ),
         Example(
             "gaudi-launch plan Qwen/Qwen3-8B --machine simulated:gaudi3-oam --json",
@@ -116,8 +116,8 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "Compare the engine's bucket strategies with a planned list",
         ),
         Example(
-            "gaudi-launch warmup Qwen/Qwen3-8B --trace trace.csv --graphs 200 --machine simulated:hls2",
-            "Plan buckets for recorded requests, with at most 200 graphs",
+            "gaudi-launch warmup Qwen/Qwen3-8B --trace trace.csv --machine simulated:hls2",
+            "Plan buckets for recorded requests",
         ),
     ),
     "estimate": (
@@ -148,7 +148,7 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "Convert a start-script command, for a server with eight cards",
         ),
         Example(
-            "gaudi-launch migrate --machine simulated:hls2 -- -w /models/QwQ-32B -n 8 -l 40960",
+            "gaudi-launch migrate --machine simulated:hls2 -- -w /models/QwQ-32B -n 8",
             "Give only its options",
         ),
     ),
@@ -225,39 +225,38 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "render": (
         Example(
-            "gaudi-launch render docker Qwen/Qwen3-8B -n 1 --machine simulated:hls2",
+            "gaudi-launch render docker Qwen/Qwen3-8B --machine simulated:hls2",
             "Write a 'docker run' script",
         ),
         Example(
-            "gaudi-launch render systemd Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --python /usr/bin/python3",
+            "gaudi-launch render systemd Qwen/Qwen3-8B --machine simulated:hls2 --python /usr/bin/python3",
             "Write a systemd service",
         ),
         Example(
-            "gaudi-launch render kubernetes -w /models/q8 -n 1 --machine simulated:hls2 --image reg/vllm:1",
+            "gaudi-launch render kubernetes -w /models/q8 --machine simulated:hls2 --image reg/vllm:1",
             "Write a Deployment",
         ),
     ),
     "render kubernetes": (
         Example(
-            "gaudi-launch render kubernetes -w /models/q8 -n 1 --machine simulated:hls2 --image reg/vllm:1",
+            "gaudi-launch render kubernetes -w /models/q8 --machine simulated:hls2 --image reg/vllm:1",
             "Write a Deployment",
         ),
         Example(
-            "gaudi-launch render kubernetes -w /models/q8 -n 1 --machine simulated:hls2 --image "
-            "reg/vllm:1 --helm chart",
+            "gaudi-launch render kubernetes -w /models/q8 --machine simulated:hls2 --image reg/vllm:1 --helm chart",
             "Write a Helm chart to a folder",
         ),
     ),
     "render script": (
         Example(
-            "gaudi-launch render script Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --to start.sh",
+            "gaudi-launch render script Qwen/Qwen3-8B --machine simulated:hls2 --to start.sh",
             "Write a script that runs without gaudi-launch",
         ),
         Example("gaudi-launch render script Qwen/Qwen3-8B -n 2 -l 16k --machine simulated:hls2", "Print it"),
     ),
     "render env": (
         Example(
-            "gaudi-launch render env Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --to settings",
+            "gaudi-launch render env Qwen/Qwen3-8B --machine simulated:hls2 --to settings",
             "Write env.sh and config.yml to a folder",
         ),
         Example(
@@ -267,42 +266,41 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "render docker": (
         Example(
-            "gaudi-launch render docker Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --to run.sh",
+            "gaudi-launch render docker Qwen/Qwen3-8B --machine simulated:hls2 --to run.sh",
             "Write a script to a file",
         ),
         Example(
-            "gaudi-launch render docker Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --image registry/vllm:1",
+            "gaudi-launch render docker Qwen/Qwen3-8B --machine simulated:hls2 --image reg/vllm:1",
             "Use your own image",
         ),
     ),
     "render compose": (
         Example(
-            "gaudi-launch render compose Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --to compose.yaml",
+            "gaudi-launch render compose Qwen/Qwen3-8B --machine simulated:hls2 --to compose.yaml",
             "Write a compose file",
         ),
         Example(
-            "gaudi-launch render compose Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --image registry/vllm:1",
+            "gaudi-launch render compose Qwen/Qwen3-8B --machine simulated:hls2 --image reg/vllm:1",
             "Use your own image",
         ),
     ),
     "render quadlet": (
         Example(
-            "gaudi-launch render quadlet Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --image reg/vllm:1",
+            "gaudi-launch render quadlet Qwen/Qwen3-8B --machine simulated:hls2 --image reg/vllm:1",
             "Print a Quadlet unit",
         ),
         Example(
-            "gaudi-launch render quadlet Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --image reg/vllm:1 --to units",
+            "gaudi-launch render quadlet Qwen/Qwen3-8B --machine simulated:hls2 --image reg/vllm:1 --to units",
             "Write it to a folder",
         ),
     ),
     "render systemd": (
         Example(
-            "gaudi-launch render systemd Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --python /usr/bin/python3",
+            "gaudi-launch render systemd Qwen/Qwen3-8B --machine simulated:hls2 --python /usr/bin/python3",
             "Print a system unit",
         ),
         Example(
-            "gaudi-launch render systemd Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --python "
-            "/usr/bin/python3 --user",
+            "gaudi-launch render systemd Qwen/Qwen3-8B --machine simulated:hls2 --python /usr/bin/python3 --user",
             "Print a unit for 'systemctl --user'",
         ),
     ),
@@ -368,18 +366,18 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "ray": (
         Example(
-            "gaudi-launch ray config Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --out serve.yaml",
+            "gaudi-launch ray config Qwen/Qwen3-8B --machine simulated:hls2 --out serve.yaml",
             "Write a Serve config",
         ),
         Example("gaudi-launch ray check serve.yaml", "Check a Serve config"),
     ),
     "ray config": (
         Example(
-            "gaudi-launch ray config Qwen/Qwen3-8B -n 1 --machine simulated:hls2",
+            "gaudi-launch ray config Qwen/Qwen3-8B --machine simulated:hls2",
             "Print a Serve config",
         ),
         Example(
-            "gaudi-launch ray config Qwen/Qwen3-8B -n 1 --replicas 2 --machine simulated:hls2 --out serve.yaml",
+            "gaudi-launch ray config Qwen/Qwen3-8B --replicas 2 --machine simulated:hls2 --out serve.yaml",
             "Write a config with two replicas",
         ),
     ),

@@ -294,11 +294,21 @@ def _report(error: dict[str, Any], detail: str | None, as_json: bool) -> int:
     else:
         from gaudi_launch.cli.colour import ERROR, is_coloured, painted
 
-        name = painted("gaudi-launch:", ERROR, coloured=is_coloured(sys.stderr))
-        print(f"{name} {error['message']}", file=sys.stderr)
+        shown = painted("gaudi-launch:", ERROR, coloured=is_coloured(sys.stderr))
+        print(_folded(f"gaudi-launch: {error['message']}").replace("gaudi-launch:", shown, 1), file=sys.stderr)
         if detail:
             print(detail, file=sys.stderr)
     return int(error["exit_code"])
+
+
+def _folded(sentence: str) -> str:
+    """Return a sentence broken between words for a terminal; a pipe gets it in one line."""
+    if not sys.stderr.isatty() or "\n" in sentence:
+        return sentence
+    from gaudi_launch.cli.help import terminal_width
+    from gaudi_launch.cli.wrapping import wrapped
+
+    return "\n".join(wrapped(sentence, terminal_width()))
 
 
 def _error(id: str, sentence: str, code: int) -> dict[str, Any]:

@@ -21,6 +21,8 @@ _BETWEEN, _BETWEEN_DENSE = 3, 1
 _LONGEST_WORD = 24
 _WIDE_WORD = 8
 _EMPTY = ("", "-")
+# box.SIMPLE_HEAD in ASCII
+_ASCII_HEAD = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 
 
 @dataclass(frozen=True)
@@ -37,21 +39,22 @@ class NarrowTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         if not options.is_terminal:
-            yield self._table(None, padding=1)
+            yield self._table(None, padding=1, ascii_only=options.ascii_only)
             return
         least = [self._longest_word(at) for at in range(len(self.columns))]
         for padding, between in ((1, _BETWEEN), (0, _BETWEEN_DENSE)):
             room = options.max_width - between * (len(least) + 1)
             if sum(least) <= room:
                 natural = [self._widest(at) for at in range(len(self.columns))]
-                yield self._table(narrowed(natural, least, room), padding)
+                yield self._table(narrowed(natural, least, room), padding, ascii_only=options.ascii_only)
                 return
         yield from self._blocks(options.max_width)
 
-    def _table(self, widths: Sequence[int] | None, padding: int) -> Table:
+    def _table(self, widths: Sequence[int] | None, padding: int, *, ascii_only: bool) -> Table:
         drawn = Table(
             title=self.title or None,
-            box=box.SIMPLE_HEAD,
+            # rich would put another box, with a frame, in place of one that the encoding lacks
+            box=_ASCII_HEAD if ascii_only else box.SIMPLE_HEAD,
             title_justify="left",
             pad_edge=False,
             padding=(0, padding),

@@ -151,3 +151,17 @@ def test_errors_are_coloured_on_a_terminal_only(
     run(["serv"])
     assert capsys.readouterr().err.startswith("gaudi-launch: There")
     set_language(None)
+
+
+def test_a_long_error_is_broken_between_words_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    run(["plan", "--zzz"])
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    run(["plan", "--zzz"])
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 2 and all(len(line) <= 40 for line in lines)
+    assert " ".join(lines) == f"gaudi-launch: {ERRORS['plan --zzz']}"

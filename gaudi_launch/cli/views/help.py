@@ -13,8 +13,8 @@ from gaudi_launch.cli.translated import translated
 from gaudi_launch.cli.wrapping import cells, padded, wrapped
 from gaudi_launch.messages import text
 
-# below this width, a command is under its question
-_TWO_COLUMNS = 76
+# before a question, and between it and its command
+_BLANKS = 4
 
 
 def show_questions() -> None:
@@ -33,19 +33,28 @@ def questions_json() -> dict[str, Any]:
 
 
 def question_lines(width: int, *, coloured: bool) -> Iterator[str]:
-    """Yield the page: questions on the left, commands to copy on the right or below."""
+    """Yield the page: questions on the left, commands on the right.
+
+    Where that is too wide, the program's name is left out, and then each command is below its question.
+    """
+    every = [each for questions in QUESTIONS.values() for each in questions]
+    column = max(cells(text(each.id)) for each in every)
+    room = width - column - _BLANKS
+    without_name = max(len(each.command) for each in every) > room
+    stacked = max(len(each.arguments) for each in every) > room
     yield from wrapped(text("questions.usage"), width)
-    column = max(cells(text(each.id)) for questions in QUESTIONS.values() for each in questions)
+    if without_name and not stacked:
+        yield from wrapped(text("questions.prefix"), width)
     for title, questions in QUESTIONS.items():
         yield ""
         yield painted(titled(translated(title)), BOLD, coloured=coloured)
         for each in questions:
-            command = painted(each.command, NAME, coloured=coloured)
-            if width >= _TWO_COLUMNS:
-                yield f"  {padded(text(each.id), column)}  {command}"
-            else:
+            if stacked:
                 yield from (f"  {line}" for line in wrapped(text(each.id), width - 2))
-                yield f"      {command}"
+                yield f"      {painted(each.command, NAME, coloured=coloured)}"
+                continue
+            command = painted(each.arguments if without_name else each.command, NAME, coloured=coloured)
+            yield f"  {padded(text(each.id), column)}  {command}"
 
 
 def questions_markdown() -> str:

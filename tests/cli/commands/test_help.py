@@ -47,8 +47,15 @@ def test_every_command_of_the_page_and_its_options_exist() -> None:
 def test_help_shows_the_questions(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["help"]) == 0
     out = capsys.readouterr().out
-    assert "  Why did it fail?                           gaudi-launch why\n" in out
-    assert [each.command for each in ALL if each.command not in out] == []
+    assert [each.arguments for each in ALL if each.arguments not in out] == []
+
+
+def test_the_program_is_named_where_there_is_room() -> None:
+    wide, middle = (list(question_lines(width, coloured=False)) for width in (100, 80))
+    assert "  Why did it fail?                           gaudi-launch why" in wide
+    assert "  Why did it fail?                           why" in middle
+    assert "Each command begins with gaudi-launch." in middle and "Each command" not in "".join(wide)
+    assert max(map(cells, middle)) <= 80
 
 
 def test_help_is_an_object_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
