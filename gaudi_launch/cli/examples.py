@@ -229,7 +229,7 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "Write a 'docker run' script",
         ),
         Example(
-            "gaudi-launch render systemd Qwen/Qwen3-8B --machine simulated:hls2 --python /usr/bin/python3",
+            "gaudi-launch render systemd Qwen/Qwen3-8B --machine simulated:hls2 --python /usr/bin/python3 --to out",
             "Write a systemd service",
         ),
         Example(
@@ -280,28 +280,28 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "Write a compose file",
         ),
         Example(
-            "gaudi-launch render compose Qwen/Qwen3-8B --machine simulated:hls2 --image reg/vllm:1",
+            "gaudi-launch render compose Qwen/Qwen3-8B --machine simulated:hls2 --image reg/vllm:1 --to out",
             "Use your own image",
         ),
     ),
     "render quadlet": (
         Example(
-            "gaudi-launch render quadlet Qwen/Qwen3-8B --machine simulated:hls2 --image reg/vllm:1",
-            "Print a Quadlet unit",
+            "gaudi-launch render quadlet Qwen/Qwen3-8B --machine simulated:hls2 --image reg/vllm:1 --to out",
+            "Write a Quadlet unit to a folder",
         ),
         Example(
-            "gaudi-launch render quadlet Qwen/Qwen3-8B --machine simulated:hls2 --image reg/vllm:1 --to units",
-            "Write it to a folder",
+            "gaudi-launch render quadlet Qwen/Qwen3-8B -n 2 --machine simulated:hls2 --image reg/vllm:1 --to out",
+            "The same for two cards",
         ),
     ),
     "render systemd": (
         Example(
-            "gaudi-launch render systemd Qwen/Qwen3-8B --machine simulated:hls2 --python /usr/bin/python3",
-            "Print a system unit",
+            "gaudi-launch render systemd Qwen/Qwen3-8B --machine simulated:hls2 --python /usr/bin/python3 --to out",
+            "Write a system unit to a folder",
         ),
         Example(
-            "gaudi-launch render systemd Qwen/Qwen3-8B --machine simulated:hls2 --python /usr/bin/python3 --user",
-            "Print a unit for 'systemctl --user'",
+            "gaudi-launch render systemd Qwen/Qwen3-8B -n 1 --user --python /usr/bin/python3 --to out",
+            "Write a unit of your own, for 'systemctl --user', on this machine",
         ),
     ),
     "kube": (
