@@ -301,7 +301,7 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
         ),
         Example(
             "gaudi-launch render systemd Qwen/Qwen3-8B -n 1 --user --python /usr/bin/python3 --to out",
-            "Write a unit of your own, for 'systemctl --user', on this machine",
+            "Write a unit for 'systemctl --user' on this machine",
         ),
     ),
     "kube": (

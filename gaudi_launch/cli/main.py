@@ -302,7 +302,7 @@ def _report(error: dict[str, Any], detail: str | None, as_json: bool) -> int:
 
 
 def _folded(sentence: str) -> str:
-    """Return a sentence broken between words for a terminal; a pipe gets it in one line."""
+    """Return a sentence in lines of the width of a terminal; a pipe gets one line."""
     if not sys.stderr.isatty() or "\n" in sentence:
         return sentence
     from gaudi_launch.cli.help import terminal_width
