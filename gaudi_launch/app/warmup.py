@@ -221,6 +221,7 @@ def solve(case: WarmupCase, *, log: Path | None, ask: bool) -> WarmupResult:
     expected = delivered.aim.expectation
     if case.workload is not None:
         notes.append(message("warmup.workload", requests=len(case.workload)))
+        notes.append(_met_by_trace(case, case.workload, chosen))
         if expected.distance is not None:
             notes.append(message("warmup.distance", percent=round(100 * expected.distance)))
     if asked.request.reduce is not None:
@@ -234,6 +235,19 @@ def solve(case: WarmupCase, *, log: Path | None, ask: bool) -> WarmupResult:
     if ask and not asked.own:
         notes.append(_asked(case, delivered, chosen))
     return WarmupResult(delivered, chosen, expected.shapes, cold, cached, notes, compiled)
+
+
+def _met_by_trace(case: WarmupCase, workload: list[tuple[float, int, int]], chosen: Judged) -> Message:
+    """The padding of the chosen list for the trace as it was recorded, by the simulated scheduler."""
+    from gaudi_launch.buckets.optimiser.padding_cost import score
+    from gaudi_launch.performance.simulator import simulate
+
+    if chosen.buckets is None:
+        return message("warmup.trace_padding_unknown")
+    found = score(chosen.buckets, simulate(workload, case.asked.limits, case.cost), case.cost)
+    percents = (found.overhead, found.prompt_overhead, found.decode_overhead)
+    total, prompt, decode = (f"{100 * share:.1f}" for share in percents)
+    return message("warmup.trace_padding", percent=total, prompt=prompt, decode=decode)
 
 
 def _delivered(case: WarmupCase, seconds_per_graph: float) -> Delivered:

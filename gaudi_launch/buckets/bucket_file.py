@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.buckets.engine_buckets import engine_buckets
 from gaudi_launch.buckets.families import EXPONENTIAL_SWITCH, FAMILIES
-from gaudi_launch.buckets.optimiser.bucket_planner import Aim, BucketGoal, aim_for, solve
-from gaudi_launch.buckets.optimiser.candidates import corners
+from gaudi_launch.buckets.optimiser.bucket_planner import Aim, BucketGoal, PlannedBuckets, aim_for, solve
+from gaudi_launch.buckets.optimiser.full_load import padding
+from gaudi_launch.buckets.optimiser.padding_cost import Score
 from gaudi_launch.buckets.optimiser.parameters import search
 from gaudi_launch.buckets.optimiser.workload_mix import TRACE_SHARE, Requests
 from gaudi_launch.buckets.strategies import Judged, arguments_of, judge, judged, strategies
 from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits
 from gaudi_launch.performance.step_time import ONE_CARD_8B, StepTime
+
+# later traffic is never quite that of the trace: the plan pads this much less than the best strategy on the trace
+TRACE_MARGIN = 0.8
+_FINER = 1.5
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,9 @@ class Delivered:
 
     The variables to set (``file`` is the text of the bucket file, where the engine reads one),
     --max-prefill-seqs chosen with them, the buckets they give, all strategies (the chosen first),
-    the aim of the plan, and the share of step time that a graph had to save.
+    the aim of the plan, and the share of step time that a graph had to save. ``full_load`` is the
+    padding of each strategy with as many requests as the engine admits and lengths within the ranges;
+    empty where it was not computed.
     """
 
     settings: dict[str, str]
@@ -33,6 +41,7 @@ class Delivered:
     aim: Aim
     price: float
     file: str | None = None
+    full_load: tuple[Score | None, ...] = ()
 
 
 @lru_cache(maxsize=32)
@@ -42,9 +51,11 @@ def planned(question: CoverageQuestion, ask: BucketGoal, cost: StepTime) -> Deli
     One plan needs the same answer several times.
     """
     limits, limited = question.limits, question.with_limit
-    return plan_for_engine(
+    found = plan_for_engine(
         question.family, limits, None, ask, choose_prefill_seqs=False, with_limit=limited, cost=cost
     )
+    full_load = padding([each.buckets for each in found.comparison], limits, cost)
+    return replace(found, full_load=tuple(full_load))
 
 
 def plan_for_engine(
@@ -55,7 +66,6 @@ def plan_for_engine(
     *,
     choose_prefill_seqs: bool = True,
     with_limit: bool = True,
-    context: bool = True,
     cost: StepTime = ONE_CARD_8B,
     trace_share: float = TRACE_SHARE,
     name: str = "planned",
@@ -66,8 +76,7 @@ def plan_for_engine(
 
     ``choose_prefill_seqs``: one prompt per step, which saves the most graphs (several prompts need
     a bucket for every rectangle); else ``limits.max_num_prefill_seqs`` is used. ``with_limit``: the
-    installed extension supports the padding limit. ``context``: plan the context dimension of a
-    bucket file (prefix caching, chunked prefill).
+    installed extension supports the padding limit.
     """
     ask = ask or BucketGoal()
     if choose_prefill_seqs:
@@ -76,10 +85,14 @@ def plan_for_engine(
     aim = aim_for(limits, workload, ask, cost=cost, trace_share=trace_share)
     shapes = aim.expectation.shapes
     file = None
+    others = [
+        judge(label, family, algorithm, env, limits, shapes, cost)
+        for label, algorithm, env in strategies(family, limits, ask.reduce)
+    ]
     if rules.reads_file:
-        planned = solve(limits, aim, ask, cost)
+        planned = _solve_for_file(limits, aim, ask, cost, others)
         price = planned.price
-        file = bucket_file(with_context(planned.buckets, limits) if context else planned.buckets, limits)
+        file = bucket_file(planned.buckets, limits)
         settings = {"VLLM_CONTIGUOUS_PA": "true"} if limits.contiguous_pa else {}
         arguments = {**arguments_of(limits), "bucket_file": file}
         found = engine_buckets(family, "file", settings, arguments)
@@ -90,10 +103,6 @@ def plan_for_engine(
         price = solve(limits, aim, ask, cost).price if bound else aim.price(ask)
         settings, found = search(family, algorithm, limits, aim.shapes, cost, ask, price)
     mine = judged(name, found, limits, shapes, cost)
-    others = [
-        judge(label, family, algorithm, env, limits, shapes, cost)
-        for label, algorithm, env in strategies(family, limits, ask.reduce)
-    ]
     if limits.prefix_caching and ask == BucketGoal():
         # a linear list has every context of every length: the engine's exponential one can be the better list
         other = next((each for each in others if each.name == "exponential"), mine)
@@ -101,6 +110,30 @@ def plan_for_engine(
             mine, found = replace(other, name=name), other.buckets
             settings = {EXPONENTIAL_SWITCH: "true"}
     return Delivered(settings, limits.max_num_prefill_seqs, found, [mine, *others], aim, price, file)
+
+
+def _solve_for_file(
+    limits: EngineLimits, aim: Aim, ask: BucketGoal, cost: StepTime, others: Sequence[Judged]
+) -> PlannedBuckets:
+    """The plan as asked for; with a trace, as fine as it takes to pad less than the engine's own strategies.
+
+    It has never more graphs than the exponential one.
+    """
+    planned = solve(limits, aim, ask, cost)
+    known = {other.name: other for other in others if other.score is not None}
+    exponential, pad = known.get("exponential"), known.get("pad")
+    if ask != BucketGoal() or not aim.traced or exponential is None or pad is None:
+        return planned
+    assert exponential.score is not None and pad.score is not None
+    goal = TRACE_MARGIN * min(exponential.score.overhead, pad.score.overhead)
+    price = planned.price
+    while planned.score.overhead > goal:
+        price /= _FINER
+        finer = solve(limits, aim, BucketGoal(price=price), cost)
+        if finer.buckets.graphs > exponential.graphs:
+            break
+        planned = finer
+    return planned
 
 
 def own_list(
@@ -121,33 +154,6 @@ def own_list(
     promised = replace(limits, max_model_len=limits.input_max)
     mine = judged(strategy, found, promised, aim.expectation.shapes, cost)
     return Delivered({}, limits.max_num_prefill_seqs, found, [mine], aim, 0.0)
-
-
-def with_context(buckets: Buckets, limits: EngineLimits) -> Buckets:
-    """Return the plan with coarse buckets for prompts that begin in the cache.
-
-    A prompt after a cached prefix, or cut because decoding sequences use up the token budget, has
-    context. No source states how often this happens, so contexts are covered by doubling levels
-    with few queries each, not optimised.
-    """
-    block = limits.block_size
-    most = -(-(limits.max_model_len - 1) // block)
-    levels = [most]
-    while levels[0] > 8:
-        levels.insert(0, -(-levels[0] // 2))
-    single = sorted({b[1] for b in buckets.prompt if b[0] == 1}) or [limits.longest_query]
-    added: set[tuple[int, int, int]] = set()
-    below = 0
-    for level in levels if most else []:
-        # a context of more than `below` blocks leaves this much of the model's length
-        top = min(limits.longest_query, -(-(limits.max_model_len - below * block) // block) * block)
-        fitting = [query for query in single if query < top]
-        few = {fitting[round(at * (len(fitting) - 1) / 2)] for at in range(3)} if fitting else set()
-        added |= {(1, query, level) for query in {*few, top}}
-        below = level
-    if most:
-        added |= {(row, limits.query_top(row), most) for row in corners(limits) if row > 1}
-    return Buckets(sorted([*buckets.prompt, *map(list, added)]), buckets.decode)
 
 
 def bucket_file(buckets: Buckets, limits: EngineLimits) -> str:

@@ -35,12 +35,12 @@ class Holes:
 def uncovered(buckets: Buckets, limits: EngineLimits) -> Holes:
     """Return every hole of ``buckets`` within ``limits``.
 
-    Prompts have no context; lengths are counted in blocks.
+    Prompts have no context, but may take a bucket that has one; lengths are counted in blocks.
     """
     block = limits.block_size
     examples: list[tuple[int, int, int]] = []
     prompt = decode = 0
-    reach = _reach(((b[0], b[1]) for b in buckets.prompt if b[2] == 0), limits.prefill_rows)
+    reach = _reach(((b[0], b[1]) for b in buckets.prompt), limits.prefill_rows)
     for batch in range(1, limits.prefill_rows + 1):
         top = limits.query_top(batch)
         if reach[batch] < top:
@@ -71,3 +71,11 @@ def prove(buckets: Buckets, limits: EngineLimits) -> None:
     holes = uncovered(buckets, limits)
     if holes.shapes:
         raise AssertionError(f"a plan leaves {holes.shapes} shapes without a bucket: {holes.examples[:3]}")
+    if limits.mixed_steps and not _holds_contexts(buckets, limits):
+        raise AssertionError("a plan leaves prompts behind a long context without a bucket")
+
+
+def _holds_contexts(buckets: Buckets, limits: EngineLimits) -> bool:
+    """Return if one bucket takes the longest query behind the longest context."""
+    most = limits.most_context
+    return any(query >= limits.longest_query and context >= most for _, query, context in buckets.prompt)

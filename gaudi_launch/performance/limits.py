@@ -80,6 +80,16 @@ class EngineLimits:
         return min(self.blocks_per_sequence * self.block_size, self.max_num_batched_tokens)
 
     @property
+    def physical_blocks(self) -> int:
+        """The blocks that the cache has; sequences that share a prefix may name more of them."""
+        return min(self.num_blocks, self.cache_blocks or self.num_blocks)
+
+    @property
+    def most_context(self) -> int:
+        """The most blocks of context that a prompt can have: all of the model's length but one token."""
+        return -(-(self.max_model_len - 1) // self.block_size)
+
+    @property
     def prefill_rows(self) -> int:
         """Return the largest prompt batch that can be formed."""
         shortest = min(self.block_size, self.longest_query)

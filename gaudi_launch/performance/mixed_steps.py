@@ -95,7 +95,7 @@ class MixedRun:
 
     def _expect(self, requests: Sequence[tuple[float, int, int]], rate: float, delay: float) -> None:
         limits = self.limits
-        capacity = limits.num_blocks * limits.block_size
+        capacity = limits.physical_blocks * limits.block_size
         count = len(requests)
         self.came, self.first, self.done = ([_NAN] * count for _ in range(3))
         self.made = [0] * count
@@ -178,7 +178,7 @@ class MixedRun:
 
         The youngest make room for it.
         """
-        residue, most = self.step % self.limits.block_size, self.limits.num_blocks
+        residue, most = self.step % self.limits.block_size, self.limits.physical_blocks
         while self.decode_blocks + self.opening[residue] + self.other_blocks > most:
             if not self._preempt():
                 break
@@ -316,7 +316,7 @@ class MixedRun:
         fixed = float(self.cost.decode(self.decoding, 0)) / 1000
         each = self.cost.decode_block / 1000
         key = self.decoding * (self.limits.num_blocks + 1)
-        room = self.limits.num_blocks - self.other_blocks
+        room = self.limits.physical_blocks - self.other_blocks
         until = self._next_arrival()
         step, blocks, cut, last = self.step, self.decode_blocks, self.cut, self.last
         ahead = self.limits.ahead
@@ -343,7 +343,7 @@ class MixedRun:
         return _NEVER if self.closed else self.arrivals[0][0]
 
     def _free(self) -> int:
-        return self.limits.num_blocks - self.decode_blocks - self.other_blocks
+        return self.limits.physical_blocks - self.decode_blocks - self.other_blocks
 
     def _blocks(self, tokens: int) -> int:
         return -(-tokens // self.limits.block_size)

@@ -64,7 +64,7 @@ class Continued:
         """Return the time of all of them without any bucket padding."""
         if not len(self):
             return 0.0
-        return float(self.weight @ cost.continued(self.query, self.context))
+        return float(self.weight @ cost.in_blocks(1, self.query, self.context))
 
 
 def none_continued() -> Continued:

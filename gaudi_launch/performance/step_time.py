@@ -48,9 +48,9 @@ class StepTime:
         attention = self.prefill_attention * (tokens + 2 * context)
         return self.prefill_fixed + batch * tokens * (self.prefill_token + attention)
 
-    def continued(self, tokens: Any, blocks: Any) -> Any:
-        """Return milliseconds of one prompt of ``tokens`` behind ``blocks`` KV blocks."""
-        return self.chunk(1, tokens, _BLOCK * blocks)
+    def in_blocks(self, batch: Any, tokens: Any, blocks: Any) -> Any:
+        """Return `chunk` with the context in KV blocks, as buckets have it."""
+        return self.chunk(batch, tokens, _BLOCK * blocks)
 
     def decode(self, batch: Any, blocks: Any) -> Any:
         """Return the milliseconds of a decode step; numbers or numpy arrays."""

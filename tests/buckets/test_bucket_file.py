@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.buckets.bucket_file import bucket_file, plan_for_engine, with_context
+from gaudi_launch.buckets.bucket_file import bucket_file, plan_for_engine
 from gaudi_launch.buckets.coverage import uncovered
 from gaudi_launch.buckets.engine_buckets import engine_buckets
 from gaudi_launch.buckets.families import CONTEXT_LADDER, EVERY_CONTEXT, FIXED_LENGTHS, PLAIN_GRID
@@ -20,9 +20,14 @@ from tests.support.traces import limits, made_up
 @pytest.mark.parametrize("contiguous", [False, True])
 def test_the_plugin_keeps_every_line(prompts: int, length: int, contiguous: bool) -> None:
     bounds = limits(
-        max_num_prefill_seqs=prompts, max_model_len=length, input_max=4000, contiguous_pa=contiguous, num_blocks=900
+        max_num_prefill_seqs=prompts,
+        max_model_len=length,
+        input_max=4000,
+        contiguous_pa=contiguous,
+        num_blocks=900,
+        mixed_steps=True,
     )
-    text = bucket_file(with_context(plan_buckets(bounds, None), bounds), bounds)
+    text = bucket_file(plan_buckets(bounds, None), bounds)
     env = {"VLLM_CONTIGUOUS_PA": str(contiguous).lower()}
     kept = engine_buckets(CONTEXT_LADDER, "file", env, {**arguments_of(bounds), "bucket_file": text})
     lines = [line for line in text.splitlines() if not line.startswith("#")]
@@ -39,11 +44,13 @@ def test_every_context_has_a_bucket(prompts: int, budget: int, length: int) -> N
         max_model_len=length,
         input_max=min(6144, length),
         output_max=1000,
+        mixed_steps=True,
     )
-    table = BucketTable(with_context(plan_buckets(bounds, None), bounds).prompt)
+    table = BucketTable(plan_buckets(bounds, None).prompt)
     most = -(-(length - 1) // 128)
     for batch in range(1, prompts + 1):
-        for context in range(0, most + 1):
+        # prompts with a context have a forward of their own
+        for context in range(0, most + 1 if batch == 1 else 1):
             # the last block of a context holds at least one token
             left = length if not context else length - (context - 1) * 128 - 1
             query = min(budget // batch // 128 * 128, left)

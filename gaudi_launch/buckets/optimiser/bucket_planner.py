@@ -9,6 +9,7 @@ from typing import Any
 
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.buckets.coverage import prove
+from gaudi_launch.buckets.optimiser import contexts
 from gaudi_launch.buckets.optimiser import workload_mix as expecting
 from gaudi_launch.buckets.optimiser.candidates import OptimiserPhase, corners, plan_phase
 from gaudi_launch.buckets.optimiser.padding_cost import Score, score
@@ -177,10 +178,21 @@ class _Solver:
         if price not in self.made:
             pay = price * self.total
             self.made[price] = Buckets(
-                [[batch, size, 0] for batch, size in plan_phase(self.shapes.prompt, self.prompt, pay, thorough)],
+                self._prompts(pay, thorough),
                 [[batch, 1, size] for batch, size in plan_phase(self.shapes.decode, self.decode, pay, thorough)],
             )
         return self.made[price]
+
+    def _prompts(self, pay: float, thorough: bool) -> list[list[int]]:
+        """The prompt buckets; with a context dimension where prompts come in parts or behind a cached prefix."""
+        limits = self.limits
+        if not limits.mixed_steps:
+            return [[batch, size, 0] for batch, size in plan_phase(self.shapes.prompt, self.prompt, pay, thorough)]
+        found = contexts.plan(self.shapes, limits, self.cost, pay, thorough=thorough)
+        if limits.prefill_rows > 1:
+            several = plan_phase(self.shapes.prompt, self.prompt, pay, thorough)
+            found |= {(batch, size, 0) for batch, size in several}
+        return [list(bucket) for bucket in sorted(found)]
 
     def for_graphs(self, most: int, finest: float = FINEST) -> float:
         """Return the lowest price, down to ``finest``, with at most ``most`` graphs."""
@@ -248,10 +260,12 @@ def _heat(shapes: Shapes, limits: EngineLimits, reduce: tuple[int, int]) -> Shap
         cold = COLD_WEIGHT * (inside / outside) if inside and outside else 1.0
         return replace(part, weight=np.where(hot, part.weight, part.weight * min(cold, 1.0)))
 
-    prompt, decode = shapes.prompt, shapes.decode
+    prompt, decode, behind = shapes.prompt, shapes.decode, shapes.continued
+    hot = limits.block_size * behind.context + behind.query <= length
     return Shapes(
         weigh(prompt, (prompt.batch <= batch) & (prompt.size <= length)),
         weigh(decode, (decode.batch <= batch) & (decode.size <= blocks)),
+        replace(behind, weight=np.where(hot, behind.weight, behind.weight * COLD_WEIGHT)),
     )
 
 

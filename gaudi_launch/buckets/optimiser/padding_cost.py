@@ -63,20 +63,50 @@ def score(buckets: Buckets, shapes: Shapes, cost: StepTime) -> Score:
     A shape outside is charged for the bucket that 1.22 and vllm-gaudi add for it
     (``buckets.ladders.fallback``), without its compilation.
     """
-    prompt_exact, prompt_padded, prompt_out = _phase(
-        [b for b in buckets.prompt if b[2] == 0], 1, shapes.prompt, cost.prefill, _TOKEN_STEP
-    )
+    if len(shapes.continued) or any(bucket[2] for bucket in buckets.prompt):
+        prompt_exact, prompt_padded, prompt_out = _prompts(buckets.prompt, shapes, cost)
+    else:
+        prompt_exact, prompt_padded, prompt_out = _phase(
+            list(buckets.prompt), 1, shapes.prompt, cost.prefill, _TOKEN_STEP
+        )
     decode_exact, decode_padded, decode_out = _phase(
         list(buckets.decode), 2, shapes.decode, cost.decode, _BLOCK_STEP
     )
     exact = max(prompt_exact + decode_exact, 1e-12)
-    steps = float(shapes.prompt.weight.sum() + shapes.decode.weight.sum())
+    steps = float(shapes.prompt.weight.sum() + shapes.decode.weight.sum() + shapes.continued.weight.sum())
     return Score(
         (prompt_padded + decode_padded) / exact - 1,
         prompt_padded / prompt_exact - 1 if prompt_exact else 0.0,
         decode_padded / decode_exact - 1 if decode_exact else 0.0,
         (prompt_out + decode_out) / max(steps, 1e-12),
     )
+
+
+def _prompts(buckets: Sequence[Bucket], shapes: Shapes, cost: StepTime) -> tuple[float, float, float]:
+    """(unpadded time, padded time, weight outside) of prompts, those behind a context among them."""
+    import numpy as np
+
+    from gaudi_launch.buckets.ladders import fallback
+    from gaudi_launch.buckets.lookup import BucketTable
+
+    table = BucketTable(buckets)
+    fresh, behind = shapes.prompt, shapes.continued
+    batch = np.concatenate([fresh.batch, np.ones(len(behind), dtype=np.int64)])
+    query = np.concatenate([fresh.size, behind.query])
+    context = np.concatenate([np.zeros(len(fresh), dtype=np.int64), behind.context])
+    weight = np.concatenate([fresh.weight, behind.weight])
+    found: list[Bucket] = []
+    outside = 0.0
+    for at, shape in enumerate(zip(batch.tolist(), query.tolist(), context.tolist(), strict=True)):
+        bucket = table.find(*shape)
+        if bucket is None:
+            steps = zip(shape, (_BATCH_STEP, _TOKEN_STEP, _BLOCK_STEP), strict=True)
+            bucket = [fallback(value, step) if value else 0 for value, step in steps]
+            outside += float(weight[at])
+        found.append(bucket)
+    chosen = np.asarray(found, dtype=np.int64).reshape(-1, 3)
+    padded = float(weight @ cost.in_blocks(chosen[:, 0], chosen[:, 1], chosen[:, 2]))
+    return float(weight @ cost.in_blocks(batch, query, context)), padded, outside
 
 
 def _phase(

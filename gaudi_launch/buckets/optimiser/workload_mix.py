@@ -11,11 +11,20 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gaudi_launch.performance.limits import EngineLimits
-from gaudi_launch.performance.simulator import Shapes, Weighted, merge, simulate, weighted
+from gaudi_launch.performance.simulator import (
+    Continued,
+    Shapes,
+    Weighted,
+    merge,
+    merge_continued,
+    none_continued,
+    simulate,
+    weighted,
+)
 from gaudi_launch.performance.step_time import StepTime
 
 if TYPE_CHECKING:
@@ -36,6 +45,8 @@ MOST_REQUESTS = 20_000
 # share of the prior that is simulated; the rest is spread evenly over the logarithms of the shapes
 PRIOR_SIMULATED_PROMPT = 0.5
 PRIOR_SIMULATED_DECODE = 0.15
+# share of the prefill time that is behind a cached prefix, where prompts are kept (assumed: not known beforehand)
+PRIOR_CACHED = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,9 +119,44 @@ def prior(limits: EngineLimits, cost: StepTime) -> Shapes:
         ]
         runs.append((1.0, simulate(requests, limits, cost, concurrency=concurrency)))
     loops, even = merge(runs, cost), _even(limits)
-    prompt = _mix(loops.prompt, even.prompt, PRIOR_SIMULATED_PROMPT, cost.prefill)
     decode = _mix(loops.decode, even.decode, PRIOR_SIMULATED_DECODE, cost.decode)
-    return Shapes(prompt, decode)
+    if limits.mixed_steps:
+        prompt, continued = _mix_prompts(loops, even, limits, cost)
+        return Shapes(prompt, decode, continued)
+    return Shapes(_mix(loops.prompt, even.prompt, PRIOR_SIMULATED_PROMPT, cost.prefill), decode)
+
+
+def _mix_prompts(loops: Shapes, even: Shapes, limits: EngineLimits, cost: StepTime) -> tuple[Weighted, Continued]:
+    """Prompts as simulated and as evenly spread; how many have a context is known from the simulation alone.
+
+    A cached prefix is not simulated, so a share of the time is spread over all contexts where prompts are kept.
+    """
+    fresh = float(loops.prompt.weight @ cost.prefill(loops.prompt.batch, loops.prompt.size))
+    behind = loops.continued.milliseconds(cost)
+    cached = PRIOR_CACHED if limits.prefix_caching else 0.0
+    cut = (1 - cached) * behind / max(fresh + behind, 1e-9)
+    prompt = _mix(loops.prompt, even.prompt, PRIOR_SIMULATED_PROMPT, cost.prefill)
+    spread = _even_contexts(limits)
+    parts = []
+    for part, share in ((loops.continued, cut), (spread, cached)):
+        total = part.milliseconds(cost)
+        if total and share:
+            parts.append(replace(part, weight=part.weight * share / total))
+    continued = merge_continued(parts) if parts else none_continued()
+    return replace(prompt, weight=prompt.weight * (1 - cut - cached)), continued
+
+
+def _even_contexts(limits: EngineLimits) -> Continued:
+    """Every query behind every context, evenly over the logarithms (weights are steps)."""
+    import numpy as np
+
+    most = max(1, min(limits.most_context, limits.input_max // limits.block_size))
+    contexts = np.unique(np.exp(np.linspace(0.0, math.log(most), 24)).round().astype(np.int64))
+    longest = min(limits.longest_query, limits.input_max)
+    queries = np.unique(np.exp(np.linspace(0.0, math.log(max(longest, 2)), 40)).round().astype(np.int64))
+    query, context = (values.ravel() for values in np.meshgrid(queries, contexts))
+    fits = query + limits.block_size * context <= max(limits.input_max, limits.block_size + 1)
+    return merge_continued([Continued(query[fits], context[fits], np.ones(int(fits.sum())))])
 
 
 def distance(one: Shapes, other: Shapes, limits: EngineLimits, cost: StepTime) -> float:
@@ -228,4 +274,17 @@ def _blur(shapes: Shapes, limits: EngineLimits) -> Shapes:
     prompt = sizes(shapes.prompt, tops(shapes.prompt, limits.query_top))
     if limits.prefill_rows > 1:
         prompt = batches(prompt)
-    return Shapes(prompt, sizes(shapes.decode, tops(shapes.decode, limits.block_top)))
+    decode = sizes(shapes.decode, tops(shapes.decode, limits.block_top))
+    return Shapes(prompt, decode, _blur_contexts(shapes.continued, limits))
+
+
+def _blur_contexts(part: Continued, limits: EngineLimits) -> Continued:
+    """Half of the weight spread to neighbouring contexts."""
+    import numpy as np
+
+    if not len(part):
+        return part
+    steps = np.linspace(-SIZE_BLUR, SIZE_BLUR, 5)
+    moved = [np.rint(part.context * (1 + step)).astype(np.int64).clip(1, limits.most_context) for step in steps]
+    spread = [Continued(part.query, context, part.weight / (2 * len(steps))) for context in moved]
+    return merge_continued([replace(part, weight=part.weight / 2), *spread])

@@ -277,13 +277,21 @@ def plan_buckets(
         decisions.option("--max-num-prefill-seqs", str(found.max_prefill_seqs), prefill)
     script = next(iter(found.comparison[1:]), None)
     theirs = script.graphs if script is not None else 0
+    padding = found.full_load[0]
+    percent = "-" if padding is None else f"{100 * padding.overhead:.1f}"
     if found.settings.get("VLLM_EXPONENTIAL_BUCKETING") == "true":
         # which reads no ranges, and builds its list itself
         for name in [s.name for s in decisions.settings() if s.kind == "env" and _BUCKET_VARIABLE.match(s.name)]:
             decisions.drop("env", name)
 
     def settle(graphs: int) -> None:
-        reason = message("plan.buckets_planned", graphs=graphs, theirs=theirs)
+        reason = message(
+            "plan.buckets_planned",
+            graphs=graphs,
+            theirs=theirs,
+            percent=percent,
+            requests=context.limits.max_num_seqs,
+        )
         if request.reduce is not None:
             batch, length = request.reduce
             reason = message("plan.buckets_reduce", graphs=graphs, batch=batch, length=length)

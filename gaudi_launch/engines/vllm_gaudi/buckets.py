@@ -131,6 +131,9 @@ def question(context: Context, contiguous: bool, physical: int | None) -> Covera
         "contiguous_pa": contiguous,
         "num_blocks": most_blocks(context, contiguous, physical),
         "cache_blocks": physical,
+        "prefix_caching": not contiguous and not context.request.args.has("--no-enable-prefix-caching"),
+        "mixed_steps": True,
+        "ahead": not context.request.args.has("--no-async-scheduling"),
     }
     if limits.input_max > limits.max_num_batched_tokens:
         # such prompts come in pieces, and the last piece may have any length
@@ -168,12 +171,20 @@ def choose(context: Context, contiguous: bool, physical: int | None, cost: StepT
         id = "gaudi.buckets_best" if request.files_dir else "gaudi.buckets_alone"
         id = "gaudi.buckets_contiguous" if contiguous else id
         return StrategyChoice(STRATEGIES[best.name], message(id, graphs=best.graphs))
-    theirs = ", ".join(f"{STRATEGIES[other.name]} {other.graphs}" for other in found.comparison[1:])
+    percents = ["-" if each is None else f"{100 * each.overhead:.1f}" for each in found.full_load]
+    others = zip(found.comparison[1:], percents[1:], strict=True)
+    theirs = ", ".join(f"{STRATEGIES[other.name]} {other.graphs} ({percent} %)" for other, percent in others)
     if request.reduce is not None:
         batch, length = request.reduce
         reason = message("gaudi.buckets_reduce", graphs=best.graphs, batch=batch, length=length, theirs=theirs)
     else:
-        reason = message("gaudi.buckets_planned", graphs=best.graphs, theirs=theirs)
+        reason = message(
+            "gaudi.buckets_planned",
+            graphs=best.graphs,
+            theirs=theirs,
+            percent=percents[0],
+            requests=context.limits.max_num_seqs,
+        )
     return StrategyChoice("file", reason, found.file)
 
 

@@ -51,7 +51,7 @@ def test_a_small_cache_bounds_the_decode_range_at_three_times() -> None:
 
 def test_contiguous_attention_leaves_the_strategy_to_the_engine() -> None:
     made = plan(extra=("--no-enable-prefix-caching",))
-    assert value(made, "VLLM_BUCKETING_STRATEGY") == "exp" and not made.command.files
+    assert value(made, "VLLM_BUCKETING_STRATEGY") == "pad" and not made.command.files
     found = setting(made, "VLLM_BUCKETING_STRATEGY")
     assert found is not None and found.reason.values["graphs"] == (made.buckets.graphs if made.buckets else 0)
     assert made.buckets is not None and max(blocks for _, _, blocks in made.buckets.decode) == made.num_blocks
@@ -69,7 +69,7 @@ def test_inside_ray_serve_the_file_goes_with_the_head() -> None:
 def test_where_no_file_can_go_along_the_best_of_the_engines_own_is_taken() -> None:
     request = Request(model=LLAMA.path, max_model_len=8192, max_num_seqs=32)
     made = make_plan(request, HLS2, LLAMA, find("vllm-gaudi"))
-    assert value(made, "VLLM_BUCKETING_STRATEGY") == "exp" and not made.command.files
+    assert value(made, "VLLM_BUCKETING_STRATEGY") == "pad" and not made.command.files
     assert value(made, "VLLM_BUCKETING_FROM_FILE") is None
 
 

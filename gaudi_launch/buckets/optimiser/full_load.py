@@ -1,0 +1,50 @@
+"""The padding of a bucket list while the engine serves as many requests as it admits, lengths within its ranges.
+
+This is what a plan prints: a workload that can be served again, by the real scheduler too, unlike the mixture that
+buckets are planned for.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+from gaudi_launch.buckets.bucket_list import Buckets
+from gaudi_launch.buckets.optimiser.padding_cost import Score, score
+from gaudi_launch.performance.limits import EngineLimits
+from gaudi_launch.performance.simulator import simulate
+from gaudi_launch.performance.step_time import StepTime
+
+# tokens to decode; more say the same and take longer
+_TOKENS = 400_000
+_ROUNDS = 4
+_FEWEST = 24
+_SEED = 3
+
+
+def range_requests(limits: EngineLimits) -> list[tuple[float, int, int]]:
+    """Requests for a closed loop of ``max_num_seqs`` clients, half even over the logarithm and half even."""
+    chance = random.Random(_SEED)
+
+    def draw(low: int, high: int) -> int:
+        if chance.random() < 0.5:
+            return round(math.exp(chance.uniform(math.log(low), math.log(high))))
+        return chance.randint(low, high)
+
+    found: list[tuple[float, int, int]] = []
+    tokens = 0
+    for _ in range(max(_FEWEST, _ROUNDS * limits.max_num_seqs)):
+        prompt = draw(limits.input_min, limits.input_max)
+        output = draw(limits.output_min, limits.output_max)
+        found.append((0.0, prompt, output))
+        tokens += output
+        if tokens > _TOKENS and len(found) >= max(_FEWEST, limits.max_num_seqs):
+            break
+    return found
+
+
+def padding(lists: Sequence[Buckets | None], limits: EngineLimits, cost: StepTime) -> list[Score | None]:
+    """The overhead of each list at full load within the ranges of ``limits``; None for one that is not written."""
+    shapes = simulate(range_requests(limits), limits, cost, concurrency=limits.max_num_seqs)
+    return [score(buckets, shapes, cost) if buckets is not None else None for buckets in lists]
