@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gaudi_launch.buckets import ladders
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.buckets.coverage import prove
 from gaudi_launch.buckets.optimiser import contexts
@@ -25,9 +27,12 @@ PRICE_TRACE = 5e-4
 PRICE_RANGES = 2e-4
 # several prompts per step: as fine as this share of the 1.21 script's grid allows
 GRID_SHARE = 0.3
+# one prompt a step: with this share of the graphs of the padding-aware strategy half of its padding is reached
+PADDED_SHARE = 1 / 3
 FINEST, COARSEST = 1e-7, 1e3
 # shapes outside the hot part still count, but little
 COLD_WEIGHT = 0.02
+_PADDING_PERCENT = 25
 
 
 @dataclass(frozen=True)
@@ -143,6 +148,8 @@ def solve(limits: EngineLimits, aim: Aim, ask: BucketGoal, cost: StepTime) -> Pl
         price = solver.for_overhead(ask.overhead)
     elif ask.price is None and aim.traced and limits.prefill_rows > 1:
         price = solver.for_graphs(max(aim.floor, int(GRID_SHARE * script_grid(limits))), finest=1e-5)
+    elif ask.price is None and aim.traced and not limits.mixed_steps:
+        price = solver.for_graphs(max(aim.floor, int(PADDED_SHARE * padded_grid(limits))), finest=1e-5)
     else:
         price = aim.price(ask)
     # a price that was searched for has its plan already, and a better one could have other graphs
@@ -244,6 +251,19 @@ def script_grid(limits: EngineLimits) -> int:
     step = min(-(-limits.max_num_seqs // 16), 16)
     rows = (step - 1).bit_length() + -(-limits.max_num_seqs // step)
     return prompt + rows * -(-limits.num_blocks // block)
+
+
+def padded_grid(limits: EngineLimits) -> int:
+    """How many graphs vllm-gaudi's padding-aware strategy has for these limits, contexts left out.
+
+    vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/padding_aware.py, contiguous attention.
+    """
+    block, budget, seqs = limits.block_size, limits.max_num_batched_tokens, limits.max_num_seqs
+    blocks = limits.cache_blocks or limits.num_blocks
+    prompts = ladders.padded(block, block, budget, math.ceil(budget / 4), _PADDING_PERCENT)
+    batches = ladders.padded(1, 2, seqs, math.ceil(seqs / 4), _PADDING_PERCENT)
+    held = ladders.padded(block, block, blocks, math.ceil(blocks / 4), _PADDING_PERCENT)
+    return len(prompts) + len(batches) * len(held)
 
 
 def _heat(shapes: Shapes, limits: EngineLimits, reduce: tuple[int, int]) -> Shapes:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Requests = Sequence[tuple[float, int, int]]
 """(arrival seconds, input tokens, output tokens), sorted by time."""
 
-TRACE_SHARE = 0.8
+TRACE_SHARE = 0.92
 RATES = (0.4, 0.6, 1.0, 1.5, 2.0)
 SHUFFLED_RATES = (0.5, 0.8, 1.25, 1.7)
 # sizes of half the weight are spread by up to this ratio; prompt batches by BATCH_BLUR

@@ -28,7 +28,7 @@ def warmup(
         0.0, show_default=False, help="Fraction of step time that a graph must save.", rich_help_panel=_PLAN
     ),
     trace_share: float = typer.Option(
-        0.8, help="Weight of the trace relative to the ranges.", rich_help_panel=_PLAN
+        0.92, help="Weight of the trace relative to the ranges.", rich_help_panel=_PLAN
     ),
     blocks: int = typer.Option(
         0, show_default=False, help="KV cache blocks of the engine.", metavar="N", rich_help_panel=_PLAN
