@@ -20,8 +20,8 @@ from typing import Any
 from gaudi_launch.buckets.bucket_file import planned
 from gaudi_launch.buckets.engine_buckets import lookups
 from gaudi_launch.buckets.families import CONTEXT_LADDER
+from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
 from gaudi_launch.buckets.optimiser.full_load import range_requests
-from gaudi_launch.buckets.optimiser.planner import BucketGoal
 from gaudi_launch.buckets.strategies import arguments_of
 from gaudi_launch.engines.vllm_cpu.install import engine_is_ready, python_path
 from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits

@@ -9,8 +9,8 @@ from gaudi_launch.buckets.bucket_file import plan_for_engine
 from gaudi_launch.buckets.engine_buckets import lookups
 from gaudi_launch.buckets.families import CONTEXT_LADDER
 from gaudi_launch.buckets.optimiser import contexts
+from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
 from gaudi_launch.buckets.optimiser.padding_cost import score
-from gaudi_launch.buckets.optimiser.planner import BucketGoal
 from gaudi_launch.buckets.strategies import arguments_of
 from gaudi_launch.performance.limits import EngineLimits
 from gaudi_launch.performance.simulator import Continued, Shapes, Weighted, simulate
