@@ -22,6 +22,7 @@ _PER = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:[eE][+]?[0-9]{1,2})?)"
 _MOST_RATE = 1e7
 _MOST_NODES = 10_000_000
+_MOST_CLIENTS = 100_000_000
 
 
 _TRAFFIC, _REPLICA, _SHOW = "Traffic and targets", "Replica", "Output"
@@ -39,6 +40,13 @@ class CapacityOptions:
     outputs: str = text("-o", "--output", help="Output tokens.", panel=_TRAFFIC, metavar="RANGE")
     ttft: str = text("--ttft", help="Time to first token: 1.5s, 800ms.", panel=_TRAFFIC, metavar="TIME")
     tpot: str = text("--tpot", help="Time per output token: 0.05, 50ms.", panel=_TRAFFIC, metavar="TIME")
+    e2e: str = text("--e2e", help="Time to the last token: 20s.", panel=_TRAFFIC, metavar="TIME")
+    concurrency: str = text(
+        "--concurrency",
+        help="Clients that each wait for an answer, instead of --rate.",
+        panel=_TRAFFIC,
+        metavar="N",
+    )
     percentile: str = text(
         "--percentile",
         help="Percentage of requests within the targets.",
@@ -98,12 +106,16 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
         _time("--ttft", words.ttft) if words.ttft else None,
         _time("--tpot", words.tpot) if words.tpot else None,
         _percent(words.percentile),
+        _time("--e2e", words.e2e) if words.e2e else None,
     )
     if words.arrivals not in ("poisson", "trace") or (words.arrivals == "trace" and not words.trace):
         raise LaunchError("capacity.arrivals", ExitCode.USAGE, found=words.arrivals)
     constants = constants_of(words.constant)
     ONE_CARD_8B.with_constants(constants)
+    if words.rate and words.concurrency:
+        raise LaunchError("capacity.one_demand", ExitCode.USAGE)
     rate = read_rate(words.rate) if words.rate else None
+    clients = number("--concurrency", words.concurrency, 1, _MOST_CLIENTS) if words.concurrency else 0
     per_node = number("--cards-per-node", words.cards_per_node, 1, 64) if words.cards_per_node else product.cards
     nodes = tuple(number("--nodes", word, 1, _MOST_NODES) for word in words.nodes.split(",")) if words.nodes else ()
     numbers = tuple(number("-n", word, 1, 64) for word in words.cards.split(",")) if words.cards else ()
@@ -118,7 +130,7 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
         raise LaunchError("capacity.arrivals", ExitCode.USAGE, found=words.arrivals)
     notes: list[Message] = []
     if rate is None:
-        rate = _rate_of(past if timed else None, notes)
+        rate = 0.0 if clients else _rate_of(past if timed else None, notes)
     request = _request(facts, words, past)
     return CapacityCase(
         model=facts,
@@ -135,6 +147,7 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
         constants=constants,
         nodes=nodes,
         notes=tuple(notes),
+        clients=clients,
     )
 
 

@@ -1,30 +1,49 @@
-"""The number of cards per replica with the smallest fleet for a traffic.
-
-Its targets are met; the assumptions are listed.
-"""
+"""Which number of cards a replica makes the smallest fleet for a traffic and its targets, and what was assumed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
-from gaudi_launch.capacity.replica import Replica, Unfit, replica
-from gaudi_launch.capacity.search import CEILING, Curve, Fleet, Targets, fleet_for, simulate_curve
+from gaudi_launch.buckets.bucket_list import BucketError, Buckets
+from gaudi_launch.capacity.replica import Replica, ReplicaQuestion, Unfit, replica
+from gaudi_launch.capacity.search import (
+    CEILING,
+    Curve,
+    Fleet,
+    Targets,
+    fleet_for,
+    rate_within,
+    simulate_clients,
+    simulate_curve,
+)
 from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import Accelerator
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.model import Model
+from gaudi_launch.performance.constants import values
+from gaudi_launch.performance.evidence import Evidence, Query, evidence_for
+from gaudi_launch.performance.published import figures
 from gaudi_launch.planning.engine import Engine, Limits
-from gaudi_launch.planning.fit import divided
+from gaudi_launch.planning.fit import Division, drawn_up
 from gaudi_launch.planning.request import Request
+
+# what -b may be where it is not given; the engine's own default is tried as well
+_BATCHES = (16, 32, 64, 128, 256)
+# the constant of what the API server and the client add to a request
+_DELAY = "api.request"
+
+Progress = Callable[[int, int], None]
+"""Receives how many steps of the work are done, of how many."""
 
 
 @dataclass(frozen=True)
 class CapacityCase:
-    """A checked request.
+    """What is asked, read and checked.
 
-    ``limits`` are the lengths that ``engine`` serves for ``request``.
+    ``limits`` are the lengths that ``engine`` serves for ``request``. ``rate`` is in requests per second; with
+    ``clients`` it is 0, and that many clients wait for their answers.
     """
 
     model: Model
@@ -41,22 +60,35 @@ class CapacityCase:
     constants: Mapping[str, str]
     nodes: tuple[int, ...]
     notes: tuple[Message, ...]
+    clients: int = 0
+
+    @property
+    def demand(self) -> float:
+        """Requests per second, or clients."""
+        return float(self.clients) if self.clients else self.rate
 
 
 @dataclass(frozen=True)
 class CardsChoice:
-    """One number of cards per replica: curve and fleet, or the reason without."""
+    """One number of cards per replica: its curve and its fleet, or why there is none.
+
+    ``fewest`` and ``most`` are the fleets where steps are as fast and as slow as the evidence allows; None where no
+    number of replicas meets the targets then.
+    """
 
     cards: int
     replica: Replica | Unfit
     curve: Curve | None
     fleet: Fleet | None
     why_not: Message | None
+    fewest: Fleet | None = None
+    most: Fleet | None = None
+    evidence: Evidence | None = None
 
 
 @dataclass(frozen=True)
 class CapacityResult:
-    """Every choice, the one with the fewest cards, and the assumptions."""
+    """Every choice, the one with the fewest cards, and what was assumed for it."""
 
     case: CapacityCase
     choices: tuple[CardsChoice, ...]
@@ -64,52 +96,140 @@ class CapacityResult:
     assumptions: tuple[Message, ...]
 
 
-def solve(case: CapacityCase) -> CapacityResult:
+def solve(case: CapacityCase, progress: Progress | None = None) -> CapacityResult:
     """Simulate each number of cards and choose the one with the fewest cards in all."""
-    choices = tuple(_choice(case, n) for n in case.cards)
+    show = progress or (lambda done, total: None)
+    choices: list[CardsChoice] = []
+    show(0, len(case.cards))
+    for cards in case.cards:
+        choices.append(_choice(case, cards))
+        show(len(choices), len(case.cards))
     able = [choice for choice in choices if choice.fleet is not None]
     chosen = min(able, key=lambda c: (c.fleet.cards, c.fleet.nodes, c.cards) if c.fleet else (), default=None)
-    return CapacityResult(case, choices, chosen, _assumptions(case, chosen or _simulated(choices)))
+    return CapacityResult(case, tuple(choices), chosen, _assumptions(case, chosen or _simulated(choices)))
 
 
-def _simulated(choices: tuple[CardsChoice, ...]) -> CardsChoice | None:
+def _simulated(choices: list[CardsChoice]) -> CardsChoice | None:
     return next((choice for choice in reversed(choices) if choice.curve is not None), None)
 
 
 def _choice(case: CapacityCase, cards: int) -> CardsChoice:
     try:
-        ask, rules = divided(case.engine, case.request, case.accelerator, case.model, cards, case.dtype)
+        found = _replica(case, cards)
     except LaunchError as error:
         if error.exit_code == ExitCode.USAGE:
             raise
         return CardsChoice(cards, Unfit(cards, error.text), None, None, error.text)
-    found = replica(
-        case.model,
-        cards,
-        case.dtype,
-        case.accelerator,
-        ask,
-        rules,
-        case.traffic,
-        lambda cost: cost.with_constants(case.constants),
-        case.engine.innermost.scheduling,
-    )
     if isinstance(found, Unfit):
         return CardsChoice(cards, found, None, None, found.reason)
-    curve = simulate_curve(case.traffic, found.limits, found.cost, case.targets.percentile)
+    curve = _curve(case, found)
     if curve is None:
-        return CardsChoice(
-            cards, found, None, None, message("capacity.takes_none", length=case.limits.max_model_len)
-        )
-    fleet = fleet_for(curve, case.targets, case.rate, cards, case.cards_per_node)
+        why = message("capacity.takes_none", length=case.limits.max_model_len)
+        return CardsChoice(cards, found, None, None, why)
+    fleet = fleet_for(curve, case.targets, case.demand, cards, case.cards_per_node)
     idle = curve.loads[0]
-    why = message("capacity.unreachable", ttft=f"{idle.ttft:.3g}", tpot=f"{1000 * idle.tpot:.3g}")
-    return CardsChoice(cards, found, curve, fleet, None if fleet else why)
+    why_not = message("capacity.unreachable", ttft=f"{idle.ttft:.3g}", tpot=f"{1000 * idle.tpot:.3g}")
+    evidence = _evidence(case, found, curve, fleet)
+    fast, slow = (
+        fleet_for(curve.faster(factor), case.targets, case.demand, cards, case.cards_per_node)
+        for factor in (evidence.high, evidence.low)
+    )
+    return CardsChoice(cards, found, curve, fleet, None if fleet else why_not, fast, slow, evidence)
+
+
+def _replica(case: CapacityCase, cards: int) -> Replica | Unfit:
+    """Return the replica of the plan's default batch, or of the batch that carries most within the targets."""
+    found = _of_request(case, case.request, cards)
+    if isinstance(found, Unfit) or case.request.max_num_seqs is not None:
+        return found
+    best, most = found.limits.max_num_seqs, -1.0
+    for batch in sorted({*_BATCHES, found.limits.max_num_seqs}):
+        limits = replace(found.limits, max_num_seqs=batch)
+        if batch > limits.max_num_batched_tokens:
+            continue
+        percentile = case.targets.percentile
+        curve = simulate_curve(case.traffic, limits, found.cost, percentile, delay=_delay(), quick=True)
+        carried = rate_within(curve, case.targets) if curve is not None else None
+        # a larger batch has to be worth its graphs
+        if carried is not None and carried > 1.02 * most:
+            best, most = batch, carried
+    if best == found.limits.max_num_seqs:
+        return found
+    other = _of_request(case, replace(case.request, max_num_seqs=best), cards)
+    return found if isinstance(other, Unfit) else other
+
+
+def _of_request(case: CapacityCase, request: Request, cards: int) -> Replica | Unfit:
+    drawn = drawn_up(case.engine, request, case.accelerator, case.model, cards=cards, dtype=case.dtype)
+    return replica(
+        ReplicaQuestion(
+            model=case.model,
+            cards=cards,
+            dtype=case.dtype,
+            accelerator=case.accelerator,
+            demand=drawn.demand,
+            rules=drawn.rules,
+            traffic=case.traffic,
+            adjust=lambda cost: cost.with_constants(case.constants),
+            scheduling=case.engine.innermost.scheduling,
+            prompts=_prompts(case.engine, drawn),
+            buckets=lambda blocks: _buckets(case.engine, drawn, blocks),
+        )
+    )
+
+
+def _prompts(engine: Engine, drawn: Division) -> int:
+    """Return the prompts of one step that the plan's settings allow."""
+    asked = engine.question(drawn.settings, drawn.context, None)
+    return asked.limits.max_num_prefill_seqs if asked is not None else 1
+
+
+def _buckets(engine: Engine, drawn: Division, blocks: int) -> Buckets | None:
+    """Return the buckets that the plan warms up; None where it has none."""
+    try:
+        found = engine.buckets(drawn.settings, drawn.context, blocks)
+    except BucketError:
+        return None
+    return found[1] if found is not None else None
+
+
+def _delay() -> float:
+    return values()[_DELAY]
+
+
+def _curve(case: CapacityCase, found: Replica) -> Curve | None:
+    percentile = case.targets.percentile
+    if case.clients:
+        return simulate_clients(case.traffic, found.limits, found.cost, percentile, delay=_delay())
+    return simulate_curve(case.traffic, found.limits, found.cost, percentile, delay=_delay())
+
+
+def _evidence(case: CapacityCase, found: Replica, curve: Curve, fleet: Fleet | None) -> Evidence:
+    """Return the published figures near the load of one replica, with the range of their speeds."""
+    requests = case.traffic.requests
+    load = curve.loads[-1]
+    if fleet is not None:
+        # the first load that is no lower than that of the fleet
+        amount = case.demand / fleet.replicas
+        found_at = (at for at, each in zip(curve.loads, curve.amounts, strict=True) if each >= amount)
+        load = next(found_at, load)
+    query = Query(
+        setup=found.speed.setup,
+        shape=found.speed.shape,
+        input=sum(tokens for _, tokens, _ in requests) / len(requests),
+        output=case.traffic.mean_output,
+        batch=max(1.0, load.inside),
+        measured=found.speed.measured and found.cards <= case.cards_per_node,
+    )
+    return evidence_for(query, figures(), values())
 
 
 def _assumptions(case: CapacityCase, choice: CardsChoice | None) -> tuple[Message, ...]:
     limits = case.limits
-    words = {"engine": case.engine.identity.label, "requests": limits.max_num_seqs, "length": limits.max_model_len}
+    seqs = limits.max_num_seqs
+    if choice is not None and isinstance(choice.replica, Replica):
+        seqs = choice.replica.limits.max_num_seqs
+    words = {"engine": case.engine.identity.label, "requests": seqs, "length": limits.max_model_len}
     said = [*case.notes, message("capacity.assume_served", **words)]
     if choice is not None and isinstance(choice.replica, Replica) and choice.curve is not None:
         cost = choice.replica.cost
@@ -128,5 +248,26 @@ def _assumptions(case: CapacityCase, choice: CardsChoice | None) -> tuple[Messag
                     length=case.limits.max_model_len,
                 )
             )
-    said += [message("capacity.assume_split"), message("capacity.assume_ceiling", percent=f"{100 * CEILING:.0f}")]
-    return (*said, message("capacity.assume_engine"), message("capacity.assume_no_spare"))
+        said.append(_scheduling(choice.replica))
+        if choice.evidence is not None:
+            said.append(_band_note(choice.evidence))
+    said.append(message("capacity.assume_split"))
+    if not case.clients:
+        said.append(message("capacity.assume_ceiling", percent=f"{100 * CEILING:.0f}"))
+    return (*said, message("capacity.assume_no_spare"))
+
+
+def _scheduling(found: Replica) -> Message:
+    limits = found.limits
+    delay = f"{1000 * _delay():.0f}"
+    if not limits.mixed_steps:
+        return message("capacity.assume_v0", prompts=limits.max_num_prefill_seqs, delay=delay)
+    budget = limits.max_num_batched_tokens
+    return message("capacity.assume_v1", tokens=budget, prompts=limits.max_num_prefill_seqs, delay=delay)
+
+
+def _band_note(evidence: Evidence) -> Message:
+    shares = {"low": f"{evidence.low:.2f}", "high": f"{evidence.high:.2f}"}
+    if not evidence.near:
+        return message("capacity.assume_far", **shares)
+    return message("capacity.assume_band", points=evidence.points, **shares)

@@ -1,11 +1,12 @@
-"""One replica: memory, engine limits, and step times with planned buckets."""
+"""One replica: its cards' memory, its engine's limits, its step times with the padding of its plan's buckets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from gaudi_launch.buckets.optimiser.bucket_planner import plan
+from gaudi_launch.buckets.bucket_list import Buckets
+from gaudi_launch.buckets.optimiser.padding_cost import score
 from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.host.accelerators import Accelerator
 from gaudi_launch.messages import Message
@@ -13,85 +14,102 @@ from gaudi_launch.models.card_memory import ServingDemand, fit
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import MemoryRules
 from gaudi_launch.performance.limits import EngineLimits
-from gaudi_launch.performance.scaling import step_time
+from gaudi_launch.performance.scaling import Speed, step_time
+from gaudi_launch.performance.simulator import simulate
 from gaudi_launch.performance.step_model import Engine as Scheduling
 from gaudi_launch.performance.step_time import StepTime
 
-# the padding of a bucket plan shows after some hundred requests; more of them only take longer
-_PLANNED_FOR = 600
+# padding shows after some hundred requests; more of them only take longer
+_PADDED_FOR = 600
+
+
+@dataclass(frozen=True)
+class ReplicaQuestion:
+    """What a replica is made of: a model over cards, its engine's division of a card, and the traffic.
+
+    ``buckets`` are those that its plan warms up, by the number of KV blocks; ``prompts`` the prompts of one step.
+    ``adjust`` puts the user's own constants into the step times.
+    """
+
+    model: Model
+    cards: int
+    dtype: str
+    accelerator: Accelerator
+    demand: ServingDemand
+    rules: MemoryRules
+    traffic: Traffic
+    adjust: Callable[[StepTime], StepTime] = lambda cost: cost
+    scheduling: Scheduling = "v0"
+    prompts: int = 1
+    buckets: Callable[[int], Buckets | None] = lambda blocks: None
 
 
 @dataclass(frozen=True)
 class Replica:
-    """A replica. ``padding`` is the share of step time that bucket padding adds.
-
-    It is included in ``cost``.
-    """
+    """A replica that fits. ``padding`` is the share of step time that bucket padding adds; ``cost`` includes it."""
 
     cards: int
     limits: EngineLimits
     cost: StepTime
     padding: float
+    speed: Speed
     notes: tuple[Message, ...]
 
 
 @dataclass(frozen=True)
 class Unfit:
-    """The reason why this number of cards cannot run a replica."""
+    """The reason why this number of cards is no replica."""
 
     cards: int
     reason: Message
 
 
-def replica(
-    model: Model,
-    cards: int,
-    dtype: str,
-    accelerator: Accelerator,
-    ask: ServingDemand,
-    rules: MemoryRules,
-    traffic: Traffic,
-    adjust: Callable[[StepTime], StepTime],
-    scheduling: Scheduling = "v0",
-) -> Replica | Unfit:
-    """Return the replica of ``model`` over ``cards``.
-
-    ``adjust`` applies the user's constants to the step times.
-    """
+def replica(asked: ReplicaQuestion) -> Replica | Unfit:
+    """Return the replica, or why its cards are none."""
+    accelerator, demand = asked.accelerator, asked.demand
     card = (accelerator.memory_usable_mib or accelerator.memory_total_mib) << 20
-    row = fit(model, card, [cards], [dtype], ask, rules).rows[0]
+    row = fit(asked.model, card, [asked.cards], [asked.dtype], demand, asked.rules).rows[0]
     if not row.fits or not row.kv_blocks:
-        return Unfit(cards, row.reason)
-    inputs = [min(tokens, ask.max_model_len) for _, tokens, _ in traffic.requests]
-    outputs = [min(output, ask.max_model_len) for _, _, output in traffic.requests]
-    limits = EngineLimits(
-        max_num_seqs=ask.max_num_seqs,
-        # the default of the 1.22 script and of vllm-gaudi, and what the planner picks: prompts one at a time
-        max_num_prefill_seqs=1,
-        # a prompt longer than the engine's budget is split over several steps, which the simulator
-        # counts as one
-        max_num_batched_tokens=max(ask.max_num_batched_tokens, ask.max_model_len),
-        max_model_len=ask.max_model_len,
-        num_blocks=row.kv_blocks,
+        return Unfit(asked.cards, row.reason)
+    limits = _limits(asked, row.kv_blocks)
+    kv_dtype = demand.kv_dtype if asked.dtype == "fp8" else "auto"
+    speed = step_time(asked.model, asked.cards, asked.dtype, accelerator, kv_dtype, asked.scheduling)
+    cost = asked.adjust(speed.cost)
+    prompt, decode, padding = _padding(asked, limits, cost)
+    return Replica(asked.cards, limits, _padded(cost, prompt, decode), padding, speed, tuple(speed.notes))
+
+
+def _limits(asked: ReplicaQuestion, blocks: int) -> EngineLimits:
+    demand, length = asked.demand, asked.demand.max_model_len
+    inputs = [min(tokens, length) for _, tokens, _ in asked.traffic.requests]
+    outputs = [min(output, length) for _, _, output in asked.traffic.requests]
+    mixed = asked.scheduling == "v1"
+    budget = demand.max_num_batched_tokens
+    if not (mixed and budget):
+        # an engine without chunked prefill reads a prompt in one step
+        budget = max(budget, length)
+    return EngineLimits(
+        max_num_seqs=demand.max_num_seqs,
+        max_num_prefill_seqs=asked.prompts,
+        max_num_batched_tokens=budget,
+        max_model_len=length,
+        num_blocks=blocks,
         input_min=min(inputs),
         input_max=max(inputs),
         output_min=min(outputs),
         output_max=max(outputs),
+        mixed_steps=mixed,
     )
-    kv_dtype = ask.kv_dtype if dtype == "fp8" else "auto"
-    speed = step_time(model, cards, dtype, accelerator, kv_dtype, scheduling)
-    cost = adjust(speed.cost)
-    prompt, decode, padding = _padding(traffic, limits, cost)
-    return Replica(cards, limits, _padded(cost, prompt, decode), padding, tuple(speed.notes))
 
 
-def _padding(traffic: Traffic, limits: EngineLimits, cost: StepTime) -> tuple[float, float, float]:
-    """Return the overhead of prefill, of decode and of both.
-
-    The planner makes the buckets for this traffic.
-    """
-    score = plan(limits, traffic.requests[:_PLANNED_FOR], cost=cost).score
-    return score.prompt_overhead, score.decode_overhead, score.overhead
+def _padding(asked: ReplicaQuestion, limits: EngineLimits, cost: StepTime) -> tuple[float, float, float]:
+    """Return the overhead of prefill, of decode and of both, with the buckets of the plan, at full load."""
+    buckets = asked.buckets(limits.num_blocks)
+    if buckets is None:
+        return 0.0, 0.0, 0.0
+    part = asked.traffic.first(max(_PADDED_FOR, 2 * limits.max_num_seqs)).requests
+    found = score(buckets, simulate(part, limits, cost, concurrency=limits.max_num_seqs), cost)
+    return found.prompt_overhead, found.decode_overhead, found.overhead
 
 
 def _padded(cost: StepTime, prompt: float, decode: float) -> StepTime:

@@ -1,49 +1,48 @@
-"""Replicas, cards and nodes for a rate of requests within latency targets. Pure.
+"""How many replicas, cards and nodes carry a rate of requests within latency targets. Pure.
 
-One replica is simulated at growing load; a fleet is a number of equal replicas, so a fleet of
-10,000 nodes costs no more than one. Latency is read from the simulated loads along straight lines,
-never falling with load, so more requests or a tighter target can never need fewer replicas.
+One replica is simulated at growing load; a fleet is that replica many times over, so a fleet of 10,000 nodes costs
+no more than one. Latency is read from the simulated loads along straight lines, never falling with load, so more
+requests or a tighter target can never need fewer replicas.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.performance.limits import EngineLimits
 from gaudi_launch.performance.simulator import Times, simulate_times
 from gaudi_launch.performance.step_time import StepTime
 
-# fractions of a replica's maximum. Close to the maximum a queue grows without end, which no run of
-# some ten thousand requests would show; the last fraction is therefore the ceiling
+# shares of what a replica can do at most. Close to all of it a queue has no end, which no run of some ten thousand
+# requests would see; the last share is therefore the ceiling
 SHARES = (0.02, *(step / 20 for step in range(1, 19)))
 CEILING = SHARES[-1]
+# loads and requests that tell which of several batches carries most
+_QUICK_SHARES, _QUICK_REQUESTS = (0.3, 0.55, 0.75, CEILING), 700
+# more clients than requests that run only wait
+_CLIENT_STEPS = (0.75, 1.0)
 # the first tenth of the requests meet an empty engine
 _SETTLING = 0.1
 
 
 @dataclass(frozen=True)
 class Targets:
-    """Seconds that ``percentile`` % of the requests must stay within.
-
-    None: not requested.
-    """
+    """Seconds that ``percentile`` % of the requests must stay within; None: not asked for."""
 
     ttft: float | None
     tpot: float | None
     percentile: float = 95.0
+    e2e: float | None = None
 
 
 @dataclass(frozen=True)
 class LoadPoint:
-    """One replica under one load.
-
-    ``rate`` in requests per second, ``share`` of its maximum, and percentiles of time to first
-    token and time per further token, in seconds; ``tokens`` are output tokens per second,
-    ``inside`` is the mean number of requests in the engine.
-    """
+    """One replica under one load: requests a second, that as a share of the most it can do, and percentiles of
+    time to first token and time per further token, in seconds; ``tokens`` are output tokens a second,
+    ``inside`` is how many requests the engine holds on average."""
 
     rate: float
     share: float
@@ -51,24 +50,50 @@ class LoadPoint:
     tpot: float
     tokens: float
     inside: float
+    e2e: float = 0.0
 
 
 @dataclass(frozen=True)
 class Curve:
     """One replica from idle to `CEILING`.
 
-    ``most``: its maximum in requests per second; ``refused``: the share of requests that it never
-    accepts (longer than it allows).
+    ``most``: requests per second that it can do at most; ``refused``: the share of requests that it never takes
+    (longer than it allows). ``clients``: the loads are numbers of clients that each wait for an answer before they
+    send the next request, instead of rates.
     """
 
     loads: tuple[LoadPoint, ...]
     most: float
     refused: float
+    clients: bool = False
+
+    @property
+    def amounts(self) -> list[float]:
+        """What each load is counted by: requests per second, or clients."""
+        return [load.inside if self.clients else load.rate for load in self.loads]
+
+    def faster(self, factor: float) -> Curve:
+        """Return the curve of a replica whose steps take 1 / ``factor`` of the time."""
+        loads = [
+            replace(
+                load,
+                rate=load.rate * factor,
+                ttft=load.ttft / factor,
+                tpot=load.tpot / factor,
+                tokens=load.tokens * factor,
+                e2e=load.e2e / factor,
+            )
+            for load in self.loads
+        ]
+        return replace(self, loads=tuple(loads), most=self.most * factor)
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """A number of replicas, and the latencies of each request (seconds)."""
+    """The replicas of a deployment, and what each request then sees (seconds).
+
+    ``rate`` is what one replica takes: requests per second, or clients.
+    """
 
     replicas: int
     cards: int
@@ -76,35 +101,71 @@ class Fleet:
     rate: float
     ttft: float
     tpot: float
+    e2e: float = 0.0
 
 
-def simulate_curve(traffic: Traffic, limits: EngineLimits, cost: StepTime, percentile: float) -> Curve | None:
-    """Return one replica at each of `SHARES`.
+def simulate_curve(
+    traffic: Traffic,
+    limits: EngineLimits,
+    cost: StepTime,
+    percentile: float,
+    *,
+    delay: float = 0.0,
+    quick: bool = False,
+) -> Curve | None:
+    """Return one replica at each of `SHARES`; None when it takes none of the requests.
 
-    Return None when it accepts none of the requests.
+    ``delay``: seconds that the API server and the client add to each request. ``quick``: few loads and requests, to
+    compare batches.
     """
+    if quick:
+        traffic = traffic.first(_QUICK_REQUESTS)
     most = most_requests(traffic, limits, cost)
     if most is None:
         return None
     loads: list[LoadPoint] = []
-    for share in SHARES:
-        # at a higher load at least as many requests are inside
+    for share in _QUICK_SHARES if quick else SHARES:
+        # no fewer are inside at a higher load
         part = traffic.part(share, loads[-1].inside if loads else 0.0)
-        loads.append(_load(part, limits, cost, percentile, share, most))
-    refused = sum(1 for _, tokens, _ in traffic.requests if not _taken(tokens, limits)) / len(traffic.requests)
-    return Curve(tuple(loads), most, refused)
+        loads.append(_load(part, limits, cost, Load(percentile, share, most, delay)))
+    return Curve(tuple(loads), most, _refused(traffic, limits))
+
+
+def simulate_clients(
+    traffic: Traffic, limits: EngineLimits, cost: StepTime, percentile: float, *, delay: float = 0.0
+) -> Curve | None:
+    """Return one replica with growing numbers of clients, up to as many as it serves at once."""
+    if most_requests(traffic.first(_QUICK_REQUESTS), limits, cost) is None:
+        return None
+    counts = {1, limits.max_num_seqs}
+    size = 1
+    while size < limits.max_num_seqs:
+        counts |= {max(1, round(step * size)) for step in _CLIENT_STEPS}
+        size *= 2
+    loads: list[LoadPoint] = []
+    for count in sorted(counts):
+        part = traffic.part(0.0, count).requests
+        times = simulate_times(part, limits, cost, concurrency=count, delay=delay)
+        ended = times.done[times.done == times.done]
+        pace = len(ended) / max(float(ended.max()), 1e-9)
+        loads.append(_point(times, percentile, rate=pace, share=count / limits.max_num_seqs, inside=float(count)))
+    return Curve(tuple(loads), loads[-1].rate, _refused(traffic, limits), clients=True)
+
+
+def _refused(traffic: Traffic, limits: EngineLimits) -> float:
+    return sum(1 for _, tokens, _ in traffic.requests if not _taken(tokens, limits)) / len(traffic.requests)
 
 
 def _taken(tokens: int, limits: EngineLimits) -> bool:
-    longest = min(limits.max_model_len - 1, limits.longest_query, limits.num_blocks * limits.block_size - 1)
+    longest = min(limits.max_model_len, limits.num_blocks * limits.block_size) - 1
+    if not limits.mixed_steps:
+        # without chunked prefill a prompt has to fit into one step
+        longest = min(longest, limits.longest_query)
     return tokens <= longest
 
 
 def most_requests(traffic: Traffic, limits: EngineLimits, cost: StepTime) -> float | None:
-    """Return the requests per second of an engine that always has more waiting.
-
-    Measured while it is full. Return None when it accepts none.
-    """
+    """Requests a second of an engine that always has more waiting, taken while it is full; None: it takes none."""
     import numpy as np
 
     full = traffic.part(0.0, limits.max_num_seqs)
@@ -112,34 +173,49 @@ def most_requests(traffic: Traffic, limits: EngineLimits, cost: StepTime) -> flo
     done = np.sort(times.done[~np.isnan(times.done)])
     if not len(done):
         return None
-    # filling and emptying do not show its rate; very short runs have nothing else
+    # filling and emptying are not its pace; very short runs have nothing else
     first, last = len(done) // 5, len(done) - 1 - len(done) // 5
     if last > first and done[last] > done[first]:
         return float((last - first) / (done[last] - done[first]))
     return float(len(done) / max(done[-1], 1e-9))
 
 
-def _load(
-    traffic: Traffic, limits: EngineLimits, cost: StepTime, percentile: float, share: float, most: float
-) -> LoadPoint:
+@dataclass(frozen=True)
+class Load:
+    """How one replica is loaded: a share of the ``most`` requests per second that it can do."""
+
+    percentile: float
+    share: float
+    most: float
+    delay: float
+
+
+def _load(traffic: Traffic, limits: EngineLimits, cost: StepTime, load: Load) -> LoadPoint:
     import numpy as np
 
-    rate = share * most
-    times = simulate_times(traffic.requests, limits, cost, rate=rate)
+    rate = load.share * load.most
+    times = simulate_times(traffic.requests, limits, cost, rate=rate, delay=load.delay)
     settled = slice(int(len(traffic.requests) * _SETTLING), None)
-    whole = Times(times.came[settled], times.first[settled], times.done[settled], times.output[settled])
-    waited = whole.first - whole.came
-    several = whole.output > 1
-    each = (whole.done - whole.first)[several] / (whole.output[several] - 1)
-    stay = whole.done - whole.came
+    part = Times(times.came[settled], times.first[settled], times.done[settled], times.output[settled])
+    stay = part.done - part.came
     # rate x mean stay is the mean number inside (Little)
+    inside = rate * float(np.nanmean(stay)) if not np.isnan(stay).all() else 0.0
+    return _point(part, load.percentile, rate=rate, share=load.share, inside=inside)
+
+
+def _point(times: Times, percentile: float, *, rate: float, share: float, inside: float) -> LoadPoint:
+    import numpy as np
+
+    several = times.output > 1
+    each = (times.done - times.first)[several] / (times.output[several] - 1)
     return LoadPoint(
         rate=rate,
         share=share,
-        ttft=_percentile(waited, percentile),
+        ttft=_percentile(times.first - times.came, percentile),
         tpot=_percentile(each, percentile),
         tokens=rate * float(np.mean(times.output)),
-        inside=rate * float(np.nanmean(stay)) if not np.isnan(stay).all() else 0.0,
+        inside=inside,
+        e2e=_percentile(times.done - times.came, percentile),
     )
 
 
@@ -148,12 +224,12 @@ def _percentile(values: object, percentile: float) -> float:
 
     known = np.asarray(values, dtype=np.float64)
     known = known[~np.isnan(known)]
-    # the smallest value that this number of requests stay within, never an interpolated one
+    # the smallest value that so many requests stay within, never a made-up one between two
     return float(np.percentile(known, percentile, method="higher")) if len(known) else 0.0
 
 
 def _rising(values: Sequence[float]) -> list[float]:
-    """Return values that never fall: a latency at some load is kept at a higher one."""
+    """Never falling: what is seen at some load is not forgotten at a higher one."""
     found: list[float] = []
     for value in values:
         found.append(max(value, found[-1]) if found else value)
@@ -161,7 +237,7 @@ def _rising(values: Sequence[float]) -> list[float]:
 
 
 def _highest(rates: Sequence[float], values: Sequence[float], target: float | None) -> float | None:
-    """Return the highest rate whose value is within the target; None when no load is."""
+    """The highest rate whose value is within the target; None when no load is."""
     rising = _rising(values)
     if target is None or rising[-1] <= target:
         return rates[-1]
@@ -173,40 +249,45 @@ def _highest(rates: Sequence[float], values: Sequence[float], target: float | No
 
 
 def rate_within(curve: Curve, targets: Targets) -> float | None:
-    """Return the requests per second that one replica serves within the targets.
+    """Return the load that one replica takes within the targets: requests per second, or clients.
 
-    Return None when not even an idle one does.
+    None when not even an idle one is within them.
     """
-    rates = [load.rate for load in curve.loads]
+    amounts = curve.amounts
     found = (
-        _highest(rates, [load.ttft for load in curve.loads], targets.ttft),
-        _highest(rates, [load.tpot for load in curve.loads], targets.tpot),
+        _highest(amounts, [load.ttft for load in curve.loads], targets.ttft),
+        _highest(amounts, [load.tpot for load in curve.loads], targets.tpot),
+        _highest(amounts, [load.e2e for load in curve.loads], targets.e2e),
     )
-    return None if None in found else min(rate for rate in found if rate is not None)
+    return None if None in found else min(amount for amount in found if amount is not None)
 
 
-def latency_at(curve: Curve, rate: float) -> tuple[float, float]:
-    """Return (time to first token, time per token) of one replica at ``rate``.
+def latency_at(curve: Curve, amount: float) -> tuple[float, float]:
+    """Return (time to first token, time per token) of one replica at this load, between the simulated ones."""
+    ttft, tpot, _ = latencies_at(curve, amount)
+    return ttft, tpot
 
-    The result is interpolated between the simulated loads.
-    """
-    rates = [load.rate for load in curve.loads]
+
+def latencies_at(curve: Curve, amount: float) -> tuple[float, float, float]:
+    """Return (time to first token, time per token, E2E latency) at this load."""
+    amounts = curve.amounts
 
     def read(values: list[float]) -> float:
         rising = _rising(values)
-        for at in range(1, len(rates)):
-            if rate <= rates[at]:
-                part = max(0.0, (rate - rates[at - 1]) / (rates[at] - rates[at - 1]))
+        for at in range(1, len(amounts)):
+            if amount <= amounts[at]:
+                part = max(0.0, (amount - amounts[at - 1]) / (amounts[at] - amounts[at - 1]))
                 return rising[at - 1] + part * (rising[at] - rising[at - 1])
         return rising[-1]
 
-    return read([load.ttft for load in curve.loads]), read([load.tpot for load in curve.loads])
+    loads = curve.loads
+    ttft, tpot = read([load.ttft for load in loads]), read([load.tpot for load in loads])
+    return ttft, tpot, read([load.e2e for load in loads])
 
 
 def nodes_for(replicas: int, cards: int, cards_per_node: int) -> int:
-    """Return the number of nodes for this number of replicas of ``cards`` cards.
-
-    A replica shares no node with part of itself elsewhere unless it is larger than one.
+    """Nodes of so many replicas of ``cards`` cards; no replica shares a node with part of itself elsewhere unless
+    it is larger than one.
 
     >>> [nodes_for(5, 2, 8), nodes_for(3, 8, 8), nodes_for(3, 16, 8), nodes_for(3, 3, 8)]
     [2, 3, 6, 2]
@@ -217,21 +298,24 @@ def nodes_for(replicas: int, cards: int, cards_per_node: int) -> int:
 
 
 def replicas_on(nodes: int, cards: int, cards_per_node: int) -> int:
-    """Return the number of replicas of ``cards`` cards on this number of nodes."""
+    """How many replicas of ``cards`` cards so many nodes hold."""
     if cards > cards_per_node:
         return nodes // math.ceil(cards / cards_per_node)
     return nodes * (cards_per_node // cards)
 
 
-def fleet_for(curve: Curve, targets: Targets, rate: float, cards: int, cards_per_node: int) -> Fleet | None:
-    """Return the smallest fleet for ``rate`` requests per second.
+def fleet_for(curve: Curve, targets: Targets, demand: float, cards: int, cards_per_node: int) -> Fleet | None:
+    """Return the smallest fleet for ``demand``, in requests per second or clients.
 
-    Return None when no number of replicas meets the targets.
+    None when no number of replicas meets the targets.
     """
     each = rate_within(curve, targets)
     if each is None:
         return None
-    # an integer that rounding made slightly larger is still that integer
-    replicas = max(1, math.ceil(rate / each - 1e-9))
-    ttft, tpot = latency_at(curve, rate / replicas)
-    return Fleet(replicas, replicas * cards, nodes_for(replicas, cards, cards_per_node), each, ttft, tpot)
+    if curve.clients:
+        each = max(1.0, float(math.floor(each + 1e-9)))
+    # a whole number that rounding made a hair larger is still that number
+    replicas = max(1, math.ceil(demand / each - 1e-9))
+    ttft, tpot, e2e = latencies_at(curve, demand / replicas)
+    nodes = nodes_for(replicas, cards, cards_per_node)
+    return Fleet(replicas, replicas * cards, nodes, each, ttft, tpot, e2e)

@@ -43,6 +43,12 @@ class Traffic:
         count = int(min(len(self.requests), needed, able))
         return self if count == len(self.requests) else Traffic(_paced(self.requests[:count]))
 
+    def first(self, count: int) -> Traffic:
+        """Return the first ``count`` requests, one per second on average."""
+        if count >= len(self.requests):
+            return self
+        return Traffic(_paced(self.requests[:count]))
+
     @cached_property
     def mean_output(self) -> float:
         return sum(output for _, _, output in self.requests) / len(self.requests)

@@ -37,7 +37,10 @@ class Speed:
     """Step times with what had to be assumed for them."""
 
     cost: StepTime
+    setup: Setup
+    shape: Shape
     notes: Sequence[Message] = ()
+    measured: bool = True
 
 
 def step_time(
@@ -65,7 +68,7 @@ def step_time(
     )
     kind = "bf16" if dtype in ("bfloat16", "float16") else dtype
     basis = f"{title} {kind}, {setup.cards} x {generation}"
-    return Speed(_lines(setup, shape, basis), tuple(notes))
+    return Speed(_lines(setup, shape, basis), setup, shape, tuple(notes), measured=not notes)
 
 
 def generation_of(accelerator: Accelerator) -> Generation:

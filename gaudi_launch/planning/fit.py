@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import Accelerator
@@ -14,7 +14,7 @@ from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import BLOCK, MemoryRules
 from gaudi_launch.planning.engine import Context, Engine, Limits
 from gaudi_launch.planning.memory import division
-from gaudi_launch.planning.plan import Placement
+from gaudi_launch.planning.plan import Placement, Setting
 from gaudi_launch.planning.precision import fp8_cache
 from gaudi_launch.planning.request import Request
 
@@ -23,13 +23,34 @@ _NAMED = ("fp8", "awq", "gptq")
 _MIB_PER_GIB = 1024
 
 
+@dataclass(frozen=True)
+class Division:
+    """How a card is divided for one deployment, with the settings of its plan."""
+
+    demand: ServingDemand
+    rules: MemoryRules
+    settings: tuple[Setting, ...]
+    context: Context
+
+
 def divided(
     engine: Engine, request: Request, accelerator: Accelerator, model: Model, cards: int, dtype: str
 ) -> tuple[ServingDemand, MemoryRules]:
-    """Return the division of ``plan -n cards`` on a product, for ``dtype`` weights.
+    """Return the division that ``plan -n cards`` computes on this product, for weights in ``dtype``.
 
-    fp8 of other weights is assumed to be calibrated, with the KV cache type that the calibration
-    writes. Raises LaunchError for what the engine cannot do with this model, cards or lengths.
+    Raises LaunchError for what the engine cannot do with this model, cards or lengths.
+    """
+    found = drawn_up(engine, request, accelerator, model, cards=cards, dtype=dtype)
+    return found.demand, found.rules
+
+
+def drawn_up(
+    engine: Engine, request: Request, accelerator: Accelerator, model: Model, *, cards: int, dtype: str
+) -> Division:
+    """Return the settings and the division that ``plan -n cards`` computes on this product.
+
+    fp8 of other weights is taken as calibrated, with the KV cache type that the calibration writes. Raises
+    LaunchError for what the engine cannot do with this model, cards or lengths.
     """
     if dtype == "fp8" and not accelerator.has_fp8:
         raise LaunchError("fit.no_fp8", ExitCode.MACHINE, card=accelerator.title)
@@ -40,8 +61,10 @@ def divided(
     if dtype in _NAMED and dtype != model.quantization:
         request = replace(request, dtype=dtype, quant_file=_calibrated(model, engine) if dtype == "fp8" else None)
     limits = engine.limits(request, host, model)
-    settings = engine.propose(Context(request, host, model, Placement(tuple(range(cards))), limits)).settings
-    return division(model, limits, settings, engine)
+    context = Context(request, host, model, Placement(tuple(range(cards))), limits)
+    settings = tuple(engine.propose(context).settings)
+    demand, rules = division(model, limits, settings, engine)
+    return Division(demand, rules, settings, context)
 
 
 def limits_of(engine: Engine, request: Request, model: Model) -> Limits:

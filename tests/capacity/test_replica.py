@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gaudi_launch.capacity.replica import Replica, Unfit, replica
+from gaudi_launch.buckets.bucket_list import Buckets
+from gaudi_launch.capacity.replica import Replica, ReplicaQuestion, Unfit, replica
 from gaudi_launch.capacity.traffic import busiest_minute, from_ranges, from_trace, mean_rate
 from gaudi_launch.host.accelerators import accelerators
 from gaudi_launch.models.card_memory import ServingDemand
@@ -47,42 +48,47 @@ def test_rates_of_a_trace() -> None:
     assert (mean_rate(steady[:1]), mean_rate([(1.0, 5, 5)] * 3), busiest_minute(steady[:30])) == (None, None, None)
 
 
-def test_a_replica_has_the_memory_of_fit_and_pays_for_padding() -> None:
-    llama = known_model("meta-llama/Llama-3.1-8B-Instruct", False)
-    ask = ServingDemand(8192, 64, 8192)
-    made = replica(llama, 1, "bfloat16", GAUDI2, ask, MemoryRules(), from_trace(made_up()), lambda cost: cost)
-    assert isinstance(made, Replica)
-    assert (made.limits.max_num_seqs, made.limits.max_num_prefill_seqs, made.limits.num_blocks > 3000) == (
-        64,
-        1,
-        True,
-    )
-    assert 0 < made.padding < 0.2
-    plain = step_time(llama, 1, "bfloat16", GAUDI2).cost
-    assert all(made.cost.constants()[name] > value for name, value in plain.constants().items())
-    mine = replica(
-        llama,
-        1,
-        "bfloat16",
-        GAUDI2,
-        ask,
-        MemoryRules(),
-        from_trace(made_up()),
-        lambda c: replace(c, decode_fixed=99),
-    )
-    assert isinstance(mine, Replica) and mine.cost.decode_fixed > 99
+def asked(**changes: object) -> ReplicaQuestion:
+    values: dict[str, object] = {
+        "model": known_model("meta-llama/Llama-3.1-8B-Instruct", False),
+        "cards": 1,
+        "dtype": "bfloat16",
+        "accelerator": GAUDI2,
+        "demand": ServingDemand(8192, 64, 8192),
+        "rules": MemoryRules(),
+        "traffic": from_trace(made_up()),
+    }
+    return ReplicaQuestion(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def coarse(blocks: int) -> Buckets:
+    return Buckets([[1, 8192, 0]], [[64, 1, blocks]])
+
+
+def test_a_replica_has_the_memory_of_fit_and_pays_for_the_padding_of_its_buckets() -> None:
+    made, padded = replica(asked()), replica(asked(buckets=coarse))
+    assert isinstance(made, Replica) and isinstance(padded, Replica)
+    limits = made.limits
+    assert (limits.max_num_seqs, limits.max_num_prefill_seqs, limits.num_blocks > 3000) == (64, 1, True)
+    assert (made.padding, padded.padding > 0.5) == (0.0, True)
+    plain = step_time(asked().model, 1, "bfloat16", GAUDI2).cost
+    assert made.cost == plain
+    assert all(padded.cost.constants()[name] > value for name, value in plain.constants().items())
+    mine = replica(asked(adjust=lambda cost: replace(cost, decode_fixed=99)))
+    assert isinstance(mine, Replica) and mine.cost.decode_fixed == 99
+
+
+def test_a_replica_schedules_as_its_engine_does() -> None:
+    demand = ServingDemand(8192, 64, 2048)
+    old, new = (replica(asked(demand=demand, scheduling=name, prompts=4)) for name in ("v0", "v1"))
+    assert isinstance(old, Replica) and isinstance(new, Replica)
+    # without chunked prefill the budget is no less than a prompt
+    assert (old.limits.mixed_steps, old.limits.max_num_batched_tokens) == (False, 8192)
+    assert (new.limits.mixed_steps, new.limits.max_num_batched_tokens) == (True, 2048)
+    assert (old.limits.max_num_prefill_seqs, new.limits.max_num_prefill_seqs) == (4, 4)
 
 
 def test_what_does_not_fit_is_no_replica() -> None:
     qwen = known_model("Qwen/Qwen2-72B-Instruct", False)
-    found = replica(
-        qwen,
-        1,
-        "bfloat16",
-        GAUDI2,
-        ServingDemand(8192),
-        MemoryRules(),
-        from_ranges((5, 50), (5, 50)),
-        lambda cost: cost,
-    )
+    found = replica(asked(model=qwen, demand=ServingDemand(8192), traffic=from_ranges((5, 50), (5, 50))))
     assert isinstance(found, Unfit) and found.reason.id == "fit.weights"

@@ -1,10 +1,9 @@
-"""The output of ``gaudi-launch capacity``: table, chart, JSON, picture.
-
-The chart is for the terminal.
-"""
+"""What ``gaudi-launch capacity`` shows: a table, a chart in the terminal, JSON, a picture."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
     from gaudi_launch.capacity.cards import CapacityResult, CardsChoice
     from gaudi_launch.capacity.latency_chart import Panel
-    from gaudi_launch.capacity.search import Curve
+    from gaudi_launch.capacity.search import Curve, Fleet
 
 _COLUMNS = ("n", "replicas", "cards", "nodes", "each", "ttft", "tpot", "why")
 _SIZES = (1, 10, 100, 1000, 10_000)
@@ -23,7 +22,7 @@ _ROWS, _WIDTH = 8, 60
 
 
 def to_json(result: CapacityResult) -> dict[str, Any]:
-    """Return the object of --json. Seconds, requests per second, tokens per second."""
+    """The object of --json. Seconds, requests a second, tokens a second."""
     case = result.case
     return {
         "schema": 1,
@@ -37,11 +36,13 @@ def to_json(result: CapacityResult) -> dict[str, Any]:
         "targets": {
             "ttft": case.targets.ttft,
             "tpot": case.targets.tpot,
+            "e2e": case.targets.e2e,
             "percentile": case.targets.percentile,
         },
         "cards_per_node": case.cards_per_node,
         "chosen": _fleet_json(result.chosen) if result.chosen else None,
         "choices": [_choice_json(choice) for choice in result.choices],
+        "concurrency": case.clients or None,
         "carried": [
             {"nodes": nodes, "replicas": replicas, "rate": rate, "output_tokens": tokens}
             for nodes, replicas, rate, tokens in carried(result)
@@ -61,7 +62,21 @@ def _fleet_json(choice: CardsChoice) -> dict[str, Any]:
         "rate_per_replica": round(fleet.rate, 6),
         "ttft": round(fleet.ttft, 6),
         "tpot": round(fleet.tpot, 6),
+        "e2e": round(fleet.e2e, 6),
+        "band": {
+            "replicas": _band(choice, lambda one: one.replicas),
+            "cards": _band(choice, lambda one: one.cards),
+            "nodes": _band(choice, lambda one: one.nodes),
+        },
     }
+
+
+def _band(choice: CardsChoice, count: Callable[[Fleet], int]) -> dict[str, int | None]:
+    """Return the expected number with the range of the evidence; None where the targets cannot be met."""
+    low, expected, high = (
+        count(fleet) if fleet is not None else None for fleet in (choice.fewest, choice.fleet, choice.most)
+    )
+    return {"low": low, "expected": expected, "high": high}
 
 
 def _choice_json(choice: CardsChoice) -> dict[str, Any]:
@@ -75,6 +90,8 @@ def _choice_json(choice: CardsChoice) -> dict[str, Any]:
         "kv_blocks": made.limits.num_blocks if made else None,
         "step_time": made.cost.constants() if made else None,
         "padding": round(made.padding, 6) if made else None,
+        "max_num_seqs": made.limits.max_num_seqs if made else None,
+        "prompts_per_step": made.limits.max_num_prefill_seqs if made else None,
         "most": round(choice.curve.most, 6) if choice.curve else None,
         "refused": choice.curve.refused if choice.curve else None,
         "curve": [
@@ -83,6 +100,7 @@ def _choice_json(choice: CardsChoice) -> dict[str, Any]:
                 "share": load.share,
                 "ttft": round(load.ttft, 6),
                 "tpot": round(load.tpot, 6),
+                "e2e": round(load.e2e, 6),
                 "output_tokens": round(load.tokens, 3),
                 "inside": round(load.inside, 3),
             }
@@ -92,10 +110,7 @@ def _choice_json(choice: CardsChoice) -> dict[str, Any]:
 
 
 def carried(result: CapacityResult) -> list[tuple[int, int, float, float]]:
-    """Return the load that fleets of some sizes carry.
-
-    It is (nodes, replicas, requests per second, output tokens per second).
-    """
+    """(nodes, replicas, requests a second, output tokens a second) that fleets of some sizes carry."""
     from gaudi_launch.capacity.search import replicas_on
 
     choice = result.chosen
@@ -106,14 +121,24 @@ def carried(result: CapacityResult) -> list[tuple[int, int, float, float]]:
     rows = []
     for nodes in result.case.nodes or _SIZES:
         replicas = replicas_on(nodes, choice.cards, result.case.cards_per_node)
-        rate = replicas * choice.fleet.rate
+        rate = replicas * _most_rate(choice)
         rows.append((nodes, replicas, round(rate, 3), round(rate * tokens_each, 1)))
     return rows
 
 
+def _most_rate(choice: CardsChoice) -> float:
+    """Return the requests per second of one replica at the highest load within the targets."""
+    assert choice.fleet is not None and choice.curve is not None
+    if not choice.curve.clients:
+        return choice.fleet.rate
+    within = [load.rate for load in choice.curve.loads if load.inside <= choice.fleet.rate]
+    return max(within, default=choice.curve.loads[0].rate)
+
+
 def show(result: CapacityResult, plot: Path | None) -> None:
-    """Print the page for people."""
+    """The page for people."""
     from gaudi_launch.capacity.latency_chart import number
+    from gaudi_launch.capacity.replica import Replica
     from gaudi_launch.cli.console import console, table
     from gaudi_launch.messages import text
 
@@ -127,23 +152,35 @@ def show(result: CapacityResult, plot: Path | None) -> None:
         return "-" if value is None else f"{value * factor:g} {unit}"
 
     heading = text(
-        "capacity.title",
+        "capacity.title_clients" if case.clients else "capacity.title_rate",
         model=case.model.path,
         accelerator=case.accelerator.id,
         dtype=case.dtype,
-        rate=number(case.rate),
+        demand=number(case.demand),
         ttft=target(case.targets.ttft, 1, "s"),
         tpot=target(case.targets.tpot, 1000, "ms"),
+        e2e=target(case.targets.e2e, 1, "s"),
         percentile=f"{case.targets.percentile:g}",
     )
     rows = [_row(choice, choice is result.chosen) for choice in result.choices]
     columns = [text(f"capacity.column_{name}") for name in _COLUMNS]
+    if case.clients:
+        columns[_COLUMNS.index("each")] = text("capacity.column_clients")
     out.print(heading, markup=False, soft_wrap=True)
     out.print(table("", columns, rows, right=range(7)))
     chosen = result.chosen
     if chosen is not None and chosen.fleet is not None:
         fleet = chosen.fleet
-        say("capacity.answer", nodes=fleet.nodes, cards=fleet.cards, replicas=fleet.replicas, n=chosen.cards)
+        say(
+            "capacity.answer_band" if chosen.most is not None else "capacity.answer_open",
+            low=chosen.fewest.cards if chosen.fewest is not None else fleet.cards,
+            high=chosen.most.cards if chosen.most is not None else fleet.cards,
+            cards=fleet.cards,
+            nodes=fleet.nodes,
+            replicas=fleet.replicas,
+            n=chosen.cards,
+            batch=chosen.replica.limits.max_num_seqs if isinstance(chosen.replica, Replica) else 0,
+        )
         sizes = [(str(n), str(r), number(rate), number(tokens)) for n, r, rate, tokens in carried(result)]
         names = [text(f"capacity.column_{name}") for name in ("nodes", "replicas", "rate", "tokens")]
         say("capacity.carried", n=chosen.cards)
@@ -152,12 +189,23 @@ def show(result: CapacityResult, plot: Path | None) -> None:
         say("capacity.nothing" if any(choice.curve for choice in result.choices) else "capacity.nothing_fits")
     drawn = chosen or next((choice for choice in reversed(result.choices) if choice.curve), None)
     if drawn is not None and drawn.curve is not None:
-        rate = case.rate / drawn.fleet.replicas if drawn.fleet else None
-        out.print(_chart(drawn.curve, case.targets.ttft, case.targets.tpot, rate, drawn.cards))
+        rate = _marked(result, drawn)
+        curve = replace(drawn.curve, clients=False)
+        out.print(_chart(curve, case.targets.ttft, case.targets.tpot, rate, drawn.cards))
     for said in result.assumptions:
         say("capacity.assumed", what=said.render())
     if plot is not None:
         say("capacity.drawn", path=str(plot))
+
+
+def _marked(result: CapacityResult, choice: CardsChoice) -> float | None:
+    """Return the requests per second of one replica of the fleet, for the chart."""
+    if choice.fleet is None or choice.curve is None:
+        return None
+    amount = result.case.demand / choice.fleet.replicas
+    if not choice.curve.clients:
+        return amount
+    return next((load.rate for load in choice.curve.loads if load.inside >= amount), choice.curve.loads[-1].rate)
 
 
 def _row(choice: CardsChoice, chosen: bool) -> list[str]:
@@ -179,7 +227,7 @@ def _row(choice: CardsChoice, chosen: bool) -> list[str]:
 
 
 def _chart(curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None, cards: int) -> Text:
-    """Return both latencies against the load of one replica, as text."""
+    """Both latencies against the load of one replica, in letters."""
     from rich.text import Text
 
     from gaudi_launch.capacity.latency_chart import column_of, number, panels
@@ -212,22 +260,20 @@ def _line(panel: Panel, value: float) -> int:
 
 
 def draw(path: Path, result: CapacityResult) -> None:
-    """Write the picture of the chosen replica, else of the first that was simulated.
-
-    Raises LaunchError (USAGE).
-    """
+    """Write the picture of the chosen replica, else of the first that was simulated. Raises LaunchError (USAGE)."""
     from gaudi_launch.capacity import latency_chart
-    from gaudi_launch.plotting import label
 
     choice = result.chosen or next((choice for choice in reversed(result.choices) if choice.curve), None)
     if choice is None or choice.curve is None:
         raise LaunchError("capacity.nothing_to_draw", ExitCode.USAGE)
     targets = result.case.targets
-    rate = result.case.rate / choice.fleet.replicas if choice.fleet else None
-    title = label("plot.replica_title", model=result.case.model.name, cards=choice.cards)
-    drawn = latency_chart.picture(choice.curve, targets, rate, title, path.suffix.lower())
+    rate = _marked(result, choice)
+    scene = (replace(choice.curve, clients=False), targets.ttft, targets.tpot, rate)
     try:
-        path.write_bytes(drawn)
+        if path.suffix.lower() == ".png":
+            path.write_bytes(latency_chart.png(*scene))
+        else:
+            path.write_text(latency_chart.svg(*scene), encoding="utf-8")
     except OSError as error:
         why = error.strerror or str(error)
         raise LaunchError("warmup.not_written", ExitCode.USAGE, path=str(path), error=why) from None

@@ -33,18 +33,54 @@ def test_json_has_the_promised_shape(capsys: pytest.CaptureFixture[str]) -> None
     )
     assert code == 0
     assert (shown["schema"], shown["rate"], shown["cards_per_node"]) == (1, 100.0, 8)
-    assert shown["targets"] == {"ttft": 1.0, "tpot": 0.05, "percentile": 95.0}
+    assert shown["targets"] == {"ttft": 1.0, "tpot": 0.05, "percentile": 95.0, "e2e": None}
     chosen = shown["chosen"]
-    assert set(chosen) == {"cards_per_replica", "replicas", "cards", "nodes", "rate_per_replica", "ttft", "tpot"}
+    latencies = {"ttft", "tpot", "e2e"}
+    assert set(chosen) == {
+        "cards_per_replica",
+        "replicas",
+        "cards",
+        "nodes",
+        "rate_per_replica",
+        "band",
+        *latencies,
+    }
+    band = chosen["band"]["cards"]
+    assert band["low"] <= band["expected"] == chosen["cards"] <= band["high"]
     assert chosen["cards"] == chosen["replicas"] * chosen["cards_per_replica"]
     assert chosen["replicas"] * chosen["rate_per_replica"] >= 100
     assert chosen["ttft"] <= 1 and chosen["tpot"] <= 0.05
     assert chosen["cards"] == min(choice["fleet"]["cards"] for choice in shown["choices"])
     curve = shown["choices"][0]["curve"]
-    assert len(curve) == 19 and set(curve[0]) == {"rate", "share", "ttft", "tpot", "output_tokens", "inside"}
+    assert len(curve) == 19 and set(curve[0]) == {"rate", "share", "output_tokens", "inside", *latencies}
     assert {"capacity.assume_cost", "capacity.assume_split", "capacity.assume_ranges"} <= {
         said["id"] for said in shown["assumptions"]
     }
+
+
+def test_clients_and_the_latency_of_complete_answers_are_targets_too(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("capacity", LLAMA, *RANGES, "--concurrency", "500", "--e2e", "6s", "-n", "1", "--engine", "vllm-gaudi")
+    code, shown = document(capsys, *words)
+    assert (code, shown["concurrency"], shown["rate"], shown["targets"]["e2e"]) == (0, 500, 0.0, 6.0)
+    chosen, choice = shown["chosen"], shown["choices"][0]
+    assert chosen["replicas"] * chosen["rate_per_replica"] >= 500
+    assert chosen["e2e"] <= 6
+    assert choice["max_num_seqs"] >= chosen["rate_per_replica"]
+    # the loads are numbers of clients
+    assert [load["inside"] for load in choice["curve"]][:4] == [1, 2, 3, 4]
+    code, both = document(capsys, *words, "--rate", "5")
+    assert (code, both["error"]["id"]) == (2, "capacity.one_demand")
+
+
+def test_without_b_the_batch_is_searched(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("capacity", LLAMA, *RANGES, "--rate", "100/s", "-n", "1", "--engine", "vllm-gaudi")
+    found = document(capsys, *words)[1]["choices"][0]
+    small = document(capsys, *words, "-b", "8")[1]["choices"][0]
+    assert small["max_num_seqs"] == 8 < found["max_num_seqs"]
+    assert found["fleet"]["cards"] < small["fleet"]["cards"]
+    # a plan for vllm-gaudi mixes prompts into steps of its budget
+    said = {each["id"] for each in document(capsys, *words, "-b", "8")[1]["assumptions"]}
+    assert {"capacity.assume_v1", "capacity.assume_padding"} <= said
 
 
 def test_ten_thousand_nodes_take_seconds(capsys: pytest.CaptureFixture[str], trace: str) -> None:
