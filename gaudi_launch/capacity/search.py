@@ -165,7 +165,10 @@ def _taken(tokens: int, limits: EngineLimits) -> bool:
 
 
 def most_requests(traffic: Traffic, limits: EngineLimits, cost: StepTime) -> float | None:
-    """Requests a second of an engine that always has more waiting, taken while it is full; None: it takes none."""
+    """Return the requests per second of an engine that is always full.
+
+    None when it takes none.
+    """
     import numpy as np
 
     full = traffic.part(0.0, limits.max_num_seqs)

@@ -22,7 +22,7 @@ _ROWS, _WIDTH = 8, 60
 
 
 def to_json(result: CapacityResult) -> dict[str, Any]:
-    """The object of --json. Seconds, requests a second, tokens a second."""
+    """Return the object of --json: seconds, requests per second, tokens per second."""
     case = result.case
     return {
         "schema": 1,
@@ -110,7 +110,7 @@ def _choice_json(choice: CardsChoice) -> dict[str, Any]:
 
 
 def carried(result: CapacityResult) -> list[tuple[int, int, float, float]]:
-    """(nodes, replicas, requests a second, output tokens a second) that fleets of some sizes carry."""
+    """Return (nodes, replicas, requests per second, output tokens per second) of fleets of some sizes."""
     from gaudi_launch.capacity.search import replicas_on
 
     choice = result.chosen
@@ -136,7 +136,7 @@ def _most_rate(choice: CardsChoice) -> float:
 
 
 def show(result: CapacityResult, plot: Path | None) -> None:
-    """The page for people."""
+    """Print the page for people."""
     from gaudi_launch.capacity.latency_chart import number
     from gaudi_launch.capacity.replica import Replica
     from gaudi_launch.cli.console import console, table
@@ -227,7 +227,7 @@ def _row(choice: CardsChoice, chosen: bool) -> list[str]:
 
 
 def _chart(curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None, cards: int) -> Text:
-    """Both latencies against the load of one replica, in letters."""
+    """Return both latencies against the load of one replica, in letters."""
     from rich.text import Text
 
     from gaudi_launch.capacity.latency_chart import column_of, number, panels
@@ -260,20 +260,23 @@ def _line(panel: Panel, value: float) -> int:
 
 
 def draw(path: Path, result: CapacityResult) -> None:
-    """Write the picture of the chosen replica, else of the first that was simulated. Raises LaunchError (USAGE)."""
+    """Write the picture of the chosen replica, else of the first that was simulated.
+
+    Raises LaunchError (USAGE).
+    """
     from gaudi_launch.capacity import latency_chart
+    from gaudi_launch.plotting import label
 
     choice = result.chosen or next((choice for choice in reversed(result.choices) if choice.curve), None)
     if choice is None or choice.curve is None:
         raise LaunchError("capacity.nothing_to_draw", ExitCode.USAGE)
     targets = result.case.targets
     rate = _marked(result, choice)
-    scene = (replace(choice.curve, clients=False), targets.ttft, targets.tpot, rate)
+    curve = replace(choice.curve, clients=False)
+    title = label("plot.replica_title", model=result.case.model.name, cards=choice.cards)
+    drawn = latency_chart.picture(curve, targets, rate, title, path.suffix.lower())
     try:
-        if path.suffix.lower() == ".png":
-            path.write_bytes(latency_chart.png(*scene))
-        else:
-            path.write_text(latency_chart.svg(*scene), encoding="utf-8")
+        path.write_bytes(drawn)
     except OSError as error:
         why = error.strerror or str(error)
         raise LaunchError("warmup.not_written", ExitCode.USAGE, path=str(path), error=why) from None
