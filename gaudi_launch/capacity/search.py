@@ -127,7 +127,7 @@ def simulate_curve(
     for share in _QUICK_SHARES if quick else SHARES:
         # no fewer are inside at a higher load
         part = traffic.part(share, loads[-1].inside if loads else 0.0)
-        loads.append(_load(part, limits, cost, Load(percentile, share, most, delay)))
+        loads.append(_load(part, limits, cost, LoadShare(percentile, share, most, delay)))
     return Curve(tuple(loads), most, _refused(traffic, limits))
 
 
@@ -184,7 +184,7 @@ def most_requests(traffic: Traffic, limits: EngineLimits, cost: StepTime) -> flo
 
 
 @dataclass(frozen=True)
-class Load:
+class LoadShare:
     """How one replica is loaded: a share of the ``most`` requests per second that it can do."""
 
     percentile: float
@@ -193,7 +193,7 @@ class Load:
     delay: float
 
 
-def _load(traffic: Traffic, limits: EngineLimits, cost: StepTime, load: Load) -> LoadPoint:
+def _load(traffic: Traffic, limits: EngineLimits, cost: StepTime, load: LoadShare) -> LoadPoint:
     import numpy as np
 
     rate = load.share * load.most
