@@ -36,8 +36,8 @@ def capacity(
     from gaudi_launch.app import capacity as cases
     from gaudi_launch.capacity.cards import solve
     from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.cli.work_progress import work_progress
     from gaudi_launch.cli.views.capacity import draw, show, to_json
+    from gaudi_launch.cli.work_progress import work_progress
 
     case = cases.read(model, options, plot)
     with work_progress("capacity.working", quiet=as_json) as progress:
