@@ -238,7 +238,10 @@ def solve(case: WarmupCase, *, log: Path | None, ask: bool) -> WarmupResult:
 
 
 def _met_by_trace(case: WarmupCase, workload: list[tuple[float, int, int]], chosen: Judged) -> Message:
-    """The padding of the chosen list for the trace as it was recorded, by the simulated scheduler."""
+    """Return the padding of the chosen list for the trace as recorded.
+
+    The scheduler is simulated.
+    """
     from gaudi_launch.buckets.optimiser.padding_cost import score
     from gaudi_launch.performance.simulator import simulate
 

@@ -115,9 +115,10 @@ def plan_for_engine(
 def _solve_for_file(
     limits: EngineLimits, aim: Aim, ask: BucketGoal, cost: StepTime, others: Sequence[Judged]
 ) -> PlannedBuckets:
-    """The plan as asked for; with a trace, as fine as it takes to pad less than the engine's own strategies.
+    """Return the plan for this goal.
 
-    It has never more graphs than the exponential one.
+    With a trace it is as fine as it takes to pad less than the engine's own strategies, but has never
+    more graphs than the exponential one.
     """
     planned = solve(limits, aim, ask, cost)
     known = {other.name: other for other in others if other.score is not None}

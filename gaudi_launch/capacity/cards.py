@@ -1,4 +1,7 @@
-"""Which number of cards a replica makes the smallest fleet for a traffic and its targets, and what was assumed."""
+"""The number of cards per replica that makes the smallest fleet.
+
+Its targets are met; the assumptions are listed.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +43,10 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class CapacityCase:
-    """What is asked, read and checked.
+    """The question, read and checked.
 
-    ``limits`` are the lengths that ``engine`` serves for ``request``. ``rate`` is in requests per second; with
-    ``clients`` it is 0, and that many clients wait for their answers.
+    ``limits`` are the lengths that ``engine`` serves for ``request``. ``rate`` is in requests per second;
+    with ``clients`` it is 0, and that many clients wait for their answers.
     """
 
     model: Model
@@ -70,11 +73,7 @@ class CapacityCase:
 
 @dataclass(frozen=True)
 class CardsChoice:
-    """One number of cards per replica: its curve and its fleet, or why there is none.
-
-    ``fewest`` and ``most`` are the fleets where steps are as fast and as slow as the evidence allows; None where no
-    number of replicas meets the targets then.
-    """
+    """One number of cards per replica: curve and fleet, or the reason without."""
 
     cards: int
     replica: Replica | Unfit
@@ -88,7 +87,7 @@ class CardsChoice:
 
 @dataclass(frozen=True)
 class CapacityResult:
-    """Every choice, the one with the fewest cards, and what was assumed for it."""
+    """Every choice, the one with the fewest cards, and the assumptions."""
 
     case: CapacityCase
     choices: tuple[CardsChoice, ...]
@@ -138,7 +137,10 @@ def _choice(case: CapacityCase, cards: int) -> CardsChoice:
 
 
 def _replica(case: CapacityCase, cards: int) -> Replica | Unfit:
-    """Return the replica of the plan's default batch, or of the batch that carries most within the targets."""
+    """Return the replica of the batch that carries most within the targets.
+
+    Its batch is the requested one, or the plan's default where no other is better.
+    """
     found = _of_request(case, case.request, cards)
     if isinstance(found, Unfit) or case.request.max_num_seqs is not None:
         return found
@@ -185,7 +187,7 @@ def _prompts(engine: Engine, drawn: Division) -> int:
 
 
 def _buckets(engine: Engine, drawn: Division, blocks: int) -> Buckets | None:
-    """Return the buckets that the plan warms up; None where it has none."""
+    """Return the buckets that the plan warms up; None without a warm-up."""
     try:
         found = engine.buckets(drawn.settings, drawn.context, blocks)
     except BucketError:
@@ -205,11 +207,14 @@ def _curve(case: CapacityCase, found: Replica) -> Curve | None:
 
 
 def _evidence(case: CapacityCase, found: Replica, curve: Curve, fleet: Fleet | None) -> Evidence:
-    """Return the published figures near the load of one replica, with the range of their speeds."""
+    """Return the published figures near the load of one replica.
+
+    With the range of their speeds.
+    """
     requests = case.traffic.requests
     load = curve.loads[-1]
     if fleet is not None:
-        # the first load that is no lower than that of the fleet
+        # the first load at or above that of the fleet
         amount = case.demand / fleet.replicas
         found_at = (at for at, each in zip(curve.loads, curve.amounts, strict=True) if each >= amount)
         load = next(found_at, load)

@@ -1,4 +1,7 @@
-"""One replica: its cards' memory, its engine's limits, its step times with the padding of its plan's buckets."""
+"""One replica: memory, limits and step times.
+
+Step times include the padding of its plan's buckets.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,10 @@ _PADDED_FOR = 600
 
 @dataclass(frozen=True)
 class ReplicaQuestion:
-    """What a replica is made of: a model over cards, its engine's division of a card, and the traffic.
+    """The model, cards, division of a card and traffic of a replica.
 
-    ``buckets`` are those that its plan warms up, by the number of KV blocks; ``prompts`` the prompts of one step.
-    ``adjust`` puts the user's own constants into the step times.
+    ``buckets`` returns those that its plan warms up, for a number of KV blocks; ``prompts`` is the number
+    of prompts per step. ``adjust`` puts the user's own constants into the step times.
     """
 
     model: Model
@@ -46,7 +49,10 @@ class ReplicaQuestion:
 
 @dataclass(frozen=True)
 class Replica:
-    """A replica that fits. ``padding`` is the share of step time that bucket padding adds; ``cost`` includes it."""
+    """A replica that fits.
+
+    ``padding`` is the share of step time that bucket padding adds; ``cost`` includes it.
+    """
 
     cards: int
     limits: EngineLimits
@@ -58,14 +64,14 @@ class Replica:
 
 @dataclass(frozen=True)
 class Unfit:
-    """The reason why this number of cards is no replica."""
+    """The reason why this number of cards cannot run a replica."""
 
     cards: int
     reason: Message
 
 
 def replica(asked: ReplicaQuestion) -> Replica | Unfit:
-    """Return the replica, or why its cards are none."""
+    """Return the replica, or the reason why it does not fit."""
     accelerator, demand = asked.accelerator, asked.demand
     card = (accelerator.memory_usable_mib or accelerator.memory_total_mib) << 20
     row = fit(asked.model, card, [asked.cards], [asked.dtype], demand, asked.rules).rows[0]
@@ -103,7 +109,10 @@ def _limits(asked: ReplicaQuestion, blocks: int) -> EngineLimits:
 
 
 def _padding(asked: ReplicaQuestion, limits: EngineLimits, cost: StepTime) -> tuple[float, float, float]:
-    """Return the overhead of prefill, of decode and of both, with the buckets of the plan, at full load."""
+    """Return the overhead of prefill, of decode and of both.
+
+    With the buckets of the plan, at full load.
+    """
     buckets = asked.buckets(limits.num_blocks)
     if buckets is None:
         return 0.0, 0.0, 0.0

@@ -1,8 +1,8 @@
-"""How many replicas, cards and nodes carry a rate of requests within latency targets. Pure.
+"""Replicas, cards and nodes for a rate of requests within latency targets. Pure.
 
-One replica is simulated at growing load; a fleet is that replica many times over, so a fleet of 10,000 nodes costs
-no more than one. Latency is read from the simulated loads along straight lines, never falling with load, so more
-requests or a tighter target can never need fewer replicas.
+One replica is simulated at growing load; a fleet is a number of equal replicas, so a fleet of
+10,000 nodes costs no more than one. Latency is read from the simulated loads along straight lines,
+never falling with load, so more requests or a tighter target can never need fewer replicas.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gaudi_launch.performance.step_time import StepTime
 # requests would see; the last share is therefore the ceiling
 SHARES = (0.02, *(step / 20 for step in range(1, 19)))
 CEILING = SHARES[-1]
-# loads and requests that tell which of several batches carries most
+# loads and requests that show which of several batches carries most
 _QUICK_SHARES, _QUICK_REQUESTS = (0.3, 0.55, 0.75, CEILING), 700
 # more clients than requests that run only wait
 _CLIENT_STEPS = (0.75, 1.0)
@@ -30,7 +30,10 @@ _SETTLING = 0.1
 
 @dataclass(frozen=True)
 class Targets:
-    """Seconds that ``percentile`` % of the requests must stay within; None: not asked for."""
+    """Seconds that ``percentile`` % of the requests must stay within.
+
+    None: no target.
+    """
 
     ttft: float | None
     tpot: float | None
@@ -40,9 +43,12 @@ class Targets:
 
 @dataclass(frozen=True)
 class LoadPoint:
-    """One replica under one load: requests a second, that as a share of the most it can do, and percentiles of
-    time to first token and time per further token, in seconds; ``tokens`` are output tokens a second,
-    ``inside`` is how many requests the engine holds on average."""
+    """One replica under one load.
+
+    Requests per second, as a share of the maximum too; percentiles of time to first token, time per token
+    and E2E latency in seconds; ``tokens`` are output tokens per second, ``inside`` is the mean number of
+    requests in the engine.
+    """
 
     rate: float
     share: float
@@ -57,9 +63,8 @@ class LoadPoint:
 class Curve:
     """One replica from idle to `CEILING`.
 
-    ``most``: requests per second that it can do at most; ``refused``: the share of requests that it never takes
-    (longer than it allows). ``clients``: the loads are numbers of clients that each wait for an answer before they
-    send the next request, instead of rates.
+    ``most``: its maximum in requests per second; ``refused``: the share of requests that it never
+    accepts (longer than it allows).
     """
 
     loads: tuple[LoadPoint, ...]
@@ -69,7 +74,7 @@ class Curve:
 
     @property
     def amounts(self) -> list[float]:
-        """What each load is counted by: requests per second, or clients."""
+        """Return the measure of each load: requests per second, or clients."""
         return [load.inside if self.clients else load.rate for load in self.loads]
 
     def faster(self, factor: float) -> Curve:
@@ -90,10 +95,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The replicas of a deployment, and what each request then sees (seconds).
-
-    ``rate`` is what one replica takes: requests per second, or clients.
-    """
+    """A number of replicas, and the latencies of each request (seconds)."""
 
     replicas: int
     cards: int
@@ -113,10 +115,10 @@ def simulate_curve(
     delay: float = 0.0,
     quick: bool = False,
 ) -> Curve | None:
-    """Return one replica at each of `SHARES`; None when it takes none of the requests.
+    """Return one replica at each of `SHARES`; None when it takes no request.
 
-    ``delay``: seconds that the API server and the client add to each request. ``quick``: few loads and requests, to
-    compare batches.
+    ``delay``: seconds that the API server and the client add to each request. ``quick``: few loads and
+    requests, to compare batches.
     """
     if quick:
         traffic = traffic.first(_QUICK_REQUESTS)
@@ -134,7 +136,10 @@ def simulate_curve(
 def simulate_clients(
     traffic: Traffic, limits: EngineLimits, cost: StepTime, percentile: float, *, delay: float = 0.0
 ) -> Curve | None:
-    """Return one replica with growing numbers of clients, up to as many as it serves at once."""
+    """Return one replica with growing numbers of clients.
+
+    The last one is the number of requests that it serves at once.
+    """
     if most_requests(traffic.first(_QUICK_REQUESTS), limits, cost) is None:
         return None
     counts = {1, limits.max_num_seqs}
@@ -165,9 +170,9 @@ def _taken(tokens: int, limits: EngineLimits) -> bool:
 
 
 def most_requests(traffic: Traffic, limits: EngineLimits, cost: StepTime) -> float | None:
-    """Return the requests per second of an engine that is always full.
+    """Return the requests per second of an engine that always has more waiting.
 
-    None when it takes none.
+    Measured while it is full. Return None when it accepts none.
     """
     import numpy as np
 
@@ -185,7 +190,10 @@ def most_requests(traffic: Traffic, limits: EngineLimits, cost: StepTime) -> flo
 
 @dataclass(frozen=True)
 class LoadShare:
-    """How one replica is loaded: a share of the ``most`` requests per second that it can do."""
+    """The load of one replica.
+
+    ``share`` of the ``most`` requests per second that it can serve.
+    """
 
     percentile: float
     share: float
@@ -227,12 +235,12 @@ def _percentile(values: object, percentile: float) -> float:
 
     known = np.asarray(values, dtype=np.float64)
     known = known[~np.isnan(known)]
-    # the smallest value that so many requests stay within, never a made-up one between two
+    # the smallest value that this share of requests stays within, never a made-up one between two
     return float(np.percentile(known, percentile, method="higher")) if len(known) else 0.0
 
 
 def _rising(values: Sequence[float]) -> list[float]:
-    """Never falling: what is seen at some load is not forgotten at a higher one."""
+    """Return values that never fall: a latency at some load is kept at a higher one."""
     found: list[float] = []
     for value in values:
         found.append(max(value, found[-1]) if found else value)
@@ -240,7 +248,7 @@ def _rising(values: Sequence[float]) -> list[float]:
 
 
 def _highest(rates: Sequence[float], values: Sequence[float], target: float | None) -> float | None:
-    """The highest rate whose value is within the target; None when no load is."""
+    """Return the highest rate whose value is within the target; None when no load is."""
     rising = _rising(values)
     if target is None or rising[-1] <= target:
         return rates[-1]
@@ -252,9 +260,9 @@ def _highest(rates: Sequence[float], values: Sequence[float], target: float | No
 
 
 def rate_within(curve: Curve, targets: Targets) -> float | None:
-    """Return the load that one replica takes within the targets: requests per second, or clients.
+    """Return the load that one replica takes within the targets.
 
-    None when not even an idle one is within them.
+    Requests per second, or clients; None when not even an idle one is within them.
     """
     amounts = curve.amounts
     found = (
@@ -266,7 +274,7 @@ def rate_within(curve: Curve, targets: Targets) -> float | None:
 
 
 def latency_at(curve: Curve, amount: float) -> tuple[float, float]:
-    """Return (time to first token, time per token) of one replica at this load, between the simulated ones."""
+    """Return (time to first token, time per token) of one replica at this load."""
     ttft, tpot, _ = latencies_at(curve, amount)
     return ttft, tpot
 
@@ -289,8 +297,9 @@ def latencies_at(curve: Curve, amount: float) -> tuple[float, float, float]:
 
 
 def nodes_for(replicas: int, cards: int, cards_per_node: int) -> int:
-    """Nodes of so many replicas of ``cards`` cards; no replica shares a node with part of itself elsewhere unless
-    it is larger than one.
+    """Return the nodes of this number of replicas of ``cards`` cards.
+
+    No replica is divided between nodes unless it is larger than one.
 
     >>> [nodes_for(5, 2, 8), nodes_for(3, 8, 8), nodes_for(3, 16, 8), nodes_for(3, 3, 8)]
     [2, 3, 6, 2]
@@ -301,23 +310,23 @@ def nodes_for(replicas: int, cards: int, cards_per_node: int) -> int:
 
 
 def replicas_on(nodes: int, cards: int, cards_per_node: int) -> int:
-    """How many replicas of ``cards`` cards so many nodes hold."""
+    """Return the number of replicas that these nodes can run."""
     if cards > cards_per_node:
         return nodes // math.ceil(cards / cards_per_node)
     return nodes * (cards_per_node // cards)
 
 
 def fleet_for(curve: Curve, targets: Targets, demand: float, cards: int, cards_per_node: int) -> Fleet | None:
-    """Return the smallest fleet for ``demand``, in requests per second or clients.
+    """Return the smallest fleet for ``rate`` requests per second.
 
-    None when no number of replicas meets the targets.
+    Return None when no number of replicas meets the targets.
     """
     each = rate_within(curve, targets)
     if each is None:
         return None
     if curve.clients:
         each = max(1.0, float(math.floor(each + 1e-9)))
-    # a whole number that rounding made a hair larger is still that number
+    # rounding may make an integer slightly larger
     replicas = max(1, math.ceil(demand / each - 1e-9))
     ttft, tpot, e2e = latencies_at(curve, demand / replicas)
     nodes = nodes_for(replicas, cards, cards_per_node)

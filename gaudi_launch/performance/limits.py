@@ -81,12 +81,15 @@ class EngineLimits:
 
     @property
     def physical_blocks(self) -> int:
-        """The blocks that the cache has; sequences that share a prefix may name more of them."""
+        """Blocks in the cache; sequences that share a prefix may name more."""
         return min(self.num_blocks, self.cache_blocks or self.num_blocks)
 
     @property
     def most_context(self) -> int:
-        """The most blocks of context that a prompt can have: all of the model's length but one token."""
+        """Blocks of the longest context of a prompt.
+
+        All of the model's length but one token.
+        """
         return -(-(self.max_model_len - 1) // self.block_size)
 
     @property

@@ -25,7 +25,7 @@ _MIB_PER_GIB = 1024
 
 @dataclass(frozen=True)
 class Division:
-    """How a card is divided for one deployment, with the settings of its plan."""
+    """A card divided for one deployment, with the settings of its plan."""
 
     demand: ServingDemand
     rules: MemoryRules
@@ -36,9 +36,10 @@ class Division:
 def divided(
     engine: Engine, request: Request, accelerator: Accelerator, model: Model, cards: int, dtype: str
 ) -> tuple[ServingDemand, MemoryRules]:
-    """Return the division that ``plan -n cards`` computes on this product, for weights in ``dtype``.
+    """Return the division that ``plan -n cards`` computes on this product.
 
-    Raises LaunchError for what the engine cannot do with this model, cards or lengths.
+    For weights in ``dtype``. Raises LaunchError for what the engine cannot do with this model, cards or
+    lengths.
     """
     found = drawn_up(engine, request, accelerator, model, cards=cards, dtype=dtype)
     return found.demand, found.rules
@@ -47,7 +48,7 @@ def divided(
 def drawn_up(
     engine: Engine, request: Request, accelerator: Accelerator, model: Model, *, cards: int, dtype: str
 ) -> Division:
-    """Return the settings and the division that ``plan -n cards`` computes on this product.
+    """Return the settings and the division of ``plan -n cards``.
 
     fp8 of other weights is taken as calibrated, with the KV cache type that the calibration writes. Raises
     LaunchError for what the engine cannot do with this model, cards or lengths.

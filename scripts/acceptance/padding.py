@@ -1,9 +1,10 @@
-"""Compare the padding that a plan prints with what vLLM's own scheduler meets: `padding.py [--short]`.
+"""Compare the padding that a plan prints with that of vLLM's own scheduler.
 
-The bucket file of a plan is looked up with the engine's own rule for each forward that the scheduler of the CPU
-engine makes under a virtual clock (scripts/acceptance/virtual_clock.py), for the requests that the plan's figure is
-about: as many as the engine admits, lengths within the ranges. Prefix caching on and off. The exit status is 0 when
-the figures are within one point. A last row, which is only shown, has prompts that share a prefix of 1,024 tokens.
+The bucket file of a plan is looked up with the engine's own rule for each forward pass that the
+scheduler of the CPU engine makes under a virtual clock (scripts/acceptance/virtual_clock.py), for the
+requests of the plan's figure: as many as the engine admits, lengths within the ranges. Prefix caching
+on and off. The exit status is 0 when the figures are within one point. A last row, which is only
+shown, has prompts that share a prefix of 1,024 tokens.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ def case_of(limits: EngineLimits, shared: int) -> dict[str, Any]:
 
 
 def met(record: dict[str, Any], limits: EngineLimits, file: str) -> float:
-    """Return the overhead of a bucket file over the forwards that were made. Raises ValueError for a cold one."""
+    """Return the overhead of a bucket file over these forward passes.
+
+    Raises ValueError for one without a bucket.
+    """
     rule = lookups(CONTEXT_LADDER, "file", {}, {**arguments_of(limits), "bucket_file": file})
     exact = padded = 0.0
     for tokens, context, count in record["prompts"]:

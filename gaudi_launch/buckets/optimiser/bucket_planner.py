@@ -191,7 +191,10 @@ class _Solver:
         return self.made[price]
 
     def _prompts(self, pay: float, thorough: bool) -> list[list[int]]:
-        """The prompt buckets; with a context dimension where prompts come in parts or behind a cached prefix."""
+        """Return the prompt buckets.
+
+        They have a context dimension where prompts come in parts or behind a cached prefix.
+        """
         limits = self.limits
         if not limits.mixed_steps:
             return [[batch, size, 0] for batch, size in plan_phase(self.shapes.prompt, self.prompt, pay, thorough)]
@@ -254,9 +257,11 @@ def script_grid(limits: EngineLimits) -> int:
 
 
 def padded_grid(limits: EngineLimits) -> int:
-    """How many graphs vllm-gaudi's padding-aware strategy has for these limits, contexts left out.
+    """Return the number of graphs of vllm-gaudi's padding-aware strategy.
 
-    vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/padding_aware.py, contiguous attention.
+    Contexts are left out.
+    vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/padding_aware.py, contiguous
+    attention.
     """
     block, budget, seqs = limits.block_size, limits.max_num_batched_tokens, limits.max_num_seqs
     blocks = limits.cache_blocks or limits.num_blocks

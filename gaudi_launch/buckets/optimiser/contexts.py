@@ -1,7 +1,8 @@
-"""Prompt buckets with a context dimension: prompts that come in parts, or behind a prefix that is in the cache.
+"""Prompt buckets with a context dimension.
 
-A forward of one prompt has two sizes, query and context, and the engine takes the first bucket of its sorted list
-that holds both. That is the optimiser's problem of decode (batch and blocks) with other names, so the same
+Prompts come in parts, or behind a prefix that is in the cache. A forward pass of one prompt has two
+sizes, query and context, and the engine takes the first bucket of its sorted list that is large enough
+in both. That is the optimiser's problem of decode (batch and blocks) with other names, so the same
 programme solves it: a row is a number of blocks of query, a size the blocks of context.
 """
 
@@ -19,7 +20,10 @@ Entry = tuple[int, int, int]
 
 
 def plan(shapes: Shapes, limits: EngineLimits, cost: StepTime, price: float, *, thorough: bool) -> set[Entry]:
-    """The buckets of one prompt for a price (in the unit of weight times time)."""
+    """Return the buckets of one prompt for a price.
+
+    The price is in the unit of weight times time.
+    """
     block, longest, most = limits.block_size, limits.longest_query, limits.most_context
     rows = -(-longest // block)
 
@@ -27,7 +31,7 @@ def plan(shapes: Shapes, limits: EngineLimits, cost: StepTime, price: float, *, 
         return row * block
 
     def time(row: Any, size: Any) -> Any:
-        # the programme's sizes begin at 1, which is no context
+        # the programme's sizes begin at 1, which stands for an empty context
         return cost.in_blocks(1, query(row), size - 1)
 
     # the engine keeps every pair up to the longest query and the longest context, so one bucket covers all

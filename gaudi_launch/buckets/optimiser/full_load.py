@@ -1,7 +1,8 @@
-"""The padding of a bucket list while the engine serves as many requests as it admits, lengths within its ranges.
+"""The padding of a bucket list at full load.
 
-This is what a plan prints: a workload that can be served again, by the real scheduler too, unlike the mixture that
-buckets are planned for.
+The engine serves as many requests as it admits, with lengths within its ranges. A plan prints this
+workload's padding: it can be served again, by the real scheduler too, unlike the mixture that buckets
+are planned for.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ _SEED = 3
 
 
 def range_requests(limits: EngineLimits) -> list[tuple[float, int, int]]:
-    """Requests for a closed loop of ``max_num_seqs`` clients, half even over the logarithm and half even."""
+    """Return requests for a closed loop of ``max_num_seqs`` clients.
+
+    Half of the lengths are log-uniform, half uniform.
+    """
     chance = random.Random(_SEED)
 
     def draw(low: int, high: int) -> int:
@@ -45,6 +49,9 @@ def range_requests(limits: EngineLimits) -> list[tuple[float, int, int]]:
 
 
 def padding(lists: Sequence[Buckets | None], limits: EngineLimits, cost: StepTime) -> list[Score | None]:
-    """The overhead of each list at full load within the ranges of ``limits``; None for one that is not written."""
+    """Return the overhead of each list at full load.
+
+    None for a list that is not written.
+    """
     shapes = simulate(range_requests(limits), limits, cost, concurrency=limits.max_num_seqs)
     return [score(buckets, shapes, cost) if buckets is not None else None for buckets in lists]

@@ -83,7 +83,10 @@ def score(buckets: Buckets, shapes: Shapes, cost: StepTime) -> Score:
 
 
 def _prompts(buckets: Sequence[Bucket], shapes: Shapes, cost: StepTime) -> tuple[float, float, float]:
-    """(unpadded time, padded time, weight outside) of prompts, those behind a context among them."""
+    """Return (unpadded time, padded time, weight outside) of prompts.
+
+    Those behind a context are included.
+    """
     import numpy as np
 
     from gaudi_launch.buckets.ladders import fallback

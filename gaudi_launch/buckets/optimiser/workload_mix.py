@@ -127,9 +127,10 @@ def prior(limits: EngineLimits, cost: StepTime) -> Shapes:
 
 
 def _mix_prompts(loops: Shapes, even: Shapes, limits: EngineLimits, cost: StepTime) -> tuple[Weighted, Continued]:
-    """Prompts as simulated and as evenly spread; how many have a context is known from the simulation alone.
+    """Return prompts as simulated and as evenly spread.
 
-    A cached prefix is not simulated, so a share of the time is spread over all contexts where prompts are kept.
+    The simulation alone shows how many have a context. A cached prefix is not simulated, so a share of
+    the time is spread over all contexts where prompts are kept.
     """
     fresh = float(loops.prompt.weight @ cost.prefill(loops.prompt.batch, loops.prompt.size))
     behind = loops.continued.milliseconds(cost)
@@ -147,7 +148,10 @@ def _mix_prompts(loops: Shapes, even: Shapes, limits: EngineLimits, cost: StepTi
 
 
 def _even_contexts(limits: EngineLimits) -> Continued:
-    """Every query behind every context, evenly over the logarithms (weights are steps)."""
+    """Return every query behind every context, even over the logarithms.
+
+    Weights are steps.
+    """
     import numpy as np
 
     most = max(1, min(limits.most_context, limits.input_max // limits.block_size))

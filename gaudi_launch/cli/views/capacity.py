@@ -1,4 +1,7 @@
-"""What ``gaudi-launch capacity`` shows: a table, a chart in the terminal, JSON, a picture."""
+"""The output of ``gaudi-launch capacity``: table, chart, JSON, picture.
+
+The chart is for the terminal.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _ROWS, _WIDTH = 8, 60
 
 
 def to_json(result: CapacityResult) -> dict[str, Any]:
-    """Return the object of --json: seconds, requests per second, tokens per second."""
+    """Return the object of --json. Seconds, requests per second, tokens per second."""
     case = result.case
     return {
         "schema": 1,
@@ -72,7 +75,10 @@ def _fleet_json(choice: CardsChoice) -> dict[str, Any]:
 
 
 def _band(choice: CardsChoice, count: Callable[[Fleet], int]) -> dict[str, int | None]:
-    """Return the expected number with the range of the evidence; None where the targets cannot be met."""
+    """Return the expected number with the range of the evidence.
+
+    None where the targets cannot be met.
+    """
     low, expected, high = (
         count(fleet) if fleet is not None else None for fleet in (choice.fewest, choice.fleet, choice.most)
     )
@@ -110,7 +116,10 @@ def _choice_json(choice: CardsChoice) -> dict[str, Any]:
 
 
 def carried(result: CapacityResult) -> list[tuple[int, int, float, float]]:
-    """Return (nodes, replicas, requests per second, output tokens per second) of fleets of some sizes."""
+    """Return the loads that fleets of some sizes carry.
+
+    (nodes, replicas, requests per second, output tokens per second) each.
+    """
     from gaudi_launch.capacity.search import replicas_on
 
     choice = result.chosen
@@ -127,7 +136,10 @@ def carried(result: CapacityResult) -> list[tuple[int, int, float, float]]:
 
 
 def _most_rate(choice: CardsChoice) -> float:
-    """Return the requests per second of one replica at the highest load within the targets."""
+    """Return the highest rate of one replica within the targets.
+
+    In requests per second.
+    """
     assert choice.fleet is not None and choice.curve is not None
     if not choice.curve.clients:
         return choice.fleet.rate
@@ -227,7 +239,7 @@ def _row(choice: CardsChoice, chosen: bool) -> list[str]:
 
 
 def _chart(curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None, cards: int) -> Text:
-    """Return both latencies against the load of one replica, in letters."""
+    """Return both latencies against the load of one replica, as text."""
     from rich.text import Text
 
     from gaudi_launch.capacity.latency_chart import column_of, number, panels
