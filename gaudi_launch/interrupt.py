@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -26,6 +27,10 @@ _log = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.1
 _AGAIN_SECONDS = 0.05
+_GOODBYE_SECONDS = 3.0
+_TURN_OF_END_SECONDS = 0.02
+_MOST_ROUNDS = 100
+_PR_SET_CHILD_SUBREAPER = 36
 
 # no threading.Event: its lock may be held by the very thread that the handler interrupts
 _requests: list[int] = []
@@ -34,6 +39,11 @@ _requests: list[int] = []
 def requested() -> bool:
     """Return whether a Ctrl-C is pending."""
     return bool(_requests)
+
+
+def forget() -> None:
+    """Drop a Ctrl-C that waits: for the work that no second one may stop."""
+    _requests.clear()
 
 
 def check() -> None:
@@ -57,18 +67,19 @@ def pause(seconds: float = TURN_SECONDS) -> None:
 
 
 @contextlib.contextmanager
-def deferred() -> Iterator[None]:
+def deferred(*others: signal.Signals) -> Iterator[None]:
     """Let Ctrl-C only set the event; `check` and the end of the block raise it.
 
-    Off the main thread, and where Ctrl-C is ignored or handled otherwise
-    (`services.process.signals`), nothing changes.
+    ``others`` do the same as Ctrl-C meanwhile, where they are not ignored (nohup). Off the main
+    thread, and where Ctrl-C is ignored or handled otherwise (`services.process.signals`), nothing
+    changes.
     """
-    former = signal.getsignal(signal.SIGINT)
-    on_main = threading.current_thread() is threading.main_thread()
-    if not on_main or former is not signal.default_int_handler:
+    former = _replaceable(others) if threading.current_thread() is threading.main_thread() else {}
+    if not former:
         yield
         return
-    signal.signal(signal.SIGINT, _request)
+    for number in former:
+        signal.signal(number, _request)
     try:
         yield
     except KeyboardInterrupt:
@@ -79,8 +90,20 @@ def deferred() -> Iterator[None]:
         check()
         raise
     finally:
-        signal.signal(signal.SIGINT, former)
+        for number, handler in former.items():
+            signal.signal(number, handler)
     check()
+
+
+def _replaceable(others: Sequence[signal.Signals]) -> dict[signal.Signals, Any]:
+    """Return the handlers of Ctrl-C and of these signals, where Python's own or none is in force."""
+    found: dict[signal.Signals, Any] = {}
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        found[signal.SIGINT] = signal.default_int_handler
+    for number in others:
+        if signal.getsignal(number) is signal.SIG_DFL:
+            found[number] = signal.SIG_DFL
+    return found
 
 
 def _request(number: int, frame: FrameType | None) -> None:
@@ -119,6 +142,10 @@ def _again(number: int, frame: FrameType | None) -> None:
     signal.raise_signal(signal.SIGINT)
 
 
+class DroppedError(Exception):
+    """A command in a thread was ended, as a Ctrl-C waits for the main thread."""
+
+
 def run(
     argv: Sequence[str],
     *,
@@ -128,11 +155,14 @@ def run(
     output: int | TextIO | Any = subprocess.PIPE,
     errors: int | TextIO | Any = subprocess.PIPE,
     seconds: float | None = None,
+    with_main: bool = False,
+    goodbye_seconds: float = 0.0,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end and return its output, as subprocess.run does.
 
-    Ctrl-C ends all its processes. Raises OSError, and subprocess.TimeoutExpired after ``seconds``:
-    none of its processes runs then either.
+    Ctrl-C ends all that it started. ``with_main``: also off the main thread (DroppedError).
+    ``goodbye_seconds``: how long it may clean up after its output is closed, before it is killed.
+    Raises OSError, and subprocess.TimeoutExpired after ``seconds``: nothing of it lives then either.
     """
     with deferred(), _input(text_in) as given:
         seen = ChildLog(_log, argv)
@@ -156,8 +186,9 @@ def run(
             raise
         seen.started(process.pid)
         try:
-            out, err = _communicate(process, seconds)
+            out, err = _communicate(process, seconds, with_main=with_main)
         finally:
+            _say_goodbye(process, goodbye_seconds)
             end_group(process)
             seen.ended(process.returncode)
         return subprocess.CompletedProcess(argv, process.returncode, out, err)
@@ -180,10 +211,88 @@ def _input(text: str | None) -> Iterator[int | IO[bytes]]:
         yield file
 
 
-def _communicate(process: subprocess.Popen[str], seconds: float | None) -> tuple[str, str]:
+def attend(argv: Sequence[str]) -> int:
+    """Run a command at the user's terminal, which it may ask for a password; return its exit status.
+
+    The terminal's Ctrl-C reaches the command as well; one that is sent to this process alone ends
+    it, too. Raises OSError.
+    """
+    before = _descendants()
+    with deferred():
+        seen = ChildLog(_log, argv)
+        adopt_orphans()
+        try:
+            process = subprocess.Popen(list(argv))
+        except OSError as error:
+            seen.failed(error)
+            raise
+        seen.started(process.pid)
+        try:
+            while process.poll() is None:
+                pause()
+        finally:
+            if process.poll() is None:
+                _end_family(process, before)
+            seen.ended(process.returncode)
+        return process.returncode
+
+
+def adopt_orphans() -> None:
+    """Become the parent of orphaned descendants, so that they can be found and ended."""
+    import ctypes
+
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _descendants() -> set[int]:
+    import psutil
+
+    return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
+def _end_family(process: subprocess.Popen[Any], before: set[int]) -> None:
+    """End a process, then what it started: orphans of it are ours."""
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_GOODBYE_SECONDS)
+    end_process(process)
+    for _ in range(_MOST_ROUNDS):
+        left = _descendants() - before
+        if not left:
+            return
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(OSError):
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(_TURN_OF_END_SECONDS)
+
+
+def end_process(process: subprocess.Popen[Any]) -> None:
+    """Kill a process that is still there, and take its exit status."""
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+def _say_goodbye(process: subprocess.Popen[Any], seconds: float) -> None:
+    """Close the output of a process that is to end, and let it clean up."""
+    if not seconds or process.poll() is not None:
+        return
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            with best_effort(_log, "close a pipe"):
+                pipe.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+
+
+def _communicate(process: subprocess.Popen[str], seconds: float | None, *, with_main: bool) -> tuple[str, str]:
     deadline = None if seconds is None else time.monotonic() + seconds
     while True:
         check()
+        if with_main and requested():
+            raise DroppedError
         try:
             out, err = process.communicate(timeout=TURN_SECONDS)
         except subprocess.TimeoutExpired:
@@ -198,8 +307,6 @@ def end_group(process: subprocess.Popen[Any]) -> None:
 
     Does nothing where it has ended.
     """
-    import os
-
     if process.poll() is not None:
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,74 @@ def test_a_command_ends_with_all_that_it_started(tmp_path: Path) -> None:
     until(lambda: not any(is_alive(pid) for pid in both), "their end")
 
 
+def test_a_signal_beside_ctrl_c_counts_alike_where_it_is_not_ignored() -> None:
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupt.deferred(signal.SIGTERM, signal.SIGHUP):
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not interrupt.requested()
+            os.kill(os.getpid(), signal.SIGTERM)
+            interrupt.check()
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, former)
+
+
+def test_what_is_forgotten_stops_nothing() -> None:
+    with interrupt.deferred():
+        ctrl_c()
+        interrupt.forget()
+        interrupt.check()
+
+
+def test_commands_in_threads_end_with_the_ctrl_c_that_waits_for_the_main_thread(tmp_path: Path) -> None:
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), interrupt.deferred(), ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(interrupt.run, ["sleep", "600"], with_main=True) for _ in range(2)]
+        time.sleep(0.3)
+        ctrl_c()
+        for each in asked:
+            assert isinstance(each.exception(), interrupt.DroppedError)
+        interrupt.check()
+    assert time.monotonic() - begin < GENEROUS / 2
+
+
+def test_a_command_that_is_dropped_may_clean_up_when_its_output_closes(tmp_path: Path) -> None:
+    done = tmp_path / "cleaned"
+    program = (
+        "import select, os; p = select.poll(); p.register(1, 0)\n"
+        "while not p.poll(50): pass\n"
+        f"open({str(done)!r}, 'w').close()"
+    )
+    with pytest.raises(subprocess.TimeoutExpired):
+        interrupt.run([sys.executable, "-c", program], seconds=1.0, goodbye_seconds=GENEROUS)
+    assert done.exists()
+
+
+ATTEND = """
+import os, signal, sys, threading
+from gaudi_launch import interrupt
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+if interrupt.attend(["sh", "-c", "exit 3"]) != 3:
+    sys.exit(1)
+threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    interrupt.attend(["sh", "-c", f"sleep 600 & echo $$ $! > {sys.argv[1]}; sleep 600"])
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def test_a_command_at_the_terminal_ends_with_what_it_started(tmp_path: Path) -> None:
+    # a process of its own: it adopts orphans from then on
+    pids = tmp_path / "pids"
+    done = subprocess.run([sys.executable, "-c", ATTEND, str(pids)], timeout=GENEROUS, check=False)
+    assert done.returncode == 130
+    both = [int(pid) for pid in pids.read_text().split()]
+    until(lambda: not any(is_alive(pid) for pid in both), "their end")
+
+
 def test_a_command_gets_its_input_and_gives_its_output() -> None:
     long = "x" * 300_000
     done = interrupt.run(["sh", "-c", "sleep 0.3; cat; echo err >&2; exit 3"], text_in=long)
@@ -110,10 +179,10 @@ def test_a_command_gets_its_input_and_gives_its_output() -> None:
         interrupt.run(["/no/program"])
 
 
-def test_a_real_command_at_drawn_moments() -> None:
-    """The short form of the acceptance script, which draws 200."""
+def test_real_commands_at_drawn_moments() -> None:
+    """The short form of the acceptance script, which draws 200 for ten commands."""
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), "24"], capture_output=True, text=True, timeout=GENEROUS * 3, check=False
+        [sys.executable, str(SCRIPT), "10"], capture_output=True, text=True, timeout=GENEROUS * 3, check=False
     )
-    assert json.loads(done.stdout) == {"moments": 24, "bad": []}, done.stderr
+    assert json.loads(done.stdout) == {"moments": 10, "bad": []}, done.stderr
     assert done.returncode == 0

@@ -5,15 +5,12 @@ They are caches of compiled graphs.
 
 from __future__ import annotations
 
-import logging
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gaudi_launch.debug_log import ChildLog
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.paths import cache_dir
 from gaudi_launch.recipe_cache import cache_root
@@ -25,8 +22,6 @@ if TYPE_CHECKING:
     from gaudi_launch.recipe_cache.key import KeyDifference, KeyParts
     from gaudi_launch.recipe_cache.ledger import Ledger
     from gaudi_launch.recipe_cache.manifest import Findings
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -173,16 +168,12 @@ def sync_command(root: Path, key: str, target: str) -> list[str]:
 
 
 def sync(words: Sequence[str]) -> None:
-    """Run a command of `sync_command`.
+    """Run a command of `sync_command`. Raises LaunchError when it cannot start or fails."""
+    from gaudi_launch import interrupt
 
-    Raises LaunchError when it cannot start or fails.
-    """
-    seen = ChildLog(_log, words)
     try:
-        status = subprocess.run(words, check=False).returncode
-        seen.ended(status)
+        status = interrupt.attend(words)
     except OSError as error:
-        seen.failed(error)
         raise LaunchError("cache.sync_failed", ExitCode.FAILED, why=str(error)) from None
     if status:
         raise LaunchError("cache.sync_failed", ExitCode.FAILED, why=f"rsync: {status}")

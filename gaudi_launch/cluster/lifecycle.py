@@ -11,9 +11,9 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
+from gaudi_launch import interrupt
 from gaudi_launch.cluster import ssh
 from gaudi_launch.cluster.inventory import Member
 from gaudi_launch.cluster.parts import Cluster, ClusterEngine
@@ -90,7 +90,7 @@ def up(
     waits = waits or Waits()
     running = running_of(cluster)
     begun: list[Member] = []
-    with _signals({signal.SIGTERM: _interrupt, signal.SIGHUP: _interrupt}):
+    with interrupt.deferred(signal.SIGTERM, signal.SIGHUP):
         _check_free(running, folder, waits)
         logs = remember(folder, running)
         try:
@@ -103,6 +103,7 @@ def up(
         except BaseException:
             # no process may remain on unattended hosts: a second Ctrl-C does not stop this
             with _signals(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.SIG_IGN)):
+                interrupt.forget()
                 _take_down(running, begun, folder, tell, waits)
             raise
 
@@ -122,10 +123,6 @@ def _signals(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)
-
-
-def _interrupt(_: int, __: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _take_down(running: RunningCluster, begun: Sequence[Member], folder: Path, tell: Tell, waits: Waits) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch import interrupt
 from gaudi_launch.cluster import ssh
 from gaudi_launch.cluster.inventory import Member
 from gaudi_launch.cluster.ssh import RemoteError
@@ -99,7 +100,14 @@ def wait_ready(running: RunningCluster, logs: Sequence[Path], key: str | None, t
         if running.ray and now - looked > waits.workers:
             _check_workers(running, patience, waits)
             looked = time.monotonic()
-        time.sleep(waits.poll)
+        _pause(waits.poll)
+
+
+def _pause(seconds: float) -> None:
+    """Wait; Ctrl-C is acted on at once."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        interrupt.pause(min(interrupt.TURN_SECONDS, seconds))
 
 
 def _answers(

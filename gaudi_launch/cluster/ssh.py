@@ -6,7 +6,6 @@ A request is text on standard input; its answer is one marked line of JSON.
 from __future__ import annotations
 
 import json
-import logging
 import subprocess
 import sys
 import time
@@ -16,22 +15,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gaudi_launch import interrupt
 from gaudi_launch.cluster import agent
 from gaudi_launch.cluster.differences import FolderFacts, Seen
 from gaudi_launch.cluster.inventory import LAUNCHER, Member
 from gaudi_launch.cluster.steps import HostStep, ssh_words
-from gaudi_launch.debug_log import ChildLog
 from gaudi_launch.engines.detect import Installed, parse, question
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
-
-_log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _ANSWER = "gaudi-launch-answer:"
 # ssh's exit status when it could not connect
 _NO_CONNECTION = 255
 _MOST_AT_ONCE = 32
+# the agent gives what it began 5 s (agent.py)
+_GOODBYE_SECONDS = 8.0
 
 
 class RemoteError(Exception):
@@ -79,26 +78,20 @@ def words(member: Member, argv: Sequence[str], seconds: float) -> str:
 
 
 def _run(member: Member, argv: Sequence[str], text: str, seconds: float) -> tuple[str, str, int]:
-    seen = ChildLog(_log, argv)
     try:
-        done = subprocess.run(
-            list(argv),
-            input=text,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=seconds,
-            check=False,
+        done = interrupt.run(
+            argv,
+            text_in=text,
+            seconds=seconds,
+            with_main=True,
+            # an agent that runs here, not behind ssh, ends what it began when its output is closed
+            goodbye_seconds=_GOODBYE_SECONDS if member.local else 0.0,
         )
     except subprocess.TimeoutExpired:
-        seen.ended(None, "timeout")
         raise RemoteError(message("cluster.host_slow", host=member.name, seconds=f"{seconds:g}")) from None
     except OSError as error:
-        seen.failed(error)
         why = error.strerror or str(error)
         raise RemoteError(message("cluster.no_ssh", host=member.name, program=argv[0], why=why)) from None
-    seen.ended(done.returncode)
     return done.stdout, done.stderr, done.returncode
 
 
@@ -121,8 +114,14 @@ def each(members: Sequence[Member], do: Callable[[Member], _T]) -> list[_T | Rem
         except RemoteError as error:
             return error
 
-    with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(members)))) as pool:
-        return list(pool.map(one, members))
+    at_once = min(_MOST_AT_ONCE, max(1, len(members)))
+    with interrupt.deferred(), ThreadPoolExecutor(at_once) as pool:
+        asked = [pool.submit(one, member) for member in members]
+        # a Ctrl-C waits until the threads have seen it and ended their commands
+        while not all(future.done() for future in asked):
+            time.sleep(interrupt.TURN_SECONDS)
+        interrupt.check()
+        return [future.result() for future in asked]
 
 
 def snapshot(member: Member, seconds: float) -> dict[str, Any]:

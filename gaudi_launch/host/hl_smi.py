@@ -19,11 +19,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from gaudi_launch import interrupt
 from gaudi_launch.debug_log import ChildLog
 from gaudi_launch.host import hl_smi_text
 from gaudi_launch.host.hl_smi_text import Affinity, LogCard, Table
 
 _log = logging.getLogger(__name__)
+
+# hl-smi ends right after its last output
+_TURN_SECONDS = 0.01
 
 # A loaded eight-card server answers in about two seconds; a hung driver never does.
 SECONDS = 5.0
@@ -76,7 +80,8 @@ def run(program: str, arguments: Sequence[str], seconds: float | None = None) ->
     seconds = SECONDS if seconds is None else seconds
     said = " ".join(["hl-smi", *arguments])
     # hl-smi fails when it cannot write its logs (docs: HABANA_LOGS must be writable)
-    with tempfile.TemporaryDirectory(prefix="gaudi-launch-hl-smi-", ignore_cleanup_errors=True) as logs:
+    logs_folder = tempfile.TemporaryDirectory(prefix="gaudi-launch-hl-smi-", ignore_cleanup_errors=True)
+    with interrupt.deferred(), logs_folder as logs:
         environment = {**os.environ, "HABANA_LOGS": logs, "ENABLE_CONSOLE": "false"}
         seen = ChildLog(_log, [program, *arguments])
         try:
@@ -117,17 +122,19 @@ def _collect(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, 
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while (left := deadline - time.monotonic()) > 0 and len(content) < _LARGEST:
-            if selector.select(left):
+            interrupt.check()
+            if selector.select(min(left, interrupt.TURN_SECONDS)):
                 chunk = os.read(process.stdout.fileno(), 65536)
                 if not chunk:
                     break
                 content += chunk
         else:
             return content, False
-    try:
-        process.wait(max(0.1, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        return content, False
+    deadline = max(deadline, time.monotonic() + 0.1)
+    while process.poll() is None:
+        if time.monotonic() >= deadline:
+            return content, False
+        interrupt.pause(_TURN_SECONDS)
     return content, True
 
 

@@ -6,7 +6,6 @@ It is the only source of facts about a cluster.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import shutil
@@ -17,10 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.debug_log import ChildLog
+from gaudi_launch import interrupt
 from gaudi_launch.errors import ExitCode, LaunchError
-
-_log = logging.getLogger(__name__)
 
 PROGRAM = "kubectl"
 _SECONDS = 60.0
@@ -86,22 +83,12 @@ class Kubectl:
         (FAILED).
         """
         command = self.words(*words, "-o", "json", f"--request-timeout={self.seconds:.0f}s")
-        seen = ChildLog(_log, command)
         try:
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                stdin=subprocess.DEVNULL,
-                timeout=self.seconds + 5,
-                check=False,
-            )
+            done = interrupt.run(command, seconds=self.seconds + 5)
         except subprocess.TimeoutExpired:
-            seen.ended(None, "timeout")
             raise LaunchError("kube.unreachable", ExitCode.FAILED, why=f"{self.seconds:.0f} s") from None
         except OSError as error:
-            seen.failed(error)
             raise LaunchError("kube.no_kubectl", ExitCode.MACHINE, why=error.strerror or "") from None
-        seen.ended(done.returncode)
         if done.returncode:
             said = _words_of(done.stderr, done.returncode)
             if _NO_KIND.search(said):
@@ -121,29 +108,19 @@ class Kubectl:
         Raises LaunchError (FAILED).
         """
         command = self.words(*words)
-        seen = ChildLog(_log, command)
         try:
-            with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-                assert process.stderr is not None
-                seen.started(process.pid)
-                try:
-                    said = process.stderr.read()
-                except BaseException:
-                    process.terminate()
-                    raise
-                process.wait()
-                seen.ended(process.returncode)
+            done = interrupt.run(command, output=None)
         except OSError as error:
-            seen.failed(error)
             raise LaunchError("kube.no_kubectl", ExitCode.MACHINE, why=error.strerror or "") from None
         # a reader that closed the pipe (| head) is not a failure
-        if process.returncode and process.returncode != -signal.SIGPIPE and b"broken pipe" not in said:
-            raise failure(_words_of(said, process.returncode))
+        ended_well = done.returncode in (0, -signal.SIGPIPE)
+        if not ended_well and "broken pipe" not in done.stderr:
+            raise failure(_words_of(done.stderr, done.returncode))
 
 
-def _words_of(said: bytes, code: int) -> str:
+def _words_of(said: str, code: int) -> str:
     """Return the message of kubectl, or how it ended without one (killed, say)."""
-    return said.decode(errors="replace").strip() or f"exit status {code}"
+    return said.strip() or f"exit status {code}"
 
 
 def failure(said: str) -> LaunchError:

@@ -1,10 +1,10 @@
-"""Interrupt a real command that starts children at random moments.
+"""Interrupt real commands that start children at drawn moments.
 
-python scripts/acceptance/interrupts.py 200
+Use: `python scripts/acceptance/interrupts.py 200 [AT_ONCE [CASE]]`.
 
-The command is `gaudi-launch setup` with a stand-in for Python that never ends and has a child. Each
-time the exit status must be 130 and no process may remain. Prints one JSON object; the exit status
-is 0 if all runs passed.
+Each command finds a stand-in for the program that it starts (python3, ssh, kubectl, hl-smi, rsync),
+which never ends and has a child of its own. Each time the exit status must be 130 and nothing may
+live on. Prints one JSON object; the exit status is 0 when all was so.
 """
 
 from __future__ import annotations
@@ -24,19 +24,54 @@ from pathlib import Path
 
 # around the fork, and well into the wait for the child
 _SPREADS_SECONDS = (0.01, 0.05, 0.5)
-_LIMIT_SECONDS = 120.0
+# ssh and kubectl are given longer than this
+_LIMIT_SECONDS = 40.0
 _TOKEN = "GAUDI_LAUNCH_ACCEPTANCE_TOKEN"
-_PYTHON = """#!/bin/sh
+_KEY = "0123456789abcdef"
+# a first call that ends lets the signal come around the second one's fork, too
+_ENDLESS = """#!/bin/sh
+if [ -n "$FIRST_ENDS" ] && [ ! -e "$HOME/first" ]; then
+    touch "$HOME/first"
+    exit 1
+fi
 case "$*" in
-    *"-m venv"*) sleep 600 & sleep 600 ;;
+    *"$ONLY"*) sleep 600 & sleep 600 ;;
 esac
 """
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command. ``program`` is what it starts, ``only``: its calls with these words never end."""
+
+    words: tuple[str, ...]
+    program: str
+    only: str = ""
+    first_ends: bool = False
+
+
+CASES = {
+    "setup": Case(("setup", "vllm-fork@1.22", "--python", "{home}/bin/python3"), "python3", "-m venv"),
+    "cluster-up": Case(
+        ("cluster", "up", "-w", "Qwen/Qwen3-8B", "--hosts", "a.invalid,b.invalid", "--engine", "vllm-gaudi"),
+        "ssh",
+    ),
+    "cluster-status": Case(("cluster", "status", "--name", "demo"), "ssh"),
+    "cluster-down": Case(("cluster", "down", "--name", "demo", "--hosts", "a.invalid,b.invalid"), "ssh"),
+    "kube-status": Case(("kube", "status"), "kubectl"),
+    "kube-logs": Case(("kube", "logs", "demo"), "kubectl"),
+    "devices": Case(("devices",), "hl-smi", first_ends=True),
+    "doctor": Case(("doctor",), "hl-smi", first_ends=True),
+    "plan": Case(("plan", "-w", "Qwen/Qwen3-8B", "-n", "1"), "hl-smi", first_ends=True),
+    "cache-sync": Case(("cache", "sync", _KEY, "user@a.invalid", "--run", "--cache", "{home}/recipes"), "rsync"),
+}
 
 
 @dataclass(frozen=True)
 class Result:
     """One interrupted command: when it was interrupted, its end, what remained."""
 
+    case: str
     after: float
     status: int
     left: tuple[int, ...]
@@ -47,20 +82,32 @@ class Result:
         return self.status == 130 and not self.left
 
 
-def interrupt(number: int, folder: Path, after: float) -> Result:
-    """Start the command, send SIGINT ``after`` seconds of its first step, and check."""
+def interrupt(number: int, folder: Path, name: str, after: float) -> Result:
+    """Start the command, send SIGINT ``after`` seconds of its first child, and look what is left."""
+    case = CASES[name]
     home = folder / str(number)
-    home.mkdir()
-    python = home / "python3"
-    python.write_text(_PYTHON, encoding="utf-8")
-    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    _furnish(home, case)
     token = f"{os.getpid()}-{number}"
-    environment = {**os.environ, "GAUDI_LAUNCH_ENGINES_DIR": str(home), "HOME": str(home), _TOKEN: token}
-    words = [sys.executable, "-m", "gaudi_launch", "setup", "vllm-fork@1.22", "--python", str(python)]
-    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as command:
+    environment = {
+        **os.environ,
+        "GAUDI_LAUNCH_ENGINES_DIR": str(home),
+        "HOME": str(home),
+        "XDG_STATE_HOME": str(home / "state"),
+        "KUBECONFIG": str(home / "kubeconfig"),
+        "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
+        "ONLY": case.only,
+        "FIRST_ENDS": "1" if case.first_ends else "",
+        _TOKEN: token,
+    }
+    arguments = [word.format(home=home) for word in case.words]
+    words = [sys.executable, "-m", "gaudi_launch", "--debug", *arguments]
+    with subprocess.Popen(
+        words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as command:
         assert command.stderr is not None
         said = ""
-        while not said.startswith("[1/"):
+        # the debug log has a program's arguments before it is started
+        while not ("run [" in said and case.program in said and case.only in said.replace("', '", " ")):
             said = command.stderr.readline()
             if not said:
                 break
@@ -71,11 +118,29 @@ def interrupt(number: int, folder: Path, after: float) -> Result:
         except subprocess.TimeoutExpired:
             command.kill()
             error = "it went on"
-            command.communicate()
     left = _living(token)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
-    return Result(after, command.returncode, left, error[-500:])
+    return Result(name, after, command.returncode, left, error[-500:])
+
+
+def _furnish(home: Path, case: Case) -> None:
+    """Write the stand-in, a kubeconfig, a key of recipes and a cluster that was brought up."""
+    from gaudi_launch.cluster.inventory import Member
+    from gaudi_launch.cluster.state import Part, Place, RunningCluster, remember
+
+    program = home / "bin" / case.program
+    program.parent.mkdir(parents=True)
+    program.write_text(_ENDLESS, encoding="utf-8")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    (home / "kubeconfig").write_text("{}", encoding="utf-8")
+    recipes = home / "recipes" / _KEY
+    recipes.mkdir(parents=True)
+    (recipes / "graph.recipe").write_bytes(b"x")
+    known = home / "state" / "gaudi-launch" / "clusters" / "demo"
+    known.mkdir(parents=True)
+    places = tuple(Place(Member(name, name), "127.0.0.1") for name in ("a.invalid", "b.invalid"))
+    remember(known, RunningCluster("demo", False, 8850, 8, (Part(places, "http://127.0.0.1:1"),)))
 
 
 def _living(token: str) -> tuple[int, ...]:
@@ -110,12 +175,17 @@ def main() -> int:
     # a shell's background jobs ignore it, and what they start would, too
     signal.signal(signal.SIGINT, signal.default_int_handler)
     chance = random.Random()
+    cases = sys.argv[3:] or list(CASES)
     draws = [chance.uniform(0.0, _SPREADS_SECONDS[n % len(_SPREADS_SECONDS)]) for n in range(moments)]
+
+    def one(number: int) -> Result:
+        return interrupt(number, Path(place), cases[number % len(cases)], draws[number])
+
     with (
         tempfile.TemporaryDirectory(prefix="gaudi-launch-interrupts-") as place,
         ThreadPoolExecutor(at_once) as pool,
     ):
-        results = list(pool.map(lambda n: interrupt(n, Path(place), draws[n]), range(moments)))
+        results = list(pool.map(one, range(moments)))
     bad = [vars(result) for result in results if not result.good]
     print(json.dumps({"moments": moments, "bad": bad}, indent=1))
     return 1 if bad else 0

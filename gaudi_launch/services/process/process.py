@@ -18,12 +18,12 @@ from typing import IO
 
 from gaudi_launch.debug_log import ChildLog
 from gaudi_launch.host.cpus import format_cpus
+from gaudi_launch.interrupt import adopt_orphans
 from gaudi_launch.planning.plan import Command
 
 _log = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 _POLL_SECONDS = 0.05
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -56,11 +56,6 @@ def usable_cpus(command: Command, allowed: frozenset[int] | None = None) -> tupl
     """
     mine = allowed if allowed is not None else frozenset(os.sched_getaffinity(0))
     return tuple(cpu for cpu in command.cpus if cpu in mine)
-
-
-def adopt_orphans() -> None:
-    """Become the parent of the engine's orphans, so that they can be found and ended."""
-    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _put(path: Path, text: str) -> None:
