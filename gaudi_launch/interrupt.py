@@ -96,7 +96,7 @@ def deferred(*others: signal.Signals) -> Iterator[None]:
 
 
 def _replaceable(others: Sequence[signal.Signals]) -> dict[signal.Signals, Any]:
-    """Return the handlers of Ctrl-C and of these signals, where Python's own or none is in force."""
+    """Return the handlers that an event may replace: Python's own, or none."""
     found: dict[signal.Signals, Any] = {}
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         found[signal.SIGINT] = signal.default_int_handler
@@ -212,10 +212,10 @@ def _input(text: str | None) -> Iterator[int | IO[bytes]]:
 
 
 def attend(argv: Sequence[str]) -> int:
-    """Run a command at the user's terminal, which it may ask for a password; return its exit status.
+    """Run a command at the user's terminal and return its exit status.
 
-    The terminal's Ctrl-C reaches the command as well; one that is sent to this process alone ends
-    it, too. Raises OSError.
+    It may ask there for a password. The terminal's Ctrl-C reaches the command as well; one that is
+    sent to this process alone ends it, too. Raises OSError.
     """
     before = _descendants()
     with deferred():

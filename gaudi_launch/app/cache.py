@@ -168,7 +168,10 @@ def sync_command(root: Path, key: str, target: str) -> list[str]:
 
 
 def sync(words: Sequence[str]) -> None:
-    """Run a command of `sync_command`. Raises LaunchError when it cannot start or fails."""
+    """Run a command of `sync_command`.
+
+    Raises LaunchError when it cannot start or fails.
+    """
     from gaudi_launch import interrupt
 
     try:

@@ -1,9 +1,9 @@
-"""Interrupt real commands that start children at drawn moments.
+"""Interrupt real commands with child processes at random moments.
 
 Use: `python scripts/acceptance/interrupts.py 200 [AT_ONCE [CASE]]`.
 
 Each command finds a stand-in for the program that it starts (python3, ssh, kubectl, hl-smi, rsync),
-which never ends and has a child of its own. Each time the exit status must be 130 and nothing may
+which never ends and has a child. Each time the exit status must be 130 and nothing may
 live on. Prints one JSON object; the exit status is 0 when all was so.
 """
 
@@ -42,7 +42,10 @@ esac
 
 @dataclass(frozen=True)
 class Case:
-    """A command. ``program`` is what it starts, ``only``: its calls with these words never end."""
+    """A command, and the program that it runs.
+
+    Calls of the program with ``only`` in its arguments never end.
+    """
 
     words: tuple[str, ...]
     program: str
@@ -83,7 +86,7 @@ class Result:
 
 
 def interrupt(number: int, folder: Path, name: str, after: float) -> Result:
-    """Start the command, send SIGINT ``after`` seconds of its first child, and look what is left."""
+    """Run the command, send SIGINT ``after`` seconds of its first child, and check."""
     case = CASES[name]
     home = folder / str(number)
     _furnish(home, case)
@@ -125,7 +128,7 @@ def interrupt(number: int, folder: Path, name: str, after: float) -> Result:
 
 
 def _furnish(home: Path, case: Case) -> None:
-    """Write the stand-in, a kubeconfig, a key of recipes and a cluster that was brought up."""
+    """Write the stand-in, a kubeconfig, a key of recipes and the state of a cluster."""
     from gaudi_launch.cluster.inventory import Member
     from gaudi_launch.cluster.state import Part, Place, RunningCluster, remember
 
