@@ -98,7 +98,7 @@ def root_of(cache: Path | None) -> Path:
 
 def parts_here(machine: str | None) -> KeyParts:
     """Return the parts of a key that a machine decides."""
-    from gaudi_launch.host.machine import load
+    from gaudi_launch.app.machine import load
     from gaudi_launch.recipe_cache.key import parts_of_host
 
     return parts_of_host(load(machine))

@@ -88,10 +88,10 @@ def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> Calib
 
     Raises LaunchError before anything is fetched or started where that is possible.
     """
+    from gaudi_launch.app.machine import load
     from gaudi_launch.app.model_needs import generation_of
     from gaudi_launch.engines.detect import detect
     from gaudi_launch.engines.registry import find
-    from gaudi_launch.host.machine import load
     from gaudi_launch.models.calibration.phases import CalibrationRequest, read_scripts
     from gaudi_launch.models.config import name_of
     from gaudi_launch.paths import machine_root

@@ -204,8 +204,8 @@ def _accelerator(text: str) -> str:
 
 def own_accelerator() -> str:
     """Return the product in this machine, gaudi2 without cards."""
+    from gaudi_launch.app.machine import load
     from gaudi_launch.host.accelerators import product_of
-    from gaudi_launch.host.machine import load
 
     try:
         return product_of(load()) or _DEFAULT_PRODUCT

@@ -141,7 +141,7 @@ def _machine(machine: str | None) -> tuple[Host, tuple[Message, ...]]:
 
     A simulated one, with a note, where this machine shows no card.
     """
-    from gaudi_launch.host.machine import load
+    from gaudi_launch.app.machine import load
 
     host = load(machine)
     if machine is not None or host.cards:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gaudi_launch.app.options import LaunchOptions, to_request
+from gaudi_launch.app.steps import step
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
 
@@ -54,7 +55,8 @@ class Prepared:
         from gaudi_launch.planning.planner import make_plan
 
         measured = read_measured(state_dir() / FILE_NAME)
-        made = make_plan(self.request, self.host, self.model, self.engine, placement, measured=measured)
+        with step("screen.step_plan"):
+            made = make_plan(self.request, self.host, self.model, self.engine, placement, measured=measured)
         made = replace(made, warnings=(*self._name_notes(), *made.warnings))
         if not is_decided(self.request.engine, self.installed):
             python = self.installed.python if self.installed else "PATH"
@@ -92,9 +94,10 @@ class Prepared:
         question = self.engine.bucket_question(plan.settings, context, plan.num_blocks)
         if question is None:
             return plan
-        answer = introspect.ask_engine(
-            self.installed.python, question.package, question.environment, question.arguments
-        )
+        with step("screen.step_buckets"):
+            answer = introspect.ask_engine(
+                self.installed.python, question.package, question.environment, question.arguments
+            )
         if answer.failed:
             why = answer.why.render() if answer.why else "-"
             raise LaunchError("plan.buckets_fail", ExitCode.USAGE, why=why)
@@ -194,10 +197,10 @@ def prepare(
     that the engine reads from no variable goes into a file.
     """
     from gaudi_launch.app import model_needs as provisions
+    from gaudi_launch.app.machine import load
     from gaudi_launch.app.model_setup import bring
     from gaudi_launch.engines import registry
     from gaudi_launch.host.hardware import Host
-    from gaudi_launch.host.machine import load
     from gaudi_launch.planning.engine_args import engine_args
     from gaudi_launch.planning.fewest_cards import with_fewest_cards
     from gaudi_launch.planning.passthrough import with_own_words
@@ -218,7 +221,8 @@ def prepare(
         request = _demo(request, bring_with)
     elif bring_with is not None and options.machine is None:
         check_folder(request)
-    installed = None if in_image else _installed(request, must_exist, here=options.machine is None)
+    with step("screen.step_engine"):
+        installed = None if in_image else _installed(request, must_exist, here=options.machine is None)
     engine = registry.find(_engine_name(request, installed, options.machine), installed, request.python)
     request = with_config_file(request, engine, needed=must_exist and options.machine is None)
     if request.tuning == "auto" and not registry.in_container(request.engine):
@@ -233,13 +237,15 @@ def prepare(
     if request.tuning == "reference":
         model = known_model(request.model, must_exist)
         return Prepared(request, host, model, engine.suited(model), installed, options.machine)
-    provision = provisions.look(request, host, engine, installed)
+    with step("screen.step_model"):
+        provision = provisions.look(request, host, engine, installed)
     engine = engine.suited(provision.known)
     # unsupported options are reported before anything that could be missing for them
     engine.refuse(request, host, provision.known)
     supported = engine.innermost.support(provision.known, request.args, request.environment)
     check_support(supported, force=request.force)
-    request = with_fewest_cards(request, host, provision.planned(provision.request_for(request)), engine)
+    with step("screen.step_plan"):
+        request = with_fewest_cards(request, host, provision.planned(provision.request_for(request)), engine)
     if request.fewest is not None:
         # files of fp8 depend on the number of cards
         provision = provisions.look(request, host, engine, installed)
@@ -259,8 +265,8 @@ def _engine_name(request: Request, installed: Installed | None, machine: str | N
 
     Where none is installed, that of the engine for this model.
     """
+    from gaudi_launch.app.machine import load
     from gaudi_launch.engines.registry import is_decided, name_for
-    from gaudi_launch.host.machine import load
     from gaudi_launch.profiles import known_model
 
     if is_decided(request.engine, installed):

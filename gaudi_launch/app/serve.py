@@ -77,7 +77,7 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
     preflight.check_model(prepared.model, prepared.request)
     if not prepared.engine.needs_cards:
         return _run(_Launch(prepared, how, limits, reporter), prepared.plan(), ())
-    from gaudi_launch.host.machine import load
+    from gaudi_launch.app.machine import load
     from gaudi_launch.paths import machine_root
     from gaudi_launch.planning.planner import place
     from gaudi_launch.services.state.reservation import claim

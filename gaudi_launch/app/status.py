@@ -42,7 +42,7 @@ def _cards(service: ServiceRecord) -> tuple[Card, ...]:
     """Return the cards of a running service, in slot order."""
     if not service.alive or not service.modules:
         return ()
-    from gaudi_launch.host.machine import load
+    from gaudi_launch.app.machine import load
 
     cards = [card for card in load(None).cards if card.module in service.modules]
     return tuple(sorted(cards, key=lambda card: card.module or 0))

@@ -57,10 +57,10 @@ def asked_engine(
     Where the machine has cards, settings and KV blocks are those of its plan; ``blocks`` (0: not
     given) wins over both. Raises LaunchError for an impossible one.
     """
+    from gaudi_launch.app.machine import load
     from gaudi_launch.app.prepare import with_bucket_file
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.detect import detect
-    from gaudi_launch.host.machine import load
     from gaudi_launch.planning.fewest_cards import with_fewest_cards
     from gaudi_launch.planning.passthrough import with_own_words
     from gaudi_launch.planning.planner import buckets_of

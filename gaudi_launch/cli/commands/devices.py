@@ -39,9 +39,9 @@ def devices(
     ctx.obj = (machine, as_json)
     if ctx.invoked_subcommand is not None:
         return
+    from gaudi_launch.app.machine import load
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.devices import show, to_json
-    from gaudi_launch.host.machine import load
     from gaudi_launch.services.state.orphans import orphans
 
     host = load(machine)
@@ -65,10 +65,10 @@ def pick(
     ),
 ) -> None:
     """Print the cards that 'serve' would select, with the reasons, without reserving them."""
+    from gaudi_launch.app.machine import load
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.devices import pick_to_json, show_pick
     from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.host.machine import load
     from gaudi_launch.planning.placement import choose, parse_modules, parse_visible
 
     forms = ("text", "modules", "indices", "cpus")

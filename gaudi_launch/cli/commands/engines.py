@@ -18,6 +18,9 @@ def engines(
 ) -> None:
     """List the engines: installed ones, features, and unsupported options."""
     from gaudi_launch.app.engines import listing
+    from gaudi_launch.app.steps import step
     from gaudi_launch.cli.views.engines import show
 
-    show(listing(python), as_json)
+    with step("screen.step_engine"):
+        found = listing(python)
+    show(found, as_json)

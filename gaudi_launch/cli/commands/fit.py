@@ -37,11 +37,13 @@ def fit(
     fit is a result, not a failure: the exit code is 0, and smallest_n is null with --json.
     """
     from gaudi_launch.app import fit as use_case
+    from gaudi_launch.app.steps import step
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.fit import show, to_json
 
     lengths = use_case.ServedLengths(length, requests, inputs, outputs)
-    result = use_case.fit(use_case.FitOptions(model, cards, accelerator, dtype, engine, lengths, force))
+    with step("screen.step_model"):
+        result = use_case.fit(use_case.FitOptions(model, cards, accelerator, dtype, engine, lengths, force))
     if as_json:
         emit_json(to_json(result))
     else:

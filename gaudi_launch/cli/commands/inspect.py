@@ -25,6 +25,9 @@ def inspect(
     For a model on the hub only config.json and the headers of its weights are read. HF_ENDPOINT sets a mirror.
     """
     from gaudi_launch.app import inspect as use_case
+    from gaudi_launch.app.steps import step
     from gaudi_launch.cli.views.inspect import show
 
-    show(use_case.inspect(model, revision or None), as_json)
+    with step("screen.step_model"):
+        found = use_case.inspect(model, revision or None)
+    show(found, as_json)

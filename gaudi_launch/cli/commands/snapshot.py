@@ -48,8 +48,8 @@ def snapshot(
         return
     if file != "-" and not force and os.path.lexists(file):
         raise LaunchError("host.snapshot_exists", ExitCode.USAGE, path=file)
+    from gaudi_launch.app.machine import load
     from gaudi_launch.host import host_config
-    from gaudi_launch.host.machine import load
     from gaudi_launch.host.snapshot import to_json
 
     host = load(machine)

@@ -33,6 +33,7 @@ def support(
     answer: the exit status stays 0.
     """
     from gaudi_launch.app import support as use_case
+    from gaudi_launch.app.steps import step
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.support import list_to_json, show, show_list, to_json
     from gaudi_launch.errors import ExitCode, LaunchError
@@ -46,7 +47,8 @@ def support(
         return
     if not model:
         raise LaunchError("support.no_model", ExitCode.USAGE)
-    result = use_case.support(use_case.SupportOptions(model, engine, accelerator, python))
+    with step("screen.step_model"):
+        result = use_case.support(use_case.SupportOptions(model, engine, accelerator, python))
     if as_json:
         emit_json(to_json(result))
     else:

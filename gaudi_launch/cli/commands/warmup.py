@@ -53,6 +53,7 @@ def warmup(
     every shape. Give your traffic (--trace) or at least its ranges (-i, -o, -b).
     """
     from gaudi_launch.app import warmup as cases
+    from gaudi_launch.app.steps import step
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views import warmup as view
     from gaudi_launch.plotting import check_picture
@@ -61,17 +62,19 @@ def warmup(
         return _run(options, as_json)
     if plot is not None:
         check_picture(plot)
-    case = cases.read(
-        options,
-        trace=watch or trace,
-        wish=cases.WarmupRequest(graphs, overhead, budget, price),
-        trace_share=trace_share,
-        blocks=blocks,
-        constants=constant or [],
-    )
-    result = cases.solve(case, log=log, ask=ask_engine)
+    with step("screen.step_warmup"):
+        case = cases.read(
+            options,
+            trace=watch or trace,
+            wish=cases.WarmupRequest(graphs, overhead, budget, price),
+            trace_share=trace_share,
+            blocks=blocks,
+            constants=constant or [],
+        )
+        result = cases.solve(case, log=log, ask=ask_engine)
     if plot is not None:
-        view.draw(plot, case, result)
+        with step("screen.step_draw"):
+            view.draw(plot, case, result)
     if as_json:
         emit_json(view.to_json(case, result))
     else:
