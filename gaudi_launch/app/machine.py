@@ -8,6 +8,9 @@ from gaudi_launch.host.hardware import Host
 
 
 def load(machine: str | None = None) -> Host:
-    """Return what `host.machine.load` returns: hl-smi may take seconds on a loaded server. Raises as that does."""
+    """Return the result of `host.machine.load`, which may take seconds.
+
+    hl-smi is slow on a loaded server. Raises LaunchError.
+    """
     with step("screen.step_machine"):
         return host_machine.load(machine)
