@@ -77,6 +77,7 @@ RUNS: dict[str, str] = {
     "doctor": "doctor --machine simulated:hls2",
     "doctor sick": "doctor --machine simulated:hls2+busy=0,1",
     "devices": "devices --machine simulated:hls2+busy=0,1",
+    "engines diff": "engines diff vllm-fork@1.22 vllm-gaudi@0.26 Qwen/Qwen3-8B -n 1 --machine simulated:hls2",
     "devices pick": "devices pick -n 4 --machine simulated:hls2",
     "warmup": f"warmup {PLANNED} vllm-fork@1.21",
     "warmup reduce": f"warmup {PLANNED} vllm-fork@1.21 --reduce 8,8192",

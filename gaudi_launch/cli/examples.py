@@ -404,6 +404,13 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("gaudi-launch engines", "List engines and what is installed"),
         Example("gaudi-launch engines --json", "The same for a script"),
     ),
+    "engines diff": (
+        Example("gaudi-launch engines diff vllm-gaudi@0.24 vllm-gaudi@0.26", "Show what an upgrade changes"),
+        Example(
+            "gaudi-launch engines diff vllm-fork@1.22 vllm-gaudi@0.26 Qwen/Qwen3-8B -n 1 --machine simulated:hls2",
+            "Show what it changes for one plan: settings, buckets, memory",
+        ),
+    ),
     "cache": (
         Example("gaudi-launch cache list -c recipes", "List the compiled graphs of a cache folder"),
         Example("gaudi-launch cache prune --older 30d -c recipes", "Show what has not been used for 30 days"),

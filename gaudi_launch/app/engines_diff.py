@@ -1,0 +1,273 @@
+"""The use case of ``gaudi-launch engines diff``: what changes from one engine version to another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gaudi_launch.errors import ExitCode, LaunchError
+
+if TYPE_CHECKING:
+    from gaudi_launch.app.options import LaunchOptions
+    from gaudi_launch.engines.support import Version
+    from gaudi_launch.engines.version_facts import NameFacts, Problem
+    from gaudi_launch.messages import Message
+    from gaudi_launch.models.model import Model
+    from gaudi_launch.planning.plan import Plan, Setting
+    from gaudi_launch.planning.support_answer import ModelSupport
+
+
+@dataclass(frozen=True)
+class RemovedName:
+    """A name that the second version no longer reads. ``used``: the plan or the user gives it."""
+
+    name: str
+    instead: str
+    source: str
+    used: bool
+
+
+@dataclass(frozen=True)
+class ChangedDefault:
+    """A name with another default; both as the engines' source has them."""
+
+    name: str
+    left: str
+    right: str
+    used: bool
+
+
+@dataclass(frozen=True)
+class NamesDiff:
+    """The options or the variables that differ."""
+
+    removed: tuple[RemovedName, ...]
+    added: tuple[str, ...]
+    changed: tuple[ChangedDefault, ...]
+
+
+@dataclass(frozen=True)
+class PlannedSide:
+    """What one version does with the plan's options. ``refused`` is its reason not to plan them."""
+
+    support: ModelSupport | None = None
+    plan: Plan | None = None
+    refused: Message | None = None
+
+
+@dataclass(frozen=True)
+class SettingChange:
+    """A setting of the plans with its values; None: it is not sent."""
+
+    name: str
+    left: str | None
+    right: str | None
+    reason: Message | None
+
+
+@dataclass(frozen=True)
+class PlansDiff:
+    """The two plans of the same options."""
+
+    left: PlannedSide
+    right: PlannedSide
+    settings: tuple[SettingChange, ...]
+
+
+@dataclass(frozen=True)
+class KnownProblem:
+    """A known problem of either version that matters for the plan. ``in_left``, ``in_right``: has it."""
+
+    problem: Problem
+    in_left: bool
+    in_right: bool
+
+
+@dataclass(frozen=True)
+class EnginesDiff:
+    """What changes. ``plans`` is None without plan options."""
+
+    left: Version
+    right: Version
+    options: NamesDiff
+    variables: NamesDiff
+    plans: PlansDiff | None
+    problems: tuple[KnownProblem, ...]
+
+
+def engines_diff(left: str, right: str, options: LaunchOptions) -> EnginesDiff:
+    """Return the difference of two versions, for a plan where options name a model.
+
+    Raises LaunchError (USAGE) for a version without facts, with the nearest names.
+    """
+    old, new = _version(left), _version(right)
+    plans, model = None, None
+    words: frozenset[str] = frozenset()
+    if options.model:
+        plans, model = _plans(old, new, options)
+        words = _used(plans, options)
+    from gaudi_launch.engines.version_facts import for_gaudi, names_of
+
+    names, later = names_of(old), names_of(new)
+    both_complete = old.complete and new.complete
+    ours = {name: facts for name, facts in names.variables.items() if for_gaudi(facts)}
+    theirs = {name: facts for name, facts in later.variables.items() if for_gaudi(facts)}
+    return EnginesDiff(
+        left=old,
+        right=new,
+        options=_names(names.options, later.options, later.options, words) if both_complete else _NO_NAMES,
+        variables=_names(ours, theirs, later.variables, words),
+        plans=plans,
+        problems=_problems(old, new, model, options),
+    )
+
+
+_NO_NAMES = NamesDiff((), (), ())
+
+
+def _version(name: str) -> Version:
+    from gaudi_launch.engines.registry import ALIASES
+    from gaudi_launch.engines.support import matching, newest_or_none, unknown_version
+
+    engine, _, version = ALIASES.get(name, name).partition("@")
+    found = matching(engine, version) if version else (newest_or_none(engine) or matching(engine, engine))
+    if found is None:
+        raise unknown_version(name)
+    return found
+
+
+def _names(
+    ours: Mapping[str, NameFacts],
+    theirs: Mapping[str, NameFacts],
+    all_theirs: Mapping[str, NameFacts],
+    used: frozenset[str],
+) -> NamesDiff:
+    """Return the differences; ``all_theirs`` also has what the second version reads elsewhere."""
+    from gaudi_launch.engines.version_facts import renames
+
+    known = renames()
+    removed = []
+    for name in sorted(set(ours) - set(all_theirs)):
+        row = known.get(name)
+        instead, source = (row.instead, row.source) if row is not None else ("", "")
+        removed.append(RemovedName(name, instead, source, used=name in used))
+    changed = []
+    for name in sorted(set(ours) & set(theirs)):
+        before, after = ours[name], theirs[name]
+        # an expression says nothing that could be compared
+        if ... in (before.literal, after.literal) or before.literal == after.literal:
+            continue
+        changed.append(ChangedDefault(name, before.default, after.default, used=name in used))
+    return NamesDiff(tuple(removed), tuple(sorted(set(theirs) - set(ours))), tuple(changed))
+
+
+def _plans(old: Version, new: Version, options: LaunchOptions) -> tuple[PlansDiff, Model | None]:
+    left, model = _side(old, options)
+    right, later_model = _side(new, options)
+    return PlansDiff(left, right, _settings(left.plan, right.plan)), model or later_model
+
+
+def _side(version: Version, options: LaunchOptions) -> tuple[PlannedSide, Model | None]:
+    """Return one version's plan and its model; a refusal is an answer."""
+    from gaudi_launch.app.prepare import prepare
+    from gaudi_launch.engines.registry import find
+    from gaudi_launch.profiles import known_model
+
+    model = known_model(options.model or "", must_exist=False)
+    engine = find(version.label)
+    try:
+        prepared = prepare(replace(options, engine=version.label))
+        support = engine.support(prepared.model, prepared.request.args, prepared.request.environment)
+        return PlannedSide(support, prepared.plan()), prepared.model
+    except LaunchError as error:
+        if error.exit_code == ExitCode.USAGE and error.id == "plan.no_model":
+            raise
+        return PlannedSide(engine.support(model), None, error.text), model
+
+
+def _settings(left: Plan | None, right: Plan | None) -> tuple[SettingChange, ...]:
+    """Return the settings that are sent otherwise; empty unless both plans exist."""
+    if left is None or right is None:
+        return ()
+    before, after = _sent(left), _sent(right)
+    found = []
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        values = (_value(old), _value(new))
+        if values[0] != values[1]:
+            known = new or old
+            found.append(SettingChange(name, *values, None if known is None else known.reason))
+    return tuple(found)
+
+
+def _sent(plan: Plan) -> dict[str, Setting]:
+    from gaudi_launch.engines.version_facts import plain_option
+
+    found = {}
+    for setting in plan.settings:
+        if setting.sent:
+            name = plain_option(setting.name) if setting.kind == "option" else setting.name
+            found[name] = setting
+    return found
+
+
+def _value(setting: Setting | None) -> str | None:
+    if setting is None:
+        return None
+    return "" if setting.value is None else setting.value
+
+
+def _used(plans: PlansDiff, options: LaunchOptions) -> frozenset[str]:
+    """Return the names that the first plan sends, that the user gives or that are exported."""
+    import os
+
+    from gaudi_launch.engines.version_facts import plain_option
+
+    words = {plain_option(word.partition("=")[0]) for word in options.extra if word.startswith("--")}
+    sent = set(_sent(plans.left.plan)) if plans.left.plan is not None else set()
+    return frozenset(words | sent | set(os.environ))
+
+
+def _problems(old: Version, new: Version, model: Model | None, options: LaunchOptions) -> tuple[KnownProblem, ...]:
+    from gaudi_launch.engines.version_facts import problems
+
+    marks = _marks(model, options) if model is not None else None
+    found = []
+    for problem in problems():
+        in_left, in_right = old.label in problem.versions, new.label in problem.versions
+        if not in_left and not in_right:
+            continue
+        if marks is None or set(problem.when) <= marks:
+            found.append(KnownProblem(problem, in_left, in_right))
+    return tuple(found)
+
+
+def _marks(model: Model, options: LaunchOptions) -> set[str]:
+    """Return the words of ``when`` that are true of this plan."""
+    from gaudi_launch.app.fit import own_accelerator
+    from gaudi_launch.engines.support import has_linear_attention
+    from gaudi_launch.host.accelerators import product_of
+    from gaudi_launch.host.machine import load
+
+    product = product_of(load(options.machine)) or own_accelerator()
+    marks = {product.partition("-")[0].rstrip("e")}
+    true_of = {
+        "gdn": has_linear_attention(model),
+        "mxfp4": model.quantization == "mxfp4",
+        "moe": bool(model.moe),
+        "sparse": isinstance(model.config.get("index_topk"), int),
+        "eager": "--enforce-eager" in options.extra,
+        "long": _is_long(options.max_model_len or ""),
+    }
+    return marks | {word for word, holds in true_of.items() if holds}
+
+
+def _is_long(text: str) -> bool:
+    """Return True for a context above 128 Ki tokens, as the threads about warm-up have it."""
+    from gaudi_launch.planning.parse import tokens
+
+    try:
+        return bool(text) and tokens("-l", text, most=10**9) > 128 * 1024
+    except LaunchError:
+        return False
