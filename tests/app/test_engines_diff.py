@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gaudi_launch.app.engines_diff import EnginesDiff, engines_diff
+from gaudi_launch.app.engines_diff import EnginesDiff, NamesDiff, engines_diff
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.engines.support import versions
 from gaudi_launch.engines.version_facts import names_of, problems, renames
@@ -37,8 +37,7 @@ def test_without_a_model_only_names_are_compared() -> None:
 
 def test_the_same_version_has_no_difference() -> None:
     found = engines_diff("vllm-gaudi@0.26", "vllm-gaudi@0.26.0", QWEN)
-    assert found.options.removed == found.options.changed == found.variables.removed == ()
-    assert found.options.added == found.variables.added == ()
+    assert (found.options, found.variables) == (NamesDiff((), (), ()), NamesDiff((), (), ()))
     assert found.plans is not None and found.plans.settings == ()
 
 
@@ -92,7 +91,7 @@ def test_a_version_without_facts_is_refused_with_the_nearest(name: str) -> None:
 
 def test_an_incomplete_version_compares_its_own_variables() -> None:
     found = engines_diff("vllm-gaudi@0.26", "vllm-gaudi@main", NO_PLAN)
-    assert found.options.removed == found.options.added == ()
+    assert found.options == NamesDiff((), (), ())
     assert "VLLM_COMPACT_GDN" not in {each.name for each in found.variables.removed}
 
 
