@@ -91,7 +91,7 @@ def renames() -> Mapping[str, Renamed]:
 
 
 @dataclass(frozen=True)
-class Problem:
+class EngineProblem:
     """A known problem with its public thread.
 
     ``versions`` are those that the thread names; ``fixed`` is the first version without it, "" where
@@ -114,11 +114,11 @@ class Problem:
 
 
 @cache
-def problems() -> tuple[Problem, ...]:
+def problems() -> tuple[EngineProblem, ...]:
     """Return the known problems, as their threads had them on the dates stated."""
     rows = read_document(paths.profiles_dir() / "engines" / "changes" / "problems.yaml")["problems"]
     return tuple(
-        Problem(
+        EngineProblem(
             id=str(row["id"]),
             thread=str(row["thread"]),
             state=str(row["state"]),
