@@ -11,7 +11,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 if TYPE_CHECKING:
     from gaudi_launch.app.options import LaunchOptions
     from gaudi_launch.engines.support import Version
-    from gaudi_launch.engines.version_facts import NameFacts, EngineProblem
+    from gaudi_launch.engines.version_facts import EngineProblem, NameFacts
     from gaudi_launch.messages import Message
     from gaudi_launch.models.model import Model
     from gaudi_launch.planning.plan import Plan, Setting
