@@ -1,4 +1,4 @@
-"""The use case of ``gaudi-launch engines diff``: what changes from one engine version to another."""
+"""The use case of ``gaudi-launch engines diff``: compare two engine versions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RemovedName:
-    """A name that the second version no longer reads. ``used``: the plan or the user gives it."""
+    """A name that the second version lacks. ``used``: the plan or the user gives it."""
 
     name: str
     instead: str
@@ -30,7 +30,7 @@ class RemovedName:
 
 @dataclass(frozen=True)
 class ChangedDefault:
-    """A name with another default; both as the engines' source has them."""
+    """A name with another default; both as in the engines' source."""
 
     name: str
     left: str
@@ -49,7 +49,10 @@ class NamesDiff:
 
 @dataclass(frozen=True)
 class PlannedSide:
-    """What one version does with the plan's options. ``refused`` is its reason not to plan them."""
+    """One version's plan and support.
+
+    ``refused`` is its reason not to plan the options.
+    """
 
     support: ModelSupport | None = None
     plan: Plan | None = None
@@ -77,7 +80,7 @@ class PlansDiff:
 
 @dataclass(frozen=True)
 class KnownProblem:
-    """A known problem of either version that matters for the plan. ``in_left``, ``in_right``: has it."""
+    """A known problem that matters for the plan, and the versions that have it."""
 
     problem: EngineProblem
     in_left: bool
@@ -86,7 +89,7 @@ class KnownProblem:
 
 @dataclass(frozen=True)
 class EnginesDiff:
-    """What changes. ``plans`` is None without plan options."""
+    """The difference of two versions. ``plans`` is None without plan options."""
 
     left: Version
     right: Version
@@ -244,7 +247,7 @@ def _problems(old: Version, new: Version, model: Model | None, options: LaunchOp
 
 
 def _marks(model: Model, options: LaunchOptions) -> set[str]:
-    """Return the words of ``when`` that are true of this plan."""
+    """Return the values of ``when`` that are true of this plan."""
     from gaudi_launch.app.fit import own_accelerator
     from gaudi_launch.engines.support import has_linear_attention
     from gaudi_launch.host.accelerators import product_of

@@ -18,7 +18,10 @@ _UPSTREAM = "vllm/envs.py"
 
 @dataclass(frozen=True)
 class NameFacts:
-    """An option or a variable: its default as source text ("" where it has none), and its readers."""
+    """An option or a variable.
+
+    ``default`` is source text, "" without one; ``places`` are its readers.
+    """
 
     name: str
     default: str
@@ -35,7 +38,7 @@ class NameFacts:
 
 @dataclass(frozen=True)
 class VersionNames:
-    """Every option and variable of one version by its name, options spelled with hyphens."""
+    """Every option, spelled with hyphens, and variable of one version."""
 
     options: Mapping[str, NameFacts]
     variables: Mapping[str, NameFacts]
@@ -76,7 +79,7 @@ def for_gaudi(facts: NameFacts) -> bool:
 
 @dataclass(frozen=True)
 class Renamed:
-    """What replaces an option or a variable that a version no longer has."""
+    """The replacement of an option or a variable that a version no longer has."""
 
     name: str
     instead: str

@@ -1,4 +1,4 @@
-"""What changes between two engine versions, for people and for programs."""
+"""The difference of two engine versions, for people and for programs."""
 
 from __future__ import annotations
 
