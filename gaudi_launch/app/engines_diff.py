@@ -146,7 +146,10 @@ def _names(
     all_theirs: Mapping[str, NameFacts],
     used: frozenset[str],
 ) -> NamesDiff:
-    """Return the differences; ``all_theirs`` also has what the second version reads elsewhere."""
+    """Return the differences.
+
+    ``all_theirs`` also has what the second version reads elsewhere.
+    """
     from gaudi_launch.engines.version_facts import renames
 
     known = renames()
@@ -222,7 +225,7 @@ def _value(setting: Setting | None) -> str | None:
 
 
 def _used(plans: PlansDiff, options: LaunchOptions) -> frozenset[str]:
-    """Return the names that the first plan sends, that the user gives or that are exported."""
+    """Return the names that the first plan sends or the user gives or exports."""
     import os
 
     from gaudi_launch.engines.version_facts import plain_option

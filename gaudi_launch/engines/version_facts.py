@@ -68,12 +68,15 @@ def _names_in(file: str) -> VersionNames:
 
 
 def plain_option(name: str) -> str:
-    """Return an option with hyphens: the engines read ``--max_model_len`` in the same way."""
+    """Return an option with hyphens.
+
+    The engines read ``--max_model_len`` in the same way.
+    """
     return "--" + name.removeprefix("--").replace("_", "-")
 
 
 def for_gaudi(facts: NameFacts) -> bool:
-    """Return True for a variable that the code for this hardware reads, not upstream's alone."""
+    """Return True for a variable that the code for this hardware reads."""
     return any(not place.startswith(_UPSTREAM) for place in facts.places)
 
 
