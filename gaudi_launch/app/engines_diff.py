@@ -270,7 +270,7 @@ def _marks(model: Model, options: LaunchOptions) -> set[str]:
 
 
 def _is_long(text: str) -> bool:
-    """Return True for a context above 128 Ki tokens, as the threads about warm-up have it."""
+    """Return True for a context above 128 Ki tokens."""
     from gaudi_launch.planning.parse import tokens
 
     try:
