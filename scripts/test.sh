@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# All tests in an environment of their own. Words given here go to pytest: scripts/test.sh -m "not e2e"
+# Runs all tests in an environment of their own. Arguments go to pytest: scripts/test.sh -m "not e2e"
+# For the edit loop: scripts/test.sh -m quick (no module of tests/support/slow.py, no real engine).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -6,11 +6,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.slow import SLOW
 from tests.support.turns import alone
 from tests.support.users import own_folders, plain_english
 
@@ -28,6 +30,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+TESTS = Path(__file__).parent
 # what an engine with its workers may need
 _ENGINE_BYTES = 8 << 30
 # the first of them installs vLLM: 150 s on an idle machine, 900 s have been seen on a busy one
@@ -35,11 +38,15 @@ _ENGINE_SECONDS = 1500
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests with real engines last, and give them the time to install one."""
-    items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
+    """Mark tests as quick or slow; those with real engines come last, with the time to install one."""
     for item in items:
         if item.get_closest_marker("e2e") is not None:
             item.add_marker(pytest.mark.timeout(_ENGINE_SECONDS))
+        elif item.path.relative_to(TESTS).as_posix() in SLOW:
+            item.add_marker("slow")
+        elif item.get_closest_marker("slow") is None:
+            item.add_marker("quick")
+    items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
 
 
 @pytest.fixture(autouse=True)

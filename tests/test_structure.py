@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import gaudi_launch
+from tests.support.slow import SLOW
 
 PACKAGE = Path(gaudi_launch.__file__).parent
 TESTS = Path(__file__).parent
@@ -106,6 +107,10 @@ def test_every_test_is_at_the_path_of_what_it_tests() -> None:
         if not beside.with_suffix(".py").is_file() and not beside.is_dir():
             astray.add(path.as_posix())
     assert astray == set(ABOUT_SEVERAL)
+
+
+def test_every_slow_module_exists() -> None:
+    assert [path for path in sorted(SLOW) if not (TESTS / path).is_file()] == []
 
 
 def test_helpers_are_in_support() -> None:

@@ -1,0 +1,60 @@
+"""The modules whose tests take long, more than five seconds each: they start processes or count a lot.
+
+All others, without those of e2e, are the quick selection: `scripts/test.sh -m quick`.
+"""
+
+from __future__ import annotations
+
+SLOW = frozenset(
+    {
+        "app/test_model_setup.py",
+        "app/test_serve_cache.py",
+        "app/test_service.py",
+        "bench/test_bench.py",
+        "bench/test_chat.py",
+        "bench/test_figures.py",
+        "bench/test_pooling.py",
+        "bench/test_webui.py",
+        "buckets/optimiser/test_candidates.py",
+        "buckets/test_engine_buckets.py",
+        "capacity/test_search.py",
+        "cli/commands/test_calibrate.py",
+        "cli/commands/test_capacity.py",
+        "cli/commands/test_convert.py",
+        "cli/commands/test_doctor.py",
+        "cli/commands/test_fit.py",
+        "cli/commands/test_kube.py",
+        "cli/commands/test_migrate.py",
+        "cli/commands/test_pull.py",
+        "cli/commands/test_serve.py",
+        "cli/commands/test_serve_in_docker.py",
+        "cli/commands/test_serve_tgi.py",
+        "cli/commands/test_serve_tgi_client.py",
+        "cli/commands/test_services.py",
+        "cli/commands/test_setup.py",
+        "cli/commands/test_warmup.py",
+        "cli/test_main.py",
+        "cli/test_pipe.py",
+        "cluster/test_ssh.py",
+        "doctor/test_remedies.py",
+        "engines/install/test_in_use.py",
+        "engines/test_options_table.py",
+        "engines/test_toy_engine.py",
+        "engines/vllm_fork/test_reference.py",
+        "engines/vllm_gaudi/test_buckets.py",
+        "engines/vllm_gaudi/test_engine.py",
+        "engines/vllm_gaudi/test_memory.py",
+        "host/test_read.py",
+        "kubernetes/test_documents.py",
+        "kubernetes/test_helm_chart.py",
+        "models/hub/test_download.py",
+        "performance/test_fitting.py",
+        "planning/test_engine_args.py",
+        "services/process/test_supervise.py",
+        "services/state/test_orphans.py",
+        "services/state/test_reservation.py",
+        "test_interface.py",
+        "test_readme.py",
+        "test_recorded_state.py",
+    }
+)
