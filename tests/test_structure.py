@@ -50,6 +50,7 @@ ABOUT_SEVERAL = {
     "test_examples.py": "the examples of every help text",
     "test_interface.py": "the recorded public interface",
     "test_layers.py": "the layers of packages",
+    "test_logging.py": "the log lines of every module",
     "test_readme.py": "the commands of the README",
     "test_recorded_state.py": "state that earlier versions wrote",
     "test_structure.py": "the structure of the project",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from gaudi_launch.performance.shape import Shape
     from gaudi_launch.performance.step_model import Engine, Generation, Setup
     from gaudi_launch.planning.plan import Plan
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_INPUT, DEFAULT_OUTPUT, DEFAULT_BATCH = 1024, 256, 32
 # with a rate, -b is only a limit
@@ -372,7 +375,8 @@ def of_record(plan: Mapping[str, Any], load: Load) -> SpeedEstimate | None:
     try:
         model = known_model(str(facts.get("path")), must_exist=False)
         engine = registry.find(f"{identity.get('name')}@{identity.get('version')}")
-    except LaunchError:
+    except LaunchError as error:
+        _log.debug("no prediction for the recorded model: %s", error)
         return None
     product = accelerators()[own_accelerator()]
     supported = product.id.startswith(("gaudi2", "gaudi3"))

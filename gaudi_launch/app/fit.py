@@ -5,6 +5,7 @@ It also returns what each leaves free.
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from gaudi_launch.models.model import Model
     from gaudi_launch.planning.engine import Engine
     from gaudi_launch.planning.request import Request
+
+_log = logging.getLogger(__name__)
 
 _DEFAULT_CARDS = (1, 2, 4, 8)
 _DEFAULT_PRODUCT = "gaudi2"
@@ -209,7 +212,8 @@ def own_accelerator() -> str:
 
     try:
         return product_of(load()) or _DEFAULT_PRODUCT
-    except LaunchError:
+    except LaunchError as error:
+        _log.debug("this machine has no known product: %s", error)
         return _DEFAULT_PRODUCT
 
 

@@ -5,6 +5,7 @@ They are weights, their conversion, measurements, and disk space. They are only 
 
 from __future__ import annotations
 
+import logging
 import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +30,8 @@ from gaudi_launch.planning.engine import Engine
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import Profile, known_model, match
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,8 @@ def _code(request: Request, known: Model, profile: Profile | None) -> LaunchErro
 def _is_installed(engine: Engine, installed: Installed | None) -> bool:
     try:
         check_engine(engine, installed)
-    except LaunchError:
+    except LaunchError as error:
+        _log.debug("the engine is not usable: %s", error)
         return False
     return True
 

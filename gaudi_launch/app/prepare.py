@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from gaudi_launch.planning.plan import Placement, Plan
     from gaudi_launch.planning.request import Request
     from gaudi_launch.recipe_cache.attach import Cached
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -346,7 +349,8 @@ def _standing(environment: Mapping[str, str]) -> Mapping[str, str]:
 
     try:
         return {**environment, "PWD": str(Path.cwd())}
-    except OSError:
+    except OSError as error:
+        _log.debug("the current folder has no path: %s", error)
         return environment
 
 

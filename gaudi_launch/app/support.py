@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from gaudi_launch.models.model import Model
     from gaudi_launch.planning.engine import Engine
     from gaudi_launch.planning.support_answer import ModelSupport
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,8 @@ class _FewestCards:
                 )
                 if table.smallest_n is not None:
                     return count
-        except LaunchError:
+        except LaunchError as error:
+            _log.debug("the fewest cards are not known: %s", error)
             # an engine that rejects these lengths or types has no number
             return None
         return None

@@ -14,6 +14,7 @@ inference-benchmarker: huggingface/inference-benchmarker@35b0810:src/main.rs, sr
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import subprocess
 import tempfile
@@ -24,6 +25,8 @@ from typing import Any, TypeGuard
 
 from gaudi_launch import interrupt
 from gaudi_launch.errors import ExitCode, LaunchError
+
+_log = logging.getLogger(__name__)
 
 TOOLS = ("auto", "builtin", "guidellm", "vllm", "inference-benchmarker")
 IMAGE = "ghcr.io/huggingface/inference-benchmarker:latest"
@@ -72,7 +75,8 @@ def has_vllm_client(python: str | None) -> bool:
 def _output(argv: list[str]) -> str | None:
     try:
         done = interrupt.run(argv, seconds=60)
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.TimeoutExpired) as error:
+        _log.debug("a program gave no answer: %s", error)
         return None
     return done.stdout if done.returncode == 0 else None
 

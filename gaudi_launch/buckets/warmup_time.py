@@ -9,12 +9,15 @@ is assumed.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from gaudi_launch.messages import Message, message
+
+_log = logging.getLogger(__name__)
 
 SECONDS_LOW, SECONDS_HIGH = 0.7, 2.2
 FP8_FACTOR = 7.6
@@ -95,7 +98,8 @@ def read_measured(path: Path) -> list[Measured]:
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))["warmups"]
         return [found for entry in entries if (found := _entry(entry)) is not None]
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        _log.debug("measured warm-ups are not read: %s", error)
         return []
 
 

@@ -327,5 +327,6 @@ def status(running: RunningCluster, key: str | None, waits: Waits | None = None)
 def _view(running: RunningCluster, part: Part) -> tuple[dict[str, Any], ...] | None:
     try:
         return tuple(_ray_nodes(running, part, 0.0))
-    except RemoteError:
+    except RemoteError as error:
+        _log.debug("Ray's nodes are not known: %s", error)
         return None

@@ -171,7 +171,8 @@ def _installed(member: Member, output: str) -> Installed | None:
         return None
     try:
         return parse(member.python, line.removeprefix(_ANSWER))
-    except LaunchError:
+    except LaunchError as error:
+        _log.debug("the host's engine is not known: %s", error)
         return None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import re
 import tarfile
@@ -21,6 +22,8 @@ from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.redact import redact_document, redact_text
 from gaudi_launch.version import VERSION
+
+_log = logging.getLogger(__name__)
 
 _LOGS, _PLANS, _TAIL = 5, 5, 1 << 20
 _IPV4 = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
@@ -121,7 +124,8 @@ def _newest(folder: Path, pattern: str, most: int) -> list[Path]:
         try:
             if path.is_file() and not path.is_symlink():
                 found.append((path.stat().st_mtime, path))
-        except OSError:
+        except OSError as error:
+            _log.debug("a file is left out: %s", error)
             continue
     return [path for _, path in sorted(found, reverse=True)[:most]]
 
@@ -129,7 +133,8 @@ def _newest(folder: Path, pattern: str, most: int) -> list[Path]:
 def _tail(path: Path) -> str | None:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        _log.debug("a log is left out: %s", error)
         return None
     with os.fdopen(handle, "rb") as file:
         size = os.fstat(handle).st_size

@@ -6,6 +6,7 @@ the Gaudi2E 1.23.0 manual (``-mb -memOnly``, ``-p -b``).
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import subprocess
@@ -16,6 +17,8 @@ from pathlib import Path
 from gaudi_launch import interrupt
 from gaudi_launch.doctor.findings import Check, DoctorFacts, Remedy, Verdict, fail, ok, skip, unknown
 from gaudi_launch.messages import message
+
+_log = logging.getLogger(__name__)
 
 _SECONDS = 300.0
 _DEMO_FOLDERS = ("opt/hccl_demo", "opt/habanalabs/hccl_demo", "root/hccl_demo")
@@ -96,7 +99,8 @@ def _run(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> 
     environment = {**os.environ, **environment}
     try:
         done = interrupt.run(words, cwd=folder, env=environment, errors=subprocess.STDOUT, seconds=_SECONDS)
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as error:
+        _log.debug("a test took too long: %s", error)
         return "", None
     except OSError as error:
         return str(error), 127

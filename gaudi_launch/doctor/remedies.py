@@ -7,6 +7,7 @@ running kernel, and separate files that keep them after a reboot. GRUB and BIOS 
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +20,8 @@ from gaudi_launch.doctor.journal import Former, Journal
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.config_files import CPU
 from gaudi_launch.host.host_config import HostConfig, cpus_without
+
+_log = logging.getLogger(__name__)
 
 GOVERNOR_FILE = "etc/tmpfiles.d/gaudi-launch-governor.conf"
 NUMA_FILE = "etc/sysctl.d/90-gaudi-launch-numa-balancing.conf"
@@ -245,7 +248,8 @@ def _remove_folders(root: Path, former: Former) -> None:
     for folder in reversed(former.folders):
         try:
             (root / folder).rmdir()
-        except OSError:
+        except OSError as error:
+            _log.debug("a folder is kept: %s", error)
             return  # another program put a file there since
 
 
@@ -302,12 +306,14 @@ def _temporary(path: Path) -> Path:
 def _read(path: Path) -> bytes | None:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        _log.debug("a file is not read: %s", error)
         return None
     try:
         with os.fdopen(handle, "rb") as file:
             return file.read(1 << 20)
-    except OSError:
+    except OSError as error:
+        _log.debug("a file is not read: %s", error)
         return None
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 from gaudi_launch.doctor.findings import Check, DoctorFacts, Remedy, Verdict, Weights, fail, ok, unknown, warn
 from gaudi_launch.host.host_config import Disk, read_disk
 from gaudi_launch.messages import message
+
+_log = logging.getLogger(__name__)
 
 _NETWORK = (
     "nfs", "cifs", "smb", "ceph", "lustre", "glusterfs", "fuse.", "9p", "beegfs", "gpfs", "wekafs", "afs", "ocfs2",
@@ -36,7 +39,8 @@ def read_weights(path: str, root: Path = Path("/")) -> Weights:
             try:
                 index = json.loads((folder / name).read_text(encoding="utf-8"))
                 indexed |= {str(file) for file in index["weight_map"].values()}
-            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                _log.debug("an index cannot be read: %s", error)
                 damaged.append(name)
     files = [name for name in names if name.endswith((".safetensors", ".bin", ".pt"))]
     damaged += [name for name in files if _is_damaged(folder / name)]
@@ -71,7 +75,8 @@ def _is_damaged(path: Path) -> bool:
             header = json.loads(file.read(length))
         ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
         return size != 8 + length + max(ends, default=0)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        _log.debug("a shard cannot be read: %s", error)
         return True
 
 

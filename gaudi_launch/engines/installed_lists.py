@@ -6,9 +6,12 @@ They are classes, methods, and its transformers.
 from __future__ import annotations
 
 import ast
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+_log = logging.getLogger(__name__)
 
 REGISTRY = "vllm/model_executor/models/registry.py"
 
@@ -55,7 +58,8 @@ def installed_lists(facts: Mapping[str, str], platform: str) -> InstalledLists |
 def _tree(path: Path) -> ast.Module | None:
     try:
         return ast.parse(path.read_text(encoding="utf-8", errors="replace"))
-    except (OSError, ValueError, SyntaxError, RecursionError):
+    except (OSError, ValueError, SyntaxError, RecursionError) as error:
+        _log.debug("a source file of the engine is not read: %s", error)
         return None
 
 
@@ -96,7 +100,8 @@ def _registered_below(folder: Path) -> set[str]:
 def _mentions(path: Path, word: bytes) -> bool:
     try:
         return word in path.read_bytes()
-    except OSError:
+    except OSError as error:
+        _log.debug("a source file of the engine is not read: %s", error)
         return False
 
 

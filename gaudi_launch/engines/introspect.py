@@ -6,6 +6,7 @@ Its own code computes them.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import tempfile
@@ -18,6 +19,8 @@ from typing import Any
 from gaudi_launch import interrupt
 from gaudi_launch.buckets.bucket_list import Bucket, Buckets
 from gaudi_launch.messages import Message, message
+
+_log = logging.getLogger(__name__)
 
 SECONDS = 30.0
 """Seconds for the engine's answer; its bucket code is quadratic in places, its import reads some
@@ -62,7 +65,8 @@ def ask_engine(
                 cwd=folder,
                 seconds=seconds,
             )
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired as error:
+            _log.debug("the engine's interpreter took too long: %s", error)
             return IntrospectedBuckets(
                 None, why=message("warmup_engine.ask_timeout", python=python, seconds=f"{seconds:g}")
             )

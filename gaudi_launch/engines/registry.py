@@ -8,6 +8,7 @@ only when that engine is used. `register` adds an engine of another package in t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -20,6 +21,8 @@ from gaudi_launch.models.model import Model
 from gaudi_launch.planning.engine import Engine
 from gaudi_launch.planning.plan import Api
 from gaudi_launch.planning.request import Request
+
+_log = logging.getLogger(__name__)
 
 # what a plan is for where no engine is installed and the model needs no other: HabanaAI/vllm-fork@95af7009, the
 # server's own message of its end, names the plugin as the fork's successor
@@ -197,7 +200,8 @@ def api_of(exact: str) -> Api:
     """
     try:
         return find(exact).identity.api
-    except LaunchError:
+    except LaunchError as error:
+        _log.debug("an unknown engine counts as one with OpenAI's API: %s", error)
         return "openai"
 
 

@@ -133,6 +133,7 @@ def _collect(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, 
     deadline = max(deadline, time.monotonic() + 0.1)
     while process.poll() is None:
         if time.monotonic() >= deadline:
+            _log.debug("hl-smi took too long")
             return content, False
         interrupt.pause(_TURN_SECONDS)
     return content, True

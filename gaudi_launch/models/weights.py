@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import struct
 from collections.abc import Mapping
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
+
+_log = logging.getLogger(__name__)
 
 # safetensors: eight bytes with the header's length, then that much JSON (docs: safetensors format)
 _MOST_HEADER_BYTES = 100 << 20
@@ -126,7 +129,8 @@ def read_weights(folder: Path, bits: int = 4, layers: int | None = None) -> dict
     indexed, promised = _index(folder)
     try:
         present = {path.name for path in folder.iterdir() if path.suffix == ".safetensors"}
-    except OSError:
+    except OSError as error:
+        _log.debug("the folder is not read: %s", error)
         return {"parameters": None, "weight_bytes": None, "unloaded_bytes": 0, "files_missing": ()}
     # an index names the shards that are loaded; others (consolidated copies) are not
     names = indexed or present

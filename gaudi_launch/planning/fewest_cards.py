@@ -5,6 +5,7 @@ For a request that names neither a number nor modules. Pure.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from gaudi_launch.errors import LaunchError
@@ -16,6 +17,8 @@ from gaudi_launch.planning.passthrough import with_options
 from gaudi_launch.planning.placement import USUAL_COUNTS
 from gaudi_launch.planning.planner import draft, place
 from gaudi_launch.planning.request import Request
+
+_log = logging.getLogger(__name__)
 
 # engine options by which users choose a number of cards themselves
 _OWN_NUMBER = ("--tensor-parallel-size", "--num-shard", "--sharded")
@@ -64,5 +67,6 @@ def _memory(request: Request, host: Host, model: Model, engine: Engine) -> Memor
             request, placement = engine.first(request, placement, host)
             engine = engine.inner
         return draft(request, host, model, engine, placement).memory
-    except LaunchError:
+    except LaunchError as error:
+        _log.debug("no placement: %s", error)
         return None

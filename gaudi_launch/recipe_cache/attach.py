@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +22,8 @@ from gaudi_launch.recipe_cache.key import KeyParts, parts_of
 from gaudi_launch.recipe_cache.key_locks import in_use
 from gaudi_launch.recipe_cache.location import copy_new, file_system, is_network
 from gaudi_launch.recipe_cache.size_limits import size_limit
+
+_log = logging.getLogger(__name__)
 
 VARIABLE = "PT_HPU_RECIPE_CACHE_CONFIG"
 _NONE = Buckets([], [])
@@ -189,7 +192,8 @@ def _quant_config(plan: Plan) -> bytes | None:
     path = plan.command.env.get("QUANT_CONFIG")
     try:
         return Path(path).read_bytes()[: 1 << 20] if path else None
-    except OSError:
+    except OSError as error:
+        _log.debug("the quantisation file is not read: %s", error)
         return None
 
 
@@ -198,7 +202,8 @@ def _free(folder: Path) -> int:
     for place in (folder, *folder.parents):
         try:
             return shutil.disk_usage(place).free
-        except OSError:
+        except OSError as error:
+            _log.debug("the free space is not known: %s", error)
             continue
     return 0
 

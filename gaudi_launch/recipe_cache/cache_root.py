@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import shutil
 import time
@@ -18,6 +19,8 @@ from gaudi_launch.recipe_cache.key import KeyDifference, KeyParts
 from gaudi_launch.recipe_cache.key_locks import held, in_use, lock_path
 from gaudi_launch.recipe_cache.ledger import Ledger, LedgerError, ledger_path, read_ledger, touched, write_ledger
 from gaudi_launch.recipe_cache.manifest import Findings, files_path, read_list, size_of, verify, walk, write_list
+
+_log = logging.getLogger(__name__)
 
 _OURS = re.compile(r"^\.?[0-9a-f]{16}(\.(json|files|lock|import|gone).*)?$")
 _KEEP_TIMES = 19
@@ -225,7 +228,8 @@ class Session:
         """Return the ledger as it is now."""
         try:
             return read_ledger(self.root, self.ledger.key) or self.ledger
-        except LedgerError:
+        except LedgerError as error:
+            _log.debug("the index is not read again: %s", error)
             return self.ledger
 
 

@@ -6,6 +6,7 @@ Variables), so a cache there is copied to local disk and back.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from stat import S_ISREG
 
 from gaudi_launch.host.config_files import mount_kind
 from gaudi_launch.recipe_cache.manifest import walk
+
+_log = logging.getLogger(__name__)
 
 # /proc/mounts names; fuse.* covers sshfs, ceph-fuse, juicefs, s3fs and the like
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ceph", "glusterfs", "lustre", "gpfs", "beegfs", "afs", "9p"}
@@ -30,7 +33,8 @@ def file_system(path: Path, machine_root: Path = Path("/")) -> str:
     """Return the file system type of a path (``ext4``, ``nfs4``), "" when unknown."""
     try:
         mounts = (machine_root / "proc/mounts").read_text(encoding="utf-8", errors="replace")
-    except OSError:
+    except OSError as error:
+        _log.debug("the mounts are not read: %s", error)
         return ""
     return mount_kind(mounts, os.fspath(path.absolute())) or ""
 

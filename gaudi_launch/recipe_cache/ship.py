@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import shutil
 import tarfile
 import time
@@ -21,6 +22,8 @@ from gaudi_launch.recipe_cache.key import KeyDifference, KeyParts
 from gaudi_launch.recipe_cache.key_locks import held
 from gaudi_launch.recipe_cache.ledger import Ledger, LedgerError, read_ledger, write_ledger, write_whole
 from gaudi_launch.recipe_cache.manifest import checksum, files_path, read_list, write_list
+
+_log = logging.getLogger(__name__)
 
 _LEDGER, _LIST, _RECIPES = "ledger.json", "files", "recipes/"
 _MOST_LEDGER_BYTES = 64 << 20
@@ -137,7 +140,8 @@ def read_or_none(root: Path, key: str) -> Ledger | None:
     """Return the ledger of a key; None also when it is damaged."""
     try:
         return read_ledger(root, key)
-    except LedgerError:
+    except LedgerError as error:
+        _log.debug("the index is not read: %s", error)
         return None
 
 

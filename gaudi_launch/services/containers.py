@@ -78,7 +78,8 @@ def image_of(engine: Engine) -> str | None:
         return None
     try:
         return engine.image if has_image(engine.image, _QUICK_SECONDS) else None
-    except LaunchError:
+    except LaunchError as error:
+        _log.debug("docker cannot be asked: %s", error)
         return None
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 from gaudi_launch.planning.engine_args import positional_model, split_argv
 from gaudi_launch.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.planning.secret_args import CONFIG, is_secret_file
+
+_log = logging.getLogger(__name__)
 
 _SERVED = "--served-model-name"
 _EVERYWHERE = ("0.0.0.0", "::")
@@ -51,7 +54,8 @@ def other_service_at(host: str, port: int, folder: Path) -> str | None:
 
     try:
         connections = psutil.net_connections(kind="tcp")
-    except (psutil.Error, OSError):
+    except (psutil.Error, OSError) as error:
+        _log.debug("the connections are not known: %s", error)
         return None
     others = []
     for connection in connections:

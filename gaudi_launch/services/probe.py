@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import logging
 import socket
 import threading
 from collections.abc import Sequence
@@ -31,6 +32,8 @@ from urllib.request import (
     Request,
     UnknownHandler,
 )
+
+_log = logging.getLogger(__name__)
 
 _MOST_BYTES = 1 << 20
 # a first chat of one token may compile a graph
@@ -393,6 +396,7 @@ def listener(port: int) -> str:
             local = connection.laddr
             if connection.status == psutil.CONN_LISTEN and connection.pid and local and local.port == port:
                 return f"{psutil.Process(connection.pid).name()} [{connection.pid}]"
-    except psutil.Error:
+    except psutil.Error as error:
+        _log.debug("the connections are not known: %s", error)
         return ""
     return ""

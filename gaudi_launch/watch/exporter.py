@@ -5,6 +5,7 @@ An engine's metrics are on its /metrics.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -23,6 +24,8 @@ from gaudi_launch.services.state.registry import ServiceRecord, services
 
 if TYPE_CHECKING:
     from gaudi_launch.host.hardware import Host
+
+_log = logging.getLogger(__name__)
 
 PREFIX = "gaudi_launch_"
 # hl-smi takes a second or more on a full machine (its own reading of each card)
@@ -54,7 +57,8 @@ class _Log:
                     self.inode, self.offset = status.st_ino, 0
                 file.seek(self.offset)
                 content = file.read(_MOST_BYTES)
-        except OSError:
+        except OSError as error:
+            _log.debug("the log is not read: %s", error)
             return self.count
         whole = content[: content.rfind(b"\n") + 1]
         self.offset += len(whole)
@@ -144,7 +148,8 @@ class Reader(Collector):
         self._host_read = now
         try:
             self._host, self._host_ok = load(self.machine), True
-        except LaunchError:
+        except LaunchError as error:
+            _log.debug("the machine is not read: %s", error)
             self._host, self._host_ok = None, False
 
 

@@ -6,6 +6,7 @@ Completed steps are recorded, so that a second run resumes where the first one s
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -20,6 +21,8 @@ from gaudi_launch.engines.releases import Release
 from gaudi_launch.engines.vllm_cpu.install import alone, engines_dir
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
+
+_log = logging.getLogger(__name__)
 
 PLACES = ("venv", "docker")
 LOG = "setup.log"
@@ -158,7 +161,8 @@ def remembered(recipe: Recipe) -> int:
     try:
         entries = json.loads(recipe.record.read_text(encoding="utf-8"))["done"]
         before = [tuple(str(word) for word in entry) for entry in entries]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        _log.debug("the record of an installation is not read: %s", error)
         return 0
     if recipe.python is not None and not Path(recipe.python).exists():
         return 0
@@ -177,7 +181,8 @@ def _has_image(image: str) -> bool:
     """
     try:
         return not interrupt.run(["docker", "image", "inspect", image]).returncode
-    except OSError:
+    except OSError as error:
+        _log.debug("docker cannot be asked: %s", error)
         return False
 
 

@@ -33,7 +33,8 @@ def marker_of(folder: Path) -> dict[str, str] | None:
         found = json.loads((folder / MARKER).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError) as error:
+        _log.debug("a marker cannot be read: %s", error)
         # it exists and cannot be read: nothing shows that the environment is not complete
         return {}
     return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
@@ -61,11 +62,13 @@ def check_unused(folder: Path) -> None:
     """Raise LaunchError (FAILED) for an environment that a service runs from."""
     try:
         handle = os.open(_lock_path(folder), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
+    except OSError as error:
+        _log.debug("the use of an environment cannot be told: %s", error)
         return
     try:
         unused = locks.try_take(handle)
-    except OSError:
+    except OSError as error:
+        _log.debug("the use of an environment cannot be told: %s", error)
         # without locks nothing shows that no service runs from it
         unused = False
     finally:

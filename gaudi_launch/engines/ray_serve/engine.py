@@ -11,6 +11,7 @@ true), and a replica sets it (`runtime/gaudi_ray_slots.py`).
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,8 @@ from gaudi_launch.planning.engine_args import split_argv
 from gaudi_launch.planning.placement import choose, parse_visible
 from gaudi_launch.planning.plan import Command, EngineIdentity, Overridden, Placement, Plan, Setting, Source
 from gaudi_launch.planning.request import Request
+
+_log = logging.getLogger(__name__)
 
 NAME = "ray-serve"
 # the release that this was run with; written into plans where none is installed
@@ -57,7 +60,8 @@ def architectures(facts: Mapping[str, str]) -> frozenset[str] | None:
     for path in (source / "vllm/model_executor/models/registry.py", source / "vllm_gaudi/models/__init__.py"):
         try:
             texts.append(path.read_text(encoding="utf-8", errors="replace"))
-        except OSError:
+        except OSError as error:
+            _log.debug("a source file is not read: %s", error)
             continue
     return frozenset(re.findall(r"[\"']([A-Z]\w{2,99})[\"']", "\n".join(texts))) or None
 

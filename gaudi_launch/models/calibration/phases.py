@@ -9,6 +9,7 @@ HabanaAI/vllm-fork@016b6bd20 (deepseek_r1): scripts/run_inc_calib.sh, which has 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any, Literal
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.models.calibration.rules import Calibration, Rules
+
+_log = logging.getLogger(__name__)
 
 Name = Literal["dataset", "measure", "postprocess", "unify", "expand", "quantise"]
 RECORD = "calibration.json"
@@ -262,7 +265,8 @@ def read_done(out: Path, now: Mapping[str, Any]) -> Done:
     try:
         document = json.loads((out / RECORD).read_text(encoding="utf-8"))
         done = Done(document["about"], tuple(map(str, document["phases"])), document["whole"] is True)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        _log.debug("the record of phases is not read: %s", error)
         return Done(now)
     return done if done.about == dict(now) else Done(now)
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
+
+_log = logging.getLogger(__name__)
 
 RECORD = ".gaudi-launch.json"
 # a converted model's folder has the model's own name with this suffix
@@ -18,7 +21,8 @@ def read_record(folder: Path) -> dict[str, Any]:
     """
     try:
         document = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        _log.debug("the record of a conversion is not read: %s", error)
         return {}
     return document if isinstance(document, dict) else {}
 

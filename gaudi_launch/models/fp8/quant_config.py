@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from gaudi_launch.errors import ExitCode, LaunchError
+
+_log = logging.getLogger(__name__)
 
 Origin = Literal["flag", "environment", "profile", "calibrated", "downloaded", "engine"]
 _MOST_BYTES = 1 << 20
@@ -63,7 +66,8 @@ def measured_folder(path: Path, prefix: str = "") -> Path | None:
     """
     try:
         stem = _read(path, ExitCode.USAGE).get("dump_stats_path")
-    except LaunchError:
+    except LaunchError as error:
+        _log.debug("the quantisation file is not read: %s", error)
         return None
     return (Path(prefix) / stem).parent if isinstance(stem, str) and stem else None
 
@@ -98,7 +102,8 @@ def _missing(config: Mapping[str, Any], cards: int, prefix: str) -> tuple[str, .
     name = f"{start.name}_hooks_{config.get('observer', 'maxabs')}"
     try:
         there = {path.stem for path in start.parent.iterdir() if path.suffix in (".npz", ".json")}
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        _log.debug("the measurements are not listed: %s", error)
         there = set()
     if cards == 1 and name in there:
         return ()

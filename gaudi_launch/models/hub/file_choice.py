@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.models.folder_lock import NAME as LOCK
+
+_log = logging.getLogger(__name__)
 
 RECORD = ".gaudi-launch.json"
 PARTS = ".gaudi-launch-parts"
@@ -140,7 +143,8 @@ def read_record(folder: Path) -> Fetched | None:
             document["whole"] is True,
             files,
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        _log.debug("the record of a download is not read: %s", error)
         return None
 
 

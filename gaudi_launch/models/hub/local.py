@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from pathlib import Path
 
 from gaudi_launch.models.hub.file_choice import read_record
 from gaudi_launch.paths import data_dir
+
+_log = logging.getLogger(__name__)
 
 # what hubs call the branch that a name without a revision means
 _DEFAULT_BRANCHES = ("", "main", "master")
@@ -53,7 +56,8 @@ def _lacks_code(folder: Path) -> bool:
     try:
         named = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("auto_map", {})
         words = [word for value in named.values() for word in (value if isinstance(value, list) else [value])]
-    except (OSError, ValueError, AttributeError, RecursionError):
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        _log.debug("config.json is not read: %s", error)
         return False
     modules = {str(word).rpartition(".")[0] for word in words if word and "--" not in str(word)}
     return not all((folder / f"{module}.py").is_file() for module in modules if module)
@@ -68,7 +72,8 @@ def _hf_snapshots(repo: str, revision: str) -> list[Path]:
     name = "main" if revision in _DEFAULT_BRANCHES else revision
     try:
         commit = (base / "refs" / name).read_text(encoding="utf-8").strip()
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        _log.debug("a reference has no commit: %s", error)
         commit = revision
     return [base / "snapshots" / commit] if commit else []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from gaudi_launch.services.diagnosis.diagnose import Diagnosis, diagnose
 from gaudi_launch.services.diagnosis.endings import status_words
 from gaudi_launch.services.log.kernel_log import full_disks
 from gaudi_launch.services.process.supervise import EngineOutcome
+
+_log = logging.getLogger(__name__)
 
 _LAST_LINES = 30
 _MOST_LOG_BYTES = 4 << 20
@@ -78,7 +81,8 @@ def read_log(path: Path) -> str:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _MOST_LOG_BYTES))
             return file.read().decode("utf-8", errors="replace")
-    except OSError:
+    except OSError as error:
+        _log.debug("the log is not read: %s", error)
         return ""
 
 

@@ -52,7 +52,8 @@ def _records(path: Path) -> list[str]:
     """Return every present record; reading the device gives one at a time."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        _log.debug("the kernel's log is not read: %s", error)
         return []
     records: list[str] = []
     try:
@@ -62,7 +63,8 @@ def _records(path: Path) -> list[str]:
             except BrokenPipeError:
                 # it was overwritten during the read: continue with the next one
                 continue
-            except OSError:
+            except OSError as error:
+                _log.debug("the kernel's log is not read: %s", error)
                 break
             if not piece:
                 break
@@ -80,7 +82,8 @@ def no_hugepages() -> list[str]:
     """
     try:
         memory = read_meminfo((machine_root() / "proc/meminfo").read_text(encoding="ascii", errors="replace"))
-    except OSError:
+    except OSError as error:
+        _log.debug("the huge pages are not known: %s", error)
         return []
     free, total = memory.get("HugePages_Free"), memory.get("HugePages_Total")
     return [f"HugePages_Free: 0 of {total}"] if free == 0 and total is not None else []
@@ -97,7 +100,8 @@ def full_disks(log: Path) -> list[str]:
     for folder in (log.parent, Path(tempfile.gettempdir())):
         try:
             device, room = folder.stat().st_dev, os.statvfs(folder)
-        except OSError:
+        except OSError as error:
+            _log.debug("the free space is not known: %s", error)
             continue
         blocks = room.f_bfree if os.geteuid() == 0 else room.f_bavail
         free = blocks * room.f_frsize

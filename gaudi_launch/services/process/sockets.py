@@ -8,6 +8,7 @@ with vLLM's CPU build).
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import socket
@@ -15,6 +16,8 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+_log = logging.getLogger(__name__)
 
 _NAME = re.compile(
     r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:_(?:input|output|health|data)_socket)?", re.ASCII
@@ -45,7 +48,8 @@ def remove_dead(since: float, environment: Mapping[str, str]) -> bool:
 def _made(since: float, folder: Path) -> Iterator[Path]:
     try:
         entries = [entry for entry in os.scandir(folder) if _NAME.fullmatch(entry.name)]
-    except OSError:
+    except OSError as error:
+        _log.debug("sockets are not listed: %s", error)
         return
     for entry in entries:
         with contextlib.suppress(OSError):
@@ -73,7 +77,8 @@ def _held() -> set[str]:
     """Return paths of the sockets that processes use (proc(5), net/unix)."""
     try:
         lines = Path("/proc/net/unix").read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:]
-    except OSError:
+    except OSError as error:
+        _log.debug("the sockets in use are not known: %s", error)
         return set()
     fields = (line.split(maxsplit=7) for line in lines)
     return {words[7] for words in fields if len(words) == 8}

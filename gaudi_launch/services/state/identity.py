@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.paths import machine_root
+
+_log = logging.getLogger(__name__)
 
 _BOOT_ID = "proc/sys/kernel/random/boot_id"
 
@@ -73,7 +76,8 @@ class Identity:
 
         try:
             handle = os.pidfd_open(self.pid)
-        except OSError:
+        except OSError as error:
+            _log.debug("the signal is not sent: %s", error)
             return False
         try:
             # checked after it was opened: from here on the handle means this process or none

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from gaudi_launch.messages import catalogue, language, text
 from gaudi_launch.services.diagnosis.endings import ended
 from gaudi_launch.services.state import store
 from gaudi_launch.services.state.identity import Identity, boot_id
+
+_log = logging.getLogger(__name__)
 
 _LOCK = "lock"
 ENDED = ("stopped", "failed")
@@ -100,7 +103,8 @@ def services() -> list[ServiceRecord]:
     """Return every service of this user, the running ones first, then by name."""
     try:
         names = sorted(entry.name for entry in os.scandir(store.services_dir()) if entry.is_dir())
-    except OSError:
+    except OSError as error:
+        _log.debug("no services are listed: %s", error)
         return []
     found = [service for service in map(read, names) if service is not None]
     return sorted(found, key=lambda service: not service.alive)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import pwd
 import socket
@@ -23,6 +24,8 @@ from gaudi_launch.host import card_locks
 from gaudi_launch.host.hardware import Host
 from gaudi_launch.planning.plan import Placement
 from gaudi_launch.services.probe import port_free
+
+_log = logging.getLogger(__name__)
 
 _TRIES = 20
 _PAUSE_SECONDS = 0.05
@@ -75,7 +78,8 @@ def reserve_address(host: str, port: int, service: str, root: Path) -> Iterator[
                 if not locks.try_ofd(handle):
                     raise _address_taken(host, port, root, handle)
                 sign(handle, service)
-            except OSError:
+            except OSError as error:
+                _log.debug("the address cannot be reserved: %s", error)
                 continue
             handles.append(handle)
         yield tuple(handles)
@@ -115,7 +119,8 @@ def _prepare(folder: Path) -> bool:
         folder.chmod(0o1777)
     except FileExistsError:
         pass
-    except OSError:
+    except OSError as error:
+        _log.debug("the folder of reservations is not made: %s", error)
         return False
     return folder.is_dir() and not folder.is_symlink() and os.access(folder, os.R_OK | os.X_OK)
 
@@ -133,7 +138,8 @@ def _hold(path: Path, module: int, held: contextlib.ExitStack) -> int | None:
         if not locks.try_ofd(handle):
             raise _taken(module, handle)
         sign(handle)
-    except OSError:
+    except OSError as error:
+        _log.debug("a card cannot be reserved: %s", error)
         return None
     return handle
 
@@ -154,9 +160,11 @@ def _open(path: Path) -> int | None:
                 os.fchmod(handle, 0o666)
             except FileExistsError:
                 continue
-            except OSError:
+            except OSError as error:
+                _log.debug("a lock file is not opened: %s", error)
                 return None
-        except OSError:
+        except OSError as error:
+            _log.debug("a lock file is not opened: %s", error)
             return None
         if stat.S_ISREG(os.fstat(handle).st_mode):
             return handle
@@ -227,7 +235,8 @@ def _is_available(host: str, port: int, root: Path) -> bool:
         return False
     try:
         return port_free(host, port)
-    except OSError:
+    except OSError as error:
+        _log.debug("the address cannot be tried: %s", error)
         # an address that this machine does not have is refused as such
         return True
 

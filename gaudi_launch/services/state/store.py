@@ -96,7 +96,8 @@ def _overwrite(path: Path, content: bytes) -> bool:
     """
     try:
         handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        _log.debug("the record is not overwritten: %s", error)
         return False
     try:
         status = os.fstat(handle)
@@ -106,13 +107,15 @@ def _overwrite(path: Path, content: bytes) -> bool:
         before = os.pread(handle, status.st_size, 0)
         try:
             whole = os.pwrite(handle, content, 0) == len(content)
-        except OSError:
+        except OSError as error:
+            _log.debug("the record is not overwritten: %s", error)
             whole = False
         if not whole:
             os.pwrite(handle, before, 0)
         os.ftruncate(handle, len(content) if whole else len(before))
         return whole
-    except OSError:
+    except OSError as error:
+        _log.debug("the record is not overwritten: %s", error)
         return False
     finally:
         os.close(handle)

@@ -1,0 +1,134 @@
+"""What the log for maintainers gets: every child process, and every failure that is swallowed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import gaudi_launch
+
+PACKAGE = Path(gaudi_launch.__file__).parent
+
+# failures of the machine or of another part of the program; parse errors have their own answers
+FAILURES = {
+    *("OSError", "PermissionError", "BaseException", "Exception", "LaunchError", "RemoteError", "ServerError"),
+    *("LedgerError", "psutil.Error", "subprocess.TimeoutExpired"),
+}
+
+# functions in which such a failure is an answer by itself, as "module: function", by reason
+ANSWERS = {
+    "is the log": {"debug_log.py: FileHandler.emit"},
+    "the terminal went away, or the shell completes a word": {
+        "cli/commands/logs.py: _follow",
+        "cli/completion.py: _found",
+        "cli/completion.py: services",
+        "cli/console.py: _is_broken",
+        "cli/status_line.py: _write",
+        "services/process/detach.py: _say",
+        "watch/exporter_server.py: _cut",
+    },
+    "is asked again at once, many times a minute": {
+        "cluster/readiness.py: _answers",
+        "services/process/supervise.py: _Tail.read",
+    },
+    "a file or folder that is not there means no": {
+        "app/model_needs.py: _size",
+        "app/unknown_model.py: _folders",
+        "engines/ray_serve/install.py: _is_beside",
+        "host/card_locks.py: read_reserved",
+        "host/files.py: FolderFiles.hidden",
+        "host/files.py: FolderFiles.link",
+        "host/files.py: FolderFiles.names",
+        "host/files.py: FolderFiles.text",
+        "host/host_config.py: _space.look",
+        "kubernetes/kubectl.py: _configured",
+        "models/hub/download.py: _size",
+        "models/hub/file_choice.py: Fetched.has",
+        "models/hub/file_choice.py: Fetched.intact",
+        "models/weights.py: has_weights",
+        "profiles.py: _folder",
+        "recipe_cache/cache_root.py: flat_files",
+        "recipe_cache/key_locks.py: in_use",
+        "services/containers.py: _links",
+        "services/state/identity.py: boot_id",
+        "services/state/reservation.py: _lock_on",
+        "services/state/store.py: read",
+    },
+    "a process that ended, or is another user's": {
+        "host/hl_smi.py: _end",
+        "models/hub/download.py: _child",
+        "services/process/lineage.py: _is_launcher",
+        "services/process/lineage.py: _parent",
+        "services/process/process.py: EngineProcess.look",
+        "services/process/sockets.py: _listens",
+        "services/state/identity.py: start_ticks",
+        "services/state/orphans.py: _by_environment",
+        "services/state/orphans.py: _by_log",
+        "services/state/orphans.py: _command",
+        "services/state/orphans.py: _has_state",
+        "services/state/orphans.py: _is_elsewhere",
+        "services/state/orphans.py: is_of",
+    },
+    "compares two values": {"planning/passthrough.py: _same"},
+}
+
+# runs on the hosts of a cluster, which have no log of ours
+ELSEWHERE = ("cluster/agent.py",)
+
+
+def nodes() -> Iterator[tuple[str, ast.AST, ast.AST]]:
+    """Yield the nodes of the launcher's modules: "module: function", the function, the node."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        relative = path.relative_to(PACKAGE)
+        # code for another interpreter has no log of ours
+        if "runtime" in path.parts or "pods" in path.parts or relative.as_posix() in ELSEWHERE:
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        yield from within(tree, tree, f"{relative.as_posix()}:", "")
+
+
+def within(node: ast.AST, function: ast.AST, module: str, name: str) -> Iterator[tuple[str, ast.AST, ast.AST]]:
+    """Yield the nodes below one with the innermost function around each."""
+    for child in ast.iter_child_nodes(node):
+        inner, inner_name = function, name
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            inner, inner_name = child, f"{name}.{child.name}".lstrip(".")
+        yield f"{module} {inner_name}", inner, child
+        yield from within(child, inner, module, inner_name)
+
+
+def caught(handler: ast.ExceptHandler) -> set[str]:
+    """Return the names of what a handler catches."""
+    if handler.type is None:
+        return {"BaseException"}
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return {ast.unparse(kind) for kind in kinds}
+
+
+def swallows(handler: ast.ExceptHandler) -> bool:
+    """Report whether a handler loses the failure: it neither raises nor logs nor uses it."""
+    for node in (inner for statement in handler.body for inner in ast.walk(statement)):
+        if isinstance(node, ast.Raise):
+            return False
+        if isinstance(node, ast.Name) and node.id in ("_log", handler.name):
+            return False
+    return True
+
+
+def test_a_swallowed_failure_is_logged() -> None:
+    lost = set()
+    for where, _, node in nodes():
+        if isinstance(node, ast.ExceptHandler) and caught(node) & FAILURES and swallows(node):
+            lost.add(where)
+    assert lost == set().union(*ANSWERS.values())
+
+
+def test_every_child_process_is_logged() -> None:
+    silent = set()
+    for where, function, node in nodes():
+        if not isinstance(node, ast.Call) or ast.unparse(node.func) not in ("subprocess.run", "subprocess.Popen"):
+            continue
+        if "ChildLog(" not in ast.unparse(function):
+            silent.add(where)
+    assert silent == set()
