@@ -38,7 +38,7 @@ _ENGINE_SECONDS = 1500
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests as quick or slow; those with real engines come last, with the time to install one."""
+    """Mark tests as `quick` or `slow`; run those with real engines last, with the time to install one."""
     for item in items:
         if item.get_closest_marker("e2e") is not None:
             item.add_marker(pytest.mark.timeout(_ENGINE_SECONDS))

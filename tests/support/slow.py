@@ -1,6 +1,6 @@
 """The modules whose tests take long, more than five seconds each: they start processes or count a lot.
 
-All others, without those of e2e, are the quick selection: `scripts/test.sh -m quick`.
+All others, without those of e2e, are selected by `scripts/test.sh -m quick`.
 """
 
 from __future__ import annotations
