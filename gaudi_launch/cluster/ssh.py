@@ -6,6 +6,7 @@ A request is text on standard input; its answer is one marked line of JSON.
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 import time
@@ -23,6 +24,8 @@ from gaudi_launch.cluster.steps import HostStep, ssh_words
 from gaudi_launch.engines.detect import Installed, parse, question
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
+
+_log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _ANSWER = "gaudi-launch-answer:"

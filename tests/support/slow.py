@@ -1,4 +1,6 @@
-"""The modules whose tests take long, more than five seconds each: they start processes or count a lot.
+"""Test modules that take more than five seconds.
+
+They start processes or count a lot.
 
 All others, without those of e2e, are selected by `scripts/test.sh -m quick`.
 """
@@ -33,8 +35,11 @@ SLOW = frozenset(
         "cli/commands/test_services.py",
         "cli/commands/test_setup.py",
         "cli/commands/test_warmup.py",
+        "cli/test_completion.py",
+        "cli/test_examples.py",
         "cli/test_main.py",
         "cli/test_pipe.py",
+        "cli/test_streams.py",
         "cluster/test_ssh.py",
         "doctor/test_remedies.py",
         "engines/install/test_in_use.py",
@@ -47,13 +52,19 @@ SLOW = frozenset(
         "host/test_read.py",
         "kubernetes/test_documents.py",
         "kubernetes/test_helm_chart.py",
+        "kubernetes/test_two_nodes.py",
         "models/hub/test_download.py",
         "performance/test_fitting.py",
+        "planning/test_advice.py",
         "planning/test_engine_args.py",
+        "planning/test_placement.py",
         "services/process/test_supervise.py",
+        "services/state/test_damaged_state.py",
         "services/state/test_orphans.py",
         "services/state/test_reservation.py",
+        "services/test_probe.py",
         "test_interface.py",
+        "test_interrupt.py",
         "test_readme.py",
         "test_recorded_state.py",
     }
