@@ -94,10 +94,10 @@ def test_chinese_is_english_where_the_encoding_has_no_chinese(tmp_path: Path) ->
 
 
 def test_json_has_escapes_where_the_encoding_lacks_a_character(tmp_path: Path) -> None:
-    words = ["plan", "-w", "模型/不存在", "--machine", "simulated:hls2", "--json"]
+    words = ["plan", "-w", "模型→/不存在😀", "--machine", "simulated:hls2", "--json"]
     done = ran(words, tmp_path, {"PYTHONIOENCODING": "ascii"})
     assert done.stdout.isascii()
-    assert "模型" in json.dumps(json.loads(done.stdout), ensure_ascii=False)
+    assert "模型→/不存在😀" in json.dumps(json.loads(done.stdout), ensure_ascii=False)
 
 
 def test_a_name_keeps_its_bytes_in_the_locale_c(tmp_path: Path) -> None:
