@@ -20,6 +20,12 @@ class HelpCommand(typer.core.TyperCommand):
         super().__init__(name, **settings)
         _attach_values(self)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments, but take no option as the value of the one before it."""
+        if not ctx.resilient_parsing:
+            _refuse_missing_values(ctx, self.get_params(ctx), args)
+        return list(super().parse_args(ctx, args))
+
     def get_help(self, ctx: Any) -> str:
         """Return the short help where there is one, else all of it."""
         return _shown(self, ctx)
@@ -82,6 +88,26 @@ def _attach_values(command: Any) -> None:
     module = getattr(command.callback, "__module__", "")
     for param in command.params:
         completion.attach(param, module)
+
+
+def _refuse_missing_values(ctx: Any, params: list[Any], args: list[str]) -> None:
+    """Raise a usage error for an option without its value: the last argument, or in front of another option."""
+    known = {spelling for param in params for spelling in (*param.opts, *param.secondary_opts)}
+    with_value = {
+        spelling
+        for param in params
+        if param.param_type_name == "option" and not param.is_flag and not param.count
+        for spelling in param.opts
+    }
+    end = args.index("--") if "--" in args else len(args)
+    at = 0
+    while at < end:
+        if args[at] not in with_value:
+            at += 1
+            continue
+        if at + 1 >= end or args[at + 1] in known:
+            ctx.fail(f"Option {args[at]!r} requires an argument.")
+        at += 2
 
 
 def _shown(command: Any, ctx: Any, *, everything: bool = False) -> str:

@@ -56,7 +56,19 @@ def _sentence(error: Any, context: Any) -> str:
     if kind == "BadParameter":
         return _bad_value(error)
     found = _by_text(_TEXTS, shown)
-    return found.render() if found is not None else shown
+    if found is None:
+        return shown
+    if found.id == "usage.needs_value" and found.values["found"] == "-d" and "--detach" in _known(context):
+        # docker's habit
+        return text("usage.detach")
+    return found.render()
+
+
+def _known(context: Any) -> list[str]:
+    """Return every spelling of the options of a context's command."""
+    if context is None:
+        return []
+    return [spelling for param in context.command.get_params(context) for spelling in _spellings(param)]
 
 
 def _no_option(found: str, context: Any) -> str:
@@ -64,7 +76,7 @@ def _no_option(found: str, context: Any) -> str:
 
     ``--`` is for engine options.
     """
-    known = [spelling for param in context.command.get_params(context) for spelling in _spellings(param)]
+    known = _known(context)
     foreign = foreign_option(found, known)
     if foreign is not None:
         return foreign.render()
@@ -85,9 +97,11 @@ def _near_options(found: str, known: Sequence[str]) -> str:
     """
     if not found.startswith("--"):
         return ""
-    ours = {name: name for name in known} | foreign_names(known)
-    near = nearest(found.partition("=")[0].replace("_", "-"), ours)
-    return ", ".join(dict.fromkeys(ours[name] for name in near))
+    ours = {name: name for name in known if name.startswith("--")} | foreign_names(known)
+    # the dashes would make any two short names alike
+    by_word = {name.removeprefix("--"): spelling for name, spelling in ours.items()}
+    near = nearest(found.partition("=")[0].removeprefix("--").replace("_", "-"), by_word)
+    return ", ".join(dict.fromkeys(by_word[word] for word in near))
 
 
 def _spellings(param: Any) -> list[str]:

@@ -30,8 +30,8 @@ ERRORS = {
     "ps --jso": "There is no option --jso. Did you mean --json? (gaudi-launch ps --help)",
     "ps --frobnicate": "There is no option --frobnicate. (gaudi-launch ps --help)",
     "plan --enforce-eager": (
-        "There is no option --enforce-eager. Did you mean --force? Options for the engine must follow --: "
-        "-- --enforce-eager (gaudi-launch plan --help)"
+        "There is no option --enforce-eager. Options for the engine must follow --: -- --enforce-eager. "
+        "(gaudi-launch plan --help)"
     ),
     "plan --zzz": (
         "There is no option --zzz. Options for the engine must follow --: -- --zzz. (gaudi-launch plan --help)"
@@ -46,7 +46,17 @@ ERRORS = {
     "plan --tensor_parallel_size 4": (
         "--tensor_parallel_size is an option of another tool. Use -n here. (gaudi-launch plan --help)"
     ),
-    "serve -w": "The option -w needs a value.",
+    "serve -w": "The option -w needs a value. (gaudi-launch serve --help)",
+    "serve -w -n 4": "The option -w needs a value. (gaudi-launch serve --help)",
+    "plan x --engine -- --seed 1": "The option --engine needs a value. (gaudi-launch plan --help)",
+    "logs x -n -f": "The option -n needs a value. (gaudi-launch logs --help)",
+    "serve demo -d --name x": (
+        "The option -d needs a data type. To run in the background, use --detach. (gaudi-launch serve --help)"
+    ),
+    "plan x -d": "The option -d needs a value. (gaudi-launch plan --help)",
+    "serve x --rm": (
+        "There is no option --rm. Options for the engine must follow --: -- --rm. (gaudi-launch serve --help)"
+    ),
     "ps --json=3": "The option --json takes no value.",
     "chat": "Missing argument URL|NAME. (gaudi-launch chat --help)",
     "ps one two": "The arguments 'one two' are not expected here. (gaudi-launch ps --help)",
@@ -122,6 +132,11 @@ def test_a_model_that_the_hub_does_not_have_is_answered_with_the_nearest() -> No
     assert suggestion(error) == "Did you mean Qwen/Qwen3-8B, Qwen/Qwen3-32B?"
     offline = LaunchError("models.offline", ExitCode.MODEL, model="Qwen/Qwen3-8B", hub="h", why="w")
     assert suggestion(offline) == ""
+
+
+def test_a_value_may_begin_with_a_dash(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["why", "--exit-status", "-9", "/no/such.log"]) == 2
+    assert "needs a value" not in capsys.readouterr().err
 
 
 def test_only_names_as_near_as_the_nearest_are_suggested() -> None:
