@@ -91,7 +91,10 @@ def _attach_values(command: Any) -> None:
 
 
 def _refuse_missing_values(ctx: Any, params: list[Any], args: list[str]) -> None:
-    """Raise a usage error for an option without its value: the last argument, or in front of another option."""
+    """Raise a usage error for an option without its value.
+
+    It is the last argument, or in front of another option.
+    """
     known = {spelling for param in params for spelling in (*param.opts, *param.secondary_opts)}
     with_value = {
         spelling
