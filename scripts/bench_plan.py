@@ -95,7 +95,7 @@ def main() -> None:
             "a bare typer app": seconds([sys.executable, "-c", BARE], runs, environment),
         }
     theirs = rows["start script's calls (stubs)"]
-    print(f"median of {runs} runs, whole processes")
+    print(f"median of {runs} runs, complete processes")
     for name, value in rows.items():
         print(f"{name:32} {value * 1000:8.1f} ms   {value / theirs:5.2f} x the script's calls")
 

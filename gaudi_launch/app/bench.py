@@ -46,7 +46,7 @@ class BenchOptions:
     model: str | None = None
     tokenizer: str | None = None
     stop_early: bool = False
-    patience: str = "600"
+    timeout: str = "600"
     save: Path | None = None
     plot: Path | None = None
 
@@ -68,7 +68,7 @@ class BenchNumbers:
     seconds: float | None
     seed: int
     texts: int
-    patience: float
+    timeout: float
 
     @property
     def fixed_lengths(self) -> bool:
@@ -187,7 +187,7 @@ def _numbers(options: BenchOptions) -> BenchNumbers:
         # a run of the same texts would be answered from the prefix cache, and look like a faster
         # server
         texts=seed if seed is not None else new_seed(),
-        patience=seconds("--patience", given.patience),
+        timeout=seconds("--patience", given.timeout),
     )
     if given.concurrency is not None:
         numbers = replace(numbers, concurrency=number("--concurrency", given.concurrency, most=10_000))
@@ -242,7 +242,7 @@ def _with_our_client(case: BenchCase, going: Callable[[Going], None]) -> BenchOu
     if form not in ("auto", *protocols.FORMS):
         known = ", ".join(("auto", *protocols.FORMS))
         raise LaunchError("measure.form", ExitCode.USAGE, found=form, known=known)
-    client = Client(case.found.url, api_key=api_key(), patience=numbers.patience)
+    client = Client(case.found.url, api_key=api_key(), timeout=numbers.timeout)
     made, interrupted = asyncio.run(
         run.builtin(
             client,
@@ -292,7 +292,7 @@ def tool_load(case: BenchCase) -> ToolLoad:
     name = case.options.model or found.model
     if name is None:
         try:
-            name = asyncio.run(server.look(Client(found.url, api_key=api_key(), patience=10))).model
+            name = asyncio.run(server.look(Client(found.url, api_key=api_key(), timeout=10))).model
         except ServerError as error:
             raise problem(error, found.url) from None
     planned = found.plan.get("model")

@@ -200,8 +200,8 @@ def _measured_for(prepared: Prepared, cards: int) -> Prepared:
     """
     from gaudi_launch.app import model_needs
 
-    whole = replace(prepared.request, cards=cards, modules=None)
-    found = model_needs.look(whole, prepared.host, prepared.engine, prepared.installed)
+    all_cards = replace(prepared.request, cards=cards, modules=None)
+    found = model_needs.look(all_cards, prepared.host, prepared.engine, prepared.installed)
     return replace(prepared, request=found.request_for(prepared.request), provision=found)
 
 

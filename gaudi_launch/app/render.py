@@ -123,7 +123,7 @@ class PlanToRender:
 
         Return None for a published or named image.
         """
-        from gaudi_launch.engines.install.install_steps import Wishes, dockerfile
+        from gaudi_launch.engines.install.install_steps import SetupExtras, dockerfile
         from gaudi_launch.engines.releases import release_of
         from gaudi_launch.planning.placement import spans_groups
 
@@ -131,8 +131,8 @@ class PlanToRender:
         if image is not None or release is None or self.plan.container is not None:
             return None
         if spans_groups(self.prepared.host, self.plan.placement.modules) and release.bare_image is not None:
-            return dockerfile(release, Wishes(scale_out=True))
-        return None if release.whole_image is not None else dockerfile(release, Wishes())
+            return dockerfile(release, SetupExtras(scale_out=True))
+        return None if release.whole_image is not None else dockerfile(release, SetupExtras())
 
 
 def script(options: LaunchOptions, to: Destination, reporter: Reporter) -> RenderedFiles:

@@ -33,7 +33,7 @@ class ServeMode:
     name: str | None = None
     no_doctor: bool = False
     quiet: bool = False
-    patience: str | None = None
+    phase_timeout: str | None = None
     restart: str = "no"
     detach: bool = False
     once: bool = False
@@ -65,8 +65,8 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
     from gaudi_launch.services.state.job import check_restart
 
     limits = dict(LIMITS)
-    if how.patience is not None:
-        limits = dict.fromkeys(limits, seconds("--phase-timeout", how.patience))
+    if how.phase_timeout is not None:
+        limits = dict.fromkeys(limits, seconds("--phase-timeout", how.phase_timeout))
     if how.name is not None:
         store.check_name(how.name)
     check_restart(how.restart)

@@ -53,14 +53,14 @@ class WarmupCase:
     cost: StepTime
     workload: list[tuple[float, int, int]] | None
     trace_share: float
-    wish: WarmupRequest
+    goal: WarmupRequest
     blocks: int
     assumptions: list[Message]
 
     @property
-    def wishes(self) -> bool:
+    def has_goal(self) -> bool:
         """Return True if more is requested than a plan with these options does."""
-        return any((self.wish.count, self.workload, self.blocks))
+        return any((self.goal.count, self.workload, self.blocks))
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def read(
     options: LaunchOptions,
     *,
     trace: str,
-    wish: WarmupRequest,
+    goal: WarmupRequest,
     trace_share: float,
     blocks: int,
     constants: list[str],
@@ -106,7 +106,7 @@ def read(
     if not 0 <= trace_share <= 1:
         raise LaunchError("warmup.bad_share", ExitCode.USAGE, found=trace_share)
     engine = asked_engine(request, model, options.machine, blocks, assumptions)
-    if engine.own and wish.count:
+    if engine.own and goal.count:
         raise LaunchError("warmup.own_list", ExitCode.USAGE, engine=engine.name)
     limits = engine.limits
     cost = engine.step_time.with_constants(constants_of(constants))
@@ -118,7 +118,7 @@ def read(
         assumptions.append(
             message("warmup.assume_ranges", input=f"{ranges[0]}-{ranges[1]}", output=f"{ranges[2]}-{ranges[3]}")
         )
-    return WarmupCase(engine, model, cost, workload, trace_share, wish, blocks, assumptions)
+    return WarmupCase(engine, model, cost, workload, trace_share, goal, blocks, assumptions)
 
 
 @dataclass(frozen=True)
@@ -169,26 +169,26 @@ def ask_of(case: WarmupCase, seconds_per_graph: float) -> BucketGoal:
     """Return the goal in numbers. Raises LaunchError (USAGE)."""
     from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
 
-    wish = case.wish
-    if wish.count > 1:
+    goal = case.goal
+    if goal.count > 1:
         raise LaunchError("warmup.one_ask", ExitCode.USAGE)
-    graphs = wish.graphs
+    graphs = goal.graphs
     if graphs < 0:
         raise LaunchError("warmup.too_few_graphs", ExitCode.USAGE, found=graphs, floor=2)
-    if wish.budget:
-        graphs = max(1, int(_duration(wish.budget) / seconds_per_graph))
+    if goal.budget:
+        graphs = max(1, int(_duration(goal.budget) / seconds_per_graph))
     overhead = None
-    if wish.overhead:
-        text = wish.overhead.strip().rstrip("%")
+    if goal.overhead:
+        text = goal.overhead.strip().rstrip("%")
         try:
             overhead = float(text) / 100
         except ValueError:
             overhead = -1.0
         if not 0 <= overhead < 100:
-            raise LaunchError("warmup.bad_overhead", ExitCode.USAGE, found=wish.overhead)
-    if wish.price and not 0 < wish.price < 1:
-        raise LaunchError("warmup.bad_price", ExitCode.USAGE, found=wish.price)
-    return BucketGoal(wish.price or None, graphs or None, overhead, case.asked.request.reduce)
+            raise LaunchError("warmup.bad_overhead", ExitCode.USAGE, found=goal.overhead)
+    if goal.price and not 0 < goal.price < 1:
+        raise LaunchError("warmup.bad_price", ExitCode.USAGE, found=goal.price)
+    return BucketGoal(goal.price or None, graphs or None, overhead, case.asked.request.reduce)
 
 
 def _duration(text: str) -> float:
@@ -289,7 +289,7 @@ def _chosen(case: WarmupCase, delivered: Delivered) -> tuple[Delivered, Judged]:
 
     used, rows = case.asked.used, delivered.comparison
     auto = case.asked.request.tuning == "auto"
-    if used is None or (auto and case.wishes):
+    if used is None or (auto and case.has_goal):
         return delivered, rows[0]
     same = next((row for row in rows if row.buckets == used[1]), None)
     if same is not None:

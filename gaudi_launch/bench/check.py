@@ -242,13 +242,15 @@ async def _long(client: Client, served: server.ServerFacts, facts: _Facts, token
     ruler = await server.measure_ruler(client, served, facts.form)
     prompt, counted = await server.exactly(client, served, facts.form, ruler, tokens, server.new_seed())
     answer = await protocols.stream(client, facts.form, protocols.ask_one(prompt, _ANSWER), served.model)
-    told = answer.input if answer.input is not None else counted
+    input_tokens = answer.input if answer.input is not None else counted
     first = answer.first or answer.seconds
-    values = {"wanted": tokens, "input": told, "first": first, "output": answer.tokens}
+    values = {"wanted": tokens, "input": input_tokens, "first": first, "output": answer.tokens}
     if not answer.tokens:
         return CheckRow("long", "fail", message("measure.check_empty"), answer.seconds, values, "engine")
-    rate = round(told / first)
-    sentence = message("measure.check_long", tokens=told, why=why.render(), seconds=f"{first:.2f}", rate=rate)
+    rate = round(input_tokens / first)
+    sentence = message(
+        "measure.check_long", tokens=input_tokens, why=why.render(), seconds=f"{first:.2f}", rate=rate
+    )
     return CheckRow("long", "ok", sentence, answer.seconds, values)
 
 

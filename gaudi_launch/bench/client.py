@@ -91,10 +91,10 @@ class Response:
 class _Connection:
     """The protocol's state over one socket."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: float) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, timeout: float) -> None:
         self._reader = reader
         self.writer = writer
-        self._patience = patience
+        self._timeout = timeout
         self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
         self._ended = False
         self.arrived = 0.0
@@ -112,7 +112,7 @@ class _Connection:
             try:
                 event = self._protocol.next_event()
                 if event is h11.NEED_DATA:
-                    data = await asyncio.wait_for(self._reader.read(_READ), self._patience)
+                    data = await asyncio.wait_for(self._reader.read(_READ), self._timeout)
                     self.arrived = time.perf_counter()
                     self._ended = not data
                     self._protocol.receive_data(data)
@@ -120,7 +120,7 @@ class _Connection:
             except h11.RemoteProtocolError as error:
                 raise ServerError("cut" if self._ended else "protocol", str(error)) from None
             except (asyncio.TimeoutError, TimeoutError):
-                raise ServerError("timeout", f"{self._patience:g} s") from None
+                raise ServerError("timeout", f"{self._timeout:g} s") from None
             except OSError as error:
                 raise ServerError("cut", error.strerror or str(error)) from None
             if isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
@@ -132,17 +132,17 @@ class _Connection:
 class Client:
     """Sends requests to one server.
 
-    ``patience`` is the timeout without data in seconds; the key is sent, never shown.
+    ``timeout`` is in seconds without data; the key is sent, never shown.
     """
 
-    def __init__(self, url: str, *, api_key: str | None = None, patience: float = 120.0) -> None:
+    def __init__(self, url: str, *, api_key: str | None = None, timeout: float = 120.0) -> None:
         parts = urlsplit(url)
         self.url = url
         self._secure = parts.scheme == "https"
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._secure else 80)
         self._path = parts.path.rstrip("/")
-        self._patience = patience
+        self._timeout = timeout
         self._headers = [("Host", parts.netloc), ("Accept", "*/*"), ("Connection", "close")]
         if api_key:
             self._headers.append(("Authorization", f"Bearer {api_key}"))
@@ -163,7 +163,7 @@ class Client:
             )
         except h11.LocalProtocolError:
             # a key with a line break; h11's sentence would repeat it
-            raise ServerError("connect", "VLLM_API_KEY holds what no header can") from None
+            raise ServerError("connect", "VLLM_API_KEY has characters that a header cannot contain") from None
         connection = await self._connect()
         try:
             try:
@@ -185,13 +185,13 @@ class Client:
         context = ssl.create_default_context() if self._secure else None
         try:
             reader, writer = await asyncio.wait_for(
-                asyncio.open_connection(self._host, self._port, ssl=context), min(10.0, self._patience)
+                asyncio.open_connection(self._host, self._port, ssl=context), min(10.0, self._timeout)
             )
         except (asyncio.TimeoutError, TimeoutError):
             raise ServerError("connect", "no connection within 10 s") from None
         except (OSError, UnicodeError) as error:
             raise ServerError("connect", getattr(error, "strerror", None) or str(error)) from None
-        return _Connection(reader, writer, self._patience)
+        return _Connection(reader, writer, self._timeout)
 
     async def ask(self, path: str, question: object = None) -> Reply:
         """Return one complete answer, whatever its status.

@@ -56,18 +56,18 @@ class Conversation:
         first = [{"role": "system", "content": self.system}] if self.system else []
         tokens = self.tokens if self.tokens is not None or self.form == "chat" else _PLAIN_TOKENS
         question = protocols.Prompt((*first, *self.messages, asked), tokens, self.temperature)
-        said: list[str] = []
+        pieces: list[str] = []
 
         def piece(text: str, thought: bool) -> None:
             if not thought:
-                said.append(text)
+                pieces.append(text)
             show(text, thought)
 
         try:
             answer = await protocols.stream(self.client, self.form, question, self.served.model, piece)
         except asyncio.CancelledError:
-            if said:
-                self.messages += [asked, {"role": "assistant", "content": "".join(said)}]
+            if pieces:
+                self.messages += [asked, {"role": "assistant", "content": "".join(pieces)}]
             raise
         self.messages += [asked, {"role": "assistant", "content": answer.text}]
         return answer

@@ -222,8 +222,8 @@ def guidellm_summary(report: Mapping[str, Any]) -> dict[str, Any]:
     metrics = metrics if isinstance(metrics, dict) else {}
 
     def part(name: str, kind: str = "successful") -> dict[str, Any]:
-        whole = metrics.get(name)
-        inner = whole.get(kind) if isinstance(whole, dict) else None
+        spread = metrics.get(name)
+        inner = spread.get(kind) if isinstance(spread, dict) else None
         return inner if isinstance(inner, dict) else {}
 
     totals = metrics.get("request_totals")
@@ -244,11 +244,11 @@ def guidellm_summary(report: Mapping[str, Any]) -> dict[str, Any]:
         ("tpot", "inter_token_latency_ms", 1000.0),
         ("latency", "request_latency", 1.0),
     ):
-        told = part(theirs)
-        cuts = told.get("percentiles")
+        figure = part(theirs)
+        cuts = figure.get("percentiles")
         cuts = cuts if isinstance(cuts, dict) else {}
-        parts = {"mean": told.get("mean"), **{f"p{p}": cuts.get(f"p{p}") for p in _PERCENTILES}}
-        found[ours] = _seconds({**parts, "max": told.get("max")}, unit)
+        parts = {"mean": figure.get("mean"), **{f"p{p}": cuts.get(f"p{p}") for p in _PERCENTILES}}
+        found[ours] = _seconds({**parts, "max": figure.get("max")}, unit)
     return {name: value for name, value in found.items() if isinstance(value, dict) or _number(value)}
 
 

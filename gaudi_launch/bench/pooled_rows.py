@@ -66,8 +66,8 @@ async def long(asking: Asking, tokens: int, why: Message) -> CheckRow:
     # what the server adds to a text (a reranker's query, a template) is the same for a short one
     plain = server.counter(asking.client, asking.served, "completions")
     short = server.text(16, 16)
-    alone, whole = await plain(short), await count(short)
-    around = whole - alone if whole is not None and alone is not None else None
+    alone, counted_tokens = await plain(short), await count(short)
+    around = counted_tokens - alone if counted_tokens is not None and alone is not None else None
 
     async def fitting(words: str) -> int | None:
         counted = await plain(words) if around is not None else None
@@ -75,13 +75,17 @@ async def long(asking: Asking, tokens: int, why: Message) -> CheckRow:
 
     prompt, counted = await server.fitted(fitting, ruler, tokens, server.new_seed())
     answer = await asking.put((prompt,))
-    told = answer.input if answer.input is not None else counted
-    values = {"wanted": tokens, "input": told}
+    input_tokens = answer.input if answer.input is not None else counted
+    values = {"wanted": tokens, "input": input_tokens}
     if not answer.sound:
         return CheckRow("long", "fail", message("measure.check_no_numbers"), answer.seconds, values, "engine")
-    rate = round(told / answer.seconds)
+    rate = round(input_tokens / answer.seconds)
     sentence = message(
-        "measure.check_long_pooled", tokens=told, why=why.render(), seconds=f"{answer.seconds:.2f}", rate=rate
+        "measure.check_long_pooled",
+        tokens=input_tokens,
+        why=why.render(),
+        seconds=f"{answer.seconds:.2f}",
+        rate=rate,
     )
     return CheckRow("long", "ok", sentence, answer.seconds, values)
 

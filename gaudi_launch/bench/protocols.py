@@ -237,13 +237,13 @@ def _read_openai(form: Form, document: Mapping[str, Any], piece: bool) -> _Event
             return None
         ended = str(choice.get("finish_reason") or "")
         if form == "chat":
-            said = choice.get("delta" if piece else "message")
-            if not isinstance(said, dict):
+            delta = choice.get("delta" if piece else "message")
+            if not isinstance(delta, dict):
                 return None
             # reasoning models write their thoughts first: under either name, by release of the
             # server
-            thought = _words(said, "reasoning_content") or _words(said, "reasoning")
-            text = _words(said, "content")
+            thought = _words(delta, "reasoning_content") or _words(delta, "reasoning")
+            text = _words(delta, "content")
         else:
             text = _words(choice, "text")
     return _Event(text, thought, count_of(counts, "prompt_tokens"), count_of(counts, "completion_tokens"), ended)
@@ -267,8 +267,8 @@ def _read_generate(document: Mapping[str, Any], piece: bool) -> _Event | None:
     return _Event(text, "", input_tokens, tokens, ended)
 
 
-def _words(said: Mapping[str, Any], name: str) -> str:
-    value = said.get(name)
+def _words(delta: Mapping[str, Any], name: str) -> str:
+    value = delta.get(name)
     return value if isinstance(value, str) else ""
 
 

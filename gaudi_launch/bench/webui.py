@@ -55,9 +55,9 @@ def messages(history: object) -> list[protocols.Message]:
             continue
         parts = content if isinstance(content, list) else [content]
         words = [part.get("text") if isinstance(part, dict) else part for part in parts]
-        said = "".join(word for word in words if isinstance(word, str))
-        if said:
-            found.append({"role": str(role), "content": said})
+        answered = "".join(word for word in words if isinstance(word, str))
+        if answered:
+            found.append({"role": str(role), "content": answered})
     return found
 
 
@@ -76,27 +76,29 @@ async def respond(template: Conversation, words: str, history: object) -> AsyncI
         template.temperature,
         messages(history),
     )
-    task = asyncio.create_task(conversation.say(words, lambda said, thought: news.put_nowait((said, thought))))
+    task = asyncio.create_task(
+        conversation.say(words, lambda answered, thought: news.put_nowait((answered, thought)))
+    )
     task.add_done_callback(lambda _: news.put_nowait(None))
-    thought, said = "", ""
+    thought, answered = "", ""
     try:
         while (piece := await news.get()) is not None:
-            thought, said = (thought + piece[0], said) if piece[1] else (thought, said + piece[0])
-            yield _shown(thought, said)
+            thought, answered = (thought + piece[0], answered) if piece[1] else (thought, answered + piece[0])
+            yield _shown(thought, answered)
         try:
             await task
         except ServerError as error:
             id = "measure.fail_key" if error.status in (401, 403) else f"measure.fail_{error.kind}"
             sentence = text(id, why=error.detail, status=error.status)
-            yield [*_shown(thought, said), _titled(text("measure.webui_error"), sentence)]
+            yield [*_shown(thought, answered), _titled(text("measure.webui_error"), sentence)]
     finally:
         # the stop button closes this; the server notices the closed connection and stops working
         task.cancel()
 
 
-def _shown(thought: str, said: str) -> list[dict[str, Any]]:
+def _shown(thought: str, answered: str) -> list[dict[str, Any]]:
     found = [_titled(text("measure.webui_thought"), thought)] if thought else []
-    return [*found, {"role": "assistant", "content": said}] if said else found
+    return [*found, {"role": "assistant", "content": answered}] if answered else found
 
 
 def _titled(title: str, words: str) -> dict[str, Any]:
@@ -148,11 +150,11 @@ class Closed:
                 body += event.get("body", b"")
                 if event.get("more_body"):
                     return
-                whole = _ELSEWHERE.sub(b"", body)
+                rewritten = _ELSEWHERE.sub(b"", body)
                 lengths = [pair for pair in held["headers"] if pair[0].lower() != b"content-length"]
-                length = (b"content-length", str(len(whole)).encode())
+                length = (b"content-length", str(len(rewritten)).encode())
                 await send({**held, "headers": [*lengths, length]})
-                held, event = None, {**event, "body": whole}
+                held, event = None, {**event, "body": rewritten}
             await send(event)
 
         await self._inner(scope, receive, closed)

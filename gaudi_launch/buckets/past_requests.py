@@ -142,8 +142,8 @@ def parse_json_lines(text: str) -> list[RequestLengths]:
 def _json_rows(text: str) -> list[Mapping[str, Any]]:
     rows: list[Mapping[str, Any]] = []
     try:
-        whole = json.loads(text)
-        lines = whole if isinstance(whole, list) else [whole]
+        document = json.loads(text)
+        lines = document if isinstance(document, list) else [document]
     except (ValueError, RecursionError):
         lines = []
         for line in text.splitlines():

@@ -235,31 +235,31 @@ def _assumptions(case: CapacityCase, choice: CardsChoice | None) -> tuple[Messag
     if choice is not None and isinstance(choice.replica, Replica):
         seqs = choice.replica.limits.max_num_seqs
     words = {"engine": case.engine.identity.label, "requests": seqs, "length": limits.max_model_len}
-    said = [*case.notes, message("capacity.assume_served", **words)]
+    assumed = [*case.notes, message("capacity.assume_served", **words)]
     if choice is not None and isinstance(choice.replica, Replica) and choice.curve is not None:
         cost = choice.replica.cost
         shown = ", ".join(f"{name} {value:.3g}" for name, value in cost.constants().items())
-        said.append(message("capacity.assume_cost", cards=choice.cards, basis=cost.basis, constants=shown))
-        said += choice.replica.notes
-        said.append(message("capacity.assume_padding", percent=f"{100 * choice.replica.padding:.1f}"))
-        said.append(message("capacity.assume_memory", blocks=choice.replica.limits.num_blocks))
+        assumed.append(message("capacity.assume_cost", cards=choice.cards, basis=cost.basis, constants=shown))
+        assumed += choice.replica.notes
+        assumed.append(message("capacity.assume_padding", percent=f"{100 * choice.replica.padding:.1f}"))
+        assumed.append(message("capacity.assume_memory", blocks=choice.replica.limits.num_blocks))
         if choice.cards > case.cards_per_node:
-            said.append(message("capacity.assume_links"))
+            assumed.append(message("capacity.assume_links"))
         if choice.curve.refused:
-            said.append(
+            assumed.append(
                 message(
                     "capacity.refused",
                     percent=f"{100 * choice.curve.refused:.1f}",
                     length=case.limits.max_model_len,
                 )
             )
-        said.append(_scheduling(choice.replica))
+        assumed.append(_scheduling(choice.replica))
         if choice.evidence is not None:
-            said.append(_band_note(choice.evidence))
-    said.append(message("capacity.assume_split"))
+            assumed.append(_band_note(choice.evidence))
+    assumed.append(message("capacity.assume_split"))
     if not case.clients:
-        said.append(message("capacity.assume_ceiling", percent=f"{100 * CEILING:.0f}"))
-    return (*said, message("capacity.assume_no_spare"))
+        assumed.append(message("capacity.assume_ceiling", percent=f"{100 * CEILING:.0f}"))
+    return (*assumed, message("capacity.assume_no_spare"))
 
 
 def _scheduling(found: Replica) -> Message:

@@ -16,7 +16,7 @@ SYSTEM = typer.Option("", "--system", metavar="TEXT", help="System prompt, sent 
 MODEL = typer.Option(None, "--model", help="The model's name in requests.")
 TOKENS = typer.Option(None, "--max-tokens", metavar="N", help="Maximum number of output tokens.")
 TEMPERATURE = typer.Option(None, "--temperature", metavar="T", help="0 to 2 (default: the server's).")
-PATIENCE = typer.Option("120", "--patience", metavar="TIME", help="Timeout without data of the server: 90, 5m.")
+TIMEOUT = typer.Option("120", "--patience", metavar="TIME", help="Timeout without data of the server: 90, 5m.")
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ChatOptions:
     system: str
     tokens: int | None
     temperature: float | None
-    patience: float
+    timeout: float
 
     def begin(self) -> Conversation:
         """Return a conversation with the server.
@@ -42,7 +42,7 @@ class ChatOptions:
         from gaudi_launch.bench.run import problem
         from gaudi_launch.services.endpoint import api_key
 
-        client = Client(self.target.url, api_key=api_key(), patience=self.patience)
+        client = Client(self.target.url, api_key=api_key(), timeout=self.timeout)
         try:
             return asyncio.run(
                 begin(client, self.model or self.target.model, self.system, self.tokens, self.temperature)
@@ -52,7 +52,7 @@ class ChatOptions:
 
 
 def read(
-    server: str, model: str | None, system: str, tokens: str | None, temperature: str | None, patience: str
+    server: str, model: str | None, system: str, tokens: str | None, temperature: str | None, timeout: str
 ) -> ChatOptions:
     """Return the options of a chat.
 
@@ -67,5 +67,5 @@ def read(
         system,
         number("--max-tokens", tokens) if tokens is not None else None,
         float(fraction("--temperature", temperature, 0.0, 2.0)) if temperature is not None else None,
-        seconds("--patience", patience),
+        seconds("--patience", timeout),
     )

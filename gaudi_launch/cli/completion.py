@@ -1,7 +1,8 @@
 """Values for shell completion: services, engines, machines, models, profiles.
 
-And accelerators. They are read from files and tables of this program; no card, no other program and
-no network is used. Other values are left to the shell, which completes file names.
+It also completes accelerators. They are read from files and tables of this program; no card, no
+other program and no network is used. Other values are left to the shell, which completes file
+names.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def write(path: Path, text: str) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     owner = path.parent.lstat()
     if path.parent.is_symlink() or owner.st_uid != os.geteuid() or owner.st_mode & 0o022:
-        raise PermissionError(f"{path.parent} belongs to somebody else")
+        raise PermissionError(f"{path.parent} belongs to another user")
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_text(text, encoding="utf-8")
     part.replace(path)
@@ -199,14 +199,14 @@ def stop(request: Document) -> Document:
     ended = {}
     for name in request["names"]:
         alive = kept(folder, name)
-        ended[name] = end(alive, request["patience"]) if alive is not None else "none"
+        ended[name] = end(alive, request["timeout"]) if alive is not None else "none"
         if ended[name] != "stuck":
             with contextlib.suppress(OSError):
                 (folder / f"{name}.json").unlink()
     return {"ended": ended}
 
 
-def end(pid: int, patience: float) -> str:
+def end(pid: int, timeout: float) -> str:
     """End a process and its family: "ended", "killed", or "stuck" in the kernel."""
     mine = family(pid)
 
@@ -227,9 +227,9 @@ def end(pid: int, patience: float) -> str:
 
     # the first process ends its workers in the right order; then the remaining ones are ended
     tell([pid], signal.SIGTERM)
-    wait(lambda: pid not in living(), patience)
+    wait(lambda: pid not in living(), timeout)
     tell(living(), signal.SIGTERM)
-    wait(lambda: not living(), min(patience, 5.0))
+    wait(lambda: not living(), min(timeout, 5.0))
     if not living():
         return "ended"
     tell(living(), signal.SIGKILL)

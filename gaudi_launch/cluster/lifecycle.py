@@ -268,12 +268,12 @@ def down(members: Sequence[Member], name: str, waits: Waits | None = None) -> li
 
     def ended(what: str) -> Callable[[Member], dict[str, Any]]:
         def end(member: Member) -> dict[str, Any]:
-            request = {"do": "stop", "folder": kept_in(name, member), "names": [what], "patience": waits.stop}
+            request = {"do": "stop", "folder": kept_in(name, member), "names": [what], "timeout": waits.stop}
             return ssh.ask(member, request, 2 * waits.stop + 60)
 
         return end
 
-    told: dict[tuple[str, str], Message | None] = {}
+    results: dict[tuple[str, str], Message | None] = {}
     unreachable: set[str] = set()
     # the head is the first of the list and is ended last
     for what, order in (("service", members), ("ray", members[1:]), ("ray", members[:1])):
@@ -281,13 +281,13 @@ def down(members: Sequence[Member], name: str, waits: Waits | None = None) -> li
         for member, answer in zip(asked, ssh.each(asked, ended(what)), strict=True):
             if isinstance(answer, RemoteError):
                 unreachable.add(member.name)
-                told[member.name, "unreachable"] = answer.why
+                results[member.name, "unreachable"] = answer.why
                 continue
             how = str(answer.get("ended", {}).get(what, "none"))
             if how != "none":
                 trouble = message("cluster.stuck", host=member.name, what=what) if how == "stuck" else None
-                told[member.name, what] = trouble
-    return [EndedPart(host, what, trouble) for (host, what), trouble in told.items()]
+                results[member.name, what] = trouble
+    return [EndedPart(host, what, trouble) for (host, what), trouble in results.items()]
 
 
 def status(running: RunningCluster, key: str | None, waits: Waits | None = None) -> State:

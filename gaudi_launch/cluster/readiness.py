@@ -56,7 +56,7 @@ class _Engine:
         return self.part.head.member
 
 
-class _Patience:
+class _QueryFailures:
     """The consecutive failures to query each host."""
 
     def __init__(self) -> None:
@@ -85,10 +85,10 @@ def wait_ready(running: RunningCluster, logs: Sequence[Path], key: str | None, t
     waited = [_Engine(part, log) for part, log in zip(running.parts, logs, strict=True)]
     for engine in waited:
         tell(message("cluster.waiting", url=engine.part.url, log=str(engine.log)))
-    patience = _Patience()
+    failures = _QueryFailures()
     began = looked = time.monotonic()
     while True:
-        waited = [engine for engine in waited if not _answers(running, engine, key, patience, tell, waits)]
+        waited = [engine for engine in waited if not _answers(running, engine, key, failures, tell, waits)]
         if not waited:
             return
         now = time.monotonic()
@@ -98,7 +98,7 @@ def wait_ready(running: RunningCluster, logs: Sequence[Path], key: str | None, t
                 "cluster.not_ready", ExitCode.ENGINE, seconds=seconds, url=one.part.url, log=str(one.log)
             )
         if running.ray and now - looked > waits.workers:
-            _check_workers(running, patience, waits)
+            _check_workers(running, failures, waits)
             looked = time.monotonic()
         _pause(waits.poll)
 
@@ -111,7 +111,7 @@ def _pause(seconds: float) -> None:
 
 
 def _answers(
-    running: RunningCluster, engine: _Engine, key: str | None, patience: _Patience, tell: Tell, waits: Waits
+    running: RunningCluster, engine: _Engine, key: str | None, failures: _QueryFailures, tell: Tell, waits: Waits
 ) -> bool:
     """Return True if the engine answers.
 
@@ -124,7 +124,7 @@ def _answers(
         "log": "service",
         "offset": engine.offset,
     }
-    found = patience.answer(engine.head, _asked(engine.head, request, waits))
+    found = failures.answer(engine.head, _asked(engine.head, request, waits))
     if found is None:
         return False
     engine.offset = int(found["offset"])
@@ -144,7 +144,7 @@ def _answers(
     return there
 
 
-def _check_workers(running: RunningCluster, patience: _Patience, waits: Waits) -> None:
+def _check_workers(running: RunningCluster, failures: _QueryFailures, waits: Waits) -> None:
     """Check that Ray still runs on every host.
 
     An engine that lost a host may wait for it silently.
@@ -156,7 +156,7 @@ def _check_workers(running: RunningCluster, patience: _Patience, waits: Waits) -
         return ssh.ask(member, request, waits.ask)
 
     for member, answer in zip(members, ssh.each(members, one), strict=True):
-        found = patience.answer(member, answer)
+        found = failures.answer(member, answer)
         if found is not None and not found["alive"]["ray"]:
             lines = log_of(running.name, member, "ray").splitlines()[-30:]
             raise LaunchError(

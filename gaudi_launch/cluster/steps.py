@@ -122,7 +122,7 @@ def copies(cluster: Cluster, seen: Sequence[Seen]) -> tuple[list[Copy], list[Mes
     nodes = cluster.nodes
     found: list[Copy] = []
     missing: list[Message] = []
-    for folder, whole in ((cluster.model, True), (cluster.recipes, False)):
+    for folder, must_match in ((cluster.model, True), (cluster.recipes, False)):
         if folder is None or not folder.startswith("/"):
             continue
         held = {node.member.name: by_name[node.member.name].folders.get(folder, FolderFacts()) for node in nodes}
@@ -130,13 +130,13 @@ def copies(cluster: Cluster, seen: Sequence[Seen]) -> tuple[list[Copy], list[Mes
         first = max(nodes, key=lambda node: (held[node.member.name].bytes, held[node.member.name].files))
         if not held[first.member.name].files:
             # unknown for hosts that could not be queried
-            if whole and not any(one.trouble for one in seen):
+            if must_match and not any(one.trouble for one in seen):
                 missing.append(message("cluster.no_model", path=folder))
             continue
         wanted = held[first.member.name]
         for node in nodes:
             have = held[node.member.name]
-            if (have != wanted) if whole else not have.files:
+            if (have != wanted) if must_match else not have.files:
                 found.append(_copy(first, node, folder, by_name))
     return found, missing
 

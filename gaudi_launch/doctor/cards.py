@@ -112,10 +112,10 @@ def _node_of(card: Card, nodes: object) -> bool:
 
 def _status(facts: DoctorFacts) -> Verdict:
     cards = facts.host.cards
-    told = [card for card in cards if card.status]
-    if not told:
+    reporting = [card for card in cards if card.status]
+    if not reporting:
         return unknown("doctor.cards.unread", "", "Operational", what="status")
-    bad = [card for card in told if card.status != "Operational"]
+    bad = [card for card in reporting if card.status != "Operational"]
     if not bad:
         return ok("Operational", "Operational")
     found = ", ".join(f"{_name(card)}: {card.status}" for card in bad)
@@ -124,22 +124,22 @@ def _status(facts: DoctorFacts) -> Verdict:
 
 
 def _temperature(facts: DoctorFacts) -> Verdict:
-    told = [card for card in facts.host.cards if card.temperature_c is not None]
-    if not told:
+    reporting = [card for card in facts.host.cards if card.temperature_c is not None]
+    if not reporting:
         return unknown("doctor.cards.unread", "", "> 0 C", what="temperature")
-    bad = [card for card in told if card.temperature_c == 0]
+    bad = [card for card in reporting if card.temperature_c == 0]
     if bad:
         remedy = Remedy(message("doctor.cards.status.remedy"), commands=("sudo dmesg | grep -i habana",))
         found = ", ".join(f"{_name(card)}: 0 C" for card in bad)
         return _judge(facts, bad, "doctor.cards.temperature.fail", found, "> 0 C", remedy)
     limit = temperature_hot_c()
     expected = message("doctor.cards.temperature.expected", limit=limit)
-    hot = [card for card in told if (card.temperature_c or 0) >= limit]
+    hot = [card for card in reporting if (card.temperature_c or 0) >= limit]
     if hot:
         found = ", ".join(f"{_name(card)}: {card.temperature_c} C" for card in hot)
         remedy = Remedy(message("doctor.cards.temperature.remedy"))
         return warn("doctor.cards.temperature.hot", found, expected, remedy, limit=limit)
-    numbers = [card.temperature_c or 0 for card in told]
+    numbers = [card.temperature_c or 0 for card in reporting]
     return ok(f"{min(numbers)}-{max(numbers)} C", expected)
 
 
@@ -150,12 +150,14 @@ def _power_cap(facts: DoctorFacts) -> Verdict:
     expected: Shown = f"{product.power_w} W"
     if product.sources["power_w"].startswith("assumed"):
         expected = message("doctor.cards.power_cap.assumed", power=product.power_w)
-    told = [card for card in facts.host.cards if card.power_cap_w and card.product in product.power_names]
-    if not told:
+    reporting = [card for card in facts.host.cards if card.power_cap_w and card.product in product.power_names]
+    if not reporting:
         return unknown("doctor.cards.unread", "", expected, what="power limit")
-    low = [card for card in told if (card.power_cap_w or 0) < product.power_w]
+    low = [card for card in reporting if (card.power_cap_w or 0) < product.power_w]
     if not low:
-        return ok(", ".join(f"{watts} W" for watts in sorted({card.power_cap_w or 0 for card in told})), expected)
+        return ok(
+            ", ".join(f"{watts} W" for watts in sorted({card.power_cap_w or 0 for card in reporting})), expected
+        )
     found = ", ".join(f"{_name(card)}: {card.power_cap_w} W" for card in low)
     remedy = Remedy(message("doctor.cards.power_cap.remedy"))
     return warn("doctor.cards.power_cap.warn", found, expected, remedy)
@@ -167,8 +169,8 @@ def _throttling(facts: DoctorFacts) -> Verdict:
     The limit is the one that the card itself reports.
     """
     health = facts.health
-    told = [one for one in health.values() if one.slowdowns is not None or one.violations is not None]
-    if not told:
+    reporting = [one for one in health.values() if one.slowdowns is not None or one.violations is not None]
+    if not reporting:
         return unknown("doctor.cards.unread", "", "Not Active", what="throttling")
     lines = []
     for card in facts.host.cards:
@@ -178,7 +180,7 @@ def _throttling(facts: DoctorFacts) -> Verdict:
     if lines:
         remedy = Remedy(message("doctor.cards.temperature.remedy"), commands=("hl-smi -q -d TEMPERATURE",))
         return warn("doctor.cards.throttling.warn", "; ".join(lines), "Not Active", remedy)
-    power = sum((one.violations or {}).get("power", 0) for one in told)
+    power = sum((one.violations or {}).get("power", 0) for one in reporting)
     if power:
         return ok(f"stats.violation.power {power}", "Not Active", "doctor.cards.throttling.power")
     return ok("Not Active", "Not Active")
@@ -196,10 +198,10 @@ def _heat(card: Card, health: CardHealth) -> list[str]:
 
 def _rows(facts: DoctorFacts) -> Verdict:
     health = facts.health
-    told = [card for card in facts.host.cards if _pending(health, card) is not None]
-    if not told:
+    reporting = [card for card in facts.host.cards if _pending(health, card) is not None]
+    if not reporting:
         return unknown("doctor.cards.unread", "", "No", what="row replacement")
-    pending = [card for card in told if _pending(health, card)]
+    pending = [card for card in reporting if _pending(health, card)]
     if not pending:
         return ok("No", "No")
     remedy = Remedy(message("doctor.cards.rows.remedy"), commands=("hl-smi -q -d ROW_REPLACEMENT",))
@@ -216,10 +218,10 @@ def _memory(facts: DoctorFacts) -> Verdict:
     if product is None:
         return unknown("doctor.cards.product")
     expected = f"{product.memory_total_mib} MiB"
-    told = [card for card in facts.host.cards if card.memory_total_mib is not None]
-    if not told:
+    reporting = [card for card in facts.host.cards if card.memory_total_mib is not None]
+    if not reporting:
         return unknown("doctor.cards.unread", "", expected, what="memory")
-    small = [card for card in told if (card.memory_total_mib or 0) < product.memory_total_mib]
+    small = [card for card in reporting if (card.memory_total_mib or 0) < product.memory_total_mib]
     if not small:
         return ok(expected, expected)
     found = ", ".join(f"{_name(card)}: {card.memory_total_mib} MiB" for card in small)
@@ -227,10 +229,10 @@ def _memory(facts: DoctorFacts) -> Verdict:
 
 
 def _events(facts: DoctorFacts) -> Verdict:
-    told = [card for card in facts.host.cards if card.uncorrectable_events is not None]
-    if not told:
+    reporting = [card for card in facts.host.cards if card.uncorrectable_events is not None]
+    if not reporting:
         return unknown("doctor.cards.unread", "", "0", what="uncorrectable events")
-    bad = [card for card in told if card.uncorrectable_events]
+    bad = [card for card in reporting if card.uncorrectable_events]
     if not bad:
         return ok("0", "0")
     found = ", ".join(f"{_name(card)}: {card.uncorrectable_events}" for card in bad)
@@ -243,15 +245,15 @@ def _gigatransfers(text: str | None) -> float | None:
 
 
 def _pcie(facts: DoctorFacts) -> Verdict:
-    told = [c for c in facts.host.cards if c.pcie_width and c.pcie_max_width]
-    if not told:
+    reporting = [c for c in facts.host.cards if c.pcie_width and c.pcie_max_width]
+    if not reporting:
         return unknown("doctor.cards.unread", what="PCIe link")
     slow = []
-    for card in told:
+    for card in reporting:
         speed, most = _gigatransfers(card.pcie_speed), _gigatransfers(card.pcie_max_speed)
         if (card.pcie_width or 0) < (card.pcie_max_width or 0) or (speed and most and speed < most):
             slow.append(card)
-    first = told[0]
+    first = reporting[0]
     expected = f"x{first.pcie_max_width} {first.pcie_max_speed}"
     if not slow:
         return ok(f"x{first.pcie_width} {first.pcie_speed}", expected)
@@ -287,17 +289,17 @@ def _links(facts: DoctorFacts) -> Verdict:
     from gaudi_launch.host.read import read_ports
 
     host = read_ports(facts.host, facts.ask) if facts.live or facts.ask else facts.host
-    told = [card for card in host.cards if card.ports_up is not None]
+    reporting = [card for card in host.cards if card.ports_up is not None]
     internal = _INTERNAL.get(host.product or "")
-    if not told:
+    if not reporting:
         return unknown("doctor.cards.unread", "", "UP", what="ports")
     if internal is None:
         # external ports of Gaudi3 OAM differ from module to module, so a port that is down may be one of three
-        down = [card for card in told if len(card.ports_down or ()) > 3]
+        down = [card for card in reporting if len(card.ports_down or ()) > 3]
     else:
-        down = [card for card in told if internal & set(card.ports_down or ())]
+        down = [card for card in reporting if internal & set(card.ports_down or ())]
     if not down:
-        return ok(f"{len(told)} x UP", "UP")
+        return ok(f"{len(reporting)} x UP", "UP")
     found = ", ".join(f"{_name(card)}: {','.join(map(str, card.ports_down or ()))}" for card in down)
     remedy = Remedy(
         message("doctor.cards.links.remedy"),

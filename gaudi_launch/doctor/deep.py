@@ -35,8 +35,8 @@ def _blocked(facts: DoctorFacts) -> Verdict | None:
 
 
 def _demo(root: Path) -> Path | None:
-    told = os.environ.get("HCCL_DEMO_HOME")
-    places = [Path(told)] if told else [root / folder for folder in _DEMO_FOLDERS]
+    demo_home = os.environ.get("HCCL_DEMO_HOME")
+    places = [Path(demo_home)] if demo_home else [root / folder for folder in _DEMO_FOLDERS]
     return next((place for place in places if (place / "run_hccl_demo.py").is_file()), None)
 
 

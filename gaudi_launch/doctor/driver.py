@@ -77,11 +77,11 @@ def _hl_smi(facts: DoctorFacts) -> Verdict:
 
 def _firmware(facts: DoctorFacts) -> Verdict:
     driver = release_of(facts.host.driver_version)
-    told = {card.firmware for card in facts.host.cards if card.firmware}
+    reporting = {card.firmware for card in facts.host.cards if card.firmware}
     # "hl-gaudi2-1.22.1-fw-61.4": the release is between the product and the firmware's number
-    found = {word: release_of(word.rpartition("-fw-")[0] or word) for word in told}
-    shown = ", ".join(sorted(told))
-    if not told or driver is None or None in found.values():
+    found = {word: release_of(word.rpartition("-fw-")[0] or word) for word in reporting}
+    shown = ", ".join(sorted(reporting))
+    if not reporting or driver is None or None in found.values():
         return unknown("doctor.driver.firmware.unknown", shown)
     expected = dotted(driver)
     remedy = Remedy(message("doctor.driver.firmware.remedy"), commands=("sudo hl-fw-loader",), root=True)
@@ -130,12 +130,12 @@ def _missing_packages(facts: DoctorFacts) -> Verdict:
 
 def _firmware_pair(facts: DoctorFacts) -> Verdict:
     """Return a verdict on boot image (FIT) and preboot firmware (SPI) of each card."""
-    told = [one for one in facts.health.values() if one.spi and one.fit]
-    if not told:
+    reporting = [one for one in facts.health.values() if one.spi and one.fit]
+    if not reporting:
         return unknown("doctor.driver.firmware.unknown", "-")
-    shown = ", ".join(sorted({f"SPI {one.spi} FIT {one.fit}" for one in told}))
+    shown = ", ".join(sorted({f"SPI {one.spi} FIT {one.fit}" for one in reporting}))
     for pair in releases().firmware_pairs:
-        bad = [one for one in told if facts.host.product in pair.products and pair.covers(one.spi, one.fit)]
+        bad = [one for one in reporting if facts.host.product in pair.products and pair.covers(one.spi, one.fit)]
         if bad:
             remedy = Remedy(
                 message("doctor.driver.firmware_pair.remedy"), commands=("sudo hl-fw-loader",), root=True

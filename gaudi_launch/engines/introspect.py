@@ -79,16 +79,16 @@ def ask_engine(
 
 def _read(stdout: str, stderr: str, python: str | Path, package: str) -> IntrospectedBuckets:
     try:
-        said = json.loads(stdout)
-        if "missing" in said:
-            why = message("warmup_engine.ask_not_installed", package=package, python=python, error=said["missing"])
+        reply = json.loads(stdout)
+        if "missing" in reply:
+            why = message("warmup_engine.ask_not_installed", package=package, python=python, error=reply["missing"])
             return IntrospectedBuckets(None, why=why)
-        if "error" in said:
+        if "error" in reply:
             return IntrospectedBuckets(
-                None, why=message("warmup_engine.ask_refused", error=said["error"]), failed=True
+                None, why=message("warmup_engine.ask_refused", error=reply["error"]), failed=True
             )
         return IntrospectedBuckets(
-            Buckets(_triples(said["prompt"]), _triples(said["decode"])), str(said["algorithm"])
+            Buckets(_triples(reply["prompt"]), _triples(reply["decode"])), str(reply["algorithm"])
         )
     except (ValueError, KeyError, TypeError):
         last = (stderr.strip().splitlines() or ["no output"])[-1]

@@ -271,7 +271,7 @@ def name_for(request: Request, installed: Installed | None, model: Model, host: 
 
 
 def name_over_hosts(request: Request, installed: Installed | None, model: Model, host: Callable[[], Host]) -> str:
-    """Return as `name_for`.
+    """Return the engine of a name as `name_for`, for several hosts.
 
     Where none is installed, only an engine that its makers tried over several hosts.
     """

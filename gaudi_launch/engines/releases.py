@@ -115,10 +115,8 @@ def release_of(engine: str, version: str = "") -> Release | None:
 def needed_release(engine: str) -> Release:
     """Return the release as `release_of`, also for ``vllm-gaudi@0.26``.
 
-    And for ``tgi@3.3.7``.
-
-    An engine that is an image knows its release. Raises LaunchError (USAGE) for an engine, or a
-    version, without a profile.
+    Versions such as ``tgi@3.3.7`` too. An engine that is an image knows its release. Raises
+    LaunchError (USAGE) for an engine, or a version, without a profile.
     """
     name, _, version = engine.partition("@")
     found = release_of(engine) or _of_version(name, version) or _of_image(engine)

@@ -43,7 +43,7 @@ class CardHealth:
 def read_health(host: Host, ask: Ask | None, files: Files | None) -> dict[int, CardHealth]:
     """Return the condition of every card that has an index.
 
-    Empty fields where hl-smi or the files are silent.
+    Fields are empty where hl-smi and the files report nothing.
     """
     found = {card.index: CardHealth(card.index) for card in host.cards if card.index is not None}
     if files is not None:
@@ -79,12 +79,12 @@ def _long_list(ask: Ask) -> tuple[LogCard, ...]:
 
 
 def _with_log(health: CardHealth, row: LogCard) -> CardHealth:
-    told = [name for name in _SLOWDOWNS if name in row.facts]
-    active = tuple(name for name in told if row.facts[name].lower() == "active")
+    reported = [name for name in _SLOWDOWNS if name in row.facts]
+    active = tuple(name for name in reported if row.facts[name].lower() == "active")
     pending = row.facts.get(_ROWS, "").lower()
     return replace(
         health,
-        slowdowns=active if told else None,
+        slowdowns=active if reported else None,
         rows_pending={"yes": True, "no": False}.get(pending),
         spi=_firmware(row.facts.get("Firmware [SPI] Version")),
         fit=_firmware(row.facts.get("Firmware [FIT] Version")),

@@ -78,7 +78,7 @@ def run(program: str, arguments: Sequence[str], seconds: float | None = None) ->
     Never raises; whatever it started is gone when this returns.
     """
     seconds = SECONDS if seconds is None else seconds
-    said = " ".join(["hl-smi", *arguments])
+    command = " ".join(["hl-smi", *arguments])
     # hl-smi fails when it cannot write its logs (docs: HABANA_LOGS must be writable)
     logs_folder = tempfile.TemporaryDirectory(prefix="gaudi-launch-hl-smi-", ignore_cleanup_errors=True)
     with interrupt.deferred(), logs_folder as logs:
@@ -95,7 +95,7 @@ def run(program: str, arguments: Sequence[str], seconds: float | None = None) ->
             )
         except OSError as error:
             seen.failed(error)
-            return HlSmiOutput(problem=f"'{said}' cannot be run: {error.strerror or error}")
+            return HlSmiOutput(problem=f"'{command}' cannot be run: {error.strerror or error}")
         seen.started(process.pid)
         try:
             content, finished = _collect(process, time.monotonic() + seconds)
@@ -104,11 +104,11 @@ def run(program: str, arguments: Sequence[str], seconds: float | None = None) ->
             seen.ended(process.returncode)
     text = _CONTROL.sub("?", content.decode("utf-8", errors="replace"))
     if not finished:
-        return HlSmiOutput(text, f"'{said}' gave no answer within {seconds:g} s", timed_out=True)
+        return HlSmiOutput(text, f"'{command}' gave no answer within {seconds:g} s", timed_out=True)
     if process.returncode != 0:
         lines = text.strip().splitlines()
         shown = f": {lines[-1].strip()[:120]}" if lines else ""
-        return HlSmiOutput(text, f"'{said}' ended with exit code {process.returncode}{shown}")
+        return HlSmiOutput(text, f"'{command}' ended with exit code {process.returncode}{shown}")
     return HlSmiOutput(text)
 
 
@@ -174,7 +174,7 @@ class HlSmi:
     def cards(self) -> tuple[dict[str, str], ...]:
         """Return cards by ``-Q``: as many fields as this release answers, by index.
 
-        With modules where it knows them.
+        They have module IDs where the release reports them.
         """
         timed_out = False
         without_modules: tuple[dict[str, str], ...] = ()

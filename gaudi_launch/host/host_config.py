@@ -249,9 +249,9 @@ def _disks(files: Files, space: Space | None) -> dict[str, Disk]:
 
 
 def _disk(files: Files, path: str, space: Space | None) -> Disk:
-    told = space(path.lstrip("/")) if space else None
+    measured = space(path.lstrip("/")) if space else None
     kind = settings.mount_kind(files.text("proc/mounts") or files.text("proc/self/mounts") or "", path)
-    return Disk(path, told[0] if told else None, kind, told[1] if told else None)
+    return Disk(path, measured[0] if measured else None, kind, measured[1] if measured else None)
 
 
 def read_disk(root: Path, path: Path) -> Disk:
@@ -264,7 +264,7 @@ def _space(path: Path) -> tuple[int, bool] | None:
 
     Return None if the disk does not answer within a short time.
     """
-    told: list[tuple[int, bool]] = []
+    measured: list[tuple[int, bool]] = []
 
     def look() -> None:
         place = path
@@ -274,13 +274,13 @@ def _space(path: Path) -> tuple[int, bool] | None:
             state = os.statvfs(place)
         except OSError:
             return
-        told.append((state.f_bavail * state.f_frsize >> 20, os.access(place, os.W_OK)))
+        measured.append((state.f_bavail * state.f_frsize >> 20, os.access(place, os.W_OK)))
 
     # a daemon thread: one that hangs must not keep the program from ending
     worker = threading.Thread(target=look, daemon=True)
     worker.start()
     worker.join(_DISK_SECONDS)
-    return told[0] if told else None
+    return measured[0] if measured else None
 
 
 def cpus_without(governors: Mapping[str, str], wanted: str) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from gaudi_launch.host.hardware import Card, Holder, Host, Interface, NumaNode
 from gaudi_launch.host.hl_smi import Ask, HlSmi
 from gaudi_launch.host.merge import Cards
 
-_PAIRED = "assumed: SMT siblings stand in the same place of the two CPU ranges of a card"
+_PAIRED = "assumed: SMT siblings have the same position in the two CPU ranges of a card"
 
 
 def read_host(root: Path) -> Host:
@@ -70,7 +70,7 @@ def assemble(
     if opened.hidden:
         notes["open-files"] = f"{opened.hidden} of {opened.processes} processes may not be looked into; root may"
     elif not opened.processes:
-        notes["open-files"] = "no /proc to look for processes that hold a card"
+        notes["open-files"] = "no /proc to look for processes that use a card"
     occupancy.judge(cards, processes, opened, reserved or {}, products, about["in_container"])
 
     if cards.quarrels:

@@ -71,7 +71,7 @@ VARIANTS: Mapping[str, tuple[bool, str]] = {
     "failed": (True, "these modules failed to initialise"),
     "no-driver": (False, "the habanalabs driver is not loaded"),
     "no-hl-smi": (False, "hl-smi is not installed"),
-    "no-sysfs": (False, "only hl-smi tells of the cards"),
+    "no-sysfs": (False, "only hl-smi shows the cards"),
     "no-smt": (False, "one CPU a core"),
     "bad-tuning": (False, "governor, C-states, NUMA balancing, huge pages, limits, docker as on a fresh system"),
     "container": (False, "seen from inside a container"),

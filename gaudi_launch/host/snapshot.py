@@ -21,7 +21,7 @@ from gaudi_launch.host.hardware import Host
 KIND = "gaudi-launch snapshot"
 # written as "0-39,80-119" instead of eighty numbers
 _CPU_LISTS = frozenset({"cpus"})
-_KINDS = {int: "a whole number", str: "text", bool: "true or false"}
+_KINDS = {int: "an integer", str: "text", bool: "true or false"}
 
 
 def to_json(host: Host, config: Mapping[str, Any] | None = None) -> dict[str, Any]:

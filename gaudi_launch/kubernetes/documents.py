@@ -87,9 +87,8 @@ def _main(
 def render(models: Sequence[ServedModel], cluster: KubernetesTarget, *, kustomize: bool = False) -> Rendered:
     """Return plain YAML in one file.
 
-    With ``kustomize`` also a kustomization that names it.
-
-    Raises LaunchError for what Kubernetes would refuse.
+    ``kustomize`` adds a kustomization that names it. Raises LaunchError for what Kubernetes would
+    refuse.
     """
     release = Name(cluster.release)
     objects = [plain(part) for _, part in parts_of(models, cluster, release)]
@@ -132,7 +131,7 @@ def header(models: Sequence[ServedModel], cluster: KubernetesTarget, how: str) -
         lines.append("One replica a pod, scaled by Ray: needs the KubeRay operator (v1.1 or newer).")
     if cluster.kind == "leaderworkerset":
         lines.append(
-            f"Groups of {cluster.nodes} pods, one a node: needs the LeaderWorkerSet controller (v0.6 or newer)."
+            f"Groups of {cluster.nodes} pods, one per node: needs the LeaderWorkerSet controller (v0.6 or newer)."
         )
     return lines
 

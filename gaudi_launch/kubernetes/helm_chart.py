@@ -134,10 +134,10 @@ class _Marks:
         return "".join(self._line(line) for line in text.splitlines(keepends=True))
 
     def _line(self, line: str) -> str:
-        whole = re.match(rf"^( *)(- )?([^\s:]+: )?{self._start}(\d+)x\n$", line)
-        found = self._found[int(whole.group(4))] if whole else None
-        if whole and isinstance(found, Knob):
-            indent, item, name = whole.group(1), whole.group(2) or "", whole.group(3) or ""
+        line_match = re.match(rf"^( *)(- )?([^\s:]+: )?{self._start}(\d+)x\n$", line)
+        found = self._found[int(line_match.group(4))] if line_match else None
+        if line_match and isinstance(found, Knob):
+            indent, item, name = line_match.group(1), line_match.group(2) or "", line_match.group(3) or ""
             if found.form == "pairs":
                 return _pairs(found, indent, found in self._alone)
             if found.form == "block":

@@ -80,14 +80,14 @@ def _by_schema(found: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[
 def _by_rule(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     name = found["metadata"].get("name")
     if not isinstance(name, str) or not NAME.fullmatch(name) or len(name) > 63:
-        yield "metadata.name", f"{name!r} is no DNS label"
+        yield "metadata.name", f"{name!r} is not a DNS label"
     yield from _labels(found["metadata"].get("labels", {}), "metadata.labels")
     spec = found.get("spec", {})
     selector = spec.get("selector", {}).get("matchLabels") if isinstance(spec, Mapping) else None
     if selector and "template" in spec:
         labels = spec["template"]["metadata"]["labels"]
         if any(labels.get(key) != value for key, value in selector.items()):
-            yield "spec.selector", "does not select the pods of its own template"
+            yield "spec.selector", "does not select the pods of its template"
     for where, pod in pods_of(found):
         yield from _pod(pod, where)
 
@@ -107,7 +107,7 @@ def pods_of(found: Any, where: str = "") -> Iterator[tuple[str, Mapping[str, Any
 def _labels(labels: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:
     for key, value in labels.items():
         if not isinstance(value, str) or len(value) > 63 or not _LABEL.fullmatch(value):
-            yield f"{where}.{key}", f"{value!r} is no label value"
+            yield f"{where}.{key}", f"{value!r} is not a label value"
 
 
 def _pod(pod: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:
@@ -120,7 +120,7 @@ def _pod(pod: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:
         names.add(container["name"])
         for mount in container.get("volumeMounts", ()):
             if mount["name"] not in volumes:
-                yield here, f"mounts {mount['name']!r}, which is no volume of the pod"
+                yield here, f"mounts {mount['name']!r}, which is not a volume of the pod"
         if "livenessProbe" in container and "startupProbe" not in container:
             yield here, "a livenessProbe without a startupProbe kills a long warm-up"
         resources = container.get("resources", {})
@@ -128,12 +128,12 @@ def _pod(pod: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:
         for kind in (requests, limits):
             for name, amount in kind.items():
                 if not _QUANTITY.fullmatch(str(amount)):
-                    yield here, f"{name}: {amount!r} is no quantity"
+                    yield here, f"{name}: {amount!r} is not a quantity"
         # kubernetes pkg/apis/core/validation: a request for huge pages is a multiple of the page
         # size
         pages = str(limits.get("hugepages-2Mi", "0Mi"))
         if not pages.endswith("Mi") or int(pages[:-2]) % 2:
-            yield here, f"hugepages-2Mi: {pages!r} is no whole number of pages"
+            yield here, f"hugepages-2Mi: {pages!r} is not a multiple of the page size"
         variables = [entry["name"] for entry in container.get("env", ())]
         for name in sorted({name for name in variables if variables.count(name) > 1}):
             yield here, f"two values for the variable {name}"

@@ -194,16 +194,16 @@ def _phase(item: Mapping[str, Any], now: datetime) -> tuple[str, Message | None]
         return "ready", None
     scheduled = conditions.get("PodScheduled")
     if _at(scheduled, "status") == "False":
-        said = str(_at(scheduled, "message") or "")
-        id = next((id for pattern, id in _UNSCHEDULABLE if pattern.search(said)), "kube.unscheduled")
-        return "pending", message(id, said=said)
+        detail = str(_at(scheduled, "message") or "")
+        id = next((id for pattern, id in _UNSCHEDULABLE if pattern.search(detail)), "kube.unscheduled")
+        return "pending", message(id, said=detail)
     first = _list(item, "status", "initContainerStatuses")
     containers = _list(item, "status", "containerStatuses")
     for status in (*first, *containers):
         reason = str(_at(status, "state", "waiting", "reason") or "")
-        said = str(_at(status, "state", "waiting", "message") or reason)
+        detail = str(_at(status, "state", "waiting", "message") or reason)
         if reason in _WAITING:
-            return "failed", message(_WAITING[reason], said=said)
+            return "failed", message(_WAITING[reason], said=detail)
         ended = _at(status, "state", "terminated") or _at(status, "lastState", "terminated")
         code = _at(ended, "exitCode")
         if isinstance(code, int) and code and (reason == "CrashLoopBackOff" or _at(status, "state", "terminated")):

@@ -44,12 +44,12 @@ def read_header(path: Path) -> tuple[Mapping[str, Any], int]:
     try:
         header = json.loads(text)
     except (ValueError, RecursionError):
-        raise HeaderError("its header is no JSON") from None
+        raise HeaderError("its header is not JSON") from None
     if not isinstance(header, dict):
-        raise HeaderError("its header is no JSON object")
+        raise HeaderError("its header is not a JSON object")
     tensors = [entry for name, entry in header.items() if name != "__metadata__"]
     if not all(_is_tensor(entry) for entry in tensors):
-        raise HeaderError("its header has an entry that is no tensor")
+        raise HeaderError("its header has an entry that is not a tensor")
     return header, 8 + length + max((entry["data_offsets"][1] for entry in tensors), default=0)
 
 
@@ -169,7 +169,7 @@ def read_weights(folder: Path, bits: int = 4, layers: int | None = None) -> dict
 def _index(folder: Path) -> tuple[set[str], int]:
     """Return the shards that the index names and the bytes of all their tensors.
 
-    Nothing where there is no index.
+    The result is empty without an index.
     """
     path = folder / "model.safetensors.index.json"
     try:

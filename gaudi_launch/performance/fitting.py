@@ -206,14 +206,14 @@ def cross_validate(
     figures: Sequence[Figure], constants: Mapping[str, Constant], by: str, rounds: int = 6
 ) -> Floats:
     """Return each figure's error when its group is left out of the fit."""
-    whole = fit(figures, constants)
+    all_fitted = fit(figures, constants)
     groups = left_out(figures, by)
-    points = points_of(figures, whole.names)
+    points = points_of(figures, all_fitted.names)
     found = np.zeros(len(figures))
     for group in dict.fromkeys(groups):
         out = np.array([one == group for one in groups])
         kept = [figure for figure, absent in zip(figures, out, strict=True) if not absent]
-        fitted = fit(kept, constants, whole, rounds)
+        fitted = fit(kept, constants, all_fitted, rounds)
         found[out] = errors(points, fitted.values)[out]
     return found
 

@@ -68,7 +68,7 @@ class Continued:
 
 
 def none_continued() -> Continued:
-    """Return no such shape."""
+    """Return continued shapes without any element."""
     import numpy as np
 
     return Continued(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
@@ -334,14 +334,14 @@ class _Run:
     def _preempt(self) -> None:
         """Put the youngest back into the queue: it prefills again with its output so far."""
         sequence = next(reversed(self.running))
-        said = self.step - sequence.start
-        self._leave(sequence, sequence.tokens + 1 + said)
+        generated = self.step - sequence.start
+        self._leave(sequence, sequence.tokens + 1 + generated)
         self.ending[sequence.end].remove(sequence)
         if not self.ending[sequence.end]:
             del self.ending[sequence.end]
-        if sequence.tokens + 1 + said <= self.limits.longest_query:
-            left = sequence.output - 1 - said
-            self.waiting.appendleft((sequence.tokens + 1 + said, left, sequence.number))
+        if sequence.tokens + 1 + generated <= self.limits.longest_query:
+            left = sequence.output - 1 - generated
+            self.waiting.appendleft((sequence.tokens + 1 + generated, left, sequence.number))
 
 
 def _of_mixed(run: MixedRun) -> Shapes:

@@ -61,17 +61,17 @@ def memory_for(
     accelerator = identify(product, device_type=product)
     if accelerator is None or not cards:
         return MemoryPlan()
-    said = _Said(settings, args)
+    decided = _DecidedOptions(settings, args)
     ask, rules = division(model, limits, settings, engine, args)
     usable = accelerator.memory_usable_mib or accelerator.memory_total_mib
-    dtype = "fp8" if fp8 else _dtype(model, said)
+    dtype = "fp8" if fp8 else _dtype(model, decided)
     if dtype == model.quantization:
         # some versions dequantise the weights when they load them
         dtype = engine.support(model, args, variables_of(settings)).expanded_to or dtype
     found = card_memory.divide_card(model, cards, dtype, usable << 20, ask, rules)
     if found is None:
         return MemoryPlan()
-    fixed = said.whole("--num-gpu-blocks-override")
+    fixed = decided.whole("--num-gpu-blocks-override")
     fits, reason = card_memory.verdict(found, ask)
     if fixed:
         fits, reason = found.weights < found.card, message("fit.blocks_fixed", blocks=fixed)
@@ -130,18 +130,18 @@ def division(
     model: Model, limits: Limits, settings: Sequence[Setting], engine: Engine, args: EngineArgs = NO_ARGS
 ) -> tuple[card_memory.ServingDemand, sizing.MemoryRules]:
     """Return how an engine with these settings divides any card."""
-    said, variables = _Said(settings, args), variables_of(settings)
+    decided, variables = _DecidedOptions(settings, args), variables_of(settings)
     ask = card_memory.ServingDemand(
         max_model_len=limits.max_model_len,
         max_num_seqs=limits.max_num_seqs,
         max_num_batched_tokens=limits.max_num_batched_tokens,
-        longest_prompt=said.whole("VLLM_PROMPT_SEQ_BUCKET_MAX") or min(limits.input_max, limits.max_model_len),
-        utilization=said.share("--gpu-memory-utilization", 0.9),
-        reserved=said.share("VLLM_GRAPH_RESERVED_MEM", 0.1),
-        eager=said.has("--enforce-eager"),
+        longest_prompt=decided.whole("VLLM_PROMPT_SEQ_BUCKET_MAX") or min(limits.input_max, limits.max_model_len),
+        utilization=decided.share("--gpu-memory-utilization", 0.9),
+        reserved=decided.share("VLLM_GRAPH_RESERVED_MEM", 0.1),
+        eager=decided.has("--enforce-eager"),
         pools=engine.pools(model, args),
-        kv_dtype=said.word("--kv-cache-dtype") or engine.silent_kv_dtype(model, variables),
-        blocks_step=said.whole("VLLM_DECODE_BLOCK_BUCKET_STEP") or limits.block_size,
+        kv_dtype=decided.word("--kv-cache-dtype") or engine.silent_kv_dtype(model, variables),
+        blocks_step=decided.whole("VLLM_DECODE_BLOCK_BUCKET_STEP") or limits.block_size,
     )
     return ask, engine.memory_rules(variables)
 
@@ -195,23 +195,23 @@ def _shortened(ask: card_memory.ServingDemand, length: int) -> card_memory.Servi
     )
 
 
-def _dtype(model: Model, said: _Said) -> str:
+def _dtype(model: Model, decided: _DecidedOptions) -> str:
     """Return the type of the weights on the card.
 
     INC makes fp8 of them whatever they are on disk.
     """
-    quantization = said.word("--quantization") or said.word("--quantize") or ""
-    inc = quantization == "inc" or said.word("QUANT_CONFIG") not in (None, "")
+    quantization = decided.word("--quantization") or decided.word("--quantize") or ""
+    inc = quantization == "inc" or decided.word("QUANT_CONFIG") not in (None, "")
     if inc or "fp8" in (quantization, model.quantization):
         return "fp8"
     method = (quantization or model.quantization or "").removesuffix("_hpu")
     if method:
         return method
-    asked = said.word("--dtype") or "auto"
+    asked = decided.word("--dtype") or "auto"
     return asked if asked in sizing.WEIGHT_BYTES else "bfloat16"
 
 
-class _Said:
+class _DecidedOptions:
     """The decided settings, by name; the user's options replace ours."""
 
     def __init__(self, settings: Sequence[Setting], args: EngineArgs) -> None:

@@ -202,9 +202,9 @@ def _best(host: Host, wanted: int, visible: tuple[int, ...] | None, reasons: lis
         if chosen in documented_sets(len(chosen), host.modules):
             reasons.append(message("placement.documented"))
     left = [module for module in free if module not in chosen]
-    whole = [s for count in (4, 2) for s in documented_sets(count, left)]
-    if whole:
-        reasons.append(message("placement.leaves", sets="; ".join(_list(s) for s in whole[:4])))
+    complete = [s for count in (4, 2) for s in documented_sets(count, left)]
+    if complete:
+        reasons.append(message("placement.leaves", sets="; ".join(_list(s) for s in complete[:4])))
     return chosen
 
 

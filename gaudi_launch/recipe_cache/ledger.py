@@ -71,7 +71,7 @@ class Ledger:
     def from_json(cls, document: Any) -> Ledger:
         """Return the ledger. Raises LedgerError for a document of another schema."""
         if not isinstance(document, dict):
-            raise LedgerError("it is no JSON object")
+            raise LedgerError("it is not a JSON object")
         if document.get("schema") != SCHEMA:
             raise LedgerError(f"its schema is {document.get('schema')!r}, this program reads {SCHEMA}")
         try:
@@ -126,7 +126,7 @@ def read_ledger(root: Path, key: str) -> Ledger | None:
     except OSError as error:
         raise LedgerError(str(error.strerror or error)) from None
     except (ValueError, RecursionError):
-        raise LedgerError("it is not whole JSON (half-written?)") from None
+        raise LedgerError("its JSON is incomplete or invalid") from None
     return Ledger.from_json(document)
 
 

@@ -83,8 +83,8 @@ def render(
         notes.append(message("render.tuning"))
     if before:
         unit.append(f"After={' '.join(before)}")
-    patience = start_seconds(plan)
-    unit += [f"StartLimitIntervalSec={4 * patience}", "StartLimitBurst=3", ""]
+    start_timeout = start_seconds(plan)
+    unit += [f"StartLimitIntervalSec={4 * start_timeout}", "StartLimitBurst=3", ""]
     lines = [*unit, "[Service]", "Type=exec"]
     if run_as is not None and not user:
         lines.append(f"User={run_as}")
@@ -104,7 +104,7 @@ def render(
     lines += [
         f"ExecStart={command(plan.command.argv)}",
         f"ExecStartPost={command((plan.command.argv[0], '-I', '-c', _WAIT, f'{plan.url}/health'))}",
-        f"TimeoutStartSec={patience}",
+        f"TimeoutStartSec={start_timeout}",
         f"TimeoutStopSec={_STOP_SECONDS}",
         "KillMode=mixed",
         "Restart=on-failure",

@@ -63,7 +63,7 @@ class CalibrationWatcher(Protocol):
 
 
 def calibrate(
-    wish: CalibrationRequest, tools: CalibrationTools, watcher: CalibrationWatcher, *, again: bool = False
+    request: CalibrationRequest, tools: CalibrationTools, watcher: CalibrationWatcher, *, again: bool = False
 ) -> QuantFile:
     """Calibrate, or continue where an earlier run stopped.
 
@@ -73,16 +73,16 @@ def calibrate(
     process calibrates the same, or the disk is full.
     """
     calibration = tools.calibration
-    out = calibrated_folder(wish.name, wish.generation, wish.cards, calibration.family)
-    places = Places(out, wish.generation)
-    rules = calibration.rules_for(wish.name)
-    todo = phases(wish, tools.scripts, rules, places, tools.python)
+    out = calibrated_folder(request.name, request.generation, request.cards, calibration.family)
+    places = Places(out, request.generation)
+    rules = calibration.rules_for(request.name)
+    todo = phases(request, tools.scripts, rules, places, tools.python)
     with hold(places.out, "calibrate"):
-        facts = about(wish, tools.scripts, calibration.release)
+        facts = about(request, tools.scripts, calibration.release)
         done = Done(facts) if again else read_done(places.out, facts)
-        final = places.out / quant_name(wish.generation)
+        final = places.out / quant_name(request.generation)
         if done.whole and final.is_file():
-            return read_quant_file(final, wish.cards, "calibrated")
+            return read_quant_file(final, request.cards, "calibrated")
         if not done.phases:
             _begin_anew(places, final)
         _write(places.config("measure"), rules.measure_config(places.stem))
@@ -92,7 +92,7 @@ def calibrate(
                 watcher.phase(phase.name, "skip", number, len(todo))
             else:
                 watcher.phase(phase.name, "begin", number, len(todo))
-                _run(phase, places, wish, tools, watcher)
+                _run(phase, places, request, tools, watcher)
                 done = replace(done, phases=(*done.phases, phase.name))
                 write_done(places.out, done)
                 watcher.phase(phase.name, "done", number, len(todo))
@@ -105,7 +105,7 @@ def calibrate(
             places.config(kind).replace(places.out / places.config(kind).name)
         write_done(places.out, replace(done, whole=True))
         shutil.rmtree(places.work, ignore_errors=True)
-        return read_quant_file(final, wish.cards, "calibrated")
+        return read_quant_file(final, request.cards, "calibrated")
 
 
 def _begin_anew(places: Places, final: Path) -> None:
@@ -118,7 +118,7 @@ def _begin_anew(places: Places, final: Path) -> None:
 def _run(
     phase: CalibrationPhase,
     places: Places,
-    wish: CalibrationRequest,
+    request: CalibrationRequest,
     tools: CalibrationTools,
     watcher: CalibrationWatcher,
 ) -> None:
@@ -148,21 +148,21 @@ def _run(
         raise LaunchError(
             "calibrate.failed", ExitCode.ENGINE, phase=phase.name, status=status, log=str(log), detail=last
         )
-    if missing := _missing(phase, places, wish):
+    if missing := _missing(phase, places, request):
         raise LaunchError(
             "calibrate.no_output", ExitCode.ENGINE, phase=phase.name, path=missing, log=str(log), detail=last
         )
 
 
-def _missing(phase: CalibrationPhase, places: Places, wish: CalibrationRequest) -> str:
+def _missing(phase: CalibrationPhase, places: Places, request: CalibrationRequest) -> str:
     """Return a file that a phase should have written and did not."""
     if phase.name == "dataset":
-        pickle = places.work / f"{wish.name.lower()}-calibration-dataset.pkl"
+        pickle = places.work / f"{request.name.lower()}-calibration-dataset.pkl"
         return "" if pickle.is_file() else str(pickle)
     made = places.unified if phase.name == "unify" else places.made(phase.name)
     if made is not None:
         return "" if made.is_dir() and any(made.iterdir()) else str(made)
-    return next(iter(read_quant_file(places.config("quant"), wish.cards, "calibrated").missing), "")
+    return next(iter(read_quant_file(places.config("quant"), request.cards, "calibrated").missing), "")
 
 
 def _place(made: Path, measurements: Path) -> None:

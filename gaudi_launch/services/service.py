@@ -79,7 +79,7 @@ def _lives(
     once: bool,
 ) -> EngineOutcome:
     folder = store.service_dir(job.name)
-    whole = {**environment, **job.environment, MARK: str(folder)}
+    engine_environment = {**environment, **job.environment, MARK: str(folder)}
     restarts, row = 0, 0
     while True:
         began, since = time.monotonic(), time.time()
@@ -90,9 +90,9 @@ def _lives(
             command=job.command,
             url=job.url,
             log=log,
-            environment=whole,
+            environment=engine_environment,
             # the key was not given to a server with the other API
-            api_key=whole.get("VLLM_API_KEY") if job.api == "openai" else None,
+            api_key=engine_environment.get("VLLM_API_KEY") if job.api == "openai" else None,
             bind=job.bind,
             limits=job.limits,
             after=remover(job.container) if job.container else lambda status: None,
@@ -102,7 +102,7 @@ def _lives(
             warmup=warmup_items(folder),
         )
         outcome = Supervisor(supervised, watcher, signals=signals).run()
-        sockets.remove_dead(since, whole)
+        sockets.remove_dead(since, engine_environment)
         if outcome.kind == "stopped":
             recorder.ended(outcome)
             return outcome
@@ -136,7 +136,7 @@ def _lives(
 def warmup_items(folder: Path) -> dict[str, int]:
     """Return the graphs of each warm-up phase in the service's plan.
 
-    Nothing where it has no list.
+    The result is empty without a list.
     """
     buckets = (store.read(folder, "plan.json") or {}).get("buckets")
     if not isinstance(buckets, dict):

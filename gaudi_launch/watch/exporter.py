@@ -60,10 +60,10 @@ class _Log:
         except OSError as error:
             _log.debug("the log is not read: %s", error)
             return self.count
-        whole = content[: content.rfind(b"\n") + 1]
-        self.offset += len(whole)
-        if any(mark in whole for mark in _MARKS):
-            for line in whole.splitlines():
+        complete = content[: content.rfind(b"\n") + 1]
+        self.offset += len(complete)
+        if any(mark in complete for mark in _MARKS):
+            for line in complete.splitlines():
                 if any(mark in line for mark in _MARKS):
                     self.count += _is_compile(line)
         return self.count
@@ -91,7 +91,7 @@ class Reader(Collector):
     _one: threading.Lock = field(default_factory=threading.Lock)
 
     def describe(self) -> list[Family]:
-        """Return nothing beforehand: registering must not read the machine."""
+        """Return no families: registering must not read the machine."""
         return []
 
     def collect(self) -> Iterator[Family]:
@@ -119,7 +119,7 @@ class Reader(Collector):
         self._look()
         ok = _gauge("cards_read", "1 when the cards could be read")
         ok.add_metric([], 1.0 if self._host_ok else 0.0)
-        busy = _gauge("card_busy", "1 when somebody uses the card, 0 when it is free", "module", "product", "bus")
+        busy = _gauge("card_busy", "1 when a process uses the card, 0 when it is free", "module", "product", "bus")
         families = [
             (_gauge("card_memory_used_bytes", "Memory in use", "module"), "memory_used_mib", 2**20),
             (_gauge("card_memory_total_bytes", "Memory of the card", "module"), "memory_total_mib", 2**20),

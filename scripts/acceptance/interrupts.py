@@ -120,7 +120,7 @@ def interrupt(number: int, folder: Path, name: str, after: float) -> Result:
             _, error = command.communicate(timeout=_LIMIT_SECONDS)
         except subprocess.TimeoutExpired:
             command.kill()
-            error = "it went on"
+            error = "it continued"
     left = _living(token)
     for pid in left:
         os.kill(pid, signal.SIGKILL)

@@ -23,15 +23,15 @@ from tests.support.waiting import GENEROUS
 
 
 def stream(
-    url: str, form: protocols.Form = "chat", tokens: int = 6, patience: float = GENEROUS
+    url: str, form: protocols.Form = "chat", tokens: int = 6, timeout: float = GENEROUS
 ) -> protocols.ModelAnswer:
-    client = Client(url, patience=patience)
+    client = Client(url, timeout=timeout)
     return asyncio.run(protocols.stream(client, form, protocols.ask_one("two words", tokens), "stand-in"))
 
 
 def whole(url: str, form: protocols.Form) -> protocols.ModelAnswer:
     return asyncio.run(
-        protocols.whole(Client(url, patience=GENEROUS), form, protocols.ask_one("two words", 3), "stand-in")
+        protocols.whole(Client(url, timeout=GENEROUS), form, protocols.ask_one("two words", 3), "stand-in")
     )
 
 
@@ -91,9 +91,9 @@ def test_pieces_have_the_times_at_which_they_came() -> None:
     ],
 )
 def test_bad_answers_are_named(manner: dict[str, Any], kind: str, words: str) -> None:
-    patience = 0.5 if kind == "timeout" else GENEROUS
+    timeout = 0.5 if kind == "timeout" else GENEROUS
     with serving(**manner) as (url, _), pytest.raises(ServerError) as caught:
-        stream(url, patience=patience)
+        stream(url, timeout=timeout)
     assert caught.value.kind == kind and words in caught.value.detail
 
 

@@ -141,7 +141,7 @@ def test_files_lie_there_before_it_starts(tmp_path: Path) -> None:
     for trap in (path, tmp_path / "link" / "x"):
         with pytest.raises(RemoteError) as error:
             ssh.begin(step("a", "true", files={str(trap): "x"}), "c/a", {})
-        assert "belongs to somebody else" in error.value.why.render()
+        assert "belongs to another user" in error.value.why.render()
 
 
 def _session(pid: int) -> int | None:

@@ -204,7 +204,7 @@ def test_nothing_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         notes={
             "sysfs": "no Gaudi card in /sys/class/accel",
             "hl-smi": "not on PATH",
-            "open-files": "no /proc to look for processes that hold a card",
+            "open-files": "no /proc to look for processes that use a card",
         },
     )
 

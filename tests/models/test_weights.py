@@ -55,7 +55,7 @@ def test_missing_cut_and_foreign_shards(tmp_path: Path) -> None:
     assert found["files_missing"] == (
         "2.safetensors (truncated)",
         "3.safetensors (truncated)",
-        "4.safetensors (its header is no JSON object)",
+        "4.safetensors (its header is not a JSON object)",
         "5.safetensors",
     )
 
@@ -126,4 +126,4 @@ def test_a_shape_that_no_file_can_have_is_damage(tmp_path: Path, shape: str) -> 
     (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text)
     found = read_weights(tmp_path)
     assert found["parameters"] is None
-    assert found["files_missing"] == ("model.safetensors (its header has an entry that is no tensor)",)
+    assert found["files_missing"] == ("model.safetensors (its header has an entry that is not a tensor)",)

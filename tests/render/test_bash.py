@@ -21,7 +21,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.engines.install.install_steps import Wishes, dockerfile
+from gaudi_launch.engines.install.install_steps import SetupExtras, dockerfile
 from gaudi_launch.engines.releases import needed_release
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.simulated import make
@@ -63,7 +63,7 @@ def test_shellcheck_accepts_every_script(engine: str, tmp_path: Path) -> None:
     plan = replace(plan, command=replace(plan.command, unset=("NUMEXPR_MAX_THREADS",), working_dir="/tmp"))
     given = {"HF_TOKEN": "x", "VLLM_API_KEY": "y"}
     container = container_of(plan, host, environment=given, image="i")
-    text = None if engine == "cpu" else dockerfile(needed_release(engine), Wishes())
+    text = None if engine == "cpu" else dockerfile(needed_release(engine), SetupExtras())
     rendered = {
         **script.render(plan, given).files,
         **env.render(plan, given).files,
@@ -169,7 +169,7 @@ def stand_in(folder: Path) -> None:
 def test_the_script_builds_an_image_that_nobody_publishes_once(tmp_path: Path) -> None:
     plan, host = planned()
     container = container_of(plan, host)
-    wanted = dockerfile(needed_release("vllm-fork@1.21"), Wishes())
+    wanted = dockerfile(needed_release("vllm-fork@1.21"), SetupExtras())
     text = docker.render(container, "n", ["head"], wanted, {}).files["docker.sh"]
     stand_in(tmp_path)
     told(tmp_path, text, path=f"{tmp_path}:{os.environ['PATH']}")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.engines.install.install_steps import Wishes, dockerfile
+from gaudi_launch.engines.install.install_steps import SetupExtras, dockerfile
 from gaudi_launch.engines.releases import needed_release
 from gaudi_launch.planning.container import Container, Mount
 from gaudi_launch.render.compose import render
@@ -49,7 +49,7 @@ def undoubled(value: Any) -> Any:
 def test_compose_accepts_and_keeps_the_plan(engine: str, tmp_path: Path) -> None:
     plan, host = planned(engine, cards=8)
     container = container_of(plan, host, environment={"HF_TOKEN": "hf_x"})
-    text = dockerfile(needed_release(engine), Wishes())
+    text = dockerfile(needed_release(engine), SetupExtras())
     code, read, errors = config(tmp_path, render(container, "Small.1", ["head"], text).files["compose.yaml"])
     assert (code, errors) == (0, "")
     assert read["name"] == "small-1"

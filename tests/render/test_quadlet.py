@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.engines.install.install_steps import Wishes, dockerfile
+from gaudi_launch.engines.install.install_steps import SetupExtras, dockerfile
 from gaudi_launch.engines.releases import needed_release
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.container import Container, Mount
@@ -52,7 +52,7 @@ def made() -> Container:
 
 
 def test_only_known_keys() -> None:
-    rendered = render(made(), "small", ["head"], dockerfile(needed_release("vllm-fork@1.21"), Wishes()))
+    rendered = render(made(), "small", ["head"], dockerfile(needed_release("vllm-fork@1.21"), SetupExtras()))
     assert list(rendered.files) == ["small.container", "Containerfile"]
     found = lines(rendered.files["small.container"])
     assert [(s, k) for s, k, _ in found if k not in KEYS.get(s, set())] == []
@@ -116,7 +116,7 @@ def test_podmans_generator_reads_back_every_word(
 
 def test_podmans_generator_accepts_the_whole(tmp_path: Path) -> None:
     container = made()
-    text = dockerfile(needed_release("vllm-fork@1.21"), Wishes())
+    text = dockerfile(needed_release("vllm-fork@1.21"), SetupExtras())
     service = generated(tmp_path / "in", render(container, "small", ["head"], text).files)
     (podman,) = loaded(service).commands["ExecStart"]
     assert podman[:3] == ["/usr/bin/podman", f"--runtime={RUNTIME}", "run"]

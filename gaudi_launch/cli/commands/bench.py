@@ -84,7 +84,7 @@ def bench(
     stop_early: bool = typer.Option(
         False, "--stop-early", help="Let the model end answers early.", rich_help_panel=_HOW
     ),
-    patience: str = typer.Option(
+    timeout: str = typer.Option(
         "600", "--patience", metavar="TIME", help="Timeout without data of a request: 90, 5m.", rich_help_panel=_HOW
     ),
     save: Path | None = typer.Option(
@@ -123,7 +123,7 @@ def bench(
         model=model,
         tokenizer=tokenizer,
         stop_early=stop_early,
-        patience=patience,
+        timeout=timeout,
         save=save,
         plot=plot,
     )

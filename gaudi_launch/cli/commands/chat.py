@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from gaudi_launch.cli.chat_options import MODEL, PATIENCE, SERVER, SYSTEM, TEMPERATURE, TOKENS, read
+from gaudi_launch.cli.chat_options import MODEL, SERVER, SYSTEM, TEMPERATURE, TIMEOUT, TOKENS, read
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.messages import text
 
@@ -25,14 +25,14 @@ def chat(
     model: str | None = MODEL,
     tokens: str | None = TOKENS,
     temperature: str | None = TEMPERATURE,
-    patience: str = PATIENCE,
+    timeout: str = TIMEOUT,
 ) -> None:
     """Chat with a server. Ctrl-C stops the answer, Ctrl-D ends the chat; /reset clears the history.
 
     From a pipe, the input is one question, and only the answer is written. The key, if one is needed, comes
     from VLLM_API_KEY.
     """
-    asked = read(server, model, system, tokens, temperature, patience)
+    asked = read(server, model, system, tokens, temperature, timeout)
     talking = asked.begin()
     if sys.stdin.isatty():
         _talk(talking, asked.target)
@@ -51,11 +51,11 @@ def _once(talking: Conversation, found: Target) -> None:
     if not question:
         raise LaunchError("measure.no_question", ExitCode.USAGE)
     try:
-        said = answer(talking, question, _Writer(thoughts=False))
+        reply = answer(talking, question, _Writer(thoughts=False))
     except ServerError as error:
         raise problem(error, found.url) from None
     print(flush=True)
-    if said is None:
+    if reply is None:
         raise KeyboardInterrupt
 
 
@@ -85,12 +85,12 @@ def _talk(talking: Conversation, found: Target) -> None:
             print(text("measure.chat_unknown", found=words.split()[0]))
         elif words:
             try:
-                said = answer(talking, words, _Writer(thoughts=True))
+                reply = answer(talking, words, _Writer(thoughts=True))
             except ServerError as error:
                 id = "measure.fail_key" if error.status in (401, 403) else f"measure.fail_{error.kind}"
                 print("\n" + text(id, why=error.detail, status=error.status))
             else:
-                print("\n" if said is not None else "\n" + text("measure.chat_cut") + "\n")
+                print("\n" if reply is not None else "\n" + text("measure.chat_cut") + "\n")
 
 
 class _Writer:

@@ -49,7 +49,7 @@ def serve(
     quiet: bool = typer.Option(
         False, "--quiet", help="Show progress only (the default).", rich_help_panel=_SERVICE
     ),
-    patience: str | None = typer.Option(
+    phase_timeout: str | None = typer.Option(
         None,
         "--phase-timeout",
         metavar="TIME",
@@ -75,7 +75,7 @@ def serve(
     if no_wait and not detach:
         raise LaunchError("services.no_wait", ExitCode.USAGE)
     quiet = quiet or not verbose
-    how = ServeMode(name, no_doctor, quiet, patience, restart, detach, place=place, image=image)
+    how = ServeMode(name, no_doctor, quiet, phase_timeout, restart, detach, place=place, image=image)
     started = start(options, how, Terminal())
     if started.outcome is not None:
         _finish(started.outcome, started)

@@ -36,13 +36,13 @@ def setup(
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Prepare an engine environment. Run again after an interruption to resume."""
-    from gaudi_launch.engines.install.install_steps import Wishes
+    from gaudi_launch.engines.install.install_steps import SetupExtras
     from gaudi_launch.engines.registry import runs_anywhere, setup_name
     from gaudi_launch.errors import ExitCode, LaunchError
 
     _check_index(index_url)
     engine = setup_name(engine)
-    wishes = Wishes(index_url, vision, scale_out)
+    extras = SetupExtras(index_url, vision, scale_out)
     if runs_anywhere(engine):
         given: dict[str, object] = {"--in": place, "--python": python}
         given |= {"--vision": vision or None, "--scale-out": scale_out or None}
@@ -50,7 +50,7 @@ def setup(
             if value is not None:
                 raise LaunchError("setup.not_for", ExitCode.USAGE, flag=flag, engine=engine)
         return _embedded(engine, index_url, dry_run, no_demo, as_json)
-    return _gaudi(engine, place, python, wishes, dry_run, as_json)
+    return _gaudi(engine, place, python, extras, dry_run, as_json)
 
 
 def _check_index(url: str | None) -> None:
@@ -65,7 +65,7 @@ def _check_index(url: str | None) -> None:
         raise LaunchError("setup.index_bad", ExitCode.USAGE, found=url)
 
 
-def _gaudi(engine: str, place: str | None, python: str | None, wishes: Any, dry_run: bool, as_json: bool) -> None:
+def _gaudi(engine: str, place: str | None, python: str | None, extras: Any, dry_run: bool, as_json: bool) -> None:
     """Set up an engine for Gaudi: in a virtual environment or an image."""
     import shutil
     import time
@@ -84,12 +84,12 @@ def _gaudi(engine: str, place: str | None, python: str | None, wishes: Any, dry_
         raise LaunchError("setup.not_in", ExitCode.USAGE, flag="--python", place=place)
     base = python or shutil.which("python3") or "python3"
     if place == "docker":
-        recipe = environment.in_docker(release, wishes)
+        recipe = environment.in_docker(release, extras)
     else:
-        recipe = environment.in_venv(release, base, wishes)
+        recipe = environment.in_venv(release, base, extras)
     if dry_run:
         return _show([(step.id, step.argv) for step in recipe.steps], recipe.files, as_json)
-    environment.check(recipe, base, wishes)
+    environment.check(recipe, base, extras)
     begin = time.monotonic()
     if environment.remembered(recipe) < len(recipe.steps):
         say(text("setup.log", path=str(recipe.folder / environment.LOG)))
@@ -104,7 +104,7 @@ def _gaudi(engine: str, place: str | None, python: str | None, wishes: Any, dry_
         typer.echo(text("setup.done_image", image=recipe.image, engine=engine))
     else:
         typer.echo(text("setup.done_venv", python=str(recipe.python)))
-    if wishes.scale_out and recipe.image is None:
+    if extras.scale_out and recipe.image is None:
         typer.echo(text("setup.scale_out"))
     return None
 

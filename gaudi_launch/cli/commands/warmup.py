@@ -66,7 +66,7 @@ def warmup(
         case = cases.read(
             options,
             trace=watch or trace,
-            wish=cases.WarmupRequest(graphs, overhead, budget, price),
+            goal=cases.WarmupRequest(graphs, overhead, budget, price),
             trace_share=trace_share,
             blocks=blocks,
             constants=constant or [],

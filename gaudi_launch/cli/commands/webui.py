@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from gaudi_launch.cli.chat_options import MODEL, PATIENCE, SERVER, SYSTEM, TEMPERATURE, TOKENS, read
+from gaudi_launch.cli.chat_options import MODEL, SERVER, SYSTEM, TEMPERATURE, TIMEOUT, TOKENS, read
 from gaudi_launch.cli.command_app import CommandApp
 
 app = CommandApp()
@@ -19,7 +19,7 @@ def webui(
     model: str | None = MODEL,
     tokens: str | None = TOKENS,
     temperature: str | None = TEMPERATURE,
-    patience: str = PATIENCE,
+    timeout: str = TIMEOUT,
     title: str = typer.Option("gaudi-launch", "--title", help="The page's title."),
 ) -> None:
     """Serve a chat page for a server, without other network access. Needs the extra 'webui' (Gradio).
@@ -35,7 +35,7 @@ def webui(
     from gaudi_launch.services.probe import port_free
 
     listening = read_port("-p", port)
-    asked = read(server, model, system, tokens, temperature, patience)
+    asked = read(server, model, system, tokens, temperature, timeout)
     try:
         from gaudi_launch.bench import webui as pages
     except ImportError:

@@ -105,7 +105,7 @@ def show_key(entry: CacheEntry, ledger: Ledger, as_json: bool) -> None:
     buckets = document.pop("buckets")
     rows = [(name, str(value)) for name, value in document.items() if name not in ("schema", "folder")]
     rows += [("prompt buckets", str(len(buckets["prompt"]))), ("decode buckets", str(len(buckets["decode"])))]
-    out.print(table("", ("what it holds", ""), rows))
+    out.print(table("", ("contents", ""), rows))
 
 
 def show_verdicts(root: Path, verdicts: Sequence[KeyVerdict], as_json: bool) -> None:

@@ -266,7 +266,7 @@ def show_status(running: RunningCluster, state: State, as_json: bool) -> None:
     return None
 
 
-def show_down(told: Sequence[EndedPart], members: Sequence[Member], as_json: bool) -> None:
+def show_down(ended_parts: Sequence[EndedPart], members: Sequence[Member], as_json: bool) -> None:
     """Print what was ended, by host."""
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.messages import text
@@ -274,12 +274,12 @@ def show_down(told: Sequence[EndedPart], members: Sequence[Member], as_json: boo
     if as_json:
         rows = [
             {"host": host, "what": what, "trouble": trouble.render() if trouble else None}
-            for host, what, trouble in told
+            for host, what, trouble in ended_parts
         ]
         return emit_json({"schema": 1, "hosts": [member.name for member in members], "ended": rows})
-    for host, what, trouble in told:
+    for host, what, trouble in ended_parts:
         print(trouble.render() if trouble else text("cluster.ended", host=host, what=what))
-    if not told:
+    if not ended_parts:
         print(text("cluster.nothing_runs"))
     return None
 

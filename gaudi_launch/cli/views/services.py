@@ -88,8 +88,8 @@ def _restarted(state: Mapping[str, Any]) -> str:
 
 def clock(seconds: float) -> str:
     """Return a duration in the two largest units: 3 d 4 h, 12 min 5 s."""
-    whole = max(0, int(seconds))
+    total = max(0, int(seconds))
     for size, unit, smaller, name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= size:
-            return f"{whole // size} {unit} {whole % size // smaller} {name}"
-    return f"{whole} s"
+        if total >= size:
+            return f"{total // size} {unit} {total % size // smaller} {name}"
+    return f"{total} s"

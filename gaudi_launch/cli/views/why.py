@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from gaudi_launch.services.log.excerpt import Excerpt
 
 
-def to_json(told: Explanation) -> dict[str, Any]:
+def to_json(explanation: Explanation) -> dict[str, Any]:
     """Return the explanation for programs."""
-    found = told.found
+    found = explanation.found
     return {
         "schema": 1,
-        "log": told.log,
+        "log": explanation.log,
         "failed": found.failed,
         "phase": found.phase,
         "permanent": found.permanent,
-        "note": told.note.render() if told.note else None,
-        "causes": _documents(found.causes, told.content),
-        "findings": _documents(found.findings, told.content),
+        "note": explanation.note.render() if explanation.note else None,
+        "causes": _documents(found.causes, explanation.content),
+        "findings": _documents(found.findings, explanation.content),
     }
 
 
@@ -37,25 +37,25 @@ def _documents(causes: tuple[Cause, ...], content: Excerpt) -> list[dict[str, An
     return documents
 
 
-def show(told: Explanation) -> None:
+def show(explanation: Explanation) -> None:
     """Print the causes with their evidence and remedies."""
     out = console()
-    found, content = told.found, told.content
+    found, content = explanation.found, explanation.content
 
     def say(line: str) -> None:
         out.print(line, markup=False, soft_wrap=True)
 
-    if told.note is not None:
-        say(told.note.render())
+    if explanation.note is not None:
+        say(explanation.note.render())
     phase = text(f"serve.phase_{found.phase}")
     if found.failed and content.text:
         say(text("diagnose.failed", phase=phase))
     elif found.causes:
         say(text("diagnose.requests"))
-    elif not found.failed and told.note is None:
+    elif not found.failed and explanation.note is None:
         # for one that is running or was stopped the note is complete
         say(_no_failure(found, phase))
-    if found.failed and not found.causes and content.text and told.note is None:
+    if found.failed and not found.causes and content.text and explanation.note is None:
         say(text("diagnose.none"))
         for last in content.text.splitlines()[-30:]:
             say(f"  {last}")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gaudi_launch import interrupt
 from gaudi_launch.engines.install.in_use import check_unused
-from gaudi_launch.engines.install.install_steps import CodeStep, Wishes, code_steps, dockerfile
+from gaudi_launch.engines.install.install_steps import CodeStep, SetupExtras, code_steps, dockerfile
 from gaudi_launch.engines.releases import Release
 from gaudi_launch.engines.vllm_cpu.install import alone, engines_dir
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -62,7 +62,7 @@ def folder_of(release: Release) -> Path:
     return engines_dir() / release.engine.replace("@", "-")
 
 
-def in_venv(release: Release, base: str, wishes: Wishes) -> Recipe:
+def in_venv(release: Release, base: str, extras: SetupExtras) -> Recipe:
     """Return a virtual environment over ``base``, whose Gaudi PyTorch it shares.
 
     No package index has that PyTorch. Raises LaunchError (USAGE) for an engine that is published as
@@ -76,35 +76,35 @@ def in_venv(release: Release, base: str, wishes: Wishes) -> Recipe:
     steps = [
         CodeStep("setup.venv", (base, "-m", "venv", "--system-site-packages", str(venv))),
         CodeStep("setup.source", ("mkdir", "-p", str(source))),
-        *code_steps(release, python, str(source), wishes),
+        *code_steps(release, python, str(source), extras),
     ]
     return Recipe(release.engine, folder, tuple(steps), {}, python=python)
 
 
-def in_docker(release: Release, wishes: Wishes) -> Recipe:
+def in_docker(release: Release, extras: SetupExtras) -> Recipe:
     """Return the published image with the engine, or one built on the bare image.
 
     Raises LaunchError (USAGE) for options that a published image cannot satisfy.
     """
     folder = folder_of(release)
-    own = wishes.vision or wishes.scale_out
+    own = extras.vision or extras.scale_out
     if release.whole_image is not None and not own:
-        if wishes.index_url:
+        if extras.index_url:
             raise LaunchError("setup.not_for", ExitCode.USAGE, flag="--index-url", engine=release.engine)
         pull = CodeStep("setup.pull", ("docker", "pull", release.whole_image))
         return Recipe(release.engine, folder, (pull,), {}, image=release.whole_image)
     if release.bare_image is None:
         raise LaunchError("setup.image_as_is", ExitCode.USAGE, engine=release.engine)
     file = folder / "docker" / "Dockerfile"
-    image = release.built_image + ("-vision" if wishes.vision else "") + ("-scale-out" if wishes.scale_out else "")
+    image = release.built_image + ("-vision" if extras.vision else "") + ("-scale-out" if extras.scale_out else "")
     steps = (
         CodeStep("setup.pull", ("docker", "pull", release.bare_image)),
         CodeStep("setup.build", ("docker", "build", "--tag", image, "--file", str(file), str(file.parent))),
     )
-    return Recipe(release.engine, folder, steps, {file: dockerfile(release, wishes)}, image=image)
+    return Recipe(release.engine, folder, steps, {file: dockerfile(release, extras)}, image=image)
 
 
-def check(recipe: Recipe, base: str, wishes: Wishes) -> None:
+def check(recipe: Recipe, base: str, extras: SetupExtras) -> None:
     """Check that this machine can make it.
 
     Raises LaunchError (MACHINE); nothing was changed then.
@@ -122,7 +122,7 @@ def check(recipe: Recipe, base: str, wishes: Wishes) -> None:
         raise LaunchError("setup.no_torch", ExitCode.MACHINE, python=base, engine=recipe.engine)
     if shutil.which("git") is None:
         raise LaunchError("setup.no_git", ExitCode.MACHINE)
-    if wishes.scale_out and os.geteuid() != 0:
+    if extras.scale_out and os.geteuid() != 0:
         raise LaunchError("setup.needs_root", ExitCode.MACHINE)
 
 

@@ -29,7 +29,7 @@ class CodeStep:
 
 
 @dataclass(frozen=True)
-class Wishes:
+class SetupExtras:
     """The optional parts of an installation.
 
     They are a pip mirror, Pillow-SIMD for vision models, and the libraries for host network cards
@@ -42,7 +42,7 @@ class Wishes:
     pip_options: tuple[str, ...] = field(default=())
 
 
-def code_steps(release: Release, python: str, source: str, wishes: Wishes) -> list[CodeStep]:
+def code_steps(release: Release, python: str, source: str, extras: SetupExtras) -> list[CodeStep]:
     """Return the commands that install a vLLM engine with ``python``.
 
     Its code goes below the folder ``source``. The forks: Gaudi2E inference manual 1.21, 1.4, and
@@ -51,8 +51,8 @@ def code_steps(release: Release, python: str, source: str, wishes: Wishes) -> li
     docs/getting_started/installation.md, upstream vLLM first, without a device backend and without
     its torch.
     """
-    mirror = ("--index-url", wishes.index_url) if wishes.index_url else ()
-    pip = (python, "-m", "pip", "install", *wishes.pip_options, *mirror)
+    mirror = ("--index-url", extras.index_url) if extras.index_url else ()
+    pip = (python, "-m", "pip", "install", *extras.pip_options, *mirror)
     steps: list[CodeStep] = []
     if release.upstream is not None:
         folder, upstream = _checkout(release.upstream, source)
@@ -78,7 +78,7 @@ def code_steps(release: Release, python: str, source: str, wishes: Wishes) -> li
     if release.extension is not None and release.extension.commit:
         pinned = f"git+{release.extension.address}@{release.extension.commit}"
         steps.append(CodeStep("setup.extension", (*pip, "--no-deps", "--force-reinstall", pinned)))
-    if wishes.vision:
+    if extras.vision:
         # Gaudi2E inference manual 1.21, 1.4: built with AVX2
         steps += [
             CodeStep("setup.no_pillow", (python, "-m", "pip", "uninstall", "--yes", "pillow")),
@@ -87,7 +87,7 @@ def code_steps(release: Release, python: str, source: str, wishes: Wishes) -> li
                 ("env", "CC=cc -mavx2", *pip, "--upgrade", "--force-reinstall", "pillow-simd"),
             ),
         ]
-    if wishes.scale_out:
+    if extras.scale_out:
         steps += scale_out_steps(source)
     return steps
 
@@ -132,12 +132,12 @@ def scale_out_steps(source: str) -> list[CodeStep]:
     ]
 
 
-def dockerfile(release: Release, wishes: Wishes) -> str:
+def dockerfile(release: Release, extras: SetupExtras) -> str:
     """Return a Dockerfile that needs no context: the bare image, then the same steps."""
     import json
     from dataclasses import replace
 
-    inside = replace(wishes, pip_options=("--no-cache-dir",))
+    inside = replace(extras, pip_options=("--no-cache-dir",))
     source = "/opt/gaudi-launch"
 
     def run(words: Sequence[str]) -> str:
@@ -146,6 +146,6 @@ def dockerfile(release: Release, wishes: Wishes) -> str:
 
     lines = [f"FROM {release.bare_image}", run(("mkdir", "-p", source))]
     lines += [run(step.argv) for step in code_steps(release, "python3", source, inside)]
-    if wishes.scale_out:
+    if extras.scale_out:
         lines.append(f"ENV LD_LIBRARY_PATH={LIBFABRIC_ROOT}/lib:{_HABANA_LIBRARIES}:$LD_LIBRARY_PATH")
     return "\n".join([*lines, 'ENTRYPOINT ["python3", "-m", "vllm.entrypoints.openai.api_server"]']) + "\n"

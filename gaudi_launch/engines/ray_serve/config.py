@@ -129,8 +129,8 @@ def as_yaml(config: Mapping[str, Any], env: Mapping[str, str], folder: str) -> s
 
     application = config["applications"][0]
     variables = {**{name: env[name] for name in sorted(env)}, "PYTHONPATH": folder}
-    whole = {**config, "applications": [{**application, "runtime_env": {"env_vars": variables}}]}
-    return yaml.safe_dump(whole, sort_keys=False, allow_unicode=True, width=110)
+    complete = {**config, "applications": [{**application, "runtime_env": {"env_vars": variables}}]}
+    return yaml.safe_dump(complete, sort_keys=False, allow_unicode=True, width=110)
 
 
 def read_yaml(text: str, path: str) -> Any:

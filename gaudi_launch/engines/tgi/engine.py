@@ -364,8 +364,8 @@ class Tgi(Engine):
         names = {s.name for s in settings if s.kind == "option"}
         linear = self.paged and env.get("VLLM_EXPONENTIAL_BUCKETING", "true").lower() != "true"
         skipped = env.get("VLLM_SKIP_WARMUP", "false").lower() == "true"
-        told = {"--max-input-tokens", "--max-total-tokens", "--max-batch-prefill-tokens"} <= names
-        if linear or skipped or not told:
+        all_given = {"--max-input-tokens", "--max-total-tokens", "--max-batch-prefill-tokens"} <= names
+        if linear or skipped or not all_given:
             return None
         asked = TgiLimits(
             input_tokens=limits.input_max,

@@ -225,8 +225,8 @@ def _limit(decisions: Decisions, asked: str | None, version: str, facts: dict[st
     names = [s.name for s in decisions.settings() if s.kind == "env" and s.name.endswith("_BUCKET_LIMIT")]
     theirs = [s for s in decisions.settings() if s.source == "environment" and s.name in names]
     exported = {s.name: s.value or "" for s in theirs}
-    whole = all(value.lstrip("-").isdigit() for value in exported.values())
-    if version == "1.22" and known == "false" and not whole:
+    integers = all(value.lstrip("-").isdigit() for value in exported.values())
+    if version == "1.22" and known == "false" and not integers:
         raise LaunchError("plan.limit_exported", ExitCode.USAGE, names=", ".join(sorted(exported)))
     if asked is not None and known != "true":
         id = "plan.limit_old" if known == "false" else "plan.limit_unknown"

@@ -78,8 +78,8 @@ def speculative_tokens(args: EngineArgs) -> int:
     Return 0 without speculation.
     """
     try:
-        said = json.loads(args.last("--speculative-config") or "{}")
-        count = said.get("num_speculative_tokens", 0)
+        configured = json.loads(args.last("--speculative-config") or "{}")
+        count = configured.get("num_speculative_tokens", 0)
     except (ValueError, AttributeError):
         count = 0
     text = args.last("--spec-tokens") or ""

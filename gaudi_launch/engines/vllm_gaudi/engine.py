@@ -156,8 +156,8 @@ class VllmGaudi(Engine):
         if request.max_model_len is None:
             # 514 positions of a RoBERTa are 512 and two that are not for tokens
             return min(_LENGTH, max(BLOCK, round_down(longest, BLOCK))) if longest else _LENGTH
-        whole = round_up(request.max_model_len, BLOCK)
-        return whole if longest is None or whole <= longest else request.max_model_len
+        rounded = round_up(request.max_model_len, BLOCK)
+        return rounded if longest is None or rounded <= longest else request.max_model_len
 
     @staticmethod
     def _prefill(request: Request) -> int:

@@ -281,9 +281,9 @@ def pod_spec(
         # not in the chat page's pod: it may run on a node without cards
         same = {"app.kubernetes.io/instance": release, "app.kubernetes.io/component": "engine"}
         term = {"labelSelector": {"matchLabels": same}, "topologyKey": "kubernetes.io/hostname"}
-        wish = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
+        preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
         one_node = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-        spec["affinity"] = {"podAffinity": one_node if cluster.access_mode == ONE_NODE else wish}
+        spec["affinity"] = {"podAffinity": one_node if cluster.access_mode == ONE_NODE else preferred}
     if first:
         spec["initContainers"] = list(first)
     spec["containers"] = list(containers)

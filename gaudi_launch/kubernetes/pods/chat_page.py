@@ -70,15 +70,15 @@ def chat(message: Any, history: Any) -> Iterator[str]:
     with call("/v1/models") as reply:
         model = json.load(reply)["data"][0]["id"]
     messages = [*as_messages(history), {"role": "user", "content": as_text(message)}]
-    said = ""
+    shown_text = ""
     with call("/v1/chat/completions", {"model": model, "messages": messages, "stream": True}) as reply:
         for line in reply:
             word = line.strip()
             if not word.startswith(b"data:") or word == b"data: [DONE]":
                 continue
             for choice in json.loads(word[5:]).get("choices", ()):
-                said += choice.get("delta", {}).get("content") or ""
-                yield said
+                shown_text += choice.get("delta", {}).get("content") or ""
+                yield shown_text
 
 
 def infer(message: str) -> Iterator[str]:

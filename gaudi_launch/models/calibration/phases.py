@@ -159,46 +159,48 @@ def _options(path: Path) -> tuple[str, ...]:
 
 
 def phases(
-    wish: CalibrationRequest, scripts: Scripts, rules: Rules, places: Places, python: str
+    request: CalibrationRequest, scripts: Scripts, rules: Rules, places: Places, python: str
 ) -> tuple[CalibrationPhase, ...]:
     """Return the steps in their order.
 
     Raises LaunchError (USAGE) for a data set that these scripts cannot read.
     """
     if 3 not in scripts.options:
-        return (_measure_deepseek(wish, scripts, rules, places, python),)
-    pickled = wish.dataset.endswith(".pkl")
+        return (_measure_deepseek(request, scripts, rules, places, python),)
+    pickled = request.dataset.endswith(".pkl")
     if not pickled and not scripts.reads_any_dataset:
-        raise LaunchError("calibrate.dataset_pkl", ExitCode.USAGE, found=wish.dataset or "-", path=scripts.folder)
-    common = {**rules.env, **({"PT_HPU_ENABLE_LAZY_COLLECTIVES": "true"} if wish.cards > 1 else {})}
+        raise LaunchError(
+            "calibrate.dataset_pkl", ExitCode.USAGE, found=request.dataset or "-", path=scripts.folder
+        )
+    common = {**rules.env, **({"PT_HPU_ENABLE_LAZY_COLLECTIVES": "true"} if request.cards > 1 else {})}
     measure = {**common, "QUANT_CONFIG": str(places.config("measure"))}
     quant = {**common, "QUANT_CONFIG": str(places.config("quant"))}
-    made = f"{wish.name.lower()}-calibration-dataset.pkl"
+    made = f"{request.name.lower()}-calibration-dataset.pkl"
     found: list[CalibrationPhase] = []
 
     def script(name: str) -> tuple[str, str]:
         return python, str(Path(scripts.folder) / name)
 
     if pickled:
-        words = [*script("step-1-prepare-calibration-dataset.py"), "-m", wish.model, "-d", wish.dataset]
-        words += ["-o", wish.name.lower()]
-        if "Mixtral-8x7B" in wish.model:
+        words = [*script("step-1-prepare-calibration-dataset.py"), "-m", request.model, "-d", request.dataset]
+        words += ["-o", request.name.lower()]
+        if "Mixtral-8x7B" in request.model:
             words += ["--chat-template", str(Path(scripts.folder) / "template" / "mistral_mixtral.jinja")]
-        if wish.samples:
-            words += ["--max-dataset-samples", str(wish.samples)]
+        if request.samples:
+            words += ["--max-dataset-samples", str(request.samples)]
         found.append(CalibrationPhase("dataset", tuple(words), measure))
-    words = [*script("step-2-measure-scales.py"), "-m", wish.model, "--tensor-parallel-size", str(wish.cards)]
-    words += ["-d", made if pickled else wish.dataset, "--batch-size", str(wish.batch)]
+    words = [*script("step-2-measure-scales.py"), "-m", request.model, "--tensor-parallel-size", str(request.cards)]
+    words += ["-d", made if pickled else request.dataset, "--batch-size", str(request.batch)]
     if not pickled:
         words += [*_AUTO, *_AUTO_LENGTHS]
-        words += ["--max-dataset-samples", str(wish.samples)] if wish.samples else []
+        words += ["--max-dataset-samples", str(request.samples)] if request.samples else []
     words += rules.measure_words
-    found.append(CalibrationPhase("measure", (*words, *_switches(wish, scripts.options[2])), measure))
+    found.append(CalibrationPhase("measure", (*words, *_switches(request, scripts.options[2])), measure))
     words = [*script(scripts.postprocess), "-m", f"{places.measurements}/", "-o", f"{places.fixed}/"]
-    if "deepseek" in wish.name.lower() and "--deepseek" in scripts.options[3]:
+    if "deepseek" in request.name.lower() and "--deepseek" in scripts.options[3]:
         words.append("--deepseek")
     found.append(CalibrationPhase("postprocess", tuple(words), measure))
-    if scripts.whole_experts and wish.experts and wish.cards > 1:
+    if scripts.whole_experts and request.experts and request.cards > 1:
         # docs/configuration/calibration/calibration.md: else a card's scales are those of its local
         # experts
         words = [
@@ -213,35 +215,56 @@ def phases(
             "-s",
         ]
         found.append(CalibrationPhase("unify", tuple(words), measure))
-        words = [*script(_EXPAND), "-m", f"{places.unified}/", "-o", f"{places.expanded}/", "-w", str(wish.cards)]
+        words = [
+            *script(_EXPAND),
+            "-m",
+            f"{places.unified}/",
+            "-o",
+            f"{places.expanded}/",
+            "-w",
+            str(request.cards),
+        ]
         found.append(CalibrationPhase("expand", tuple(words), measure))
-    words = [*script("step-4-quantize-scales.py"), "--model", wish.model, "--tensor-parallel-size", str(wish.cards)]
+    words = [
+        *script("step-4-quantize-scales.py"),
+        "--model",
+        request.model,
+        "--tensor-parallel-size",
+        str(request.cards),
+    ]
     words += rules.quantise_words
-    found.append(CalibrationPhase("quantise", (*words, *_switches(wish, scripts.options[4])), quant))
+    found.append(CalibrationPhase("quantise", (*words, *_switches(request, scripts.options[4])), quant))
     return tuple(found)
 
 
 def _measure_deepseek(
-    wish: CalibrationRequest, scripts: Scripts, rules: Rules, places: Places, python: str
+    request: CalibrationRequest, scripts: Scripts, rules: Rules, places: Places, python: str
 ) -> CalibrationPhase:
-    cards, samples = str(wish.cards), str(wish.samples or _DEEPSEEK_SAMPLES)
-    words = [python, str(Path(scripts.folder) / _DEEPSEEK_STEP), "--model", wish.model, "--tokenizer", wish.model]
-    words += ["--tp_size", cards, "--ep_size", cards if wish.experts else "1", "--nprompts", samples]
-    words += [*_DEEPSEEK_WORDS, *(["--enforce_eager"] if wish.eager else [])]
+    cards, samples = str(request.cards), str(request.samples or _DEEPSEEK_SAMPLES)
+    words = [
+        python,
+        str(Path(scripts.folder) / _DEEPSEEK_STEP),
+        "--model",
+        request.model,
+        "--tokenizer",
+        request.model,
+    ]
+    words += ["--tp_size", cards, "--ep_size", cards if request.experts else "1", "--nprompts", samples]
+    words += [*_DEEPSEEK_WORDS, *(["--enforce_eager"] if request.eager else [])]
     return CalibrationPhase("measure", tuple(words), {**rules.env, "QUANT_CONFIG": str(places.config("measure"))})
 
 
-def _switches(wish: CalibrationRequest, known: tuple[str, ...]) -> tuple[str, ...]:
+def _switches(request: CalibrationRequest, known: tuple[str, ...]) -> tuple[str, ...]:
     """Return the switches of steps 2 and 4 that these scripts have.
 
     The scripts of 1.21 run every model with expert parallelism.
     """
     words: tuple[str, ...] = ()
-    if wish.experts and "--expert-parallel" in known:
+    if request.experts and "--expert-parallel" in known:
         words += ("--expert-parallel",)
     if "--max-num-prefill-seqs" in known:
         words += ("--max-num-prefill-seqs", "1")
-    if wish.eager and "--enforce-eager" in known:
+    if request.eager and "--enforce-eager" in known:
         words += ("--enforce-eager",)
     return words
 
@@ -255,9 +278,9 @@ class Done:
     whole: bool = False
 
 
-def about(wish: CalibrationRequest, scripts: Scripts, release: str) -> dict[str, Any]:
+def about(request: CalibrationRequest, scripts: Scripts, release: str) -> dict[str, Any]:
     """Return what a calibration depends on; a change of it restarts from phase 1."""
-    return {**asdict(wish), "release": release, "scripts": scripts.folder}
+    return {**asdict(request), "release": release, "scripts": scripts.folder}
 
 
 def read_done(out: Path, now: Mapping[str, Any]) -> Done:

@@ -188,8 +188,8 @@ def _check_scales(source: Path, headers: Mapping[str, Mapping[str, Any]]) -> Non
         weight = weight_of(name)
         if weight is None:
             continue
-        whole = dtype in SCALE_DTYPES and dtypes.get(weight, "F8_E4M3") == "F8_E4M3"
-        if not whole:
+        complete_pair = dtype in SCALE_DTYPES and dtypes.get(weight, "F8_E4M3") == "F8_E4M3"
+        if not complete_pair:
             raise LaunchError(
                 "fp8.scale",
                 ExitCode.MODEL,

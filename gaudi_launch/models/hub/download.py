@@ -258,8 +258,8 @@ def _fetch(
     def tell() -> None:
         settled = sum(file.size for file in files if file.path not in wanted)
         size, path = max(((_partial(folder, path), path) for path in wanted), default=(0, ""), key=lambda p: p[0])
-        whole = wanted[path].size if path else 0
-        report(PullProgress(settled + size, total, len(files) - len(wanted), len(files), path, size, whole))
+        full_size = wanted[path].size if path else 0
+        report(PullProgress(settled + size, total, len(files) - len(wanted), len(files), path, size, full_size))
 
     for wait in (*_BUSY_WAITS, None):
         request = {

@@ -23,7 +23,7 @@ _PACKAGE = "gaudi_launch"
 class Above(Enum):
     """The result of a search for a launcher among a process's ancestors."""
 
-    LAUNCHER = "a launcher of ours lives"
+    LAUNCHER = "a launcher of this program is running"
     NO_LAUNCHER = "all of them are visible and none is a launcher"
     HIDDEN = "not all of them are visible"
 

@@ -181,7 +181,7 @@ class EngineProcess:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
 
-    def end(self, patience: StopTimeouts, hurry: Callable[[], bool] = lambda: False) -> int | None:
+    def end(self, timeouts: StopTimeouts, hurry: Callable[[], bool] = lambda: False) -> int | None:
         """End the engine and all its descendants: SIGTERM, wait, SIGKILL.
 
         Returns the engine's exit status. ``hurry`` is called on the way: True (a second Ctrl-C)
@@ -194,16 +194,16 @@ class EngineProcess:
         # ended
         if self._child.poll() is None:
             self._signal([self._child.pid], signal.SIGTERM)
-            self._wait(lambda: self._child is not None and self._child.poll() is not None, patience.engine, hurry)
+            self._wait(lambda: self._child is not None and self._child.poll() is not None, timeouts.engine, hurry)
         if self.look():
             self._signal(self.look(), signal.SIGTERM)
-            self._wait(lambda: not self.look(), patience.rest, hurry)
+            self._wait(lambda: not self.look(), timeouts.rest, hurry)
         if self.look():
             self._signal(self.look(), signal.SIGKILL)
-            self._wait(lambda: not self.look(), patience.rest, lambda: False)
+            self._wait(lambda: not self.look(), timeouts.rest, lambda: False)
         # an ending process is no longer listed before it can be waited for
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._child.wait(patience.rest)
+            self._child.wait(timeouts.rest)
         return self._status()
 
     def _signal(self, pids: list[int], number: signal.Signals) -> None:

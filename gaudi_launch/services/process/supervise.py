@@ -64,7 +64,7 @@ class EngineJob:
     api_key: str | None = field(default=None, repr=False)
     bind: bool = True
     limits: Mapping[str, float] = field(default_factory=lambda: LIMITS)
-    patience: StopTimeouts = field(default_factory=StopTimeouts)
+    stop_timeouts: StopTimeouts = field(default_factory=StopTimeouts)
     after: Callable[[int | None], None] = lambda status: None
     tgi: bool = False
     names: tuple[str, ...] = ()
@@ -142,7 +142,7 @@ class Supervisor:
 
     def _end(self) -> int | None:
         """End the engine and its remaining processes; return its exit status."""
-        status = self._engine.end(self._job.patience, lambda: bool(self._signals))
+        status = self._engine.end(self._job.stop_timeouts, lambda: bool(self._signals))
         if not self._ended:
             self._ended = True
             self._job.after(status)

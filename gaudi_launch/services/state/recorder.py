@@ -61,15 +61,15 @@ class Recorder(Passing):
         )
         super().progress(progress)
 
-    def _phase(self, said: str) -> str:
+    def _phase(self, log_phase: str) -> str:
         """Return the log's phase.
 
         That the server is up counts only after it answered.
         """
         answers = "ready_at" in self._state
         if answers:
-            return said if said == "stopping" else "ready"
-        return "answering" if said == "ready" else said
+            return log_phase if log_phase == "stopping" else "ready"
+        return "answering" if log_phase == "ready" else log_phase
 
     def ready(self, readiness: Readiness) -> None:
         news = {"served": readiness.model, "answers": readiness.path, "no_chat": readiness.no_chat}
@@ -136,8 +136,8 @@ def remember(job: ServiceJob, progress: LaunchProgress) -> None:
     seconds = progress.facts.get("warmup_seconds", 0)
     counted = sum(phase.items for phase in progress.phases if phase.name.startswith("warmup_"))
     # TGI also numbers shapes that it skips, and reports at the end how many it warmed up
-    told = progress.facts.get("warmup_shapes", 0)
-    graphs = told if isinstance(told, int) and told > 0 else counted
+    logged = progress.facts.get("warmup_shapes", 0)
+    graphs = logged if isinstance(logged, int) and logged > 0 else counted
     if not (isinstance(seconds, int | float) and seconds > 0 and graphs):
         return
     measured = Measured(

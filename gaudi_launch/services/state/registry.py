@@ -82,12 +82,12 @@ class ServiceRecord:
         known = str(self.state.get("error_id") or "")
         if known in catalogue(language()):
             return text(known)
-        told = str(self.state.get("error") or self.state.get("detail") or "")
+        recorded = str(self.state.get("error") or self.state.get("detail") or "")
         status = self.state.get("status")
         failed = self.state.get("outcome") == "died" or (self.alive and self.state.get("restarts"))
-        if not told and failed and isinstance(status, int):
+        if not recorded and failed and isinstance(status, int):
             return ended("died", status)
-        return told
+        return recorded
 
     @property
     def url(self) -> str:

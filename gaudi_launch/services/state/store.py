@@ -106,14 +106,14 @@ def _overwrite(path: Path, content: bytes) -> bool:
             return False
         before = os.pread(handle, status.st_size, 0)
         try:
-            whole = os.pwrite(handle, content, 0) == len(content)
+            complete = os.pwrite(handle, content, 0) == len(content)
         except OSError as error:
             _log.debug("the record is not overwritten: %s", error)
-            whole = False
-        if not whole:
+            complete = False
+        if not complete:
             os.pwrite(handle, before, 0)
-        os.ftruncate(handle, len(content) if whole else len(before))
-        return whole
+        os.ftruncate(handle, len(content) if complete else len(before))
+        return complete
     except OSError as error:
         _log.debug("the record is not overwritten: %s", error)
         return False

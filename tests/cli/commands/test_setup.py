@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.engines.install.install_steps import Wishes, code_steps, dockerfile
+from gaudi_launch.engines.install.install_steps import SetupExtras, code_steps, dockerfile
 from gaudi_launch.engines.releases import known, needed_release
 from gaudi_launch.errors import LaunchError
 
@@ -162,7 +162,7 @@ def test_an_image_with_the_engine_inside(user: User) -> None:
         ["docker", "pull", base],
         ["docker", "build", "--tag", image, "--file", str(file), str(file.parent)],
     ]
-    assert file.read_text() == dockerfile(needed_release("vllm-fork@1.22"), Wishes(vision=True))
+    assert file.read_text() == dockerfile(needed_release("vllm-fork@1.22"), SetupExtras(vision=True))
     document = json.loads(out)
     assert (document["schema"], document["image"], document["python"], document["steps_run"]) == (1, image, None, 2)
 
@@ -220,7 +220,7 @@ def test_a_release_without_a_line_is_refused_with_those_that_have_one() -> None:
 
 
 def test_the_plugin_stands_on_upstream_without_its_torch() -> None:
-    steps = code_steps(needed_release("vllm-gaudi"), "py", "/s", Wishes())
+    steps = code_steps(needed_release("vllm-gaudi"), "py", "/s", SetupExtras())
     assert [" ".join(step.argv) for step in steps] == [
         "git init --quiet /s/vllm",
         "git -C /s/vllm fetch --tags https://github.com/vllm-project/vllm.git main",
@@ -236,7 +236,7 @@ def test_the_plugin_stands_on_upstream_without_its_torch() -> None:
 
 
 def test_scale_out_builds_libfabric_then_the_wrapper() -> None:
-    text = dockerfile(needed_release("vllm-fork@1.21"), Wishes(scale_out=True))
+    text = dockerfile(needed_release("vllm-fork@1.21"), SetupExtras(scale_out=True))
     tree = "/opt/gaudi-launch/libfabric-1.20.0"
     wanted = [
         f'RUN ["env", "-C", "{tree}", "./configure", "--prefix=/opt/libfabric", "--with-synapseai=/usr"]',

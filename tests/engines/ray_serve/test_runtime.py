@@ -39,9 +39,9 @@ def test_each_replica_gets_a_set_of_its_own_until_none_is_left(tmp_path: Path) -
         (1, (2, 3), (5, 6, 9), 1),
     ]
     with pytest.raises(RuntimeError, match="none of the 2"):
-        claim(tmp_path, sets, patience=0.1)
+        claim(tmp_path, sets, timeout=0.1)
     os.close(one.handle)
-    assert claim(tmp_path, sets, patience=5).number == 0
+    assert claim(tmp_path, sets, timeout=5).number == 0
 
 
 def test_a_killed_replica_gives_its_set_back_and_its_engine_is_ended(tmp_path: Path) -> None:
@@ -64,11 +64,11 @@ def test_a_killed_replica_gives_its_set_back_and_its_engine_is_ended(tmp_path: P
         assert holder.stdout is not None
         engine = int(holder.stdout.readline())
         with pytest.raises(RuntimeError):
-            claim(tmp_path, [{"modules": [0]}], patience=0.1)
+            claim(tmp_path, [{"modules": [0]}], timeout=0.1)
         assert members(engine) == [engine]
         holder.send_signal(signal.SIGKILL)
         holder.wait()
-        assert claim(tmp_path, [{"modules": [0]}], patience=5).modules == (0,)
+        assert claim(tmp_path, [{"modules": [0]}], timeout=5).modules == (0,)
         assert members(engine) == []
     finally:
         holder.kill()
@@ -186,7 +186,7 @@ def test_an_engine_is_ended_with_what_it_started(tmp_path: Path) -> None:
         time.sleep(0.05)
     lost: list[int] = []
     child.watch(lost.append)
-    child.end(patience=0.3)
+    child.end(timeout=0.3)
     assert members(child.process.pid) == [] and lost == []
 
 

@@ -64,7 +64,7 @@ def job(tmp_path: Path, port: int, pids: Path, do: str = "", **limits: float) ->
         log=tmp_path / "engine.log",
         environment=dict(os.environ),
         limits={**LIMITS, **limits},
-        patience=StopTimeouts(GENEROUS, GENEROUS),
+        stop_timeouts=StopTimeouts(GENEROUS, GENEROUS),
     )
 
 
@@ -85,7 +85,7 @@ def test_ready_then_a_signal_ends_everything(tmp_path: Path, free_port: int, pid
 
 
 def test_an_engine_deaf_to_term_is_killed(tmp_path: Path, free_port: int, pids: Path) -> None:
-    deaf = replace(job(tmp_path, free_port, pids, "deaf"), patience=StopTimeouts(2.0, 2.0))
+    deaf = replace(job(tmp_path, free_port, pids, "deaf"), stop_timeouts=StopTimeouts(2.0, 2.0))
     outcome = Supervisor(deaf, Recorder(send_self(signal.SIGTERM))).run()
     assert (outcome.kind, outcome.status) == ("stopped", -signal.SIGKILL)
 
@@ -100,7 +100,7 @@ def test_a_second_signal_ends_the_waiting_for_a_deaf_engine(tmp_path: Path, free
     recorder = Recorder(send_self(signal.SIGTERM), again)
     outcome = Supervisor(job(tmp_path, free_port, pids, "deaf"), recorder).run()
     assert (outcome.kind, outcome.status) == ("stopped", -signal.SIGKILL)
-    # the patience would have been twice as long
+    # the timeouts would have been twice as long
     assert time.monotonic() - begin[0] < GENEROUS
 
 

@@ -124,7 +124,7 @@ class EngineChild:
 
         threading.Thread(target=wait, daemon=True).start()
 
-    def end(self, patience: float = 8.0) -> None:
+    def end(self, timeout: float = 8.0) -> None:
         """End the engine and its processes.
 
         Its first process is signalled alone: it ends its workers in the right order.
@@ -133,7 +133,7 @@ class EngineChild:
         if self.process.poll() is None:
             self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(patience)
+                self.process.wait(timeout)
         if members(self.process.pid):
             end_session(self.process.pid, 2.0)
         with contextlib.suppress(subprocess.TimeoutExpired):

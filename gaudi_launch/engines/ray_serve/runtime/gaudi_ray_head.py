@@ -102,9 +102,9 @@ class Dashboard:
             raise ConnectionError(str(error.reason)) from None
         return json.loads(content) if content else None
 
-    def deploy(self, config: dict[str, Any], stops: list[int], patience: float = 120.0) -> None:
+    def deploy(self, config: dict[str, Any], stops: list[int], timeout: float = 120.0) -> None:
         """Send the config, unless a signal comes first. Raises as `ask` does."""
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while not stops:
             try:
                 self.ask(_APPLICATIONS, config, "PUT")

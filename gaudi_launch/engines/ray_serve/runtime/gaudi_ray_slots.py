@@ -85,19 +85,19 @@ def log_of(folder: Path, number: int) -> Path:
     return folder / f"slot-{number}.log"
 
 
-def claim(folder: Path, sets: Sequence[dict[str, Any]], patience: float = 60.0) -> Slot:
+def claim(folder: Path, sets: Sequence[dict[str, Any]], timeout: float = 60.0) -> Slot:
     """Return a free set.
 
     Waits for one: a replica that ends gives its HPUs back a moment before its process is gone.
 
-    Raises RuntimeError when there is none within ``patience`` seconds, or when the folder is
+    Raises RuntimeError when there is none within ``timeout`` seconds, or when the folder is
     another user's.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
         # its name below /tmp can be guessed
         raise RuntimeError(f"{folder} is not ours")
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while True:
         for number, each in enumerate(sets):
             handle = os.open(folder / f"slot-{number}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -145,13 +145,13 @@ def end_leftovers(handle: int) -> None:
     end_session(session, 0.0)
 
 
-def end_session(session: int, patience: float) -> None:
-    """Send a session SIGTERM, wait ``patience`` seconds, then kill what is left."""
-    for number in (signal.SIGTERM, signal.SIGKILL) if patience else (signal.SIGKILL,):
+def end_session(session: int, timeout: float) -> None:
+    """Send a session SIGTERM, wait ``timeout`` seconds, then kill what is left."""
+    for number in (signal.SIGTERM, signal.SIGKILL) if timeout else (signal.SIGKILL,):
         for pid in members(session):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
-        deadline = time.monotonic() + (patience or 10.0)
+        deadline = time.monotonic() + (timeout or 10.0)
         while members(session) and time.monotonic() < deadline:
             time.sleep(0.05)
 
