@@ -90,7 +90,7 @@ def _done(phases: Sequence[LaunchPhase]) -> str:
         for phase in phases
         if phase.end is not None
     ]
-    return ", ".join(ended)
+    return text("screen.panel_comma").join(ended)
 
 
 def clock(seconds: float) -> str:

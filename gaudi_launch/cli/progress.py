@@ -136,10 +136,19 @@ class LaunchBar:
         is_new_item = progress.done != self._shown[1]
         if self._panel is not None:
             self._panel.progress = progress
+        if self._console.is_terminal:
+            # also when the panel is closed: what ends needs no progress
             return
         if is_new_phase or (is_new_item and self._lines.due()):
             self._shown = (progress.phase, progress.done)
             self._lines.show(ProgressState(line=_plain(progress)), at_once=is_new_phase)
+
+    def note(self, line: str) -> None:
+        """Print a sentence above the panel, folded at blanks on a terminal."""
+        if self._console.is_terminal:
+            self._console.print(line, markup=False, highlight=False)
+        else:
+            console.say(line)
 
     def say(self, line: str) -> None:
         """Print a separate line, above the panel."""

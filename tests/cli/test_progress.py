@@ -85,6 +85,32 @@ def test_a_run_says_that_it_prepares_and_then_how_far_it_is(
     assert printed[1].startswith("0/4: ")
 
 
+_LAUNCH_ON_TERMINAL = """
+from gaudi_launch.cli.progress import LaunchBar
+from gaudi_launch.services.log.follow import LaunchProgress
+bar = LaunchBar("expected time")
+bar.note("a sentence of several words that is longer than the terminal is wide")
+bar.open()
+bar.progress(LaunchProgress(phase="warmup_prompt", done=2, total=8))
+bar.say("a line of the engine")
+bar._live.refresh()
+bar.close()
+bar.progress(LaunchProgress(phase="warmup_decode", done=1, total=3))
+bar.say("the end")
+"""
+
+
+def test_a_launch_on_a_terminal_is_a_panel_that_leaves_nothing_behind() -> None:
+    shown = on_terminal(_LAUNCH_ON_TERMINAL, columns=50)
+    assert "a sentence of several words that is longer than \r\nthe terminal is wide" in shown
+    assert "warming up prompts" in shown
+    assert "2/8" in shown
+    assert "expected time; " in shown
+    # progress after the panel is closed is not printed
+    assert "warming up decode" not in shown
+    assert shown.endswith("the end\r\n")
+
+
 _ON_TERMINAL = """
 from rich.progress import BarColumn, TextColumn
 from gaudi_launch.cli.progress import ProgressDisplay, ProgressState
@@ -98,16 +124,22 @@ display.close()
 """
 
 
-def test_a_terminal_gets_a_bar_and_no_lines() -> None:
+def on_terminal(program: str, columns: int) -> str:
+    """Run a program and return what it writes to a terminal on stderr."""
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns), "GAUDI_LAUNCH_LANG": "en"}
     environment.pop("NO_COLOR", None)
     try:
-        subprocess.run([sys.executable, "-c", _ON_TERMINAL], stderr=theirs, env=environment, check=True)
+        subprocess.run([sys.executable, "-c", program], stderr=theirs, env=environment, check=True)
     finally:
         os.close(theirs)
     shown = os.read(ours, 65536).decode()
     os.close(ours)
+    return shown
+
+
+def test_a_terminal_gets_a_bar_and_no_lines() -> None:
+    shown = on_terminal(_ON_TERMINAL, columns=100)
     assert "above" in shown
     assert "under way" in shown
     assert "field" in shown

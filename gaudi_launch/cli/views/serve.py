@@ -57,18 +57,18 @@ class Screen:
         plan = self._plan
         cards = ",".join(str(module) for module in plan.placement.modules)
         id = "serve.starting" if cards else "screen.starting_cpu"
-        self._bar.say(text(id, model=plan.model["name"], engine=plan.engine.exact, cards=cards))
+        self._bar.note(text(id, model=plan.model["name"], engine=plan.engine.exact, cards=cards))
         for reason in plan.placement.reasons:
             if reason.id == "placement.fewest":
-                self._bar.say(f"  {reason.render()}")
+                self._bar.note(f"  {reason.render()}")
         expected = _expected(plan)
         if expected:
-            self._bar.say(f"  {expected}")
+            self._bar.note(f"  {expected}")
         speed = _predicted(plan)
         if speed is not None:
-            self._bar.say(f"  {text('estimate.predicted', what=speed)}")
+            self._bar.note(f"  {text('estimate.predicted', what=speed)}")
         for warning in plan.warnings:
-            self._bar.say(f"  {text('plan.warning', what=warning.render())}")
+            self._bar.note(f"  {text('plan.warning', what=warning.render())}")
 
     def started(self, pid: int) -> None:
         """Print the engine's process and log, and show the panel."""

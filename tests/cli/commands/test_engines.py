@@ -50,9 +50,7 @@ def test_where_it_is_installed_it_is_planned_for(capsys: pytest.CaptureFixture[s
     code, out, _ = output(
         capsys, "plan", "-w", "/models/Qwen2-72B-Instruct", "-n", "4", "--python", python, *MACHINE, "--all"
     )
-    assert code == 0
-    assert "\nengine     vllm-gaudi@0.26.0\n" in out
-    assert f"--python {python}\n" in out
+    assert code == 0 and out.startswith(f"engine     vllm-gaudi@0.26.0, {python}\n")
 
 
 def test_the_plan_holds_the_bucket_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
