@@ -11,6 +11,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 
 if TYPE_CHECKING:
     from gaudi_launch.engines.detect import Installed
+    from gaudi_launch.engines.features import FeatureAnswer
     from gaudi_launch.engines.support import Version
     from gaudi_launch.host.accelerators import Accelerator
     from gaudi_launch.models.model import Model
@@ -42,6 +43,7 @@ class SupportRow:
     facts: Version | None
     fewest_cards: int | None
     is_installed: bool = False
+    features: tuple[FeatureAnswer, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ def _row(
     facts: Version, model: Model, product: Accelerator, installed: Installed | None, cards: _FewestCards
 ) -> SupportRow:
     from gaudi_launch.engines import registry
+    from gaudi_launch.engines.features import answers
     from gaudi_launch.planning.support_answer import SupportStatus
 
     engine = registry.find(facts.label)
@@ -113,7 +116,8 @@ def _row(
     fewest = None
     if answer.status is not SupportStatus.NO:
         fewest = cards.of(engine, answer)
-    return SupportRow(facts.label, answer, facts, fewest, is_installed)
+    answered = answers(facts.engine, facts.version, facts.label)
+    return SupportRow(facts.label, answer, facts, fewest, is_installed, answered)
 
 
 def _on(product: Accelerator, engine: Engine, model: Model) -> ModelSupport:

@@ -247,6 +247,13 @@ class Engine(ABC):
         """
         return ModelSupport(self.identity.exact)
 
+    def check_features(self, request: Request) -> tuple[Message, ...]:
+        """Return warnings about requested features with limits in this version.
+
+        Raises LaunchError (USAGE) for an option whose feature it lacks, unless forced.
+        """
+        return ()
+
     @property
     def needs_gaudi2_range(self) -> bool:
         """Return True if fp8 weights must be in Gaudi2's range on disk.

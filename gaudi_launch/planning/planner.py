@@ -77,7 +77,8 @@ def _decide(
     unsupported = check_support(engine.support(model, request.args, request.environment), force=request.force)
     drawn = draft(request, host, model, engine, placement or place(request, host, engine))
     context, settings, memory = drawn.context, drawn.settings, drawn.memory
-    placement, warnings = context.placement, [*_ended(engine), *unsupported, *drawn.warnings]
+    asked = engine.check_features(request) if request.tuning == "auto" else ()
+    placement, warnings = context.placement, [*_ended(engine), *asked, *unsupported, *drawn.warnings]
     found = buckets_of(engine, settings, context, warnings, memory.num_blocks)
     strategy, buckets = found if found is not None else ("", None)
     command = engine.command(drawn.proposed, context)

@@ -46,6 +46,15 @@ def _row_to_json(row: SupportRow) -> dict[str, Any]:
         "installed": row.is_installed,
         "facts_date": row.facts.date if row.facts is not None else None,
         "ended": ended(row.label),
+        "features": [
+            {
+                "id": each.id,
+                "status": each.status,
+                "message": each.sentence.render(),
+                "source": each.source or None,
+            }
+            for each in row.features
+        ],
     }
 
 
@@ -61,6 +70,23 @@ def show(result: SupportResult) -> None:
         accelerator=result.accelerator,
     )
     console().print(table(heading, columns, rows, right=(2,)))
+    _show_features(result)
+
+
+def _show_features(result: SupportResult) -> None:
+    """Print the answers about features of each engine's newest version with a list."""
+    newest: dict[str, SupportRow] = {}
+    for row in result.rows:
+        if row.facts is not None and row.facts.complete:
+            newest.setdefault(row.facts.engine, row)
+    rows = [
+        (text(f"features.name_{answer.id}"), answer.sentence.render())
+        for row in newest.values()
+        for answer in row.features
+        if answer.status != "unknown"
+    ]
+    columns = [text("features.column_feature"), text("features.column_answer")]
+    console().print(table(text("features.title"), columns, sorted(rows, key=lambda row: row[0])))
 
 
 def _cells(row: SupportRow, accelerator: str) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from gaudi_launch.buckets.engine_buckets import algorithm_of, engine_buckets
 from gaudi_launch.buckets.engine_env import exported
 from gaudi_launch.buckets.families import EVERY_CONTEXT, FIXED_LENGTHS, PLAIN_GRID
 from gaudi_launch.engines.base import given, sent_variables
+from gaudi_launch.engines.features import answers, check_features
 from gaudi_launch.engines.installed_lists import InstalledLists, installed_lists
 from gaudi_launch.engines.parsers import REASONING, REASONING_SWITCH, add_parsers, source_of
 from gaudi_launch.engines.support import ended, support_of
@@ -150,6 +151,10 @@ class VllmFork(Engine):
         table = f"vllm-fork-{self.version}"
         known = (self.python, self.facts, word)
         return EngineIdentity("vllm-fork", self.version, *known, config_file=True, options=table, variables=table)
+
+    def check_features(self, request: Request) -> tuple[Message, ...]:
+        found = answers("vllm-fork", self.version, self.identity.exact)
+        return check_features(found, request.args, request.environment, force=request.force)
 
     def support(
         self, model: Model, args: EngineArgs = NO_ARGS, variables: Mapping[str, str] | None = None

@@ -15,6 +15,7 @@ from gaudi_launch.buckets.engine_buckets import algorithm_of, engine_buckets
 from gaudi_launch.buckets.engine_env import exported
 from gaudi_launch.buckets.families import CONTEXT_LADDER
 from gaudi_launch.engines.base import given, sent_variables
+from gaudi_launch.engines.features import answers, check_features
 from gaudi_launch.engines.installed_lists import InstalledLists, installed_lists
 from gaudi_launch.engines.parsers import add_parsers
 from gaudi_launch.engines.support import (
@@ -33,7 +34,7 @@ from gaudi_launch.engines.vllm_gaudi import rules as gaudi_rules
 from gaudi_launch.engines.vllm_gaudi.calibration import CALIBRATION
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.hardware import Host
-from gaudi_launch.messages import message, text
+from gaudi_launch.messages import Message, message, text
 from gaudi_launch.models.calibration.rules import Calibration
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import MemoryRules
@@ -87,6 +88,10 @@ class VllmGaudi(Engine):
         return EngineIdentity(
             NAME, self.version, self.python, self.facts, config_file=True, options=UPSTREAM, variables=NAME
         )
+
+    def check_features(self, request: Request) -> tuple[Message, ...]:
+        found = answers(NAME, self.version, self.identity.exact)
+        return check_features(found, request.args, request.environment, force=request.force)
 
     def support(
         self, model: Model, args: EngineArgs = NO_ARGS, variables: Mapping[str, str] | None = None

@@ -1,0 +1,69 @@
+"""LoRA, speculation, the NIXL split, chunking and image buckets: each version's answer, and plans that ask."""
+
+from __future__ import annotations
+
+import pytest
+
+from gaudi_launch.engines.features import answers, features
+from gaudi_launch.engines.registry import find
+from gaudi_launch.engines.support import versions
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host import simulated
+from gaudi_launch.messages import catalogue
+from gaudi_launch.planning.planner import make_plan
+from gaudi_launch.planning.request import Request
+from gaudi_launch.profiles import known_model
+
+NAME = "Qwen/Qwen3-8B"
+
+
+def warned(engine: str, *extra: str, force: bool = False, **exported: str) -> list[str]:
+    request = Request(NAME, extra=extra, environment=exported, force=force)
+    plan = make_plan(request, simulated.make("hls2"), known_model(NAME, False), find(engine))
+    return [each.id for each in plan.warnings if each.id.startswith("features.")]
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "expected"),
+    [
+        ("vllm-gaudi", "0.26.0", ["supported", "limited", "limited", "supported", "supported"]),
+        ("vllm-gaudi", "0.16.0", ["supported", "limited", "limited", "no", "supported"]),
+        ("vllm-gaudi", "0.10.0", ["unknown", "unknown", "unknown", "no", "unknown"]),
+        ("vllm-gaudi", "main", ["supported", "limited", "limited", "supported", "supported"]),
+        ("vllm-fork", "1.21", ["supported", "limited", "no", "no", "supported"]),
+        ("vllm-fork", "1.22", ["supported", "limited", "limited", "no", "supported"]),
+        ("vllm-fork", "deepseek_r1", ["supported", "limited", "unknown", "no", "no"]),
+    ],
+)
+def test_each_version_answers(engine: str, version: str, expected: list[str]) -> None:
+    assert [each.status for each in answers(engine, version, "x")] == expected
+
+
+def test_every_answer_has_a_sentence_and_a_source() -> None:
+    for version in versions():
+        for each in answers(version.engine, version.version, version.label):
+            assert each.sentence.id in catalogue("en")
+            assert bool(each.source) is (each.status != "unknown")
+    assert {row.engine for feature in features() for row in feature.rows} <= {each.engine for each in versions()}
+
+
+def test_a_plan_says_how_a_feature_is_limited_and_nothing_of_a_supported_one() -> None:
+    assert warned("vllm-gaudi@0.26", "--enable-lora") == []
+    speculative = ("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3}')
+    assert warned("vllm-gaudi@0.26", *speculative) == ["features.speculative_limited"]
+    assert warned("vllm-gaudi@0.16", VLLM_ROW_PARALLEL_CHUNKS="8") == ["features.row_parallel_no"]
+    assert warned("vllm-gaudi@0.26", VLLM_ROW_PARALLEL_CHUNKS="8") == []
+
+
+@pytest.mark.parametrize(
+    ("engine", "extra"),
+    [
+        ("vllm-fork@1.21", ("--kv-transfer-config", "{}")),
+        ("vllm-gaudi@0.26", ("--speculative-config", '{"method": "medusa", "num_speculative_tokens": 3}')),
+    ],
+)
+def test_an_option_whose_feature_is_missing_is_refused_and_forced(engine: str, extra: tuple[str, ...]) -> None:
+    with pytest.raises(LaunchError) as caught:
+        warned(engine, *extra)
+    assert (caught.value.id, caught.value.exit_code) == ("features.refused", ExitCode.USAGE)
+    assert warned(engine, *extra, force=True) != [] or "medusa" in extra[1]
