@@ -66,9 +66,7 @@ class CapacityOptions:
     accelerator: str = text(
         "--accelerator", help="gaudi2, gaudi3... (default: this machine).", panel=_REPLICA, metavar="NAME"
     )
-    engine: str = text(
-        "--engine", help="Fraction of free card memory, as in 'fit'.", panel=_REPLICA, metavar="ENGINE"
-    )
+    engine: str = text("--engine", help="Engine, as in 'fit'.", panel=_REPLICA, metavar="ENGINE")
     dtype: str = text("-d", "--dtype", help="The data type.", panel=_REPLICA, metavar="TYPE")
     length: str = text("-l", "--max-model-len", help="Maximum of input plus output.", panel=_REPLICA, metavar="N")
     requests: str = text(
@@ -84,6 +82,7 @@ class CapacityOptions:
 def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
     """Return the case of these options. Raises LaunchError for an impossible one."""
     from gaudi_launch.app.fit import check_dtype, data_types, engine_for, own_accelerator, sized_model
+    from gaudi_launch.app.unknown_model import unknown_model
     from gaudi_launch.buckets.past_requests import read_timed
     from gaudi_launch.capacity.cards import CapacityCase
     from gaudi_launch.capacity.search import Targets
@@ -128,7 +127,8 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
     past, timed = read_timed(words.trace) if words.trace else (None, False)
     if words.arrivals == "trace" and not timed:
         raise LaunchError("capacity.arrivals", ExitCode.USAGE, found=words.arrivals)
-    notes: list[Message] = []
+    unknown = unknown_model(model, facts)
+    notes: list[Message] = [unknown] if unknown is not None else []
     if rate is None:
         rate = 0.0 if clients else _rate_of(past if timed else None, notes)
     request = _request(facts, words, past)

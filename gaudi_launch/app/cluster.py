@@ -167,6 +167,8 @@ def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> Cluster
     found = gather(hosts, folders, keep, ask=ask)
     seen = [_judged(one, source, request, at, len(hosts)) for at, (one, source) in enumerate(found)]
     cluster = plan_cluster(request, seen, sizes, name, ray_port, words.interface or None)
+    unknown = _unknown_name(request)
+    cluster = replace(cluster, warnings=(*unknown, *cluster.warnings))
     if ask and words.copy:
         wanted, missing = copies(cluster, seen)
     else:
@@ -181,6 +183,18 @@ def _make(folder: Path) -> None:
     except OSError as error:
         why = error.strerror or str(error)
         raise LaunchError("serve.state_folder", ExitCode.FAILED, path=str(folder), why=why) from None
+
+
+def _unknown_name(request: Request) -> tuple[Message, ...]:
+    """Return the warning for a hub ID that is not known; a folder is on the hosts."""
+    from gaudi_launch.app.unknown_model import unknown_model
+    from gaudi_launch.models.config import looks_like_hub_id
+    from gaudi_launch.profiles import known_model
+
+    if not looks_like_hub_id(request.model):
+        return ()
+    warning = unknown_model(request.model, known_model(request.model, must_exist=False))
+    return () if warning is None else (warning,)
 
 
 def _judged(one: Seen, source: str | None, request: Request, number: int, hosts: int) -> Seen:

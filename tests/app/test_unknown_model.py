@@ -27,6 +27,8 @@ COMMANDS = {
     "fit": ("fit", TYPO, "--accelerator", "gaudi2", "--engine", "vllm-fork@1.21"),
     "migrate": ("migrate", f"bash start_gaudi_vllm_server.sh -w {TYPO} -n 4", *MACHINE),
     "render": ("render", "script", *OPTIONS),
+    "capacity": ("capacity", TYPO, "--accelerator", "gaudi2", "--rate", "0.1", "-i", "64", "-o", "16", "-n", "4"),
+    "cluster plan": ("cluster", "plan", "-w", TYPO, "--hosts", "a=simulated:hls2,b=simulated:hls2"),
 }
 
 
