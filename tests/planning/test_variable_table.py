@@ -54,6 +54,17 @@ def test_an_exported_variable_that_the_engine_reads_is_a_setting(
     assert {name: made["env"].get(name) for name in THREE} == THREE
 
 
+def test_the_plugin_reads_upstreams_variables_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export(monkeypatch, {"VLLM_LOGGING_LEVEL": "DEBUG", "VLLM_SERVER_DEV_MODE": "1"})
+    made = plan(capsys, "--engine", "vllm-gaudi")
+    rows = [row for row in made["settings"] if row["name"] in ("VLLM_LOGGING_LEVEL", "VLLM_SERVER_DEV_MODE")]
+    assert [(row["value"], row["source"]) for row in rows] == [("DEBUG", "environment"), ("1", "environment")]
+    place = variable_table("vllm-gaudi")["VLLM_LOGGING_LEVEL"]
+    assert place.startswith("vllm-project/vllm@0.32.0:vllm/envs.py:")
+
+
 def test_the_origin_is_the_place_that_reads_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
