@@ -67,7 +67,7 @@ class CapacityCase:
 
     @property
     def demand(self) -> float:
-        """Requests per second, or clients."""
+        """Return requests per second, or clients."""
         return float(self.clients) if self.clients else self.rate
 
 

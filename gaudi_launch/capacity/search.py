@@ -16,8 +16,8 @@ from gaudi_launch.performance.limits import EngineLimits
 from gaudi_launch.performance.simulator import Times, simulate_times
 from gaudi_launch.performance.step_time import StepTime
 
-# shares of what a replica can do at most. Close to all of it a queue has no end, which no run of some ten thousand
-# requests would see; the last share is therefore the ceiling
+# fractions of a replica's maximum. Close to the maximum a queue grows without end, which no run of
+# some ten thousand requests would show; the last fraction is therefore the ceiling
 SHARES = (0.02, *(step / 20 for step in range(1, 19)))
 CEILING = SHARES[-1]
 # loads and requests that show which of several batches carries most
@@ -127,7 +127,7 @@ def simulate_curve(
         return None
     loads: list[LoadPoint] = []
     for share in _QUICK_SHARES if quick else SHARES:
-        # no fewer are inside at a higher load
+        # at a higher load at least as many requests are inside
         part = traffic.part(share, loads[-1].inside if loads else 0.0)
         loads.append(_load(part, limits, cost, LoadShare(percentile, share, most, delay)))
     return Curve(tuple(loads), most, _refused(traffic, limits))
@@ -181,7 +181,7 @@ def most_requests(traffic: Traffic, limits: EngineLimits, cost: StepTime) -> flo
     done = np.sort(times.done[~np.isnan(times.done)])
     if not len(done):
         return None
-    # filling and emptying are not its pace; very short runs have nothing else
+    # filling and emptying do not show its rate; very short runs have nothing else
     first, last = len(done) // 5, len(done) - 1 - len(done) // 5
     if last > first and done[last] > done[first]:
         return float((last - first) / (done[last] - done[first]))

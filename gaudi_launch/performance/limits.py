@@ -81,12 +81,12 @@ class EngineLimits:
 
     @property
     def physical_blocks(self) -> int:
-        """Blocks in the cache; sequences that share a prefix may name more."""
+        """Return blocks in the cache; sequences that share a prefix may name more."""
         return min(self.num_blocks, self.cache_blocks or self.num_blocks)
 
     @property
     def most_context(self) -> int:
-        """Blocks of the longest context of a prompt.
+        """Return blocks of the longest context of a prompt.
 
         All of the model's length but one token.
         """

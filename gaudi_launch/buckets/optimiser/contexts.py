@@ -41,7 +41,7 @@ def plan(shapes: Shapes, limits: EngineLimits, cost: StepTime, price: float, *, 
 
 
 def _cells(shapes: Shapes, limits: EngineLimits) -> Weighted:
-    """Prompts by blocks of query and blocks of context plus one."""
+    """Return prompts by blocks of query and blocks of context plus one."""
     import numpy as np
 
     block = limits.block_size

@@ -51,7 +51,7 @@ def range_requests(limits: EngineLimits) -> list[tuple[float, int, int]]:
 def padding(lists: Sequence[Buckets | None], limits: EngineLimits, cost: StepTime) -> list[Score | None]:
     """Return the overhead of each list at full load.
 
-    None for a list that is not written.
+    Return None for a list that is not written.
     """
     shapes = simulate(range_requests(limits), limits, cost, concurrency=limits.max_num_seqs)
     return [score(buckets, shapes, cost) if buckets is not None else None for buckets in lists]

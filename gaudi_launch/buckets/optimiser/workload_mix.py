@@ -283,7 +283,7 @@ def _blur(shapes: Shapes, limits: EngineLimits) -> Shapes:
 
 
 def _blur_contexts(part: Continued, limits: EngineLimits) -> Continued:
-    """Half of the weight spread to neighbouring contexts."""
+    """Return half of the weight spread to neighbouring contexts."""
     import numpy as np
 
     if not len(part):

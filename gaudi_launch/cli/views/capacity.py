@@ -77,7 +77,7 @@ def _fleet_json(choice: CardsChoice) -> dict[str, Any]:
 def _band(choice: CardsChoice, count: Callable[[Fleet], int]) -> dict[str, int | None]:
     """Return the expected number with the range of the evidence.
 
-    None where the targets cannot be met.
+    Return None where the targets cannot be met.
     """
     low, expected, high = (
         count(fleet) if fleet is not None else None for fleet in (choice.fewest, choice.fleet, choice.most)
