@@ -22,7 +22,7 @@ def _language() -> Iterator[None]:
 
 
 def drawn(ending: str) -> bytes:
-    with plotting.sheet("Title of $5 and 5 < 6", "subtitle", size=(4, 3)) as made:
+    with plotting.sheet("Title of $5 and $6 < 7", "subtitle", size=(4, 3)) as made:
         plotting.dress(made.axes[0], "panel", "time (s)", "speed")
         made.axes[0].plot([1, 20, 3000], [1, 2, 3])
         made.axes[0].set_xscale("log")
@@ -33,7 +33,7 @@ def drawn(ending: str) -> bytes:
 @needs_matplotlib
 def test_words_are_text_and_numbers_are_plain() -> None:
     words = texts(drawn(".svg"))
-    assert {"Title of $5 and 5 < 6", "subtitle", "panel", "time (s)", "speed"} <= set(words)
+    assert {"Title of $5 and $6 < 7", "subtitle", "panel", "time (s)", "speed"} <= set(words)
     assert {"1", "10", "100", "1,000"} <= set(words)
 
 

@@ -24,6 +24,7 @@ with shown_by(status_line.show):
         time.sleep({first})
         with step("screen.step_plan"):
             time.sleep({second})
+        time.sleep({second})
     say("a line")
     print("the end", flush=True)
 """
@@ -56,6 +57,8 @@ def test_a_long_step_is_shown_with_a_moving_mark_and_erased() -> None:
     frames = [frame for frame in written.split("\r\x1b[2K") if frame]
     assert [frame for frame in frames if frame.endswith("reading the machine")] != []
     assert [frame for frame in frames if frame.endswith("planning cards, memory and buckets")] != []
+    # the outer step is shown again when the inner one ended
+    assert frames[-2].endswith("reading the machine")
     marks = {frame[0] for frame in frames if frame.endswith("reading the machine")}
     assert len(marks) > 1
     # what follows is on a line of its own

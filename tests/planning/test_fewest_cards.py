@@ -9,6 +9,13 @@ from typing import Any
 import pytest
 
 from gaudi_launch.cli.main import run
+from gaudi_launch.engines.registry import find
+from gaudi_launch.host.hardware import Host
+from gaudi_launch.messages import message
+from gaudi_launch.models.model import Model
+from gaudi_launch.planning import fewest_cards
+from gaudi_launch.planning.memory import MemoryPlan
+from gaudi_launch.planning.request import Request
 
 LARGE, SMALL = "Qwen/Qwen2-72B-Instruct", "Qwen/Qwen3-8B"
 MACHINE = ("--machine", "simulated:hls2")
@@ -94,6 +101,33 @@ def test_sizes_that_are_not_known_leave_one_card(capsys: pytest.CaptureFixture[s
     found = plan(capsys, "acme/Never-Heard-Of", "--engine", "vllm-fork@1.21")
     assert found["modules"] == [0]
     assert "plan.memory_unchecked" in {warning["id"] for warning in found["warnings"]}
+
+
+@pytest.mark.parametrize(
+    ("memory", "expected"),
+    [
+        ({1: (True, True), 2: (True, False)}, 2),
+        ({1: (False, False), 2: (True, True), 4: (True, True)}, 2),
+        ({1: (False, False), 2: (False, False), 4: (False, False), 8: (False, False)}, None),
+        ({2: (True, False)}, 2),
+        ({1: (None, False), 2: (True, False)}, None),
+    ],
+)
+def test_a_number_that_is_tight_is_the_second_choice(
+    memory: dict[int, tuple[bool | None, bool]], expected: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``memory``: for each number that can be planned, whether it fits, and whether it is tight."""
+
+    def plan_of(request: Request, *_: object) -> MemoryPlan | None:
+        found = memory.get(request.fewest or 0)
+        if found is None:
+            return None
+        return MemoryPlan(fits=found[0], tight=message("fit.tight") if found[1] else None)
+
+    monkeypatch.setattr(fewest_cards, "_memory", plan_of)
+    engine = find("vllm-gaudi", None, None)
+    request = fewest_cards.with_fewest_cards(Request(model="m"), Host(), Model(path="m", name="m"), engine)
+    assert request.fewest == expected
 
 
 def test_replicas_get_the_fewest_cards_each(capsys: pytest.CaptureFixture[str]) -> None:
