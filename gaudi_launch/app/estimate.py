@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gaudi_launch.performance.prediction import Load, Prediction
     from gaudi_launch.performance.shape import Shape
     from gaudi_launch.performance.step_model import Engine, Generation, Setup
+    from gaudi_launch.planning.engine import Engine as PlannedEngine
     from gaudi_launch.planning.plan import Plan
 
 _log = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ class EstimateCase:
 
     model: Model
     shape: Shape
-    accelerator: Accelerator
+    accelerator: Accelerator | None
     setup: Setup
     load: Load
     dtype: str
@@ -94,6 +95,11 @@ class EstimateCase:
     measured: bool
     experts: str
     notes: tuple[Message, ...]
+
+    @property
+    def hardware(self) -> str:
+        """Return the name of the product, or "cpu"."""
+        return self.accelerator.id if self.accelerator is not None else self.setup.generation
 
 
 @dataclass(frozen=True)
@@ -163,17 +169,23 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
 def solve(case: EstimateCase) -> SpeedEstimate:
     """Return the prediction of a case, from the shipped constants and figures."""
     from gaudi_launch.performance.constants import values
+    from gaudi_launch.performance.learned import figure_of, learned_for
     from gaudi_launch.performance.prediction import predict
     from gaudi_launch.performance.published import figures
 
+    learned = learned_for(case.setup.generation)
+    known = figures()
+    if learned is not None:
+        known = (*(figure_of(each) for each in learned.measurements), *known)
     found = predict(
         case.setup,
         case.shape,
         case.load,
         constants=values(),
-        figures=figures(),
+        figures=known,
         old=case.old,
         measured=case.measured,
+        learned=learned,
     )
     return SpeedEstimate(case, found)
 
@@ -350,17 +362,45 @@ def of_plan(prepared: Prepared, made: Plan) -> SpeedEstimate | None:
         engine=engine.scheduling,
         fused=reads_chosen_experts(model.model_type or model.name, True, None),
     )
-    return _of_setup(model, product, setup, load, made.dtype, engine.identity.label)
+    return _of_setup(RecordedSetup(model, shape, product, setup, made.dtype, engine.identity.label), load)
+
+
+@dataclass(frozen=True)
+class RecordedSetup:
+    """The hardware and the model of a service, by its recorded plan."""
+
+    model: Model
+    shape: Shape
+    accelerator: Accelerator | None
+    setup: Setup
+    dtype: str
+    engine: str
 
 
 def of_record(plan: Mapping[str, Any], load: Load) -> SpeedEstimate | None:
     """Return the prediction of ``load`` for a service, by its recorded plan.
 
     The record is that of ``plan --json``. Return None where it is incomplete, and for an engine
-    without cards.
+    without cards whose speed was not learned.
+    """
+    from gaudi_launch.performance.learned import read_learned
+
+    found = setup_of_record(plan)
+    if found is None:
+        return None
+    learned = read_learned()
+    measured = learned is not None and found.setup.generation in learned.generations
+    if found.setup.generation == "cpu" and not measured:
+        return None
+    return _of_setup(found, load)
+
+
+def setup_of_record(plan: Mapping[str, Any]) -> RecordedSetup | None:
+    """Return the setup of a service of this machine.
+
+    None where its record is incomplete.
     """
     from gaudi_launch.app.fit import own_accelerator
-    from gaudi_launch.engines import registry
     from gaudi_launch.host.accelerators import accelerators
     from gaudi_launch.models.sizing import WEIGHT_BYTES
     from gaudi_launch.performance.prediction import reads_chosen_experts
@@ -370,49 +410,73 @@ def of_record(plan: Mapping[str, Any], load: Load) -> SpeedEstimate | None:
 
     identity, facts = plan.get("engine"), plan.get("model")
     modules, dtype = plan.get("modules"), str(plan.get("dtype"))
-    if not (isinstance(identity, Mapping) and isinstance(facts, Mapping) and modules):
+    if not (isinstance(identity, Mapping) and isinstance(facts, Mapping)):
         return None
     try:
         model = known_model(str(facts.get("path")), must_exist=False)
-        engine = registry.find(f"{identity.get('name')}@{identity.get('version')}")
+        engine = _recorded_engine(identity)
     except LaunchError as error:
         _log.debug("no prediction for the recorded model: %s", error)
         return None
-    product = accelerators()[own_accelerator()]
-    supported = product.id.startswith(("gaudi2", "gaudi3"))
-    if not engine.needs_cards or not supported or shape_of(model) is None or dtype not in WEIGHT_BYTES:
+    shape = shape_of(model)
+    if shape is None or dtype not in WEIGHT_BYTES or engine.needs_cards != bool(modules):
         return None
+    generation: Generation = "cpu"
+    product = accelerators()[own_accelerator()] if engine.needs_cards else None
+    if product is not None:
+        if not product.id.startswith(("gaudi2", "gaudi3")):
+            return None
+        generation = _generation(product)
     setup = Setup(
-        generation=_generation(product),
-        cards=len(modules),
+        generation=generation,
+        cards=len(modules) if modules else 1,
         math="fp8" if dtype == "fp8" else "bf16",
         weight_bytes=WEIGHT_BYTES[dtype],
-        kv_bytes=1.0 if dtype == "fp8" else 2.0,
+        kv_bytes=_kv_bytes(dtype, cards=engine.needs_cards),
         engine=engine.innermost.scheduling,
         fused=reads_chosen_experts(model.model_type or model.name, True, None),
     )
-    return _of_setup(model, product, setup, load, dtype, engine.identity.label)
+    return RecordedSetup(model, shape, product, setup, dtype, engine.identity.label)
 
 
-def _of_setup(
-    model: Model, product: Accelerator, setup: Setup, load: Load, dtype: str, engine: str
-) -> SpeedEstimate | None:
-    from gaudi_launch.performance.shape import shape_of
+def _recorded_engine(identity: Mapping[str, Any]) -> PlannedEngine:
+    """Return the engine of a record. Raises LaunchError for an unknown one."""
+    from gaudi_launch.engines import registry
 
-    shape = shape_of(model)
-    if shape is None:
-        return None
+    name = str(identity.get("name"))
+    try:
+        return registry.find(f"{name}@{identity.get('version')}")
+    except LaunchError as error:
+        # an engine that has one version only is found by its name
+        _log.debug("the recorded engine has no such version: %s", error)
+        return registry.find(name)
+
+
+def _kv_bytes(dtype: str, *, cards: bool) -> float:
+    """Return the bytes of an element of the KV cache.
+
+    An engine without cards keeps the weights' type.
+    """
+    from gaudi_launch.models.sizing import WEIGHT_BYTES
+
+    if dtype == "fp8":
+        return 1.0
+    return 2.0 if cards else WEIGHT_BYTES[dtype]
+
+
+def _of_setup(found: RecordedSetup, load: Load) -> SpeedEstimate:
+    product, cards = found.accelerator, found.setup.cards
     case = EstimateCase(
-        model=model,
-        shape=shape,
+        model=found.model,
+        shape=found.shape,
         accelerator=product,
-        setup=setup,
+        setup=found.setup,
         load=load,
-        dtype=dtype,
-        engine=engine,
+        dtype=found.dtype,
+        engine=found.engine,
         software="",
         old=False,
-        measured=not _product_notes(product, setup.cards),
+        measured=product is None or not _product_notes(product, cards),
         experts="",
         notes=(),
     )

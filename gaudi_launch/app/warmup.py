@@ -91,6 +91,7 @@ def read(
     from gaudi_launch.app.warmup_question import asked_engine
     from gaudi_launch.buckets.past_requests import read_workload
     from gaudi_launch.models.model import Model
+    from gaudi_launch.performance.learned import read_learned
     from gaudi_launch.performance.step_time import constants_of
     from gaudi_launch.profiles import known_model
 
@@ -112,6 +113,9 @@ def read(
     cost = engine.step_time.with_constants(constants_of(constants))
     constants_said = ", ".join(f"{key} {value:g}" for key, value in cost.constants().items())
     assumptions.append(message("warmup.assume_cost", basis=cost.basis, constants=constants_said))
+    learned = read_learned()
+    if learned is not None:
+        assumptions.append(message("learn.used", version=learned.version, count=len(learned.measurements)))
     workload = read_workload(trace) if trace else None
     if workload is None:
         ranges = (limits.input_min, limits.input_max, limits.output_min, limits.output_max)

@@ -106,6 +106,20 @@ def server_facts(target: Target, model: str | None) -> dict[str, Any]:
         "model": model,
         "engine": f"{named['name']}@{named['version']}" if {"name", "version"} <= named.keys() else None,
         "modules": target.plan.get("modules"),
+        "plan": _speed_facts(target.plan),
+    }
+
+
+def _speed_facts(plan: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the part of a plan that speed depends on, for `gaudi-launch learn`."""
+    engine, model = plan.get("engine"), plan.get("model")
+    if not isinstance(engine, dict) or not isinstance(model, dict):
+        return None
+    return {
+        "engine": {name: engine.get(name) for name in ("name", "version")},
+        "model": {"path": model.get("path")},
+        "dtype": plan.get("dtype"),
+        "modules": plan.get("modules"),
     }
 
 

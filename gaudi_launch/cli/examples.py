@@ -130,6 +130,16 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "Predict latencies for two requests per second",
         ),
     ),
+    "learn": (
+        Example(
+            "gaudi-launch learn run.json",
+            "Correct the predictions by a saved bench run",
+        ),
+        Example(
+            "gaudi-launch learn --show",
+            "Show the constants that were learned",
+        ),
+    ),
     "capacity": (
         Example(
             "gaudi-launch capacity Qwen/Qwen3-8B --rate 10/s -i 64,1k -o 64,256 --ttft 1s -n 1 "

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gaudi_launch.performance.published import Figure, Kind, kind_of
+from gaudi_launch.performance.published import MEASURED_HERE, Figure, Kind, kind_of
 from gaudi_launch.performance.shape import Shape
 from gaudi_launch.performance.step_model import Setup
 
@@ -23,6 +23,8 @@ _DIFFERENT_MATH = 1.0
 _DIFFERENT_HARNESS = 2.5
 _DIFFERENT_EXPERTS = 1.5
 _LENGTH_WEIGHT = 0.3
+# assumed: repeats of a load on one host differ by this factor
+_LEAST_BAND = 1.15
 _CARDS_WEIGHT = 0.5
 
 
@@ -77,6 +79,7 @@ class Evidence:
     high: float
     near: bool
     neighbours: tuple[Neighbour, ...]
+    learned: int = 0
 
     def speed(self, expected: float) -> Band:
         """Return the range of a speed."""
@@ -106,6 +109,18 @@ def evidence_for(query: Query, figures: Sequence[Figure], constants: Mapping[str
         near=near,
         neighbours=_distinct(found),
     )
+
+
+def of_learned(evidence: Evidence, *, version: int, typical: float) -> Evidence:
+    """Return the evidence with this host's constants.
+
+    Where the nearest figure was measured on this host, the typical factor there gives the range.
+    """
+    own = bool(evidence.neighbours) and evidence.neighbours[0].figure.note == MEASURED_HERE
+    if not (own and evidence.near):
+        return replace(evidence, learned=version)
+    band = max(_LEAST_BAND, typical**2)
+    return replace(evidence, learned=version, typical=typical, low=1 / band, high=band)
 
 
 def _distinct(found: Sequence[Neighbour]) -> tuple[Neighbour, ...]:

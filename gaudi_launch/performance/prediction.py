@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from gaudi_launch.performance.evidence import Band, Evidence, Query, evidence_for
+from gaudi_launch.performance.evidence import Band, Evidence, Query, evidence_for, of_learned
+from gaudi_launch.performance.learned import LearnedConstants
 from gaudi_launch.performance.loads import Lengths, LoadTimes, Step, arrivals, closed_loop, static_batch
 from gaudi_launch.performance.published import Figure
 from gaudi_launch.performance.shape import Shape
@@ -97,6 +98,7 @@ def predict(
     figures: Sequence[Figure],
     old: bool = False,
     measured: bool = True,
+    learned: LearnedConstants | None = None,
 ) -> Prediction:
     """Return the prediction for ``load``.
 
@@ -108,6 +110,8 @@ def predict(
     times = _times(made, lengths, load)
     query = Query(setup, shape, load.input, load.output, times.batch, measured)
     evidence = evidence_for(query, figures, constants)
+    if learned is not None:
+        evidence = of_learned(evidence, version=learned.version, typical=learned.typical)
     prompts = load.most if load.kind == "static" else 1
     share = _shares(times.parts)
     return Prediction(

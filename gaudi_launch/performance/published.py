@@ -16,6 +16,8 @@ from gaudi_launch.performance.step_model import Engine, Generation, Setup
 
 # a batch of up to this size is bound by reading weights and by launching
 SMALL_BATCH = 4
+# the note of a figure that was measured on this host
+MEASURED_HERE = "measured here"
 
 
 class Kind(Enum):

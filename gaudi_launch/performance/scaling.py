@@ -17,6 +17,7 @@ from gaudi_launch.messages import Message, message
 from gaudi_launch.models import sizing
 from gaudi_launch.models.model import Model
 from gaudi_launch.performance.constants import values
+from gaudi_launch.performance.learned import learned_for
 from gaudi_launch.performance.prediction import reads_chosen_experts
 from gaudi_launch.performance.prediction import steps as steps_of
 from gaudi_launch.performance.published import shapes
@@ -68,7 +69,12 @@ def step_time(
     )
     kind = "bf16" if dtype in ("bfloat16", "float16") else dtype
     basis = f"{title} {kind}, {setup.cards} x {generation}"
-    return Speed(_lines(setup, shape, basis), setup, shape, tuple(notes), measured=not notes)
+    measured = not notes
+    learned = learned_for(generation)
+    if learned is not None:
+        count = len(learned.measurements)
+        notes.append(message("learn.used", version=learned.version, count=count))
+    return Speed(_lines(setup, shape, basis), setup, shape, tuple(notes), measured=measured)
 
 
 def generation_of(accelerator: Accelerator) -> Generation:

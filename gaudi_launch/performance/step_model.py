@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from gaudi_launch.performance.shape import Shape
 
-Generation = Literal["gaudi2", "gaudi3"]
+Generation = Literal["gaudi2", "gaudi3", "cpu"]
 Engine = Literal["static", "v0", "v1"]
 
 # two all-reduces a layer, each of which sends a token's hidden values (2 bytes) twice: reduce, then gather

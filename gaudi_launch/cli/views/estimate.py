@@ -32,7 +32,7 @@ def to_json(found: SpeedEstimate) -> dict[str, Any]:
     return {
         "schema": 1,
         "model": case.model.path,
-        "accelerator": case.accelerator.id,
+        "accelerator": case.hardware,
         "cards": case.setup.cards,
         "dtype": case.dtype,
         "engine": case.engine or None,
@@ -58,7 +58,7 @@ def to_json(found: SpeedEstimate) -> dict[str, Any]:
         "sequences_at_once": round(made.batch, 2),
         "saturated": made.saturated,
         "evidence": {
-            "kind": "fitted",
+            "kind": "measured here" if made.evidence.learned else "fitted",
             "class": made.evidence.kind.value,
             "points": made.evidence.points,
             "typical_factor": made.evidence.typical,
@@ -103,6 +103,8 @@ def summary(found: SpeedEstimate) -> str:
 
     made = found.prediction
     evidence = text("estimate.near" if made.evidence.near else "estimate.far")
+    if made.evidence.learned:
+        evidence = text("estimate.learned", version=made.evidence.learned)
     return text(
         "estimate.line",
         sequences=f"{made.batch:.0f}",
@@ -142,7 +144,7 @@ def show(found: SpeedEstimate, plot: Path | None) -> None:
         model=case.model.path,
         dtype=case.dtype,
         cards=case.setup.cards,
-        accelerator=case.accelerator.id,
+        accelerator=case.hardware,
         engine=case.engine or text("estimate.static"),
     )
     load = case.load
@@ -167,6 +169,8 @@ def show(found: SpeedEstimate, plot: Path | None) -> None:
     if made.saturated:
         say("estimate.saturated", rate=f"{made.throughput.expected / load.output:.3g}")
     _show_evidence(found)
+    if made.evidence.learned:
+        say("estimate.note", what=text("estimate.learned", version=made.evidence.learned))
     for note in case.notes:
         say("estimate.note", what=note.render())
     if plot is not None:
@@ -234,7 +238,7 @@ def draw(path: Path, found: SpeedEstimate) -> None:
         for batch, each in zip(batches, solve_each(found.case, batches), strict=True)
     ]
     case = found.case
-    title = f"{case.model.path}, {case.dtype}, {case.setup.cards} x {case.accelerator.id}"
+    title = f"{case.model.path}, {case.dtype}, {case.setup.cards} x {case.hardware}"
     drawn = throughput_chart.picture(points, title, path.suffix.lower())
     try:
         path.write_bytes(drawn)

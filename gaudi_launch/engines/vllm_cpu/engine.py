@@ -85,6 +85,10 @@ class VllmCpu(Engine):
         return False
 
     @property
+    def scheduling(self) -> Literal["v0", "v1"]:
+        return "v1"
+
+    @property
     def lacks(self) -> tuple[str, ...]:
         return (*WITHOUT.values(), "--tuning reference")
 

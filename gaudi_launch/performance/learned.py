@@ -1,0 +1,149 @@
+"""Constants corrected by measurements of this host, with their file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch import paths
+from gaudi_launch.performance.published import MEASURED_HERE, Figure, kind_of
+from gaudi_launch.performance.shape import Shape
+from gaudi_launch.performance.step_model import Generation, Setup
+
+FILE_NAME = "learned-speed.json"
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class SpeedMeasurement:
+    """One speed of a service of this host, in the terms of `Figure`.
+
+    ``measure`` is throughput (output tokens per second), ttft or tpot (seconds). ``setup`` and
+    ``shape`` have the fields of the records of these names.
+    """
+
+    source: str
+    measure: str
+    statistic: str
+    engine: str
+    model: str
+    setup: Mapping[str, Any]
+    shape: Mapping[str, Any]
+    input: float
+    output: float
+    batch: float
+    value: float
+
+    @property
+    def generation(self) -> Generation:
+        found: Generation = self.setup["generation"]
+        return found
+
+
+@dataclass(frozen=True)
+class LearnedConstants:
+    """A version of the constants. ``values`` are in the units of constants.csv.
+
+    ``typical`` is exp(mean |ln(predicted / measured)|) after learning, ``before`` with the shipped constants;
+    ``left_out`` counts the measurements that were too far off.
+    """
+
+    version: int
+    learned_at: float
+    values: Mapping[str, float]
+    typical: float
+    before: float
+    left_out: int
+    measurements: tuple[SpeedMeasurement, ...]
+
+    @property
+    def generations(self) -> frozenset[str]:
+        """Return the hardware of the measurements: gaudi2, gaudi3 or cpu."""
+        return frozenset(each.generation for each in self.measurements)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "version": self.version,
+            "learned_at": self.learned_at,
+            "values": dict(self.values),
+            "typical": self.typical,
+            "before": self.before,
+            "left_out": self.left_out,
+            "measurements": [asdict(each) for each in self.measurements],
+        }
+
+
+def state_file() -> Path:
+    """Return the file of this host's constants."""
+    return paths.state_dir() / FILE_NAME
+
+
+def read_learned(file: Path | None = None) -> LearnedConstants | None:
+    """Return the constants of this host; None where it has none that can be read."""
+    path = file or state_file()
+    try:
+        stamp = path.stat().st_mtime_ns
+    except OSError:
+        return None
+    return _read(path, stamp)
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, stamp: int) -> LearnedConstants | None:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document["schema"] != SCHEMA:
+            return None
+        return LearnedConstants(
+            version=int(document["version"]),
+            learned_at=float(document["learned_at"]),
+            values={str(name): float(value) for name, value in document["values"].items()},
+            typical=float(document["typical"]),
+            before=float(document["before"]),
+            left_out=int(document["left_out"]),
+            measurements=tuple(SpeedMeasurement(**row) for row in document["measurements"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def write_learned(found: LearnedConstants, file: Path | None = None) -> None:
+    """Replace the file atomically. Raises OSError."""
+    path = file or state_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".new")
+    part.write_text(json.dumps(found.to_json(), indent=1), encoding="utf-8")
+    part.replace(path)
+
+
+def learned_for(generation: Generation) -> LearnedConstants | None:
+    """Return the learned constants for this hardware, None without them."""
+    found = read_learned()
+    return found if found is not None and generation in found.generations else None
+
+
+def figure_of(each: SpeedMeasurement) -> Figure:
+    """Return a measurement as the fit takes it."""
+    setup, shape = Setup(**each.setup), Shape(**each.shape)
+    return Figure(
+        source=each.source,
+        measure=each.measure,
+        statistic=each.statistic,
+        harness=each.engine,
+        software="",
+        model=each.model,
+        setup=setup,
+        shape=shape,
+        input=each.input,
+        output=each.output,
+        batch=each.batch,
+        value=each.value,
+        kind=kind_of(shape, setup.engine, each.batch),
+        not_scored="",
+        note=MEASURED_HERE,
+    )

@@ -1,0 +1,179 @@
+"""`learn`: speeds from saved runs, logs and /metrics pages of this host's services."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.app.estimate import of_record
+from gaudi_launch.app.learn import learn, read_result, reset
+from gaudi_launch.buckets.warmup_time import FILE_NAME, read_measured
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.paths import state_dir
+from gaudi_launch.performance.prediction import Load
+from gaudi_launch.services.state import store
+
+SHAPE = {"hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3}
+LOG = (
+    "Engine 000: Avg prompt throughput: {prompt} tokens/s, Avg generation throughput: {made} tokens/s, "
+    "Running: {running} reqs, Waiting: {waiting} reqs, GPU KV cache usage: 1.0%, Prefix cache hit rate: 0.0%\n"
+)
+PAGE = """# TYPE vllm:request_prompt_tokens histogram
+vllm:request_prompt_tokens_sum{model_name="demo"} 2000.0
+vllm:request_prompt_tokens_count{model_name="demo"} 10.0
+# TYPE vllm:request_generation_tokens histogram
+vllm:request_generation_tokens_sum{model_name="demo"} 500.0
+vllm:request_generation_tokens_count{model_name="demo"} 10.0
+# TYPE vllm:inter_token_latency_seconds histogram
+vllm:inter_token_latency_seconds_sum{model_name="demo"} 24.5
+vllm:inter_token_latency_seconds_count{model_name="demo"} 490.0
+# TYPE vllm:iteration_tokens_total histogram
+vllm:iteration_tokens_total_sum{model_name="demo"} 2500.0
+vllm:iteration_tokens_total_count{model_name="demo"} 125.0
+# TYPE vllm:generation_tokens counter
+vllm:generation_tokens_total{model_name="demo"} 500.0
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> dict[str, Any]:
+    model = tmp_path / "demo"
+    model.mkdir()
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "intermediate_size": 1536,
+        "vocab_size": 49152,
+        "torch_dtype": "float32",
+        **SHAPE,
+    }
+    (model / "config.json").write_text(json.dumps(config))
+    return {
+        "engine": {"name": "cpu", "version": "0.32.0"},
+        "model": {"path": str(model)},
+        "dtype": "float32",
+        "modules": [],
+    }
+
+
+def bench(path: Path, record: dict[str, Any] | None, **changes: Any) -> str:
+    """Write a saved run: 8 clients, 100 tokens in, 50 out, 20 ms a token."""
+    document = {
+        "schema": 1,
+        "kind": "bench",
+        "plan": record,
+        "workload": {"arrivals": "closed", "concurrency": 8},
+        "summary": {
+            "completed": 16,
+            "failed": 0,
+            "input_tokens": 1600,
+            "output_tokens": 800,
+            "output_rate": 300.0,
+            "ttft": {"p50": 0.2},
+            "tpot": {"p50": 0.02},
+        },
+        "samples": [],
+    }
+    path.write_text(json.dumps({**document, **changes}, indent=1))
+    return str(path)
+
+
+def service(plan: dict[str, Any], log: Path) -> None:
+    folder = store.services_dir() / "demo"
+    folder.mkdir(parents=True)
+    store.write(folder, "plan.json", plan)
+    store.write(folder, "state.json", {"name": "demo", "log": str(log), "phase": "stopped"})
+
+
+def test_a_run_gives_ttft_tpot_and_throughput(plan: dict[str, Any], tmp_path: Path) -> None:
+    found = read_result(Path(bench(tmp_path / "run.json", plan)), "")
+    rows = [(each.measure, each.input, each.output, each.batch, each.value) for each in found.measurements]
+    assert rows == [
+        ("ttft", 100.0, 50.0, 8.0, 0.2),
+        ("tpot", 100.0, 50.0, 8.0, 0.02),
+        ("throughput", 100.0, 50.0, 8.0, 300.0),
+    ]
+    assert found.measurements[0].setup["generation"] == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"plan": None}, "learn.no_plan"),
+        ({"plan": {"engine": {"name": "other"}}}, "learn.no_plan"),
+        ({"workload": {"arrivals": "rate", "concurrency": None}}, "learn.not_closed"),
+        ({"summary": {"completed": 2, "failed": 0}}, "learn.too_few"),
+        ({"summary": {"completed": 20, "failed": 1}}, "learn.too_few"),
+    ],
+)
+def test_a_run_of_unknown_load_is_not_used(
+    plan: dict[str, Any], tmp_path: Path, changes: dict[str, Any], why: str
+) -> None:
+    found = read_result(Path(bench(tmp_path / "run.json", plan, **changes)), "")
+    assert (found.measurements, found.why_not and found.why_not.id) == ((), why)
+
+
+def test_a_log_gives_a_step_time_for_each_number_of_sequences(plan: dict[str, Any], tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    lines = [
+        LOG.format(prompt=0.0, made=made, running=running, waiting=waiting)
+        for made, running, waiting in ((100.0, 4, 0), (80.0, 4, 0), (20.0, 4, 0), (50.0, 1, 0), (1.0, 9, 3))
+    ]
+    # prompts took a part of this interval
+    lines.append(LOG.format(prompt=500.0, made=30.0, running=4, waiting=0))
+    log.write_text("".join(lines))
+    assert read_result(log, "").why_not is not None
+    service(plan, log)
+    found = read_result(log, "")
+    rows = [(each.statistic, each.batch, each.value) for each in found.measurements]
+    assert rows == [("step", 1.0, 0.02), ("step", 4.0, 0.05)]
+
+
+def test_a_metrics_page_gives_the_mean_time_per_token(plan: dict[str, Any], tmp_path: Path) -> None:
+    page = tmp_path / "metrics.txt"
+    page.write_text(PAGE)
+    service(plan, tmp_path / "engine.log")
+    (found,) = read_result(page, "demo").measurements
+    # 500 tokens in 125 steps
+    assert (found.measure, found.input, found.output, found.batch) == ("tpot", 200.0, 50.0, 4.0)
+    assert found.value == pytest.approx(0.05)
+
+
+def test_predictions_of_this_host_follow_and_reset_ends_it(plan: dict[str, Any], tmp_path: Path) -> None:
+    load = Load("concurrency", 100, 50, 8)
+    assert of_record(plan, load) is None
+    outcome = learn([bench(tmp_path / "run.json", plan)], "")
+    assert (outcome.learned.version, len(outcome.results[0].measurements)) == (1, 3)
+    found = of_record(plan, load)
+    assert found is not None
+    evidence = found.prediction.evidence
+    assert (found.case.hardware, evidence.learned, evidence.near) == ("cpu", 1, True)
+    assert found.prediction.tpot.expected == pytest.approx(0.02, rel=0.25)
+    assert found.prediction.throughput.expected == pytest.approx(300, rel=0.25)
+    assert (reset(), reset()) == (True, False)
+    assert of_record(plan, load) is None
+
+
+def test_nothing_to_learn_from_writes_nothing(plan: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(LaunchError) as raised:
+        learn([bench(tmp_path / "run.json", None)], "")
+    assert (raised.value.text.id, reset()) == ("learn.nothing", False)
+
+
+def test_a_log_gives_its_warm_up_once(plan: dict[str, Any], tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    line = "INFO 11-21 03:03:01 [runner.py:2587] [Warmup][Prompt][{}/4] batch_size:1 seq_len:128 free_mem:0 B\n"
+    end = "INFO 11-21 03:03:09 [runner.py:2801] Warmup finished in 9 secs, allocated 68 MiB of device memory\n"
+    log.write_text("".join(line.format(number) for number in range(1, 5)) + end)
+    service(plan, log)
+    assert [read_result(log, "").why_not is not None for _ in range(2)] == [True, True]
+    (found,) = read_measured(state_dir() / FILE_NAME)
+    assert (found.model, found.cards, found.dtype, found.graphs, found.seconds) == ("demo", 1, "float32", 4, 9.0)

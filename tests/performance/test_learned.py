@@ -1,0 +1,134 @@
+"""This host's own constants: learned from measurements, near the shipped ones, and used by predictions."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gaudi_launch.performance import constants as store
+from gaudi_launch.performance.fitting import points_of, predicted
+from gaudi_launch.performance.learned import (
+    LearnedConstants,
+    SpeedMeasurement,
+    figure_of,
+    learned_for,
+    read_learned,
+    state_file,
+    write_learned,
+)
+from gaudi_launch.performance.learning import learn
+from gaudi_launch.performance.published import shapes
+from gaudi_launch.performance.step_model import Generation, Setup
+
+NOW = 1_790_000_000.0
+LOADS = ((128, 64, 1), (512, 128, 8), (256, 256, 32))
+OTHERS = ((1024, 64, 4), (64, 200, 16), (300, 100, 24))
+
+
+@pytest.fixture(autouse=True)
+def own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def setup(generation: Generation = "gaudi2") -> Setup:
+    return Setup(generation, 1, "bf16", 2.0, 2.0, "v1")
+
+
+def blank(load: tuple[int, int, int], measure: str, generation: Generation = "gaudi2") -> SpeedMeasurement:
+    prompt, output, batch = load
+    return SpeedMeasurement(
+        source="run.json",
+        measure=measure,
+        statistic="mean",
+        engine="toy",
+        model="Llama-3.1-8B",
+        setup=asdict(setup(generation)),
+        shape=asdict(shapes()["Llama-3.1-8B"]),
+        input=prompt,
+        output=output,
+        batch=batch,
+        value=1.0,
+    )
+
+
+def on_a_host(
+    loads: tuple[tuple[int, int, int], ...], changes: dict[str, float], generation: Generation = "gaudi2"
+) -> list[SpeedMeasurement]:
+    """Return what a host measures whose constants are the shipped ones times ``changes``."""
+    shipped = store.constants()
+    values = [one.scaled * changes.get(name, 1.0) for name, one in shipped.items()]
+    asked = [blank(load, measure, generation) for load in loads for measure in ("tpot", "throughput")]
+    found = predicted(points_of([figure_of(each) for each in asked], tuple(shipped)), np.array(values))
+    return [replace(each, value=float(value)) for each, value in zip(asked, found, strict=True)]
+
+
+def off(learned: LearnedConstants, measured: list[SpeedMeasurement]) -> list[float]:
+    write_learned(learned)
+    values = np.array([store.values()[name] for name in store.constants()])
+    points = points_of([figure_of(each) for each in measured], tuple(store.constants()))
+    return [abs(float(value)) for value in predicted(points, values) / points.value - 1]
+
+
+def test_a_slow_host_is_predicted_after_three_runs() -> None:
+    changes = {"read.gaudi2": 0.6, "host.v1": 2.0, "decode.gaudi2": 0.7}
+    learned = learn(None, on_a_host(LOADS, changes), store.constants(), now=NOW)
+    assert max(off(learned, on_a_host(OTHERS, changes))) < 0.2
+    assert (learned.version, learned.left_out, learned.generations) == (1, 0, frozenset({"gaudi2"}))
+    assert learned.typical < 1.1 < learned.before
+
+
+def test_a_processor_is_learned_from_nothing() -> None:
+    changes = {"read.cpu": 0.3, "layer.cpu": 4.0, "decode.cpu": 0.1, "prefill.cpu.bf16": 0.2}
+    learned = learn(None, on_a_host(LOADS, changes, "cpu"), store.constants(), now=NOW)
+    assert max(off(learned, on_a_host(OTHERS, changes, "cpu"))) < 0.2
+    # what it shares with cards stays as shipped
+    assert all(".cpu" in name for name in learned.values)
+
+
+def test_without_a_reason_nothing_moves() -> None:
+    learned = learn(None, on_a_host(LOADS, {}), store.constants(), now=NOW)
+    shipped = store.constants()
+    assert all(value == pytest.approx(shipped[name].value, rel=1e-3) for name, value in learned.values.items())
+
+
+def test_few_runs_move_a_constant_less_than_many() -> None:
+    def moved(times: int) -> float:
+        runs = on_a_host(LOADS[:1], {"read.gaudi2": 0.5})
+        many = [replace(run, source=f"{number}.json") for number in range(times) for run in runs]
+        return learn(None, many, store.constants(), now=NOW).values["read.gaudi2"]
+
+    shipped = store.constants()["read.gaudi2"].value
+    assert 0.5 * shipped < moved(20) < moved(1) < shipped
+
+
+def test_a_run_with_another_cause_is_left_out() -> None:
+    good = on_a_host((*LOADS, *OTHERS), {})
+    strange = replace(good[0], source="strange.json", value=good[0].value * 10)
+    learned = learn(None, [*good, strange], store.constants(), now=NOW)
+    assert learned.left_out == 1
+    assert max(off(learned, good)) < 0.02
+
+
+def test_versions_add_up_and_a_file_given_again_counts_once() -> None:
+    runs = on_a_host(LOADS, {})
+    first = learn(None, runs[:2], store.constants(), now=NOW)
+    second = learn(first, [*runs[:2], *runs[2:]], store.constants(), now=NOW)
+    assert (first.version, second.version) == (1, 2)
+    assert second.measurements == tuple(runs)
+
+
+def test_predictions_use_what_was_learned_and_a_broken_file_is_none() -> None:
+    plain = dict(store.values())
+    assert (read_learned(), learned_for("gaudi2")) == (None, None)
+    write_learned(learn(None, on_a_host(LOADS, {"read.gaudi2": 0.5}), store.constants(), now=NOW))
+    assert store.values()["read.gaudi2"] < plain["read.gaudi2"]
+    assert store.values()["read.gaudi3"] == plain["read.gaudi3"]
+    assert learned_for("gaudi2") is not None and learned_for("gaudi3") is None
+    for text in ("", "{}", "[1]", '{"schema": 2}', '{"schema": 1, "version": 1, "values": 3}'):
+        state_file().write_text(text + " " * random.Random(text).randrange(1, 50))
+        assert read_learned() is None
+    assert dict(store.values()) == plain
