@@ -30,7 +30,6 @@ _log = logging.getLogger(__name__)
 
 TOOLS = ("auto", "builtin", "guidellm", "vllm", "inference-benchmarker")
 IMAGE = "ghcr.io/huggingface/inference-benchmarker:latest"
-PROFILES = ("chat", "fixed-length", "code-generation", "classification")
 _PERCENTILES = (50, 90, 95, 99)
 
 

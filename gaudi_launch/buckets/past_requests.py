@@ -58,7 +58,6 @@ _HISTOGRAMS = {
     "vllm:request_prompt_tokens_bucket": "prompt",
     "vllm:request_generation_tokens_bucket": "generation",
 }
-METRICS_NAMES = ("vllm:request_prompt_tokens", "vllm:request_generation_tokens")
 
 
 def read_workload(source: str) -> list[RequestLengths]:
@@ -131,15 +130,11 @@ def _of_csv(text: str) -> tuple[list[RequestLengths], bool]:
         return [], False
 
 
-def parse_json_lines(text: str) -> list[RequestLengths]:
-    """Return requests from one JSON object per line, or one array of them.
-
-    The numbers may be in a ``usage`` object. Broken lines are left out.
-    """
-    return _requests(_json_rows(text))[0]
-
-
 def _json_rows(text: str) -> list[Mapping[str, Any]]:
+    """Return one JSON object per line, or one array of them, without broken lines.
+
+    The numbers may be in a ``usage`` object.
+    """
     rows: list[Mapping[str, Any]] = []
     try:
         document = json.loads(text)

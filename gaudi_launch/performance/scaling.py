@@ -139,16 +139,3 @@ def _parameters_of(name: str) -> float | None:
     words = name.replace("-", " ").replace("_", " ")
     found = re.search(r"(?<![\w.])(\d{1,4}(?:\.\d{1,3})?)[bB](?![A-Za-z0-9])", words)
     return float(found.group(1)) * 1e9 if found else None
-
-
-def active_parameters(model: Model) -> float:
-    """Return the parameters that one token passes.
-
-    Of a mixture these are its attention, the selected experts and the head.
-
-    >>> mixtral = Model("m", "m", parameters=46_702_792_704, moe=True, layers=32, hidden_size=4096,
-    ...     intermediate_size=28672, heads=32, kv_heads=8, head_dim=128, vocab_size=32000)
-    >>> round(active_parameters(mixtral) / 1e9, 1)
-    12.7
-    """
-    return known_shape(model)[0].active

@@ -22,8 +22,6 @@ PAGED = "paged"
 """A paged cache with vLLM's exponential buckets: 3.3.x."""
 RUNS_PER_SHAPE = 3
 """3.3.x runs each warmed shape three times (flash_causal_lm.py ``warmup_hpu_graph``)."""
-GRAPH_TOKENS = 8192
-"""3.3.x captures a prompt as a graph only up to this many tokens."""
 
 
 @dataclass(frozen=True)
