@@ -87,13 +87,17 @@ def container_of(
     network and its port is published; else it shares the host's network, as the vendor's docs show
     it.
 
-    Raises LaunchError: no image is known, or an invalid image name, or a secret among the engine's
+    Raises LaunchError: no image is known or possible, or an invalid image name, or a secret among the engine's
     arguments (USAGE); cards whose index is unknown (MACHINE).
     """
     if image is not None and not IMAGE.fullmatch(image):
         raise LaunchError("kubernetes.image", ExitCode.USAGE, option="--image", found=image)
     if plan.container is not None:
         return _as_planned(plan, plan.container, image)
+    inner = plan.engine.facts.get("inner")
+    if inner is not None:
+        # its program is part of gaudi-launch, which no image contains
+        raise LaunchError("render.around", ExitCode.USAGE, engine=plan.engine.name, inner=inner)
     args = plan.args
     refuse_secrets(args)
     everything = {**engine_variables(environment or {}), **plan.command.env}

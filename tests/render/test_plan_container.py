@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch.cli.main import run
 from gaudi_launch.engines.releases import needed_release, release_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.simulated import make
@@ -93,6 +94,20 @@ def test_a_network_of_its_own() -> None:
 )
 def test_images(engine: str, image: str) -> None:
     assert needed_release(engine).image == image
+
+
+@pytest.mark.parametrize("target", ["docker", "compose", "quadlet"])
+@pytest.mark.parametrize("image", [(), ("--image", "x/y:1")])
+def test_an_engine_around_another_has_no_container(
+    target: str, image: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["render", target, "-w", "Qwen/Qwen3-8B", "-n", "1", "--engine", "ray-serve:vllm-fork@1.21"]
+    code = run([*line, "--machine", "simulated:hls2", "--to", str(tmp_path / "files"), *image])
+    assert code == ExitCode.USAGE
+    refused = capsys.readouterr().err
+    assert "no image contains all three" in refused
+    assert "render kubernetes --kind rayservice --engine vllm-fork@1.21" in refused
+    assert not (tmp_path / "files").exists()
 
 
 def test_no_image() -> None:
