@@ -110,7 +110,8 @@ def _facts(checked: CheckedPlan, speed: SpeedEstimate | None, out: Console) -> l
         tokens = made.num_blocks * BLOCK if made.num_blocks is not None else None
         row("plan.word_card_memory", bar(made.memory, out.width - LABEL_WIDTH - 1, ascii=ascii))
         row(None, legend(made.memory, tokens, ascii=ascii))
-    row("plan.word_start", _start_time(made))
+    if made.placement.modules:
+        row("plan.word_start", _start_time(made))
     if speed is not None:
         row("plan.word_speed", summary(speed))
     for step in checked.prepared.steps:

@@ -111,6 +111,16 @@ def test_failed_checks_of_this_machine_are_the_verdict_and_lead_to_the_doctor(
     assert shown(checked, monkeypatch).splitlines()[-1] == "next: gaudi-launch serve m"
 
 
+def test_an_engine_on_the_cpu_has_no_line_on_cards_memory_or_warm_up(
+    plain_english: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert run(["plan", "demo"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "demo runs on the CPU: no card is needed."
+    assert {line[:10].strip() for line in lines[2 : lines.index("", 2)]} == {"engine", "model"}
+
+
 def test_next_repeats_the_options_without_secrets(
     plain_english: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
