@@ -15,11 +15,11 @@ import pytest
 from gaudi_launch.cli.translated import translations
 from gaudi_launch.messages import catalogue
 from tests.support.help_texts import english_texts
-from tests.support.prose import HABITS, OPENING, Habit, comments, docstrings, headings, paragraphs, plain
+from tests.support.prose import HABITS, OPENING, Habit, comments, docstrings, headings, paragraphs, plain, sentences
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-FOLDERS = sorted([*(ROOT / "gaudi_launch").iterdir(), ROOT / "scripts", ROOT / "tests" / "support"])
+FOLDERS = [*sorted((ROOT / "gaudi_launch").iterdir()), ROOT / "scripts", ROOT / "tests" / "support"]
 SOURCES = [path for path in FOLDERS if path.suffix == ".py" or (path.is_dir() and path.name != "__pycache__")]
 # (place, match): the reason why it may stay
 EXCEPTIONS = {
@@ -27,6 +27,8 @@ EXCEPTIONS = {
     ("message ray.replica_order", "hold"): "a condition that must hold",
     ("message diagnose.kv_too_small", "hold"): "the capacity of a cache",
 }
+# the texts that a check sends to a model, and the nouns of prompts
+PROMPTS = ("gaudi_launch/bench/check.py", "gaudi_launch/bench/server.py")
 
 
 def found_in(texts: Iterator[tuple[str, str]]) -> list[str]:
@@ -91,6 +93,12 @@ def test_documents_use_plain_words(path: Path) -> None:
 @pytest.mark.parametrize("source", SOURCES, ids=name_of)
 def test_docstrings_and_comments_use_plain_words(source: Path) -> None:
     passages = [each for path in files_of(source) for each in (*docstrings(path), *comments(path))]
+    assert found_in((f"{name_of(each.path)}:{each.line}", each.text) for each in passages) == []
+
+
+@pytest.mark.parametrize("source", SOURCES[:-1], ids=name_of)
+def test_texts_in_the_code_use_plain_words(source: Path) -> None:
+    passages = [each for path in files_of(source) if name_of(path) not in PROMPTS for each in sentences(path)]
     assert found_in((f"{name_of(each.path)}:{each.line}", each.text) for each in passages) == []
 
 

@@ -79,7 +79,7 @@ def image_of(engine: Engine) -> str | None:
     try:
         return engine.image if has_image(engine.image, _QUICK_SECONDS) else None
     except LaunchError as error:
-        _log.debug("docker cannot be asked: %s", error)
+        _log.debug("docker cannot be queried: %s", error)
         return None
 
 

@@ -87,7 +87,7 @@ HABITS = (
         rf"\b(?:{_COUNTED}) an? (?:{_COUNTED_PER})\b", "bytes a second", "a second step", "per: bytes per second"
     ),
     Habit(
-        r"(?<!there )\b(?:is|are|was|were) no (?!longer\b|more than\b|other\b)",
+        r"(?<!there )\b(?:is|are|was|were) no (?!longer\b|larger\b|more than\b|other\b)",
         "'x' is no server",
         "there is no server; it is no longer valid",
         "is not a",
@@ -149,6 +149,17 @@ def docstrings(path: Path) -> Iterator[Passage]:
             continue
         if isinstance(node.value.value, str):
             yield Passage(path, node.lineno, node.value.value)
+
+
+def sentences(path: Path) -> Iterator[Passage]:
+    """Yield the texts of three parts and more in the code, except for docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in alone:
+            continue
+        if node.value.count(" ") >= 2:
+            yield Passage(path, node.lineno, node.value)
 
 
 def comments(path: Path) -> Iterator[Passage]:

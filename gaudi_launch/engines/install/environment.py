@@ -182,7 +182,7 @@ def _has_image(image: str) -> bool:
     try:
         return not interrupt.run(["docker", "image", "inspect", image]).returncode
     except OSError as error:
-        _log.debug("docker cannot be asked: %s", error)
+        _log.debug("docker cannot be queried: %s", error)
         return False
 
 

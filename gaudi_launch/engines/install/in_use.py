@@ -63,12 +63,12 @@ def check_unused(folder: Path) -> None:
     try:
         handle = os.open(_lock_path(folder), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError as error:
-        _log.debug("the use of an environment cannot be told: %s", error)
+        _log.debug("the use of an environment is unknown: %s", error)
         return
     try:
         unused = locks.try_take(handle)
     except OSError as error:
-        _log.debug("the use of an environment cannot be told: %s", error)
+        _log.debug("the use of an environment is unknown: %s", error)
         # without locks nothing shows that no service runs from it
         unused = False
     finally:
