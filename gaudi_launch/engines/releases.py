@@ -150,6 +150,18 @@ def _of_image(engine: str) -> Release | None:
     return replace(found, engine=engine, version=version, images=(image,)) if image else None
 
 
+def constraints_of(release: Release) -> str | None:
+    """Return the file of the versions that pip takes with a release.
+
+    Its head says how they were resolved and what was not. Return None where there is no file.
+    """
+    name = release.engine.partition("@")[0]
+    names = {name, f"{name}-{release.version}"}
+    folder = paths.profiles_dir() / "engines" / "constraints"
+    found = [folder / f"{each}.txt" for each in sorted(names) if (folder / f"{each}.txt").is_file()]
+    return str(found[0]) if found else None
+
+
 def _versions_known(name: str) -> tuple[str, ...]:
     """Return the versions of an engine that can be set up, as values of ``--engine``."""
     found = _versions_of(name)

@@ -28,6 +28,9 @@ def setup(
     ),
     index_url: str | None = typer.Option(None, "--index-url", metavar="URL", help="A mirror for pip."),
     vision: bool = typer.Option(False, "--vision", help="Install Pillow-SIMD (for vision models)."),
+    unpinned: bool = typer.Option(
+        False, "--unpinned", help="Let pip choose the newest packages instead of the resolved versions."
+    ),
     scale_out: bool = typer.Option(
         False, "--scale-out", help="Install libfabric and the HCCL wrapper for host network cards (as root)."
     ),
@@ -42,10 +45,10 @@ def setup(
 
     _check_index(index_url)
     engine = setup_name(engine)
-    extras = SetupExtras(index_url, vision, scale_out)
+    extras = SetupExtras(index_url, vision, scale_out, unpinned=unpinned)
     if runs_anywhere(engine):
         given: dict[str, object] = {"--in": place, "--python": python}
-        given |= {"--vision": vision or None, "--scale-out": scale_out or None}
+        given |= {"--vision": vision or None, "--scale-out": scale_out or None, "--unpinned": unpinned or None}
         for flag, value in given.items():
             if value is not None:
                 raise LaunchError("setup.not_for", ExitCode.USAGE, flag=flag, engine=engine)
@@ -93,6 +96,8 @@ def _gaudi(engine: str, place: str | None, python: str | None, extras: Any, dry_
     begin = time.monotonic()
     if environment.remembered(recipe) < len(recipe.steps):
         say(text("setup.log", path=str(recipe.folder / environment.LOG)))
+        if recipe.constraints:
+            say(text("setup.pins", path=recipe.constraints))
     ran = environment.make(recipe, say)
     seconds = round(time.monotonic() - begin, 1)
     if as_json:

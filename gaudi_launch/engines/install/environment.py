@@ -11,13 +11,13 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gaudi_launch import interrupt
 from gaudi_launch.engines.install.in_use import check_unused
 from gaudi_launch.engines.install.install_steps import CodeStep, SetupExtras, code_steps, dockerfile
-from gaudi_launch.engines.releases import Release
+from gaudi_launch.engines.releases import Release, constraints_of
 from gaudi_launch.engines.vllm_cpu.install import alone, engines_dir
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
@@ -47,6 +47,7 @@ class Recipe:
     files: dict[Path, str]
     python: str | None = None
     image: str | None = None
+    constraints: str = ""
 
     @property
     def record(self) -> Path:
@@ -73,12 +74,14 @@ def in_venv(release: Release, base: str, extras: SetupExtras) -> Recipe:
     folder = folder_of(release)
     venv, source = folder / "venv", folder / "src"
     python = str(venv / "bin" / "python")
+    constraints = "" if extras.unpinned else constraints_of(release) or ""
+    extras = replace(extras, constraints=constraints)
     steps = [
         CodeStep("setup.venv", (base, "-m", "venv", "--system-site-packages", str(venv))),
         CodeStep("setup.source", ("mkdir", "-p", str(source))),
         *code_steps(release, python, str(source), extras),
     ]
-    return Recipe(release.engine, folder, tuple(steps), {}, python=python)
+    return Recipe(release.engine, folder, tuple(steps), {}, python=python, constraints=constraints)
 
 
 def in_docker(release: Release, extras: SetupExtras) -> Recipe:

@@ -33,13 +33,16 @@ class SetupExtras:
     """The optional parts of an installation.
 
     They are a pip mirror, Pillow-SIMD for vision models, and the libraries for host network cards
-    between machines and boards.
+    between machines and boards. ``constraints`` is the file of the versions that pip takes
+    unless ``unpinned``.
     """
 
     index_url: str | None = None
     vision: bool = False
     scale_out: bool = False
     pip_options: tuple[str, ...] = field(default=())
+    unpinned: bool = False
+    constraints: str = ""
 
 
 def code_steps(release: Release, python: str, source: str, extras: SetupExtras) -> list[CodeStep]:
@@ -52,7 +55,8 @@ def code_steps(release: Release, python: str, source: str, extras: SetupExtras) 
     its torch.
     """
     mirror = ("--index-url", extras.index_url) if extras.index_url else ()
-    pip = (python, "-m", "pip", "install", *extras.pip_options, *mirror)
+    versions = ("--constraint", extras.constraints) if extras.constraints else ()
+    pip = (python, "-m", "pip", "install", *extras.pip_options, *mirror, *versions)
     steps: list[CodeStep] = []
     if release.upstream is not None:
         folder, upstream = _checkout(release.upstream, source)

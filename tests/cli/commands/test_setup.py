@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch.engines.install.environment import in_venv
 from gaudi_launch.engines.install.install_steps import SetupExtras, code_steps, dockerfile
-from gaudi_launch.engines.releases import known, needed_release
+from gaudi_launch.engines.releases import constraints_of, known, needed_release
 from gaudi_launch.errors import LaunchError
 
 # records its words; says no to the call whose number stands in the file `fail`; makes environments
@@ -91,7 +92,9 @@ def test_a_virtual_environment_at_the_pinned_commits(user: User) -> None:
     assert code == 0, err
     folder = user.engines / "vllm-fork-1.21"
     python, source = f"{folder}/venv/bin/python", f"{folder}/src/vllm-fork"
-    pip = ["python", "-m", "pip", "install", "--index-url", "https://mirror.example/simple"]
+    pins = constraints_of(needed_release("vllm-fork@1.21"))
+    mirror = ("--index-url", "https://mirror.example/simple")
+    pip = ["python", "-m", "pip", "install", *mirror, "--constraint", pins]
     assert user.calls == [
         ["base-python", "-m", "venv", "--system-site-packages", f"{folder}/venv"],
         ["git", "init", "--quiet", source],
@@ -110,6 +113,7 @@ def test_a_virtual_environment_at_the_pinned_commits(user: User) -> None:
     ]
     assert out == f"The engine is ready. Use it with: gaudi-launch serve --python {python} ...\n"
     assert "[10/10] Building Pillow-SIMD with AVX2\n" in err
+    assert "not tried on a server with cards" in err
 
 
 def test_it_goes_on_where_it_stopped(user: User) -> None:
@@ -325,3 +329,25 @@ def test_a_dry_run_leaves_out_what_is_there(
     assert steps() == []
     assert run(["setup", "ray", "--dry-run"]) == 0
     assert capsys.readouterr().out != ""
+
+
+@pytest.mark.parametrize("engine", ["vllm-gaudi", "vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1"])
+def test_every_pip_step_of_an_environment_takes_the_resolved_versions(engine: str) -> None:
+    release = needed_release(engine)
+    installs = [step.argv for step in in_venv(release, "py", SetupExtras()).steps if "install" in step.argv]
+    file = constraints_of(release)
+    assert file is not None and installs
+    assert {argv[argv.index("--constraint") + 1] for argv in installs} == {file}
+    free = in_venv(release, "py", SetupExtras(unpinned=True))
+    assert not any("--constraint" in step.argv for step in free.steps)
+
+
+def test_constraints_are_versions_without_an_address_or_gaudis_own_packages() -> None:
+    for name in ("vllm-gaudi", "vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1"):
+        text = Path(constraints_of(needed_release(name)) or "").read_text(encoding="utf-8")
+        lines = [line for line in text.splitlines() if not line.startswith("#")]
+        assert "Not resolved here" in text and "://" not in text
+        names = {line.partition("==")[0] for line in lines}
+        assert len(lines) > 100 and all("==" in line for line in lines)
+        assert names & {"torch", "triton", "habana-torch-plugin", "vllm", "vllm-gaudi"} == set()
+    assert constraints_of(needed_release("vllm-gaudi@main")) is None
