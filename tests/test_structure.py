@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,3 +148,11 @@ def test_no_module_has_the_name_of_another() -> None:
             continue
         places[path.stem].append(path.as_posix())
     assert {name for name, paths in places.items() if len(paths) > 1} == set(EXPLAINED_BY_PACKAGE)
+
+
+def test_the_architecture_page_names_what_is_there() -> None:
+    page = (TESTS.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    packages = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    assert packages == {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    modules = {name for name in re.findall(r"`([\w/]+\.py)\b", page) if not name.startswith("tests/")}
+    assert [name for name in sorted(modules) if not (PACKAGE / name).is_file()] == []
