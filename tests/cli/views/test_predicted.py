@@ -1,0 +1,80 @@
+"""The speed that `serve` and `bench` print next to what is measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.app.estimate import of_record
+from gaudi_launch.bench.run_file import BenchRun
+from gaudi_launch.cli.views import bench, serve
+from gaudi_launch.engines.registry import find
+from gaudi_launch.performance.prediction import Load
+from gaudi_launch.planning.planner import make_plan
+from gaudi_launch.planning.request import Request
+from gaudi_launch.profiles import known_model
+from tests.support.vllm_gaudi_plans import HLS2
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+LLAMA = known_model("meta-llama/Llama-3.1-8B-Instruct", False)
+RUN = BenchRun({"tool": "builtin", "url": "http://x", "model": "m"}, {"arrivals": "closed"}, {})
+LOAD = Load("concurrency", 1024, 256, 32)
+
+
+@pytest.fixture(autouse=True)
+def own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def gaudi3(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gaudi_launch.app.fit.own_accelerator", lambda: "gaudi3")
+
+
+def record(engine: str = "vllm-gaudi") -> dict[str, Any]:
+    plan = make_plan(Request(model=LLAMA.path, max_model_len=8192, engine=engine), HLS2, LLAMA, find(engine))
+    document: dict[str, Any] = json.loads(json.dumps(plan.to_json()))
+    return document
+
+
+def test_serve_prints_the_prediction_of_a_usual_load() -> None:
+    request = Request(model=LLAMA.path, max_model_len=8192, engine="vllm-gaudi")
+    plan = make_plan(request, HLS2, LLAMA, find("vllm-gaudi"))
+    line = serve._predicted(plan)
+    assert line is not None
+    assert line.startswith("32 ") or "32" in line.split(":")[0]
+    # as many clients as the plan admits
+    few = make_plan(Request(model=LLAMA.path, max_model_len=8192, max_num_seqs=8), HLS2, LLAMA, find("vllm-gaudi"))
+    assert serve._predicted(few) != line
+
+
+def test_bench_prints_the_prediction_next_to_its_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    found = of_record(record(), LOAD)
+    assert found is not None
+    bench.show(RUN, Path("/tmp/run.json"), None, False, found)
+    shown = capsys.readouterr()
+    assert "TPOT" in shown.out + shown.err
+    bench.show(RUN, Path("/tmp/run.json"), None, True, found)
+    document = json.loads(capsys.readouterr().out)
+    assert document["predicted"]["tpot_seconds"]["expected"] == found.prediction.tpot.to_json()["expected"]
+    bench.show(RUN, Path("/tmp/run.json"), None, True, None)
+    assert "predicted" not in json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("gaudi3")
+def test_the_prediction_is_that_of_the_cards_of_this_machine() -> None:
+    document = record()
+    found = of_record(document, LOAD)
+    assert found is not None
+    assert (found.case.setup.generation, found.case.setup.cards) == ("gaudi3", len(document["modules"]))
+
+
+def test_an_incomplete_record_has_no_prediction() -> None:
+    document = record()
+    incomplete: list[dict[str, Any]] = [{"engine": None}, {"model": None}, {"dtype": "int3"}, {"modules": []}]
+    for broken in incomplete:
+        assert of_record({**document, **broken}, LOAD) is None
