@@ -1,9 +1,9 @@
 """Predict three loads of the CPU engine after learning from three others.
 
-Starts the demo model on the CPU engine (`gaudi-launch setup cpu`) with a separate state folder, measures three loads
-with `gaudi-launch bench`, learns from them, and measures three others. The exit status is 0 when the median error of
-the predicted TPOT, and that of the throughput, is within 20 %. The machine has to be idle: runs that compete with
-other work are not repeatable.
+Starts the demo model on the CPU engine (`gaudi-launch setup cpu`) with a separate state folder, measures three
+loads with `gaudi-launch bench`, learns from them, and measures three others. The exit status is 0 when the median
+error of the predicted TPOT, and that of the throughput, is within 20 %. The machine has to be idle: runs that
+compete with other work are not repeatable.
 """
 
 from __future__ import annotations
