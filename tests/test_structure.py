@@ -31,6 +31,7 @@ ABOUT_SEVERAL = {
     "cli/commands/test_services.py": "ps, status, logs, restart and stop together",
     "cli/commands/test_times.py": "durations in every command",
     "cli/test_pipe.py": "every command whose reader goes away",
+    "cli/views/test_predicted.py": "the predictions in the output of serve and bench",
     "doctor/test_checks.py": "all groups of checks",
     "engines/test_engine_names.py": "the program outside engines/ names no engine",
     "engines/test_options_table.py": "every engine's argv against its recorded option table",
