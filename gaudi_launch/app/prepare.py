@@ -210,7 +210,6 @@ def prepare(
     from gaudi_launch.planning.secret_args import refuse_secret_args, with_secret_moved
     from gaudi_launch.planning.support_answer import check_support
     from gaudi_launch.profiles import known_model
-    from gaudi_launch.services.preflight import check_folder
 
     must_exist = bring_with is not None
     request = to_request(options)
@@ -223,6 +222,9 @@ def prepare(
     if request.model == "demo":
         request = _demo(request, bring_with)
     elif bring_with is not None and options.machine is None:
+        # imports everything that runs services: not for a plan
+        from gaudi_launch.services.preflight import check_folder
+
         check_folder(request)
     with step("screen.step_engine"):
         installed = None if in_image else _installed(request, must_exist, here=options.machine is None)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -148,3 +150,15 @@ def test_a_padding_limit_of_a_script_names_its_option(engine: str, capsys: pytes
     out, _ = capsys.readouterr()
     settings = {each["name"]: each for each in json.loads(out)["settings"]}
     assert "--padding-limit" in settings["VLLM_PROMPT_SEQ_BUCKET_LIMIT"]["reason"]
+
+
+def test_a_plan_imports_nothing_that_runs_services() -> None:
+    program = (
+        "import sys, contextlib, io\n"
+        "from gaudi_launch.cli.main import run\n"
+        "with contextlib.redirect_stdout(io.StringIO()):\n"
+        "    code = run('plan -w Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --json'.split())\n"
+        "print(code, [name for name in sys.modules if name.startswith('gaudi_launch.services.process')])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "0 []\n"
