@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import set_language
 from tests.support.plots import needs_matplotlib, size_of, texts
 
-
-@pytest.fixture(autouse=True)
-def _language() -> Iterator[None]:
-    set_language("en")
-    yield
-    set_language(None)
+pytestmark = pytest.mark.usefixtures("plain_english")
 
 
 def drawn(ending: str) -> bytes:

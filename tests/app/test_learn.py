@@ -38,9 +38,7 @@ vllm:generation_tokens_total{model_name="demo"} 500.0
 """
 
 
-@pytest.fixture(autouse=True)
-def own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+pytestmark = pytest.mark.usefixtures("own_folders")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 
 import pytest
 from rich.console import Console
@@ -27,11 +26,7 @@ WARMING = LaunchProgress(
 )
 
 
-@pytest.fixture(autouse=True)
-def _language() -> Iterator[None]:
-    set_language("en")
-    yield
-    set_language(None)
+pytestmark = pytest.mark.usefixtures("plain_english")
 
 
 def lines(progress: LaunchProgress, width: int = 80, *, expected: str = "", encoding: str = "utf-8") -> list[str]:

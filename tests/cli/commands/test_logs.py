@@ -15,11 +15,6 @@ from tests.support.service_record import service
 pytestmark = pytest.mark.usefixtures("plain_english")
 
 
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 def answer(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, object]]:
     code = run([*words])
     return code, json.loads(capsys.readouterr().out)
