@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import message
 
 if TYPE_CHECKING:
     from gaudi_launch.engines.detect import Installed
@@ -139,7 +140,16 @@ def _on(product: Accelerator, engine: Engine, model: Model) -> ModelSupport:
         engine.refuse(Request(model.path, trust_remote_code=True), host, model)
     except LaunchError as error:
         return replace(answer, status=SupportStatus.NO, reasons=(*answer.reasons, error.text))
+    if _needs_conversion(product, engine, model):
+        status = SupportStatus.LIMITED if answer.status is SupportStatus.RUNS else answer.status
+        return replace(answer, status=status, reasons=(*answer.reasons, message("support.converted")))
     return answer
+
+
+def _needs_conversion(product: Accelerator, engine: Engine, model: Model) -> bool:
+    """Return True for fp8 weights that need conversion for Gaudi2."""
+    on_gaudi2 = product.id.startswith("gaudi2")
+    return on_gaudi2 and engine.needs_gaudi2_range and model.quantization == "fp8" and not model.converted
 
 
 class _FewestCards:

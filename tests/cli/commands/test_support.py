@@ -56,3 +56,20 @@ def test_unknown_names_get_the_nearest(
 ) -> None:
     assert run(["support", *argv]) == status
     assert near in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("accelerator", "converted"), [("gaudi2", True), ("gaudi3", False)])
+def test_fp8_weights_need_conversion_where_nothing_rescales_them(
+    accelerator: str, converted: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = answer(["deepseek-ai/DeepSeek-R1", "--accelerator", accelerator], capsys)
+    reasons = {row["engine"]: [each["id"] for each in row["reasons"]] for row in found["versions"]}
+    assert ("support.converted" in reasons["vllm-fork@1.21"]) is converted
+    # 1.22 and the plugin rescale when they load
+    assert reasons["vllm-fork@1.22"] == reasons["vllm-gaudi@0.26.0"] == []
+
+
+def test_features_are_answered_for_each_version(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(["Qwen3-8B", "--engine", "vllm-gaudi@0.16", "--accelerator", "gaudi2"], capsys)
+    answers = {each["id"]: each["status"] for each in found["versions"][0]["features"]}
+    assert answers["lora"] == "supported" and answers["row_parallel"] == "no"
