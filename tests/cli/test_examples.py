@@ -55,6 +55,8 @@ NO_MACHINE = {
     "gaudi-launch cluster status": 1,
     # no Ray runs here: tests/e2e/test_ray_serve.py has one
     "gaudi-launch ray status": 2,
+    # the stand-in server's run names no model and engine: tests/app/test_learn.py has one that does
+    "gaudi-launch learn run.json": 2,
     # it finds failures
     "gaudi-launch doctor --machine simulated:hls2+bad-tuning": 3,
 }
@@ -168,6 +170,7 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "ray check": "ray config Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --out serve.yaml",
         "hls2.json,": "snapshot hls2.json --machine simulated:hls2",
         "cache import": "cache export ffd155d6 key.tar.zst -c recipes",
+        "learn run.json": "bench demo --requests 4 -i 16 -o 4 --save run.json",
         "bench compare": "bench demo --requests 4 -i 16 -o 4 --save before.json",
         "mine.yaml": "",
     }
