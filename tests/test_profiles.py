@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gaudi_launch import profiles
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.models.model import Model
+from gaudi_launch.models.sizing import kv_bytes_per_token
 from gaudi_launch.profiles_check import problems, schema
 
 SHIPPED = sorted(profiles.shipped_dir().glob("*.yaml"))
@@ -261,3 +262,69 @@ def test_values_of_the_other_guides(model: str, cards: set[int], lengths: dict[s
     assert cards <= set(profile.tried)
     assert profile.cards in profile.tried
     assert dict(profile.lengths) == lengths
+
+
+# validated models of which no public source has the architecture: name and reason. Empty since all have one.
+WITHOUT_PROFILE: dict[str, str] = {}
+VALIDATED = json.loads((ENGINES[0].parent / "support" / "vllm-gaudi-0.26.0.json").read_text(encoding="utf-8"))[
+    "validated"
+]
+
+
+@pytest.mark.parametrize("entry", VALIDATED, ids=lambda entry: entry["model"])
+def test_each_validated_model_has_its_size_without_the_hub(entry: dict[str, Any]) -> None:
+    model = profiles.known_model(entry["model"], must_exist=False)
+    known = bool(model.parameters and kv_bytes_per_token(model) and model.max_position_embeddings)
+    assert known != (entry["model"] in WITHOUT_PROFILE)
+
+
+def test_a_model_without_a_profile_is_one_of_the_validated() -> None:
+    assert set(WITHOUT_PROFILE) <= {entry["model"] for entry in VALIDATED}
+
+
+# counted from public configurations by the classes themselves; the cache of one token in bytes, in bfloat16
+@pytest.mark.parametrize(
+    ("model", "parameters", "cache"),
+    [
+        ("deepseek-ai/DeepSeek-OCR", 3_336_106_240, 12 * 2 * 10 * 128 * 2),
+        ("google/gemma-4-E4B-it", 7_941_100_832, (20 * 2 * 2 * 256 + 4 * 2 * 2 * 512) * 2),
+        ("ibm-granite/granite-20b-code-instruct-8k", 20_066_993_152, 52 * 2 * 128 * 2),
+        ("mistralai/Mistral-Large-3-675B-Instruct-2512", 675_991_013_888, 61 * (512 + 64) * 2),
+        ("speakleash/Bielik-4.5B-v3.0-Instruct", 4_757_260_288, 60 * 2 * 2 * 128 * 2),
+        ("tencent/Hunyuan-A13B-Instruct", 80_393_183_232, 32 * 2 * 8 * 128 * 2),
+    ],
+)
+def test_sizes_of_validated_models(model: str, parameters: int, cache: int) -> None:
+    known = profiles.known_model(model, must_exist=False)
+    assert (known.parameters, kv_bytes_per_token(known)) == (parameters, cache)
+
+
+def test_parsers_of_profiles_are_names_that_the_engine_registers() -> None:
+    path = ENGINES[0].parent / "options" / "vllm-upstream.json"
+    options = json.loads(path.read_text(encoding="utf-8"))["options"]
+    known = {
+        "tool": set(options["--tool-call-parser"]["registered"]),
+        "reasoning": set(options["--reasoning-parser"]["registered"]),
+    }
+    for entry in VALIDATED:
+        profile = profiles.match(named(entry["model"]))
+        assert profile is not None, entry["model"]
+        assert {profile.parsers.tool} - {None} <= known["tool"], entry["model"]
+        assert {profile.parsers.reasoning} - {None} <= known["reasoning"], entry["model"]
+
+
+@pytest.mark.parametrize(
+    ("model", "tool", "reasoning"),
+    [
+        ("tencent/Hunyuan-A13B-Instruct", "hunyuan_a13b", "hunyuan_a13b"),
+        ("ibm-granite/granite-3.1-8b-instruct", "granite", None),
+        ("ibm-granite/granite-3.1-8b-base", None, None),
+        ("openai/gpt-oss-20b", "openai", None),
+        ("Qwen/Qwen2.5-32B-Instruct", "hermes", None),
+    ],
+)
+def test_parsers_of_validated_models(model: str, tool: str | None, reasoning: str | None) -> None:
+    profile = profiles.match(named(model))
+    assert profile is not None
+    found = profiles.parsers_for(profile, named(model).name)
+    assert (found.tool, found.reasoning) == (tool, reasoning)

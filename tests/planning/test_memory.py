@@ -290,3 +290,18 @@ def test_1_21_shows_the_blocks_that_it_keeps_and_their_cost() -> None:
     )
     newer = make_plan(Request(model=model.path, **wishes), load("simulated:hls2"), model, find("vllm-fork@1.22"))
     assert newer.kv_cache is not None and newer.kv_cache.id == "plan.kv_blocks"
+
+
+@pytest.mark.parametrize(
+    ("model", "cards", "weights"),
+    [
+        ("google/gemma-4-E4B-it", 1, 14.8),
+        ("mistralai/Mistral-Large-3-675B-Instruct-2512", 8, 78.7),
+        ("tencent/Hunyuan-A13B-Instruct", 2, 74.9),
+    ],
+)
+def test_a_validated_model_that_is_not_here_has_its_memory(model: str, cards: int, weights: float) -> None:
+    # parameters of the profile, times bytes, by these cards
+    found = plan(model, engine="vllm-gaudi@0.26.0", cards=cards).memory
+    assert round(found["weights"], 1) == weights
+    assert found["kv"] > 0
