@@ -170,12 +170,20 @@ def test_force_and_reference_only_warn(more: dict[str, Any]) -> None:
 MACHINES = {"gaudi2": "simulated:hls2", "gaudi3": "simulated:gaudi3-oam"}
 
 
+def _engine_for(profile: profiles.Profile) -> str:
+    if profile.name == "deepseek-r1":
+        return "deepseek_r1"
+    if profile.engine == "vllm-gaudi":
+        return "vllm-gaudi@0.26.0"
+    return _fork_for(profile.models[0])
+
+
 @pytest.mark.parametrize("profile", profiles.profiles(), ids=lambda profile: profile.name)
 def test_every_profile_fits_its_recommended_cards(profile: profiles.Profile) -> None:
     deepseek = profile.name == "deepseek-r1"
     made = plan(
         profile.models[0],
-        "deepseek_r1" if deepseek else _fork_for(profile.models[0]),
+        _engine_for(profile),
         MACHINES[profile.accelerator],
         cards=profile.cards,
         inc_fp8=deepseek,
