@@ -24,6 +24,8 @@ FILE_NAME = "gaudi-launch.log"
 MOST_BYTES = 1 << 20
 _LONGEST_ARGUMENT = 300
 _ROOT = "gaudi_launch"
+# marks the records about child processes
+_CHILD = "gaudi_launch_child"
 _FORM = "%(asctime)s %(process)d %(name)s: %(message)s"
 
 # in a program that uses the package and sets up no logging, nothing is printed
@@ -74,11 +76,14 @@ class _Formatter(logging.Formatter):
 class FileHandler(logging.Handler):
     """Appends each record to the file with one write.
 
-    Lines of several processes do not mix.
+    Lines of several processes do not mix. Only a child process makes the state folder: a command that
+    is refused changes nothing on disk.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
+            if not (hasattr(record, _CHILD) or log_path().parent.is_dir()):
+                return
             _append(log_path(), f"{self.format(record)}\n".encode(errors="backslashreplace"))
         except (OSError, RuntimeError):
             # a full or read-only disk, no home folder (Path.home raises RuntimeError)
@@ -174,7 +179,7 @@ class ChildLog:
         self._begin = time.monotonic()
         self._name = Path(argv[0]).name
         self._open = True
-        logger.debug("run %s", _Arguments(argv))
+        logger.debug("run %s", _Arguments(argv), extra={_CHILD: True})
 
     def started(self, pid: int) -> None:
         """Record the pid, which the outcome's line repeats."""

@@ -63,12 +63,19 @@ def test_a_long_argument_is_cut(log: Path) -> None:
 
 
 def test_a_failure_that_is_passed_over_is_logged_with_its_trace(log: Path) -> None:
+    log.parent.mkdir(parents=True)
     with debug_log.kept(debug=False), debug_log.best_effort(_log, "keep the estimate"):
         raise OSError(28, "No space left on device")
     lines = log.read_text().splitlines()
     assert lines[0].endswith("gaudi_launch.tests: keep the estimate: passed over")
     assert lines[1] == "    Traceback (most recent call last):"
     assert lines[-1] == "    OSError: [Errno 28] No space left on device"
+
+
+def test_a_failure_that_is_passed_over_makes_no_folder(log: Path) -> None:
+    with debug_log.kept(debug=False), debug_log.best_effort(_log, "keep the estimate"):
+        raise OSError(28, "No space left on device")
+    assert not log.parent.exists()
 
 
 def test_another_failure_is_not_passed_over() -> None:
@@ -85,6 +92,7 @@ def test_only_its_user_reads_it(log: Path) -> None:
 
 
 def test_its_size_is_bounded_and_one_earlier_part_is_kept(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.parent.mkdir(parents=True)
     monkeypatch.setattr(debug_log, "MOST_BYTES", 1000)
     with debug_log.kept(debug=False):
         for number in range(60):
@@ -108,6 +116,7 @@ with debug_log.kept(debug=False):
 
 
 def test_lines_of_several_processes_stay_complete(log: Path) -> None:
+    log.parent.mkdir(parents=True)
     writers = [subprocess.Popen([sys.executable, "-c", _WRITER, name]) for name in "abcd"]
     assert [writer.wait() for writer in writers] == [0, 0, 0, 0]
     lines = [*log.with_name("gaudi-launch.log.1").read_text().splitlines(), *log.read_text().splitlines()]

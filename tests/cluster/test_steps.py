@@ -354,6 +354,7 @@ def test_words_behind_the_dashes_count(capsys: pytest.CaptureFixture[str]) -> No
     assert theirs["engines"][0]["url"] == ours["engines"][0]["url"] == "http://10.0.0.1:9001"
     both = planned("-l", "8192", "--", *own)
     assert [warning["id"] for warning in both["warnings"]] == [
+        "plan.engine_ended",
         "plan.overruled",
         "plan.kv_replicated",
         "cluster.open_ray",

@@ -79,7 +79,7 @@ def test_choice(machine: str, cards: int, modules: tuple[int, ...]) -> None:
         ("hls2", 1, None, (11,), "placement.too_few_visible", ExitCode.MACHINE),
         ("gaudi2e-8+busy=0,5", 4, None, None, "placement.crosses_group", ExitCode.MACHINE),
         ("gaudi3-pcie+busy=0,1,2,5,6,7", 2, None, None, "placement.crosses_group", ExitCode.MACHINE),
-        ("hls2+no-driver", 1, None, None, "placement.no_cards", ExitCode.MACHINE),
+        ("hls2+no-driver", 1, None, None, "placement.no_cards_of", ExitCode.MACHINE),
     ],
 )
 def test_refusal(

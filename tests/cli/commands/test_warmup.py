@@ -233,8 +233,8 @@ def test_a_model_that_is_not_warmed_up_says_so(capsys: pytest.CaptureFixture[str
     ("words", "exported", "strategy"),
     [
         # only the engine knows its highest block, so it gets no file
-        ("--engine vllm-gaudi -b 16 -- --no-enable-prefix-caching", {}, "exponential"),
-        ("--engine vllm-gaudi -b 16", {"VLLM_CONTIGUOUS_PA": "true"}, "exponential"),
+        ("--engine vllm-gaudi -b 16 -- --no-enable-prefix-caching", {}, "pad"),
+        ("--engine vllm-gaudi -b 16", {"VLLM_CONTIGUOUS_PA": "true"}, "pad"),
         ("--engine vllm-gaudi -b 16 --padding-limit 0.2", {}, "pad (plan)"),
         ("--engine vllm-gaudi -b 16", {"VLLM_PROMPT_BS_BUCKET_MAX": "2"}, "planned"),
         ("--engine vllm-gaudi -b 16", {"VLLM_BUCKETING_STRATEGY": "lin"}, "linear"),

@@ -405,7 +405,7 @@ def test_unknown_versions() -> None:
 
 def test_a_name_alone_tells_of_images() -> None:
     # TGI fetches a model of the hub itself, so its config.json is never seen here
-    made = plan("-w Qwen/Qwen2.5-VL-7B-Instruct")
+    made = plan("-w Qwen/Qwen2-VL-7B-Instruct")
     found = options(made)
     assert (found["--max-input-tokens"], found["--max-batch-size"]) == ("4096", "4")
     told = {warning.id: warning.render() for warning in made.warnings}

@@ -410,7 +410,7 @@ GUIDES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     ("name", "sees"),
     [
-        ("Qwen/Qwen2.5-VL-7B-Instruct", True),
+        ("Qwen/Qwen2-VL-7B-Instruct", True),
         ("google/gemma-3-27b-it", True),
         ("google/gemma-3-1b-it", False),
         ("OpenGVLab/InternVL3-8B", True),
