@@ -144,7 +144,10 @@ def kv_widths(model: Model) -> tuple[tuple[int, int], ...]:
     if not (text and model.layers and model.kv_heads and model.head_dim):
         return ()
     found = []
-    for kind in layer_kinds(model):
+    kinds = layer_kinds(model)
+    # gemma4: the last layers use the cache of an earlier one (vllm-project/vllm-gaudi@091bbadd:
+    # vllm_gaudi/v1/worker/hpu_model_runner.py, kv_sharing_target_layer_name)
+    for kind in kinds[: len(kinds) - _number(text, "num_kv_shared_layers")]:
         if kind in ("full", "sliding", "latent"):
             found.append(_kv_width(model, text, sliding=kind == "sliding"))
     return tuple(found)
@@ -394,7 +397,15 @@ def _shared_width(text: Mapping[str, Any], width: int) -> int:
         return named
     if str(text.get("model_type")).startswith("llama4"):
         return width
-    return width * _number(text, "n_shared_experts", "num_shared_experts", "num_shared_expert")
+    return width * _shared_experts(text)
+
+
+def _shared_experts(text: Mapping[str, Any]) -> int:
+    """Return the number of shared experts; hunyuan_v1_moe lists one number a layer."""
+    each = text.get("num_shared_expert")
+    if isinstance(each, list):
+        return max((count for count in each if isinstance(count, int)), default=0)
+    return _number(text, "n_shared_experts", "num_shared_experts", "num_shared_expert")
 
 
 def _per_layer_embedding(text: Mapping[str, Any], layers: int) -> int:
