@@ -75,12 +75,15 @@ class Parameters:
 def parameters_of(model: Model) -> Parameters | None:
     """Return the parameters of ``model`` by part.
 
-    Return None where its layers, hidden size or heads are not known.
+    Return None where its layers, hidden size or heads are not known, and for experts by modality
+    (ernie4_5_moe_vl), which no rule here counts.
     """
     if not (model.layers and model.hidden_size and model.heads and model.head_dim):
         return None
     embedding = model.hidden_size * (model.vocab_size or 0)
     text = text_config(model)
+    if isinstance(text.get("moe_num_experts"), list):
+        return None
     layers = tuple(_layer(model, text, index) for index in range(model.layers))
     return Parameters(
         embedding=embedding + _per_layer_embedding(text, model.layers),

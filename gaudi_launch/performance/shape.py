@@ -64,9 +64,11 @@ class Shape:
 def shape_of(model: Model) -> Shape | None:
     """Return the sizes of ``model``.
 
-    Return None where its layers, hidden size or heads are not known.
+    Return None where its layers, hidden size or heads are not known, or its parameters cannot be counted.
     """
     if not (model.layers and model.hidden_size and model.heads and model.head_dim):
+        return None
+    if parameters_of(model) is None:
         return None
     parameters = model.parameters or count_parameters(model)
     inner = model.intermediate_size or default_inner(model)

@@ -13,6 +13,7 @@ from gaudi_launch.models.config import model_from_config
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.parameter_count import kv_widths, layer_kinds, parameters_of
 from gaudi_launch.models.sizing import kv_bytes_per_token, weight_bytes
+from gaudi_launch.performance.shape import shape_of
 
 SIZES = json.loads((Path(__file__).parents[1] / "data" / "models" / "sizes.json").read_text(encoding="utf-8"))
 MODELS: dict[str, dict[str, Any]] = SIZES["models"]
@@ -52,6 +53,14 @@ def test_a_folder_without_weights_has_their_size_by_its_config() -> None:
 def test_a_config_without_a_width_has_no_size(width: str) -> None:
     config = {key: value for key, value in MODELS["Qwen/Qwen3-8B"]["config"].items() if key != width}
     assert weight_bytes(model_from_config("m", config), "bfloat16") is None
+
+
+def test_experts_by_modality_are_not_guessed() -> None:
+    config = {**MODELS["Qwen/Qwen3-30B-A3B"]["config"], "moe_num_experts": [64, 64]}
+    model = model_from_config("m", config)
+    assert parameters_of(model) is None
+    assert shape_of(model) is None
+    assert weight_bytes(model, "bfloat16") is None
 
 
 def test_a_model_of_which_only_the_name_is_known_has_no_size() -> None:
