@@ -47,6 +47,7 @@ ANSWERS = {
         "models/hub/file_choice.py: Fetched.has",
         "models/hub/file_choice.py: Fetched.intact",
         "models/weights.py: has_weights",
+        "performance/learned.py: read_learned",
         "profiles.py: _folder",
         "recipe_cache/cache_root.py: flat_files",
         "recipe_cache/key_locks.py: in_use",
@@ -70,7 +71,7 @@ ANSWERS = {
         "services/state/orphans.py: _is_elsewhere",
         "services/state/orphans.py: is_of",
     },
-    "compares two values": {"planning/passthrough.py: _same"},
+    "compares two values": {"planning/passthrough.py: _same", "app/engines_diff.py: _is_long"},
 }
 
 # runs on the hosts of a cluster, which have no log of ours

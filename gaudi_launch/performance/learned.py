@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -13,6 +14,8 @@ from gaudi_launch import paths
 from gaudi_launch.performance.published import MEASURED_HERE, Figure, kind_of
 from gaudi_launch.performance.shape import Shape
 from gaudi_launch.performance.step_model import Generation, Setup
+
+_log = logging.getLogger(__name__)
 
 FILE_NAME = "learned-speed.json"
 SCHEMA = 1
@@ -109,6 +112,7 @@ def _read(path: Path, stamp: int) -> LearnedConstants | None:
             measurements=tuple(SpeedMeasurement(**row) for row in document["measurements"]),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        _log.debug("learned constants cannot be read", exc_info=True)
         return None
 
 
