@@ -137,7 +137,7 @@ def test_replicas_get_the_fewest_cards_each(capsys: pytest.CaptureFixture[str]) 
 def test_the_screen_states_the_choice_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     for words, expected in (((), 1), (("-n", "2"), 0)):
         assert run(["plan", LARGE, "--engine", "vllm-gaudi", *MACHINE, *words]) == 0
-        assert capsys.readouterr().out.count("The fewest cards that fit the model: 2; -n") == expected
+        assert capsys.readouterr().out.count("Fewest cards that fit: 2; -n") == expected
 
 
 def test_warm_up_is_planned_for_the_same_cards(capsys: pytest.CaptureFixture[str]) -> None:

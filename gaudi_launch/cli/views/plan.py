@@ -100,11 +100,7 @@ def _facts(checked: CheckedPlan, speed: SpeedEstimate | None, out: Console) -> l
     row("plan.word_engine", made.engine.exact)
     row("plan.word_model", model_line(made))
     if made.placement.modules:
-        modules = ",".join(str(module) for module in made.placement.modules)
-        row("plan.word_cards", text("plan.cards_of", modules=modules, all=len(checked.prepared.host.cards)))
-        for reason in made.placement.reasons:
-            if reason.id == "placement.fewest":
-                row(None, reason.render())
+        row("plan.word_cards", "  ".join([_cards(checked), *_fewest(made)]))
     if made.memory:
         ascii = not can_show("".join(part.mark for part in PARTS), out)
         tokens = made.num_blocks * BLOCK if made.num_blocks is not None else None
@@ -132,6 +128,16 @@ def model_line(made: Plan) -> str:
     if facts.get("moe"):
         words.append(f"MoE {facts['experts']}")
     return "  ".join(words)
+
+
+def _cards(checked: CheckedPlan) -> str:
+    modules = ",".join(str(module) for module in checked.plan.placement.modules)
+    return text("plan.cards_of", modules=modules, all=len(checked.prepared.host.cards))
+
+
+def _fewest(made: Plan) -> list[str]:
+    """Return the sentence about a number of cards that was chosen here, if any."""
+    return [reason.render() for reason in made.placement.reasons if reason.id == "placement.fewest"]
 
 
 def _start_time(made: Plan) -> str:
@@ -170,11 +176,14 @@ def _warnings(checked: CheckedPlan, out: Console, room: int) -> list[Text]:
     left = room - 1
     for line in short:
         left -= _height(line, out)
-        if left < 0 and shown:
+        # a screen that is too low anyway still has the first warning
+        if left < 0 and (shown or room > 0):
             break
         shown.append(line)
     omitted = len(found) - len(shown)
-    id = "plan.warnings_more" if omitted else "plan.warnings_short"
+    id = "plan.warnings_short"
+    if omitted:
+        id = "plan.warnings_more" if shown else "plan.warnings_only"
     shown.append(Text(text(id, count=omitted), style="dim"))
     return shown
 
