@@ -435,8 +435,21 @@ def setup_of_record(plan: Mapping[str, Any]) -> RecordedSetup | None:
         kv_bytes=_kv_bytes(dtype, cards=engine.needs_cards),
         engine=engine.innermost.scheduling,
         fused=reads_chosen_experts(model.model_type or model.name, True, None),
+        prompt_tokens=0 if engine.needs_cards else _batched_tokens(plan),
     )
     return RecordedSetup(model, shape, product, setup, dtype, engine.identity.label)
+
+
+def _batched_tokens(plan: Mapping[str, Any]) -> int:
+    """Return the tokens of a step in a recorded plan; 0 where it names none."""
+    from gaudi_launch.bench.run_file import BATCHED_TOKENS
+
+    settings = plan.get("settings")
+    for setting in settings if isinstance(settings, list) else ():
+        if isinstance(setting, Mapping) and setting.get("name") == BATCHED_TOKENS:
+            value = str(setting.get("value"))
+            return int(value) if value.isdecimal() else 0
+    return 0
 
 
 def _recorded_engine(identity: Mapping[str, Any]) -> PlannedEngine:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from gaudi_launch.bench import protocols, server, statistics
 from gaudi_launch.bench import replay as replaying
 from gaudi_launch.bench.client import Client, ServerError
-from gaudi_launch.bench.run_file import BenchRun, BenchWorkload
+from gaudi_launch.bench.run_file import BATCHED_TOKENS, BenchRun, BenchWorkload
 from gaudi_launch.bench.workload import within
 from gaudi_launch.debug_log import best_effort
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -120,7 +120,15 @@ def _speed_facts(plan: Mapping[str, Any]) -> dict[str, Any] | None:
         "model": {"path": model.get("path")},
         "dtype": plan.get("dtype"),
         "modules": plan.get("modules"),
+        "settings": [{"name": BATCHED_TOKENS, "value": value} for value in _values(plan, BATCHED_TOKENS)],
     }
+
+
+def _values(plan: Mapping[str, Any], name: str) -> list[str]:
+    """Return the value of a setting of a plan, no element where it is not set."""
+    settings = plan.get("settings")
+    known = [one for one in settings if isinstance(one, dict)] if isinstance(settings, list) else []
+    return [str(one.get("value")) for one in known if one.get("name") == name]
 
 
 @contextlib.contextmanager

@@ -14,6 +14,8 @@ from typing import Any
 from gaudi_launch.errors import ExitCode, LaunchError
 
 SCHEMA = 1
+# the setting of a saved plan by which the prompts of one step are counted
+BATCHED_TOKENS = "--max-num-batched-tokens"
 _MOST_BYTES = 1 << 30
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gaudi_launch.performance.constants import Constant
-from gaudi_launch.performance.loads import Lengths, closed_loop, static_batch
+from gaudi_launch.performance.loads import Lengths, closed_loop, prompts_together, static_batch
 from gaudi_launch.performance.published import Figure, Kind
 from gaudi_launch.performance.step_model import (
     Amounts,
@@ -52,6 +52,7 @@ class Points:
     batch: Floats
     value: Floats
     copied: Floats
+    together: Floats
     served: Floats
     measure: Sequence[str]
     statistic: Sequence[str]
@@ -82,6 +83,9 @@ def points_of(figures: Sequence[Figure], names: Sequence[str]) -> Points:
         batch=np.array([figure.batch for figure in figures]),
         value=np.array([figure.value for figure in figures]),
         copied=np.array([figure.copied for figure in figures], dtype=float),
+        together=np.array(
+            [prompts_together(figure.setup.prompt_tokens, figure.input, figure.batch) for figure in figures]
+        ),
         served=np.array([figure.setup.engine != "static" for figure in figures]),
         measure=[figure.measure for figure in figures],
         statistic=[figure.statistic for figure in figures],
@@ -104,7 +108,7 @@ def predicted(points: Points, values: Floats) -> Floats:
         found = decode(amounts, rates, batch, context)
         return replace(found, kv=found.kv * (1 + _COPIES * points.copied))
 
-    lengths = Lengths(points.input, points.output)
+    lengths = Lengths(points.input, points.output, points.together)
     together = static_batch(first, each, lengths, points.batch)
     loop = closed_loop(first, each, lengths, points.batch)
     result = np.where(points.served, loop.throughput, together.throughput)

@@ -11,7 +11,15 @@ from typing import Any, Literal
 
 from gaudi_launch.performance.evidence import Band, Evidence, Query, evidence_for, of_learned
 from gaudi_launch.performance.learned import LearnedConstants
-from gaudi_launch.performance.loads import Lengths, LoadTimes, Step, arrivals, closed_loop, static_batch
+from gaudi_launch.performance.loads import (
+    Lengths,
+    LoadTimes,
+    Step,
+    arrivals,
+    closed_loop,
+    prompts_together,
+    static_batch,
+)
 from gaudi_launch.performance.published import Figure
 from gaudi_launch.performance.shape import Shape
 from gaudi_launch.performance.step_model import (
@@ -106,7 +114,8 @@ def predict(
     product.
     """
     made = steps(setup, shape, constants, constants["software.old"] if old else 1.0)
-    lengths = Lengths(load.input, load.output)
+    together = prompts_together(setup.prompt_tokens, load.input, load.most)
+    lengths = Lengths(load.input, load.output, together)
     times = _times(made, lengths, load)
     query = Query(setup, shape, load.input, load.output, times.batch, measured)
     evidence = evidence_for(query, figures, constants)

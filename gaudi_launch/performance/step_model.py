@@ -26,7 +26,8 @@ LAUNCH_CARDS = 8
 class Setup:
     """The cards, precision and software that a model runs on.
 
-    ``fused``: a step of a mixture reads only the experts that its tokens selected.
+    ``fused``: a step of a mixture reads only the experts that its tokens selected. ``prompt_tokens``: tokens of the
+    prompts that one step computes together; 0 where a step computes its prompts one at a time, as on cards.
     """
 
     generation: Generation
@@ -36,6 +37,7 @@ class Setup:
     kv_bytes: float
     engine: Engine
     fused: bool = True
+    prompt_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,8 @@ def rate_names(setup: Setup, shape: Shape) -> dict[str, str]:
         "latency": latency if several else "",
         "launch": launch,
         "launch_batch": "launch.batch",
-        "saturation": "saturation",
+        # short prompts do not fill a card's matrix engine; a processor has none
+        "saturation": "saturation" if card != "cpu" else "",
         "narrow": "narrow",
         "multi_head": "kv.multi_head" if shape.multi_head else "",
         "host": f"host.{setup.engine}" if served else "",

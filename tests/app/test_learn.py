@@ -10,10 +10,12 @@ import pytest
 
 from gaudi_launch.app.estimate import of_record
 from gaudi_launch.app.learn import learn, read_result, reset
+from gaudi_launch.bench.run import server_facts
 from gaudi_launch.buckets.warmup_time import FILE_NAME, read_measured
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.paths import state_dir
 from gaudi_launch.performance.prediction import Load
+from gaudi_launch.services.endpoint import Target
 from gaudi_launch.services.state import store
 
 SHAPE = {"hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3}
@@ -82,6 +84,22 @@ def bench(path: Path, record: dict[str, Any] | None, **changes: Any) -> str:
     }
     path.write_text(json.dumps({**document, **changes}, indent=1))
     return str(path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "tokens"),
+    [
+        ([{"name": "--max-num-batched-tokens", "value": "2048"}], 2048),
+        ([{"name": "--max-num-batched-tokens", "value": None}, 7], 0),
+        (None, 0),
+    ],
+)
+def test_a_run_keeps_the_tokens_of_a_step(
+    plan: dict[str, Any], tmp_path: Path, settings: list[Any] | None, tokens: int
+) -> None:
+    facts = server_facts(Target("http://a:1", plan={**plan, "settings": settings}), "demo")
+    found = read_result(Path(bench(tmp_path / "run.json", facts["plan"])), "")
+    assert {each.setup["prompt_tokens"] for each in found.measurements} == {tokens}
 
 
 def service(plan: dict[str, Any], log: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from gaudi_launch.models.config import model_from_config
 from gaudi_launch.performance.constants import values
 from gaudi_launch.performance.evidence import Query, distance, evidence_for
+from gaudi_launch.performance.loads import Lengths, closed_loop
 from gaudi_launch.performance.prediction import Load, predict, steps
 from gaudi_launch.performance.published import figures, scored, shapes
 from gaudi_launch.performance.shape import count_parameters, shape_of
@@ -173,3 +174,29 @@ def test_deepseek_passes_thirty_seven_billion_parameters_a_token() -> None:
     shape = shape_of(model_from_config("m", config))
     assert shape is not None
     assert shape.active / 1e9 == pytest.approx(37, rel=0.05)
+
+
+def test_clients_whose_prompts_share_a_step_wait_for_no_other_prompt() -> None:
+    model = steps(ONE, LLAMA, values())
+    alone = closed_loop(model.prefill, model.decode, Lengths(256, 48), 4)
+    shared = closed_loop(model.prefill, model.decode, Lengths(256, 48, 4.0), 4)
+    assert (shared.ttft, shared.tpot) == (
+        pytest.approx(model.prefill(4, 256).total),
+        pytest.approx(model.decode(4, 280).total),
+    )
+    assert alone.ttft == pytest.approx(2.5 * model.prefill(1, 256).total)
+    assert alone.tpot > alone.step
+
+
+def test_a_load_takes_the_prompts_that_the_token_budget_holds() -> None:
+    load = Load("concurrency", 256, 48, 16)
+    known = figures()
+
+    def found(setup: Setup) -> float:
+        return predict(setup, LLAMA, load, constants=values(), figures=known).ttft.expected
+
+    served = replace(ONE, engine="v1")
+    together = steps(served, LLAMA, values()).prefill(8.0, 256).total
+    # two steps of eight prompts: a prompt waits for one and a half
+    assert found(replace(served, prompt_tokens=2048)) == pytest.approx(1.5 * together)
+    assert found(served) == pytest.approx(8.5 * steps(served, LLAMA, values()).prefill(1, 256).total)
