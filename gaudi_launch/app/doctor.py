@@ -19,7 +19,9 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.machine import SIMULATED
 
 if TYPE_CHECKING:
+    from gaudi_launch.doctor.findings import Pins
     from gaudi_launch.doctor.remedies import Change, RemedyOutcome
+    from gaudi_launch.engines.detect import Installed
     from gaudi_launch.host.files import Files
 
 _log = logging.getLogger(__name__)
@@ -160,7 +162,19 @@ def _engine(python: str | None, live: bool) -> EngineFacts | None:
         return EngineFacts(python, problem=str(error))
     if found is None or (python is None and not found.engine):
         return None
-    return engine_facts(found)
+    return replace(engine_facts(found), pins=_pins(found))
+
+
+def _pins(found: Installed) -> Pins | None:
+    """Return the engine's packages compared with its constraints file."""
+    from gaudi_launch.doctor.findings import Pins
+    from gaudi_launch.engines.pins import compare_pins
+
+    compared = compare_pins(found)
+    if compared is None:
+        return None
+    rows = tuple((each.package, each.installed, " / ".join(each.pinned)) for each in compared.deviations)
+    return Pins(compared.file, rows)
 
 
 def plan_fix(request: DoctorRequest) -> FixPlan:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gaudi_launch.errors import ExitCode, LaunchError
 
 if TYPE_CHECKING:
+    from gaudi_launch.engines.detect import Installed
+    from gaudi_launch.engines.pins import Deviation
+    from gaudi_launch.services.diagnosis.diagnose import Cause
+    from gaudi_launch.services.diagnosis.drift import DriftError
     from gaudi_launch.services.diagnosis.explain import Explanation
+    from gaudi_launch.services.state.registry import ServiceRecord
+
+_log = logging.getLogger(__name__)
 
 
 def why(log: str | None, exit_status: int | None) -> Explanation:
@@ -20,16 +31,93 @@ def why(log: str | None, exit_status: int | None) -> Explanation:
     from gaudi_launch.services.state import registry
 
     if log == "-":
-        return explain.explain_log(None, exit_status)
+        return _with_drift(explain.explain_log(None, exit_status))
     if log is None:
         failed = [each for each in registry.services() if each.phase in ("failed", "lost")]
         if not failed:
             raise LaunchError("diagnose.nothing_failed", ExitCode.USAGE)
         last = max(failed, key=lambda each: float(each.state.get("ended") or each.state.get("began") or 0))
-        return explain.explain_service(last, exit_status)
+        return _with_drift(explain.explain_service(last, exit_status), last)
     path = Path(log)
     # a folder is not a log, so the name may be that of a service
     service = registry.read(log) if path.is_dir() or not path.exists() else None
     if service is None:
-        return explain.explain_log(path, exit_status)
-    return explain.explain_service(service, exit_status)
+        return _with_drift(explain.explain_log(path, exit_status))
+    return _with_drift(explain.explain_service(service, exit_status), service)
+
+
+def _with_drift(explained: Explanation, service: ServiceRecord | None = None) -> Explanation:
+    """Return the explanation with the packages that deviate.
+
+    They differ from the engine's constraints file, and an import or attribute error concerns them.
+    They replace an exception without a known cause. A log of another environment than the installed
+    engine's is left alone.
+    """
+    from gaudi_launch.services.diagnosis.drift import drift_errors
+
+    errors = drift_errors(explained.content.text) if explained.found.failed else ()
+    installed = _installed(service) if errors else None
+    if installed is None or not (service or _is_from(installed, explained.content.text)):
+        return explained
+    cause = _drift(errors, installed)
+    if cause is None:
+        return explained
+    found = explained.found
+    known = tuple(each for each in found.causes if each.id != "exception")
+    return replace(explained, found=replace(found, causes=(*known, cause)))
+
+
+def _installed(service: ServiceRecord | None) -> Installed | None:
+    """Return the engine of a service's record, else the installed one."""
+    from gaudi_launch.engines.detect import detect
+    from gaudi_launch.services.state import store
+
+    plan = (store.read(service.folder, "plan.json") or {}) if service else {}
+    engine = plan.get("engine")
+    python = engine.get("python") if isinstance(engine, dict) else None
+    if service is not None and not python:
+        # an engine in a container is in no interpreter
+        return None
+    try:
+        found = detect(python)
+    except LaunchError as error:
+        _log.debug("the engine's packages are not compared: %s", error)
+        return None
+    return found if found is not None and found.engine else None
+
+
+def _is_from(installed: Installed, text: str) -> bool:
+    """Return True for a log whose tracebacks name this engine's folder."""
+    places = (installed.facts.get("source"), installed.facts.get("plugin_source"))
+    return any(f'File "{place}/' in text for place in places if place)
+
+
+def _drift(errors: Sequence[DriftError], installed: Installed) -> Cause | None:
+    from gaudi_launch.engines.pins import compare_pins
+
+    compared = compare_pins(installed)
+    if compared is None:
+        return None
+    for error in errors:
+        blamed = error.blamed(compared.deviations)
+        if blamed:
+            return _cause(error, blamed, installed.python, compared.file)
+    return None
+
+
+def _cause(error: DriftError, blamed: Sequence[Deviation], python: str, file: str) -> Cause:
+    from gaudi_launch.messages import message
+    from gaudi_launch.services.diagnosis.diagnose import Cause
+
+    found = ", ".join(f"{each.package} {each.installed}" for each in blamed)
+    expected = ", ".join(f"{each.package} {' / '.join(each.pinned)}" for each in blamed)
+    names = [each.package for each in blamed]
+    return Cause(
+        id="package_drift",
+        title=message("diagnose.package_drift", found=found, expected=expected),
+        remedy=message("diagnose.package_drift_fix"),
+        commands=(shlex.join((python, "-m", "pip", "install", "--constraint", file, *names)),),
+        evidence=((error.number, error.text),),
+        permanent=True,
+        source=file,
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from gaudi_launch.doctor.findings import (
     Check,
     DoctorFacts,
@@ -95,9 +97,26 @@ def _bucket_limit(facts: DoctorFacts) -> Verdict:
     return ok(shown, id="doctor.engine.bucket_limit.older")
 
 
+def _pins(facts: DoctorFacts) -> Verdict:
+    """Warn of all packages that deviate, in one row."""
+    engine = _engine(facts)
+    if engine.pins is None:
+        return skip("doctor.engine.pins.skip")
+    if not engine.pins.deviations:
+        return ok(engine.pins.file, id="doctor.engine.pins.ok")
+    rows = engine.pins.deviations
+    found = ", ".join(f"{name} {installed}" for name, installed, _ in rows)
+    expected = ", ".join(f"{name} {pinned}" for name, _, pinned in rows)
+    wanted = tuple(f"{name}=={pinned}" for name, _, pinned in rows if " " not in pinned)
+    commands = (shlex.join((engine.python, "-m", "pip", "install", *wanted)),) if wanted else ()
+    remedy = Remedy(message("doctor.engine.pins.remedy"), commands=commands)
+    return warn("doctor.engine.pins.warn", found, expected, remedy, count=len(rows), file=engine.pins.file)
+
+
 CHECKS = (
     Check("engine.present", _present, "importlib.metadata of the interpreter", ("engine",)),
     Check("engine.pair", _pair, "profiles/releases.yaml; HabanaAI/vllm-fork#776 (Gaudi1)", ("engine",)),
     Check("engine.torch", _torch, "docs: Support Matrix; profiles/releases.yaml", ("engine",)),
     Check("engine.bucket_limit", _bucket_limit, "HabanaAI/vllm-hpu-extension pull 371", ("engine",)),
+    Check("engine.pins", _pins, "profiles/engines/constraints, by the file's own head", ("engine",)),
 )

@@ -151,11 +151,22 @@ class Wants:
 
 
 @dataclass(frozen=True)
+class Pins:
+    """The comparison with an engine's constraints file.
+
+    ``deviations`` are (package, installed version, the file's version).
+    """
+
+    file: str
+    deviations: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class EngineFacts:
     """The facts of the engine's interpreter.
 
     ``bucket_limit``: the installed vllm-hpu-extension reads ``VLLM_*_BUCKET_LIMIT`` as a fraction;
-    None where there is no such extension.
+    None where there is no such extension. ``pins``: None where they were not compared.
     """
 
     python: str
@@ -167,6 +178,7 @@ class EngineFacts:
     torch_plugin: str | None = None
     extension: str | None = None
     bucket_limit: bool | None = None
+    pins: Pins | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.doctor import quick, runner, summary
-from gaudi_launch.doctor.findings import LEVELS, Check, DoctorFacts, Wants, ok
+from gaudi_launch.doctor.findings import LEVELS, Check, DoctorFacts, Pins, Wants, ok
 from gaudi_launch.doctor.runner import CHECKS, judge
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.host import host_config as host_config
@@ -265,6 +265,8 @@ CASES: list[tuple[str, str, str, m.Change]] = [
         m.both(m.engine(bucket_limit=False), m.settings(environment={"VLLM_PROMPT_SEQ_BUCKET_LIMIT": "0.25"})),
     ),
     ("engine.bucket_limit", "skip", "hls2", m.engine(bucket_limit=None)),
+    ("engine.pins", "skip", "hls2", m.engine(pins=None)),
+    ("engine.pins", "warn", "hls2", m.engine(pins=Pins("f.txt", (("fastapi", "0.137.1", "0.116.1"),)))),
     ("weights.complete", "fail", "hls2", m.weights(problem="No such file or directory")),
     ("weights.complete", "fail", "hls2", m.weights(has_config=False)),
     ("weights.complete", "fail", "hls2", m.weights(missing=("model-00002-of-00004.safetensors",))),
@@ -327,6 +329,17 @@ def test_an_engine_without_cards_is_not_asked_for_cards() -> None:
     findings = quick(Host(), HostConfig(pci_devices=()), Wants(gaudi=False, port=8000))
     assert {f.id.partition(".")[0] for f in findings} == {"network", "cache"}
     assert int(runner.exit_code(findings)) == 0
+
+
+def test_all_deviating_packages_are_one_row_with_a_command_for_those_with_one_version() -> None:
+    rows = (("fastapi", "0.137.1", "0.116.1"), ("networkx", "3.9", "3.4.2 / 3.5"))
+    finding = judge(BY_ID["engine.pins"], m.engine(pins=Pins("f.txt", rows))(m.facts("hls2")))
+    assert finding.message.render("en") == (
+        "2 packages differ from the constraints file: fastapi 0.137.1, networkx 3.9; "
+        "expected fastapi 0.116.1, networkx 3.4.2 / 3.5 (f.txt)."
+    )
+    assert finding.remedy is not None
+    assert finding.remedy.commands == ("/opt/engine/bin/python -m pip install fastapi==0.116.1",)
 
 
 def test_a_laptop_fails_once() -> None:

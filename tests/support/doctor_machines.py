@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from gaudi_launch.doctor.findings import DoctorFacts, EngineFacts, Wants, Weights
+from gaudi_launch.doctor.findings import DoctorFacts, EngineFacts, Pins, Wants, Weights
 from gaudi_launch.host import host_config, machine, simulated
 from gaudi_launch.host.hardware import Card, Host
 from gaudi_launch.host.host_config import Disk, HostConfig
@@ -22,6 +22,7 @@ GOOD_ENGINE = EngineFacts(
     torch_plugin="1.22.1.6",
     extension="vllm-hpu-extension (1.22)",
     bucket_limit=True,
+    pins=Pins("vllm-fork-1.22.txt"),
 )
 GOOD_WEIGHTS = Weights(
     "/models/m", bytes=16 << 30, has_config=True, files=4, disk=Disk("/models/m", 1 << 20, "xfs", True)

@@ -1,0 +1,44 @@
+"""An import error of a package that deviates from the engine's constraints file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.app.why import why
+from tests.support.drifted_engine import drifted_engine
+
+TEXT = """INFO 11-22 10:00:00 [api_server.py:1] vLLM API server version 0.26.0
+Traceback (most recent call last):
+  File "{place}/vllm/entrypoints/openai/api_server.py", line 1, in <module>
+    from x import y
+ImportError: cannot import name 'y' from 'fastapi.routing' (fastapi/routing.py)
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    program = drifted_engine(tmp_path, {"fastapi": "99.1"})
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    return tmp_path / "site-packages"
+
+
+def log_of(place: Path) -> str:
+    log = place.parent / "engine.log"
+    log.write_text(TEXT.format(place=place))
+    return str(log)
+
+
+def test_the_deviating_package_is_named_with_the_file_and_a_command(site: Path) -> None:
+    (cause,) = why(log_of(site), 1).found.causes
+    assert (cause.id, [number for number, _ in cause.evidence]) == ("package_drift", [5])
+    assert "fastapi 99.1" in cause.title.render("en")
+    assert cause.commands[0].startswith(f"{site.parent}/bin/python3 -m pip install --constraint ")
+    assert cause.commands[0].endswith("/vllm-gaudi-0.26.0.txt fastapi")
+
+
+def test_a_log_of_another_environment_is_not_compared(site: Path) -> None:
+    other = site.parent / "other"
+    (cause,) = why(log_of(other), 1).found.causes
+    assert cause.id == "exception"
