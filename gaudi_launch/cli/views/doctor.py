@@ -347,6 +347,15 @@ def _show_counted(out: Console, findings: Sequence[Finding]) -> None:
             out.print(line, soft_wrap=not out.is_terminal)
 
 
+def _partial_verdict(warnings: int) -> tuple[str, str]:
+    """Return the sentence about selected checks without a failure, and its style."""
+    from gaudi_launch.messages import text
+
+    if warnings:
+        return text("doctor.show.partial_warnings"), "bold yellow"
+    return text("doctor.show.partial"), "bold"
+
+
 def show_verdict(
     out: Console, facts: DoctorFacts, findings: Sequence[Finding], *, partial: bool, folded: bool = False
 ) -> None:
@@ -376,11 +385,11 @@ def show_verdict(
         command = "gaudi-launch plan -w MODEL --machine simulated:hls2"
     elif counts["fail"]:
         sentence, style = text("doctor.show.cannot"), "bold red"
+    elif partial:
+        sentence, style = _partial_verdict(counts["warn"])
+        command = command if can_fix else "gaudi-launch doctor"
     elif counts["warn"]:
         sentence, style = text("doctor.show.slower"), "bold yellow"
-    elif partial:
-        sentence, style = text("doctor.show.partial"), "bold"
-        command = "gaudi-launch doctor"
     elif counts["unknown"]:
         sentence, style = text("doctor.show.unsure", unknown=counts["unknown"]), "bold"
     else:

@@ -64,9 +64,20 @@ def show(result: FitResult) -> None:
     if result.profile is not None and result.unknown is None:
         print(text("fit.from_profile", profile=result.profile))
     if result.assumed:
-        print(text("fit.assumed", what=", ".join(result.assumed)))
+        what = text("common.between").join(_assumption(name) for name in result.assumed)
+        print(text("fit.assumed", what=what))
     for warning in _warnings(result):
         print(text("plan.warning", what=warning.render()))
+
+
+def _assumption(name: str) -> str:
+    """Return the text of an assumption, such as "gaudi3-pcie.memory"."""
+    owner, _, part = name.rpartition(".")
+    if part == "memory":
+        return text("fit.assumed_memory", accelerator=owner)
+    if part == "architecture":
+        return text("fit.assumed_architecture", profile=owner)
+    return text("fit.assumed_activations")
 
 
 def _warnings(result: FitResult) -> tuple[Message, ...]:

@@ -186,3 +186,24 @@ def test_what_would_fit_is_nothing_that_was_tried(
     lines = capsys.readouterr().out.splitlines()
     last = next(line for line in lines if line.startswith("No given combination fits."))
     assert f"A change that fits: {would}" in last
+
+
+@pytest.mark.parametrize(
+    ("language", "line"),
+    [
+        (
+            "en",
+            "Estimated or assumed, without a source: the memory of activations, the usable memory of gaudi3-pcie, "
+            "the architecture of the profile qwen2-72b.",
+        ),
+        (
+            "zh",
+            "以下为估算或假定，没有来源：激活占用的显存、gaudi3-pcie 的可用显存、"
+            "模型配置（profile）qwen2-72b 中的模型结构。",
+        ),
+    ],
+)
+def test_assumptions_are_named_in_words(capsys: pytest.CaptureFixture[str], language: str, line: str) -> None:
+    made = ["fit", "Qwen2-72B-Instruct", "--accelerator", "gaudi3-pcie", "--engine", "vllm-fork@1.21"]
+    assert run(["--lang", language, *made]) == 0
+    assert line in capsys.readouterr().out.splitlines()

@@ -73,3 +73,14 @@ def test_a_pipe_folds_no_line(tmp_path: Path) -> None:
     assert (
         "warn    cpu.governor: Some CPUs save power (0-159=powersave); expected performance on every CPU.\n" in out
     )
+
+
+def test_selected_checks_with_a_warning_have_no_verdict_about_the_machine(
+    plain_english: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*BAD, "--only", "cpu.governor"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "No failure in the selected checks; their warnings make a server slower or less reliable. "
+        "The others were not run.",
+        "next: gaudi-launch doctor",
+    ]
