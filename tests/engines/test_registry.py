@@ -131,5 +131,7 @@ def test_a_missing_engine_names_the_ways_to_get_one(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
     with pytest.raises(LaunchError) as caught:
         registry.check_engine(registry.find("vllm-fork@1.21"), None)
-    for way in ("gaudi-launch setup vllm-fork@1.21", "--in docker", "--python"):
+    for way in ("vllm-fork@1.21 is needed", "Install it", "in a container", "--python"):
         assert way in str(caught.value)
+    # the commands to copy follow it: tests/cli/test_next_commands.py
+    assert caught.value.text.values["engine"] == "vllm-fork@1.21"
