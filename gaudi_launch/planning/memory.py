@@ -75,6 +75,8 @@ def memory_for(
     fits, reason = card_memory.verdict(found, ask)
     if fixed:
         fits, reason = found.weights < found.card, message("fit.blocks_fixed", blocks=fixed)
+    # the engines quantise full weights only: -d fp8 is refused for weights that are quantised on disk
+    may_quantise = accelerator.has_fp8 and model.quantization is None
     # another number of cards or data type makes a plan with a separate decode step
     other = replace(ask, blocks_step=limits.block_size)
     parts = {
@@ -102,7 +104,7 @@ def memory_for(
             found,
             (dtype, other),
             # the KV cache type of calibrated weights, where the card has 8-bit floats
-            ("fp8", replace(other, kv_dtype=fp8_cache(model, engine.calibration))) if accelerator.has_fp8 else None,
+            ("fp8", replace(other, kv_dtype=fp8_cache(model, engine.calibration))) if may_quantise else None,
             rules,
             most_cards or accelerator.cards,
         ),

@@ -123,6 +123,16 @@ def test_auto_refuses_what_cannot_start_and_says_what_would() -> None:
     assert plan("Qwen/Qwen2-72B-Instruct", cards=1, dtype="fp8").memory
 
 
+def test_fp8_is_not_proposed_for_weights_that_are_quantised_on_disk() -> None:
+    # 111 GB of full weights do not fit on one Gaudi2 card, and in fp8 they do
+    full = replace(LLAMA, parameters=60_000_000_000)
+    assert message("fit.would_dtype") in planned(model=full).remedies
+    # mxfp4 that the plugin expands to bfloat16; -d fp8 is refused for it
+    stored = replace(full, quantization="mxfp4", architecture="GptOssForCausalLM", model_type="gpt_oss")
+    made = memory_for(stored, LIMITS, 1, "HL-225", [], find("vllm-gaudi"))
+    assert (made.fits, made.remedies) == (False, (message("fit.would_cards", n=2),))
+
+
 def test_a_shorter_context_is_named_when_it_helps() -> None:
     asked: dict[str, Any] = {"engine": "vllm-fork@1.22", "cards": 2}
     asked["model"] = "meta-llama/Llama-3.1-70B-Instruct"

@@ -83,6 +83,8 @@ def _verdict(checked: CheckedPlan) -> _Verdict:
         return _Verdict(text("plan.verdict_unchecked", **values), "bold yellow")
     if made.num_blocks is None and made.memory["free"] <= 0:
         return _Verdict(text("plan.verdict_too_large", **values), "bold red")
+    if any(warning.id == "fit.tight" for warning in made.warnings):
+        return _Verdict(text("plan.verdict_tight", **values), "bold yellow")
     return _Verdict(text("plan.verdict_fits", **values), "bold green")
 
 

@@ -11,7 +11,7 @@ from gaudi_launch.engines.generation import is_gaudi2
 from gaudi_launch.engines.upstream_tasks import CHAT, by_name_only, pooling_options, sees_by_name, task_of
 from gaudi_launch.engines.vllm_gaudi import memory as gaudi_memory
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import message
+from gaudi_launch.messages import Message, message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
@@ -224,14 +224,22 @@ def utilization(context: Context, decisions: Decisions, found: MemoryPlan) -> No
     need = gaudi_memory.need_of(context.model, len(context.placement.modules), limits.max_num_batched_tokens)
     share, reason = gaudi_memory.MOST_UNKNOWN, message("gaudi.utilization")
     if found.gib:
-        share = gaudi_memory.utilization(found.gib["card"] - found.gib["weights"], need)
-        id = "gaudi.utilization_known" if need.known else "gaudi.utilization_assumed"
-        reason = message(id, free=f"{need.free_gib:.1f}")
+        beside = found.gib["card"] - found.gib["weights"]
+        share = gaudi_memory.utilization(beside, need)
+        reason = _share_reason(beside * (1 - share), need)
     decisions.option("--gpu-memory-utilization", f"{share:g}", reason, origin=gaudi_memory.ORIGIN)
     if asked is not None:
         flag = message("plan.flag", flag="--memory-utilization")
         decisions.option("--gpu-memory-utilization", asked, flag, source="flag", origin=_WORKER)
     decisions.env("VLLM_GRAPH_RESERVED_MEM", "0.1", message("gaudi.reserved"), source="engine", origin=_WORKER)
+
+
+def _share_reason(left: float, need: gaudi_memory.Need) -> Message:
+    """Return the reason for a share that leaves ``left`` GiB of a card free."""
+    free, needed = f"{max(0.0, left):.1f}", f"{need.free_gib:.1f}"
+    if left < need.free_gib - 0.05:
+        return message("gaudi.utilization_least", free=free, needed=needed)
+    return message("gaudi.utilization_known" if need.known else "gaudi.utilization_assumed", free=needed)
 
 
 def reserved(context: Context, decisions: Decisions, found: MemoryPlan, graphs: int) -> None:

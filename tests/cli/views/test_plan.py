@@ -98,6 +98,9 @@ def test_the_verdict_is_about_memory(checked: CheckedPlan, monkeypatch: pytest.M
     assert verdict(unknown, monkeypatch) == "Qwen2-72B-Instruct on 4 cards: memory was not checked."
     large = replace(checked.plan, memory={**checked.plan.memory, "free": 0.0}, num_blocks=None)
     assert verdict(replace(checked, plan=large), monkeypatch) == "Qwen2-72B-Instruct does not fit on 4 cards."
+    warned = message("fit.tight", length=8448, used="90.3", card="93.5")
+    tight = replace(checked, plan=replace(checked.plan, warnings=(warned,)))
+    assert verdict(tight, monkeypatch) == "Qwen2-72B-Instruct on 4 cards: memory is too tight."
 
 
 def test_failed_checks_of_this_machine_are_the_verdict_and_lead_to_the_doctor(

@@ -16,6 +16,7 @@ from gaudi_launch.engines.registry import find
 from gaudi_launch.engines.vllm_gaudi import memory as gaudi_memory
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
+from gaudi_launch.messages import message
 from gaudi_launch.models import sizing
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.plan import Plan
@@ -164,6 +165,20 @@ def test_a_model_outside_the_table_is_assumed_and_says_so() -> None:
     assert (found.value, found.reason.id) == ("0.87", "gaudi.utilization_assumed")
     reserved = next(s for s in made.settings if s.name == "VLLM_GRAPH_RESERVED_MEM")
     assert (reserved.value, reserved.sent) == ("0.1", False)
+
+
+def test_a_share_that_leaves_less_than_the_need_says_so() -> None:
+    model = Model(
+        "/m/mine", "mine", "config.json", "LlamaForCausalLM", weight_bytes=86 << 30, dtype="bfloat16", layers=32,
+        attention_layers=32, kv_heads=8, heads=32, head_dim=128, hidden_size=4096, intermediate_size=14336,
+    )  # fmt: skip
+    request = Request(model=model.path, cards=1, max_model_len=2048, force=True)
+    made = make_plan(request, HOSTS["GAUDI2"], model, find("vllm-gaudi"))
+    found = next(s for s in made.settings if s.name == "--gpu-memory-utilization")
+    left = 0.9 * (made.memory["card"] - made.memory["weights"])
+    expected = message("gaudi.utilization_least", free=f"{left:.1f}", needed="8.0")
+    assert (found.value, found.reason) == ("0.1", expected)
+    assert left < 8
 
 
 QWEN_32B = Model(
