@@ -83,14 +83,16 @@ def selected(engine: str) -> tuple[Version, ...]:
     All, those of one engine, or the newest that ``NAME@0.26`` names. Raises LaunchError (USAGE) for
     a name without facts.
     """
+    from gaudi_launch.engines.registry import image_versions
     from gaudi_launch.engines.support import matching, unknown_version, versions
 
-    newest_first = tuple(reversed(versions()))
+    images = image_versions()
+    newest_first = (*reversed(versions()), *reversed(images))
     if not engine:
         return newest_first
     name, _, version = engine.partition("@")
     if version:
-        found = matching(name, version)
+        found = matching(name, version, (*versions(), *images))
         if found is None:
             raise unknown_version(engine)
         return (found,)
@@ -165,8 +167,9 @@ class _FewestCards:
 
     def of(self, engine: Engine, answer: ModelSupport) -> int | None:
         """Return the number; None where the sizes are unknown or no number fits."""
-        # versions with the same label have the same memory rules
-        key = (engine.identity.label, answer.expanded_to)
+        # versions with the same label have the same memory rules; images do not
+        name = engine.identity.label if engine.needs_interpreter else engine.identity.exact
+        key = (name, answer.expanded_to)
         if key not in self._found:
             self._found[key] = self._count(engine, answer)
         return self._found[key]

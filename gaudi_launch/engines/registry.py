@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 
 from gaudi_launch.engines.detect import Installed
+from gaudi_launch.engines.support import Version
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import product_of
 from gaudi_launch.host.hardware import Host
@@ -146,6 +147,13 @@ def _entry(name: str) -> Entry | None:
     family = name.partition("@")[0]
     versioned = (entry for known, entry in ENGINES.items() if known.partition("@")[0] == family)
     return next((entry for entry in versioned if entry.any_version), None)
+
+
+def image_versions() -> tuple[Version, ...]:
+    """Return the versions of engines that come as images, the oldest first."""
+    from gaudi_launch.engines.tgi.versions import image_versions
+
+    return image_versions()
 
 
 def in_container(name: str) -> bool:

@@ -160,18 +160,19 @@ def newest(engine: str) -> Version:
     return max(found, key=lambda each: _numbers(each.version))
 
 
-def matching(engine: str, version: str) -> Version | None:
+def matching(engine: str, version: str, known: tuple[Version, ...] = ()) -> Version | None:
     """Return the newest version that a user's ``0.26`` names.
 
-    Return None where no version begins so.
+    Return None where no version begins so. ``known``: instead of those of the shipped data.
     """
-    exact = version_of(engine, version)
+    known = known or versions()
+    exact = version_of(engine, version) or next(
+        (e for e in known if (e.engine, e.version) == (engine, version)), None
+    )
     if exact is not None:
         return exact
     wanted = version.split(".")
-    found = [
-        each for each in versions() if each.engine == engine and each.version.split(".")[: len(wanted)] == wanted
-    ]
+    found = [each for each in known if each.engine == engine and each.version.split(".")[: len(wanted)] == wanted]
     return max(found, key=lambda each: _numbers(each.version), default=None)
 
 

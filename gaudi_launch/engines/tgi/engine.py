@@ -142,8 +142,8 @@ class Tgi(Engine):
         return ModelSupport(label, SupportStatus.RUNS, evidence=evidence)
 
     @property
-    def _types(self) -> tuple[str, ...] | frozenset[str]:
-        return words_of.PAGED_TYPES if self.paged else words_of.PADDED_VISION_TYPES
+    def _types(self) -> frozenset[str]:
+        return words_of.types_of(self.version)
 
     def _unknown_type(self, model: Model) -> str | None:
         """Return the model's type where this image cannot load it."""

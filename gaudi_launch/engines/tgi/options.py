@@ -13,7 +13,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.engine_args import Argument, engine_args
 from gaudi_launch.planning.option_table import EngineOption, OptionTable
 
-# 3.3.3 to 3.3.7 have the same Gaudi server: its code last changed before 3.3.5 (24c2bff6)
+# 3.3.5 to 3.3.7 have the same Gaudi server: its code last changed before 3.3.5 (24c2bff6)
 PAGED_VERSIONS = ("3.3.3", "3.3.4", "3.3.5", "3.3.6", "3.3.7")
 VERSIONS = ("3.2.3", *PAGED_VERSIONS)
 LATEST = "3.3.5"
@@ -140,6 +140,8 @@ PAGED_TYPES = frozenset({
     "phi", "phimoe", "baichuan", "falcon", "starcoder2", "qwen2", "qwen2_vl", "qwen2_5_vl", "qwen3", "qwen3_moe",
     "gpt2", "gpt_neox", "gptj", "mllama",
 })  # fmt: skip
+# v3.3.3's get_model does not have these; v3.3.4's has
+_SINCE_334 = frozenset({"gemma3", "gemma3_text"})
 VISION_TYPES = frozenset({
     "idefics2", "idefics3", "llava_next", "llama4", "paligemma", "gemma3", "qwen2_vl", "qwen2_5_vl", "mllama",
 })  # fmt: skip
@@ -162,6 +164,13 @@ def paged(version: str) -> bool:
     Others have the padded one.
     """
     return version in PAGED_VERSIONS
+
+
+def types_of(version: str) -> frozenset[str]:
+    """Return the model types of an image's list."""
+    if not paged(version):
+        return PADDED_VISION_TYPES
+    return PAGED_TYPES - _SINCE_334 if version == "3.3.3" else PAGED_TYPES
 
 
 def read_by(version: str) -> frozenset[str]:

@@ -42,6 +42,16 @@ def test_the_versions_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_images_answer_by_their_lists_of_model_types(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(["Qwen3-8B", "--engine", "tgi", "--accelerator", "gaudi2"], capsys)
+    rows = {row["engine"]: row for row in found["versions"]}
+    assert [row["engine"] for row in found["versions"]] == [
+        "tgi@3.3.7", "tgi@3.3.6", "tgi@3.3.5", "tgi@3.3.4", "tgi@3.3.3", "tgi@3.2.3",
+    ]  # fmt: skip
+    assert (rows["tgi@3.3.5"]["status"], rows["tgi@3.3.5"]["fewest_cards"]) == ("runs", 1)
+    assert rows["tgi@3.2.3"]["status"] == "unknown"
+
+
 @pytest.mark.parametrize(
     ("argv", "status", "near"),
     [
