@@ -45,7 +45,7 @@ def test_show_is_the_file(capsys: pytest.CaptureFixture[str]) -> None:
 def test_show_of_an_unknown_one(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = output(capsys, "profiles", "show", "gpt-5")
     assert code == 2
-    assert err.startswith("gaudi-launch: There is no profile gpt-5. Known: deepseek-r1, ")
+    assert err.startswith("gaudi-launch: There is no profile gpt-5. Known: bielik-1.5b-v3.0, ")
 
 
 def test_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
