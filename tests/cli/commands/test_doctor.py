@@ -76,7 +76,7 @@ def test_only_skip_and_strict(home: dict[str, str]) -> None:
     assert run(home, *bad, "--only", "cpu").returncode == 0
     assert run(home, *bad, "--only", "cpu", "--strict").returncode == 3
     named = document(home, *bad, "--only", "engine,weights,deep")["findings"]
-    assert {f["status"] for f in named} == {"skip"} and len(named) == 9
+    assert {f["status"] for f in named} == {"skip"} and len(named) == 10
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_chinese_tables_and_lists(home: dict[str, str]) -> None:
     done = run(home, "--lang", "zh", "--machine", "simulated:hls2+bad-tuning", "--only", "cpu.governor")
     assert "警告" in done.stdout and "处理方法：" in done.stdout and "what to do" not in done.stdout
     listed = json.loads(run(home, "--list", "--json").stdout)
-    assert len(listed["checks"]) == 63
+    assert len(listed["checks"]) == 64
     assert all(check["why"] and check["source"] for check in listed["checks"])
 
 
