@@ -139,11 +139,11 @@ def kv_widths(model: Model) -> tuple[tuple[int, int], ...]:
 
     For each layer that caches keys and values: its heads and the elements of one head's two rows.
 
-    A window among full layers is counted as a full cache. Releases of vllm-gaudi from 0.10.0 give
-    each decoder layer a FullAttentionSpec (vllm-project/vllm-gaudi@b059f9c9:
-    vllm_gaudi/v1/worker/hpu_model_runner.py get_kv_cache_spec). The forks remove the window from
-    the cache's settings (HabanaAI/vllm-fork@17a7946f:vllm/config.py:601). MLA's latent is one head
-    that every card keeps. () where config.json is not known.
+    A window among full layers is counted as a full cache: vllm-gaudi 0.26.0 gives each decoder
+    layer a FullAttentionSpec (vllm-project/vllm-gaudi@b059f9c9:
+    vllm_gaudi/v1/worker/hpu_model_runner.py get_kv_cache_spec), and vllm-fork 1.22 removes the
+    window from the cache's settings (HabanaAI/vllm-fork@17a7946f:vllm/config.py:601). Assumed of
+    other versions. MLA's latent is one head that every card keeps. () where config.json is not known.
     """
     text = text_config(model)
     if not (text and model.layers and model.kv_heads and model.head_dim):
