@@ -94,9 +94,9 @@ def counted_with(document: Mapping[str, Any]) -> tuple[int, int | None]:
 
     That is the bits of a packed weight and the number of layers that are loaded.
     """
-    quantization = _part(_text_part(document), "quantization_config") or _part(document, "quantization_config")
+    quantization = _part(text_part(document), "quantization_config") or _part(document, "quantization_config")
     bits = _number(quantization, "bits", "w_bit") or 4
-    return bits if bits in (2, 3, 4, 8) else 4, _number(_text_part(document), *_LAYER_KEYS)
+    return bits if bits in (2, 3, 4, 8) else 4, _number(text_part(document), *_LAYER_KEYS)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def model_from_config(path: str, document: Mapping[str, Any], weights: Mapping[s
 
     What is not there, or of a wrong kind, is None. Pure.
     """
-    text = _text_part(document)
+    text = text_part(document)
     heads = _number(text, "num_attention_heads", "n_head", "n_heads")
     hidden = _number(text, "hidden_size", "n_embd", "d_model")
     experts = _number(text, *_EXPERT_KEYS) or _number(_part(text, "ffn_config"), *_EXPERT_KEYS)
@@ -165,7 +165,8 @@ def model_from_config(path: str, document: Mapping[str, Any], weights: Mapping[s
     )
 
 
-def _text_part(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def text_part(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the part of config.json that describes the language model."""
     outer = document
     # qwen2_5_omni has two levels; more levels are not a model and must not recurse
     for _ in range(4):

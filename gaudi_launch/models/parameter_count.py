@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gaudi_launch.models.config import text_part
 from gaudi_launch.models.model import Model
 
 Kind = Literal["full", "sliding", "latent", "linear", "mamba", "none"]
@@ -30,7 +31,6 @@ _UNTIED_TYPES = ("gpt_neox",)
 # where config.json leaves the width to the class: four times for the plain families; 3.5 is assumed
 _MLP_MULTIPLE = 4
 _MLP_RATIO = 3.5
-_TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 # vision towers with a gate in their MLP (models/qwen2_5_vl, gemma4, mllama of transformers)
 _GATED_TOWERS = ("qwen2_5_vl", "gemma4", "pixtral")
 
@@ -77,11 +77,17 @@ def parameters_of(model: Model) -> Parameters | None:
 
     Return None where its layers, hidden size or heads are not known, and for experts by modality
     (ernie4_5_moe_vl), which no rule here counts.
+
+    >>> llama = Model("m", "m", layers=32, hidden_size=4096, intermediate_size=14336, heads=32, kv_heads=8,
+    ...     head_dim=128, vocab_size=128256)
+    >>> found = parameters_of(llama)
+    >>> found and round(found.language / 1e9, 2)
+    8.03
     """
     if not (model.layers and model.hidden_size and model.heads and model.head_dim):
         return None
     embedding = model.hidden_size * (model.vocab_size or 0)
-    text = text_config(model)
+    text = text_part(model.config)
     if isinstance(text.get("moe_num_experts"), list):
         return None
     layers = tuple(_layer(model, text, index) for index in range(model.layers))
@@ -115,22 +121,12 @@ def default_inner(model: Model) -> int:
     return int(_MLP_RATIO * hidden)
 
 
-def text_config(model: Model) -> Mapping[str, Any]:
-    """Return the part of config.json that describes the language model."""
-    document: Mapping[str, Any] = model.config
-    for name in _TEXT_PARTS:
-        part = document.get(name)
-        if isinstance(part, Mapping):
-            return part
-    return document
-
-
 def layer_kinds(model: Model) -> tuple[Kind, ...]:
     """Return what each layer caches.
 
     All keys and values, a window of them, a latent, a state or nothing.
     """
-    text = text_config(model)
+    text = text_part(model.config)
     return tuple(_kind(model, text, index) for index in range(model.layers or 0))
 
 
@@ -145,7 +141,7 @@ def kv_widths(model: Model) -> tuple[tuple[int, int], ...]:
     window from the cache's settings (HabanaAI/vllm-fork@17a7946f:vllm/config.py:601). Assumed of
     other versions. MLA's latent is one head that every card keeps. () where config.json is not known.
     """
-    text = text_config(model)
+    text = text_part(model.config)
     if not (text and model.layers and model.kv_heads and model.head_dim):
         return ()
     found = []

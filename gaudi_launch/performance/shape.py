@@ -68,15 +68,16 @@ def shape_of(model: Model) -> Shape | None:
     """
     if not (model.layers and model.hidden_size and model.heads and model.head_dim):
         return None
-    if parameters_of(model) is None:
+    counted = parameters_of(model)
+    if counted is None:
         return None
-    parameters = model.parameters or count_parameters(model)
+    parameters = model.parameters or float(counted.language)
     inner = model.intermediate_size or default_inner(model)
     kv_heads = model.kv_heads or model.heads
     embedding = float(model.hidden_size * (model.vocab_size or 0))
     tied = is_tied(model)
     embeddings = embedding if tied else 2 * embedding
-    attention = float(model.layers * _attention(model))
+    attention = float(sum(layer.attention for layer in counted.layers))
     experts, share = 0.0, 0.0
     if model.moe:
         experts = max(0.0, parameters - embeddings - attention)
@@ -98,23 +99,3 @@ def shape_of(model: Model) -> Shape | None:
         latent=bool(model.mla_rank) or "kv_lora_rank" in model.config,
         multi_head=kv_heads == model.heads and not model.mla_rank,
     )
-
-
-def count_parameters(model: Model) -> float:
-    """Return the number of parameters by config.json alone, without weights.
-
-    >>> llama = Model("m", "m", layers=32, hidden_size=4096, intermediate_size=14336, heads=32, kv_heads=8,
-    ...     head_dim=128, vocab_size=128256)
-    >>> round(count_parameters(llama) / 1e9, 2)
-    8.03
-    """
-    found = parameters_of(model)
-    assert found is not None
-    return float(found.language)
-
-
-def _attention(model: Model) -> float:
-    """Return the mean parameters of one layer's attention."""
-    found = parameters_of(model)
-    assert found is not None
-    return sum(layer.attention for layer in found.layers) / len(found.layers)

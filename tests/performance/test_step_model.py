@@ -7,17 +7,38 @@ from dataclasses import replace
 import pytest
 
 from gaudi_launch.models.config import model_from_config
+from gaudi_launch.models.parameter_count import parameters_of
 from gaudi_launch.performance.constants import values
 from gaudi_launch.performance.evidence import Query, distance, evidence_for
 from gaudi_launch.performance.loads import Lengths, closed_loop
 from gaudi_launch.performance.prediction import Load, predict, steps
 from gaudi_launch.performance.published import figures, scored, shapes
-from gaudi_launch.performance.shape import count_parameters, shape_of
+from gaudi_launch.performance.shape import shape_of
 from gaudi_launch.performance.step_model import Setup
 
 ONE = Setup("gaudi3", 1, "bf16", 2.0, 2.0, "static")
 LLAMA = shapes()["Llama-3.1-8B"]
 MIXTRAL = shapes()["Mixtral-8x7B"]
+
+DEEPSEEK_V3 = {
+    "model_type": "deepseek_v3",
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "moe_intermediate_size": 2048,
+    "num_hidden_layers": 61,
+    "first_k_dense_replace": 3,
+    "num_attention_heads": 128,
+    "num_key_value_heads": 128,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 128,
+    "v_head_dim": 128,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "vocab_size": 129280,
+}
 
 
 def test_more_context_costs_reading_it() -> None:
@@ -111,25 +132,7 @@ def test_a_rate_is_served_by_the_batch_that_littles_law_gives() -> None:
             179.5,
         ),
         (
-            {
-                "model_type": "deepseek_v3",
-                "hidden_size": 7168,
-                "intermediate_size": 18432,
-                "moe_intermediate_size": 2048,
-                "num_hidden_layers": 61,
-                "first_k_dense_replace": 3,
-                "num_attention_heads": 128,
-                "num_key_value_heads": 128,
-                "q_lora_rank": 1536,
-                "kv_lora_rank": 512,
-                "qk_rope_head_dim": 64,
-                "qk_nope_head_dim": 128,
-                "v_head_dim": 128,
-                "n_routed_experts": 256,
-                "n_shared_experts": 1,
-                "num_experts_per_tok": 8,
-                "vocab_size": 129280,
-            },
+            DEEPSEEK_V3,
             671.0,
         ),
         (
@@ -148,30 +151,13 @@ def test_a_rate_is_served_by_the_batch_that_littles_law_gives() -> None:
     ],
 )
 def test_parameters_are_counted_from_config_json(config: dict[str, object], billions: float) -> None:
-    assert count_parameters(model_from_config("m", config)) / 1e9 == pytest.approx(billions, rel=0.02)
+    found = parameters_of(model_from_config("m", config))
+    assert found is not None
+    assert found.language / 1e9 == pytest.approx(billions, rel=0.02)
 
 
 def test_deepseek_passes_thirty_seven_billion_parameters_a_token() -> None:
-    config = {
-        "model_type": "deepseek_v3",
-        "hidden_size": 7168,
-        "intermediate_size": 18432,
-        "moe_intermediate_size": 2048,
-        "num_hidden_layers": 61,
-        "first_k_dense_replace": 3,
-        "num_attention_heads": 128,
-        "num_key_value_heads": 128,
-        "q_lora_rank": 1536,
-        "kv_lora_rank": 512,
-        "qk_rope_head_dim": 64,
-        "qk_nope_head_dim": 128,
-        "v_head_dim": 128,
-        "n_routed_experts": 256,
-        "n_shared_experts": 1,
-        "num_experts_per_tok": 8,
-        "vocab_size": 129280,
-    }
-    shape = shape_of(model_from_config("m", config))
+    shape = shape_of(model_from_config("m", DEEPSEEK_V3))
     assert shape is not None
     assert shape.active / 1e9 == pytest.approx(37, rel=0.05)
 
