@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
 from gaudi_launch import paths
+from gaudi_launch.engines.support import version_numbers
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.engine_args import EngineArgs
@@ -87,7 +87,7 @@ def _answer(feature: EngineFeature, engine: str, version: str, label: str) -> Fe
 def _numbers(version: str) -> tuple[int, ...]:
     if version == "main":
         return (1 << 30,)
-    return tuple(int(part) for part in re.findall(r"\d+", version))
+    return version_numbers(version)
 
 
 def check_features(

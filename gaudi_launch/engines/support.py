@@ -157,7 +157,7 @@ def version_of(engine: str, version: str) -> Version | None:
 def newest(engine: str) -> Version:
     """Return the newest release of an engine whose list is complete."""
     found = [each for each in versions() if each.engine == engine and each.complete]
-    return max(found, key=lambda each: _numbers(each.version))
+    return max(found, key=lambda each: version_numbers(each.version))
 
 
 def matching(engine: str, version: str, known: tuple[Version, ...] = ()) -> Version | None:
@@ -173,10 +173,11 @@ def matching(engine: str, version: str, known: tuple[Version, ...] = ()) -> Vers
         return exact
     wanted = version.split(".")
     found = [each for each in known if each.engine == engine and each.version.split(".")[: len(wanted)] == wanted]
-    return max(found, key=lambda each: _numbers(each.version), default=None)
+    return max(found, key=lambda each: version_numbers(each.version), default=None)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version, to compare releases by."""
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
@@ -201,7 +202,7 @@ def _within(release: str, spec: str) -> bool:
 
 
 def _holds(release: str, operator: str, bound: str) -> bool:
-    found, limit = _numbers(release), _numbers(bound)
+    found, limit = version_numbers(release), version_numbers(bound)
     if bound.endswith(".*"):
         found = found[: len(limit)]
     width = max(len(found), len(limit))
