@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.padding import Padding
@@ -21,48 +21,15 @@ if TYPE_CHECKING:
 
     from gaudi_launch.app.estimate import SpeedEstimate
     from gaudi_launch.app.prepare import Prepared
-    from gaudi_launch.planning.plan import Plan, Setting
+    from gaudi_launch.planning.plan import Placement, Plan, Setting
 
 
 def show_all(made: Plan, prepared: Prepared, speed: SpeedEstimate | None, *, verbose: bool) -> None:
     """Print everything that a plan has; ``verbose``: also the source of each rule."""
     out = console()
-
-    def line(id: str | None, value: str) -> None:
-        for each in labelled("" if id is None else text(id), Text(value), out):
-            out.print(each)
-
-    python = f", {made.engine.python}" if made.engine.python else ""
-    line("plan.word_engine", f"{made.engine.exact}{python}")
-    line("plan.word_model", model_line(made))
-    if made.placement.modules:
-        cards = ",".join(str(module) for module in made.placement.modules)
-        nodes = ",".join(str(node) for node in made.placement.numa_nodes)
-        line("plan.word_cards", f"{cards}  (NUMA {nodes or '-'})")
-        line("plan.word_cpus", format_cpus(made.placement.cpus) or text("plan.cpus_unbound"))
-        for reason in made.placement.reasons:
-            line(None, reason.render())
-    line("plan.word_url", made.url)
-    if made.buckets is not None:
-        prompt, decode = len(made.buckets.prompt), len(made.buckets.decode)
-        counts = text("plan.buckets", prompt=prompt, decode=decode, graphs=made.buckets.graphs)
-        line("plan.word_buckets", text("common.pair", label=made.bucket_strategy, value=counts))
-    if made.estimate is not None:
-        low, high = round(made.estimate.low_seconds), round(made.estimate.high_seconds)
-        line("plan.word_warmup", f"{low} - {high} s  ({made.estimate.basis.render()})")
-    if speed is not None:
-        line("plan.word_speed", summary(speed))
-    if made.cache:
-        state = text(f"plan.cache_{made.cache['state']}")
-        found = text("common.pair", label=state, value=made.cache["because"])
-        line("plan.word_cache", f"{found} ({made.cache['folder']})")
-    if made.memory:
-        line("plan.word_memory", memory_words(made.memory))
-    if made.kv_cache is not None:
-        line("plan.word_kv", made.kv_cache.render())
-    for step in prepared.steps:
-        state = text("prepare.done" if step.done else "prepare.to_do")
-        line("prepare.title", text("common.pair", label=state, value=step.what.render()))
+    for id, value in _facts(made, prepared, speed):
+        for line in labelled(text(id) if id else "", Text(value), out):
+            out.print(line)
     for kind in ("env", "option"):
         of_kind = [setting for setting in made.settings if setting.kind == kind]
         if of_kind:
@@ -72,14 +39,62 @@ def show_all(made: Plan, prepared: Prepared, speed: SpeedEstimate | None, *, ver
     if made.container is not None:
         # the command that is started, for those who run it manually
         out.print(f"$ {shlex.join(made.command.argv)}", markup=False, soft_wrap=True)
-    if made.reference_differences:
-        out.print(text("reference.title"), markup=False)
-        for difference in made.reference_differences:
-            out.print(f"  - {difference.render()}", markup=False)
-    for warning in made.warnings:
-        out.print(text("plan.warning", what=warning.render()), markup=False, soft_wrap=not out.is_terminal)
+    _show_notes(out, made)
     if prepared.host.origin != "live":
         out.print(text("plan.for_machine", machine=prepared.host.origin), markup=False)
+
+
+def _facts(made: Plan, prepared: Prepared, speed: SpeedEstimate | None) -> Iterator[tuple[str, str]]:
+    """Yield the id of each line's label, empty for a line without one, and its text."""
+    python = f", {made.engine.python}" if made.engine.python else ""
+    yield "plan.word_engine", f"{made.engine.exact}{python}"
+    yield "plan.word_model", model_line(made)
+    if made.placement.modules:
+        yield from _placement_facts(made.placement)
+    yield "plan.word_url", made.url
+    yield from _warmup_facts(made)
+    if speed is not None:
+        yield "plan.word_speed", summary(speed)
+    if made.cache:
+        state = text(f"plan.cache_{made.cache['state']}")
+        found = text("common.pair", label=state, value=made.cache["because"])
+        yield "plan.word_cache", f"{found} ({made.cache['folder']})"
+    if made.memory:
+        yield "plan.word_memory", memory_words(made.memory)
+    if made.kv_cache is not None:
+        yield "plan.word_kv", made.kv_cache.render()
+    for step in prepared.steps:
+        state = text("prepare.done" if step.done else "prepare.to_do")
+        yield "prepare.title", text("common.pair", label=state, value=step.what.render())
+
+
+def _placement_facts(placement: Placement) -> Iterator[tuple[str, str]]:
+    cards = ",".join(str(module) for module in placement.modules)
+    nodes = ",".join(str(node) for node in placement.numa_nodes) or "-"
+    yield "plan.word_cards", f"{cards}  (NUMA {nodes})"
+    yield "plan.word_cpus", format_cpus(placement.cpus) or text("plan.cpus_unbound")
+    for reason in placement.reasons:
+        yield "", reason.render()
+
+
+def _warmup_facts(made: Plan) -> Iterator[tuple[str, str]]:
+    if made.buckets is not None:
+        prompt, decode = len(made.buckets.prompt), len(made.buckets.decode)
+        counts = text("plan.buckets", prompt=prompt, decode=decode, graphs=made.buckets.graphs)
+        yield "plan.word_buckets", text("common.pair", label=made.bucket_strategy, value=counts)
+    if made.estimate is not None:
+        low, high = round(made.estimate.low_seconds), round(made.estimate.high_seconds)
+        yield "plan.word_warmup", f"{low} - {high} s  ({made.estimate.basis.render()})"
+
+
+def _show_notes(out: Console, made: Plan) -> None:
+    """Print the differences from a start script, and the warnings."""
+    if made.reference_differences:
+        out.print(text("reference.title"), markup=False)
+    for difference in made.reference_differences:
+        out.print(f"  - {difference.render()}", markup=False)
+    for warning in made.warnings:
+        out.print(text("plan.warning", what=warning.render()), markup=False, soft_wrap=not out.is_terminal)
 
 
 def _show_settings(out: Console, settings: Sequence[Setting], *, verbose: bool) -> None:

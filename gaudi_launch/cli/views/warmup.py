@@ -9,7 +9,11 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from gaudi_launch.app.warmup import FilledCache, WarmupCase, WarmupResult
+    from gaudi_launch.buckets.bucket_file import Delivered
+    from gaudi_launch.buckets.bucket_list import Buckets
     from gaudi_launch.buckets.strategies import Judged
     from gaudi_launch.buckets.warmup_time import Span
 
@@ -47,16 +51,15 @@ def _percent(judged: Judged) -> str:
 
 
 def _span(values: dict[str, float]) -> str:
-    def clock(value: float) -> str:
-        return (
-            f"{value:.0f} s"
-            if value < 120
-            else f"{value / 60:.0f} min"
-            if value < 7200
-            else f"{value / 3600:.1f} h"
-        )
+    return f"{_clock(values['low'])} - {_clock(values['high'])}"
 
-    return f"{clock(values['low'])} - {clock(values['high'])}"
+
+def _clock(value: float) -> str:
+    if value < 120:
+        return f"{value:.0f} s"
+    if value < 7200:
+        return f"{value / 60:.0f} min"
+    return f"{value / 3600:.1f} h"
 
 
 def to_json(case: WarmupCase, result: WarmupResult) -> dict[str, Any]:
@@ -135,16 +138,10 @@ def draw(path: Path, case: WarmupCase, result: WarmupResult) -> None:
 def show(case: WarmupCase, result: WarmupResult, plot: Path | None, *, listing: bool) -> None:
     """Print the strategies side by side, the chosen one as a map, and its settings."""
     from gaudi_launch.cli.console import console, table
-    from gaudi_launch.cli.views.heatmap import heatmap
 
     out = console()
-
-    def say(id: str, **values: Any) -> None:
-        out.print(text(id, **values), markup=False, soft_wrap=True)
-
-    delivered, asked = result.delivered, case.asked
-    chosen = result.chosen
-    say(
+    delivered, asked, chosen = result.delivered, case.asked, result.chosen
+    title = text(
         "warmup.title",
         engine=asked.name,
         model=case.model.name or text("warmup.no_model"),
@@ -153,37 +150,52 @@ def show(case: WarmupCase, result: WarmupResult, plot: Path | None, *, listing: 
         length=asked.limits.max_model_len,
         tokens=asked.limits.max_num_batched_tokens,
     )
-    for assumption in case.assumptions:
-        say("warmup.assumed", what=assumption.render())
-    for note in result.notes:
-        out.print(note.render(), markup=False, soft_wrap=True)
+    assumed = [text("warmup.assumed", what=assumption.render()) for assumption in case.assumptions]
+    for line in (title, *assumed, *(note.render() for note in result.notes)):
+        _say(out, line)
     columns = [text(f"warmup.column_{name}") for name in COLUMNS]
     rows = [row(judged, judged is chosen, result) for judged in delivered.comparison]
     out.print(table(text("warmup.table"), columns, rows, right=range(1, len(columns))))
     id = "warmup.basis_own" if asked.own else "warmup.basis"
-    say(id, basis=result.per_graph.basis.render(), floor=delivered.aim.floor)
+    _say(out, text(id, basis=result.per_graph.basis.render(), floor=delivered.aim.floor))
     if chosen.buckets is not None:
-        for name, part, time, axis in (
-            ("prompt", result.shapes.prompt, case.cost.prefill, 1),
-            ("decode", result.shapes.decode, case.cost.decode, 2),
-        ):
-            pairs = [(b[0], b[axis]) for b in getattr(chosen.buckets, name) if axis == 2 or b[2] == 0]
-            out.print(heatmap(text(f"warmup.map_{name}"), pairs, part, time))
-        say("warmup.map_legend")
-    if chosen is delivered.comparison[0] and not asked.own:
-        say("warmup.prefill_seqs", count=delivered.max_prefill_seqs)
-        for name, value in delivered.settings.items():
-            out.print(f"  {name}={value}", markup=False)
-        if delivered.file is not None:
-            say("warmup.bucket_file", lines=delivered.file.count("\n") - 1)
+        _show_maps(out, case, result, chosen.buckets)
+    delivers = chosen is delivered.comparison[0]
+    if delivers and not asked.own:
+        _show_settings(out, delivered)
     if listing and chosen.buckets is not None:
-        if delivered.file is not None and chosen is delivered.comparison[0]:
-            out.print(delivered.file, markup=False, soft_wrap=True)
-        else:
-            for bucket in [*chosen.buckets.prompt, *chosen.buckets.decode]:
-                out.print(str(tuple(bucket)), markup=False)
+        _say(out, delivered.file if delivers and delivered.file is not None else _listed(chosen.buckets))
     if plot is not None:
-        say("warmup.drawn", path=str(plot))
+        _say(out, text("warmup.drawn", path=str(plot)))
+
+
+def _say(out: Console, line: str) -> None:
+    out.print(line, markup=False, soft_wrap=True)
+
+
+def _show_maps(out: Console, case: WarmupCase, result: WarmupResult, buckets: Buckets) -> None:
+    """Print a map of the prompt buckets without context, and one of the decode buckets."""
+    from gaudi_launch.cli.views.heatmap import heatmap
+
+    prompts = [(batch, tokens) for batch, tokens, context in buckets.prompt if context == 0]
+    decodes = [(batch, blocks) for batch, _, blocks in buckets.decode]
+    shapes, cost = result.shapes, case.cost
+    out.print(heatmap(text("warmup.map_prompt"), prompts, shapes.prompt, cost.prefill))
+    out.print(heatmap(text("warmup.map_decode"), decodes, shapes.decode, cost.decode))
+    _say(out, text("warmup.map_legend"))
+
+
+def _show_settings(out: Console, delivered: Delivered) -> None:
+    """Print what has to be set to get the chosen strategy."""
+    _say(out, text("warmup.prefill_seqs", count=delivered.max_prefill_seqs))
+    for name, value in delivered.settings.items():
+        out.print(f"  {name}={value}", markup=False)
+    if delivered.file is not None:
+        _say(out, text("warmup.bucket_file", lines=delivered.file.count("\n") - 1))
+
+
+def _listed(buckets: Buckets) -> str:
+    return "\n".join(str(tuple(bucket)) for bucket in (*buckets.prompt, *buckets.decode))
 
 
 def filled_to_json(filled: FilledCache) -> dict[str, Any]:
