@@ -6,7 +6,7 @@ Pure: nothing here runs docker.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gaudi_launch.engines.vllm_fork.scripts_shared import base_name
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -44,31 +44,44 @@ def docker_run(
     if remove:
         words.append("--rm")
     words += ["--init", "--name", name]
-    if container.modules:
-        words += GAUDI_WORDS
-    if container.scale_out:
-        words += SCALE_OUT_WORDS
-        if not any(option.startswith("--ulimit=memlock") for option in options):
-            words.append("--ulimit=memlock=-1:-1")
-    for outside, inside in container.ports:
-        words += ["-p", f"{_published(container.address)}{outside}:{inside}"]
-    if not container.ports:
-        words.append("--network=host")
+    words += _card_words(container, options)
+    words += _network_words(container)
     for mount in container.mounts:
         words += _mounted(mount)
-    if container.modules and VISIBLE not in container.env:
-        # the runtime sorts them anyway (docs: habana container runtime)
-        words += ["-e", f"{VISIBLE}={','.join(str(index) for index in sorted(container.indices))}"]
-    for variable, value in container.env.items():
-        words += ["-e", f"{variable}={value}"]
-    for variable in container.secrets:
-        words += ["-e", variable]
+    words += _variable_words(container)
     if container.cpus:
         words.append(f"--cpuset-cpus={container.cpus}")
     words += options
     if container.entrypoint is not None:
         words += ["--entrypoint", container.entrypoint]
     return (*words, container.image, *container.argv)
+
+
+def _card_words(container: Container, options: Sequence[str]) -> Iterator[str]:
+    if container.modules:
+        yield from GAUDI_WORDS
+    if container.scale_out:
+        yield from SCALE_OUT_WORDS
+    limited = any(option.startswith("--ulimit=memlock") for option in options)
+    if container.scale_out and not limited:
+        yield "--ulimit=memlock=-1:-1"
+
+
+def _network_words(container: Container) -> Iterator[str]:
+    if not container.ports:
+        yield "--network=host"
+    for outside, inside in container.ports:
+        yield from ("-p", f"{_published(container.address)}{outside}:{inside}")
+
+
+def _variable_words(container: Container) -> Iterator[str]:
+    if container.modules and VISIBLE not in container.env:
+        # the runtime sorts them anyway (docs: habana container runtime)
+        yield from ("-e", f"{VISIBLE}={','.join(str(index) for index in sorted(container.indices))}")
+    for variable, value in container.env.items():
+        yield from ("-e", f"{variable}={value}")
+    for variable in container.secrets:
+        yield from ("-e", variable)
 
 
 def container_name(engine: str, model: str, port: int) -> str:
