@@ -156,7 +156,6 @@ class Generation:
     def _generate(self, job: GenerationJob) -> None:
         """Run one job; its pieces go into its queue while it runs."""
         from transformers import StoppingCriteriaList
-        from transformers.generation.streamers import TextStreamer
 
         tokens = self.tokenizer(job.prompt, return_tensors="pt", add_special_tokens=job.special)
         job.prompt_tokens = int(tokens["input_ids"].shape[1])
@@ -165,28 +164,6 @@ class Generation:
             raise BadRequest(f"the prompt has {job.prompt_tokens} tokens; the longest is {self.longest - 1}")
         options = dict(job.options)
         options["max_new_tokens"] = min(options["max_new_tokens"] or room, room)
-        held, met = "", False
-
-        class Stream(TextStreamer):  # type: ignore[misc]
-            def put(self, value: Any) -> None:
-                first = self.next_tokens_are_prompt
-                super().put(value)
-                if not first:
-                    job.tokens += 1
-
-            def on_finalized_text(self, text: str, stream_end: bool = False) -> None:
-                nonlocal held, met
-                if met:
-                    return
-                ready, held, met = cut(held + text, job.stops)
-                if stream_end and not met:
-                    ready, held = ready + held, ""
-                if ready:
-                    job.put(ready)
-
-        def ended(*_: Any, **__: Any) -> Any:
-            return met or job.gone.is_set()
-
         seed = options.pop("seed", None)
         if seed is not None:
             self._seed(seed)
@@ -194,12 +171,53 @@ class Generation:
             tokens = tokens.to("hpu")
             if self._graphs:
                 options |= {"hpu_graphs": True, "lazy_mode": True}
-        stream = Stream(self.tokenizer, skip_prompt=True, skip_special_tokens=True)
-        criteria = StoppingCriteriaList([as_criterion(self._torch, ended)])
+        pieces = Pieces(job)
+        stream = streamer(self.tokenizer, pieces)
+        criteria = StoppingCriteriaList([as_criterion(self._torch, pieces.ended)])
         with self._torch.no_grad():
             self._model.generate(**tokens, **options, streamer=stream, stopping_criteria=criteria)
-        if not met and job.tokens >= options["max_new_tokens"]:
+        if not pieces.met and job.tokens >= options["max_new_tokens"]:
             job.reason = "length"
+
+
+class Pieces:
+    """The text of one job: cut at the first stop string, the rest goes into the job's queue."""
+
+    def __init__(self, job: GenerationJob) -> None:
+        self.job = job
+        self.met = False
+        self._held = ""
+
+    def ended(self) -> bool:
+        """Return True when nothing further is read."""
+        return self.met or self.job.gone.is_set()
+
+    def add(self, text: str, last: bool) -> None:
+        """Take the next text; what may be the beginning of a stop string waits for the next."""
+        if self.met:
+            return
+        ready, self._held, self.met = cut(self._held + text, self.job.stops)
+        if last and not self.met:
+            ready, self._held = ready + self._held, ""
+        if ready:
+            self.job.put(ready)
+
+
+def streamer(tokenizer: Any, pieces: Pieces) -> Any:
+    """Return transformers' streamer that counts a job's tokens and gives its text to ``pieces``."""
+    from transformers.generation.streamers import TextStreamer
+
+    class Stream(TextStreamer):  # type: ignore[misc]
+        def put(self, value: Any) -> None:
+            first = self.next_tokens_are_prompt
+            super().put(value)
+            if not first:
+                pieces.job.tokens += 1
+
+        def on_finalized_text(self, text: str, stream_end: bool = False) -> None:
+            pieces.add(text, stream_end)
+
+    return Stream(tokenizer, skip_prompt=True, skip_special_tokens=True)
 
 
 def as_criterion(torch: Any, ended: Any) -> Any:
