@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -114,30 +115,38 @@ def _pod(pod: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:
     volumes = {volume["name"] for volume in pod.get("volumes", ())}
     names: set[str] = set()
     for container in (*pod.get("initContainers", ()), *pod["containers"]):
-        here = f"{where}.{container['name']}"
-        if container["name"] in names:
-            yield here, "two containers of one name"
-        names.add(container["name"])
-        for mount in container.get("volumeMounts", ()):
-            if mount["name"] not in volumes:
-                yield here, f"mounts {mount['name']!r}, which is not a volume of the pod"
-        if "livenessProbe" in container and "startupProbe" not in container:
-            yield here, "a livenessProbe without a startupProbe kills a long warm-up"
-        resources = container.get("resources", {})
-        requests, limits = resources.get("requests", {}), resources.get("limits", {})
-        for kind in (requests, limits):
-            for name, amount in kind.items():
-                if not _QUANTITY.fullmatch(str(amount)):
-                    yield here, f"{name}: {amount!r} is not a quantity"
-        # kubernetes pkg/apis/core/validation: a request for huge pages is a multiple of the page
-        # size
-        pages = str(limits.get("hugepages-2Mi", "0Mi"))
-        if not pages.endswith("Mi") or int(pages[:-2]) % 2:
-            yield here, f"hugepages-2Mi: {pages!r} is not a multiple of the page size"
-        variables = [entry["name"] for entry in container.get("env", ())]
-        for name in sorted({name for name in variables if variables.count(name) > 1}):
-            yield here, f"two values for the variable {name}"
-        # docs: Kubernetes, Manage HugePages; Schedule extended resources: both are never overcommitted
-        for name in {*requests, *limits}:
-            if ("/" in name or name.startswith("hugepages-")) and requests.get(name) != limits.get(name):
-                yield here, f"{name} differs in requests and limits"
+        name = container["name"]
+        if name in names:
+            yield f"{where}.{name}", "two containers of one name"
+        names.add(name)
+        for fault in (*_container(container, volumes), *_resources(container.get("resources", {}))):
+            yield f"{where}.{name}", fault
+
+
+def _container(container: Mapping[str, Any], volumes: Collection[str]) -> Iterator[str]:
+    """Yield the faults of a container's mounts, probes and variables."""
+    for mount in container.get("volumeMounts", ()):
+        if mount["name"] not in volumes:
+            yield f"mounts {mount['name']!r}, which is not a volume of the pod"
+    if "livenessProbe" in container and "startupProbe" not in container:
+        yield "a livenessProbe without a startupProbe kills a long warm-up"
+    variables = Counter(entry["name"] for entry in container.get("env", ()))
+    for name in sorted(name for name, count in variables.items() if count > 1):
+        yield f"two values for the variable {name}"
+
+
+def _resources(resources: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the faults of a container's requests and limits."""
+    requests, limits = resources.get("requests", {}), resources.get("limits", {})
+    for name, amount in (*requests.items(), *limits.items()):
+        if not _QUANTITY.fullmatch(str(amount)):
+            yield f"{name}: {amount!r} is not a quantity"
+    # kubernetes pkg/apis/core/validation: a request for huge pages is a multiple of the page size
+    pages = str(limits.get("hugepages-2Mi", "0Mi"))
+    if not pages.endswith("Mi") or int(pages[:-2]) % 2:
+        yield f"hugepages-2Mi: {pages!r} is not a multiple of the page size"
+    # docs: Kubernetes, Manage HugePages; Schedule extended resources: both are never overcommitted
+    exact = {name for name in {*requests, *limits} if "/" in name or name.startswith("hugepages-")}
+    for name in sorted(exact):
+        if requests.get(name) != limits.get(name):
+            yield f"{name} differs in requests and limits"
