@@ -10,7 +10,7 @@ podman 4.8 (GlobalArgs is the newest); newer options are in PodmanArgs
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gaudi_launch.engines.docker_command import SCALE_OUT_CAPABILITIES
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -38,52 +38,24 @@ def render(container: Container, name: str, head: Sequence[str], dockerfile: str
             raise LaunchError("render.quadlet_word", ExitCode.USAGE, word=repr(word))
     # podman's name of a locally built image
     image = f"localhost/{container.image}" if dockerfile is not None else container.image
-    lines = [*comments(head), "[Unit]", f"Description={description(head[0])}"]
-    lines += ["Wants=network-online.target", "After=network-online.target", "", "[Container]"]
-    lines += [f"Image={description(image)}", f"ContainerName={name}"]
-    if container.modules:
-        lines += [f"GlobalArgs=--runtime={RUNTIME}", "AddCapability=SYS_NICE"]
-    if container.scale_out:
-        lines += [f"AddCapability={name}" for name in SCALE_OUT_CAPABILITIES]
-    if container.ports:
-        address = f"{container.address}:" if container.address else ""
-        lines += [f"PublishPort={address}{outside}:{inside}" for outside, inside in container.ports]
-    else:
-        lines.append("Network=host")
-    lines.append("RunInit=true")
-    cards = visible(container)
-    # Quadlet copies these into its ExecStart=, where systemd would replace variables
-    lines += [line.replace("$", "$$") for line in environment({**cards, **container.env})]
-    lines += [f"Secret={secret},type=env,target={secret}" for secret in container.secrets]
-    # --mount is among the arguments, because a Mount= key would be read as a list
-    arguments = ["--ipc=host", f"--stop-timeout={STOP_SECONDS}"]
-    arguments += [f"--ulimit={limit}={soft}:{hard}" for limit, (soft, hard) in ULIMITS.items()]
-    if container.scale_out:
-        arguments += ["--device=/dev:/dev", "--volume=/dev:/dev"]
-    if container.cpus:
-        arguments.append(f"--cpuset-cpus={container.cpus}")
-    arguments += [f"--mount={_mount(mount)}" for mount in container.mounts]
-    health = health_words(container)
-    if health:
-        arguments += [
-            f"--health-cmd={shlex.join(health)}",
-            f"--health-start-period={container.start_seconds}s",
-            f"--health-retries={HEALTH_RETRIES}",
-            *(f"--health-{kind}={seconds}s" for kind, seconds in HEALTH_SECONDS.items()),
-        ]
-    if container.entrypoint is not None:
-        arguments.append(f"--entrypoint={container.entrypoint}")
-    lines += [f"PodmanArgs={command([argument])}" for argument in arguments]
-    if container.argv:
-        lines.append(f"Exec={command(container.argv)}")
-    if health:
-        lines.append("Notify=healthy")
-    folders = [mount.source for mount in container.mounts if mount.fill]
-    lines += ["", "[Service]"]
-    if folders:
-        lines.append(f"ExecStartPre={command(('/bin/mkdir', '-p', '--', *folders))}")
-    lines += [f"TimeoutStartSec={container.start_seconds}", f"TimeoutStopSec={2 * STOP_SECONDS}"]
-    lines += ["Restart=on-failure", "", "[Install]", "WantedBy=default.target"]
+    lines = [
+        *comments(head),
+        "[Unit]",
+        f"Description={description(head[0])}",
+        "Wants=network-online.target",
+        "After=network-online.target",
+        "",
+        "[Container]",
+        f"Image={description(image)}",
+        f"ContainerName={name}",
+        *_container_lines(container),
+        "",
+        "[Service]",
+        *_service_lines(container),
+        "",
+        "[Install]",
+        "WantedBy=default.target",
+    ]
     files = {f"{name}.container": "\n".join(lines) + "\n"}
     notes = [*about_cards(container), message("render.quadlet", name=name, least=_LEAST_PODMAN)]
     if dockerfile is not None:
@@ -92,6 +64,72 @@ def render(container: Container, name: str, head: Sequence[str], dockerfile: str
     if container.secrets:
         notes.append(message("render.podman_secrets", names=", ".join(container.secrets)))
     return Rendered(files, notes=tuple(notes))
+
+
+def _container_lines(container: Container) -> Iterator[str]:
+    """Yield the keys of [Container] after the image and the name."""
+    if container.modules:
+        yield f"GlobalArgs=--runtime={RUNTIME}"
+        yield "AddCapability=SYS_NICE"
+    if container.scale_out:
+        yield from (f"AddCapability={name}" for name in SCALE_OUT_CAPABILITIES)
+    yield from _network_lines(container)
+    yield "RunInit=true"
+    # Quadlet copies these into its ExecStart=, where systemd would replace variables
+    variables = environment({**visible(container), **container.env})
+    yield from (line.replace("$", "$$") for line in variables)
+    yield from (f"Secret={secret},type=env,target={secret}" for secret in container.secrets)
+    health = _health_arguments(container)
+    yield from (f"PodmanArgs={command([word])}" for word in (*_arguments(container), *health))
+    if container.entrypoint is not None:
+        yield f"PodmanArgs={command([f'--entrypoint={container.entrypoint}'])}"
+    if container.argv:
+        yield f"Exec={command(container.argv)}"
+    if health:
+        yield "Notify=healthy"
+
+
+def _network_lines(container: Container) -> Iterator[str]:
+    if not container.ports:
+        yield "Network=host"
+    address = f"{container.address}:" if container.address else ""
+    for outside, inside in container.ports:
+        yield f"PublishPort={address}{outside}:{inside}"
+
+
+def _arguments(container: Container) -> Iterator[str]:
+    """Yield podman's own options; --mount is among them, a Mount= key would be read as a list."""
+    yield "--ipc=host"
+    yield f"--stop-timeout={STOP_SECONDS}"
+    yield from (f"--ulimit={limit}={soft}:{hard}" for limit, (soft, hard) in ULIMITS.items())
+    if container.scale_out:
+        yield "--device=/dev:/dev"
+        yield "--volume=/dev:/dev"
+    if container.cpus:
+        yield f"--cpuset-cpus={container.cpus}"
+    yield from (f"--mount={_mount(mount)}" for mount in container.mounts)
+
+
+def _health_arguments(container: Container) -> tuple[str, ...]:
+    """Return podman's options of the health check; none where nothing can be asked."""
+    health = health_words(container)
+    if not health:
+        return ()
+    return (
+        f"--health-cmd={shlex.join(health)}",
+        f"--health-start-period={container.start_seconds}s",
+        f"--health-retries={HEALTH_RETRIES}",
+        *(f"--health-{kind}={seconds}s" for kind, seconds in HEALTH_SECONDS.items()),
+    )
+
+
+def _service_lines(container: Container) -> Iterator[str]:
+    folders = [mount.source for mount in container.mounts if mount.fill]
+    if folders:
+        yield f"ExecStartPre={command(('/bin/mkdir', '-p', '--', *folders))}"
+    yield f"TimeoutStartSec={container.start_seconds}"
+    yield f"TimeoutStopSec={2 * STOP_SECONDS}"
+    yield "Restart=on-failure"
 
 
 def _mount(mount: Mount) -> str:

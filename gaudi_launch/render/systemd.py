@@ -6,7 +6,7 @@ The service is for the system or for one user.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -67,58 +67,79 @@ def render(
     refuse_secrets(plan.args)
     if not PurePosixPath(plan.command.argv[0]).is_absolute():
         raise LaunchError("render.no_path", ExitCode.USAGE, found=plan.command.argv[0])
+    # only the system's units can be started as root before others
+    tuned = launcher is not None and not user
     head = heading(plan)
-    unit = [*comments(head), "[Unit]", f"Description={description(head[0])}"]
-    files: dict[str, str] = {}
-    notes = [message("render.unit_user" if user else "render.unit_system", name=name)]
-    if launcher is not None and user:
-        notes.append(message("render.tuning_user"))
-    before = [TUNING] if launcher is not None and not user else []
-    if not user:
-        unit.append("Wants=network-online.target")
-        before.append("network-online.target")
-    if launcher is not None and not user:
-        unit.append(f"Wants={TUNING}")
-        files[TUNING] = tuning(launcher, given)
-        notes.append(message("render.tuning"))
-    if before:
-        unit.append(f"After={' '.join(before)}")
-    start_timeout = start_seconds(plan)
-    unit += [f"StartLimitIntervalSec={4 * start_timeout}", "StartLimitBurst=3", ""]
-    lines = [*unit, "[Service]", "Type=exec"]
+    secrets = secrets_of(plan, given)
+    place = secrets_file(name, user)
+    lines = [
+        *comments(head),
+        "[Unit]",
+        f"Description={description(head[0])}",
+        *_order_lines(user=user, tuned=tuned),
+        f"StartLimitIntervalSec={4 * start_seconds(plan)}",
+        "StartLimitBurst=3",
+        "",
+        "[Service]",
+        "Type=exec",
+    ]
     if run_as is not None and not user:
         lines.append(f"User={run_as}")
     if plan.command.working_dir:
         lines.append(f"WorkingDirectory={description(plan.command.working_dir)}")
     env = {variable: value for variable, value in plan.command.env.items() if variable not in SECRETS}
     lines += environment(env)
-    secrets = secrets_of(plan, given)
     if secrets:
-        place = secrets_file(name, user)
         optional = "" if required(secrets) else "-"
         lines.append(f"EnvironmentFile={optional}{place}")
-        notes.append(message("render.unit_secrets", names=", ".join(secrets), path=place))
     folders = folders_of(env)
     if folders:
         lines.append(f"ExecStartPre={command(('/bin/mkdir', '-p', '--', *folders))}")
-    lines += [
-        f"ExecStart={command(plan.command.argv)}",
-        f"ExecStartPost={command((plan.command.argv[0], '-I', '-c', _WAIT, f'{plan.url}/health'))}",
-        f"TimeoutStartSec={start_timeout}",
-        f"TimeoutStopSec={_STOP_SECONDS}",
-        "KillMode=mixed",
-        "Restart=on-failure",
-        f"RestartSec={_RESTART_SECONDS}",
-        "LimitMEMLOCK=infinity",
-        "LimitNOFILE=65535",
-    ]
+    target = "default.target" if user else "multi-user.target"
+    lines += [*_service_lines(plan), "", "[Install]", f"WantedBy={target}"]
+
+    files = {f"{name}.service": "\n".join(lines) + "\n"}
+    notes = [message("render.unit_user" if user else "render.unit_system", name=name)]
+    if launcher is not None and user:
+        notes.append(message("render.tuning_user"))
+    if launcher is not None and not user:
+        files[TUNING] = tuning(launcher, given)
+        notes.append(message("render.tuning"))
+    if secrets:
+        notes.append(message("render.unit_secrets", names=", ".join(secrets), path=place))
+    return Rendered(files, notes=tuple(notes))
+
+
+def _order_lines(*, user: bool, tuned: bool) -> tuple[str, ...]:
+    """Return what a system unit is started after; a user's manager knows none of it."""
+    if user:
+        return ()
+    if not tuned:
+        return ("Wants=network-online.target", "After=network-online.target")
+    return (
+        "Wants=network-online.target",
+        f"Wants={TUNING}",
+        f"After={TUNING} network-online.target",
+    )
+
+
+def _service_lines(plan: Plan) -> Iterator[str]:
+    """Yield the engine's start and end, its limits, its CPUs and its memory's node."""
+    argv = plan.command.argv
+    yield f"ExecStart={command(argv)}"
+    yield f"ExecStartPost={command((argv[0], '-I', '-c', _WAIT, f'{plan.url}/health'))}"
+    yield f"TimeoutStartSec={start_seconds(plan)}"
+    yield f"TimeoutStopSec={_STOP_SECONDS}"
+    yield "KillMode=mixed"
+    yield "Restart=on-failure"
+    yield f"RestartSec={_RESTART_SECONDS}"
+    yield "LimitMEMLOCK=infinity"
+    yield "LimitNOFILE=65535"
     if plan.command.cpus:
-        lines.append(f"CPUAffinity={format_cpus(plan.command.cpus)}")
+        yield f"CPUAffinity={format_cpus(plan.command.cpus)}"
     if plan.command.memory_node is not None:
-        lines += ["NUMAPolicy=preferred", f"NUMAMask={plan.command.memory_node}"]
-    lines += ["", "[Install]", f"WantedBy={'default.target' if user else 'multi-user.target'}"]
-    main = {f"{name}.service": "\n".join(lines) + "\n"}
-    return Rendered(main | files, notes=tuple(notes))
+        yield "NUMAPolicy=preferred"
+        yield f"NUMAMask={plan.command.memory_node}"
 
 
 def secrets_file(name: str, user: bool) -> str:
