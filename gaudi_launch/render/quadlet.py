@@ -98,7 +98,7 @@ def _network_lines(container: Container) -> Iterator[str]:
 
 
 def _arguments(container: Container) -> Iterator[str]:
-    """Yield podman's own options; --mount is among them, a Mount= key would be read as a list."""
+    """Yield podman's own options; Quadlet would read a Mount= key as a list."""
     yield "--ipc=host"
     yield f"--stop-timeout={STOP_SECONDS}"
     yield from (f"--ulimit={limit}={soft}:{hard}" for limit, (soft, hard) in ULIMITS.items())
@@ -111,7 +111,7 @@ def _arguments(container: Container) -> Iterator[str]:
 
 
 def _health_arguments(container: Container) -> tuple[str, ...]:
-    """Return podman's options of the health check; none where nothing can be asked."""
+    """Return podman's options of the health check; none without a way to check."""
     health = health_words(container)
     if not health:
         return ()

@@ -64,7 +64,7 @@ class HubServer(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers as both hubs do, with the trouble that its hub asks for."""
+    """Answers as both hubs do, with the trouble set for its hub."""
 
     protocol_version = "HTTP/1.1"
     server: HubServer
@@ -140,7 +140,7 @@ class Handler(BaseHTTPRequestHandler):
         return self.give({"Code": 404, "Success": False, "Message": "not found"}, 404)
 
     def content(self, name: str) -> None:
-        """Send a file or the range of it that was asked for."""
+        """Send a file or the requested range of it."""
         content = self.files[name]
         asked = self.headers.get("Range", "")
         if self.command == "GET":
@@ -183,7 +183,7 @@ class Handler(BaseHTTPRequestHandler):
         return True
 
     def send_body(self, body: bytes) -> None:
-        """Send the content: cut off once, or with a pause before its last quarter, on demand."""
+        """Send the content, cut off once or with a pause where requested."""
         if self.hub.trouble == "cut" and len(body) > 1000 and self.hub.troubled < 1:
             self.hub.troubled += 1
             self.wfile.write(body[: len(body) // 2])
@@ -211,7 +211,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _range(asked: str, size: int) -> tuple[int, int]:
-    """Return begin and end of the bytes that a Range header asks for."""
+    """Return begin and end of the requested bytes."""
     if not asked.startswith("bytes="):
         return 0, size
     first, _, last = asked.removeprefix("bytes=").partition("-")

@@ -174,7 +174,7 @@ def _say(out: Console, line: str) -> None:
 
 
 def _show_maps(out: Console, case: WarmupCase, result: WarmupResult, buckets: Buckets) -> None:
-    """Print a map of the prompt buckets without context, and one of the decode buckets."""
+    """Print a map of prompt buckets without context, and one of decode buckets."""
     from gaudi_launch.cli.views.heatmap import heatmap
 
     prompts = [(batch, tokens) for batch, tokens, context in buckets.prompt if context == 0]

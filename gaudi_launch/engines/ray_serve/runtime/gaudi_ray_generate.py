@@ -181,7 +181,7 @@ class Generation:
 
 
 class Pieces:
-    """The text of one job: cut at the first stop string, the rest goes into the job's queue."""
+    """The text of one job, cut at the first stop string."""
 
     def __init__(self, job: GenerationJob) -> None:
         self.job = job
@@ -193,7 +193,7 @@ class Pieces:
         return self.met or self.job.gone.is_set()
 
     def add(self, text: str, last: bool) -> None:
-        """Take the next text; what may be the beginning of a stop string waits for the next."""
+        """Put text into the job's queue, without a possible start of a stop string."""
         if self.met:
             return
         ready, self._held, self.met = cut(self._held + text, self.job.stops)
@@ -204,7 +204,7 @@ class Pieces:
 
 
 def streamer(tokenizer: Any, pieces: Pieces) -> Any:
-    """Return transformers' streamer that counts a job's tokens and gives its text to ``pieces``."""
+    """Return a streamer that counts a job's tokens and passes on its text."""
     from transformers.generation.streamers import TextStreamer
 
     class Stream(TextStreamer):  # type: ignore[misc]
