@@ -26,10 +26,8 @@ def load(machine: str | None = None) -> Host:
     if machine is None:
         from gaudi_launch.host.read import read_host
 
-        root = paths.machine_root()
-        if not root.is_dir():
-            raise LaunchError("host.root", ExitCode.USAGE, path=str(root))
-        return read_host(root)
+        check_root(None)
+        return read_host(paths.machine_root())
     if machine.startswith(SIMULATED):
         from gaudi_launch.host import simulated
 
@@ -39,6 +37,13 @@ def load(machine: str | None = None) -> Host:
     from gaudi_launch.host.snapshot import from_json
 
     return replace(from_json(load_document(machine)), origin=f"snapshot {machine}")
+
+
+def check_root(machine: str | None) -> None:
+    """Raise LaunchError (USAGE) when the live machine's root is not a folder."""
+    root = paths.machine_root()
+    if machine is None and not root.is_dir():
+        raise LaunchError("host.root", ExitCode.USAGE, path=str(root))
 
 
 def load_document(path: str) -> dict[str, Any]:

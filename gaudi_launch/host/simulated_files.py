@@ -34,6 +34,8 @@ _MODULES = (
     "ib_uverbs",
     "ib_core",
 )
+# variants whose values change with the time (simulated_motion)
+MOVING = ("busy", "hot", "link-down", "lost")
 _DEVICE_TYPE = {"gaudi2": "GAUDI2", "gaudi2e": "GAUDI2", "gaudi3": "GAUDI3", "gaudi3-pcie": "GAUDI3 HL-338"}
 # ports between cards: HabanaAI/HCL@54fed3a server types
 _PORTS = {
@@ -129,6 +131,7 @@ def hl_smi_of(box: SimulatedServer, options: Options) -> dict[str, Any]:
                 "stats.violation.thermal": 1250 if hot else 0,
                 "stats.violation.power": 0,
                 "rows_pending": module in options.get("pending-rows", ()),
+                "moves": [name for name in MOVING if module in options.get(name, ())],
             }
         )
     loaded = "no-driver" not in options

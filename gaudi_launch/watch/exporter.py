@@ -1,6 +1,7 @@
-"""Services and cards of this machine as Prometheus metrics.
+"""Services, cards and host of this machine as Prometheus metrics.
 
-An engine's metrics are on its /metrics.
+An engine's counters are among them under the service's name; all else of an engine is on its
+/metrics.
 """
 
 from __future__ import annotations
@@ -12,29 +13,35 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
 from gaudi_launch.errors import LaunchError
+from gaudi_launch.host import machine as host_machine
+from gaudi_launch.services.engine_counters import EngineCounters
 from gaudi_launch.services.log.follow import Follower
-from gaudi_launch.services.state.registry import ServiceRecord, services
-
-if TYPE_CHECKING:
-    from gaudi_launch.host.hardware import Host
+from gaudi_launch.services.state.record_cache import RecordCache
+from gaudi_launch.services.state.registry import ServiceRecord
+from gaudi_launch.watch.energy_count import EnergyCount
+from gaudi_launch.watch.metric_list import METRICS, PREFIX
+from gaudi_launch.watch.sample import CardSample, HostSample, ServiceSample
+from gaudi_launch.watch.sampler import Sampler
 
 _log = logging.getLogger(__name__)
 
-PREFIX = "gaudi_launch_"
-# hl-smi takes a second or more on a full machine (its own reading of each card)
-_CARDS_EVERY_SECONDS = 15.0
+# a loaded server's hl-smi takes a second or more, and Prometheus scrapes every 15 s or so
+_SAMPLE_SECONDS = 2.5
+_ENGINE_SECONDS = 2.5
+# longer than hl-smi's own limit (host.hl_smi.SECONDS)
+_FIRST_SECONDS = 6.0
 _MOST_BYTES = 128 << 20
 # parts of the lines that the follower's run-time rule matches; it judges the lines that have one
 _MARKS = (b"was not warmed-up", b"was not prepared")
 
-Family = GaugeMetricFamily | CounterMetricFamily
+Family = GaugeMetricFamily | CounterMetricFamily | SummaryMetricFamily
 
 
 @dataclass
@@ -51,6 +58,9 @@ class _Log:
         A truncated or restarted log is read from its beginning; the count continues.
         """
         try:
+            now = path.stat()
+            if now.st_ino == self.inode and now.st_size == self.offset:
+                return self.count
             with path.open("rb") as file:
                 status = os.fstat(file.fileno())
                 if status.st_ino != self.inode or status.st_size < self.offset:
@@ -77,16 +87,19 @@ def _is_compile(line: bytes) -> bool:
 
 @dataclass(eq=False)
 class Reader(Collector):
-    """Reads state files and logs at every scrape, cards at most every 15 seconds.
+    """Reads state files and logs at every scrape, cards and engines by the sampler.
 
-    ``machine`` is that of --machine.
+    ``machine`` is that of --machine. Without `keep_fresh` each scrape reads the engines itself.
     """
 
     machine: str | None = None
     _logs: dict[str, _Log] = field(default_factory=dict)
-    _host: Host | None = None
-    _host_read: float = 0.0
-    _host_ok: bool = False
+    _records: RecordCache = field(default_factory=RecordCache)
+    _sampler: Sampler | None = None
+    _latest: HostSample | None = None
+    _energy: EnergyCount = field(default_factory=EnergyCount)
+    _fresh: bool = False
+    _first: threading.Event = field(default_factory=threading.Event)
     # two Prometheus servers may scrape at once: neither may count the other's lines again
     _one: threading.Lock = field(default_factory=threading.Lock)
 
@@ -100,104 +113,174 @@ class Reader(Collector):
         A scrape then always has the same names.
         """
         with self._one:
-            yield from list(self._families())
+            yield from self._families()
 
-    def _families(self) -> Iterator[Family]:
-        found = services()
-        for name in self._logs.keys() - {service.name for service in found}:
-            del self._logs[name]
-        yield from _state_families(found)
-        words = "Shapes that no bucket covered, compiled at run time"
-        compiles = _counter("service_run_time_compiles", words, "service")
-        for service in found:
-            log = self._logs.setdefault(service.name, _Log())
-            compiles.add_metric([service.name], log.read(service.folder / "engine.log"))
-        yield compiles
-        yield from self._card_families()
+    def keep_fresh(self) -> None:
+        """Sample in the background from now on, so that a scrape waits for nothing."""
+        self._fresh = True
+        threading.Thread(target=self._sample_for_ever, daemon=True).start()
 
-    def _card_families(self) -> Iterator[Family]:
-        self._look()
-        ok = _gauge("cards_read", "1 when the cards could be read")
-        ok.add_metric([], 1.0 if self._host_ok else 0.0)
-        busy = _gauge("card_busy", "1 when a process uses the card, 0 when it is free", "module", "product", "bus")
-        families = [
-            (_gauge("card_memory_used_bytes", "Memory in use", "module"), "memory_used_mib", 2**20),
-            (_gauge("card_memory_total_bytes", "Memory of the card", "module"), "memory_total_mib", 2**20),
-            (_gauge("card_temperature_celsius", "Temperature", "module"), "temperature_c", 1),
-            (_gauge("card_power_watts", "Power", "module"), "power_w", 1),
-        ]
-        for card in self._host.cards if self._host is not None else ():
-            module = str(card.module if card.module is not None else f"index-{card.index}")
-            # a card of unknown state is not counted as free
-            if card.busy is not None:
-                busy.add_metric([module, card.product or "", card.bus or ""], float(card.busy))
-            for family, name, unit in families:
-                value = getattr(card, name)
-                if value is not None:
-                    family.add_metric([module], float(value) * unit)
-        yield ok
-        yield busy
-        yield from (family for family, _, _ in families)
+    def _sample_for_ever(self) -> None:
+        while True:
+            self._sample()
+            self._first.set()
+            time.sleep(_SAMPLE_SECONDS)
 
-    def _look(self) -> None:
-        from gaudi_launch.host.machine import load
-
-        now = time.monotonic()
-        if self._host_read and now - self._host_read < _CARDS_EVERY_SECONDS:
-            return
-        self._host_read = now
+    def _sample(self) -> HostSample | None:
+        """Sample the machine; None when it cannot be read."""
         try:
-            self._host, self._host_ok = load(self.machine), True
+            if self._sampler is None:
+                host_machine.check_root(self.machine)
+                self._sampler = Sampler(self.machine, found=RecordCache().services)
+            self._latest = self._sampler.sample()
         except LaunchError as error:
             _log.debug("the machine is not read: %s", error)
-            self._host, self._host_ok = None, False
+            self._latest = None
+        if self._latest is not None:
+            self._energy.add(self._latest)
+        return self._latest
+
+    def _host(self) -> HostSample | None:
+        if self._fresh:
+            self._first.wait(_FIRST_SECONDS)
+            return self._latest
+        self._sample()
+        if self._sampler is not None:
+            self._sampler.wait(_ENGINE_SECONDS)
+        return self._sample()
+
+    def _families(self) -> list[Family]:
+        found = self._records.services()
+        for name in self._logs.keys() - {service.name for service in found}:
+            del self._logs[name]
+        families = Families()
+        for service in found:
+            _add_state(families, service)
+            log = self._logs.setdefault(service.name, _Log())
+            compiles = log.read(service.folder / "engine.log")
+            families.add("service_run_time_compiles", compiles, service.name)
+        host = self._host()
+        families.add("cards_read", host is not None)
+        if host is not None:
+            _add_host(families, host)
+            for each in host.services:
+                counters = self._sampler.counters(each.name) if self._sampler is not None else None
+                _add_engine(families, each, counters)
+            for name, joules in self._energy.joules.items():
+                families.add("service_energy_joules", joules, name)
+        return families.all()
 
 
-def _gauge(name: str, help_text: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(PREFIX + name, help_text, labels=labels)
+class Families:
+    """Every metric of the list, with the samples of one scrape."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Family] = {}
+        for name, metric in METRICS.items():
+            kind = _KINDS[metric.kind]
+            self._made[name] = kind(PREFIX + name, metric.text, labels=metric.labels)
+
+    def add(self, name: str, value: float | None, *labels: str) -> None:
+        """Add a sample; an unknown value gives none."""
+        if value is not None:
+            # the classes of prometheus_client share this method, not a base class with it
+            made: Any = self._made[name]
+            made.add_metric(labels, float(value))
+
+    def add_mean(self, name: str, count: float | None, total: float | None, *labels: str) -> None:
+        """Add count and sum of a summary, where both are known."""
+        made = self._made[name]
+        if isinstance(made, SummaryMetricFamily) and count is not None and total is not None:
+            made.add_metric(labels, int(count), total)
+
+    def all(self) -> list[Family]:
+        return list(self._made.values())
 
 
-def _counter(name: str, help_text: str, *labels: str) -> CounterMetricFamily:
-    return CounterMetricFamily(PREFIX + name, help_text, labels=labels)
+_KINDS: Mapping[str, type[Family]] = {
+    "gauge": GaugeMetricFamily,
+    "counter": CounterMetricFamily,
+    "summary": SummaryMetricFamily,
+}
 
 
-def _state_families(found: list[ServiceRecord]) -> list[Family]:
-    """Return the families of the state files."""
-    info = _gauge("service_info", "A service, by its labels", "service", "model", "engine", "url")
-    up = _gauge("service_up", "1 while the service's launcher lives", "service")
-    phase = _gauge("service_phase", "1 for the phase that the service is in", "service", "phase")
-    done = _gauge("service_phase_items_done", "Items (graphs, shards) done in this phase", "service")
-    total = _gauge("service_phase_items", "Items of this phase, where known", "service")
-    spent = _gauge("service_phase_seconds", "How long each ended phase of the start took", "service", "phase")
-    warmup = _gauge("service_warmup_seconds", "How long the warm-up took, as the engine says", "service")
-    began = _gauge("service_began_timestamp_seconds", "When the service began", "service")
-    ready = _gauge("service_ready_timestamp_seconds", "When it answered first", "service")
-    card = _gauge("service_card", "1 for each card (module) that the service has", "service", "module")
-    restarts = _counter("service_restarts", "How often it was started again after a failure", "service")
-    for service in found:
-        state, name = service.state, service.name
-        model = str(state.get("served") or state.get("model") or "")
-        info.add_metric([name, model, str(state.get("engine") or ""), service.url], 1.0)
-        up.add_metric([name], float(service.alive))
-        phase.add_metric([name, service.phase], 1.0)
-        facts = state.get("facts")
-        known: Mapping[str, Any] = facts if isinstance(facts, dict) else {}
-        for family, value in (
-            (done, state.get("done")),
-            (total, state.get("total") or None),
-            (warmup, known.get("warmup_seconds")),
-            (began, state.get("began")),
-            (ready, state.get("ready_at")),
-        ):
-            if _is_number(value):
-                family.add_metric([name], float(value))
-        for each, seconds in _phase_seconds(state.get("phases")).items():
-            spent.add_metric([name, each], seconds)
-        for module in service.modules if service.alive else ():
-            card.add_metric([name, str(module)], 1.0)
-        again = state.get("restarts")
-        restarts.add_metric([name], float(again) if _is_number(again) else 0.0)
-    return [info, up, phase, done, total, spent, warmup, began, ready, card, restarts]
+def _add_state(families: Families, service: ServiceRecord) -> None:
+    """Add what a service's state file says."""
+    state, name = service.state, service.name
+    model = str(state.get("served") or state.get("model") or "")
+    families.add("service_info", 1.0, name, model, str(state.get("engine") or ""), service.url)
+    families.add("service_up", service.alive, name)
+    families.add("service_phase", 1.0, name, service.phase)
+    facts = state.get("facts")
+    known: Mapping[str, Any] = facts if isinstance(facts, dict) else {}
+    families.add("service_phase_items_done", _number(state.get("done")), name)
+    families.add("service_phase_items", _number(state.get("total") or None), name)
+    families.add("service_warmup_seconds", _number(known.get("warmup_seconds")), name)
+    families.add("service_began_timestamp_seconds", _number(state.get("began")), name)
+    families.add("service_ready_timestamp_seconds", _number(state.get("ready_at")), name)
+    for each, seconds in _phase_seconds(state.get("phases")).items():
+        families.add("service_phase_seconds", seconds, name, each)
+    for module in service.modules if service.alive else ():
+        families.add("service_card", 1.0, name, str(module))
+    families.add("service_restarts", _number(state.get("restarts")) or 0.0, name)
+
+
+def _add_engine(families: Families, service: ServiceSample, counters: EngineCounters | None) -> None:
+    """Add what a service's engine counts, under the service's name."""
+    name = service.name
+    families.add("service_power_watts", service.power_w, name)
+    if counters is None:
+        return
+    families.add("service_requests_running", counters.running, name)
+    families.add("service_requests_waiting", counters.waiting, name)
+    families.add("service_kv_use_ratio", counters.kv_use, name)
+    families.add("service_preemptions", counters.preemptions, name)
+    families.add("service_generated_tokens", counters.generated, name)
+    families.add("service_prompt_tokens", counters.prompted, name)
+    families.add_mean("service_ttft_seconds", counters.ttft_count, counters.ttft_sum, name)
+    families.add_mean("service_tpot_seconds", counters.tpot_count, counters.tpot_sum, name)
+
+
+def _add_host(families: Families, host: HostSample) -> None:
+    if host.cards:
+        families.add("hl_smi_answers", host.problem is None)
+    for card in host.cards:
+        _add_card(families, card)
+    for node in host.nodes:
+        number = str(node.id)
+        families.add("node_cpu_use_ratio", _ratio(node.cpu_percent), number)
+        families.add("node_hugepages", node.hugepages_total, number)
+        families.add("node_hugepages_free", node.hugepages_free, number)
+    for disk in host.disks:
+        families.add("disk_size_bytes", disk.total_bytes, disk.use)
+        families.add("disk_free_bytes", disk.free_bytes, disk.use)
+
+
+def _add_card(families: Families, card: CardSample) -> None:
+    module = str(card.module if card.module is not None else f"index-{card.index}")
+    # a card of unknown state is not counted as free
+    families.add("card_busy", card.busy, module, card.product or "", card.bus or "")
+    families.add("card_present", card.present, module)
+    if card.status is not None:
+        families.add("card_operational", card.status.lower() == "operational", module)
+    families.add("card_utilization_ratio", _ratio(card.utilization_percent), module)
+    families.add("card_memory_used_bytes", _bytes(card.memory_used_mib), module)
+    families.add("card_memory_total_bytes", _bytes(card.memory_total_mib), module)
+    families.add("card_temperature_celsius", card.temperature_c, module)
+    families.add("card_power_watts", card.power_w, module)
+    families.add("card_power_cap_watts", card.power_cap_w, module)
+    families.add("card_throttled", card.throttled, module)
+    if card.ports_down is not None:
+        families.add("card_ports_down", len(card.ports_down), module)
+    families.add("card_uncorrectable_events", card.uncorrectable_events, module)
+
+
+def _ratio(percent: float | None) -> float | None:
+    return None if percent is None else percent / 100
+
+
+def _bytes(mib: int | None) -> float | None:
+    return None if mib is None else float(mib) * 2**20
 
 
 def _phase_seconds(phases: object) -> dict[str, float]:
@@ -211,14 +294,21 @@ def _phase_seconds(phases: object) -> dict[str, float]:
     return found
 
 
+def _number(value: Any) -> float | None:
+    return float(value) if _is_number(value) else None
+
+
 def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def registry(machine: str | None = None) -> CollectorRegistry:
-    """Return a registry with only our metrics."""
+def registry(machine: str | None = None, *, fresh: bool = False) -> CollectorRegistry:
+    """Return a registry with only our metrics; ``fresh``: sampled in the background."""
     made = CollectorRegistry()
-    made.register(Reader(machine))
+    reader = Reader(machine)
+    if fresh:
+        reader.keep_fresh()
+    made.register(reader)
     return made
 
 

@@ -50,7 +50,7 @@ def exporter(
     from gaudi_launch.watch.exporter_server import listen
 
     try:
-        server = listen(host, number, metrics.registry(machine))
+        server = listen(host, number, metrics.registry(machine, fresh=True))
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise LaunchError("measure.listen", ExitCode.MACHINE, host=host, port=number, why=why) from None

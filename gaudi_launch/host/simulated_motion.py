@@ -1,0 +1,85 @@
+"""Move the values of a simulated machine with the time.
+
+The curves are made up: they exist so that a screen, an alert and a history have something to show.
+Each fault comes and goes within one minute; the time decides all, so a test can choose any moment.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from gaudi_launch.host.cpus import parse_cpus
+from gaudi_launch.host.simulated import Machine
+
+_MINUTE = 60.0
+_IDLE_W = 90
+_COOL_C = 58
+_HOT_C = 104
+# clock ticks per second in /proc/stat (proc(5), USER_HZ)
+_TICKS = 100
+
+
+def moved(machine: Machine, seconds: float) -> Machine:
+    """Return the machine as it is ``seconds`` after its start."""
+    files = {**machine.files, "proc/stat": _stat(machine.files, seconds)}
+    if machine.hl_smi is None:
+        return replace(machine, files=files)
+    cards = [_card(card, seconds) for card in machine.hl_smi["cards"]]
+    shown = [card for card in cards if card is not None]
+    return replace(machine, files=files, hl_smi={**machine.hl_smi, "cards": shown})
+
+
+def _card(card: dict[str, Any], seconds: float) -> dict[str, Any] | None:
+    """Return a card at this time; None while it is off the bus."""
+    moves = card["moves"]
+    at = seconds % _MINUTE
+    if "lost" in moves and at >= _MINUTE / 2:
+        return None
+    news: dict[str, Any] = {}
+    if "busy" in moves:
+        news.update(_working(card, seconds))
+    if "hot" in moves:
+        news.update(_heating(card, seconds))
+    if "link-down" in moves and 20 <= at < 50:
+        first = min(card["ports"], key=int)
+        news["ports"] = {**card["ports"], first: "DOWN"}
+    return {**card, **news}
+
+
+def _working(card: dict[str, Any], seconds: float) -> dict[str, Any]:
+    share = 0.75 + 0.2 * math.sin(2 * math.pi * (seconds / 37 + int(card["module_id"]) / 8))
+    power = _IDLE_W + (card["cap"] - _IDLE_W) * share * 0.9
+    temperature = 40 + 30 * share
+    return {
+        "utilization.aip": round(100 * share),
+        "power.draw": round(power),
+        "temperature.aip": round(temperature),
+    }
+
+
+def _heating(card: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Return a card that heats up for 40 s of each minute, then throttles."""
+    at = seconds % _MINUTE
+    rise = min(1.0, at / 40)
+    hot = rise >= 1.0
+    before = int(seconds // _MINUTE) * 200
+    return {
+        "temperature.aip": round(_COOL_C + (_HOT_C - _COOL_C) * rise),
+        "slowdowns": ["thermal"] if hot else [],
+        "stats.violation.thermal": 1250 + before + (round((at - 40) * 10) if hot else 0),
+    }
+
+
+def _stat(files: Mapping[str, str], seconds: float) -> str:
+    """Return /proc/stat (proc(5)): node 0 is 30 % busy, the others 10 %."""
+    lines = []
+    for node in range(8):
+        cpus = files.get(f"sys/devices/system/node/node{node}/cpulist", "").strip()
+        share = 0.3 if node == 0 else 0.1
+        busy = int(seconds * _TICKS * share)
+        idle = int(seconds * _TICKS) - busy
+        lines += [f"cpu{cpu} {busy} 0 0 {idle} 0 0 0 0 0 0" for cpu in parse_cpus(cpus)]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,180 @@
+"""Sample the services of this user, with their engines' counters.
+
+Engines are read in threads: one that does not answer delays nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from gaudi_launch.services.engine_counters import EngineCounters, EngineRates, counters_of, rates
+from gaudi_launch.services.state.registry import ServiceRecord
+from gaudi_launch.watch.sample import CardSample, ServiceSample
+
+_ASK_EVERY_SECONDS = 2.0
+_ASK_SECONDS = 2.0
+# means and rates are over this time, so that single requests are visible and readable
+_WINDOW_SECONDS = 10.0
+# an engine that has not answered for this time has no current numbers
+_STALE_SECONDS = 6.0
+_MOST_THREADS = 16
+
+Read = Callable[[str, float], EngineCounters | None]
+
+
+class ServiceSampler:
+    """Samples services, as often as it is called."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, read: Read = counters_of) -> None:
+        self._clock = clock
+        self._read = read
+        self._engines: dict[str, _Engine] = {}
+        self._slots = threading.BoundedSemaphore(_MOST_THREADS)
+
+    def sample(self, found: Iterable[ServiceRecord]) -> tuple[ServiceSample, ...]:
+        """Return a sample of each service, from what its engine answered last."""
+        services = list(found)
+        for name in self._engines.keys() - {service.name for service in services}:
+            del self._engines[name]
+        return tuple(self._one(service) for service in services)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until the engines that are being read have answered."""
+        deadline = time.monotonic() + seconds
+        for engine in self._engines.values():
+            if engine.thread is not None:
+                engine.thread.join(max(0.0, deadline - time.monotonic()))
+
+    def counters(self, name: str) -> EngineCounters | None:
+        """Return a service's counters; None when its engine does not answer."""
+        engine = self._engines.get(name)
+        return None if engine is None else engine.now(self._clock())
+
+    def _one(self, service: ServiceRecord) -> ServiceSample:
+        base = from_record(service)
+        if not (service.alive and service.phase == "ready" and service.url):
+            self._engines.pop(service.name, None)
+            return base
+        engine = self._engines.setdefault(service.name, _Engine())
+        now = self._clock()
+        if engine.is_due(now) and self._slots.acquire(blocking=False):
+            engine.begin(now, lambda: self._ask(engine, service.url))
+        return with_counters(base, engine.now(now), engine.rates())
+
+    def _ask(self, engine: _Engine, url: str) -> None:
+        try:
+            found = self._read(url, _ASK_SECONDS)
+            if found is not None:
+                engine.add(self._clock(), found)
+        finally:
+            self._slots.release()
+
+
+class _Engine:
+    """The latest readings of one engine."""
+
+    def __init__(self) -> None:
+        self.thread: threading.Thread | None = None
+        self._asked = float("-inf")
+        self._readings: deque[tuple[float, EngineCounters]] = deque()
+
+    def is_due(self, now: float) -> bool:
+        busy = self.thread is not None and self.thread.is_alive()
+        return not busy and now - self._asked >= _ASK_EVERY_SECONDS
+
+    def begin(self, now: float, work: Callable[[], None]) -> None:
+        self._asked = now
+        self.thread = threading.Thread(target=work, daemon=True)
+        self.thread.start()
+
+    def add(self, at: float, counters: EngineCounters) -> None:
+        self._readings.append((at, counters))
+        while len(self._readings) > 2 and at - self._readings[0][0] > _WINDOW_SECONDS:
+            self._readings.popleft()
+
+    def now(self, now: float) -> EngineCounters | None:
+        if not self._readings or now - self._readings[-1][0] > _STALE_SECONDS:
+            return None
+        return self._readings[-1][1]
+
+    def rates(self) -> EngineRates:
+        if len(self._readings) < 2:
+            return EngineRates()
+        (first_at, first), (last_at, last) = self._readings[0], self._readings[-1]
+        return rates(first, last, last_at - first_at)
+
+
+def from_record(service: ServiceRecord) -> ServiceSample:
+    """Return what a service's state file says of it."""
+    state = service.state
+    return ServiceSample(
+        name=service.name,
+        phase=service.phase,
+        alive=service.alive,
+        model=_text(state, "served") or _text(state, "model"),
+        engine=_text(state, "engine"),
+        url=service.url or None,
+        modules=service.modules,
+        done=_count(state, "done") if service.alive else None,
+        total=(_count(state, "total") or None) if service.alive else None,
+        left_seconds=_number(state, "left_seconds") if service.alive else None,
+        began=_number(state, "began"),
+        ready_at=_number(state, "ready_at"),
+        restarts=_count(state, "restarts"),
+        run_time_compiles=_count(state, "run_time_compiles"),
+        error=None if service.alive else service.error or None,
+    )
+
+
+def with_counters(base: ServiceSample, now: EngineCounters | None, recent: EngineRates) -> ServiceSample:
+    """Return a sample with its engine's numbers, where it answers."""
+    if now is None:
+        return base
+    return replace(
+        base,
+        running=_whole(now.running),
+        waiting=_whole(now.waiting),
+        kv_use=now.kv_use,
+        preemptions=_whole(now.preemptions),
+        tokens_per_second=recent.tokens_per_second,
+        prompt_tokens_per_second=recent.prompt_tokens_per_second,
+        ttft_seconds=recent.ttft_seconds,
+        tpot_seconds=recent.tpot_seconds,
+    )
+
+
+def with_power(service: ServiceSample, cards: Iterable[CardSample]) -> ServiceSample:
+    """Return a sample with the power of its cards, where each of them reports it."""
+    if not service.alive or not service.modules:
+        return service
+    power = {card.module: card.power_w for card in cards}
+    readings = [power.get(module) for module in service.modules]
+    known = [reading for reading in readings if reading is not None]
+    if len(known) != len(readings):
+        return service
+    watts = float(sum(known))
+    per_token = watts / service.tokens_per_second if service.tokens_per_second else None
+    return replace(service, power_w=watts, joules_per_token=per_token)
+
+
+def _text(state: Mapping[str, Any], name: str) -> str | None:
+    value = state.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def _number(state: Mapping[str, Any], name: str) -> float | None:
+    value = state.get(name)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _count(state: Mapping[str, Any], name: str) -> int | None:
+    return _whole(_number(state, name))
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)

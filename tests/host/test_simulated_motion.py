@@ -1,0 +1,56 @@
+"""A simulated machine as time passes: values move, faults come and go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gaudi_launch.host import hl_smi_text
+from gaudi_launch.host.simulated import build
+from gaudi_launch.host.simulated_motion import moved
+
+
+def card(name: str, module: int, seconds: float) -> dict[str, Any] | None:
+    machine = moved(build(name), seconds)
+    assert machine.hl_smi is not None
+    return next((each for each in machine.hl_smi["cards"] if each["module_id"] == module), None)
+
+
+def value(name: str, module: int, seconds: float, field: str) -> Any:
+    found = card(name, module, seconds)
+    assert found is not None
+    return found[field]
+
+
+def test_the_utilisation_of_a_busy_card_moves() -> None:
+    shares = {value("hls2+busy=1", 1, second, "utilization.aip") for second in range(30)}
+    assert len(shares) > 10 and min(shares) >= 50 and max(shares) <= 100
+    assert {value("hls2+busy=1", 2, second, "utilization.aip") for second in range(30)} == {0}
+
+
+def test_a_hot_card_throttles_for_a_third_of_each_minute() -> None:
+    counts = [value("hls2+hot=2", 2, second, "stats.violation.thermal") for second in range(0, 120, 5)]
+    assert counts == sorted(counts)
+    assert value("hls2+hot=2", 2, 10, "slowdowns") == []
+    assert value("hls2+hot=2", 2, 50, "slowdowns") == ["thermal"]
+    assert value("hls2+hot=2", 2, 50, "temperature.aip") == 104
+
+
+def test_a_link_goes_down_and_comes_back() -> None:
+    states = [value("hls2+link-down=4", 4, second, "ports")["0"] for second in (0, 25, 55, 85)]
+    assert states == ["UP", "DOWN", "UP", "DOWN"]
+
+
+def test_a_lost_card_is_listed_for_half_of_each_minute() -> None:
+    assert [card("hls2+lost=5", 5, second) is None for second in (0, 29, 30, 59, 60)] == [
+        *(False, False),
+        *(True, True),
+        False,
+    ]
+    rows = hl_smi_text.parse_table(moved(build("hls2+lost=5"), 40).ask([]).text).rows
+    assert len(rows) == 7
+
+
+def test_a_machine_without_hl_smi_still_has_cpu_times() -> None:
+    machine = moved(build("hls2+no-hl-smi"), 10)
+    assert machine.hl_smi is None
+    assert machine.files["proc/stat"].startswith("cpu0 300 0 0 700 ")

@@ -1,0 +1,161 @@
+"""Cards as they are sampled each second: one call at most, and unknown where nothing is given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.host import simulated
+from gaudi_launch.host.files import Files
+from gaudi_launch.host.hl_smi import HlSmiOutput
+from gaudi_launch.host.shared_hl_smi import TimedOutput
+from gaudi_launch.host.snapshot import to_json
+from gaudi_launch.watch import card_sampler
+from gaudi_launch.watch.card_sampler import CardSampler, SimulatedSource
+from gaudi_launch.watch.sample import CardSample
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Watched:
+    """A source that keeps the calls of each second, and may fail or answer with another text."""
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self.inner = SimulatedSource(name, clock)
+        self.calls: list[str] = []
+        self.without: str = ""
+        self.fails = False
+
+    def files(self) -> Files:
+        return self.inner.files()
+
+    def latest(self, arguments: Sequence[str], most_age: float) -> TimedOutput | None:
+        self.calls.append(" ".join(arguments))
+        found = self.inner.latest(arguments, most_age)
+        assert found is not None
+        if self.fails:
+            return TimedOutput(HlSmiOutput(problem="'hl-smi' gave no answer within 5 s"), found.at)
+        return TimedOutput(HlSmiOutput(re.sub(self.without, "N/A", found.output.text)), found.at)
+
+    @property
+    def has_hl_smi(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def sampler_of(
+    name: str, clock: Clock, monkeypatch: pytest.MonkeyPatch, without: str = r"(?!)"
+) -> tuple[CardSampler, Watched]:
+    source = Watched(name, clock)
+    source.without = without
+    monkeypatch.setattr(card_sampler, "source_of", lambda machine: source)
+    return CardSampler(None, clock), source
+
+
+def after(seconds: int, sampler: CardSampler, clock: Clock) -> dict[int | None, CardSample]:
+    """Sample each second for this time; return the last cards by module."""
+    cards: tuple[CardSample, ...] = ()
+    for _ in range(seconds):
+        cards, _ = sampler.sample()
+        clock.now += 1
+    return {card.module: card for card in cards}
+
+
+def test_each_second_has_one_call_and_most_are_the_table(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler, source = sampler_of("hls2+no-sysfs", clock, monkeypatch)
+    for second in range(1, 121):
+        sampler.sample()
+        assert len(source.calls) == second
+        clock.now += 1
+    assert source.calls.count("") >= 80
+    # -Q, -L and topo are wanted once where sysfs lacks the modules; links once per minute and card
+    assert sum(call.startswith("-Q index,module_id") for call in source.calls) == 1
+    assert sum(call.startswith("-n link") for call in source.calls) == 16
+
+
+def test_a_machine_of_hl_smi_alone_gets_its_modules(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler, _ = sampler_of("hls2+no-sysfs", clock, monkeypatch)
+    cards = after(10, sampler, clock)
+    assert sorted(module for module in cards if module is not None) == list(range(8))
+    assert {cards[0].numa_node, cards[7].numa_node} == {0, 1}
+
+
+def test_what_is_not_given_is_unknown_and_never_zero(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler, _ = sampler_of("hls2", clock, monkeypatch, without=r"\d+W / +\d+W|\d+C |\d+%|\d+MiB / +\d+MiB")
+    card = after(3, sampler, clock)[0]
+    assert (card.power_w, card.power_cap_w, card.temperature_c) == (None, None, None)
+    assert (card.utilization_percent, card.memory_used_mib, card.memory_total_mib) == (None, None, None)
+    # neither counters nor links were read twice yet
+    assert (card.throttled, card.ports_down) == (None, None)
+
+
+def test_a_card_that_disappears_is_shown_as_absent(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler, _ = sampler_of("hls2+lost=5", clock, monkeypatch)
+    assert after(20, sampler, clock)[5].present is True
+    lost = after(20, sampler, clock)[5]
+    assert (lost.present, lost.power_w, lost.temperature_c, lost.throttled) == (False, None, None, None)
+    assert after(30, sampler, clock)[5].present is True
+
+
+def test_a_hot_card_is_throttled_while_its_counter_grows(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler, _ = sampler_of("hls2+hot=2", clock, monkeypatch)
+    states = [after(1, sampler, clock)[2] for _ in range(120)]
+    assert states[0].throttled is None
+    assert {state.throttled for state in states[20:]} == {False, True}
+    assert {state.throttled_by for state in states if state.throttled} == {("thermal",)}
+    assert after(1, sampler, clock)[3].throttled is False
+
+
+def test_a_link_that_is_down_is_named(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler, _ = sampler_of("hls2+link-down=4", clock, monkeypatch)
+    seen = {after(1, sampler, clock)[4].ports_down for _ in range(180)}
+    assert seen == {None, (), (0,)}
+
+
+def test_hl_smi_that_fails_leaves_no_old_values(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler, source = sampler_of("hls2", clock, monkeypatch)
+    assert after(3, sampler, clock)[1].temperature_c == 27
+    source.fails = True
+    after(2, sampler, clock)
+    cards, problem = sampler.sample()
+    assert problem == "'hl-smi' gave no answer within 5 s"
+    assert [(card.module, card.present, card.temperature_c) for card in cards[:1]] == [(3, True, None)]
+
+
+def test_a_machine_without_hl_smi_and_one_without_cards(clock: Clock) -> None:
+    cards, problem = CardSampler("simulated:hls2+no-hl-smi", clock).sample()
+    assert (len(cards), problem) == (8, "hl-smi is not on PATH")
+    assert {card.power_w for card in cards} == {None}
+    cards, problem = CardSampler("simulated:hls2+no-driver", clock).sample()
+    assert cards == ()
+
+
+def test_a_snapshot_has_the_values_of_its_moment(clock: Clock, tmp_path: Path) -> None:
+    import json
+
+    path = tmp_path / "host.json"
+    path.write_text(json.dumps(to_json(simulated.make("hls2+busy=1"))))
+    cards, problem = CardSampler(str(path), clock).sample()
+    busy = next(card for card in cards if card.module == 1)
+    assert (problem, busy.power_w, busy.utilization_percent, busy.group) == (None, 420, 80, 0)
+    assert "api_server" in str(busy.owner)
+
+
+def test_a_card_that_comes_into_use_gets_its_owner(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler, source = sampler_of("hls2", clock, monkeypatch)
+    assert after(2, sampler, clock)[1].owner is None
+    source.inner = SimulatedSource("hls2+busy=1", clock)
+    card = after(3, sampler, clock)[1]
+    assert card.busy is True and "api_server" in str(card.owner)

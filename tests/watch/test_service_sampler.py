@@ -1,0 +1,116 @@
+"""Services with the numbers of their engines."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from gaudi_launch.services.engine_counters import EngineCounters
+from gaudi_launch.services.state.registry import ServiceRecord
+from gaudi_launch.watch.sample import CardSample, ServiceSample
+from gaudi_launch.watch.service_sampler import ServiceSampler, from_record, with_power
+
+STATE = {
+    "phase": "ready",
+    "url": "http://127.0.0.1:9",
+    "model": "/models/q",
+    "served": "q",
+    "engine": "e@1",
+    "modules": [0, 1],
+    "restarts": 2,
+    "run_time_compiles": 3,
+    "began": 5,
+}
+
+
+def record(alive: bool = True, **state: Any) -> ServiceRecord:
+    return ServiceRecord("mine", Path("/nowhere"), {**STATE, **state}, alive)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_state_file_becomes_a_sample() -> None:
+    assert from_record(record(done=4, total=9, phase="warmup_prompt", left_seconds=7)) == ServiceSample(
+        name="mine",
+        phase="warmup_prompt",
+        alive=True,
+        model="q",
+        engine="e@1",
+        url="http://127.0.0.1:9",
+        modules=(0, 1),
+        done=4,
+        total=9,
+        left_seconds=7.0,
+        began=5.0,
+        restarts=2,
+        run_time_compiles=3,
+    )
+    empty = from_record(ServiceRecord("x", Path("/nowhere"), {}, False))
+    assert empty == ServiceSample(name="x", phase="lost", alive=False)
+
+
+def sampled(sampler: ServiceSampler, service: ServiceRecord) -> ServiceSample:
+    sampler.sample([service])
+    sampler.wait(5)
+    return sampler.sample([service])[0]
+
+
+def test_rates_are_over_the_last_seconds() -> None:
+    clock = Clock()
+    made = iter(range(0, 10_000, 100))
+    sampler = ServiceSampler(clock, lambda url, seconds: EngineCounters(running=2, generated=float(next(made))))
+    first = sampled(sampler, record())
+    assert (first.running, first.waiting, first.tokens_per_second) == (2, None, None)
+    for _ in range(10):
+        clock.now += 2
+        last = sampled(sampler, record())
+    assert last.tokens_per_second == 50.0
+
+
+def test_numbers_of_an_engine_that_stopped_answering_are_dropped() -> None:
+    clock = Clock()
+    answers = [EngineCounters(running=2), None, None, None]
+    sampler = ServiceSampler(clock, lambda url, seconds: answers.pop(0))
+    assert sampled(sampler, record()).running == 2
+    clock.now += 7
+    assert sampled(sampler, record()).running is None
+
+
+def test_an_engine_that_hangs_delays_no_sample() -> None:
+    go = Event()
+
+    def hang(url: str, seconds: float) -> EngineCounters | None:
+        go.wait(30)
+        return None
+
+    sampler = ServiceSampler(Clock(), hang)
+    began = time.monotonic()
+    for _ in range(20):
+        assert sampler.sample([record()])[0].running is None
+    assert time.monotonic() - began < 5
+    go.set()
+
+
+def test_a_service_that_is_not_ready_is_not_asked() -> None:
+    asked: list[str] = []
+    sampler = ServiceSampler(Clock(), lambda url, seconds: asked.append(url))
+    sampler.sample([record(phase="load"), record(alive=False)])
+    sampler.wait(1)
+    assert asked == []
+
+
+def test_the_power_of_a_service_is_that_of_all_its_cards_or_unknown() -> None:
+    service = ServiceSample("mine", "ready", True, modules=(0, 1), tokens_per_second=100.0)
+    cards = [CardSample(0, 0, power_w=300), CardSample(1, 1, power_w=200), CardSample(2, 2, power_w=999)]
+    powered = with_power(service, cards)
+    assert (powered.power_w, powered.joules_per_token) == (500.0, 5.0)
+    assert with_power(service, [cards[0], CardSample(1, 1)]).power_w is None
+    idle = with_power(ServiceSample("mine", "ready", True, modules=(0,), tokens_per_second=0.0), cards)
+    assert (idle.power_w, idle.joules_per_token) == (300.0, None)
