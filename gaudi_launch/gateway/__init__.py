@@ -1,0 +1,1 @@
+"""Several models behind one OpenAI address, by HAProxy and a local answerer."""

@@ -1,0 +1,133 @@
+"""Input of a gateway: models, replicas, address, TLS, keys and limits."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from gaudi_launch.errors import ExitCode, LaunchError
+
+Balance = Literal["least-load", "prefix"]
+"""``least-load``: the replica with the fewest requests. ``prefix``: conversations stay on a replica."""
+
+# names are keys of HAProxy's map files: one token without control characters
+_NAME = re.compile(r"[!-~]+")
+_URL = re.compile(r"http://(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
+# what a request needs in addition to its body: the head, and HAProxy's reserve for rewriting it
+_HEAD_BYTES = 64 << 10
+
+
+@dataclass(frozen=True)
+class GatewayReplica:
+    """One engine: ``url`` is ``http://host:port``.
+
+    ``service`` is its name on this machine, whose state the gateway shows; "" for one without.
+    """
+
+    url: str
+    service: str = ""
+
+    @property
+    def address(self) -> str:
+        """Return ``host:port``."""
+        return self.url.removeprefix("http://")
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One model and the engines that serve it.
+
+    Requests are forwarded unchanged, so each engine must answer under ``model`` and every alias
+    (vLLM: ``--served-model-name MODEL ALIAS ...``).
+    """
+
+    model: str
+    replicas: tuple[GatewayReplica, ...]
+    aliases: tuple[str, ...] = ()
+    balance: Balance = "least-load"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names that requests may use, the model's first."""
+        return (self.model, *self.aliases)
+
+
+@dataclass(frozen=True)
+class Tls:
+    """PEM files of the certificate (with its chain) and of its private key."""
+
+    certificate: Path
+    key: Path
+
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """RequestLimits of one user; None: no limit."""
+
+    requests_per_minute: int | None = None
+    concurrent: int | None = None
+
+
+@dataclass(frozen=True)
+class UserLimits:
+    """RequestLimits of one user of the keys file, instead of the general ones."""
+
+    user: str
+    limits: RequestLimits
+
+
+@dataclass(frozen=True)
+class GatewaySettings:
+    """Address, access and limits of a gateway.
+
+    ``keys_file`` has a line ``USER KEY`` for each user; None: no key is needed. ``body_mib`` is the
+    largest request; the gateway keeps a request until the engine answers, so each running request
+    takes about twice this memory. ``timeout_seconds``: an engine that sends nothing for this time
+    is given up. ``connections``: most client connections at once.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    tls: Tls | None = None
+    keys_file: Path | None = None
+    limits: RequestLimits = RequestLimits()
+    user_limits: tuple[UserLimits, ...] = ()
+    body_mib: int = 4
+    timeout_seconds: int = 1800
+    connections: int = 2000
+    threads: int = 4
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Return the size of HAProxy's buffers, in which a request must fit."""
+        return (self.body_mib << 20) + _HEAD_BYTES
+
+    @property
+    def url(self) -> str:
+        """Return the base URL for clients on this machine."""
+        plain = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
+        host = plain.get(self.host) or (f"[{self.host}]" if ":" in self.host else self.host)
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
+
+
+def check_backends(backends: Sequence[Backend]) -> None:
+    """Raise LaunchError (USAGE) for names and addresses that cannot be routed to."""
+    if not backends:
+        raise LaunchError("gateway.no_models", ExitCode.USAGE)
+    names = [name for backend in backends for name in backend.names]
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise LaunchError("gateway.bad_model", ExitCode.USAGE, found=name)
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise LaunchError("gateway.twice", ExitCode.USAGE, name=twice[0])
+    for backend in backends:
+        if not backend.replicas:
+            raise LaunchError("gateway.no_replica", ExitCode.USAGE, model=backend.model)
+        for replica in backend.replicas:
+            if not _URL.fullmatch(replica.url):
+                raise LaunchError("gateway.bad_replica", ExitCode.USAGE, model=backend.model, found=replica.url)

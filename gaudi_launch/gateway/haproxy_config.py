@@ -1,0 +1,320 @@
+"""Files of a gateway: HAProxy's configuration, its maps, the answerer's settings.
+
+Pure: records in, texts by file name out. Directives: HAProxy 2.8 configuration manual.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.gateway.gateway_settings import Backend, GatewaySettings, RequestLimits, check_backends
+from gaudi_launch.messages import text
+
+CONFIG = "haproxy.cfg"
+MODELS_MAP = "models.map"
+USERS_MAP = "users.map"
+RATES_MAP = "rates.map"
+CONCURRENT_MAP = "concurrent.map"
+ANSWERER = "gateway.json"
+ANSWERER_SOCKET = "answerer.sock"
+
+RUNTIME = Path(__file__).parent / "runtime"
+PROCESS = RUNTIME / "gateway_process.py"
+ROUTE = RUNTIME / "route.lua"
+
+# OpenAI's and vLLM's paths whose request names a model; no other path reaches an engine
+# (vllm-project/vllm 0.32.0:vllm/entrypoints)
+PATHS = (
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/responses",
+    "/v1/messages",
+    "/v1/embeddings",
+    "/v1/audio/transcriptions",
+    "/v1/audio/translations",
+    "/v1/rerank",
+    "/v2/rerank",
+    "/rerank",
+    "/v1/score",
+    "/score",
+    "/pooling",
+    "/classify",
+    "/tokenize",
+    "/detokenize",
+)
+# an engine that sends no limit is given the largest number that HAProxy's maps take
+_NO_LIMIT = 2_000_000_000
+_RETRY_SECONDS = 5
+
+
+@dataclass(frozen=True)
+class GatewayFiles:
+    """Arguments of a gateway's process, and the texts that it reads.
+
+    ``files`` are texts by path that must exist before it starts.
+    """
+
+    argv: tuple[str, ...]
+    files: Mapping[str, str]
+
+
+def gateway_files(
+    backends: Sequence[Backend],
+    settings: GatewaySettings,
+    *,
+    program: str,
+    python: str,
+    folder: Path,
+    services: Path | None = None,
+) -> GatewayFiles:
+    """Return the files below ``folder`` and the arguments of the gateway's process.
+
+    ``program`` is HAProxy, ``python`` any interpreter from 3.10 on. ``services`` is the folder of
+    the services' states on this machine; None: the state of a model is whether its engines answer.
+    Raises LaunchError (USAGE) for backends that cannot be routed to.
+    """
+    check_backends(backends)
+    texts = {
+        CONFIG: haproxy_config(backends, settings),
+        MODELS_MAP: _models_map(backends),
+        RATES_MAP: _limits_map(settings, "requests_per_minute"),
+        CONCURRENT_MAP: _limits_map(settings, "concurrent"),
+        ANSWERER: _answerer(backends, settings, program, services),
+        ROUTE.name: ROUTE.read_text(encoding="utf-8"),
+        PROCESS.name: PROCESS.read_text(encoding="utf-8"),
+    }
+    argv = (python, str(folder / PROCESS.name), str(folder / ANSWERER))
+    return GatewayFiles(argv, {str(folder / name): content for name, content in texts.items()})
+
+
+def haproxy_config(backends: Sequence[Backend], settings: GatewaySettings) -> str:
+    """Return HAProxy's configuration; its paths are relative to its folder."""
+    sections = [
+        _global(settings),
+        _defaults(settings),
+        _frontend(settings),
+        *(_backend(number, backend) for number, backend in enumerate(backends)),
+        _OTHERS,
+    ]
+    return "\n".join(sections)
+
+
+def section_of(number: int, backend: Backend) -> str:
+    """Return the name of a model's section, in metrics and in the log."""
+    return f"model{number}-" + re.sub(r"[^A-Za-z0-9._-]", "_", backend.model)[:60]
+
+
+def _global(settings: GatewaySettings) -> str:
+    return f"""\
+global
+    maxconn {settings.connections}
+    nbthread {settings.threads}
+    # a request is kept in one buffer, to find its model and to send it again
+    tune.bufsize {settings.buffer_bytes}
+    lua-load-per-thread {ROUTE.name}
+    log stdout format raw local0 info
+    hard-stop-after 10s
+"""
+
+
+def _defaults(settings: GatewaySettings) -> str:
+    return f"""\
+defaults
+    mode http
+    log global
+    log-format "%ci user=%[var(txn.user)] %b/%s status=%ST wait=%Tr total=%Ta bytes=%B end=%ts retries=%rc"
+    timeout connect 2s
+    timeout client {settings.timeout_seconds}s
+    timeout server {settings.timeout_seconds}s
+    timeout http-request 60s
+    timeout http-keep-alive 75s
+    timeout check 5s
+    option http-buffer-request
+    option http-no-delay
+    option abortonclose
+    option redispatch 1
+    retries 5
+    # before the first byte of an answer only: nothing that a client has seen is sent twice
+    retry-on conn-failure empty-response 503
+{_error_page(502, "gateway.api_broken")}
+{_error_page(503, "gateway.api_none", _RETRY_SECONDS)}
+{_error_page(504, "gateway.api_hang")}
+"""
+
+
+def _error_page(status: int, id: str, retry: int | None = None) -> str:
+    after = f" hdr Retry-After {retry}" if retry is not None else ""
+    return f"    http-error status {status} content-type application/json{after} string {_error(status, id)}"
+
+
+def _error(status: int, id: str) -> str:
+    """Return an error in OpenAI's form as a quoted argument of the configuration."""
+    document = {"error": {"message": text(id), "type": _TYPES[status], "code": id.partition(".")[2][4:]}}
+    # no character that ends an argument or starts a variable: quotes and backslashes are escaped below
+    content = json.dumps(document, ensure_ascii=False)
+    return "'" + content.replace("'", "\\u0027") + "'"
+
+
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    404: "invalid_request_error",
+    413: "invalid_request_error",
+    429: "rate_limit_error",
+    502: "server_error",
+    503: "service_unavailable",
+    504: "server_error",
+}
+
+
+def _refuse(status: int, id: str, condition: str, retry: int | None = None) -> str:
+    after = f" hdr Retry-After {retry}" if retry is not None else ""
+    kind = "content-type application/json"
+    return f"    http-request return status {status} {kind}{after} string {_error(status, id)} {condition}"
+
+
+def _frontend(settings: GatewaySettings) -> str:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    tls = " ssl crt tls.pem alpn h2,http/1.1 ssl-min-ver TLSv1.2" if settings.tls else ""
+    lines = [
+        "frontend openai",
+        f"    bind {host}:{settings.port}{tls}",
+        "    acl is_model_path path -m str " + " ".join(PATHS),
+        "    acl is_list path -m beg /v1/models",
+        "    acl is_here src 127.0.0.0/8 ::1",
+        "    http-request return status 200 content-type text/plain string OK if { path /health }",
+        "    http-request use-service prometheus-exporter if { path /metrics } is_here",
+    ]
+    if settings.keys_file is not None:
+        lines += _keys()
+    lines += [
+        "    http-request use-service prometheus-exporter if { path /metrics }",
+        # the engines are behind the gateway's keys and have none: a key of a user stays here
+        "    http-request del-header authorization",
+        "    http-request del-header x-api-key",
+        "    http-request del-header x-gaudi-model",
+    ]
+    if settings.keys_file is not None:
+        lines += _limited(settings.limits)
+    lines += [
+        "    use_backend answerer if is_list METH_GET",
+        _refuse(404, "gateway.api_path", "unless is_model_path METH_POST or is_list METH_GET"),
+        _refuse(413, "gateway.api_large", f"if {{ req.body_size gt {settings.body_mib << 20} }}"),
+        "    http-request lua.route if is_model_path",
+        _refuse(400, "gateway.api_json", "if is_model_path !{ var(txn.model) -m found }"),
+        f"    http-request set-var(txn.section) var(txn.model),map_str({MODELS_MAP}) if is_model_path",
+        _refuse(404, "gateway.api_model", "if is_model_path !{ var(txn.section) -m found }"),
+        "    http-request set-var(txn.up) var(txn.section),nbsrv if is_model_path",
+        "    http-request set-header x-gaudi-model %[var(txn.model)] if is_model_path { var(txn.up) -m int 0 }",
+        "    use_backend answerer if is_model_path { var(txn.up) -m int 0 }",
+        "    use_backend %[var(txn.section)]",
+    ]
+    # rules of one kind are evaluated in order, those of http-request before use_backend
+    rules = [line for line in lines if "use_backend" not in line]
+    targets = [line for line in lines if "use_backend" in line]
+    return "\n".join([*rules, *targets, ""])
+
+
+def _keys() -> list[str]:
+    """Return the rules that find the user of a key; keys are compared as SHA-256."""
+    bearer = "req.hdr(authorization),regsub(^[Bb]earer[[:space:]]+,)"
+    return [
+        f"    http-request set-var(txn.key) {bearer} if {{ req.hdr(authorization) -m found }}",
+        # Anthropic's header, for /v1/messages
+        "    http-request set-var(txn.key) req.hdr(x-api-key) if !{ req.hdr(authorization) -m found }",
+        f"    http-request set-var(txn.user) var(txn.key),sha2(256),hex,lower,map_str({USERS_MAP})",
+        "    http-request unset-var(txn.key)",
+        _refuse(401, "gateway.api_key", "unless { var(txn.user) -m found }"),
+    ]
+
+
+def _limited(limits: RequestLimits) -> list[str]:
+    """Return the rules that count a user's requests and apply the limits."""
+    rate = _NO_LIMIT if limits.requests_per_minute is None else limits.requests_per_minute
+    concurrent = _NO_LIMIT if limits.concurrent is None else limits.concurrent
+    return [
+        "    http-request track-sc0 var(txn.user) table users",
+        f"    http-request set-var(txn.rate) var(txn.user),map_str_int({RATES_MAP},{rate})",
+        f"    http-request set-var(txn.concurrent) var(txn.user),map_str_int({CONCURRENT_MAP},{concurrent})",
+        _refuse(429, "gateway.api_rate", "if { sc0_http_req_rate(users),sub(txn.rate) gt 0 }", 10),
+        _refuse(429, "gateway.api_concurrent", "if { sc0_conn_cur(users),sub(txn.concurrent) gt 0 }", 1),
+    ]
+
+
+def _backend(number: int, backend: Backend) -> str:
+    lines = [f"backend {section_of(number, backend)}"]
+    if backend.balance == "prefix":
+        lines += [
+            # the same replica for the turns of a conversation, unless it has half more than its share
+            "    balance hash var(txn.prefix)",
+            "    hash-type consistent sdbm avalanche",
+            "    hash-balance-factor 150",
+        ]
+    else:
+        lines.append("    balance leastconn")
+    lines += [
+        "    option httpchk GET /health",
+        "    default-server check inter 1s fastinter 250ms downinter 500ms fall 3 rise 1"
+        " observe layer4 error-limit 1 on-error mark-down",
+    ]
+    lines += [f"    server replica{at} {replica.address}" for at, replica in enumerate(backend.replicas)]
+    return "\n".join([*lines, ""])
+
+
+_OTHERS = f"""\
+backend answerer
+    server answerer unix@{ANSWERER_SOCKET}
+
+backend users
+    stick-table type string len 64 size 100k expire 2m store http_req_rate(60s),conn_cur
+"""
+
+
+def _models_map(backends: Sequence[Backend]) -> str:
+    lines = [
+        f"{name} {section_of(number, backend)}\n"
+        for number, backend in enumerate(backends)
+        for name in backend.names
+    ]
+    return "".join(lines)
+
+
+def _limits_map(settings: GatewaySettings, name: str) -> str:
+    """Return the map of one limit of the users that have an own one."""
+    lines = []
+    for each in settings.user_limits:
+        limit = each.limits.concurrent if name == "concurrent" else each.limits.requests_per_minute
+        lines.append(f"{each.user} {_NO_LIMIT if limit is None else limit}\n")
+    return "".join(lines)
+
+
+def _answerer(backends: Sequence[Backend], settings: GatewaySettings, program: str, services: Path | None) -> str:
+    """Return the settings of the process that reads the keys and answers."""
+    models: list[dict[str, Any]] = [
+        {
+            "model": backend.model,
+            "aliases": list(backend.aliases),
+            "replicas": [{"url": replica.url, "service": replica.service} for replica in backend.replicas],
+        }
+        for backend in backends
+    ]
+    document = {
+        "schema": 1,
+        "program": program,
+        "config": CONFIG,
+        "socket": ANSWERER_SOCKET,
+        "keys_file": str(settings.keys_file) if settings.keys_file else None,
+        "users_map": USERS_MAP,
+        "tls": {"certificate": str(settings.tls.certificate), "key": str(settings.tls.key)}
+        if settings.tls
+        else None,
+        "services": str(services) if services else None,
+        "models": models,
+        "texts": {id: text(f"gateway.{id}") for id in ("api_warming", "api_warming_left", "api_down", "api_model")},
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"

@@ -1,0 +1,329 @@
+"""Run HAProxy as a child, and answer for models that do not answer.
+
+It gets the path of gateway.json. HAProxy forwards /v1/models to the answerer, and requests for a
+model without an engine that answers: 503 with Retry-After and the time left of its warm-up. SIGHUP
+reads the settings and the keys again without ending a request; SIGTERM and SIGINT end both. Standard
+library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import json
+import math
+import os
+import re
+import signal
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+# an answer about engines is used for this time: a client that polls must not burden them
+_FRESH_SECONDS = 1.0
+_ENGINE_SECONDS = 2.0
+_MOST_BYTES = 1 << 20
+_LEAST_RETRY = 5
+_MOST_RETRY = 3600
+# phases of a service's state.json in which a model will answer without anybody's doing
+_COMING = (
+    *("start", "load", "profile", "kv_cache", "multimodal", "warmup_prompt", "warmup_decode"),
+    *("graph_prompt", "graph_decode", "sampler", "answering", "waiting"),
+)
+_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+
+
+class Gateway:
+    """The settings of gateway.json, read again on SIGHUP."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._seen: dict[str, tuple[float, dict[str, Any]]] = {}
+        self.settings: dict[str, Any] = {}
+
+    def read(self) -> None:
+        """Read the settings, and write the users and TLS files for HAProxy."""
+        self.settings = json.loads(self._path.read_text(encoding="utf-8"))
+        keys = self.settings["keys_file"]
+        lines = users_of(Path(keys).read_text(encoding="utf-8")) if keys else []
+        _put(Path(self.settings["users_map"]), "".join(f"{line}\n" for line in lines))
+        tls = self.settings["tls"]
+        if tls:
+            _link(Path("tls.pem"), tls["certificate"])
+            _link(Path("tls.pem.key"), tls["key"])
+
+    def state(self, model: dict[str, Any]) -> dict[str, Any]:
+        """Return a model's state: ready, the phase of its launch, or down.
+
+        It is cached for a second.
+        """
+        name = model["model"]
+        with self._lock:
+            when, found = self._seen.get(name, (-math.inf, {}))
+        if time.monotonic() - when < _FRESH_SECONDS:
+            return found
+        found = self._look(model)
+        with self._lock:
+            self._seen[name] = (time.monotonic(), found)
+        return found
+
+    def _look(self, model: dict[str, Any]) -> dict[str, Any]:
+        replicas = model["replicas"]
+        cards: list[dict[str, Any] | None] = [None] * len(replicas)
+
+        def ask(at: int) -> None:
+            cards[at] = _card(replicas[at]["url"], [model["model"], *model["aliases"]])
+
+        threads = [threading.Thread(target=ask, args=(at,), daemon=True) for at in range(len(replicas))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(_ENGINE_SECONDS)
+        ready = [card for card in cards if card is not None]
+        found: dict[str, Any] = {"replicas": len(replicas), "replicas_ready": len(ready)}
+        if ready:
+            return {**found, "state": "ready", "left_seconds": None, "card": ready[0]}
+        phases = [self._phase(replica["service"]) for replica in replicas]
+        coming = [each for each in phases if each[0] in _COMING]
+        if not coming:
+            return {**found, "state": phases[0][0] or "down", "left_seconds": None}
+        known = [left for _, left in coming if left is not None]
+        return {**found, "state": coming[0][0], "left_seconds": min(known) if known else None}
+
+    def _phase(self, service: str) -> tuple[str, float | None]:
+        folder = self.settings["services"]
+        if not service or not folder:
+            return "down", None
+        try:
+            state = json.loads((Path(folder) / service / "state.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return "down", None
+        phase, left = state.get("phase"), state.get("left_seconds")
+        # a service that was ready and does not answer now
+        shown = str(phase) if isinstance(phase, str) and phase != "ready" else "down"
+        usable = isinstance(left, int | float) and not isinstance(left, bool) and 0 <= left < 1e7
+        return shown, float(left) if usable and isinstance(left, int | float) else None
+
+    def models(self) -> dict[str, Any]:
+        """Return OpenAI's list of models; every name of a model is an entry."""
+        data = []
+        for model in self.settings["models"]:
+            found = self.state(model)
+            for name in (model["model"], *model["aliases"]):
+                data.append(_entry(name, model["model"], found))
+        return {"object": "list", "data": data}
+
+    def model(self, name: str) -> dict[str, Any] | None:
+        """Return the settings of the model of this name."""
+        for model in self.settings["models"]:
+            if name in (model["model"], *model["aliases"]):
+                return dict(model)
+        return None
+
+
+def users_of(content: str) -> list[str]:
+    """Return the lines of the users' map: SHA-256 of the key, user.
+
+    Raises ValueError with the number of a line that is not ``USER KEY``.
+    """
+    lines = []
+    for number, line in enumerate(content.splitlines(), start=1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) != 2 or not _USER.fullmatch(words[0]):
+            raise ValueError(f"line {number} of the keys file is not USER KEY")
+        lines.append(f"{hashlib.sha256(words[1].encode()).hexdigest()} {words[0]}")
+    return lines
+
+
+def _entry(name: str, model: str, found: dict[str, Any]) -> dict[str, Any]:
+    card = found.get("card") or {"object": "model", "owned_by": "gaudi-launch"}
+    own = {key: found[key] for key in ("state", "replicas", "replicas_ready", "left_seconds")}
+    return {**card, "id": name, "root": model, **own}
+
+
+def _card(url: str, names: list[str]) -> dict[str, Any] | None:
+    """Return the engine's own entry of the model; None where it does not answer."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{url}/v1/models", timeout=_ENGINE_SECONDS) as answer:
+            listed = json.loads(answer.read(_MOST_BYTES))["data"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    for entry in listed if isinstance(listed, list) else []:
+        if isinstance(entry, dict) and entry.get("id") in names:
+            return entry
+    # it answers, under another name: the request itself will show that
+    return {"object": "model"}
+
+
+def _put(path: Path, content: str) -> None:
+    part = path.with_name(f".{path.name}.new")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(content)
+    part.replace(path)
+
+
+def _link(path: Path, target: str) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
+
+
+class Answerer(BaseHTTPRequestHandler):
+    """Answers what no engine can: the list of models, and that a model is not ready."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+    gateway: Gateway
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing: HAProxy logs each request."""
+
+    def do_GET(self) -> None:
+        name = self.path.partition("?")[0].removeprefix("/v1/models").strip("/")
+        listed = self.gateway.models()
+        if not name:
+            self._send(200, listed)
+            return
+        entries = [entry for entry in listed["data"] if entry["id"] == name]
+        if entries:
+            self._send(200, entries[0])
+            return
+        self._send(404, _error(self.gateway.settings["texts"]["api_model"], "invalid_request_error", "model"))
+
+    def do_POST(self) -> None:
+        self._skip_body()
+        name = self.headers.get("x-gaudi-model", "")
+        texts, model = self.gateway.settings["texts"], self.gateway.model(name)
+        if model is None:
+            self._send(404, _error(texts["api_model"], "invalid_request_error", "model"))
+            return
+        found = self.gateway.state(model)
+        left = found["left_seconds"]
+        coming = found["state"] in (*_COMING, "ready")
+        sentence = texts["api_down"]
+        if coming:
+            sentence = texts["api_warming"] if left is None else texts["api_warming_left"]
+        sentence = sentence.format(model=name, state=found["state"], seconds=math.ceil(left or 0))
+        document = _error(sentence, "service_unavailable", "model_not_ready")
+        document["error"] |= {key: found[key] for key in ("state", "replicas", "left_seconds")}
+        retry = _LEAST_RETRY if coming else 30
+        if left is not None:
+            retry = min(max(math.ceil(left), _LEAST_RETRY), _MOST_RETRY)
+        if found["state"] == "ready":
+            retry = 1
+        self._send(503, document, {"Retry-After": str(retry)})
+
+    def _skip_body(self) -> None:
+        left = int(self.headers.get("content-length") or 0)
+        while left > 0:
+            read = self.rfile.read(min(left, 1 << 16))
+            if not read:
+                break
+            left -= len(read)
+        # a body of unknown length was not read: the connection cannot be used again
+        self.close_connection = self.close_connection or "content-length" not in self.headers
+
+    def _send(self, status: int, document: dict[str, Any], headers: dict[str, str] | None = None) -> None:
+        content = json.dumps(document, ensure_ascii=False).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+
+def _error(sentence: str, kind: str, code: str) -> dict[str, Any]:
+    return {"error": {"message": sentence, "type": kind, "code": code}}
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+def serve(gateway: Gateway, path: Path) -> _Server:
+    """Start the answerer on a socket that only this user can reach."""
+    path.unlink(missing_ok=True)
+    handler = type("Handler", (Answerer,), {"gateway": gateway})
+    before = os.umask(0o177)
+    try:
+        server = _Server(str(path), handler)
+    finally:
+        os.umask(before)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True).start()
+    return server
+
+
+def _with_us() -> Callable[[], None]:
+    """Return what makes HAProxy end when this process is killed."""
+    parent = os.getpid()
+
+    def prepare() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return prepare
+
+
+def run(path: Path) -> int:
+    """Run HAProxy and the answerer until one ends; return the exit status."""
+    os.chdir(path.parent)
+    gateway = Gateway(Path(path.name))
+    gateway.read()
+    wanted = gateway.settings
+    server = serve(gateway, Path(wanted["socket"]))
+    # a master that serves with workers: it takes new settings without closing its address
+    child = subprocess.Popen(
+        [wanted["program"], "-W", "-db", "-f", wanted["config"]], stdin=subprocess.DEVNULL, preexec_fn=_with_us()
+    )
+
+    def end(number: int, frame: object) -> None:
+        # it stops listening now, and ends when its requests have ended (hard-stop-after)
+        with contextlib.suppress(ProcessLookupError):
+            child.send_signal(signal.SIGUSR1)
+
+    def again(number: int, frame: object) -> None:
+        try:
+            gateway.read()
+        except (OSError, ValueError, KeyError) as error:
+            print(f"gateway: the settings are not read again: {error}", flush=True)
+            return
+        child.send_signal(signal.SIGUSR2)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    signal.signal(signal.SIGHUP, again)
+    print(f"gateway: HAProxy started as process {child.pid}", flush=True)
+    status = child.wait()
+    server.shutdown()
+    return status if status >= 0 else 128 - status
+
+
+def main() -> None:
+    """Run the gateway of the settings file that is the only argument."""
+    try:
+        status = run(Path(sys.argv[1]).absolute())
+    except (OSError, ValueError, KeyError) as error:
+        sys.exit(f"gateway: {error}")
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""The texts that a gateway's process reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.gateway.gateway_settings import (
+    Backend,
+    GatewayReplica,
+    GatewaySettings,
+    RequestLimits,
+    Tls,
+    UserLimits,
+)
+from gaudi_launch.gateway.haproxy_config import GatewayFiles, gateway_files, haproxy_config
+from gaudi_launch.messages import set_language
+
+CHAT = Backend(
+    "Qwen/Qwen3-8B",
+    (GatewayReplica("http://127.0.0.1:9201", "chat-0"), GatewayReplica("http://127.0.0.1:9202", "chat-1")),
+    aliases=("chat",),
+    balance="prefix",
+)
+EMBED = Backend("bge-m3", (GatewayReplica("http://127.0.0.1:9203"),))
+KEYS = Path("/etc/gateway/keys")
+
+
+def made(settings: GatewaySettings) -> GatewayFiles:
+    return gateway_files(
+        (CHAT, EMBED),
+        settings,
+        program="/opt/haproxy",
+        python="/usr/bin/python3",
+        folder=Path("/run/gw"),
+        services=Path("/state/services"),
+    )
+
+
+def rules(settings: GatewaySettings, word: str) -> list[str]:
+    return [line.strip() for line in haproxy_config((CHAT, EMBED), settings).splitlines() if word in line]
+
+
+def test_the_process_gets_its_settings_and_nothing_else() -> None:
+    files = made(GatewaySettings(keys_file=KEYS))
+    assert files.argv == ("/usr/bin/python3", "/run/gw/gateway_process.py", "/run/gw/gateway.json")
+    names = sorted(Path(path).name for path in files.files)
+    assert names == [
+        "concurrent.map",
+        "gateway.json",
+        "gateway_process.py",
+        "haproxy.cfg",
+        "models.map",
+        "rates.map",
+        "route.lua",
+    ]
+    assert {Path(path).parent for path in files.files} == {Path("/run/gw")}
+
+
+def test_every_name_of_a_model_leads_to_its_section() -> None:
+    files = made(GatewaySettings()).files
+    assert files["/run/gw/models.map"] == (
+        "Qwen/Qwen3-8B model0-Qwen_Qwen3-8B\nchat model0-Qwen_Qwen3-8B\nbge-m3 model1-bge-m3\n"
+    )
+
+
+def test_the_answerer_knows_the_service_of_each_engine() -> None:
+    document = json.loads(made(GatewaySettings(keys_file=KEYS)).files["/run/gw/gateway.json"])
+    assert document["models"] == [
+        {
+            "model": "Qwen/Qwen3-8B",
+            "aliases": ["chat"],
+            "replicas": [
+                {"url": "http://127.0.0.1:9201", "service": "chat-0"},
+                {"url": "http://127.0.0.1:9202", "service": "chat-1"},
+            ],
+        },
+        {"model": "bge-m3", "aliases": [], "replicas": [{"url": "http://127.0.0.1:9203", "service": ""}]},
+    ]
+    assert (document["keys_file"], document["services"], document["tls"]) == (str(KEYS), "/state/services", None)
+
+
+def test_a_prefix_keeps_conversations_and_load_decides_otherwise() -> None:
+    assert rules(GatewaySettings(), "balance") == [
+        "balance hash var(txn.prefix)",
+        "hash-balance-factor 150",
+        "balance leastconn",
+    ]
+
+
+def test_a_buffer_has_room_for_the_largest_request_and_its_head() -> None:
+    assert rules(GatewaySettings(body_mib=8), "bufsize") == ["tune.bufsize 8454144"]
+    assert "if { req.body_size gt 8388608 }" in rules(GatewaySettings(body_mib=8), "req.body_size")[0]
+
+
+def test_tls_is_on_the_clients_side_only() -> None:
+    settings = GatewaySettings(host="::", port=443, tls=Tls(Path("/c.pem"), Path("/k.pem")))
+    assert rules(settings, "bind") == ["bind [::]:443 ssl crt tls.pem alpn h2,http/1.1 ssl-min-ver TLSv1.2"]
+    assert rules(GatewaySettings(), "bind") == ["bind 127.0.0.1:8000"]
+
+
+def test_no_engine_gets_a_key_also_where_the_gateway_needs_none() -> None:
+    for settings in (GatewaySettings(), GatewaySettings(keys_file=KEYS)):
+        assert rules(settings, "del-header authorization") == ["http-request del-header authorization"]
+
+
+def test_limits_are_of_users_so_without_keys_there_are_none() -> None:
+    limits = RequestLimits(requests_per_minute=60, concurrent=4)
+    assert rules(GatewaySettings(limits=limits), "sc0") == []
+    found = rules(GatewaySettings(keys_file=KEYS, limits=limits), "map_str_int")
+    assert found == [
+        "http-request set-var(txn.rate) var(txn.user),map_str_int(rates.map,60)",
+        "http-request set-var(txn.concurrent) var(txn.user),map_str_int(concurrent.map,4)",
+    ]
+
+
+def test_a_user_may_have_limits_of_their_own() -> None:
+    own = (UserLimits("bob", RequestLimits(20, 2)), UserLimits("carol", RequestLimits()))
+    files = made(GatewaySettings(keys_file=KEYS, user_limits=own)).files
+    assert files["/run/gw/rates.map"] == "bob 20\ncarol 2000000000\n"
+    assert files["/run/gw/concurrent.map"] == "bob 2\ncarol 2000000000\n"
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_answer_of_haproxy_is_an_openai_error(language: str) -> None:
+    set_language(language)
+    try:
+        config = haproxy_config((CHAT, EMBED), GatewaySettings(keys_file=KEYS))
+    finally:
+        set_language(None)
+    texts = [
+        line.split(" string '", 1)[1].rpartition("'")[0] for line in config.splitlines() if " string '" in line
+    ]
+    errors = [json.loads(text)["error"] for text in texts]
+    assert len(errors) == 10
+    assert all(set(error) == {"message", "type", "code"} for error in errors)
+    assert not any("'" in text for text in texts)
+
+
+def test_backends_that_cannot_be_routed_to_make_no_files() -> None:
+    with pytest.raises(LaunchError):
+        gateway_files((), GatewaySettings(), program="p", python="p", folder=Path("/run/gw"))
