@@ -7,9 +7,9 @@
 
 ``read`` writes ``profiles/engines/support/ENGINE-VERSION.json``, ``index`` joins all of them into
 ``index.json``. Everything is read from the syntax tree, so that the same commit gives the same file
-on any machine. The registry, the platform's quantisation methods and the names of ``vllm/envs.py``
-are read once more by `engine_probe`, which executes the engine's modules in a separate interpreter;
-both readings have to be equal.
+on any machine. The registry, the platform's quantisation methods, the names of ``vllm/envs.py`` and the
+allocation of the KV cache are read once more by `engine_probe`, which executes the engine's code in
+a separate interpreter; both readings have to be equal.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import engine_cache
 
 SUPPORT = Path(__file__).resolve().parent.parent / "profiles" / "engines" / "support"
 PROBE = Path(__file__).resolve().parent / "engine_probe.py"
@@ -589,7 +591,10 @@ def read(options: argparse.Namespace) -> dict[str, Any]:
     facts.sections["transformers"] = transformers_ranges(_requirements(checkout, upstream))
     facts.sections["environment"] = environment_of(_readers(checkout, upstream, options.extension))
     facts.sections["validated"] = validated(_lists(checkout))
-    for name in ("transformers", "environment", "validated", "sparse_as_dense"):
+    facts.sections["cache"] = engine_cache.allocation_of(checkout)
+    if upstream is not None:
+        _add_layers(facts, upstream, checkout)
+    for name in ("transformers", "environment", "validated", "sparse_as_dense", "cache"):
         facts.read_by.setdefault(name, ["ast"] if name != "validated" else ["text"])
     probe(facts, upstream, checkout)
     return _document(options, facts)
@@ -620,6 +625,14 @@ def _from_plugin(facts: Facts, plugin: Path) -> None:
         entry = models.setdefault(architecture, {"tasks": ["generate"], "interfaces": []})
         entry["module"], entry["class"] = module, class_name
     facts.read_by.setdefault("models", ["ast"])
+
+
+def _add_layers(facts: Facts, upstream: Path, checkout: Path) -> None:
+    """Add the kinds of cached layers that each class makes."""
+    layers = engine_cache.CacheLayers(upstream, checkout)
+    for entry in facts.sections["models"].values():
+        entry["layers"] = layers.of(entry["module"], entry["class"])
+    facts.read_by["layers"] = ["ast"]
 
 
 def _requirements(checkout: Path, upstream: Path | None) -> list[Path]:
@@ -683,6 +696,9 @@ def probe(facts: Facts, upstream: Path | None, checkout: Path) -> None:
     if found["quantization"] is not None:
         _equal("quantization", facts.sections["quantization"]["supported"], found["quantization"])
         facts.read_by["quantization"] = ["ast", "import"]
+    if found["cache"] is not None:
+        _equal("cache", engine_cache.without_places(facts.sections["cache"]), found["cache"])
+        facts.read_by["cache"] = ["ast", "import"]
     if found["environment"] is not None:
         _add_environment(facts, found["environment"])
 
@@ -744,7 +760,8 @@ def index(folder: Path = SUPPORT) -> dict[str, Any]:
     """Return what a question about a model needs of every version.
 
     Each list of classes is stored once. ``models`` maps an architecture to the numbers of the
-    versions that have it; ``kinds`` has its tasks and interfaces at the newest of them.
+    versions that have it; ``kinds`` has its tasks and interfaces at the newest of them, ``layers``
+    the kinds of cached layers that it makes, with the versions of each answer.
     """
     documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     documents = [document for document in documents if "engine" in document]
@@ -752,6 +769,7 @@ def index(folder: Path = SUPPORT) -> dict[str, Any]:
     versions: list[dict[str, Any]] = []
     models: dict[str, list[int]] = {}
     kinds: dict[str, list[str]] = {}
+    layers: dict[str, dict[str, list[int]]] = {}
     for number, document in enumerate(documents):
         taken = ("engine", "version", "repository", "commit", "date", "upstream")
         row = {name: document[name] for name in taken if name in document}
@@ -761,6 +779,8 @@ def index(folder: Path = SUPPORT) -> dict[str, Any]:
         row["transformers"] = document["transformers"]
         row["mla"] = document.get("mla", {}).get("model_types", [])
         row["sparse_as_dense"] = document["sparse_as_dense"]
+        row["cache"] = document["cache"]
+        row["cache_read_by"] = document["read_by"]["cache"]
         row["compact_gdn"] = _first_reader(document, "VLLM_COMPACT_GDN")
         row["removed"] = document.get("removed", {})
         row["validated"] = document["validated"]
@@ -768,7 +788,10 @@ def index(folder: Path = SUPPORT) -> dict[str, Any]:
         for architecture, entry in document["models"].items():
             models.setdefault(architecture, []).append(number)
             kinds[architecture] = [*entry["tasks"], *entry["interfaces"]]
-    return {"schema": 1, "versions": versions, "models": models, "kinds": kinds}
+            if entry.get("layers"):
+                made = layers.setdefault(architecture, {})
+                made.setdefault(" ".join(entry["layers"]), []).append(number)
+    return {"schema": 1, "versions": versions, "models": models, "kinds": kinds, "layers": layers}
 
 
 def _first_reader(document: Mapping[str, Any], variable: str) -> str:

@@ -1,15 +1,18 @@
-"""Execute an engine's registry, platform and envs.py; print them as JSON.
+"""Execute parts of an engine and print their answers as JSON.
 
     engine_probe.py UPSTREAM CHECKOUT
 
-``UPSTREAM`` has ``vllm/`` (empty where unknown), ``CHECKOUT`` the engine: the same folder for a
-fork, the plugin's for vllm-gaudi. Only these modules are the engine's; every other import is an
-empty stand-in, so that no torch and no Gaudi software is needed. Runs in a separate interpreter,
-which it leaves full of stand-ins.
+It runs the registry, the platform, envs.py and the allocation of the cache. ``UPSTREAM`` has
+``vllm/`` (empty where unknown), ``CHECKOUT`` the engine: the same folder for a fork, the plugin's
+for vllm-gaudi. Only this code is the engine's; every other import is an empty stand-in, so that no
+torch and no Gaudi software is needed. Runs in a separate interpreter, which it leaves full of
+stand-ins.
 """
 
 from __future__ import annotations
 
+import ast
+import builtins
 import contextlib
 import importlib.util
 import io
@@ -136,8 +139,12 @@ def environment(upstream: Path, checkout: Path) -> dict[str, Any]:
     ):
         if not path.is_file():
             continue
-        for variable, value in execute(name, path).environment_variables.items():
-            found[variable] = _value(value)
+        first, second = execute(name, path), execute(name, path)
+        again = second.environment_variables
+        for variable, compute in first.environment_variables.items():
+            value = _value(compute)
+            # a name drawn at random is another one the next time
+            found[variable] = value if value == _value(again[variable]) else "?"
     return found
 
 
@@ -155,14 +162,130 @@ def _value(compute: Any) -> Any:
     return "?" if is_local else value
 
 
+# The KV cache
+
+
+def cache(checkout: Path) -> dict[str, str]:
+    """Return what the engine's function allocates for each kind of layer."""
+    runner = checkout / "vllm_gaudi/v1/worker/hpu_model_runner.py"
+    if runner.is_file():
+        return _by_runner(*_compiled(runner, "get_kv_cache_spec"))
+    return _by_cache_engine(*_compiled(checkout / "vllm/worker/cache_engine.py", "get_cache_block_size"))
+
+
+class Spec:
+    """A stand-in for every ``...Spec`` of vLLM that keeps its arguments."""
+
+    def __init__(self, **given: Any) -> None:
+        self.given = given
+
+
+def _compiled(path: Path, name: str) -> tuple[Any, dict[str, Any]]:
+    """Return one function of a file, and the stand-ins for every name that it uses."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    function = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name)
+    function.decorator_list = []
+    used = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)} - {*dir(builtins)}
+    names: dict[str, Any] = {each: type(each, (Spec,) if each.endswith("Spec") else (), {}) for each in used}
+    code = compile(ast.Module([function], []), str(path), "exec")
+    exec(code, names)  # the engine's own function
+    return names[name], names
+
+
+# attributes of vllm.attention.AttentionType
+_TYPES = {"DECODER": "decoder", "ENCODER": "encoder", "ENCODER_ONLY": "encoder_only", "ENCODER_DECODER": "both"}
+
+
+def _by_runner(function: Any, names: dict[str, Any]) -> dict[str, str]:
+    for name, value in _TYPES.items():
+        setattr(names["AttentionType"], name, value)
+
+    def answer(kind: str, base: str, **attributes: Any) -> str:
+        made = {"num_kv_heads": 8, "head_size": 64, "kv_sharing_target_layer_name": None, **attributes}
+        layer = type(kind, (names.get(base, object),), made)()
+        config = types.SimpleNamespace(
+            compilation_config=types.SimpleNamespace(static_forward_context={"layer": layer}),
+            cache_config=types.SimpleNamespace(block_size=128, cache_dtype="auto"),
+            model_config=types.SimpleNamespace(use_mla=kind == "latent"),
+        )
+        runner = types.SimpleNamespace(vllm_config=config, kv_cache_dtype="bf16", shared_kv_cache_layers={})
+        try:
+            found = function(runner)
+        except (AssertionError, NotImplementedError):
+            return "refused"
+        return _allocation(found.get("layer"))
+
+    decoder = _TYPES["DECODER"]
+    state = {"get_kv_cache_spec": lambda self, config: "state"}
+    found = {
+        "full": answer("full", "Attention", attn_type=decoder),
+        "sliding": answer("sliding", "Attention", attn_type=decoder, sliding_window=4096),
+        "chunked": answer("chunked", "Attention", attn_type=decoder, attention_chunk_size=8192),
+        "latent": answer("latent", "MLAAttention" if "MLAAttention" in names else "Attention", attn_type=decoder),
+        "state": answer("state", "MambaBase", **state),
+        "encoder": answer("encoder", "Attention", attn_type=_TYPES["ENCODER_ONLY"]),
+        "cross": answer("cross", "Attention", attn_type=_TYPES["ENCODER_DECODER"]),
+    }
+    shared = answer("shared", "Attention", attn_type=decoder, kv_sharing_target_layer_name="layer0")
+    if shared == "none":
+        found["shared"] = shared
+    return found
+
+
+def _allocation(spec: Any) -> str:
+    if spec is None:
+        return "none"
+    if spec == "state":
+        return "state"
+    is_latent = type(spec).__name__ == "MLAAttentionSpec" or spec.given.get("use_mla") is True
+    if is_latent:
+        return "latent"
+    return "full" if type(spec).__name__ == "FullAttentionSpec" else type(spec).__name__
+
+
+def _by_cache_engine(function: Any, names: dict[str, Any]) -> dict[str, str]:
+    """Return the allocation of a fork by the bytes of one block.
+
+    Two layers of attention and one of another kind, 8 heads of 64 elements, blocks of 16 tokens and
+    types of one byte.
+    """
+    names["LayerBlockType"].attention = "attention"
+    names["get_dtype_size"] = lambda dtype: 1
+    names["STR_DTYPE_TO_TORCH_DTYPE"] = {}
+
+    def answer(**attributes: Any) -> str:
+        model = types.SimpleNamespace(
+            dtype="bf16",
+            get_head_size=lambda: 64,
+            get_num_kv_heads=lambda parallel: 8,
+            get_num_layers_by_block_type=lambda parallel, kind: {"attention": 2}.get(kind, 1),
+            **({"use_mla": False, "get_sliding_window": lambda: None} | attributes),
+        )
+        caching = types.SimpleNamespace(cache_dtype="auto", block_size=16, sliding_window=None)
+        size = function(caching, model, None)
+        row = 2 * 16 * 8 * 64
+        return {2 * row: "full", row: "latent"}.get(size, f"{size} bytes")
+
+    full = answer()
+    return {
+        "full": full,
+        "sliding": answer(get_sliding_window=lambda: 4096, sliding_window=4096),
+        "chunked": answer(attention_chunk_size=8192),
+        "latent": answer(use_mla=True),
+        # the layer that is not attention has added no bytes
+        "state": "model" if full == "full" else full,
+    }
+
+
 def main() -> None:
     """Print the answer."""
     upstream, checkout = (Path(each) if each else None for each in sys.argv[1:3])
-    answer: dict[str, Any] = {"models": None, "quantization": None, "environment": None, "problems": []}
+    sections = ("models", "quantization", "environment", "cache")
+    answer: dict[str, Any] = {**dict.fromkeys(sections), "problems": []}
     sys.meta_path.append(Finder())
     if checkout is None:
         raise SystemExit("no checkout")
-    questions: dict[str, Any] = {"quantization": lambda: quantization(checkout)}
+    questions: dict[str, Any] = {"quantization": lambda: quantization(checkout), "cache": lambda: cache(checkout)}
     if upstream is not None:
         questions["environment"] = lambda: environment(upstream, checkout)
         questions["models"] = lambda: registry(upstream, checkout)

@@ -66,9 +66,64 @@ environment_variables: dict[str, Callable[[], Any]] = {
     "VLLM_CACHE_ROOT": lambda: os.path.expanduser(os.getenv("VLLM_CACHE_ROOT", "~/.cache/vllm")),
 }
 """
+LLAMA = """
+from vllm.attention import Attention
+
+
+class LlamaAttention(nn.Module):
+    def __init__(self, window):
+        self.attn = Attention(8, 64, per_layer_sliding_window=window)
+
+
+class LlamaForCausalLM(nn.Module, SupportsLoRA, SupportsPP):
+    layer = LlamaAttention
+"""
+JAMBA = """
+from vllm.model_executor.layers.mamba.mamba_mixer import MambaMixer
+from .llama import LlamaAttention
+
+LAYERS = {"attention": LlamaAttention, "mamba": MambaMixer}
+
+
+class Base(IsHybrid):
+    pass
+
+
+class JambaForCausalLM(nn.Module, Base):
+    def __init__(self, kind):
+        self.layer = LAYERS[kind]()
+"""
+CACHE_ENGINE = """
+class CacheEngine:
+    @staticmethod
+    def get_cache_block_size(cache_config, model_config, parallel_config) -> int:
+        num_attention_layers = model_config.get_num_layers_by_block_type(parallel_config, LayerBlockType.attention)
+        key_cache_entry = model_config.get_num_kv_heads(parallel_config) * model_config.get_head_size()
+        value_cache_entry = key_cache_entry if not model_config.use_mla else 0
+        total = num_attention_layers * cache_config.block_size * (key_cache_entry + value_cache_entry)
+        return get_dtype_size(model_config.dtype) * total
+"""
+RUNNER = """
+class HPUModelRunner:
+    def get_kv_cache_spec(self) -> dict[str, KVCacheSpec]:
+        kv_cache_spec: dict[str, KVCacheSpec] = {}
+        for layer_name, attn_module in self.vllm_config.compilation_config.static_forward_context.items():
+            if isinstance(attn_module, MambaBase):
+                kv_cache_spec[layer_name] = attn_module.get_kv_cache_spec(self.vllm_config)
+            elif isinstance(attn_module, Attention):
+                if attn_module.attn_type == AttentionType.DECODER:
+                    kv_cache_spec[layer_name] = FullAttentionSpec(num_kv_heads=attn_module.num_kv_heads)
+                elif attn_module.attn_type in (AttentionType.ENCODER, AttentionType.ENCODER_ONLY):
+                    continue
+                elif attn_module.attn_type == AttentionType.ENCODER_DECODER:
+                    raise NotImplementedError
+            elif isinstance(attn_module, MLAAttention):
+                kv_cache_spec[layer_name] = MLAAttentionSpec(num_kv_heads=1)
+        return kv_cache_spec
+"""
 MODELS = {
-    "llama": "class LlamaForCausalLM(nn.Module, SupportsLoRA, SupportsPP):\n    pass\n",
-    "jamba": "class Base(IsHybrid):\n    pass\n\n\nclass JambaForCausalLM(nn.Module, Base):\n    pass\n",
+    "llama": LLAMA,
+    "jamba": JAMBA,
     "bert": "class BertEmbeddingModel(nn.Module):\n    pass\n",
 }
 ARGUMENTS = """
@@ -100,6 +155,7 @@ def checkout(tmp_path: Path) -> Path:
         "vllm/envs.py": ENVS,
         "vllm/engine/arg_utils.py": ARGUMENTS,
         "vllm/config.py": CONFIG,
+        "vllm/worker/cache_engine.py": CACHE_ENGINE,
         "requirements/common.txt": "transformers >= 4.57.0, <= 4.57.1  # pinned\n",
         "README_GAUDI.md": "- [a/B](https://huggingface.co/a/B) on single HPU, or with 2x and 8x HPU, BF16\n",
         **{f"vllm/model_executor/models/{name}.py": text for name, text in MODELS.items()},
@@ -129,10 +185,17 @@ def test_a_checkout_is_read_and_executed(checkout: Path, tmp_path: Path) -> None
     assert found["read_by"]["models"] == ["ast", "import"]
     assert found["read_by"]["quantization"] == ["ast", "import"]
     assert found["models"] == {
-        "BertModel": {"class": "BertEmbeddingModel", "interfaces": [], "module": "bert", "tasks": ["pool"]},
+        "BertModel": {
+            "class": "BertEmbeddingModel",
+            "interfaces": [],
+            "layers": [],
+            "module": "bert",
+            "tasks": ["pool"],
+        },
         "JambaForCausalLM": {
             "class": "JambaForCausalLM",
             "interfaces": ["hybrid"],
+            "layers": ["full", "sliding", "state"],
             "module": "jamba",
             "tasks": ["generate"],
         },
@@ -140,6 +203,7 @@ def test_a_checkout_is_read_and_executed(checkout: Path, tmp_path: Path) -> None
             name: {
                 "class": "LlamaForCausalLM",
                 "interfaces": ["lora", "pipeline"],
+                "layers": ["full", "sliding"],
                 "module": "llama",
                 "tasks": ["generate", "pool"],
             }
@@ -161,6 +225,68 @@ def test_a_checkout_is_read_and_executed(checkout: Path, tmp_path: Path) -> None
     assert [(each["model"], each["cards"]) for each in found["validated"]] == [("a/B", [1, 2, 8])]
 
 
+def test_a_fork_allocates_by_its_cache_engine(checkout: Path, tmp_path: Path) -> None:
+    found = facts(checkout, tmp_path / "out")
+    place = "vllm/worker/cache_engine.py"
+    assert found["read_by"]["cache"] == ["ast", "import"]
+    assert found["cache"] == {
+        "full": {"allocates": "full", "source": f"{place}:6"},
+        "sliding": {"allocates": "full", "source": f"{place}:6"},
+        "chunked": {"allocates": "full", "source": f"{place}:6"},
+        "latent": {"allocates": "latent", "source": f"{place}:7"},
+        "state": {"allocates": "model", "source": f"{place}:5"},
+    }
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Path:
+    folder = tmp_path / "plugin"
+    for name, text in {"platform.py": PLATFORM, "v1/worker/hpu_model_runner.py": RUNNER}.items():
+        path = folder / "vllm_gaudi" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_the_plugin_allocates_by_its_runner(plugin: Path, tmp_path: Path) -> None:
+    found = facts(plugin, tmp_path / "out")
+    assert found["read_by"]["cache"] == ["ast", "import"]
+    assert {kind: entry["allocates"] for kind, entry in found["cache"].items()} == {
+        "full": "full",
+        "sliding": "full",
+        "chunked": "full",
+        "latent": "latent",
+        "state": "state",
+        "encoder": "none",
+        "cross": "refused",
+    }
+    assert found["cache"]["state"]["source"] == "vllm_gaudi/v1/worker/hpu_model_runner.py:7"
+
+
+def test_a_runner_that_knows_windows_needs_another_rule(plugin: Path, tmp_path: Path) -> None:
+    path = plugin / "vllm_gaudi/v1/worker/hpu_model_runner.py"
+    path.write_text(RUNNER.replace("FullAttentionSpec(", "SlidingWindowSpec("), encoding="utf-8")
+    answer = read(plugin, tmp_path / "out")
+    assert answer.returncode != 0
+    assert "the cache depends on 'Window'" in answer.stderr
+
+
+def test_an_allocation_that_executes_to_something_else_is_refused(checkout: Path, tmp_path: Path) -> None:
+    path = checkout / "vllm/worker/cache_engine.py"
+    path.write_text(CACHE_ENGINE.replace("else 0", "else 1"), encoding="utf-8")
+    answer = read(checkout, tmp_path / "out")
+    assert answer.returncode != 0
+    assert "cache: read and executed differ" in answer.stderr
+
+
+def test_a_name_drawn_at_random_is_no_value(checkout: Path, tmp_path: Path) -> None:
+    path = checkout / "vllm/envs.py"
+    drawn = '    "VLLM_NAME": lambda: os.getenv("VLLM_NAME", NAME),\n}\n'
+    text = ENVS.replace("}\n", drawn).replace("import os", "import os\nimport uuid\n\nNAME = uuid.uuid4().hex", 1)
+    path.write_text(text, encoding="utf-8")
+    assert facts(checkout, tmp_path / "out")["environment"]["VLLM_NAME"]["value"] == "?"
+
+
 def test_the_same_commit_gives_the_same_file(checkout: Path, tmp_path: Path) -> None:
     assert facts(checkout, tmp_path / "one") == facts(checkout, tmp_path / "two")
 
@@ -180,6 +306,15 @@ def test_every_complete_shipped_version_was_read_and_executed() -> None:
     for document in complete:
         assert document["read_by"]["models"] == ["ast", "import"], document["version"]
         assert document["read_by"]["quantization"] == ["ast", "import"], document["version"]
+        assert document["read_by"]["cache"] == ["ast", "import"], document["version"]
+
+
+def test_no_shipped_version_keeps_a_window_only() -> None:
+    # sizing counts a window as a full cache: a version that does otherwise needs another count
+    rows = json.loads((SHIPPED / "index.json").read_text(encoding="utf-8"))["versions"]
+    kinds = ("full", "sliding", "chunked", "latent")
+    found = {tuple(row["cache"][kind]["allocates"] for kind in kinds) for row in rows}
+    assert found == {("full", "full", "full", "latent")}
 
 
 def test_the_shipped_mla_types_are_those_of_the_shipped_files() -> None:
