@@ -16,6 +16,7 @@ TESTS = Path(__file__).parent
 
 # tests of more than one module, each with its reason
 ABOUT_SEVERAL = {
+    "app/test_same_answers.py": "fit, capacity, estimate and plan about the same cases",
     "app/test_serve_cache.py": "serve with the recipe cache",
     "app/test_trusted.py": "every use case that runs a model's own code",
     "bench/test_bench.py": "the command with client, workload and records",

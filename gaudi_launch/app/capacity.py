@@ -81,13 +81,11 @@ class CapacityOptions:
 
 def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
     """Return the case of these options. Raises LaunchError for an impossible one."""
-    from gaudi_launch.app.fit import check_dtype, data_types, engine_for, own_accelerator, sized_model
+    from gaudi_launch.app.fit import check_writes, engine_for, first_data_type, product_for, read_dtype, sized_model
     from gaudi_launch.app.unknown_model import unknown_model
     from gaudi_launch.buckets.past_requests import read_timed
     from gaudi_launch.capacity.cards import CapacityCase
     from gaudi_launch.capacity.search import Targets
-    from gaudi_launch.engines.upstream_tasks import CHAT, task_of
-    from gaudi_launch.host.accelerators import accelerators
     from gaudi_launch.performance.step_time import ONE_CARD_8B, constants_of
     from gaudi_launch.planning.fit import limits_of
     from gaudi_launch.planning.parse import number
@@ -96,11 +94,8 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
         from gaudi_launch.plotting import check_picture
 
         check_picture(plot)
-    check_dtype(words.dtype)
-    name = words.accelerator or own_accelerator()
-    if name not in accelerators():
-        raise LaunchError("fit.accelerator", ExitCode.USAGE, found=name, known=", ".join(accelerators()))
-    product = accelerators()[name]
+    read_dtype(words.dtype)
+    product = product_for(words.accelerator)
     targets = Targets(
         _time("--ttft", words.ttft) if words.ttft else None,
         _time("--tpot", words.tpot) if words.tpot else None,
@@ -119,9 +114,8 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
     nodes = tuple(number("--nodes", word, 1, _MOST_NODES) for word in words.nodes.split(",")) if words.nodes else ()
     numbers = tuple(number("-n", word, 1, 64) for word in words.cards.split(",")) if words.cards else ()
     facts = sized_model(model)
-    if task_of(facts) != CHAT:
-        raise LaunchError("capacity.pooling", ExitCode.MODEL, model=facts.path)
-    engine = engine_for(words.engine, facts, name, force=words.force)
+    check_writes(facts)
+    engine = engine_for(words.engine, facts, product.id, force=words.force)
     if not words.trace and not (words.inputs and words.outputs):
         raise LaunchError("capacity.no_traffic", ExitCode.USAGE)
     past, timed = read_timed(words.trace) if words.trace else (None, False)
@@ -134,7 +128,7 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
     request = _request(facts, words, past)
     return CapacityCase(
         model=facts,
-        dtype=data_types(facts, words.dtype, engine)[0],
+        dtype=first_data_type(facts, words.dtype, engine),
         accelerator=product,
         engine=engine,
         request=request,

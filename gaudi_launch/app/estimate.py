@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from gaudi_launch.app.fields import switch, text
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gaudi_launch.models.model import Model
     from gaudi_launch.performance.prediction import Load, Prediction
     from gaudi_launch.performance.shape import Shape
-    from gaudi_launch.performance.step_model import Engine, Generation, Setup
+    from gaudi_launch.performance.step_model import Generation, Setup
     from gaudi_launch.planning.engine import Engine as PlannedEngine
     from gaudi_launch.planning.plan import Plan
 
@@ -31,7 +31,6 @@ _MOST_TOKENS = 1 << 24
 _MOST_CARDS = 1024
 # one server; no figure includes the cost of links between servers
 _SERVER_CARDS = 8
-_BF16 = ("bfloat16", "float16", "bf16", "fp16")
 _RELEASE = re.compile(r"v?(\d{1,2})\.(\d{1,3})(\.\d{1,4})*(-\d+)?")
 
 _LOAD, _SETUP = "Load", "Model and cards"
@@ -112,7 +111,8 @@ class SpeedEstimate:
 
 def read(path: str, options: EstimateOptions) -> EstimateCase:
     """Return the case of these options. Raises LaunchError for an impossible one."""
-    from gaudi_launch.models.sizing import divides
+    from gaudi_launch.app.fit import engine_for, first_data_type
+    from gaudi_launch.models.sizing import WEIGHT_BYTES, divides
     from gaudi_launch.performance.prediction import FITTED_FROM, reads_chosen_experts
     from gaudi_launch.performance.step_model import Setup
     from gaudi_launch.planning.parse import number
@@ -126,13 +126,13 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
     model, shape = _model(path)
     if not divides(model, cards):
         raise LaunchError("estimate.uneven", ExitCode.USAGE, cards=cards, heads=model.heads)
-    dtype = _dtype(model, options.dtype)
-    engine, scheduling = _engine(options, model, product)
+    engine = None if options.static else engine_for(options.engine, model, product.id)
+    dtype = first_data_type(model, options.dtype, engine)
     notes = _product_notes(product, cards)
     fused = True
     experts = ""
     if shape.experts:
-        fused = reads_chosen_experts(model.model_type or model.name, scheduling != "static", release)
+        fused = reads_chosen_experts(model.model_type or model.name, engine is not None, release)
         if options.moe:
             fused = options.moe == "fused"
         experts = "fused" if fused else "unfused"
@@ -144,12 +144,17 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
         generation=_generation(product),
         cards=cards,
         math="fp8" if dtype == "fp8" else "bf16",
-        weight_bytes=_weight_bytes(dtype),
+        weight_bytes=WEIGHT_BYTES[dtype],
         kv_bytes=1.0 if dtype == "fp8" else 2.0,
-        engine=scheduling,
+        engine="static" if engine is None else engine.innermost.scheduling,
         fused=fused,
     )
-    notes += _memory_notes(shape, setup, load, product)
+    if engine is None:
+        notes += _memory_notes(model, setup, load, product)
+    else:
+        question = _ServedQuestion(model, engine, product, dtype)
+        setup, load, said = _in_memory(question, setup, load)
+        notes += said
     return EstimateCase(
         model=model,
         shape=shape,
@@ -157,7 +162,7 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
         setup=setup,
         load=load,
         dtype=dtype,
-        engine=engine,
+        engine="" if engine is None else engine.identity.label,
         software=options.software,
         old=old,
         measured=not _product_notes(product, cards),
@@ -192,8 +197,6 @@ def solve(case: EstimateCase) -> SpeedEstimate:
 
 def solve_each(case: EstimateCase, batches: list[int]) -> list[SpeedEstimate]:
     """Return the prediction for each number of concurrent sequences, for a picture."""
-    from dataclasses import replace
-
     found: list[SpeedEstimate] = []
     for batch in batches:
         kind: Literal["static", "concurrency"] = "static" if case.load.kind == "static" else "concurrency"
@@ -229,15 +232,11 @@ def _tokens(flag: str, text: str, default: int) -> int:
 
 
 def _model(path: str) -> tuple[Model, Shape]:
-    from gaudi_launch.models.config import looks_like_hub_id
+    from gaudi_launch.app.fit import check_writes, sized_model
     from gaudi_launch.performance.shape import shape_of
-    from gaudi_launch.profiles import known_model
 
-    found = known_model(path, must_exist=False)
-    if found.source == "name" and found.layers is None and looks_like_hub_id(path):
-        from gaudi_launch.models.hub.remote import read_remote
-
-        found = read_remote(path)
+    found = sized_model(path)
+    check_writes(found)
     shape = shape_of(found)
     if shape is None:
         raise LaunchError("fit.no_facts", ExitCode.MODEL, model=path)
@@ -245,15 +244,13 @@ def _model(path: str) -> tuple[Model, Shape]:
 
 
 def _accelerator(asked: str) -> Accelerator:
-    from gaudi_launch.app.fit import own_accelerator
-    from gaudi_launch.host.accelerators import accelerators, identify
+    from gaudi_launch.app.fit import find_product, own_accelerator
+    from gaudi_launch.host.accelerators import accelerators
 
-    name = asked.lower() or own_accelerator()
-    known = accelerators()
-    product = known.get(name) or identify(asked)
+    product = find_product(asked)
     if product is None or not product.id.startswith(("gaudi2", "gaudi3")):
-        fit = ", ".join(name for name in known if name.startswith(("gaudi2", "gaudi3")))
-        raise LaunchError("estimate.accelerator", ExitCode.USAGE, found=asked or name, known=fit)
+        fit = ", ".join(name for name in accelerators() if name.startswith(("gaudi2", "gaudi3")))
+        raise LaunchError("estimate.accelerator", ExitCode.USAGE, found=asked or own_accelerator(), known=fit)
     return product
 
 
@@ -280,47 +277,68 @@ def _release(text: str) -> tuple[int, ...] | None:
     return int(match.group(1)), int(match.group(2))
 
 
-def _dtype(model: Model, asked: str) -> str:
-    from gaudi_launch.models.sizing import WEIGHT_BYTES
+@dataclass(frozen=True)
+class _ServedQuestion:
+    """A model in one data type, on an engine and a product."""
 
-    name = asked or model.quantization or model.dtype or "bfloat16"
-    if name.lower() in _BF16 or (name == "float32" and not asked):
-        return "bfloat16"
-    if name not in WEIGHT_BYTES:
-        raise LaunchError("fit.dtype", ExitCode.USAGE, found=name, known=", ".join(["bf16", *WEIGHT_BYTES]))
-    return name
-
-
-def _weight_bytes(dtype: str) -> float:
-    from gaudi_launch.models.sizing import WEIGHT_BYTES
-
-    return WEIGHT_BYTES[dtype]
+    model: Model
+    engine: PlannedEngine
+    product: Accelerator
+    dtype: str
 
 
-def _engine(options: EstimateOptions, model: Model, product: Accelerator) -> tuple[str, Engine]:
-    """Return the engine's name and its scheduling.
+def _in_memory(asked: _ServedQuestion, setup: Setup, load: Load) -> tuple[Setup, Load, list[Message]]:
+    """Return setup and load as the card's memory decides them, with notes.
 
-    That is static batches, prefill first (V0) or mixed steps (V1).
+    The division is that of ``fit``, ``capacity`` and ``plan``, for requests of the load's lengths.
     """
-    from gaudi_launch.app.fit import engine_for
+    from gaudi_launch.app.fit import ServedLengths, request_for
+    from gaudi_launch.models.sizing import BLOCK, KV_BYTES
+    from gaudi_launch.planning.fit import card_row, drawn_up
 
-    if options.static:
-        return "", "static"
-    engine = engine_for(options.engine, model, product.id)
-    return engine.identity.label, engine.innermost.scheduling
+    lengths = ServedLengths("", str(load.most), str(load.input), str(load.output))
+    request = request_for(asked.model, lengths)
+    try:
+        drawn = drawn_up(asked.engine, request, asked.product, asked.model, cards=setup.cards, dtype=asked.dtype)
+    except LaunchError as error:
+        if error.exit_code == ExitCode.USAGE:
+            raise
+        return setup, load, [error.text]
+    row = card_row(drawn, asked.model, asked.product, setup.cards, asked.dtype)
+    kv_dtype = drawn.demand.kv_dtype if asked.dtype == "fp8" else "auto"
+    setup = replace(
+        setup,
+        kv_bytes=float(KV_BYTES.get(kv_dtype, 2)),
+        step_tokens=_step_tokens(asked.engine, drawn.context.limits.max_num_batched_tokens),
+    )
+    if not row.fits:
+        return setup, load, [row.reason]
+    room = (row.kv_blocks or 0) // -(-(load.input + load.output) // BLOCK)
+    if load.kind == "rate" or not row.kv_bytes_per_token or room >= load.most:
+        return setup, load, []
+    note = message("estimate.batch_too_large", batch=load.most, fit=room)
+    return setup, replace(load, room=max(1, room)), [note]
 
 
-def _memory_notes(shape: Shape, setup: Setup, load: Load, product: Accelerator) -> list[Message]:
-    usable = float((product.memory_usable_mib or product.memory_total_mib) << 20)
-    weights = shape.parameters * setup.weight_bytes / setup.cards
+def _memory_notes(model: Model, setup: Setup, load: Load, product: Accelerator) -> list[Message]:
+    """Return the notes for a batch without a server: weights and cache by themselves."""
+    from gaudi_launch.models.sizing import BLOCK, GIB, block_bytes, weight_bytes_per_card
+
+    usable = float(product.usable_bytes)
+    dtype = "fp8" if setup.math == "fp8" else "bfloat16"
+    weights = weight_bytes_per_card(model, setup.cards, dtype) or 0.0
     if weights > usable:
-        gib = f"{weights / (1 << 30):.0f}"
-        return [message("estimate.weights_too_large", weights=gib, usable=f"{usable / (1 << 30):.0f}")]
-    each = shape.kv_elements(setup.cards) * setup.kv_bytes * (load.input + load.output)
+        return [message("estimate.weights_too_large", weights=f"{weights / GIB:.0f}", usable=f"{usable / GIB:.0f}")]
+    each = (block_bytes(model, setup.cards, int(setup.kv_bytes)) or 0) * (load.input + load.output) / BLOCK
     fit = int((usable - weights) // each) if each else load.most
     if load.kind != "rate" and fit < load.most:
         return [message("estimate.batch_too_large", batch=load.most, fit=fit)]
     return []
+
+
+def _step_tokens(engine: PlannedEngine, budget: int) -> int:
+    """Return the token budget of a step that mixes prompts and decoding, else 0."""
+    return budget if engine.innermost.scheduling == "v1" else 0
 
 
 def of_plan(prepared: Prepared, made: Plan) -> SpeedEstimate | None:
@@ -361,6 +379,7 @@ def of_plan(prepared: Prepared, made: Plan) -> SpeedEstimate | None:
         kv_bytes=float(KV_BYTES.get(kv_dtype, 2)),
         engine=engine.scheduling,
         fused=reads_chosen_experts(model.model_type or model.name, True, None),
+        step_tokens=_step_tokens(engine, limits.max_num_batched_tokens),
     )
     return _of_setup(RecordedSetup(model, shape, product, setup, made.dtype, engine.identity.label), load)
 
@@ -436,6 +455,7 @@ def setup_of_record(plan: Mapping[str, Any]) -> RecordedSetup | None:
         engine=engine.innermost.scheduling,
         fused=reads_chosen_experts(model.model_type or model.name, True, None),
         prompt_tokens=0 if engine.needs_cards else _batched_tokens(plan),
+        step_tokens=_step_tokens(engine, _batched_tokens(plan)) if engine.needs_cards else 0,
     )
     return RecordedSetup(model, shape, product, setup, dtype, engine.identity.label)
 

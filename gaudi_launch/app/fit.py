@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from gaudi_launch.errors import ExitCode, LaunchError
 
 if TYPE_CHECKING:
+    from gaudi_launch.host.accelerators import Accelerator
     from gaudi_launch.messages import Message
     from gaudi_launch.models.card_memory import FitTable
     from gaudi_launch.models.model import Model
@@ -23,6 +24,7 @@ _log = logging.getLogger(__name__)
 
 _DEFAULT_CARDS = (1, 2, 4, 8)
 _DEFAULT_PRODUCT = "gaudi2"
+_SHORT_DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,6 @@ def fit(options: FitOptions) -> FitResult:
     from gaudi_launch.host.accelerators import instances
     from gaudi_launch.planning.fit import limits_of
 
-    check_dtype(options.dtype)
     numbers = _numbers(options.cards)
     name = _accelerator(options.accelerator)
     facts = sized_model(options.model)
@@ -142,7 +143,7 @@ def _on_cards(
     from gaudi_launch.planning.fit import divided
 
     product = accelerators()[name]
-    usable = (product.memory_usable_mib or product.memory_total_mib) << 20
+    usable = product.usable_bytes
     allowed = numbers or [count for count in _DEFAULT_CARDS if count <= product.cards]
 
     def divide(count: int, dtype: str) -> tuple[ServingDemand, MemoryRules]:
@@ -169,12 +170,26 @@ def _would(table: FitTable, model: Model, name: str) -> tuple[Message, ...]:
     return ways_out(table, model, product)
 
 
-def check_dtype(found: str) -> None:
-    """Raise LaunchError (USAGE) for a data type of unknown size."""
+def read_dtype(given: str) -> str:
+    """Return the data type of this argument, by the name that weights have.
+
+    Raises LaunchError (USAGE) for one of unknown size.
+    """
     from gaudi_launch.models.sizing import WEIGHT_BYTES
 
+    found = _SHORT_DTYPES.get(given.lower(), given)
     if found and found not in WEIGHT_BYTES:
-        raise LaunchError("fit.dtype", ExitCode.USAGE, found=found, known=", ".join(WEIGHT_BYTES))
+        known = ", ".join([*_SHORT_DTYPES, *WEIGHT_BYTES])
+        raise LaunchError("fit.dtype", ExitCode.USAGE, found=given, known=known)
+    return found
+
+
+def check_writes(model: Model) -> None:
+    """Raise LaunchError (MODEL) for a model that generates no text."""
+    from gaudi_launch.engines.upstream_tasks import CHAT, task_of
+
+    if task_of(model) != CHAT:
+        raise LaunchError("capacity.pooling", ExitCode.MODEL, model=model.path)
 
 
 def _numbers(text: str) -> list[int] | None:
@@ -189,20 +204,42 @@ def _accelerator(text: str) -> str:
     Names are gaudi2 and the like, hl-smi's (HL-225), or ``inf2`` for the largest instance. Raises
     LaunchError (USAGE).
     """
-    from gaudi_launch.host.accelerators import accelerators, identify, instances
+    from gaudi_launch.host.accelerators import accelerators, instances
 
-    if not text:
-        return own_accelerator()
-    name = text.lower()
-    if name in accelerators() or name in instances():
-        return name
-    if (product := identify(text)) is not None:
+    product = find_product(text)
+    if product is not None:
         return product.id
+    name = text.lower()
+    if name in instances():
+        return name
     family = [instance for instance in instances().values() if instance.id.startswith(f"{name}.")]
     if not family:
         known = ", ".join([*accelerators(), *instances()])
         raise LaunchError("fit.accelerator", ExitCode.USAGE, found=text, known=known)
     return max(family, key=lambda instance: instance.cores).id
+
+
+def product_for(text: str) -> Accelerator:
+    """Return the Gaudi product of a name, that of this machine for "".
+
+    Names are gaudi2 and the like, or hl-smi's (HL-225). Raises LaunchError (USAGE).
+    """
+    from gaudi_launch.host.accelerators import accelerators
+
+    product = find_product(text)
+    if product is None:
+        raise LaunchError("fit.accelerator", ExitCode.USAGE, found=text, known=", ".join(accelerators()))
+    return product
+
+
+def find_product(text: str) -> Accelerator | None:
+    """Return the Gaudi product of a name, that of this machine for "".
+
+    Return None for another name.
+    """
+    from gaudi_launch.host.accelerators import accelerators, identify
+
+    return accelerators().get(text.lower() or own_accelerator()) or identify(text)
 
 
 def own_accelerator() -> str:
@@ -246,14 +283,20 @@ def data_types(model: Model, given: str, engine: Engine | None = None) -> list[s
     fp8 follows bfloat16, because it is the other way to fit. For an engine that dequantises the
     weights when it loads them, it is the wider type on the card.
     """
-    if given:
-        return [given]
+    named = read_dtype(given)
+    if named:
+        return [named]
     expanded = engine.support(model, variables=os.environ).expanded_to if engine is not None else ""
     if expanded:
         return [expanded]
     if model.quantization:
         return [model.quantization]
     return ["bfloat16", "fp8"]
+
+
+def first_data_type(model: Model, given: str, engine: Engine | None) -> str:
+    """Return the weights' type on the card: the given one, else the model's."""
+    return data_types(model, given, engine)[0]
 
 
 def engine_for(name: str, model: Model, accelerator: str, *, force: bool = False) -> Engine:

@@ -184,7 +184,7 @@ class _FewestCards:
         if kv_bytes_per_token(model) is None or weight_bytes(model) is None:
             return None
         dtype = answer.expanded_to or model.quantization or "bfloat16"
-        usable = (product.memory_usable_mib or product.memory_total_mib) << 20
+        usable = product.usable_bytes
         try:
             request = request_for(model, ServedLengths())
             for count in self._large_enough(usable, dtype):

@@ -73,8 +73,7 @@ class Unfit:
 def replica(asked: ReplicaQuestion) -> Replica | Unfit:
     """Return the replica, or the reason why it does not fit."""
     accelerator, demand = asked.accelerator, asked.demand
-    card = (accelerator.memory_usable_mib or accelerator.memory_total_mib) << 20
-    row = fit(asked.model, card, [asked.cards], [asked.dtype], demand, asked.rules).rows[0]
+    row = fit(asked.model, accelerator.usable_bytes, [asked.cards], [asked.dtype], demand, asked.rules).rows[0]
     if not row.fits or not row.kv_blocks:
         return Unfit(asked.cards, row.reason)
     limits = _limits(asked, row.kv_blocks)
@@ -130,4 +129,5 @@ def _padded(cost: StepTime, prompt: float, decode: float) -> StepTime:
         decode_fixed=cost.decode_fixed * (1 + decode),
         decode_sequence=cost.decode_sequence * (1 + decode),
         decode_block=cost.decode_block * (1 + decode),
+        bend=tuple(each * (1 + decode) for each in cost.bend),
     )

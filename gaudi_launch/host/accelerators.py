@@ -49,6 +49,11 @@ class Accelerator:
         """
         return self.id != "gaudi1"
 
+    @property
+    def usable_bytes(self) -> int:
+        """Return the bytes of one card that an engine can use."""
+        return (self.memory_usable_mib or self.memory_total_mib) << 20
+
     def groups(self, modules: Iterable[int]) -> tuple[tuple[int, ...], ...]:
         """Return these modules by the group that joins them all to all, ascending."""
         found: dict[int, list[int]] = {}

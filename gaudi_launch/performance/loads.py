@@ -18,12 +18,15 @@ Step = Callable[[Any, Any], Parts]
 class Lengths:
     """Tokens of a prompt and of its answer, numbers or arrays.
 
-    ``together``: prompts of a closed loop that one step computes, see `prompts_together`.
+    ``together``: prompts of a closed loop that one step computes, see `prompts_together`. ``joined``:
+    prompts that one step begins while other sequences decode; 0 for engines that run prompts
+    before decoding.
     """
 
     input: Any
     output: Any
     together: Any = 1.0
+    joined: Any = 0.0
 
     @property
     def context(self) -> Any:
@@ -75,7 +78,10 @@ def closed_loop(prefill: Step, decode: Step, lengths: Lengths, concurrency: Any)
 
     Each client waits for an answer before its next request. Steps of ``lengths.together`` prompts
     are prefilled one after another and decoding waits for them. Clients start together and have
-    equal lengths, as published runs do, so that a prompt waits for half of the other steps.
+    equal lengths, as published runs do, so that a prompt waits for half of the other steps. With
+    ``lengths.joined`` answers end one step after the other, so that a prompt waits for those of
+    that step only, and for two steps in which the others decode: the one that was planned when
+    it came, and that one (vLLM's V1 scheduler, `performance.mixed_steps`).
     """
     first = prefill(concurrency * 0 + lengths.together, lengths.input)
     groups = concurrency / lengths.together
@@ -83,6 +89,9 @@ def closed_loop(prefill: Step, decode: Step, lengths: Lengths, concurrency: Any)
     further = lengths.output - 1
     parts = first.times(groups).plus(each.times(further))
     ttft = first.total * (groups + 1) / 2
+    if lengths.joined:
+        joined = max(lengths.together, lengths.joined)
+        ttft = first.total * joined / lengths.together + 2 * each.total * (1 - joined / concurrency)
     tpot = (parts.total - ttft) / further
     throughput = concurrency * lengths.output / parts.total
     return LoadTimes(ttft, tpot, each.total, throughput, parts, concurrency)

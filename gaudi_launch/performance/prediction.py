@@ -6,7 +6,7 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from gaudi_launch.performance.evidence import Band, Evidence, Query, evidence_for, of_learned
@@ -45,7 +45,8 @@ class Load:
     """A load in tokens.
 
     ``most`` is the number of concurrent sequences over all cards; ``rate`` is in requests per
-    second.
+    second. ``room``: sequences that the KV cache has room for, 0 where it has room for all; the
+    others wait.
     """
 
     kind: LoadKind
@@ -53,6 +54,12 @@ class Load:
     output: int
     most: int
     rate: float = 0.0
+    room: int = 0
+
+    @property
+    def inside(self) -> int:
+        """Return the sequences that run at once."""
+        return min(self.most, self.room) if self.room else self.most
 
 
 @dataclass(frozen=True)
@@ -114,8 +121,9 @@ def predict(
     product.
     """
     made = steps(setup, shape, constants, constants["software.old"] if old else 1.0)
-    together = prompts_together(setup.prompt_tokens, load.input, load.most)
-    lengths = Lengths(load.input, load.output, together)
+    together = prompts_together(setup.prompt_tokens, load.input, load.inside)
+    joined = prompts_together(setup.step_tokens, load.input, load.inside) if setup.step_tokens else 0.0
+    lengths = Lengths(load.input, load.output, together, joined)
     times = _times(made, lengths, load)
     query = Query(setup, shape, load.input, load.output, times.batch, measured)
     evidence = evidence_for(query, figures, constants)
@@ -142,7 +150,10 @@ def _times(made: StepModel, lengths: Lengths, load: Load) -> LoadTimes:
     if load.kind == "static":
         return static_batch(made.prefill, made.decode, lengths, load.most)
     if load.kind == "concurrency":
-        return closed_loop(made.prefill, made.decode, lengths, load.most)
+        found = closed_loop(made.prefill, made.decode, lengths, load.inside)
+        # clients beyond the cache's room wait for one that ends
+        waiting = (load.most - load.inside) * load.output / found.throughput
+        return replace(found, ttft=found.ttft + waiting)
     return arrivals(made.prefill, made.decode, lengths, rate=load.rate, most=load.most)
 
 

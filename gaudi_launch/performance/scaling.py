@@ -1,9 +1,9 @@
 """Step times of a model on cards as straight lines, for planner and simulator.
 
 The constants are those of `gaudi_launch.performance.step_model`, which is fitted to published
-figures. Where it bends (short prompts are bound by reading weights, a mixture reads more experts
-with more tokens) a line goes through two points: `_PROMPTS` tokens of prefill and `_BATCHES`
-sequences of decode.
+figures. Where it bends (short prompts are bound by reading weights) a line goes through two points:
+`_PROMPTS` tokens of prefill and `_BATCHES` sequences of decode. A mixture reads more experts with
+more tokens: the deviation of its decode steps from the line is kept for each batch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gaudi_launch.models import sizing
 from gaudi_launch.models.model import Model
 from gaudi_launch.performance.constants import values
 from gaudi_launch.performance.learned import learned_for
-from gaudi_launch.performance.prediction import reads_chosen_experts
+from gaudi_launch.performance.prediction import StepModel, reads_chosen_experts
 from gaudi_launch.performance.prediction import steps as steps_of
 from gaudi_launch.performance.published import shapes
 from gaudi_launch.performance.shape import Shape, shape_of
@@ -28,6 +28,8 @@ from gaudi_launch.performance.step_time import StepTime
 _BLOCK = 128
 _PROMPTS = (256, 2048)
 _BATCHES = (8, 128)
+# batches whose deviation from the line is kept; beyond, all experts are read
+_BENT = 512
 _MILLISECONDS = 1000.0
 # what an unknown model is taken for, by its number of parameters
 _FAMILY = ("Llama-3.1-8B", "Llama-3.1-70B", "Llama-3.1-405B")
@@ -108,7 +110,17 @@ def _lines(setup: Setup, shape: Shape, basis: str) -> StepTime:
         decode_sequence=_MILLISECONDS * sequence,
         decode_block=_MILLISECONDS * block,
         basis=basis,
+        bend=_bend(made, one - sequence * few, sequence) if 0 < amounts.share < 1 and shape.experts else (),
     )
+
+
+def _bend(made: StepModel, fixed: float, sequence: float) -> tuple[float, ...]:
+    """Return the milliseconds of decode steps above the line, by sequences."""
+    import numpy as np
+
+    batches = np.arange(1, _BENT + 1, dtype=np.float64)
+    above = _MILLISECONDS * (made.decode(batches, 0).total - fixed - sequence * batches)
+    return (0.0, *above.tolist())
 
 
 def known_shape(model: Model) -> tuple[Shape, str]:

@@ -28,6 +28,7 @@ class Setup:
 
     ``fused``: a step of a mixture reads only the experts that its tokens selected. ``prompt_tokens``: tokens of the
     prompts that one step computes together; 0 where a step computes its prompts one at a time, as on cards.
+    ``step_tokens``: the token budget of a step that mixes prompts and decoding (V1); 0 where none does, or unknown.
     """
 
     generation: Generation
@@ -38,6 +39,7 @@ class Setup:
     engine: Engine
     fused: bool = True
     prompt_tokens: int = 0
+    step_tokens: int = 0
 
 
 @dataclass(frozen=True)

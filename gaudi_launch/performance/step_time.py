@@ -15,6 +15,7 @@ from typing import Any
 from gaudi_launch.errors import ExitCode, LaunchError
 
 _BLOCK = 128
+_NOT_CONSTANTS = ("basis", "bend")
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,9 @@ class StepTime:
     decode_sequence: float = 0.03
     decode_block: float = 0.0084
     basis: str = "8B bf16, one card"
+    # a decode step's deviation from its line, by the number of sequences: a mixture reads more
+    # experts with more tokens. The last value is that of larger batches
+    bend: tuple[float, ...] = ()
 
     def prefill(self, batch: Any, tokens: Any) -> Any:
         """Return the milliseconds of a prefill step; numbers or numpy arrays."""
@@ -54,11 +58,19 @@ class StepTime:
 
     def decode(self, batch: Any, blocks: Any) -> Any:
         """Return the milliseconds of a decode step; numbers or numpy arrays."""
-        return self.decode_fixed + self.decode_sequence * batch + self.decode_block * blocks
+        line = self.decode_fixed + self.decode_sequence * batch + self.decode_block * blocks
+        return line + self._bent(batch) if self.bend else line
+
+    def _bent(self, batch: Any) -> Any:
+        if isinstance(batch, int):
+            return self.bend[min(batch, len(self.bend) - 1)]
+        import numpy as np
+
+        return np.interp(batch, np.arange(len(self.bend)), self.bend)
 
     def constants(self) -> dict[str, float]:
         """Return every constant by name, in milliseconds."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "basis"}
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _NOT_CONSTANTS}
 
     def with_constants(self, changes: Mapping[str, float | str]) -> StepTime:
         """Return a copy with some constants replaced.
@@ -78,7 +90,9 @@ class StepTime:
                 )
         if not values:
             return self
-        changed = StepTime(**{**known, **values}, basis=self.basis)
+        # a line that the user gives is straight
+        given = any(name.startswith("decode_") for name in values)
+        changed = StepTime(**{**known, **values}, basis=self.basis, bend=() if given else self.bend)
         if changed.prefill_fixed + changed.prefill_token <= 0 or changed.decode_fixed + changed.decode_block <= 0:
             raise LaunchError("warmup.free_steps", ExitCode.USAGE)
         return replace(changed, basis=f"{self.basis}, {', '.join(values)} given")

@@ -8,10 +8,10 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import Accelerator
 from gaudi_launch.host.hardware import Card, Host
 from gaudi_launch.messages import Message, message
-from gaudi_launch.models.card_memory import MOST_OF_A_CARD, FitRow, FitTable, ServingDemand
+from gaudi_launch.models.card_memory import MOST_OF_A_CARD, FitRow, FitTable, ServingDemand, fit
 from gaudi_launch.models.fp8.quant_config import QuantFile
 from gaudi_launch.models.model import Model
-from gaudi_launch.models.sizing import BLOCK, MemoryRules
+from gaudi_launch.models.sizing import BLOCK, GIB, MemoryRules
 from gaudi_launch.planning.engine import Context, Engine, Limits
 from gaudi_launch.planning.memory import division
 from gaudi_launch.planning.plan import Placement, Setting
@@ -20,7 +20,6 @@ from gaudi_launch.planning.request import Request
 
 # the data types of -d; other weights are stored in their type and need no option
 _NAMED = ("fp8", "awq", "gptq")
-_MIB_PER_GIB = 1024
 
 
 @dataclass(frozen=True)
@@ -68,6 +67,11 @@ def drawn_up(
     return Division(demand, rules, settings, context)
 
 
+def card_row(drawn: Division, model: Model, accelerator: Accelerator, cards: int, dtype: str) -> FitRow:
+    """Return the memory of one of ``cards``, divided so, with the verdict."""
+    return fit(model, accelerator.usable_bytes, [cards], [dtype], drawn.demand, drawn.rules).rows[0]
+
+
 def limits_of(engine: Engine, request: Request, model: Model) -> Limits:
     """Return the lengths and the concurrent requests that the engine serves.
 
@@ -102,5 +106,5 @@ def _shorter_helps(row: FitRow, accelerator: Accelerator) -> bool:
         return False
     if row.weights_gib_per_card is None or row.activations_gib_per_card is None:
         return False
-    card_gib = (accelerator.memory_usable_mib or accelerator.memory_total_mib) / _MIB_PER_GIB
+    card_gib = accelerator.usable_bytes / GIB
     return row.weights_gib_per_card + row.activations_gib_per_card < MOST_OF_A_CARD * card_gib

@@ -63,12 +63,11 @@ def memory_for(
         return MemoryPlan()
     decided = _DecidedOptions(settings, args)
     ask, rules = division(model, limits, settings, engine, args)
-    usable = accelerator.memory_usable_mib or accelerator.memory_total_mib
     dtype = "fp8" if fp8 else _dtype(model, decided)
     if dtype == model.quantization:
         # some versions dequantise the weights when they load them
         dtype = engine.support(model, args, variables_of(settings)).expanded_to or dtype
-    found = card_memory.divide_card(model, cards, dtype, usable << 20, ask, rules)
+    found = card_memory.divide_card(model, cards, dtype, accelerator.usable_bytes, ask, rules)
     if found is None:
         return MemoryPlan()
     fixed = decided.whole("--num-gpu-blocks-override")

@@ -193,7 +193,7 @@ def test_a_simulated_curve_rises_and_is_whole(seed: int) -> None:
 
 def test_twice_the_speed_carries_twice_the_rate() -> None:
     traffic = from_ranges((50, 2000), (20, 200))
-    half = StepTime(**{name: value / 2 for name, value in ONE_CARD_8B.constants().items()}, basis="half")
+    half = ONE_CARD_8B.with_constants({name: value / 2 for name, value in ONE_CARD_8B.constants().items()})
     slow = simulate_curve(traffic, limits(), ONE_CARD_8B, 95)
     quick = simulate_curve(traffic, limits(), half, 95)
     assert slow is not None and quick is not None

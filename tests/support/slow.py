@@ -10,6 +10,7 @@ from __future__ import annotations
 SLOW = frozenset(
     {
         "app/test_model_setup.py",
+        "app/test_same_answers.py",
         "app/test_serve_cache.py",
         "app/test_service.py",
         "bench/test_bench.py",
