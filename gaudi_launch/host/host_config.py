@@ -109,6 +109,24 @@ Space = Callable[[str], tuple[int, bool] | None]
 """Free MiB under a path of the machine and whether it is writable; None when unknown."""
 
 
+@dataclass(frozen=True)
+class LiveAnswers:
+    """What no file of a machine shows; a machine in a folder has none of it.
+
+    ``allowed`` tells whether this process may open a device, ``find`` a program's path.
+    """
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    space: Space | None = None
+    allowed: Callable[[str], bool] = lambda path: True
+    find: Callable[[str], str | None] | None = None
+    root: str = "/"
+    root_user: bool | None = None
+
+
+_NO_ANSWERS = LiveAnswers()
+
+
 def load_config(machine: str | None = None) -> HostConfig:
     """Return the HostConfig of ``--machine``, the partner of `host.machine.load`.
 
@@ -123,7 +141,7 @@ def load_config(machine: str | None = None) -> HostConfig:
         from gaudi_launch.host.simulated import build
 
         made = build(machine.removeprefix(SIMULATED))
-        return read_config(made.view, space=lambda path: (2 << 20, True))
+        return read_config(made.view, LiveAnswers(space=lambda path: (2 << 20, True)))
     from gaudi_launch.host.snapshot import config_of, read_record
 
     config = config_of(load_document(machine))
@@ -153,25 +171,18 @@ def read_live(root: Path) -> HostConfig:
 
     return read_config(
         FolderFiles(root),
-        environment=os.environ,
-        space=space,
-        allowed=allowed,
-        find=shutil.which if here else None,
-        root=str(root),
-        root_user=os.geteuid() == 0,
+        LiveAnswers(
+            environment=os.environ,
+            space=space,
+            allowed=allowed,
+            find=shutil.which if here else None,
+            root=str(root),
+            root_user=os.geteuid() == 0,
+        ),
     )
 
 
-def read_config(
-    files: Files,
-    *,
-    environment: Mapping[str, str] | None = None,
-    space: Space | None = None,
-    allowed: Callable[[str], bool] | None = None,
-    find: Callable[[str], str | None] | None = None,
-    root: str = "/",
-    root_user: bool | None = None,
-) -> HostConfig:
+def read_config(files: Files, live: LiveAnswers = _NO_ANSWERS) -> HostConfig:
     """Return the settings that these files show.
 
     Never raises, whatever the files contain.
@@ -179,7 +190,7 @@ def read_config(
     memory = read_meminfo(files.text("proc/meminfo") or "")
     release = settings.assignments(files.text("etc/os-release") or "")
     swap = memory.get("SwapTotal")
-    known = _environment(environment or {})
+    known = _environment(live.environment)
     runtimes, problem = settings.docker_runtimes(files)
     governors, drivers = settings.cpufreq(files)
     libraries = (*(f"{known[n].strip('/')}/lib" for n in ("LIBFABRIC_ROOT",) if n in known), *settings.LIBRARIES)
@@ -213,8 +224,8 @@ def read_config(
         module_built=settings.module_built(files),
         packages=settings.packages(files),
         pci_devices=settings.pci_devices(files),
-        device_nodes={f"/{n}": True if allowed is None else allowed(n) for n in settings.device_nodes(files)},
-        programs=settings.programs(files, find),
+        device_nodes={f"/{n}": live.allowed(n) for n in settings.device_nodes(files)},
+        programs=settings.programs(files, live.find),
         docker_runtimes=runtimes,
         docker_problem=problem,
         runtime_programs=tuple(p for p in (runtimes or {}).values() if files.exists(p.lstrip("/"))),
@@ -222,9 +233,9 @@ def read_config(
         ofi_wrapper=settings.library(files, libraries, "libhccl_ofi_wrapper.so"),
         environment=known,
         ports=settings.listening(files),
-        disks=_disks(files, space),
-        root_user=root_user,
-        root=root,
+        disks=_disks(files, live.space),
+        root_user=live.root_user,
+        root=live.root,
     )
 
 

@@ -9,7 +9,14 @@ import pytest
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.host import simulated
 from gaudi_launch.host.files import Imagined
-from gaudi_launch.host.host_config import HostConfig, cpus_without, load_config, read_config, read_live
+from gaudi_launch.host.host_config import (
+    HostConfig,
+    LiveAnswers,
+    cpus_without,
+    load_config,
+    read_config,
+    read_live,
+)
 
 
 def read(**files: str) -> HostConfig:
@@ -47,7 +54,7 @@ def test_ports_that_listen() -> None:
 
 def test_a_proxys_password_is_not_kept() -> None:
     environment = {"HTTP_PROXY": "http://ann:hunter2@proxy:3128", "HF_TOKEN": "hf_x", "no_proxy": "a"}
-    config = read_config(Imagined({}), environment=environment)
+    config = read_config(Imagined({}), LiveAnswers(environment=environment))
     assert config.environment == {"http_proxy": "http://proxy:3128", "no_proxy": "a"}
 
 
