@@ -17,9 +17,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any, TextIO
+from typing import IO, Any
 
 from gaudi_launch.debug_log import ChildLog, best_effort
 
@@ -146,32 +147,55 @@ class DroppedError(Exception):
     """A command in a thread was ended, as a Ctrl-C waits for the main thread."""
 
 
+@dataclass(frozen=True)
+class Streams:
+    """A command's input, and where its output and errors go, as for subprocess.Popen."""
+
+    text_in: str | None = None
+    output: int | IO[Any] | None = subprocess.PIPE
+    errors: int | IO[Any] | None = subprocess.PIPE
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a command ends before its time.
+
+    ``with_main``: Ctrl-C also ends one that runs off the main thread (DroppedError).
+    ``goodbye_seconds``: how long it may clean up after its output is closed, before it is killed.
+    """
+
+    with_main: bool = False
+    goodbye_seconds: float = 0.0
+
+
+_PIPES = Streams()
+# one for a program's output and errors together
+MIXED = Streams(errors=subprocess.STDOUT)
+_AT_ONCE = Ending()
+
+
 def run(
     argv: Sequence[str],
     *,
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
-    text_in: str | None = None,
-    output: int | TextIO | Any = subprocess.PIPE,
-    errors: int | TextIO | Any = subprocess.PIPE,
+    streams: Streams = _PIPES,
     seconds: float | None = None,
-    with_main: bool = False,
-    goodbye_seconds: float = 0.0,
+    ending: Ending = _AT_ONCE,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end and return its output, as subprocess.run does.
 
-    Ctrl-C ends all that it started. ``with_main``: also off the main thread (DroppedError).
-    ``goodbye_seconds``: how long it may clean up after its output is closed, before it is killed.
-    Raises OSError, and subprocess.TimeoutExpired after ``seconds``: nothing of it lives then either.
+    Ctrl-C ends all that it started. Raises OSError, and subprocess.TimeoutExpired after
+    ``seconds``: nothing of it lives then either.
     """
-    with deferred(), _input(text_in) as given:
+    with deferred(), _input(streams.text_in) as given:
         seen = ChildLog(_log, argv)
         try:
             process = subprocess.Popen(
                 list(argv),
                 stdin=given,
-                stdout=output,
-                stderr=errors,
+                stdout=streams.output,
+                stderr=streams.errors,
                 env=None if env is None else dict(env),
                 cwd=cwd,
                 text=True,
@@ -186,9 +210,9 @@ def run(
             raise
         seen.started(process.pid)
         try:
-            out, err = _communicate(process, seconds, with_main=with_main)
+            out, err = _communicate(process, seconds, with_main=ending.with_main)
         finally:
-            _say_goodbye(process, goodbye_seconds)
+            _say_goodbye(process, ending.goodbye_seconds)
             end_group(process)
             seen.ended(process.returncode)
         return subprocess.CompletedProcess(argv, process.returncode, out, err)

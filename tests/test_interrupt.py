@@ -126,7 +126,9 @@ def test_what_is_forgotten_stops_nothing() -> None:
 def test_commands_in_threads_end_with_the_ctrl_c_that_waits_for_the_main_thread(tmp_path: Path) -> None:
     begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt), interrupt.deferred(), ThreadPoolExecutor(2) as pool:
-        asked = [pool.submit(interrupt.run, ["sleep", "600"], with_main=True) for _ in range(2)]
+        asked = [
+            pool.submit(interrupt.run, ["sleep", "600"], ending=interrupt.Ending(with_main=True)) for _ in range(2)
+        ]
         time.sleep(0.3)
         ctrl_c()
         for each in asked:
@@ -143,7 +145,9 @@ def test_a_command_that_is_dropped_may_clean_up_when_its_output_closes(tmp_path:
         f"open({str(done)!r}, 'w').close()"
     )
     with pytest.raises(subprocess.TimeoutExpired):
-        interrupt.run([sys.executable, "-c", program], seconds=1.0, goodbye_seconds=GENEROUS)
+        interrupt.run(
+            [sys.executable, "-c", program], seconds=1.0, ending=interrupt.Ending(goodbye_seconds=GENEROUS)
+        )
     assert done.exists()
 
 
@@ -173,7 +177,9 @@ def test_a_command_at_the_terminal_ends_with_what_it_started(tmp_path: Path) -> 
 
 def test_a_command_gets_its_input_and_gives_its_output() -> None:
     long = "x" * 300_000
-    done = interrupt.run(["sh", "-c", "sleep 0.3; cat; echo err >&2; exit 3"], text_in=long)
+    done = interrupt.run(
+        ["sh", "-c", "sleep 0.3; cat; echo err >&2; exit 3"], streams=interrupt.Streams(text_in=long)
+    )
     assert (done.stdout, done.stderr, done.returncode) == (long, "err\n", 3)
     with pytest.raises(OSError):
         interrupt.run(["/no/program"])

@@ -170,7 +170,7 @@ def _run(name: str, words: Callable[[Path], list[str]], environment: Mapping[str
         argv = words(folder)
         try:
             # its output is progress: our stdout is for the result
-            done = interrupt.run(argv, cwd=folder, env=environment, errors=subprocess.STDOUT)
+            done = interrupt.run(argv, cwd=folder, env=environment, streams=interrupt.MIXED)
             report = (
                 json.loads((folder / "report.json").read_text(encoding="utf-8")) if not done.returncode else None
             )

@@ -84,11 +84,10 @@ def _run(member: Member, argv: Sequence[str], text: str, seconds: float) -> tupl
     try:
         done = interrupt.run(
             argv,
-            text_in=text,
+            streams=interrupt.Streams(text_in=text),
             seconds=seconds,
-            with_main=True,
             # an agent that runs here, not behind ssh, ends what it began when its output is closed
-            goodbye_seconds=_GOODBYE_SECONDS if member.local else 0.0,
+            ending=interrupt.Ending(with_main=True, goodbye_seconds=_GOODBYE_SECONDS if member.local else 0.0),
         )
     except subprocess.TimeoutExpired:
         raise RemoteError(message("cluster.host_slow", host=member.name, seconds=f"{seconds:g}")) from None

@@ -98,7 +98,7 @@ def _run(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> 
     """
     environment = {**os.environ, **environment}
     try:
-        done = interrupt.run(words, cwd=folder, env=environment, errors=subprocess.STDOUT, seconds=_SECONDS)
+        done = interrupt.run(words, cwd=folder, env=environment, streams=interrupt.MIXED, seconds=_SECONDS)
     except subprocess.TimeoutExpired as error:
         _log.debug("a test took too long: %s", error)
         return "", None

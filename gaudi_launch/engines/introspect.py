@@ -60,7 +60,7 @@ def ask_engine(
         try:
             done = interrupt.run(
                 [str(python), "-c", script],
-                text_in=question,
+                streams=interrupt.Streams(text_in=question),
                 env={**inherited, **{name: str(value) for name, value in env.items()}},
                 cwd=folder,
                 seconds=seconds,

@@ -86,7 +86,7 @@ def compare_pins(installed: Installed) -> PinReport | None:
         pins = pins_in(Path(file).read_text(encoding="utf-8"))
         answer = interrupt.run(
             [installed.python, "-c", _PROGRAM.read_text(encoding="utf-8")],
-            text_in=json.dumps(pins),
+            streams=interrupt.Streams(text_in=json.dumps(pins)),
             seconds=_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

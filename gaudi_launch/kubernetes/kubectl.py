@@ -109,7 +109,7 @@ class Kubectl:
         """
         command = self.words(*words)
         try:
-            done = interrupt.run(command, output=None)
+            done = interrupt.run(command, streams=interrupt.Streams(output=None))
         except OSError as error:
             raise LaunchError("kube.no_kubectl", ExitCode.MACHINE, why=error.strerror or "") from None
         # a reader that closed the pipe (| head) is not a failure

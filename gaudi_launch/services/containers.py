@@ -150,7 +150,7 @@ def _fetch(image: str, say: Say) -> None:
 
     say(text("docker.fetching", image=image))
     # its progress goes to stderr, where ours is
-    done = interrupt.run(["docker", "pull", image], output=sys.stderr, errors=None)
+    done = interrupt.run(["docker", "pull", image], streams=interrupt.Streams(output=sys.stderr, errors=None))
     if done.returncode != 0:
         raise LaunchError("docker.fetch_failed", ExitCode.MACHINE, image=image, status=done.returncode)
 

@@ -218,7 +218,8 @@ def _run(step: CodeStep, log: Path) -> None:
         output.flush()
         begin = output.tell()
         try:
-            status = interrupt.run(step.argv, env=environment, output=output, errors=output).returncode
+            both = interrupt.Streams(output=output, errors=output)
+            status = interrupt.run(step.argv, env=environment, streams=both).returncode
         except OSError as error:
             output.write((error.strerror or str(error)).encode())
             status = 127
