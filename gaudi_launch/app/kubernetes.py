@@ -230,7 +230,7 @@ def _over_nodes(prepared: Prepared, cluster: KubernetesOptions) -> Plan:
     from gaudi_launch.app.kubernetes_options import layout_of, nodes_of
     from gaudi_launch.cluster.cluster_planner import plan_whole
     from gaudi_launch.cluster.layout import LayoutOptions, choose
-    from gaudi_launch.cluster.parts import changed_command, changes, merged
+    from gaudi_launch.cluster.parts import PlannedWhole, changed_command, changes, merged
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.models.sizing import divides
 
@@ -251,7 +251,8 @@ def _over_nodes(prepared: Prepared, cluster: KubernetesOptions) -> Plan:
     plan = plan_whole(request, prepared.host, model, engine, layout)
     own = frozenset(s.name for s in plan.settings if s.source in ("flag", "environment"))
     own -= {"--tensor-parallel-size", "--pipeline-parallel-size", "--distributed-executor-backend"}
-    changed = changes(layout, plan, engine, own=own, measured=request.quant_file is not None)
+    whole = PlannedWhole(plan, engine, own, measured=request.quant_file is not None)
+    changed = changes(layout, whole)
     return replace(
         plan,
         settings=merged(plan, changed),
@@ -296,20 +297,17 @@ def serve_all(
 
     Raises LaunchError for what exceeds every node.
     """
+    from gaudi_launch.kubernetes.chart_values import Name
     from gaudi_launch.kubernetes.served import LONGEST, LONGEST_RAY, keys_of, served_of
 
     _refuse(every, cluster)
     found = []
     for each, key in zip(every, keys_of(names), strict=True):
-        served = served_of(
-            each.plan,
-            _container(each, cluster),
-            _needs(each, cluster, pages),
-            cluster.release,
-            key,
-            alone=len(every) == 1,
-            longest=LONGEST_RAY if cluster.kind == "rayservice" else LONGEST,
-        )
+        longest = LONGEST_RAY if cluster.kind == "rayservice" else LONGEST
+        # a model that is alone has objects with the release's name
+        name = Name(cluster.release, key if len(every) > 1 else "", longest)
+        needs = _needs(each, cluster, pages)
+        served = served_of(each.plan, _container(each, cluster), needs, key, name)
         served = replace(served, files=each.files)
         if cluster.kind == "leaderworkerset":
             served = replace(served, env_from={"VLLM_HOST_IP": "status.podIP"})
@@ -344,19 +342,17 @@ def _container(each: PlannedModel, cluster: KubernetesTarget) -> Container:
 def _needs(each: PlannedModel, cluster: KubernetesTarget, pages: int | None) -> PodResources:
     from gaudi_launch.engines.releases import release_of
     from gaudi_launch.host.machine import SIMULATED
-    from gaudi_launch.kubernetes.objects.needs import needs_of
+    from gaudi_launch.kubernetes.objects.needs import PodDemand, needs_of
     from gaudi_launch.messages import message
 
-    needs = needs_of(
-        each.cards,
-        each.host,
-        each.config,
-        each.weights,
-        each.container.start_seconds,
-        pages,
-        cluster.nodes,
+    demand = PodDemand(
+        weights=each.weights,
+        start_seconds=each.container.start_seconds,
+        hugepages_mib=pages,
+        nodes=cluster.nodes,
         fetched=not str(each.plan.model["path"]).startswith("/"),
     )
+    needs = needs_of(each.cards, each.host, each.config, demand)
     more: list[Message] = []
     release = release_of(each.plan.engine.label, each.plan.engine.version)
     built = (release.built_image, release.scale_out_image) if release is not None else ()

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from gaudi_launch.cluster.differences import Seen
 from gaudi_launch.cluster.layout import Layout, LayoutOptions, choose, stage_of
-from gaudi_launch.cluster.parts import RAY_PORT, Cluster, assemble
+from gaudi_launch.cluster.parts import RAY_PORT, Addresses, Cluster, PlannedWhole, assemble
 from gaudi_launch.engines import registry
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.hardware import Host
@@ -58,18 +58,13 @@ def plan_cluster(
         # -q alone leaves the choice of files to us
         exported = {name for name in _QUANTISATION if name in request.environment}
         own = own - {*_QUANTISATION} | exported
-    cluster = assemble(
-        name,
-        layout,
-        plan,
-        engine,
-        seen,
-        own=own,
+    addresses = Addresses(
         port=int(plan.url.rpartition(":")[2]),
         listen=request.host,
         ray_port=ray_port or RAY_PORT,
         interface=interface,
     )
+    cluster = assemble(name, layout, PlannedWhole(plan, engine, own), seen, addresses)
     return _with_memory(cluster, request, model, engine, seen)
 
 

@@ -161,26 +161,41 @@ def _addresses(interface: Interface) -> list[str]:
     return [text for _, text in sorted(found, key=lambda pair: pair[0])]
 
 
+@dataclass(frozen=True)
+class PlannedWhole:
+    """A plan for the cards of all hosts together.
+
+    ``own`` are names that the user decided; they stay. ``measured``: the plan has read the
+    QUANT_CONFIG, and its KV cache type is the one for it.
+    """
+
+    plan: Plan
+    engine: PlannedEngine
+    own: frozenset[str] = frozenset()
+    measured: bool = False
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where the hosts listen: the service's port and address, Ray's port, their interface."""
+
+    port: int
+    listen: str | None = None
+    ray_port: int = RAY_PORT
+    interface: str | None = None
+
+
 def changes(
-    layout: Layout,
-    plan: Plan,
-    engine: PlannedEngine,
-    *,
-    own: frozenset[str],
-    ray_address: str | None = None,
-    source: str | None = None,
-    measured: bool = False,
+    layout: Layout, whole: PlannedWhole, *, ray_address: str | None = None, source: str | None = None
 ) -> tuple[Setting, ...]:
     """Return what several hosts change in a plan's settings.
 
-    ``own`` are names that the user decided; they stay. An option that the user wrote after ``--``
-    stays too: `merged` lists what it overrode. ``ray_address`` and ``source`` (the engine's
-    checkout on the hosts) where they are known. ``measured``: the plan has read the QUANT_CONFIG,
-    and its KV cache type is the one for it.
+    An option that the user wrote after ``--`` stays: `merged` lists what it overrode.
+    ``ray_address`` and ``source`` (the engine's checkout on the hosts) where they are known.
     """
-    args = plan.args
+    args = whole.plan.args
     written = {argument.name for argument in args.user}
-    decided = {args.canonical(name) for name in own} - written
+    decided = {args.canonical(name) for name in whole.own} - written
     proposed: list[Setting] = []
 
     def add(kind: str, name: str, value: str | None, id: str, origin: str, **values: object) -> None:
@@ -196,8 +211,8 @@ def changes(
         if seqs is not None and seqs.isdigit():
             less = max(1, int(seqs) // layout.pipeline)
             add("option", "--max-num-seqs", str(less), "cluster.why_seqs", GAUDI_README, stages=layout.pipeline)
-    spread = Spread(plan.settings, layout.tensor, layout.ray, own, source, measured)
-    its_own = [setting for setting in engine.spread(spread) if args.canonical(setting.name) not in decided]
+    spread = Spread(whole.plan.settings, layout.tensor, layout.ray, whole.own, source, whole.measured)
+    its_own = [setting for setting in whole.engine.spread(spread) if args.canonical(setting.name) not in decided]
     if not layout.ray:
         return (*proposed, *its_own)
     add("option", "--distributed-executor-backend", "ray", "cluster.why_ray", layout.origin)
@@ -248,40 +263,30 @@ def changed_command(plan: Plan, changed: Sequence[Setting]) -> Command:
     return replace(plan.command, argv=args.to_argv(), env=env, cpus=(), memory_node=None)
 
 
-def assemble(
-    name: str,
-    layout: Layout,
-    plan: Plan,
-    engine: PlannedEngine,
-    seen: Sequence[Seen],
-    *,
-    own: frozenset[str],
-    port: int,
-    listen: str | None,
-    ray_port: int = RAY_PORT,
-    interface: str | None = None,
-) -> Cluster:
+def assemble(name: str, layout: Layout, whole: PlannedWhole, seen: Sequence[Seen], addresses: Addresses) -> Cluster:
     """Return every host's part.
 
     Raises LaunchError (USAGE) when a host's address is unknown or two have the same, and for one
     port that Ray and the service would both listen on.
     """
-    if layout.ray and port == ray_port:
+    plan, port = whole.plan, addresses.port
+    if layout.ray and port == addresses.ray_port:
         raise LaunchError("cluster.one_port", ExitCode.USAGE, port=port)
     each = layout.hosts // layout.data
     parts: list[ClusterEngine] = []
-    nodes = [_node(one, layout, interface, bool(plan.placement.modules)) for one in seen]
-    addresses = [node.address for node in nodes]
-    twice = next((address for address in addresses if addresses.count(address) > 1), None)
+    with_cards = bool(plan.placement.modules)
+    nodes = [_node(one, layout, addresses.interface, with_cards) for one in seen]
+    given = [node.address for node in nodes]
+    twice = next((address for address in given if given.count(address) > 1), None)
     if twice is not None:
         raise LaunchError("cluster.twice", ExitCode.USAGE, field="address", found=twice)
     settings: tuple[Setting, ...] = ()
     for start in range(0, len(nodes), each):
         group = tuple(nodes[start : start + each])
         head = group[0]
-        address = join(head.address, ray_port)
-        changed = changes(layout, plan, engine, own=own, ray_address=address, source=_checkout(seen))
-        address = listen or head.address
+        ray_address = join(head.address, addresses.ray_port)
+        changed = changes(layout, whole, ray_address=ray_address, source=_checkout(seen))
+        address = addresses.listen or head.address
         command = _spoken(plan, changed, {"--host": address, "--port": str(port)}, head.member.python)
         group = tuple(replace(node, env={**command.env, **node.env}) for node in group)
         command = replace(command, env={**command.env, **group[0].env})
@@ -296,7 +301,7 @@ def assemble(
         plan=plan,
         model=str(plan.model["path"]),
         recipes=_recipes(plan),
-        ray_port=ray_port,
+        ray_port=addresses.ray_port,
         warnings=(
             *layout.warnings,
             *_made_up(seen),

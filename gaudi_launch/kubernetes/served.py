@@ -66,26 +66,14 @@ def keys_of(names: Iterable[str]) -> list[str]:
     return found
 
 
-def served_of(
-    plan: Plan,
-    container: Container,
-    needs: PodResources,
-    release: str,
-    key: str,
-    *,
-    alone: bool,
-    longest: int = LONGEST,
-) -> ServedModel:
-    """Return a plan as a model.
-
-    ``alone``: it is the only model, whose objects are named as the release.
-    """
+def served_of(plan: Plan, container: Container, needs: PodResources, key: str, name: Name) -> ServedModel:
+    """Return a plan as a model whose objects have this name."""
     recipe = container.env.get(RECIPE_VARIABLE, "")
     mib = recipe.rpartition(",")[2]
     cached = bool(recipe) and mib.isdigit()
     return ServedModel(
         key=key,
-        name=Name(release, "" if alone else key, longest),
+        name=name,
         model=str(plan.model["path"]),
         container=container,
         needs=needs,

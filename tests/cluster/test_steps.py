@@ -18,7 +18,7 @@ from gaudi_launch.cluster import steps
 from gaudi_launch.cluster.differences import FolderFacts, Seen
 from gaudi_launch.cluster.inventory import Member
 from gaudi_launch.cluster.layout import Layout
-from gaudi_launch.cluster.parts import Cluster, ClusterEngine, Node, assemble
+from gaudi_launch.cluster.parts import Addresses, Cluster, ClusterEngine, Node, PlannedWhole, assemble
 from gaudi_launch.cluster.steps import HostStep, copies, ray_steps, render, render_stop, service_step, ssh_words
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.registry import find
@@ -397,15 +397,16 @@ def test_quantisation_files_are_found_in_the_checkout() -> None:
         for at, one in enumerate(AB, 1)
     ]
     engine = find("deepseek_r1")
-    found = assemble("c", made.layout, plan, engine, seen, own=frozenset(), port=1, listen=None)
+    found = assemble("c", made.layout, PlannedWhole(plan, engine), seen, Addresses(1))
     env = found.engines[0].nodes[1].env
     assert env["QUANT_CONFIG"] == "/workspace/vllm-fork/scripts/quant_configs/inc_quant_per_channel_bf16kv.json"
     assert env["INC_MEASUREMENT_DUMP_PATH_PREFIX"] == "/workspace/vllm-fork"
     assert [warning.id for warning in found.warnings] == ["cluster.open_ray"]
     other = replace(seen[1], installed=replace(installed, facts={"source": "/elsewhere"}))
-    differing = assemble("c", made.layout, plan, engine, [seen[0], other], own=frozenset(), port=1, listen=None)
+    differing = assemble("c", made.layout, PlannedWhole(plan, engine), [seen[0], other], Addresses(1))
     assert [warning.id for warning in differing.warnings].count("cluster.relative") == 1
-    mine = assemble("c", made.layout, plan, engine, seen, own=frozenset({"QUANT_CONFIG"}), port=1, listen=None)
+    own = PlannedWhole(plan, engine, frozenset({"QUANT_CONFIG"}))
+    mine = assemble("c", made.layout, own, seen, Addresses(1))
     assert "QUANT_CONFIG" not in mine.engines[0].nodes[1].env
 
 

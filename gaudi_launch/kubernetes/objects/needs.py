@@ -61,24 +61,31 @@ class PodResources:
         return {"requests": amounts, "limits": dict(amounts)}
 
 
-def needs_of(
-    cards: int,
-    host: Host,
-    config: HostConfig,
-    weights: float | None,
-    start_seconds: int,
-    hugepages_mib: int | None = None,
-    nodes: int = 1,
-    fetched: bool = False,
-) -> PodResources:
+@dataclass(frozen=True)
+class PodDemand:
+    """What a model needs of its pods.
+
+    ``weights`` are the bytes of the complete model, divided over ``nodes`` pods; None where
+    unknown. ``start_seconds`` are those of the engine alone. ``hugepages_mib`` per card overrides
+    the rule. ``fetched``: from a hub, at the start.
+    """
+
+    weights: float | None
+    start_seconds: int
+    hugepages_mib: int | None = None
+    nodes: int = 1
+    fetched: bool = False
+
+
+def needs_of(cards: int, host: Host, config: HostConfig, demand: PodDemand) -> PodResources:
     """Return the resources of a pod with ``cards`` on a host of this kind.
 
-    ``weights`` are the bytes of the complete model; None where unknown: then the capacity of its
-    cards. It is divided over ``nodes`` pods. ``hugepages_mib`` per card overrides the rule.
-    ``fetched``: from a hub, at the start.
+    Weights of unknown size count as the capacity of the cards.
     """
     notes: list[Message] = []
-    known, weights = weights is not None, _held(cards, host) * nodes if weights is None else weights
+    nodes, hugepages_mib = demand.nodes, demand.hugepages_mib
+    known = demand.weights is not None
+    weights = _held(cards, host) * nodes if demand.weights is None else demand.weights
     share = cards / len(host.cards) if cards and host.cards else 1 / 8
     all_cpus = len(host.cpu_siblings) or sum(len(node.cpus) for node in host.numa_nodes)
     cpus = max(1, int(all_cpus * share * _SHARE)) if all_cpus else 10 * max(1, cards)
@@ -96,9 +103,9 @@ def needs_of(
         notes.append(message("kubernetes.hugepages_pool", pool=pool, each=pages))
     if room and wanted > room:
         notes.append(message("kubernetes.memory", wanted=wanted // 1024, room=room // 1024))
-    loading = math.ceil(weights * (1 / _SLOWEST_READ + (1 / _SLOWEST_FETCH if fetched else 0)))
+    loading = math.ceil(weights * (1 / _SLOWEST_READ + (1 / _SLOWEST_FETCH if demand.fetched else 0)))
     joining = JOIN_SECONDS if nodes > 1 else 0
-    start = start_seconds + loading + joining
+    start = demand.start_seconds + loading + joining
     return PodResources(cards, cpus, wanted, pages * cards, shm, start, disk, notes=tuple(notes))
 
 
