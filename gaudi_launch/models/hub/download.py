@@ -156,7 +156,7 @@ def pull(
     if not files:
         raise LaunchError("pull.nothing", ExitCode.MODEL, repo=listing.repo)
     with hold(folder, "pull"):
-        return _pull(listing, folder, files, repo_type, report)
+        return _pull(_PullOrder(listing, folder, files, repo_type), report)
 
 
 def forget(listing: Listing, folder: Path) -> int:
@@ -175,7 +175,18 @@ def forget(listing: Listing, folder: Path) -> int:
         return len(record.files) - len(kept)
 
 
-def _pull(listing: Listing, folder: Path, files: tuple[RemoteFile, ...], repo_type: str, report: Report) -> Pulled:
+@dataclass(frozen=True)
+class _PullOrder:
+    """The files of a listing that a folder is to have."""
+
+    listing: Listing
+    folder: Path
+    files: tuple[RemoteFile, ...]
+    repo_type: str
+
+
+def _pull(order: _PullOrder, report: Report) -> Pulled:
+    listing, folder, files = order.listing, order.folder, order.files
     record = read_record(folder) or Fetched(listing.repo, listing.source, listing.revision, False, {})
     missing = [file for file in files if not record.has(folder, file)]
     cleared = _clear(folder, files)
@@ -184,7 +195,7 @@ def _pull(listing: Listing, folder: Path, files: tuple[RemoteFile, ...], repo_ty
         _check_disk(folder, missing)
         record = replace(record, repo=listing.repo, source=listing.source, revision=listing.revision, whole=False)
         write_record(folder, record)
-        record, fetched = _fetch(listing, folder, files, missing, record, repo_type, report)
+        record, fetched = _fetch(order, missing, record, report)
     write_record(folder, replace(record, whole=True))
     shutil.rmtree(folder / PARTS, ignore_errors=True)
     return Pulled(folder, listing, files, fetched, cleared)
@@ -237,18 +248,13 @@ def _clear(folder: Path, files: Sequence[RemoteFile]) -> tuple[str, ...]:
 
 
 def _fetch(
-    listing: Listing,
-    folder: Path,
-    files: Sequence[RemoteFile],
-    missing: Sequence[RemoteFile],
-    record: Fetched,
-    repo_type: str,
-    report: Report,
+    order: _PullOrder, missing: Sequence[RemoteFile], record: Fetched, report: Report
 ) -> tuple[Fetched, int]:
     """Bring the missing files.
 
-    The record with them, and how many were not in place already.
+    Return the record with them, and how many were not in place already.
     """
+    listing, folder, files = order.listing, order.folder, order.files
     known = dict(record.files)
     fetched = 0
     wanted = {file.path: file for file in missing}
@@ -267,7 +273,7 @@ def _fetch(
             "source": listing.source,
             "repo": listing.repo,
             "revision": listing.revision,
-            "repo_type": repo_type,
+            "repo_type": order.repo_type,
             "target": str(folder),
             "files": [{"path": f.path, "size": f.size, "digest": f.digest} for f in wanted.values()],
         }
