@@ -9,7 +9,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from gaudi_launch.messages import text
 from gaudi_launch.planning.plan import Command
 from gaudi_launch.recipe_cache.attach import Keeper, kept, without_cache
 from gaudi_launch.services.containers import remover
-from gaudi_launch.services.diagnosis.diagnose import diagnose
+from gaudi_launch.services.diagnosis.diagnose import Diagnosis, diagnose
 from gaudi_launch.services.diagnosis.endings import ended
 from gaudi_launch.services.diagnosis.failure import judged_log
 from gaudi_launch.services.listener import address, other_service_at, served_names
@@ -66,33 +66,65 @@ def run(
     environment_kept = in_use(job.command.argv[0], engines_dir())
     with environment_kept, _cache(job, say) as (command, keeper), signals.handled():
         inner = recorder if keeper is None else Warmed(recorder, keeper)
-        return _lives(replace(job, command=command), inner, recorder, environment, say, signals, once)
+        lives = _Lives(replace(job, command=command), inner, recorder, environment, say, signals)
+        return lives.run(once=once)
 
 
-def _lives(
-    job: ServiceJob,
-    watcher: Watcher,
-    recorder: Recorder,
-    environment: Mapping[str, str],
-    say: Say,
-    signals: Signals,
-    once: bool,
-) -> EngineOutcome:
-    folder = store.service_dir(job.name)
-    engine_environment = {**environment, **job.environment, MARK: str(folder)}
-    restarts, row = 0, 0
-    while True:
-        began, since = time.monotonic(), time.time()
-        # each run has a separate log: the one before is kept, and a failure is not judged by an
-        # earlier one
-        log = _fresh(folder / LOG)
+@dataclass
+class _Lives:
+    """The runs of one engine, one after the other, until its final end."""
+
+    job: ServiceJob
+    watcher: Watcher
+    recorder: Recorder
+    environment: Mapping[str, str]
+    say: Say
+    signals: Signals
+    restarts: int = 0
+    # how many runs have failed one after the other
+    row: int = 0
+
+    def run(self, *, once: bool) -> EngineOutcome:
+        while True:
+            began = time.monotonic()
+            outcome = self._one_run()
+            if outcome.kind == "stopped":
+                self.recorder.ended(outcome)
+                return outcome
+            found = self._diagnosed(outcome, began)
+            title = found.causes[0].title if found.causes else None
+            self.recorder.ended(outcome, title, found.permanent)
+            if once or self.job.restart != "on-failure" or outcome.kind == "not_started":
+                return outcome
+            lasted = outcome.was_ready and time.monotonic() - began > GOOD_SECONDS
+            self.row = 1 if lasted else self.row + 1
+            # a sentence within another one
+            cause = title.render().rstrip(".。") if title else ended(outcome.kind, outcome.status)
+            if found.permanent or self.row > MOST_RESTARTS:
+                id = "services.gave_up_permanent" if found.permanent else "services.gave_up"
+                self.say(text(id, count=self.row, cause=cause))
+                return outcome
+            self._pause(cause)
+            if self.signals:
+                stopped = replace(outcome, kind="stopped", signal=self.signals.take())
+                self.recorder.ended(stopped, title)
+                return stopped
+
+    def _one_run(self) -> EngineOutcome:
+        """Start the engine with a log of its own, and return how it ended.
+
+        The log of the run before is kept, and a failure is not judged by an earlier one.
+        """
+        job, since = self.job, time.time()
+        folder = store.service_dir(job.name)
+        environment = {**self.environment, **job.environment, MARK: str(folder)}
         supervised = EngineJob(
             command=job.command,
             url=job.url,
-            log=log,
-            environment=engine_environment,
+            log=_fresh(folder / LOG),
+            environment=environment,
             # the key was not given to a server with the other API
-            api_key=engine_environment.get("VLLM_API_KEY") if job.api == "openai" else None,
+            api_key=environment.get("VLLM_API_KEY") if job.api == "openai" else None,
             bind=job.bind,
             limits=job.limits,
             after=remover(job.container) if job.container else lambda status: None,
@@ -101,36 +133,23 @@ def _lives(
             owner=partial(other_service_at, *address(job.url), folder),
             warmup=warmup_items(folder),
         )
-        outcome = Supervisor(supervised, watcher, signals=signals).run()
-        sockets.remove_dead(since, engine_environment)
-        if outcome.kind == "stopped":
-            recorder.ended(outcome)
-            return outcome
-        kernel_log.note(log, began, cards=bool(job.modules))
-        found = diagnose(judged_log(log), exit_status=outcome.status, outcome=outcome.kind)
-        title = found.causes[0].title if found.causes else None
-        # a sentence within another one
-        cause = title.render().rstrip(".。") if title else ended(outcome.kind, outcome.status)
-        recorder.ended(outcome, title, found.permanent)
-        if once or job.restart != "on-failure" or outcome.kind == "not_started":
-            return outcome
-        row = 1 if outcome.was_ready and time.monotonic() - began > GOOD_SECONDS else row + 1
-        if found.permanent or row > MOST_RESTARTS:
-            say(
-                text(
-                    "services.gave_up_permanent" if found.permanent else "services.gave_up", count=row, cause=cause
-                )
-            )
-            return outcome
-        restarts += 1
-        pause = BACK_OFF[min(row, len(BACK_OFF)) - 1]
-        say(text("services.again", cause=cause, seconds=f"{pause:.0f}", count=row, most=MOST_RESTARTS))
-        recorder.again(restarts, pause)
-        signals.wait(pause)
-        if signals:
-            stopped = replace(outcome, kind="stopped", signal=signals.take())
-            recorder.ended(stopped, title)
-            return stopped
+        outcome = Supervisor(supervised, self.watcher, signals=self.signals).run()
+        sockets.remove_dead(since, environment)
+        return outcome
+
+    def _diagnosed(self, outcome: EngineOutcome, began: float) -> Diagnosis:
+        log = store.service_dir(self.job.name) / LOG
+        kernel_log.note(log, began, cards=bool(self.job.modules))
+        return diagnose(judged_log(log), exit_status=outcome.status, outcome=outcome.kind)
+
+    def _pause(self, cause: str) -> None:
+        """Announce the next run, and wait before it; a signal ends the wait."""
+        self.restarts += 1
+        seconds = BACK_OFF[min(self.row, len(BACK_OFF)) - 1]
+        pause = f"{seconds:.0f}"
+        self.say(text("services.again", cause=cause, seconds=pause, count=self.row, most=MOST_RESTARTS))
+        self.recorder.again(self.restarts, seconds)
+        self.signals.wait(seconds)
 
 
 def warmup_items(folder: Path) -> dict[str, int]:
