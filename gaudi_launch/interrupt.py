@@ -158,7 +158,7 @@ class Streams:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a command ends before its time.
+    """The early end of a command.
 
     ``with_main``: Ctrl-C also ends one that runs off the main thread (DroppedError).
     ``goodbye_seconds``: how long it may clean up after its output is closed, before it is killed.

@@ -177,7 +177,7 @@ class PlannedWhole:
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where the hosts listen: the service's port and address, Ray's port, their interface."""
+    """The ports, the address and the interface that the hosts listen on."""
 
     port: int
     listen: str | None = None

@@ -111,9 +111,9 @@ Space = Callable[[str], tuple[int, bool] | None]
 
 @dataclass(frozen=True)
 class LiveAnswers:
-    """What no file of a machine shows; a machine in a folder has none of it.
+    """Facts of the running machine that no file shows.
 
-    ``allowed`` tells whether this process may open a device, ``find`` a program's path.
+    ``allowed`` returns True for a device that this process may open, ``find`` a program's path.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)

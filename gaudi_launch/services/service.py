@@ -111,7 +111,7 @@ class _Lives:
                 return stopped
 
     def _one_run(self) -> EngineOutcome:
-        """Start the engine with a log of its own, and return how it ended.
+        """Start the engine with a new log, and return how it ended.
 
         The log of the run before is kept, and a failure is not judged by an earlier one.
         """

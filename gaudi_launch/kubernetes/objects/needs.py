@@ -63,7 +63,7 @@ class PodResources:
 
 @dataclass(frozen=True)
 class PodDemand:
-    """What a model needs of its pods.
+    """The demand of one model on its pods.
 
     ``weights`` are the bytes of the complete model, divided over ``nodes`` pods; None where
     unknown. ``start_seconds`` are those of the engine alone. ``hugepages_mib`` per card overrides
