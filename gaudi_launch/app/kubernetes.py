@@ -159,7 +159,7 @@ def _in_pods(model: str | None) -> str | None:
 def planned(options: LaunchOptions, cluster: KubernetesOptions) -> PlannedModel:
     """Return one model. Raises LaunchError as `plan` does."""
     from gaudi_launch.app.kubernetes_options import nodes_of
-    from gaudi_launch.app.prepare import prepare
+    from gaudi_launch.app.prepare import prepare, refuse_simulated
     from gaudi_launch.host.host_config import load_config
     from gaudi_launch.kubernetes.objects.pod import PLAN_FILES
     from gaudi_launch.paths import cache_dir
@@ -168,6 +168,7 @@ def planned(options: LaunchOptions, cluster: KubernetesOptions) -> PlannedModel:
     from gaudi_launch.render.text import check_words, with_files
 
     prepared = prepare(options)
+    refuse_simulated(prepared)
     _refuse_engine(prepared, cluster.kind)
     if nodes_of(cluster) > 1:
         prepared = _measured_for(prepared, nodes_of(cluster) * len(prepared.host.modules))

@@ -118,6 +118,9 @@ def look(request: Request, host: Host, engine: Engine, installed: Installed | No
         disk_bytes=profile.disk_gb * 10**9 if profile and profile.disk_gb else None,
     )
     facts = replace(facts, rooms=_rooms(facts, here=host.origin == "live"))
+    if engine.identity.simulated:
+        # no weights are read, and no code of the model runs
+        return Provision(facts, (), generation=generation, known=known)
     return Provision(
         facts, steps(facts), quant, published, generation, lacks, _code(request, known, profile), known
     )

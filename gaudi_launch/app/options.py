@@ -122,6 +122,9 @@ class LaunchOptions:
     target_ongoing: str | None = value(
         "--ongoing", help="ray-serve: requests per replica before another one starts.", panel=_ENGINE, metavar="N"
     )
+    time_scale: str | None = value(
+        "--time-scale", help="simulated: divide the times of the cards by X.", panel=_ENGINE, metavar="X"
+    )
     cache_dir: str | None = value("-c", "--cache", help="Folder of the recipe cache.", panel=_MORE, metavar="DIR")
     skip_warmup: bool = switch(
         "-s", "--skip-warmup", help="Skip the warm-up; shapes are compiled on first use.", panel=_MORE
@@ -217,6 +220,7 @@ def read_request(options: LaunchOptions, *, environment: Mapping[str, str], file
         served_name=options.served_name,
         replicas=_read(options.replicas, read.replicas),
         target_ongoing=_read(options.target_ongoing, lambda text: read.number("--ongoing", text)),
+        time_scale=_read(options.time_scale, read.time_scale),
         force=options.force,
         stamp=stamp,
         files_dir=files_dir,

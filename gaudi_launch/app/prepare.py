@@ -127,8 +127,13 @@ class Prepared:
     def findings(self, plan: Plan) -> list[Finding]:
         """Return the doctor's fast checks of this machine for this plan."""
         from gaudi_launch.doctor import Wants, quick
+        from gaudi_launch.host.hardware import Host
         from gaudi_launch.host.host_config import load_config
 
+        if plan.engine.simulated:
+            # the cards are those of another machine, the process is of this one
+            wants = Wants(gaudi=False, engine=self.engine.environment)
+            return quick(Host(), load_config(None), wants, engine_facts(self.installed) if self.installed else None)
         modules = plan.placement.modules
         # the port is checked separately, on the machine that it will be opened on
         wants = Wants(
@@ -140,6 +145,12 @@ class Prepared:
         )
         engine = engine_facts(self.installed) if self.installed is not None else None
         return quick(self.host, load_config(self.machine), wants, engine)
+
+
+def refuse_simulated(prepared: Prepared) -> None:
+    """Raise LaunchError (USAGE) for simulated cards, which run on this machine only."""
+    if prepared.engine.innermost.identity.simulated:
+        raise LaunchError("simulated.here_only", ExitCode.USAGE)
 
 
 @dataclass(frozen=True)
@@ -211,8 +222,11 @@ def prepare(
     from gaudi_launch.planning.support_answer import check_support
     from gaudi_launch.profiles import known_model
 
-    must_exist = bring_with is not None
     request = to_request(options)
+    simulated = registry.simulated_machine(request.engine)
+    options = replace(options, machine=options.machine or simulated or None)
+    # simulated cards need a model's sizes only
+    must_exist = bring_with is not None and not simulated
     if registry.in_container(request.engine):
         # also with --force: other users of the machine can read the container's command line
         refuse_secret_args(engine_args(user=request.extra))
@@ -363,7 +377,7 @@ def _installed(request: Request, needed: bool, here: bool) -> Installed | None:
 
     if registry.in_container(request.engine):
         return None
-    if request.python is None and registry.on_cpu(request.engine):
+    if request.python is None and registry.in_embedded(request.engine):
         return detect(str(cpu_install.python_path())) if cpu_install.engine_is_ready() else None
     # the embedded engine with Ray does not apply to another machine
     if request.python is None and registry.is_ray(request.engine) and here:

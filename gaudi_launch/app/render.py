@@ -232,7 +232,7 @@ def _make(
     import shutil
     from pathlib import Path
 
-    from gaudi_launch.app.prepare import prepare
+    from gaudi_launch.app.prepare import prepare, refuse_simulated
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.render.text import with_exported, with_files
     from gaudi_launch.services.listener import address
@@ -246,6 +246,7 @@ def _make(
     # the interpreter of another machine is known only by its path
     elsewhere = None if live or not wanted.python or shutil.which(wanted.python) else wanted.python
     prepared = prepare(replace(wanted, python=None) if elsewhere else wanted)
+    refuse_simulated(prepared)
     plan = prepared.plan()
     cached = prepared.cached(plan)
     plan = cached.plan if cached is not None else plan

@@ -74,8 +74,10 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
     prepared = prepare(options, bring_with=reporter, in_image=how.place is not None, secret_file=how.place is None)
     if how.place is None:
         check_engine(prepared.engine, prepared.installed)
-    preflight.check_model(prepared.model, prepared.request)
-    if not prepared.engine.needs_cards:
+    is_simulated = prepared.engine.identity.simulated
+    if not is_simulated:
+        preflight.check_model(prepared.model, prepared.request)
+    if is_simulated or not prepared.engine.needs_cards:
         return _run(_Launch(prepared, how, limits, reporter), prepared.plan(), ())
     from gaudi_launch.app.machine import load
     from gaudi_launch.paths import machine_root
@@ -100,7 +102,7 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
 
 def _check_place(options: LaunchOptions, how: ServeMode) -> None:
     """Raise LaunchError (USAGE) for incompatible --in, --image and other options."""
-    from gaudi_launch.engines.registry import on_cpu
+    from gaudi_launch.engines.registry import in_embedded
 
     if how.place not in (None, "docker"):
         raise LaunchError("render.place", ExitCode.USAGE, found=how.place)
@@ -112,7 +114,7 @@ def _check_place(options: LaunchOptions, how: ServeMode) -> None:
         return
     is_demo = options.model == "demo"
     engine = options.engine or "auto"
-    if on_cpu(engine) or (is_demo and engine == "auto"):
+    if in_embedded(engine) or (is_demo and engine == "auto"):
         raise LaunchError("render.cpu_inside", ExitCode.USAGE)
     if is_demo:
         raise LaunchError("render.demo_inside", ExitCode.USAGE)

@@ -48,13 +48,16 @@ class Entry:
     ``create`` takes its name, its interpreter and the facts of that. ``in_container``: it comes as
     an image, and no interpreter of this machine has it. ``any_version``: ``NAME@VERSION`` is
     accepted for versions without a line. ``anywhere``: it also runs without cards, in an
-    environment that `setup` makes on any machine.
+    environment that `setup` makes on any machine. ``inside`` names the engine in whose environment
+    it runs ("": its own). ``machine`` is the simulated machine of a launch that names none.
     """
 
     create: Create
     in_container: bool = False
     any_version: bool = False
     anywhere: bool = False
+    inside: str = ""
+    machine: str = ""
 
 
 def _file(module: str) -> Create:
@@ -75,6 +78,7 @@ ENGINES: dict[str, Entry] = {
     "tgi@3.3.5": Entry(_file("tgi"), in_container=True, any_version=True),
     "tgi@3.2.3": Entry(_file("tgi"), in_container=True),
     "cpu": Entry(_file("vllm_cpu"), anywhere=True),
+    "simulated": Entry(_file("simulated"), anywhere=True, inside="cpu", machine="simulated:hls2"),
     # ray-serve:ENGINE names the inner engine
     "ray-serve": Entry(lambda name, python, facts: _around("", None, python), anywhere=True),
 }
@@ -167,6 +171,27 @@ def on_cpu(name: str) -> bool:
     return ALIASES.get(name, name) == _EMBEDDED
 
 
+def in_embedded(name: str) -> bool:
+    """Return True for an engine in the embedded engine's environment, also that one."""
+    return _environment(name) == _EMBEDDED
+
+
+def _environment(name: str) -> str:
+    """Return the name of the engine in whose environment this one is."""
+    name = ALIASES.get(name, name)
+    entry = _entry(name)
+    return (entry.inside if entry is not None else "") or name
+
+
+def simulated_machine(name: str) -> str:
+    """Return the machine whose cards an engine simulates where none is named.
+
+    "" for an engine that simulates none.
+    """
+    entry = _entry(name)
+    return entry.machine if entry is not None else ""
+
+
 def is_ray(name: str) -> bool:
     """Return True for Ray Serve, whatever its inner engine."""
     return name.partition(":")[0] == _RAY
@@ -187,7 +212,7 @@ def demo_engine(name: str) -> str:
 
 def setup_name(word: str) -> str:
     """Return the engine that this value of ``setup`` means."""
-    return _RAY if word == _RAY_SETUP else ALIASES.get(word, word)
+    return _RAY if word == _RAY_SETUP else _environment(word)
 
 
 def runs_anywhere(name: str) -> bool:
@@ -220,7 +245,7 @@ def interpreter_of(name: str, installed: Installed | None) -> str | None:
 
     if installed is not None and has(installed, name):
         return installed.python
-    if on_cpu(name) and cpu_install.engine_is_ready():
+    if in_embedded(name) and cpu_install.engine_is_ready():
         return str(cpu_install.python_path())
     if is_ray(name) and ray_install.is_ready():
         return str(ray_install.python_path())
@@ -231,7 +256,7 @@ def has(installed: Installed | None, name: str) -> bool:
     """Return True if this interpreter has the engine of this name."""
     if installed is None:
         return False
-    return "ray" in installed.packages if name == _RAY else installed.engine == name
+    return "ray" in installed.packages if name == _RAY else installed.engine == _environment(name)
 
 
 def assumed_for(model: Model, product: Callable[[], str], *, tuning: str = "auto") -> str:
@@ -310,7 +335,7 @@ def find(name: str, installed: Installed | None = None, python: str | None = Non
     if entry is None:
         raise unknown(name)
     # facts of an interpreter that has another engine say nothing about this one
-    fitting = installed is not None and installed.engine == name
+    fitting = installed is not None and installed.engine == _environment(name)
     facts = dict(installed.facts) if installed is not None and fitting else {}
     return entry.create(name, python or (installed.python if installed is not None and fitting else None), facts)
 
@@ -329,7 +354,7 @@ def _around(inner: str, installed: Installed | None, python: str | None) -> Engi
     from gaudi_launch.engines.transformers import NAME as PLAIN
     from gaudi_launch.engines.transformers import HuggingFace
 
-    names = (name for name in ENGINES if name != NAME and not in_container(name))
+    names = (name for name in ENGINES if name != NAME and not in_container(name) and not simulated_machine(name))
     known = ", ".join((*(f"{NAME}:{name}" for name in names), f"{NAME}:{PLAIN}"))
     packages = installed.packages if installed is not None else {}
     has_ray = installed is not None and "ray" in packages
@@ -341,6 +366,8 @@ def _around(inner: str, installed: Installed | None, python: str | None) -> Engi
     plain = HuggingFace(where, facts_of_plain, optimum=optimum, on_cards=on_cards)
     if inner == PLAIN or (not inner and has_ray and installed and not installed.engine and PLAIN in packages):
         return RayServe(plain, where, facts)
+    if simulated_machine(inner):
+        raise LaunchError("engines.unknown", ExitCode.USAGE, found=f"{NAME}:{inner}", known=known)
     if in_container(inner):
         raise LaunchError("ray.container", ExitCode.USAGE, engine=inner, known=known)
     if inner.partition(":")[0] == NAME:
@@ -362,7 +389,10 @@ def check_engine(engine: Engine, installed: Installed | None) -> None:
         return
     if not engine.needs_interpreter:
         return
-    wanted = engine.identity.label
+    wanted = engine.environment
+    if wanted != engine.identity.label and (installed is None or installed.engine != wanted):
+        where = installed.python if installed is not None else "PATH"
+        raise LaunchError("simulated.missing", ExitCode.MACHINE, python=where)
     if installed is None or not installed.engine:
         where = installed.python if installed is not None else "PATH"
         raise LaunchError("serve.no_engine", ExitCode.MACHINE, python=where, engine=wanted)

@@ -191,6 +191,11 @@ class Engine(ABC):
         """
         return "v0"
 
+    @property
+    def environment(self) -> str:
+        """Return the label of the engine whose environment it runs in: its own, for most."""
+        return self.identity.label
+
     # Engines that contain another engine
 
     @property

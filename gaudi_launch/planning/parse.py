@@ -137,6 +137,14 @@ def fraction(flag: str, text: str, least: float, most: float, strict: bool = Fal
     return word
 
 
+def time_scale(text: str) -> float:
+    """Return how many times faster simulated cards are. Raises LaunchError (USAGE)."""
+    word = text.strip()
+    if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{0,3})?", word) or not 0.1 <= float(word) <= 1000:
+        raise LaunchError("simulated.scale", ExitCode.USAGE, flag="--time-scale", found=text)
+    return float(word)
+
+
 def replicas(text: str) -> tuple[int, int]:
     """Return ``N`` or ``MIN..MAX``. Raises LaunchError (USAGE)."""
     least, dots, most = text.partition("..")

@@ -23,7 +23,8 @@ from gaudi_launch.planning.secret_args import CONFIG, is_secret_file
 # the engine determines the length itself (upstream's human_readable_int_or_auto)
 _ITS_OWN = ("auto", "-1")
 # each copy or stage uses separate cards, for which a plan of one server has no option
-_MORE_CARDS = ("--pipeline-parallel-size", "-pp", "--data-parallel-size", "-dp")
+_STAGES = ("--pipeline-parallel-size", "-pp")
+_MORE_CARDS = (*_STAGES, "--data-parallel-size", "-dp")
 # the layout of 'cluster' over its hosts, each with our option that decides it
 _LAYOUT = (
     ("--tensor-parallel", "--tensor-parallel-size", "-tp"),
@@ -180,12 +181,12 @@ def with_own_words(request: Request, identity: EngineIdentity, lacks: Collection
     return replace(request, **changed, overruled=tuple(overruled))
 
 
-def refuse_more_cards(args: EngineArgs) -> None:
+def refuse_more_cards(args: EngineArgs, *, copies: bool = False) -> None:
     """Raise LaunchError (USAGE) for stages or copies of a model.
 
-    They take more cards than -n names.
+    They take more cards than -n names. ``copies`` are accepted from an engine that places them.
     """
-    for option in _MORE_CARDS:
+    for option in _STAGES if copies else _MORE_CARDS:
         text = args.last(option)
         if text is not None and text != "1":
             raise LaunchError("plan.more_cards", ExitCode.USAGE, option=option, found=text)

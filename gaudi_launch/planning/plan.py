@@ -93,7 +93,8 @@ class EngineIdentity:
 
     ``word`` is the value for --engine where that is not the name alone. ``config_file``: its
     program is ``vllm serve``, which reads its options from a file. ``options`` names its option
-    table, ``variables`` the table of the variables that it reads.
+    table, ``variables`` the table of the variables that it reads. ``simulated``: its cards are
+    simulated, and it runs on the CPU of any machine.
     """
 
     name: str
@@ -105,6 +106,7 @@ class EngineIdentity:
     config_file: bool = False
     options: str = ""
     variables: str = ""
+    simulated: bool = False
 
     @property
     def label(self) -> str:
@@ -187,6 +189,7 @@ class Plan:
                 "name": self.engine.name,
                 "version": self.engine.version,
                 "python": self.engine.python,
+                **({"simulated": True} if self.engine.simulated else {}),
                 **dict(self.engine.facts),
             },
             "model": dict(self.model),

@@ -66,6 +66,8 @@ def _decide(
     inner = engine.inner
     if inner is None and (request.replicas or request.target_ongoing):
         raise LaunchError("ray.only", ExitCode.USAGE, engine=engine.identity.name)
+    if request.time_scale is not None and not engine.innermost.identity.simulated:
+        raise LaunchError("simulated.only", ExitCode.USAGE, engine=engine.identity.label)
     request = with_options(request, engine.identity)
     engine.refuse(request, host, model)
     if inner is not None:
@@ -162,7 +164,7 @@ def place(request: Request, host: Host, engine: Engine) -> Placement:
     """
     if not engine.needs_cards:
         return Placement(modules=())
-    refuse_more_cards(with_options(request, engine.identity).args)
+    refuse_more_cards(with_options(request, engine.identity).args, copies=engine.identity.simulated)
     placement = engine.place(request, host)
     if request.fewest is None:
         return placement

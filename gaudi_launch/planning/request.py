@@ -53,6 +53,7 @@ class Request:
     served_name: str | None = None
     replicas: tuple[int, int] | None = None  # --replicas: least and most
     target_ongoing: int | None = None  # --ongoing
+    time_scale: float | None = None  # --time-scale: divides the times of simulated cards
     force: bool = False
     scripts_dir: str | None = None  # the folder of the start scripts, which contains QUANT_CONFIG
     quant_file: QuantFile | None = None  # the result of the search for fp8 files on this machine; not an option

@@ -180,11 +180,11 @@ class VllmGaudi(Engine):
         gaudi_rules.check(request, model)
 
     @property
-    def calibration(self) -> Calibration:
+    def calibration(self) -> Calibration | None:
         return CALIBRATION
 
     @property
-    def over_hosts(self) -> OverHosts:
+    def over_hosts(self) -> OverHosts | None:
         """Return its abilities over several hosts, which its makers have not validated.
 
         vllm-project/vllm-gaudi@091bbadd:docs/configuration/env_variables.md.

@@ -44,6 +44,7 @@ class ServiceJob:
     container: str = ""
     cache: CacheJob | None = None
     api: Api = "openai"
+    simulated: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of ``job.json``."""
@@ -74,6 +75,7 @@ class ServiceJob:
             "container": self.container,
             "cache": self.cache.to_json() if self.cache else None,
             "api": self.api,
+            "simulated": self.simulated,
         }
 
     @classmethod
@@ -113,6 +115,7 @@ class ServiceJob:
                 container=str(document["container"]),
                 cache=CacheJob.from_json(cache) if cache else None,
                 api=_api(document),
+                simulated=document.get("simulated") is True,
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise LaunchError(
@@ -142,7 +145,8 @@ def job_of(
         url=plan.url,
         # a detached launcher runs in another folder; arguments of the user may name files from here
         command=replace(plan.command, working_dir=plan.command.working_dir or str(Path.cwd())),
-        modules=plan.placement.modules,
+        # simulated cards are none of this machine's
+        modules=() if plan.engine.simulated else plan.placement.modules,
         graphs=plan.buckets.graphs if plan.buckets is not None else 0,
         dtype=plan.dtype,
         container=plan.container.name if plan.container is not None else "",
@@ -153,6 +157,7 @@ def job_of(
         secrets=tuple(name for name in SECRETS if request.environment.get(name)),
         cache=cached.job if cached is not None else None,
         api=plan.engine.api,
+        simulated=plan.engine.simulated,
     )
 
 

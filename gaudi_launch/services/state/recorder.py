@@ -122,6 +122,7 @@ def first_state(job: ServiceJob, log: Path) -> dict[str, object]:
         "model": job.model_path,
         "engine": job.engine,
         "modules": list(job.modules),
+        "simulated": job.simulated,
         "url": job.url,
         "log": str(log),
         "restart": job.restart,
@@ -133,6 +134,8 @@ def first_state(job: ServiceJob, log: Path) -> dict[str, object]:
 
 def remember(job: ServiceJob, progress: LaunchProgress) -> None:
     """Record the duration of this warm-up, for later estimates on this machine."""
+    if job.simulated:
+        return
     seconds = progress.facts.get("warmup_seconds", 0)
     counted = sum(phase.items for phase in progress.phases if phase.name.startswith("warmup_"))
     # TGI also numbers shapes that it skips, and reports at the end how many it warmed up

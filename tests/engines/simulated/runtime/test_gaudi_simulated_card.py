@@ -1,0 +1,194 @@
+"""The clock of simulated cards: buckets, seconds of a step, and how late the host was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gaudi_launch.engines.simulated.engine import RUNTIME
+from gaudi_launch.performance.step_time import ONE_CARD_8B
+
+if TYPE_CHECKING:
+    from gaudi_simulated_card import CardSettings
+
+
+@pytest.fixture(autouse=True)
+def _path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.syspath_prepend(str(RUNTIME))
+    yield
+
+
+def settings(**changes: Any) -> CardSettings:
+    from gaudi_simulated_card import CardSettings
+
+    made = CardSettings(
+        cost=ONE_CARD_8B.constants(),
+        prompt=((1, 128, 0), (1, 512, 0), (1, 512, 4), (4, 512, 0)),
+        decode=((1, 1, 128), (8, 1, 128), (8, 1, 512)),
+        graph_seconds=2.0,
+        block_size=128,
+        max_num_seqs=8,
+        max_num_batched_tokens=2048,
+        max_model_len=4096,
+        prefill_batch=1,
+        contiguous=False,
+        warmed=True,
+        time_scale=1.0,
+    )
+    return replace(made, **changes)
+
+
+def test_a_prompt_costs_what_its_bucket_costs() -> None:
+    from gaudi_simulated_card import Prompt, StepPricer
+
+    price = StepPricer(settings()).price([Prompt(300, 0)], 0, 0)
+    assert price.seconds == pytest.approx(ONE_CARD_8B.chunk(1, 512, 0) / 1000)
+    assert price.warnings == ()
+
+
+def test_a_part_of_a_prompt_counts_the_blocks_before_it() -> None:
+    from gaudi_simulated_card import Prompt, StepPricer
+
+    price = StepPricer(settings()).price([Prompt(300, 400)], 0, 0)
+    assert price.seconds == pytest.approx(ONE_CARD_8B.in_blocks(1, 512, 4) / 1000)
+
+
+def test_a_mixed_step_is_one_forward_for_each_prompt_and_one_for_all_decodes() -> None:
+    from gaudi_simulated_card import Prompt, StepPricer
+
+    price = StepPricer(settings()).price([Prompt(100, 0), Prompt(100, 0)], 5, 200)
+    expected = 2 * ONE_CARD_8B.chunk(1, 128, 0) + ONE_CARD_8B.decode(8, 512)
+    assert price.seconds == pytest.approx(expected / 1000)
+
+
+def test_prompts_without_context_share_a_forward_where_the_plan_allows_it() -> None:
+    from gaudi_simulated_card import Prompt, StepPricer
+
+    merging = settings(prefill_batch=4)
+    fresh = [Prompt(100, 0), Prompt(300, 0)]
+    together = StepPricer(merging).price(fresh, 0, 0).seconds
+    assert together == pytest.approx(ONE_CARD_8B.chunk(4, 512, 0) / 1000)
+    apart = (ONE_CARD_8B.chunk(1, 128, 0) + ONE_CARD_8B.chunk(1, 512, 0)) / 1000
+    assert StepPricer(merging, single_prompts=True).price(fresh, 0, 0).seconds == pytest.approx(apart)
+
+
+def test_a_shape_outside_the_buckets_compiles_once_and_is_logged_as_the_plugin_does() -> None:
+    from gaudi_simulated_card import Prompt, StepPricer
+
+    pricer = StepPricer(settings())
+    first = pricer.price([Prompt(700, 0)], 0, 0)
+    assert first.warnings == (
+        "Prompt bucket for (1, 700, 0) was not prepared. Adding new bucket: (1, 864, 0)",
+        "Configuration: ('prompt', 1, 864, 0) was not warmed-up!",
+    )
+    assert first.seconds == pytest.approx(ONE_CARD_8B.chunk(1, 864, 0) / 1000 + 2.0)
+    again = pricer.price([Prompt(800, 0)], 0, 0)
+    assert again.seconds == pytest.approx(ONE_CARD_8B.chunk(1, 864, 0) / 1000)
+    assert again.warnings == ()
+
+
+def test_more_blocks_than_any_bucket_are_looked_up_as_the_most() -> None:
+    from gaudi_simulated_card import StepPricer
+
+    price = StepPricer(settings()).price([], 8, 4000)
+    assert price.seconds == pytest.approx(ONE_CARD_8B.decode(8, 512) / 1000)
+    assert price.warnings == ()
+
+
+def test_without_a_warm_up_each_bucket_compiles_at_its_first_use() -> None:
+    from gaudi_simulated_card import StepPricer
+
+    pricer = StepPricer(settings(warmed=False))
+    cold, warm = pricer.price([], 1, 1), pricer.price([], 1, 1)
+    assert cold.warnings == ("Configuration: ('decode', 1, 1, 128) was not warmed-up!",)
+    assert cold.seconds - warm.seconds == pytest.approx(2.0)
+
+
+def test_without_buckets_shapes_are_not_padded() -> None:
+    from gaudi_simulated_card import Prompt, StepPricer
+
+    price = StepPricer(settings(prompt=(), decode=())).price([Prompt(77, 0)], 3, 10)
+    expected = ONE_CARD_8B.chunk(1, 77, 0) + ONE_CARD_8B.decode(3, 10)
+    assert price.seconds == pytest.approx(expected / 1000)
+    assert price.warnings == ()
+
+
+class Time:
+    """A clock that only moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.thread = 0.0
+
+    def clock(self, scale: float = 1.0) -> Any:
+        from gaudi_simulated_card import CardClock
+
+        return CardClock(scale, lambda: self.now, self.sleep, lambda: self.thread)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_steps_follow_each_other_without_the_hosts_time_between_them() -> None:
+    time = Time()
+    clock = time.clock()
+    first = clock.begin(0.02, 1, continues=False)
+    time.now += 0.003
+    second = clock.begin(0.02, 1, continues=True)
+    clock.wait(first)
+    assert [time.now, second] == pytest.approx([100.02, 100.04])
+    assert (clock.late, clock.is_true) == (0, True)
+
+
+def test_the_time_scale_divides_each_step() -> None:
+    clock = Time().clock(scale=10.0)
+    assert clock.begin(0.02, 1, continues=False) == pytest.approx(100.002)
+
+
+def test_a_step_that_the_host_sends_too_late_is_counted() -> None:
+    time = Time()
+    clock = time.clock()
+    clock.begin(0.02, 1, continues=False)
+    time.now += 0.03
+    clock.begin(0.02, 1, continues=True)
+    assert clock.behind == pytest.approx(0.01)
+    assert (clock.late, clock.is_true) == (1, False)
+
+
+def test_tokens_that_the_host_fetches_too_late_are_counted() -> None:
+    time = Time()
+    clock = time.clock()
+    due = clock.begin(0.02, 1, continues=False)
+    time.now += 0.025
+    clock.wait(due)
+    assert [clock.late, clock.behind] == pytest.approx([1, 0.005])
+
+
+def test_a_card_without_requests_is_not_waiting_for_the_host() -> None:
+    time = Time()
+    clock = time.clock()
+    clock.begin(0.02, 1, continues=False)
+    time.now += 60.0
+    clock.begin(0.02, 1, continues=False)
+    assert (clock.late, clock.behind, clock.is_true) == (0, 0.0, True)
+
+
+def test_the_record_has_the_hosts_milliseconds_by_batch() -> None:
+    time = Time()
+    clock = time.clock()
+    for spent in (0.0, 0.001, 0.003):
+        time.thread += spent
+        clock.begin(0.02, 100, continues=time.thread > 0)
+    assert clock.record() == {
+        "schema": 1,
+        "steps": 3,
+        "late_steps": 0,
+        "busy_seconds": 0.06,
+        "behind_seconds": 0.0,
+        "real_time": True,
+        "time_scale": 1.0,
+        "batches": {"128": {"steps": 2, "host_ms": 2.0, "longest_ms": 3.0}},
+    }
