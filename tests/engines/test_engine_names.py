@@ -39,6 +39,8 @@ ALLOWED = {
     ("performance/step_model.py", "cpu"),
     ("host/hl_smi_text.py", "cpu"),
     ("host/sysfs.py", "cpu"),
+    ("host/simulated_motion.py", "cpu"),
+    ("watch/system_sampler.py", "cpu"),
     ("services/log/follow.py", "cpu"),
     ("buckets/algorithms/every_context.py", "cpu"),
     # the key of a record that is True where an engine's cards are simulated, whichever engine
