@@ -140,10 +140,27 @@ def simulate_times(
     ``delay``: seconds that the API server and the client add to each request before the engine has
     it.
     """
-    import numpy as np
-
     run = MixedRun(limits, cost, concurrency) if limits.mixed_steps else _Run(limits, cost, concurrency)
     run.serve(requests, rate, delay)
+    return _times_of(run)
+
+
+def serve(
+    requests: Sequence[tuple[float, int, int]], limits: EngineLimits, cost: StepTime, *, concurrency: int
+) -> tuple[Shapes, Times]:
+    """Return what `simulate` and `simulate_times` do, of one closed loop."""
+    if limits.mixed_steps:
+        mixed = MixedRun(limits, cost, concurrency)
+        mixed.serve(requests, 1.0)
+        return _of_mixed(mixed), _times_of(mixed)
+    run = _Run(limits, cost, concurrency)
+    shapes = run.serve(requests, 1.0)
+    return shapes, _times_of(run)
+
+
+def _times_of(run: MixedRun | _Run) -> Times:
+    import numpy as np
+
     return Times(np.asarray(run.came), np.asarray(run.first), np.asarray(run.done), np.asarray(run.made))
 
 
@@ -355,10 +372,11 @@ def _of_mixed(run: MixedRun) -> Shapes:
     behind = rows[rows[:, 2] > 0]
     blocks = -(-behind[:, 2] // limits.block_size)
     continued = merge_continued([Continued(behind[:, 1], blocks, np.ones(len(behind)))])
-    return Shapes(prompt, _count(run.decodes, limits.num_blocks + 1), continued)
+    keys = np.concatenate([np.asarray(run.decodes, dtype=np.int64), *run.many_decodes])
+    return Shapes(prompt, _count(keys, limits.num_blocks + 1), continued)
 
 
-def _count(keys: list[int], width: int) -> Weighted:
+def _count(keys: list[int] | Integers, width: int) -> Weighted:
     """Count equal shapes; a key is batch * width + size."""
     import numpy as np
 
