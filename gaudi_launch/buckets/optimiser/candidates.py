@@ -64,10 +64,9 @@ def plan_phase(shapes: Weighted, phase: OptimiserPhase, price: float, thorough: 
     """
     # rows that share their tops need fewer buckets than the programme assumes, so finer starts may
     # end better
-    tried = [
-        _remove(_programme(shapes, phase, price * start), shapes, phase, price)
-        for start in (_STARTS if thorough else _STARTS[:1])
-    ]
+    starts = _STARTS if thorough else _STARTS[:1]
+    programmes = _programmes(shapes, phase, [price * start for start in starts])
+    tried = [_remove(pairs, shapes, phase, price) for pairs in programmes]
     return min(tried, key=lambda state: state.time() + price * len(state.pairs)).pairs
 
 
@@ -117,8 +116,8 @@ def _grid(shapes: Weighted, phase: OptimiserPhase) -> tuple[list[int], list[int]
     return sorted(rows), sorted(int(size) for size in np.asarray(sorted(sizes)))
 
 
-def _programme(shapes: Weighted, phase: OptimiserPhase, price: float) -> list[Pair]:
-    """Return the best list by a dynamic programme.
+def _programmes(shapes: Weighted, phase: OptimiserPhase, prices: Sequence[float]) -> list[list[Pair]]:
+    """Return the best list for each price by a dynamic programme.
 
     It is exact among lists whose rows each reach their top.
     """
@@ -133,21 +132,27 @@ def _programme(shapes: Weighted, phase: OptimiserPhase, price: float) -> list[Pa
     # below[r, s]: weight of all shapes up to row r and size s
     below = weight.cumsum(axis=0).cumsum(axis=1)
     table = np.asarray(sizes, dtype=np.float64)
-    best = np.full(len(rows) + 1, np.inf)
-    best[0] = 0.0
-    came: list[tuple[int, list[int]]] = [(0, [])]
+    best = np.full((len(prices), len(rows) + 1), np.inf)
+    best[:, 0] = 0.0
+    came: list[list[tuple[int, list[int]]]] = [[(0, [])] for _ in prices]
     must = set(phase.corners)
     first = 0  # the earliest row a new row may follow: corners cannot be skipped
     for r, row in enumerate(rows, start=1):
         end = sizes.index(phase.top(row)) + 1
         mass = below[r, : end + 1] - below[first:r, : end + 1]
-        value, parent = _row(mass, phase.time(float(row), table[:end]), price)
-        total = best[first:r] + value
-        chosen = int(np.argmin(total))
-        best[r] = total[chosen]
-        came.append((first + chosen, _trace(parent[chosen], end)))
+        value, parent = _row(mass, phase.time(float(row), table[:end]), np.asarray(prices))
+        for number in range(len(prices)):
+            total = best[number, first:r] + value[number]
+            chosen = int(np.argmin(total))
+            best[number, r] = total[chosen]
+            came[number].append((first + chosen, _trace(parent[number, chosen], end)))
         if row in must:
             first = r
+    return [_pairs(each, rows, sizes) for each in came]
+
+
+def _pairs(came: Sequence[tuple[int, list[int]]], rows: Sequence[int], sizes: Sequence[int]) -> list[Pair]:
+    """Return the buckets of the best way to the last row."""
     found: list[Pair] = []
     at = len(rows)
     while at:
@@ -157,24 +162,26 @@ def _programme(shapes: Weighted, phase: OptimiserPhase, price: float) -> list[Pa
     return sorted(found)
 
 
-def _row(mass: Floats, time: Floats, price: float) -> tuple[Floats, Integers]:
-    """Return the cheapest sizes of one row, for several possible rows below.
+def _row(mass: Floats, time: Floats, prices: Floats) -> tuple[Floats, Integers]:
+    """Return the cheapest sizes of one row for each price and row below.
 
     ``mass[a, s]`` is the weight up to size s when row a is the one below, ``time[s]`` the step at
-    size s. Returns the value for each a, and for each (a, s) the size before s.
+    size s. Returns the value for each price and a, and for each (price, a, s) the size before s.
     """
     import numpy as np
 
     count, ends = mass.shape
-    value = np.full((count, ends), np.inf)
-    value[:, 0] = 0.0
-    parent = np.zeros((count, ends), dtype=np.int64)
+    shape = (len(prices), count, ends)
+    value = np.full(shape, np.inf)
+    value[:, :, 0] = 0.0
+    parent = np.zeros(shape, dtype=np.int64)
+    price = prices[:, np.newaxis]
     for end in range(1, ends):
         step = float(time[end - 1])
-        open_ = value[:, :end] - mass[:, :end] * step
-        parent[:, end] = open_.argmin(axis=1)
-        value[:, end] = open_[np.arange(count), parent[:, end]] + mass[:, end] * step + price
-    return value[:, -1], parent
+        open_ = value[:, :, :end] - mass[:, :end] * step
+        parent[:, :, end] = open_.argmin(axis=2)
+        value[:, :, end] = open_.min(axis=2) + mass[:, end] * step + price
+    return value[:, :, -1], parent
 
 
 def _trace(parent: Integers, end: int) -> list[int]:
