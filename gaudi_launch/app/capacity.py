@@ -142,6 +142,7 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
         nodes=nodes,
         notes=tuple(notes),
         clients=clients,
+        traced=past is not None,
     )
 
 

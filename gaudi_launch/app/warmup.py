@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gaudi_launch.app.warmup_question import AskedEngine
     from gaudi_launch.buckets.bucket_file import Delivered
     from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
+    from gaudi_launch.buckets.prompts_per_step import PromptsChoice
     from gaudi_launch.buckets.runtime_compiles import Compiled
     from gaudi_launch.buckets.strategies import Judged
     from gaudi_launch.buckets.warmup_time import Span
@@ -106,9 +107,19 @@ def read(
         assumptions.append(message("warmup.assume_name", model=model.path))
     if not 0 <= trace_share <= 1:
         raise LaunchError("warmup.bad_share", ExitCode.USAGE, found=trace_share)
-    engine = asked_engine(request, model, options.machine, blocks, assumptions)
+    asked: list[Message] = []
+    engine = asked_engine(request, model, options.machine, blocks, asked)
     if engine.own and goal.count:
         raise LaunchError("warmup.own_list", ExitCode.USAGE, engine=engine.name)
+    workload = read_workload(trace) if trace else None
+    if workload is not None and engine.chooses_prompts:
+        choice = _prompts_of_trace(engine, workload)
+        if choice.prompts != engine.limits.max_num_prefill_seqs:
+            asked = []
+            own = replace(request, max_prefill_seqs=choice.prompts)
+            engine = asked_engine(own, model, options.machine, blocks, asked)
+        asked.append(choice.reason())
+    assumptions += asked
     limits = engine.limits
     cost = engine.step_time.with_constants(constants_of(constants))
     constants_said = ", ".join(f"{key} {value:g}" for key, value in cost.constants().items())
@@ -116,13 +127,21 @@ def read(
     learned = read_learned()
     if learned is not None:
         assumptions.append(message("learn.used", version=learned.version, count=len(learned.measurements)))
-    workload = read_workload(trace) if trace else None
     if workload is None:
         ranges = (limits.input_min, limits.input_max, limits.output_min, limits.output_max)
         assumptions.append(
             message("warmup.assume_ranges", input=f"{ranges[0]}-{ranges[1]}", output=f"{ranges[2]}-{ranges[3]}")
         )
     return WarmupCase(engine, model, cost, workload, trace_share, goal, blocks, assumptions)
+
+
+def _prompts_of_trace(engine: AskedEngine, workload: list[tuple[float, int, int]]) -> PromptsChoice:
+    """Return the prompts of one step for the lengths of past requests."""
+    from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
+    from gaudi_launch.buckets.prompts_per_step import choose_prompts
+
+    goal = BucketGoal(reduce=engine.request.reduce)
+    return choose_prompts(engine.question, goal, engine.step_time, workload=tuple(workload), traced=True)
 
 
 @dataclass(frozen=True)

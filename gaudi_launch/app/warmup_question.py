@@ -26,7 +26,7 @@ class AskedEngine:
     ``identity`` is the name under which warm-ups are recorded; ``used`` the strategy and the
     buckets that a plan with the same options uses, None where its bucket file was not read; ``ask``
     the inputs of `engines.introspect.ask_engine` (None: this engine cannot be queried); ``notes``
-    the warnings of the plan.
+    the warnings of the plan. ``chooses_prompts``: the plan chose the prompts of one step.
     """
 
     name: str
@@ -38,6 +38,7 @@ class AskedEngine:
     ask: BucketQuestion | None
     notes: tuple[Message, ...]
     step_time: StepTime
+    chooses_prompts: bool = False
 
     @property
     def limits(self) -> EngineLimits:
@@ -99,7 +100,8 @@ def asked_engine(
     used = buckets_of(engine, drawn.settings, drawn.context, notes, physical)
     ask = engine.bucket_question(drawn.settings, drawn.context, physical) if used is not None else None
     cost = step_time_in(drawn.context, engine)
-    return AskedEngine(name, identity.exact, request, cards, question, used, ask, tuple(notes), cost)
+    chooses = engine.chooses_prompts(drawn.context)
+    return AskedEngine(name, identity.exact, request, cards, question, used, ask, tuple(notes), cost, chooses)
 
 
 def _question(engine: Engine, drawn: Draft, blocks: int | None) -> CoverageQuestion:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from gaudi_launch.buckets.bucket_list import BucketError, Buckets
+from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
+from gaudi_launch.buckets.prompts_per_step import choose_prompts
 from gaudi_launch.capacity.replica import Replica, ReplicaQuestion, Unfit, replica
 from gaudi_launch.capacity.search import (
     CEILING,
@@ -31,11 +33,14 @@ from gaudi_launch.performance.published import figures
 from gaudi_launch.planning.engine import Engine, Limits
 from gaudi_launch.planning.fit import Division, drawn_up
 from gaudi_launch.planning.request import Request
+from gaudi_launch.planning.speed import step_time_in
 
 # what -b may be where it is not given; the engine's own default is tried as well
 _BATCHES = (16, 32, 64, 128, 256)
 # the constant of what the API server and the client add to a request
 _DELAY = "api.request"
+# requests by whose lengths the prompts of a step are chosen
+_TRACED = 1000
 
 Progress = Callable[[int, int], None]
 """Receives how many steps of the work are done, of how many."""
@@ -46,7 +51,8 @@ class CapacityCase:
     """The question, read and checked.
 
     ``limits`` are the lengths that ``engine`` serves for ``request``. ``rate`` is in requests per second;
-    with ``clients`` it is 0, and that many clients wait for their answers.
+    with ``clients`` it is 0, and that many clients wait for their answers. ``traced``: the traffic is that of
+    past requests, whose lengths ``request`` has only as ranges.
     """
 
     model: Model
@@ -64,6 +70,7 @@ class CapacityCase:
     nodes: tuple[int, ...]
     notes: tuple[Message, ...]
     clients: int = 0
+    traced: bool = False
 
     @property
     def demand(self) -> float:
@@ -163,6 +170,9 @@ def _replica(case: CapacityCase, cards: int) -> Replica | Unfit:
 
 def _of_request(case: CapacityCase, request: Request, cards: int) -> Replica | Unfit:
     drawn = drawn_up(case.engine, request, case.accelerator, case.model, cards=cards, dtype=case.dtype)
+    if case.traced and case.engine.chooses_prompts(drawn.context):
+        request = replace(request, max_prefill_seqs=_prompts_of_trace(case, drawn))
+        drawn = drawn_up(case.engine, request, case.accelerator, case.model, cards=cards, dtype=case.dtype)
     return replica(
         ReplicaQuestion(
             model=case.model,
@@ -178,6 +188,15 @@ def _of_request(case: CapacityCase, request: Request, cards: int) -> Replica | U
             buckets=lambda blocks: _buckets(case.engine, drawn, blocks),
         )
     )
+
+
+def _prompts_of_trace(case: CapacityCase, drawn: Division) -> int:
+    """Return the prompts of one step for the lengths of past requests."""
+    asked = case.engine.question(drawn.settings, drawn.context, None)
+    if asked is None:
+        return 1
+    cost = step_time_in(drawn.context, case.engine).with_constants(case.constants)
+    return choose_prompts(asked, BucketGoal(), cost, workload=case.traffic.requests[:_TRACED]).prompts
 
 
 def _prompts(engine: Engine, drawn: Division) -> int:

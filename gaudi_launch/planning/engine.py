@@ -348,6 +348,14 @@ class Engine(ABC):
         """
         return None
 
+    def chooses_prompts(self, context: Context) -> bool:
+        """Return True if a plan chooses the prompts of one step.
+
+        `buckets.prompts_per_step` does it. False where the user gave them, or where the engine runs
+        one at a time in any case.
+        """
+        return False
+
     def pools(self, model: Model, args: EngineArgs) -> bool:
         """Return True for a model that this engine runs without a KV cache.
 

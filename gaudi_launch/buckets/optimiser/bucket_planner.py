@@ -146,12 +146,12 @@ def solve(limits: EngineLimits, aim: Aim, ask: BucketGoal, cost: StepTime) -> Pl
         price = solver.for_graphs(ask.graphs)
     elif ask.overhead is not None:
         price = solver.for_overhead(ask.overhead)
-    elif ask.price is None and aim.traced and limits.prefill_rows > 1:
-        price = solver.for_graphs(max(aim.floor, int(GRID_SHARE * script_grid(limits))), finest=1e-5)
-    elif ask.price is None and aim.traced and not limits.mixed_steps:
-        price = solver.for_graphs(max(aim.floor, int(PADDED_SHARE * padded_grid(limits))), finest=1e-5)
-    else:
+    elif ask.price is not None or not aim.traced or limits.mixed_steps:
         price = aim.price(ask)
+    elif limits.prefill_rows > 1:
+        price = solver.for_graphs(max(aim.floor, int(GRID_SHARE * script_grid(limits))), finest=1e-5)
+    else:
+        price = solver.for_graphs(max(aim.floor, int(PADDED_SHARE * padded_grid(limits))), finest=1e-5)
     # a price that was searched for has its plan already, and a better one could have other graphs
     # than requested
     found = solver.made.get(price) or solver.at(price, thorough=True)

@@ -15,7 +15,7 @@ from gaudi_launch import profiles
 from gaudi_launch.buckets.engine_env import boolean, exported
 from gaudi_launch.engines.vllm_fork.pooling import pools
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import message
+from gaudi_launch.messages import Message, message
 from gaudi_launch.models import sizing
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.decisions import Decisions
@@ -25,8 +25,10 @@ from gaudi_launch.planning.lengths import BLOCK, round_down, round_up
 from gaudi_launch.planning.placement import USUAL_COUNTS
 from gaudi_launch.planning.plan import Setting
 from gaudi_launch.planning.precision import runs_fp8
+from gaudi_launch.planning.request import Request
 
 if TYPE_CHECKING:
+    from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
     from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits
     from gaudi_launch.performance.step_time import StepTime
 
@@ -40,6 +42,7 @@ _UNREAD = {
 _MOE_ONLY = ("VLLM_DYNAMIC_MOE_MIN_TOKENS", "VLLM_DYNAMIC_MOE_MIN_EXPERTS_SINGLEHPU")
 SKIP_COMPILE = "VLLM_SKIP_LAZY_WARMUP"
 PREFIX_CACHING = "--enable-prefix-caching"
+PROMPTS = "--max-num-prefill-seqs"
 _RAY_ONLY = ("RAY_IGNORE_UNHANDLED_ERRORS", "VLLM_RAY_DISABLE_LOG_TO_DRIVER")
 _BUCKET_VARIABLE = re.compile(r"^VLLM_(PROMPT|DECODE)_\w+_BUCKET_(MIN|STEP|MAX)$|^VLLM_EXPONENTIAL_BUCKETING$")
 # true everywhere by default, and only clutter in a plan
@@ -268,13 +271,12 @@ def plan_buckets(
     from gaudi_launch.buckets.bucket_file import planned
     from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
 
-    found = planned(question, BucketGoal(reduce=request.reduce), cost)
+    goal = BucketGoal(reduce=request.reduce)
+    prompts, reason = _prompts(context, question, goal, cost)
+    question = replace(question, limits=replace(question.limits, max_num_prefill_seqs=prompts))
+    found = planned(question, goal, cost)
     if request.max_prefill_seqs is None:
-        pooling = pools(context.model, request.args)
-        prefill = message(
-            "plan.prefill_pooling" if pooling else "plan.prefill_planned", count=found.max_prefill_seqs
-        )
-        decisions.option("--max-num-prefill-seqs", str(found.max_prefill_seqs), prefill)
+        decisions.option(PROMPTS, str(prompts), reason)
     script = next(iter(found.comparison[1:]), None)
     theirs = script.graphs if script is not None else 0
     padding = found.full_load[0]
@@ -304,12 +306,39 @@ def plan_buckets(
     settle(count())
 
 
+def chooses_prompts(context: Context) -> bool:
+    """Return True if the plan chooses the prompts of a step.
+
+    With prefix caching the list has every context of every rectangle: one prompt a step stays.
+    """
+    request = context.request
+    if request.tuning != "auto" or request.max_prefill_seqs is not None:
+        return False
+    return not pools(context.model, request.args) and not request.args.has(PREFIX_CACHING)
+
+
+def _prompts(context: Context, question: CoverageQuestion, goal: BucketGoal, cost: StepTime) -> tuple[int, Message]:
+    """Return the prompts of a step, with the reason."""
+    from gaudi_launch.buckets.prompts_per_step import choose_prompts
+
+    asked = context.request.max_prefill_seqs
+    if asked is not None:
+        return asked, message("plan.flag", flag="--max-prefill-seqs")
+    if pools(context.model, context.request.args):
+        count = question.limits.max_num_prefill_seqs
+        return count, message("plan.prefill_pooling", count=count)
+    if not chooses_prompts(context):
+        return 1, message("plan.prefill_planned", count=1)
+    choice = choose_prompts(question, goal, cost)
+    return choice.prompts, choice.reason()
+
+
 def planned_limits(context: Context, settings: Sequence[Setting], num_blocks: int | None) -> EngineLimits:
     """Return the shapes that the warm-up planner must cover.
 
-    One prompt per step, which saves the most graphs, unless the user requests more. ``num_blocks``
-    is the expected size of the cache (None: unknown), for which buckets are the best; shapes of a
-    larger cache are covered as well.
+    As many prompts per step as the settings have; one in reference tuning, which saves the most graphs.
+    ``num_blocks`` is the expected size of the cache (None: unknown), for which buckets are the best; shapes
+    of a larger cache are covered as well.
     """
     from gaudi_launch.performance.limits import as_limits
 
@@ -319,7 +348,7 @@ def planned_limits(context: Context, settings: Sequence[Setting], num_blocks: in
     env = {**exported(request.environment), **{s.name: s.value or "" for s in settings if s.kind == "env"}}
     # "1" is true to the model runners and false to some bucket code: a contiguous cache covers both
     contiguous = not prefix and boolean(env.get("VLLM_CONTIGUOUS_PA", "true"))
-    prompts = request.max_prefill_seqs or (limits.max_num_prefill_seqs if pooling else 1)
+    prompts = request.max_prefill_seqs or (limits.max_num_prefill_seqs if pooling else _settled(request, settings))
     more = {"contiguous_pa": contiguous, "max_num_prefill_seqs": prompts, "prefix_caching": prefix}
     asked = as_limits({**asdict(limits), **more})
     if num_blocks is not None:
@@ -328,6 +357,14 @@ def planned_limits(context: Context, settings: Sequence[Setting], num_blocks: in
         fill = max(min(num_blocks, asked.num_blocks), limits.max_num_seqs)
         asked = replace(asked, num_blocks=fill, cache_blocks=num_blocks)
     return asked
+
+
+def _settled(request: Request, settings: Sequence[Setting]) -> int:
+    """Return the prompts of a step by the plan's settings."""
+    values = [setting.value or "" for setting in settings if setting.name == PROMPTS]
+    if request.tuning != "auto" or not values or not values[0].isdigit():
+        return 1
+    return max(1, int(values[0]))
 
 
 def _speculates(args: EngineArgs) -> bool:

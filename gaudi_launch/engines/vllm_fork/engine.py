@@ -382,6 +382,9 @@ class VllmFork(Engine):
         question = self._question(decisions.settings(), context, blocks())
         fork_auto.plan_buckets(context, decisions, question, step_time_in(context, self), graphs)
 
+    def chooses_prompts(self, context: Context) -> bool:
+        return fork_auto.chooses_prompts(context)
+
     def _more_options(self, context: Context, decisions: Decisions) -> None:
         """Add long options of another version's script that this engine supports."""
         request, limits = context.request, context.limits

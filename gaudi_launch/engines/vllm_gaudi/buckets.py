@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from gaudi_launch.models.model import Model
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.engine_args import EngineArgs
 from gaudi_launch.planning.lengths import ceil_div
+from gaudi_launch.planning.plan import Setting
 
 if TYPE_CHECKING:
     from gaudi_launch.buckets.strategies import Judged
@@ -139,6 +141,42 @@ def question(context: Context, contiguous: bool, physical: int | None) -> Covera
         # such prompts come in pieces, and the last piece may have any length
         asked["input_min"] = 1
     return CoverageQuestion(CONTEXT_LADDER, as_limits(asked), package=PACKAGE)
+
+
+def as_settled(context: Context, settings: Sequence[Setting]) -> Context:
+    """Return ``context`` with the prompts per step of these settings."""
+    values = [setting.value or "" for setting in settings if setting.name == PREFILL]
+    if not values or not values[0].isdigit():
+        return context
+    return replace(context, limits=replace(context.limits, max_num_prefill_seqs=max(1, int(values[0]))))
+
+
+def chooses_prompts(context: Context) -> bool:
+    """Return True if the plan chooses the prompts of a step.
+
+    Its model is warmed up. The runner joins prompts without context in one forward pass, but none of a
+    model with states (vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/v1/worker/hpu_model_runner.py:2589,
+    _can_merge_prefill_contents). Images in prompts are not simulated.
+    """
+    request, model = context.request, context.model
+    given = request.max_prefill_seqs is not None or request.environment.get(PREFILL)
+    if given or request.padding_limit is not None:
+        return False
+    return not is_hybrid(model) and "vision" not in model.multimodal
+
+
+def prompts(context: Context, contiguous: bool, physical: int | None, cost: StepTime) -> tuple[int, Message]:
+    """Return the prompts of a step, with the reason.
+
+    Arguments are those of `choose`.
+    """
+    from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
+    from gaudi_launch.buckets.prompts_per_step import choose_prompts
+
+    own_file = not contiguous and bool(context.request.files_dir)
+    goal = BucketGoal(reduce=context.request.reduce)
+    choice = choose_prompts(question(context, contiguous, physical), goal, cost, own_file=own_file)
+    return choice.prompts, choice.reason()
 
 
 def choose(context: Context, contiguous: bool, physical: int | None, cost: StepTime) -> StrategyChoice:

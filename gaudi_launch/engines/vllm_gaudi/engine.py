@@ -238,13 +238,7 @@ class VllmGaudi(Engine):
 
     def _warmup(self, context: Context, decisions: Decisions, task: str) -> None:
         request = context.request
-        prefill = context.limits.max_num_prefill_seqs
-        origin = "vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/v1/worker/hpu_model_runner.py"
-        if request.max_prefill_seqs is not None:
-            reason = message("plan.flag", flag="--max-prefill-seqs")
-            decisions.env(gaudi_buckets.PREFILL, str(prefill), reason, source="flag", origin=origin)
-        else:
-            decisions.env(gaudi_buckets.PREFILL, str(prefill), message("gaudi.prefill"), origin=origin)
+        self._prompts(context, decisions)
         if not self._warms(request, task):
             decisions.warn("gaudi.pooling_cold" if task != CHAT else "gaudi.eager_cold")
             return
@@ -264,6 +258,29 @@ class VllmGaudi(Engine):
         if not own:
             # less for graphs is more for the cache, and the largest bucket follows the cache
             self._strategy(context, decisions)
+
+    def _prompts(self, context: Context, decisions: Decisions) -> None:
+        """Propose the prompts of one step, simulated where the engine joins them."""
+        request, limits = context.request, context.limits
+        name, origin = gaudi_buckets.PREFILL, gaudi_rules.RUNNER
+        if request.max_prefill_seqs is not None:
+            reason = message("plan.flag", flag="--max-prefill-seqs")
+            decisions.env(name, str(limits.max_num_prefill_seqs), reason, source="flag", origin=origin)
+            return
+        count, reason = limits.max_num_prefill_seqs, message("gaudi.prefill")
+        if self.chooses_prompts(context):
+            settings = decisions.settings()
+            blocks = memory_in(context, settings, self).num_blocks
+            contiguous = gaudi_rules.is_contiguous(settings)
+            count, reason = gaudi_buckets.prompts(context, contiguous, blocks, step_time_in(context, self))
+        decisions.env(name, str(count), reason, origin=origin)
+
+    def chooses_prompts(self, context: Context) -> bool:
+        request = context.request
+        if not self._warms(request, task_of(context.model, request.args)):
+            return False
+        own = gaudi_buckets.own_variables(dict(request.environment))
+        return not own and gaudi_buckets.chooses_prompts(context)
 
     def _strategy(self, context: Context, decisions: Decisions) -> None:
         request, choice = context.request, self._choice(decisions.settings(), context)
@@ -287,6 +304,7 @@ class VllmGaudi(Engine):
         """
         blocks = memory_in(context, settings, self).num_blocks
         contiguous = gaudi_rules.is_contiguous(settings)
+        context = gaudi_buckets.as_settled(context, settings)
         return gaudi_buckets.choose(context, contiguous, blocks, step_time_in(context, self))
 
     def _file(self, settings: Sequence[Setting], context: Context) -> tuple[str, str] | None:
@@ -327,6 +345,7 @@ class VllmGaudi(Engine):
         """Return the coverage for the warm-up planner; None without a warm-up."""
         if not self._warms(context.request, task_of(context.model, context.request.args)):
             return None
+        context = gaudi_buckets.as_settled(context, settings)
         return gaudi_buckets.question(context, gaudi_rules.is_contiguous(settings), num_blocks)
 
     def bucket_question(
@@ -337,6 +356,7 @@ class VllmGaudi(Engine):
         algorithm = algorithm_of(CONTEXT_LADDER, env, with_limit=False)
         file = self._file(settings, context)
         contiguous = gaudi_rules.is_contiguous(settings)
+        context = gaudi_buckets.as_settled(context, settings)
         arguments = gaudi_buckets.arguments(context, contiguous, num_blocks, file[1] if file else None)
         return BucketQuestion(CONTEXT_LADDER, gaudi_buckets.PACKAGE, algorithm, env, arguments)
 

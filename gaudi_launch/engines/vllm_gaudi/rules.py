@@ -23,7 +23,7 @@ from gaudi_launch.planning.request import Request
 
 _AT = "vllm-project/vllm-gaudi@091bbadd:"
 _PLATFORM = _AT + "vllm_gaudi/platform.py"
-_RUNNER = _AT + "vllm_gaudi/v1/worker/hpu_model_runner.py"
+RUNNER = _AT + "vllm_gaudi/v1/worker/hpu_model_runner.py"
 _WORKER = _AT + "vllm_gaudi/v1/worker/hpu_worker.py"
 _LAUNCHER = _AT + ".cd/templates/template_vllm_server.sh"
 _VARIABLES = _AT + "docs/configuration/env_variables.md"
@@ -330,7 +330,7 @@ def vision(context: Context, decisions: Decisions) -> None:
     limit = "--limit-mm-per-prompt"
     if not request.args.has(limit, "--language-model-only"):
         reason = message("gaudi.images", count=_IMAGES)
-        decisions.option(limit, f'{{"image":{_IMAGES}}}', reason, origin=_RUNNER)
+        decisions.option(limit, f'{{"image":{_IMAGES}}}', reason, origin=RUNNER)
     kind = (model.model_type or "").lower()
     if kind.startswith("gemma4"):
         reason = message("gaudi.vision_outside")

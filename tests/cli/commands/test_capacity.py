@@ -72,6 +72,28 @@ def test_clients_and_the_latency_of_complete_answers_are_targets_too(capsys: pyt
     assert (code, both["error"]["id"]) == (2, "capacity.one_demand")
 
 
+@pytest.mark.parametrize("engine", ["vllm-gaudi", "vllm-fork@1.22"])
+def test_prompts_per_step_are_those_of_the_plan(capsys: pytest.CaptureFixture[str], engine: str) -> None:
+    lengths = ("-i", "30,128", "-o", "4,32", "-l", "256", "-b", "32", "--engine", engine)
+    planned = document(capsys, "plan", LLAMA, *lengths, "--machine", "simulated:hls2", "-n", "1")[1]
+    names = ("--max-num-prefill-seqs", "VLLM_PROMPT_BS_BUCKET_MAX")
+    wanted = [setting for setting in planned["settings"] if setting["name"] in names][-1]
+    words = ("capacity", LLAMA, *lengths, "--rate", "100/s", "-n", "1", "--accelerator", "gaudi2")
+    found = document(capsys, *words)[1]["choices"][0]
+    assert found["prompts_per_step"] == int(wanted["value"]) > 1
+
+
+def test_prompts_per_step_follow_the_lengths_of_a_trace(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "chat.csv"
+    rows = [f"{number},{40 + number % 60},{8 + number % 16}" for number in range(300)]
+    rows.append("300,1900,100")
+    path.write_text("\n".join(["t_seconds,input_tokens,output_tokens", *rows]) + "\n")
+    words = ("capacity", LLAMA, "--rate", "100/s", "-n", "1", "--accelerator", "gaudi2", "--engine", "vllm-gaudi")
+    ranges = ("-i", "40,1900", "-o", "8,100", "-b", "32")
+    found = document(capsys, *words, "--trace", str(path), "-b", "32")[1]["choices"][0]
+    assert found["prompts_per_step"] > 1 == document(capsys, *words, *ranges)[1]["choices"][0]["prompts_per_step"]
+
+
 def test_without_b_the_batch_is_searched(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("capacity", LLAMA, *RANGES, "--rate", "100/s", "-n", "1", "--engine", "vllm-gaudi")
     found = document(capsys, *words)[1]["choices"][0]

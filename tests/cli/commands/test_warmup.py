@@ -64,6 +64,24 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"plan.name_assumed_near", "warmup.assume_cost"} <= {entry["id"] for entry in found["assumptions"]}
 
 
+def test_prompts_per_step_follow_the_lengths_of_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "chat.csv"
+    rows = [f"{number / 20},{40 + number % 60},{8 + number % 16}" for number in range(300)]
+    trace.write_text("\n".join(["t_seconds,input_tokens,output_tokens", *rows]) + "\n")
+    words = ["--engine", "vllm-gaudi", "-l", "4096", "-b", "32", "--trace", str(trace)]
+    found = answer(capsys, *words)
+    reason = next(entry for entry in found["assumptions"] if entry["id"] == "plan.prompts_several")
+    prompts = found["max_prefill_seqs"]
+    assert prompts == found["limits"]["max_num_prefill_seqs"] > 1
+    assert reason["message"].startswith(f"{prompts} prompts per step: ")
+    mine = {plan["strategy"]: plan["prompt_graphs"] + plan["decode_graphs"] for plan in found["plans"]}["planned"]
+    one = answer(capsys, *words, "--max-prefill-seqs", "1")
+    single = {plan["strategy"]: plan["prompt_graphs"] + plan["decode_graphs"] for plan in one["plans"]}["planned"]
+    assert one["max_prefill_seqs"] == 1 and f", about {mine - single} more graphs to warm up" in reason["message"]
+    # each kind of assumption once
+    assert len({entry["id"] for entry in found["assumptions"]}) == len(found["assumptions"])
+
+
 def test_page_of_the_scripts_engine(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["warmup", "--reduce", "8,24000", *FORK]) == 0
     page = capsys.readouterr().out

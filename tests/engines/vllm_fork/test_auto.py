@@ -16,6 +16,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
 from gaudi_launch.models.model import Model
 from gaudi_launch.performance.limits import as_limits
+from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.plan import Plan, Setting
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
@@ -146,6 +147,34 @@ def test_buckets_are_planned_for_the_blocks_that_the_memory_leaves(engine: str, 
     # a larger cache than thought has its buckets too; the exponential list follows the engine's own number
     assert (top is None) == (made.bucket_strategy == "exponential")
     assert top is None or int(top.value or 0) >= bounds.max_num_seqs * bounds.blocks_per_sequence
+
+
+@pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1"])
+def test_short_prompts_share_a_step_unless_the_user_forbids_it(engine: str) -> None:
+    model = MOE if engine == "deepseek_r1" else DENSE
+    cards = 8 if engine == "deepseek_r1" else 1
+    lengths = {} if engine == "deepseek_r1" else {"input_range": (30, 128), "output_range": (4, 32)}
+    wishes: dict[str, Any] = {"max_model_len": 256, "max_num_seqs": 64, "cards": cards, **lengths}
+    made = plan(model, engine, **wishes)
+    found = setting(made, "--max-num-prefill-seqs")
+    assert found is not None and found.reason.id == "plan.prompts_several" and int(found.value or 0) > 1
+    assert made.buckets is not None
+    assert max(batch for batch, _, _ in made.buckets.prompt) == int(found.value or 0)
+    own = setting(plan(model, engine, max_prefill_seqs=1, **wishes), "--max-num-prefill-seqs")
+    assert own is not None and (own.value, own.source) == ("1", "flag")
+    question = find(engine).question(made.settings, context_of(made, model, engine, wishes), made.num_blocks)
+    assert question is not None and question.limits.max_num_prefill_seqs == int(found.value or 0)
+
+
+def context_of(made: Plan, model: Model, engine: str, wishes: dict[str, Any]) -> Context:
+    request = Request(model=model.path, **wishes)
+    return Context(request, HLS2, model, made.placement, find(engine).limits(request, HLS2, model))
+
+
+def test_prefix_caching_keeps_one_prompt_a_step() -> None:
+    wishes: dict[str, Any] = {"input_range": (30, 128), "output_range": (4, 32)}
+    made = setting(plan(extra=("--enable-prefix-caching",), **wishes), "--max-num-prefill-seqs")
+    assert made is not None and (made.value, made.reason.id) == ("1", "plan.prefill_planned")
 
 
 def test_prefix_caching_on_1_22_does_not_warm_up_every_context() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -134,3 +135,17 @@ def test_prompts_of_one_step() -> None:
     exported = plan(environment={"VLLM_PROMPT_BS_BUCKET_MAX": "4"})
     assert exported.command.files == made.command.files
     assert refused(environment={"VLLM_PROMPT_BS_BUCKET_MAX": "four"}).id == "plan.number"
+
+
+def test_short_prompts_share_a_forward_pass_unless_the_user_or_the_model_forbids_it() -> None:
+    short: dict[str, Any] = {"input_range": (30, 128), "output_range": (4, 32)}
+    made = plan(**short)
+    found = setting(made, "VLLM_PROMPT_BS_BUCKET_MAX")
+    assert found is not None and (found.reason.id, found.source) == ("plan.prompts_several", "computed")
+    assert made.buckets is not None
+    assert max(batch for batch, _, _ in made.buckets.prompt) == int(found.value or 0) > 1
+    # a file for that number, which the engine reads
+    assert made.buckets == plan(max_prefill_seqs=int(found.value or 0), **short).buckets
+    assert value(plan(max_prefill_seqs=1, **short), "VLLM_PROMPT_BS_BUCKET_MAX") == "1"
+    assert value(plan(padding_limit="0.25", **short), "VLLM_PROMPT_BS_BUCKET_MAX") == "1"
+    assert value(plan(HYBRID, **short), "VLLM_PROMPT_BS_BUCKET_MAX") == "1"
