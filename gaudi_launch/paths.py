@@ -32,6 +32,15 @@ def data_dir() -> Path:
     return _xdg("XDG_DATA_HOME", ".local/share")
 
 
+def engines_dir() -> Path:
+    """Return the folder of engine environments. Not created here.
+
+    It is GAUDI_LAUNCH_ENGINES_DIR, else in the folder of data.
+    """
+    own = os.environ.get("GAUDI_LAUNCH_ENGINES_DIR")
+    return Path(own).absolute() if own else data_dir() / "engines"
+
+
 def config_dir() -> Path:
     """Return the folder of the user's settings and profiles. Not created here."""
     return _xdg("XDG_CONFIG_HOME", ".config")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gaudi_launch import interrupt
+from gaudi_launch.engines.install.switch import fixed
 from gaudi_launch.errors import ExitCode, LaunchError
 
 _LIMIT_SECONDS = 20
@@ -50,12 +51,13 @@ def interpreter(python: str | None) -> str | None:
     The given one is a path or a name on PATH. Raises LaunchError when it does not exist.
     """
     if python is None:
-        return shutil.which("python3")
+        found = shutil.which("python3")
+        return fixed(found) if found else None
     path = shutil.which(python)
     if path is None:
         raise LaunchError("engines.no_python", ExitCode.USAGE, path=python)
     # keep the path as given (it identifies a virtual environment), only made absolute
-    return os.path.abspath(path)  # noqa: PTH100 - Path.resolve would follow the link out of the environment
+    return fixed(os.path.abspath(path))  # noqa: PTH100 - Path.resolve would follow the link out of the environment
 
 
 def detect(python: str | None) -> Installed | None:

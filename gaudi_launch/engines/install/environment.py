@@ -15,18 +15,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gaudi_launch import interrupt
+from gaudi_launch.engines.install.change import change
 from gaudi_launch.engines.install.in_use import check_unused
 from gaudi_launch.engines.install.install_steps import CodeStep, SetupExtras, code_steps, dockerfile
+from gaudi_launch.engines.install.switch import Versions
 from gaudi_launch.engines.releases import Release, constraints_of
-from gaudi_launch.engines.vllm_cpu.install import alone, engines_dir
+from gaudi_launch.engines.vllm_cpu.install import alone
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
+from gaudi_launch.paths import engines_dir
 
 _log = logging.getLogger(__name__)
 
 PLACES = ("venv", "docker")
 LOG = "setup.log"
+_RECORD = "setup.json"
 _LAST_LINES = 15
+_PYTHON = "venv/bin/python"
+_MIRROR = "--index-url"
 # queries an interpreter without importing anything of Gaudi's
 _HAS_TORCH = "import importlib.util as u, sys; sys.exit(u.find_spec('habana_frameworks') is None)"
 
@@ -55,25 +61,46 @@ class Recipe:
 
         An environment and an image of one engine may both be made.
         """
-        return self.folder / ("setup.json" if self.image is None else "setup-image.json")
+        return self.folder / (_RECORD if self.image is None else "setup-image.json")
 
 
 def folder_of(release: Release) -> Path:
-    """Return the folder with everything of an engine."""
-    return engines_dir() / release.engine.replace("@", "-")
+    """Return the folder of an image and of an environment's first version."""
+    return engines_dir() / name_of(release.engine)
+
+
+def name_of(engine: str) -> str:
+    """Return the name of an engine's folders."""
+    return engine.replace("@", "-")
+
+
+def versions_of(engine: str) -> Versions:
+    """Return the versions of an engine's environment on this machine."""
+    return Versions(name_of(engine), _is_finished)
 
 
 def in_venv(release: Release, base: str, extras: SetupExtras) -> Recipe:
     """Return a virtual environment over ``base``, whose Gaudi PyTorch it shares.
 
-    No package index has that PyTorch. Raises LaunchError (USAGE) for an engine that is published as
+    No package index has that PyTorch. A complete environment is never changed: the recipe is that
+    of the one in force where it has all these steps, else of one with exactly these, else of an
+    unfinished one, else of a new one. Raises LaunchError (USAGE) for an engine that is published as
     an image only.
     """
     if release.bare_image is None:
         raise LaunchError("setup.image_only", ExitCode.USAGE, engine=release.engine)
-    folder = folder_of(release)
+    versions = versions_of(release.engine)
+    for folder in reversed(versions.folders()):
+        recipe = _in_folder(folder, release, base, extras)
+        has_all = remembered(recipe) == len(recipe.steps)
+        if has_all and (folder == versions.in_force() or len(_recorded(recipe)) == len(recipe.steps)):
+            return recipe
+    return _in_folder(versions.folder_for_new(), release, base, extras)
+
+
+def _in_folder(folder: Path, release: Release, base: str, extras: SetupExtras) -> Recipe:
     venv, source = folder / "venv", folder / "src"
-    python = str(venv / "bin" / "python")
+    python = str(folder / _PYTHON)
     constraints = "" if extras.unpinned else constraints_of(release) or ""
     extras = replace(extras, constraints=constraints)
     steps = [
@@ -155,18 +182,44 @@ def make(recipe: Recipe, say: Say) -> int:
     return len(recipe.steps) - done
 
 
+def linked_python(engine: str) -> Path:
+    """Return the interpreter of the version in force, whichever that will be."""
+    return versions_of(engine).link / _PYTHON
+
+
+def put_in_force(recipe: Recipe, say: Say) -> Path | None:
+    """Put a complete environment in force; return the one that it replaces.
+
+    A version that replaces another is tried first. Return None where nothing is replaced. Raises
+    LaunchError (FAILED); the old one is in force then.
+    """
+    if recipe.python is None:
+        return None
+    with alone():
+        return change(versions_of(recipe.engine), recipe.folder, Path(recipe.python), say)
+
+
+def _is_finished(folder: Path) -> bool:
+    """Return True for a folder whose environment has all its steps.
+
+    Also for one of an older gaudi-launch, which did not record how many it has.
+    """
+    try:
+        document = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
+        done, steps = len(document["done"]), document.get("steps")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        _log.debug("the record of an installation is not read: %s", error)
+        return False
+    return (steps is None or done >= steps) and (folder / _PYTHON).exists()
+
+
 def remembered(recipe: Recipe) -> int:
     """Return how many of the recipe's first steps are done.
 
     A step that changed, and all after it, are not done, and none is done when their result was
     removed.
     """
-    try:
-        entries = json.loads(recipe.record.read_text(encoding="utf-8"))["done"]
-        before = [tuple(str(word) for word in entry) for entry in entries]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        _log.debug("the record of an installation is not read: %s", error)
-        return 0
+    before = _recorded(recipe)
     if recipe.python is not None and not Path(recipe.python).exists():
         return 0
     count = 0
@@ -175,6 +228,16 @@ def remembered(recipe: Recipe) -> int:
             break
         count += 1
     return 0 if count == len(recipe.steps) and recipe.image and not _has_image(recipe.image) else count
+
+
+def _recorded(recipe: Recipe) -> list[tuple[str, ...]]:
+    """Return the completed steps by the record; [] without one."""
+    try:
+        entries = json.loads(recipe.record.read_text(encoding="utf-8"))["done"]
+        return [tuple(str(word) for word in entry) for entry in entries]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        _log.debug("the record of an installation is not read: %s", error)
+        return []
 
 
 def _has_image(image: str) -> bool:
@@ -192,7 +255,7 @@ def _has_image(image: str) -> bool:
 def _remember(recipe: Recipe, count: int) -> None:
     """Record atomically that the first steps are done."""
     new = recipe.record.with_suffix(".new")
-    document = {"schema": 1, "engine": recipe.engine, "done": _keys(recipe)[:count]}
+    document = {"schema": 1, "engine": recipe.engine, "steps": len(recipe.steps), "done": _keys(recipe)[:count]}
     new.write_text(json.dumps(document, indent=1), encoding="utf-8")
     new.replace(recipe.record)
 
@@ -204,7 +267,13 @@ def _keys(recipe: Recipe) -> list[tuple[str, ...]]:
 
 
 def _placeless(key: tuple[str, ...], folder: Path) -> tuple[str, ...]:
-    """Return a step without the path of its folder, which may have several paths."""
+    """Return a step without the path of its folder, which may have several paths.
+
+    Without pip's mirror too: another one gives the same packages.
+    """
+    if _MIRROR in key:
+        at = key.index(_MIRROR)
+        key = (*key[:at], *key[at + 2 :])
     path = re.compile(rf"/[^\s'\"]*?/{re.escape(folder.name)}(?=/|$)")
     return tuple(path.sub("@", word) for word in key)
 

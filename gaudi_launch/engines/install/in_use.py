@@ -11,7 +11,7 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gaudi_launch import locks
@@ -40,7 +40,7 @@ def marker_of(folder: Path) -> dict[str, str] | None:
     return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
 
-def check_clearable(folder: Path, needed: dict[str, str]) -> None:
+def check_clearable(folder: Path, needed: Mapping[str, str]) -> None:
     """Raise LaunchError (FAILED) for an environment that must not be cleared.
 
     It is complete, or in use. ``needed`` is the marker that a usable one would have, for the
@@ -52,19 +52,28 @@ def check_clearable(folder: Path, needed: dict[str, str]) -> None:
             "setup.complete_other",
             ExitCode.FAILED,
             path=str(folder),
-            found=_words(found),
-            needed=_words(needed),
+            found=marker_words(found),
+            needed=marker_words(needed),
         )
     check_unused(folder)
 
 
 def check_unused(folder: Path) -> None:
     """Raise LaunchError (FAILED) for an environment that a service runs from."""
+    if is_used(folder):
+        raise LaunchError("setup.in_use", ExitCode.FAILED, path=str(folder))
+
+
+def is_used(folder: Path) -> bool:
+    """Return True for an environment that a service runs from, of any user.
+
+    Return False where no service ever did, or its lock cannot be opened.
+    """
     try:
         handle = os.open(_lock_path(folder), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError as error:
         _log.debug("the use of an environment is unknown: %s", error)
-        return
+        return False
     try:
         unused = locks.try_take(handle)
     except OSError as error:
@@ -73,8 +82,7 @@ def check_unused(folder: Path) -> None:
         unused = False
     finally:
         os.close(handle)
-    if not unused:
-        raise LaunchError("setup.in_use", ExitCode.FAILED, path=str(folder))
+    return not unused
 
 
 @contextlib.contextmanager
@@ -119,5 +127,6 @@ def _environment_of(program: str, engines: Path) -> Path | None:
     return home / real.relative_to(home).parts[0]
 
 
-def _words(marker: dict[str, str]) -> str:
+def marker_words(marker: Mapping[str, str]) -> str:
+    """Return the content of a marker for a sentence."""
     return ", ".join(f"{name} {value}" for name, value in marker.items()) or "-"

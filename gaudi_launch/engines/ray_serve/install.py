@@ -10,14 +10,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gaudi_launch.engines.detect import Installed, detect
-from gaudi_launch.engines.install.in_use import check_clearable, marker_of
+from gaudi_launch.engines.install.change import change, place_for
+from gaudi_launch.engines.install.in_use import marker_of
+from gaudi_launch.engines.install.switch import Versions
 from gaudi_launch.engines.vllm_cpu import install as cpu_install
+from gaudi_launch.paths import engines_dir
 
 RAY = "2.60.0"
 
 
+def versions() -> Versions:
+    """Return the versions of Ray's environment on this machine."""
+    return Versions("ray", lambda folder: marker_of(folder) is not None)
+
+
 def environment_dir() -> Path:
-    return cpu_install.engines_dir() / "ray"
+    """Return the folder of the version in force, else where the first one will be."""
+    return versions().in_force() or engines_dir() / "ray"
 
 
 def python_path() -> Path:
@@ -26,11 +35,20 @@ def python_path() -> Path:
 
 
 def is_ready() -> bool:
+    """Return True for a complete environment that borrows the engine in force."""
     found = marker_of(environment_dir())
     if found is None or not cpu_install.engine_is_ready() or not python_path().exists():
         return False
-    same_versions = found.get("ray") == RAY and found.get("vllm") == cpu_install.VLLM
-    return same_versions and _is_beside(found.get("beside", ""))
+    return (_is_wanted(found) or versions().is_rolled_back()) and _is_beside(found.get("beside", ""))
+
+
+def is_newest() -> bool:
+    """Return True if the version in force is the one that this program installs."""
+    return is_ready() and _is_wanted(marker_of(environment_dir()) or {})
+
+
+def _is_wanted(found: dict[str, str]) -> bool:
+    return found.get("ray") == RAY and found.get("vllm") == cpu_install.VLLM
 
 
 def _is_beside(path: str) -> bool:
@@ -53,12 +71,13 @@ def installed(demo: bool) -> Installed | None:
     return found
 
 
-def steps() -> list[cpu_install.InstallStep]:
+def steps(folder: Path | None = None) -> list[cpu_install.InstallStep]:
     """Return the steps that make the environment, in order.
 
-    They need the embedded engine.
+    They need the embedded engine. ``folder`` is its place; by default the one in force.
     """
-    folder, python = environment_dir(), str(python_path())
+    folder = folder or environment_dir()
+    python = str(folder / "bin" / "python")
     pip = (python, "-m", "pip", "--disable-pip-version-check", "--no-input")
     return [
         cpu_install.InstallStep(
@@ -78,13 +97,15 @@ def setup(say: Callable[[str], None], *, demo: bool = True, index_url: str | Non
 
     cpu_install.setup(say, demo=demo, index_url=index_url)
     with cpu_install.alone():
-        if is_ready():
+        if is_newest():
             say(text("serve.setup_have_engine", path=environment_dir()))
             return
         marker = {"ray": RAY, "vllm": cpu_install.VLLM, "beside": str(cpu_install.environment_dir().resolve())}
-        check_clearable(environment_dir(), marker)
-        cpu_install.run_steps(cpu_install.mirrored(steps(), index_url), say)
-        cpu_install.mark(environment_dir(), marker)
+        folder = place_for(versions(), marker, ("ray", "vllm"))
+        if not cpu_install.is_whole(folder, marker):
+            cpu_install.run_steps(cpu_install.mirrored(steps(folder), index_url), say)
+            cpu_install.mark(folder, marker)
+        change(versions(), folder, folder / "bin" / "python", say)
 
 
 def _borrow(folder: Path) -> None:

@@ -20,9 +20,12 @@ from dataclasses import dataclass, replace
 from email.parser import HeaderParser
 from pathlib import Path
 
-from gaudi_launch import interrupt, locks, paths
-from gaudi_launch.engines.install.in_use import MARKER, check_clearable, marker_of
+from gaudi_launch import interrupt, locks
+from gaudi_launch.engines.install.change import change, place_for
+from gaudi_launch.engines.install.in_use import MARKER, marker_of
+from gaudi_launch.engines.install.switch import Versions
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.paths import engines_dir
 
 VLLM = "0.32.0"
 TORCH = "2.13.0+cpu"
@@ -36,17 +39,14 @@ _UNWANTED = ("torch", "torchvision", "torchaudio", "torchcodec", "triton")
 Say = Callable[[str], None]
 
 
-def engines_dir() -> Path:
-    """Return the folder of engine environments.
-
-    It is GAUDI_LAUNCH_ENGINES_DIR, else in the XDG data folder.
-    """
-    own = os.environ.get("GAUDI_LAUNCH_ENGINES_DIR")
-    return Path(own).absolute() if own else paths.data_dir() / "engines"
+def versions() -> Versions:
+    """Return the versions of the embedded engine on this machine."""
+    return Versions("cpu", lambda folder: marker_of(folder) is not None)
 
 
 def environment_dir() -> Path:
-    return engines_dir() / "cpu"
+    """Return the folder of the version in force, else where the first one will be."""
+    return versions().in_force() or engines_dir() / "cpu"
 
 
 def demo_dir() -> Path:
@@ -66,6 +66,12 @@ def is_whole(folder: Path, wanted: dict[str, str]) -> bool:
 
 
 def engine_is_ready() -> bool:
+    """Return True for a complete engine of this version, or one rolled back to."""
+    return python_path().exists() and (is_newest() or versions().is_rolled_back())
+
+
+def is_newest() -> bool:
+    """Return True if the version in force is the one that this program installs."""
     return is_whole(environment_dir(), {"vllm": VLLM}) and python_path().exists()
 
 
@@ -100,9 +106,13 @@ def base_python() -> str:
     raise LaunchError("serve.setup_python", ExitCode.MACHINE, found=ours, least="3.11")
 
 
-def engine_steps() -> list[InstallStep]:
-    """Return the steps that make the environment, in order."""
-    folder, python = environment_dir(), str(python_path())
+def engine_steps(folder: Path | None = None) -> list[InstallStep]:
+    """Return the steps that make the environment, in order.
+
+    ``folder`` is its place; by default the one in force.
+    """
+    folder = folder or environment_dir()
+    python = str(folder / "bin" / "python")
     wheels = folder / "wheels"
     pip = (python, "-m", "pip", "--disable-pip-version-check", "--no-input")
     requirements = folder / "requirements.txt"
@@ -162,19 +172,26 @@ def setup(say: Say, *, demo: bool = True, index_url: str | None = None) -> None:
     from gaudi_launch.messages import text
 
     with alone():
-        if engine_is_ready():
+        if is_newest():
             say(text("serve.setup_have_engine", path=environment_dir()))
         else:
-            wanted = {"vllm": VLLM, "python": base_python()}
-            check_clearable(environment_dir(), wanted)
-            run_steps(mirrored(engine_steps(), index_url), say)
-            mark(environment_dir(), wanted)
+            _make_engine(say, index_url)
         if not demo:
             return
         if demo_is_ready():
             say(text("serve.setup_have_demo", path=demo_dir()))
         else:
             run_steps(mirrored(demo_steps(), index_url), say)
+
+
+def _make_engine(say: Say, index_url: str | None) -> None:
+    """Install the expected version next to the others, try it, put it in force."""
+    wanted = {"vllm": VLLM, "python": base_python()}
+    folder = place_for(versions(), wanted, ("vllm",))
+    if not is_whole(folder, wanted):
+        run_steps(mirrored(engine_steps(folder), index_url), say)
+        mark(folder, wanted)
+    change(versions(), folder, folder / "bin" / "python", say)
 
 
 @contextmanager

@@ -111,7 +111,9 @@ def test_a_virtual_environment_at_the_pinned_commits(user: User) -> None:
         ["python", "-m", "pip", "uninstall", "--yes", "pillow"],
         [*pip, "--upgrade", "--force-reinstall", "pillow-simd"],
     ]
-    assert out == f"The engine is ready. Use it with: gaudi-launch serve --python {python} ...\n"
+    linked = f"{folder}.current/venv/bin/python"
+    assert out == f"The engine is ready. Use it with: gaudi-launch serve --python {linked} ...\n"
+    assert Path(linked).samefile(python)
     assert "[10/10] Building Pillow-SIMD with AVX2\n" in err
     assert "not tried on a server with cards" in err
 
@@ -130,9 +132,80 @@ def test_it_goes_on_where_it_stopped(user: User) -> None:
     code, out, err = user.run(*VENV)
     assert (code, err) == (0, "") and out.startswith("Everything is already installed.\n")
     assert len(user.calls) == 8
-    # another wish changes a step, so that one and all behind it are done
+    # another mirror has the same packages
     assert user.run(*VENV, "--index-url", "https://mirror.example/simple")[0] == 0
-    assert len(user.calls) == 8 + 3
+    assert len(user.calls) == 8
+
+
+def test_other_packages_are_installed_beside_and_replace_the_old_version(user: User) -> None:
+    assert user.run(*VENV)[0] == 0
+    first, second = user.engines / "vllm-fork-1.21", user.engines / "vllm-fork-1.21+2"
+    linked = user.engines / "vllm-fork-1.21.current"
+    before = len(user.calls)
+    code, _, err = user.run(*VENV, "--vision")
+    assert code == 0, err
+    assert f"Trying the new version in {second}\n{second} is now in force. {first} is kept" in err
+    assert user.calls[before] == ["base-python", "-m", "venv", "--system-site-packages", f"{second}/venv"]
+    assert linked.resolve() == second.resolve()
+    # it has all that the first has, so it stays; rolled back, the first one does
+    made = user.calls
+    assert user.run(*VENV)[1].startswith("Everything is already installed.\n")
+    assert linked.resolve() == second.resolve()
+    assert user.run("--rollback")[0] == 0
+    assert user.run(*VENV)[1].startswith("Everything is already installed.\n")
+    assert linked.resolve() == first.resolve()
+    # the second one is complete: it is put in force again without any step
+    document = json.loads(user.run(*VENV, "--vision", "--json")[1])
+    assert (document["steps_run"], document["replaced"], document["services"]) == (0, str(first), [])
+    assert (linked.resolve(), user.calls) == (second.resolve(), made)
+
+
+def test_a_rollback_returns_to_the_version_before(user: User) -> None:
+    assert user.run(*VENV)[0] == 0
+    assert user.run(*VENV, "--vision")[0] == 0
+    first, second = user.engines / "vllm-fork-1.21", user.engines / "vllm-fork-1.21+2"
+    linked = user.engines / "vllm-fork-1.21.current"
+    code, out, err = user.run("--rollback", "--dry-run")
+    assert (code, err) == (0, "")
+    assert out == f"vllm-fork-1.21: {first} would be in force again instead of {second}. Nothing was changed.\n"
+    assert linked.resolve() == second.resolve()
+    code, out, err = user.run("vllm-fork@1.21", "--rollback", "--json")
+    assert code == 0, err
+    assert json.loads(out) == {
+        "schema": 1,
+        "engine": "vllm-fork-1.21",
+        "folder": str(first),
+        "python": f"{linked}/venv/bin/python",
+        "dry_run": False,
+        "replaced": str(second),
+        "services": [],
+    }
+    assert linked.resolve() == first.resolve()
+    code, out, err = user.run("vllm-fork@1.21", "--rollback")
+    assert (code, out) == (2, "") and "has no earlier version on this machine" in err
+
+
+def test_a_rollback_without_a_name_needs_one_engine_with_two_versions(user: User) -> None:
+    code, out, err = user.run("--rollback")
+    assert (code, out) == (2, "") and "No engine on this machine has an earlier version" in err
+    for engine in ("vllm-fork@1.21", "vllm-fork@1.22"):
+        assert user.run(engine, "--python", "base-python")[0] == 0
+        assert user.run(engine, "--python", "base-python", "--vision")[0] == 0
+    code, out, err = user.run("--rollback")
+    assert (code, out) == (2, "") and "vllm-fork-1.21, vllm-fork-1.22" in err
+    shutil.rmtree(user.engines / "vllm-fork-1.22/venv")
+    assert user.run("--rollback", "--lang", "zh")[1].startswith("vllm-fork-1.21：")
+
+
+def test_a_failed_installation_leaves_the_old_version_in_force(user: User) -> None:
+    assert user.run(*VENV)[0] == 0
+    (user.home / "fail").write_text(str(len(user.calls) + 6))
+    assert user.run(*VENV, "--vision")[0] == 1
+    linked = user.engines / "vllm-fork-1.21.current"
+    assert linked.resolve() == (user.engines / "vllm-fork-1.21").resolve()
+    (user.home / "fail").unlink()
+    assert user.run(*VENV, "--vision")[0] == 0
+    assert linked.resolve() == (user.engines / "vllm-fork-1.21+2").resolve()
 
 
 def test_an_environment_that_was_removed_is_made_anew(user: User) -> None:
@@ -270,6 +343,8 @@ def test_scale_out_builds_libfabric_then_the_wrapper() -> None:
         (("vllm-fork@1.21", "--python", "/nowhere/python"), 3, "/nowhere/python"),
         (("vllm-fork@1.21", "--index-url", "mirror of mine"), 2, "is not a valid address"),
         (("cpu", "--index-url", ""), 2, "is not a valid address"),
+        ((), 2, "The command names no engine"),
+        (("cpu", "--rollback", "--in", "venv"), 2, "--in does not apply to --rollback"),
     ],
 )
 def test_wrong_input_starts_nothing(words: tuple[str, ...], code: int, says: str, user: User) -> None:

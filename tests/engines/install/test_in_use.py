@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from gaudi_launch.engines.install import environment
+from gaudi_launch.engines.install import change, environment
 from gaudi_launch.engines.install.environment import Recipe
 from gaudi_launch.engines.install.in_use import check_unused, in_use
 from gaudi_launch.engines.install.install_steps import CodeStep
 from gaudi_launch.engines.ray_serve import install as ray_install
 from gaudi_launch.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.paths import engines_dir
 from gaudi_launch.planning.plan import Command
 from gaudi_launch.services import service
 from gaudi_launch.services.process.detach import _Lines
@@ -49,23 +51,67 @@ def refused(id: str, folder: Path) -> None:
     with pytest.raises(LaunchError) as caught:
         place.setup(said.append, demo=False)
     assert (caught.value.id, caught.value.exit_code) == (id, ExitCode.FAILED)
-    assert str(cpu_install.engines_dir() / folder.name) in str(caught.value)
+    assert str(engines_dir() / folder.name) in str(caught.value)
     assert (folder / "kept").exists()
     assert not [line for line in said if line.startswith("[")]
 
 
-@pytest.mark.parametrize(
-    ("marker", "python"),
-    [
-        # of a container, whose base interpreter is elsewhere
-        ({"vllm": cpu_install.VLLM}, "/nowhere/python3"),
-        # of another version of the program
-        ({"vllm": "0.1.0"}, sys.executable),
-    ],
-)
-def test_a_complete_engine_is_never_cleared(engines: Path, marker: dict[str, str], python: str) -> None:
-    make(engines / "cpu", marker, python)
+def test_a_complete_engine_of_a_container_is_never_cleared(engines: Path) -> None:
+    # its base interpreter is elsewhere
+    make(engines / "cpu", {"vllm": cpu_install.VLLM}, "/nowhere/python3")
     refused("setup.complete_other", engines / "cpu")
+
+
+@dataclass
+class Stand:
+    """Stands in for the commands of an installation: makes the environment, notes what ran."""
+
+    ran: list[str] = field(default_factory=list)
+
+    def run_steps(self, steps: list[cpu_install.InstallStep], say: object) -> None:
+        self.ran.extend(step.id for step in steps)
+        make(Path(steps[0].argv[-1]), None)
+
+
+@pytest.fixture
+def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
+    """No package is downloaded; a trial runs an interpreter without vLLM."""
+    found = Stand()
+    monkeypatch.setattr(cpu_install, "run_steps", found.run_steps)
+    return found
+
+
+def without_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change, "trial", lambda python, modules, *, kept: None)
+
+
+def test_another_version_of_the_engine_is_installed_beside(
+    engines: Path, stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_trial(monkeypatch)
+    make(engines / "cpu", {"vllm": "0.1.0"})
+    assert cpu_install.environment_dir() == engines_dir() / "cpu"
+    cpu_install.setup(lambda line: None, demo=False)
+    assert (engines / "cpu" / "kept").exists()
+    assert cpu_install.environment_dir() == engines_dir() / "cpu+2"
+    assert (stand.ran[0], cpu_install.engine_is_ready()) == ("serve.setup_venv", True)
+    # rolled back on purpose: the old one is used, until a setup is asked for
+    assert cpu_install.versions().roll_back() == (engines_dir() / "cpu", engines_dir() / "cpu+2")
+    assert (cpu_install.engine_is_ready(), cpu_install.is_newest()) == (True, False)
+    before = list(stand.ran)
+    cpu_install.setup(lambda line: None, demo=False)
+    assert (cpu_install.environment_dir(), stand.ran) == (engines_dir() / "cpu+2", before)
+
+
+def test_a_version_that_cannot_be_imported_is_not_put_in_force(engines: Path, stand: Stand) -> None:
+    make(engines / "cpu", {"vllm": "0.1.0"})
+    # the interpreter of this project has no vLLM
+    with pytest.raises(LaunchError) as caught:
+        cpu_install.setup(lambda line: None, demo=False)
+    assert caught.value.id == "setup.trial_failed"
+    assert str(caught.value.detail).endswith("No module named 'vllm'")
+    assert cpu_install.environment_dir() == engines_dir() / "cpu"
+    assert not cpu_install.engine_is_ready()
 
 
 def test_a_marker_that_cannot_be_read_is_no_leave_to_clear(engines: Path) -> None:
@@ -78,12 +124,13 @@ def test_a_half_made_engine_is_cleared_only_when_nothing_runs_from_it(
     engines: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(engines / "cpu", None)
-    with in_use(str(engines / "cpu/bin/python"), cpu_install.engines_dir()):
+    with in_use(str(engines / "cpu/bin/python"), engines_dir()):
         refused("setup.in_use", engines / "cpu")
     ran: list[str] = []
     monkeypatch.setattr(cpu_install, "run_steps", lambda steps, say: ran.extend(step.id for step in steps))
     cpu_install.setup(lambda line: None, demo=False)
     assert ran[0] == "serve.setup_venv" and cpu_install.engine_is_ready()
+    assert cpu_install.environment_dir() == engines_dir() / "cpu"
 
 
 @pytest.mark.parametrize("by", ["home", "disk"])
@@ -121,7 +168,7 @@ def test_the_steps_done_are_known_by_either_path(engines: Path, tmp_path: Path) 
     environment._remember(second, 1)
     assert environment.remembered(first) == 1
     # what is left to do would change what a service runs from
-    with in_use(str(second.python), cpu_install.engines_dir()), pytest.raises(LaunchError) as caught:
+    with in_use(str(second.python), engines_dir()), pytest.raises(LaunchError) as caught:
         environment.make(first, lambda line: None)
     assert caught.value.id == "setup.in_use"
 
@@ -136,7 +183,7 @@ def test_a_service_keeps_its_environment_as_long_as_it_runs(engines: Path) -> No
                 check_unused(engines / "cpu")
             seen.append(caught.value.id)
 
-    command = Command((str(cpu_install.engines_dir() / "cpu/bin/python"), "-c", ""), {})
+    command = Command((str(engines_dir() / "cpu/bin/python"), "-c", ""), {})
     job = ServiceJob("a", "m", "/m", "vllm-cpu@1", "http://127.0.0.1:1", command, bind=False)
     with registry.hold("a"):
         service.run(job, Watcher(), os.environ, seen.append)
@@ -146,5 +193,5 @@ def test_a_service_keeps_its_environment_as_long_as_it_runs(engines: Path) -> No
 
 def test_what_is_no_environment_of_ours_needs_no_lock(engines: Path) -> None:
     for program in (sys.executable, "docker", "python3"):
-        with in_use(program, cpu_install.engines_dir()):
+        with in_use(program, engines_dir()):
             assert list(engines.iterdir()) == []

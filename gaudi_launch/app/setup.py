@@ -1,0 +1,155 @@
+"""The use cases of ``gaudi-launch setup``: install an engine, and roll it back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gaudi_launch.errors import ExitCode, LaunchError
+
+if TYPE_CHECKING:
+    from gaudi_launch.engines.install.environment import Recipe
+    from gaudi_launch.engines.install.switch import Versions
+
+_log = logging.getLogger(__name__)
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """The remains of a change of the version in force.
+
+    ``services`` still run from the version ``old``, by name; ``used`` is True where any process of
+    any user does. ``others`` are the versions that are neither in force nor the one before.
+    """
+
+    old: Path
+    services: tuple[str, ...]
+    used: bool
+    others: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Installation:
+    """The result of an installation: steps run, interpreter, and what was replaced."""
+
+    steps_run: int
+    python: str | None
+    image: str | None
+    replaced: Leftovers | None
+
+
+@dataclass(frozen=True)
+class RollBack:
+    """A return to the version before; ``name`` is that of the engine's folders."""
+
+    name: str
+    folder: Path
+    python: Path
+    replaced: Leftovers
+
+
+def install(recipe: Recipe, say: Say) -> Installation:
+    """Make an environment or image and put it in force. Raises LaunchError."""
+    from gaudi_launch.engines.install import environment
+
+    ran = environment.make(recipe, say)
+    if recipe.python is None:
+        return Installation(ran, None, recipe.image, None)
+    versions = environment.versions_of(recipe.engine)
+    old = environment.put_in_force(recipe, say)
+    replaced = _leftovers(versions, old) if old is not None else None
+    return Installation(ran, str(environment.linked_python(recipe.engine)), None, replaced)
+
+
+def leftovers_of(engine: str, old: Path | None) -> Leftovers | None:
+    """Return what a change of an engine leaves; None where nothing was replaced."""
+    return _leftovers(_versions(engine), old) if old is not None else None
+
+
+def roll_back(engine: str | None, *, dry_run: bool = False) -> RollBack:
+    """Put the version in force that was in force before.
+
+    ``engine`` is its name; without one it is the only engine that has an earlier version. Nothing is
+    changed in a dry run. Raises LaunchError (USAGE) for an engine without an earlier version.
+    """
+    from gaudi_launch.engines.vllm_cpu.install import alone
+
+    with alone():
+        versions = _chosen(engine)
+        current, before = versions.in_force(), versions.replaced()
+        if current is None or before is None:
+            raise LaunchError("setup.no_version_before", ExitCode.USAGE, engine=engine or versions.name)
+        python = _python_in(before)
+        if not python.exists():
+            raise LaunchError("setup.version_broken", ExitCode.FAILED, path=str(before), python=str(python))
+        if not dry_run:
+            try:
+                versions.roll_back()
+            except OSError as error:
+                why = error.strerror or str(error)
+                raise LaunchError(
+                    "setup.switch_failed", ExitCode.FAILED, path=str(versions.link), why=why
+                ) from None
+    linked = versions.link / python.relative_to(before)
+    return RollBack(versions.name, before, linked, _leftovers(versions, current))
+
+
+def _chosen(engine: str | None) -> Versions:
+    """Return the versions of an engine, by default of the only one with two."""
+    from gaudi_launch.engines.install.switch import names_in_force
+
+    if engine is not None:
+        return _versions(engine)
+    found = [each for each in map(_versions, names_in_force()) if each.replaced() is not None]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise LaunchError("setup.no_versions_before", ExitCode.USAGE)
+    names = ", ".join(each.name for each in found)
+    raise LaunchError("setup.several_versions", ExitCode.USAGE, known=names, first=found[0].name)
+
+
+def _versions(engine: str) -> Versions:
+    """Return the versions of an engine, by its name or by that of its folders."""
+    from gaudi_launch.engines.install.environment import versions_of
+    from gaudi_launch.engines.ray_serve import install as ray_install
+    from gaudi_launch.engines.vllm_cpu import install as cpu_install
+
+    for each in (cpu_install.versions(), ray_install.versions()):
+        if each.name == engine:
+            return each
+    return versions_of(engine)
+
+
+def _python_in(folder: Path) -> Path:
+    """Return the interpreter of a folder, which is an environment or has one."""
+    for each in ("venv/bin/python", "bin/python"):
+        if (folder / each).exists():
+            return folder / each
+    return folder / "bin/python"
+
+
+def _leftovers(versions: Versions, old: Path) -> Leftovers:
+    from gaudi_launch.engines.install.in_use import is_used
+
+    keep = (versions.in_force(), versions.replaced(), old)
+    others = tuple(folder for folder in versions.folders() if folder not in keep)
+    return Leftovers(old, _services_from(old), is_used(old), others)
+
+
+def _services_from(folder: Path) -> tuple[str, ...]:
+    """Return the names of the user's running services whose engine is in a folder."""
+    from gaudi_launch.services.state import registry, store
+
+    names = []
+    for service in registry.services():
+        engine = (store.read(service.folder, "plan.json") or {}).get("engine") if service.alive else None
+        python = engine.get("python") if isinstance(engine, dict) else None
+        if isinstance(python, str) and folder.resolve() in Path(python).parent.resolve().parents:
+            names.append(service.name)
+    return tuple(names)
