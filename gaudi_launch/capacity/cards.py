@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from gaudi_launch.buckets.bucket_list import BucketError, Buckets
-from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
-from gaudi_launch.buckets.prompts_per_step import choose_prompts
-from gaudi_launch.capacity.replica import Replica, ReplicaQuestion, Unfit, replica
+from gaudi_launch.capacity.deployment import Deployment, evidence_of, planned_replica, request_delay
+from gaudi_launch.capacity.replica import Replica, Unfit
 from gaudi_launch.capacity.search import (
     CEILING,
     Curve,
@@ -27,20 +25,12 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import Accelerator
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.model import Model
-from gaudi_launch.performance.constants import values
-from gaudi_launch.performance.evidence import Evidence, Query, evidence_for
-from gaudi_launch.performance.published import figures
+from gaudi_launch.performance.evidence import Evidence
 from gaudi_launch.planning.engine import Engine, Limits
-from gaudi_launch.planning.fit import Division, drawn_up
 from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.speed import step_time_in
 
 # what -b may be where it is not given; the engine's own default is tried as well
 _BATCHES = (16, 32, 64, 128, 256)
-# the constant of what the API server and the client add to a request
-_DELAY = "api.request"
-# requests by whose lengths the prompts of a step are chosen
-_TRACED = 1000
 
 Progress = Callable[[int, int], None]
 """Receives how many steps of the work are done, of how many."""
@@ -157,7 +147,7 @@ def _replica(case: CapacityCase, cards: int) -> Replica | Unfit:
         if batch > limits.max_num_batched_tokens:
             continue
         percentile = case.targets.percentile
-        curve = simulate_curve(case.traffic, limits, found.cost, percentile, delay=_delay(), quick=True)
+        curve = simulate_curve(case.traffic, limits, found.cost, percentile, delay=request_delay(), quick=True)
         carried = rate_within(curve, case.targets) if curve is not None else None
         # a larger batch has to be worth its graphs
         if carried is not None and carried > 1.02 * most:
@@ -169,60 +159,24 @@ def _replica(case: CapacityCase, cards: int) -> Replica | Unfit:
 
 
 def _of_request(case: CapacityCase, request: Request, cards: int) -> Replica | Unfit:
-    drawn = drawn_up(case.engine, request, case.accelerator, case.model, cards=cards, dtype=case.dtype)
-    if case.traced and case.engine.chooses_prompts(drawn.context):
-        request = replace(request, max_prefill_seqs=_prompts_of_trace(case, drawn))
-        drawn = drawn_up(case.engine, request, case.accelerator, case.model, cards=cards, dtype=case.dtype)
-    return replica(
-        ReplicaQuestion(
-            model=case.model,
-            cards=cards,
-            dtype=case.dtype,
-            accelerator=case.accelerator,
-            demand=drawn.demand,
-            rules=drawn.rules,
-            traffic=case.traffic,
-            adjust=lambda cost: cost.with_constants(case.constants),
-            scheduling=case.engine.innermost.scheduling,
-            prompts=_prompts(case.engine, drawn),
-            buckets=lambda blocks: _buckets(case.engine, drawn, blocks),
-        )
+    asked = Deployment(
+        case.engine,
+        request,
+        case.accelerator,
+        case.model,
+        cards,
+        case.dtype,
+        constants=case.constants,
+        traced=case.traced,
     )
-
-
-def _prompts_of_trace(case: CapacityCase, drawn: Division) -> int:
-    """Return the prompts of one step for the lengths of past requests."""
-    asked = case.engine.question(drawn.settings, drawn.context, None)
-    if asked is None:
-        return 1
-    cost = step_time_in(drawn.context, case.engine).with_constants(case.constants)
-    return choose_prompts(asked, BucketGoal(), cost, workload=case.traffic.requests[:_TRACED]).prompts
-
-
-def _prompts(engine: Engine, drawn: Division) -> int:
-    """Return the prompts of one step that the plan's settings allow."""
-    asked = engine.question(drawn.settings, drawn.context, None)
-    return asked.limits.max_num_prefill_seqs if asked is not None else 1
-
-
-def _buckets(engine: Engine, drawn: Division, blocks: int) -> Buckets | None:
-    """Return the buckets that the plan warms up; None without a warm-up."""
-    try:
-        found = engine.buckets(drawn.settings, drawn.context, blocks)
-    except BucketError:
-        return None
-    return found[1] if found is not None else None
-
-
-def _delay() -> float:
-    return values()[_DELAY]
+    return planned_replica(asked, case.traffic)
 
 
 def _curve(case: CapacityCase, found: Replica) -> Curve | None:
     percentile = case.targets.percentile
     if case.clients:
-        return simulate_clients(case.traffic, found.limits, found.cost, percentile, delay=_delay())
-    return simulate_curve(case.traffic, found.limits, found.cost, percentile, delay=_delay())
+        return simulate_clients(case.traffic, found.limits, found.cost, percentile, delay=request_delay())
+    return simulate_curve(case.traffic, found.limits, found.cost, percentile, delay=request_delay())
 
 
 def _evidence(case: CapacityCase, found: Replica, curve: Curve, fleet: Fleet | None) -> Evidence:
@@ -230,22 +184,13 @@ def _evidence(case: CapacityCase, found: Replica, curve: Curve, fleet: Fleet | N
 
     With the range of their speeds.
     """
-    requests = case.traffic.requests
     load = curve.loads[-1]
     if fleet is not None:
         # the first load at or above that of the fleet
         amount = case.demand / fleet.replicas
         found_at = (at for at, each in zip(curve.loads, curve.amounts, strict=True) if each >= amount)
         load = next(found_at, load)
-    query = Query(
-        setup=found.speed.setup,
-        shape=found.speed.shape,
-        input=sum(tokens for _, tokens, _ in requests) / len(requests),
-        output=case.traffic.mean_output,
-        batch=max(1.0, load.inside),
-        measured=found.speed.measured and found.cards <= case.cards_per_node,
-    )
-    return evidence_for(query, figures(), values())
+    return evidence_of(found, case.traffic, load.inside, measured=found.cards <= case.cards_per_node)
 
 
 def _assumptions(case: CapacityCase, choice: CardsChoice | None) -> tuple[Message, ...]:
@@ -283,7 +228,7 @@ def _assumptions(case: CapacityCase, choice: CardsChoice | None) -> tuple[Messag
 
 def _scheduling(found: Replica) -> Message:
     limits = found.limits
-    delay = f"{1000 * _delay():.0f}"
+    delay = f"{1000 * request_delay():.0f}"
     if not limits.mixed_steps:
         return message("capacity.assume_v0", prompts=limits.max_num_prefill_seqs, delay=delay)
     budget = limits.max_num_batched_tokens

@@ -51,7 +51,8 @@ class ReplicaQuestion:
 class Replica:
     """A replica that fits.
 
-    ``padding`` is the share of step time that bucket padding adds; ``cost`` includes it.
+    ``padding`` is the share of step time that bucket padding adds; ``cost`` includes it. ``buckets``
+    are those that its plan warms up, None without a warm-up.
     """
 
     cards: int
@@ -60,6 +61,7 @@ class Replica:
     padding: float
     speed: Speed
     notes: tuple[Message, ...]
+    buckets: Buckets | None = None
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,10 @@ def replica(asked: ReplicaQuestion) -> Replica | Unfit:
     kv_dtype = demand.kv_dtype if asked.dtype == "fp8" else "auto"
     speed = step_time(asked.model, asked.cards, asked.dtype, accelerator, kv_dtype, asked.scheduling)
     cost = asked.adjust(speed.cost)
-    prompt, decode, padding = _padding(asked, limits, cost)
-    return Replica(asked.cards, limits, _padded(cost, prompt, decode), padding, speed, tuple(speed.notes))
+    buckets = asked.buckets(limits.num_blocks)
+    prompt, decode, padding = _padding(asked, buckets, limits, cost)
+    notes = tuple(speed.notes)
+    return Replica(asked.cards, limits, _padded(cost, prompt, decode), padding, speed, notes, buckets)
 
 
 def _limits(asked: ReplicaQuestion, blocks: int) -> EngineLimits:
@@ -107,12 +111,13 @@ def _limits(asked: ReplicaQuestion, blocks: int) -> EngineLimits:
     )
 
 
-def _padding(asked: ReplicaQuestion, limits: EngineLimits, cost: StepTime) -> tuple[float, float, float]:
+def _padding(
+    asked: ReplicaQuestion, buckets: Buckets | None, limits: EngineLimits, cost: StepTime
+) -> tuple[float, float, float]:
     """Return the overhead of prefill, of decode and of both.
 
     With the buckets of the plan, at full load.
     """
-    buckets = asked.buckets(limits.num_blocks)
     if buckets is None:
         return 0.0, 0.0, 0.0
     part = asked.traffic.first(max(_PADDED_FOR, 2 * limits.max_num_seqs)).requests

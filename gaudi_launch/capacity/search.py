@@ -106,6 +106,86 @@ class Fleet:
     e2e: float = 0.0
 
 
+@dataclass(frozen=True)
+class Simulated:
+    """One replica and its traffic.
+
+    ``delay``: seconds that the API server and the client add to each request.
+    """
+
+    traffic: Traffic
+    limits: EngineLimits
+    cost: StepTime
+    percentile: float
+    delay: float = 0.0
+
+
+class LoadCurve:
+    """The loads of one replica at `SHARES`, each simulated when it is first needed."""
+
+    def __init__(self, replica: Simulated, most: float) -> None:
+        self.replica = replica
+        self.most = most
+        self._loads: dict[int, LoadPoint] = {}
+
+    def load(self, at: int) -> LoadPoint:
+        """Return the load of the share ``SHARES[at]``."""
+        if at not in self._loads:
+            share = SHARES[at]
+            # at a higher load at least as many requests are inside, by Little's law
+            inside = self.load(0).inside * share / SHARES[0] if at else 0.0
+            self._loads[at] = _at_share(self.replica, share, self.most, inside)
+        return self._loads[at]
+
+    def within(self, targets: Targets) -> float | None:
+        """Return `rate_within` of these loads, found by bisection.
+
+        It is at least that of the complete curve, whose latencies never fall with load.
+        """
+        if _over(self.load(0), targets):
+            return None
+        low, high = 0, len(SHARES)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if _over(self.load(middle), targets):
+                high = middle
+            else:
+                low = middle
+        if high == len(SHARES):
+            return self.load(low).rate
+        return _between(self.load(low), self.load(high), targets)
+
+    def latencies_at(self, rate: float) -> tuple[float, float, float]:
+        """Return (time to first token, time per token, E2E latency) at this rate."""
+        share = rate / self.most
+        high = next((at for at, each in enumerate(SHARES) if each >= share), len(SHARES) - 1)
+        low = max(0, high - 1)
+        parts = replace(_curve_of(self, (low, high)), most=self.most)
+        return latencies_at(parts, rate)
+
+
+def _curve_of(curve: LoadCurve, places: Sequence[int]) -> Curve:
+    loads = tuple(curve.load(at) for at in dict.fromkeys(places))
+    return Curve(loads, curve.most, 0.0)
+
+
+def _over(load: LoadPoint, targets: Targets) -> bool:
+    """Return True if a latency of this load is over its target."""
+    pairs = ((load.ttft, targets.ttft), (load.tpot, targets.tpot), (load.e2e, targets.e2e))
+    return any(most is not None and value > most for value, most in pairs)
+
+
+def _between(low: LoadPoint, high: LoadPoint, targets: Targets) -> float:
+    """Return the rate between two loads at which the first target is reached."""
+    found = high.rate
+    for name in ("ttft", "tpot", "e2e"):
+        most = getattr(targets, name)
+        before, after = getattr(low, name), getattr(high, name)
+        if most is not None and after > most:
+            found = min(found, low.rate + (high.rate - low.rate) * (most - before) / (after - before))
+    return float(found)
+
+
 def simulate_curve(
     traffic: Traffic,
     limits: EngineLimits,
@@ -125,12 +205,20 @@ def simulate_curve(
     most = most_requests(traffic, limits, cost)
     if most is None:
         return None
-    loads: list[LoadPoint] = []
-    for share in _QUICK_SHARES if quick else SHARES:
-        # at a higher load at least as many requests are inside
-        part = traffic.part(share, loads[-1].inside if loads else 0.0)
-        loads.append(_load(part, limits, cost, LoadShare(percentile, share, most, delay)))
-    return Curve(tuple(loads), most, _refused(traffic, limits))
+    replica = Simulated(traffic, limits, cost, percentile, delay)
+    refused = _refused(traffic, limits)
+    if quick:
+        loads = [_at_share(replica, share, most, 0.0) for share in _QUICK_SHARES]
+    else:
+        curve = LoadCurve(replica, most)
+        loads = [curve.load(at) for at in range(len(SHARES))]
+    return Curve(tuple(loads), most, refused)
+
+
+def load_curve(replica: Simulated) -> LoadCurve | None:
+    """Return the loads of one replica; None when it takes no request."""
+    most = most_requests(replica.traffic, replica.limits, replica.cost)
+    return None if most is None else LoadCurve(replica, most)
 
 
 def simulate_clients(
@@ -149,12 +237,19 @@ def simulate_clients(
         size *= 2
     loads: list[LoadPoint] = []
     for count in sorted(counts):
-        part = traffic.part(0.0, count).requests
-        times = simulate_times(part, limits, cost, concurrency=count, delay=delay)
-        ended = times.done[times.done == times.done]
-        pace = len(ended) / max(float(ended.max()), 1e-9)
-        loads.append(_point(times, percentile, rate=pace, share=count / limits.max_num_seqs, inside=float(count)))
+        loads.append(load_of_clients(Simulated(traffic, limits, cost, percentile, delay), count))
     return Curve(tuple(loads), loads[-1].rate, _refused(traffic, limits), clients=True)
+
+
+def load_of_clients(replica: Simulated, count: int) -> LoadPoint:
+    """Return one replica with ``count`` clients that each wait for their answers."""
+    limits = replica.limits
+    part = replica.traffic.part(0.0, count).requests
+    times = simulate_times(part, limits, replica.cost, concurrency=count, delay=replica.delay)
+    ended = times.done[times.done == times.done]
+    pace = len(ended) / max(float(ended.max()), 1e-9)
+    share = count / limits.max_num_seqs
+    return _point(times, replica.percentile, rate=pace, share=share, inside=float(count))
 
 
 def _refused(traffic: Traffic, limits: EngineLimits) -> float:
@@ -188,30 +283,22 @@ def most_requests(traffic: Traffic, limits: EngineLimits, cost: StepTime) -> flo
     return float(len(done) / max(done[-1], 1e-9))
 
 
-@dataclass(frozen=True)
-class LoadShare:
-    """The load of one replica.
+def _at_share(replica: Simulated, share: float, most: float, inside: float) -> LoadPoint:
+    """Return the load at this share of the ``most`` requests per second.
 
-    ``share`` of the ``most`` requests per second that it can serve.
+    ``inside``: so many requests are in the engine at least.
     """
-
-    percentile: float
-    share: float
-    most: float
-    delay: float
-
-
-def _load(traffic: Traffic, limits: EngineLimits, cost: StepTime, load: LoadShare) -> LoadPoint:
     import numpy as np
 
-    rate = load.share * load.most
-    times = simulate_times(traffic.requests, limits, cost, rate=rate, delay=load.delay)
-    settled = slice(int(len(traffic.requests) * _SETTLING), None)
+    rate = share * most
+    requests = replica.traffic.part(share, inside).requests
+    times = simulate_times(requests, replica.limits, replica.cost, rate=rate, delay=replica.delay)
+    settled = slice(int(len(requests) * _SETTLING), None)
     part = Times(times.came[settled], times.first[settled], times.done[settled], times.output[settled])
     stay = part.done - part.came
     # rate x mean stay is the mean number inside (Little)
-    inside = rate * float(np.nanmean(stay)) if not np.isnan(stay).all() else 0.0
-    return _point(part, load.percentile, rate=rate, share=load.share, inside=inside)
+    now_inside = rate * float(np.nanmean(stay)) if not np.isnan(stay).all() else 0.0
+    return _point(part, replica.percentile, rate=rate, share=share, inside=now_inside)
 
 
 def _point(times: Times, percentile: float, *, rate: float, share: float, inside: float) -> LoadPoint:

@@ -1,0 +1,1 @@
+"""Search of the configuration that serves a goal best."""

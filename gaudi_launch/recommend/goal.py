@@ -1,0 +1,93 @@
+"""The goal of a search: what is best, within which limits.
+
+How each goal is measured is `objective`; docs/recommend.md has the same definitions for users.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gaudi_launch.capacity.search import Targets
+
+GoalName = Literal["balanced", "throughput", "latency", "context", "cost"]
+GOALS: tuple[GoalName, ...] = ("balanced", "throughput", "latency", "context", "cost")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A goal with its targets and its load.
+
+    ``rate`` is in requests per second; ``clients`` wait for their answers each. Without either, each
+    replica has as many clients as it serves at once. ``most_start``: seconds that the warm-up may
+    take, by the upper end of its estimate.
+    """
+
+    name: GoalName
+    targets: Targets
+    rate: float = 0.0
+    clients: int = 0
+    most_start: float | None = None
+
+    @property
+    def demand(self) -> float:
+        """Return requests per second, or clients; 0 without a given load."""
+        return float(self.clients) if self.clients else self.rate
+
+    @property
+    def has_targets(self) -> bool:
+        """Return True if a latency has a target."""
+        targets = self.targets
+        return not (targets.ttft is None and targets.tpot is None and targets.e2e is None)
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a configuration does under its load.
+
+    ``ttft``, ``tpot`` and ``e2e`` are seconds that the goal's percentile stays within; ``tokens``
+    are output tokens per second of all ``replicas``, ``spare`` those that they make at most within
+    the targets.
+    """
+
+    replicas: int
+    cards: int
+    nodes: int
+    ttft: float
+    tpot: float
+    e2e: float
+    tokens: float
+    spare: float
+    length: int
+
+    @property
+    def per_card(self) -> float:
+        """Return output tokens per second of one card."""
+        return self.tokens / self.cards
+
+
+def objective(goal: Goal, served: Served) -> float:
+    """Return how well a configuration serves the goal; more is better.
+
+    balanced: output tokens per second and card, divided by the E2E latency. Half the latency counts
+    as much as twice the throughput, whatever the units. throughput: output tokens per second of all
+    cards (with a given load: the most that they carry within the targets). latency: 1 / E2E latency.
+    context: the maximum of input plus output. cost: with a given load 1 / cards, else output tokens
+    per second and card.
+    """
+    if goal.name == "throughput":
+        return served.spare
+    if goal.name == "latency":
+        return 1 / served.e2e
+    if goal.name == "context":
+        return float(served.length)
+    if goal.name == "cost":
+        return 1 / served.cards if goal.demand else served.per_card
+    return served.per_card / served.e2e
+
+
+def missed(goal: Goal, served: Served) -> tuple[str, ...]:
+    """Return the names of the targets that are not met: ttft, tpot, e2e."""
+    wanted = {"ttft": goal.targets.ttft, "tpot": goal.targets.tpot, "e2e": goal.targets.e2e}
+    found = {"ttft": served.ttft, "tpot": served.tpot, "e2e": served.e2e}
+    return tuple(name for name, most in wanted.items() if most is not None and found[name] > most)
