@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from gaudi_launch.capacity.deployment import Deployment, evidence_of, planned_replica, request_delay
+from gaudi_launch.capacity.planned_replica import ReplicaSetup, evidence_of, planned_replica, request_delay
 from gaudi_launch.capacity.replica import Replica, Unfit
 from gaudi_launch.capacity.search import (
     CEILING,
@@ -159,7 +159,7 @@ def _replica(case: CapacityCase, cards: int) -> Replica | Unfit:
 
 
 def _of_request(case: CapacityCase, request: Request, cards: int) -> Replica | Unfit:
-    asked = Deployment(
+    asked = ReplicaSetup(
         case.engine,
         request,
         case.accelerator,

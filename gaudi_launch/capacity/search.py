@@ -21,9 +21,11 @@ from gaudi_launch.performance.step_time import StepTime
 SHARES = (0.02, *(step / 20 for step in range(1, 19)))
 CEILING = SHARES[-1]
 # loads and requests that show which of several batches carries most
-_QUICK_SHARES, _QUICK_REQUESTS = (0.3, 0.55, 0.75, CEILING), 700
+QUICK_SHARES, _QUICK_REQUESTS = (0.3, 0.55, 0.75, CEILING), 700
 # more clients than requests that run only wait
 _CLIENT_STEPS = (0.75, 1.0)
+# decode steps and requests of one client that show its latencies
+_SETTLED_STEPS, _FEWEST_SETTLED = 300_000, 100
 # the first tenth of the requests meet an empty engine
 _SETTLING = 0.1
 
@@ -121,52 +123,72 @@ class Simulated:
 
 
 class LoadCurve:
-    """The loads of one replica at `SHARES`, each simulated when it is first needed."""
+    """The loads of one replica, each simulated when it is first needed.
 
-    def __init__(self, replica: Simulated, most: float) -> None:
+    At ``shares`` of its ``most`` requests per second; with ``counts`` at these numbers of clients instead.
+    """
+
+    def __init__(
+        self, replica: Simulated, most: float, shares: Sequence[float] = SHARES, counts: Sequence[int] = ()
+    ) -> None:
         self.replica = replica
         self.most = most
+        self.shares = shares
+        self.counts = counts
         self._loads: dict[int, LoadPoint] = {}
 
+    @property
+    def size(self) -> int:
+        """Return the number of loads."""
+        return len(self.counts) or len(self.shares)
+
     def load(self, at: int) -> LoadPoint:
-        """Return the load of the share ``SHARES[at]``."""
+        """Return the load of this place."""
         if at not in self._loads:
-            share = SHARES[at]
-            # at a higher load at least as many requests are inside, by Little's law
-            inside = self.load(0).inside * share / SHARES[0] if at else 0.0
-            self._loads[at] = _at_share(self.replica, share, self.most, inside)
+            self._loads[at] = self._simulated(at)
         return self._loads[at]
+
+    def _simulated(self, at: int) -> LoadPoint:
+        if self.counts:
+            return load_of_clients(self.replica, self.counts[at])
+        return load_at(self.replica, self.shares[at], self.most)
+
+    def amount(self, at: int) -> float:
+        """Return the measure of a load: requests per second, or clients."""
+        return float(self.counts[at]) if self.counts else self.shares[at] * self.most
 
     def within(self, targets: Targets) -> float | None:
         """Return `rate_within` of these loads, found by bisection.
 
         It is at least that of the complete curve, whose latencies never fall with load.
         """
-        if _over(self.load(0), targets):
-            return None
-        low, high = 0, len(SHARES)
+        low, high = -1, self.size
         while high - low > 1:
             middle = (low + high) // 2
             if _over(self.load(middle), targets):
                 high = middle
             else:
                 low = middle
-        if high == len(SHARES):
-            return self.load(low).rate
-        return _between(self.load(low), self.load(high), targets)
+        if low < 0:
+            return None
+        if high == self.size:
+            return self.amount(low)
+        part = _crossing(self.load(low), self.load(high), targets)
+        return self.amount(low) + part * (self.amount(high) - self.amount(low))
 
-    def latencies_at(self, rate: float) -> tuple[float, float, float]:
-        """Return (time to first token, time per token, E2E latency) at this rate."""
-        share = rate / self.most
-        high = next((at for at, each in enumerate(SHARES) if each >= share), len(SHARES) - 1)
-        low = max(0, high - 1)
-        parts = replace(_curve_of(self, (low, high)), most=self.most)
-        return latencies_at(parts, rate)
-
-
-def _curve_of(curve: LoadCurve, places: Sequence[int]) -> Curve:
-    loads = tuple(curve.load(at) for at in dict.fromkeys(places))
-    return Curve(loads, curve.most, 0.0)
+    def at(self, amount: float) -> LoadPoint:
+        """Return the load of this amount, on a straight line between its neighbours."""
+        high = 0
+        while high < self.size - 1 and self.amount(high) < amount:
+            high += 1
+        if not high:
+            return self.load(0)
+        before = self.amount(high - 1)
+        part = max(0.0, min(1.0, (amount - before) / (self.amount(high) - before)))
+        lower, upper = self.load(high - 1), self.load(high)
+        names = ("rate", "share", "ttft", "tpot", "tokens", "inside", "e2e")
+        ends = [(getattr(lower, name), getattr(upper, name)) for name in names]
+        return LoadPoint(*(first + part * (last - first) for first, last in ends))
 
 
 def _over(load: LoadPoint, targets: Targets) -> bool:
@@ -175,14 +197,14 @@ def _over(load: LoadPoint, targets: Targets) -> bool:
     return any(most is not None and value > most for value, most in pairs)
 
 
-def _between(low: LoadPoint, high: LoadPoint, targets: Targets) -> float:
-    """Return the rate between two loads at which the first target is reached."""
-    found = high.rate
+def _crossing(low: LoadPoint, high: LoadPoint, targets: Targets) -> float:
+    """Return the share of the way between two loads at which a target is reached."""
+    found = 1.0
     for name in ("ttft", "tpot", "e2e"):
         most = getattr(targets, name)
         before, after = getattr(low, name), getattr(high, name)
         if most is not None and after > most:
-            found = min(found, low.rate + (high.rate - low.rate) * (most - before) / (after - before))
+            found = min(found, (most - before) / (after - before))
     return float(found)
 
 
@@ -208,17 +230,28 @@ def simulate_curve(
     replica = Simulated(traffic, limits, cost, percentile, delay)
     refused = _refused(traffic, limits)
     if quick:
-        loads = [_at_share(replica, share, most, 0.0) for share in _QUICK_SHARES]
+        loads = [load_at(replica, share, most) for share in QUICK_SHARES]
     else:
-        curve = LoadCurve(replica, most)
-        loads = [curve.load(at) for at in range(len(SHARES))]
+        loads = [load_at(replica, share, most) for share in SHARES]
     return Curve(tuple(loads), most, refused)
 
 
-def load_curve(replica: Simulated) -> LoadCurve | None:
+def load_curve(replica: Simulated, *, clients: bool = False, shares: Sequence[float] = SHARES) -> LoadCurve | None:
     """Return the loads of one replica; None when it takes no request."""
-    most = most_requests(replica.traffic, replica.limits, replica.cost)
-    return None if most is None else LoadCurve(replica, most)
+    most = most_requests(replica.traffic.first(_QUICK_REQUESTS), replica.limits, replica.cost)
+    if most is None:
+        return None
+    return LoadCurve(replica, most, shares, _client_counts(replica.limits) if clients else ())
+
+
+def _client_counts(limits: EngineLimits) -> list[int]:
+    """Return growing numbers of clients, up to what the replica serves at once."""
+    counts = {1, limits.max_num_seqs}
+    size = 1
+    while size < limits.max_num_seqs:
+        counts |= {max(1, round(step * size)) for step in _CLIENT_STEPS}
+        size *= 2
+    return sorted(counts)
 
 
 def simulate_clients(
@@ -230,14 +263,8 @@ def simulate_clients(
     """
     if most_requests(traffic.first(_QUICK_REQUESTS), limits, cost) is None:
         return None
-    counts = {1, limits.max_num_seqs}
-    size = 1
-    while size < limits.max_num_seqs:
-        counts |= {max(1, round(step * size)) for step in _CLIENT_STEPS}
-        size *= 2
-    loads: list[LoadPoint] = []
-    for count in sorted(counts):
-        loads.append(load_of_clients(Simulated(traffic, limits, cost, percentile, delay), count))
+    replica = Simulated(traffic, limits, cost, percentile, delay)
+    loads = [load_of_clients(replica, count) for count in _client_counts(limits)]
     return Curve(tuple(loads), loads[-1].rate, _refused(traffic, limits), clients=True)
 
 
@@ -250,6 +277,31 @@ def load_of_clients(replica: Simulated, count: int) -> LoadPoint:
     pace = len(ended) / max(float(ended.max()), 1e-9)
     share = count / limits.max_num_seqs
     return _point(times, replica.percentile, rate=pace, share=share, inside=float(count))
+
+
+def settled_clients(replica: Simulated, count: int, requests: int) -> LoadPoint | None:
+    """Return one replica with ``count`` clients, without its filling and emptying.
+
+    By about this many ``requests``, at least four for each client. None when it takes none.
+    """
+    import numpy as np
+
+    # fewer clients need fewer requests: the queue has no past
+    steps = int(_SETTLED_STEPS * count / max(1.0, replica.traffic.mean_output))
+    needed = max(4 * count, min(requests, max(_FEWEST_SETTLED, steps)))
+    part = replica.traffic.first(needed).requests
+    times = simulate_times(part, replica.limits, replica.cost, concurrency=count, delay=replica.delay)
+    done = np.sort(times.done[~np.isnan(times.done)])
+    if not len(done):
+        return None
+    count = min(count, len(done) // 4)
+    first, last = count, max(count, len(done) - 1 - count)
+    span = float(done[last] - done[first])
+    pace = (last - first) / span if span > 0 else len(done) / max(float(done[-1]), 1e-9)
+    settled = slice(count, len(part) - count)
+    # these clients are the first and the last of a run
+    kept = Times(times.came[settled], times.first[settled], times.done[settled], times.output[settled])
+    return _point(kept, replica.percentile, rate=pace, share=1.0, inside=float(count))
 
 
 def _refused(traffic: Traffic, limits: EngineLimits) -> float:
@@ -283,22 +335,26 @@ def most_requests(traffic: Traffic, limits: EngineLimits, cost: StepTime) -> flo
     return float(len(done) / max(done[-1], 1e-9))
 
 
-def _at_share(replica: Simulated, share: float, most: float, inside: float) -> LoadPoint:
-    """Return the load at this share of the ``most`` requests per second.
-
-    ``inside``: so many requests are in the engine at least.
-    """
+def load_at(replica: Simulated, share: float, most: float) -> LoadPoint:
+    """Return the load at this share of the ``most`` requests per second."""
     import numpy as np
 
     rate = share * most
-    requests = replica.traffic.part(share, inside).requests
+    requests = replica.traffic.part(share, rate * _least_stay(replica)).requests
     times = simulate_times(requests, replica.limits, replica.cost, rate=rate, delay=replica.delay)
     settled = slice(int(len(requests) * _SETTLING), None)
     part = Times(times.came[settled], times.first[settled], times.done[settled], times.output[settled])
     stay = part.done - part.came
     # rate x mean stay is the mean number inside (Little)
-    now_inside = rate * float(np.nanmean(stay)) if not np.isnan(stay).all() else 0.0
-    return _point(part, replica.percentile, rate=rate, share=share, inside=now_inside)
+    inside = rate * float(np.nanmean(stay)) if not np.isnan(stay).all() else 0.0
+    return _point(part, replica.percentile, rate=rate, share=share, inside=inside)
+
+
+def _least_stay(replica: Simulated) -> float:
+    """Return the seconds of a mean request in an idle engine."""
+    output = replica.traffic.mean_output
+    prefill, decode = replica.cost.prefill(1, replica.traffic.mean_input), replica.cost.decode(1, 1)
+    return float(prefill + output * decode) / 1000
 
 
 def _point(times: Times, percentile: float, *, rate: float, share: float, inside: float) -> LoadPoint:

@@ -50,6 +50,10 @@ class Traffic:
         return Traffic(_paced(self.requests[:count]))
 
     @cached_property
+    def mean_input(self) -> float:
+        return sum(tokens for _, tokens, _ in self.requests) / len(self.requests)
+
+    @cached_property
     def mean_output(self) -> float:
         return sum(output for _, _, output in self.requests) / len(self.requests)
 

@@ -196,6 +196,17 @@ class Engine(ABC):
         """Return the label of the engine whose environment it runs in: its own, for most."""
         return self.identity.label
 
+    def caches_prefixes(self, request: Request) -> bool:
+        """Return True if this request runs with prefix caching."""
+        return False
+
+    def prefix_arguments(self, *, on: bool) -> tuple[str, ...] | None:
+        """Return the engine's arguments that turn prefix caching on or off.
+
+        Return None where it cannot be turned.
+        """
+        return None
+
     # Engines that contain another engine
 
     @property

@@ -43,11 +43,12 @@ class Goal:
 
 @dataclass(frozen=True)
 class Served:
-    """What a configuration does under its load.
+    """Performance of a configuration under its load.
 
     ``ttft``, ``tpot`` and ``e2e`` are seconds that the goal's percentile stays within; ``tokens``
     are output tokens per second of all ``replicas``, ``spare`` those that they make at most within
-    the targets.
+    the targets. ``balance`` is the objective of the goal "balanced" under full load: it decides where
+    two are alike.
     """
 
     replicas: int
@@ -59,6 +60,7 @@ class Served:
     tokens: float
     spare: float
     length: int
+    balance: float
 
     @property
     def per_card(self) -> float:
@@ -91,3 +93,12 @@ def missed(goal: Goal, served: Served) -> tuple[str, ...]:
     wanted = {"ttft": goal.targets.ttft, "tpot": goal.targets.tpot, "e2e": goal.targets.e2e}
     found = {"ttft": served.ttft, "tpot": served.tpot, "e2e": served.e2e}
     return tuple(name for name, most in wanted.items() if most is not None and found[name] > most)
+
+
+def alike(score: float) -> float:
+    """Return a score without the digits that a simulation does not know.
+
+    >>> alike(0.24961), alike(131072.0)
+    (0.2496, 131100.0)
+    """
+    return float(f"{score:.4g}")

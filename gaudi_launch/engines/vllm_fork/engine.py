@@ -177,6 +177,16 @@ class VllmFork(Engine):
     def can(self) -> tuple[str, ...]:
         return _VERSIONS[self.version].can
 
+    def caches_prefixes(self, request: Request) -> bool:
+        """Return True if the user turned it on: the start scripts leave it off."""
+        return request.args.has(fork_auto.PREFIX_CACHING)
+
+    def prefix_arguments(self, *, on: bool) -> tuple[str, ...] | None:
+        """Return the switch of a version that supports it."""
+        if "prefix" not in self.can:
+            return None
+        return (fork_auto.PREFIX_CACHING,) if on else ()
+
     @property
     def lacks(self) -> tuple[str, ...]:
         able = _AUTO_CAN[self.version]

@@ -110,6 +110,14 @@ class VllmGaudi(Engine):
     def scheduling(self) -> Literal["v0", "v1"]:
         return "v1"
 
+    def caches_prefixes(self, request: Request) -> bool:
+        """Return True unless the user gave contiguous PA or turned it off."""
+        return not gaudi_rules.turns_prefixes_off(request)
+
+    def prefix_arguments(self, *, on: bool) -> tuple[str, ...]:
+        """Return upstream vLLM's switch (vllm/engine/arg_utils.py)."""
+        return ("--enable-prefix-caching",) if on else ("--no-enable-prefix-caching",)
+
     @property
     def lacks(self) -> tuple[str, ...]:
         return (*(flag for flag, _ in _WITHOUT.values()), "--tuning reference")

@@ -53,6 +53,11 @@ def is_contiguous(settings: Sequence[Setting]) -> bool:
     return any(s.name == _CONTIGUOUS and is_true(s.value or "") for s in settings)
 
 
+def turns_prefixes_off(request: Request) -> bool:
+    """Return True if the user gave contiguous paged attention or no prefix caching."""
+    return is_true(request.environment.get(_CONTIGUOUS, "")) or request.args.has(_CONTIGUOUS_OFF)
+
+
 def needs_quant_file(request: Request, model: Model) -> bool:
     """Return True if this deployment reads a QUANT_CONFIG.
 

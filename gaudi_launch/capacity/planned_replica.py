@@ -27,7 +27,7 @@ _TRACED = 1000
 
 
 @dataclass(frozen=True)
-class Deployment:
+class ReplicaSetup:
     """A model on ``cards`` of a product, with the options of ``request``.
 
     ``constants`` are the user's own figures of the step-time model, in ms. ``traced``: the traffic is of
@@ -44,7 +44,7 @@ class Deployment:
     traced: bool = False
 
 
-def planned_replica(asked: Deployment, traffic: Traffic) -> Replica | Unfit:
+def planned_replica(asked: ReplicaSetup, traffic: Traffic) -> Replica | Unfit:
     """Return the replica of this deployment under full load of ``traffic``.
 
     Or the reason why it does not fit. Raises LaunchError for what the engine cannot do.
@@ -70,11 +70,11 @@ def planned_replica(asked: Deployment, traffic: Traffic) -> Replica | Unfit:
     )
 
 
-def _drawn(asked: Deployment, request: Request) -> Division:
+def _drawn(asked: ReplicaSetup, request: Request) -> Division:
     return drawn_up(asked.engine, request, asked.accelerator, asked.model, cards=asked.cards, dtype=asked.dtype)
 
 
-def _prompts_of_trace(asked: Deployment, drawn: Division, traffic: Traffic) -> int:
+def _prompts_of_trace(asked: ReplicaSetup, drawn: Division, traffic: Traffic) -> int:
     """Return the prompts of one step for the lengths of past requests."""
     question = asked.engine.question(drawn.settings, drawn.context, None)
     if question is None:

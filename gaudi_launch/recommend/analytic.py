@@ -1,0 +1,243 @@
+"""Forecasts of candidates by arithmetic, to choose which to simulate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from gaudi_launch.capacity.replica import Replica, ReplicaQuestion, replica
+from gaudi_launch.models.card_memory import CardMemory, ServingDemand, divide_card, too_tight, verdict
+from gaudi_launch.models.sizing import BLOCK
+from gaudi_launch.performance.scaling import Speed, step_time
+from gaudi_launch.planning.precision import fp8_cache
+from gaudi_launch.recommend.goal import Goal, Served, alike, objective
+from gaudi_launch.recommend.space import Candidate, SearchCase, SearchedEngine, members, samples
+
+# an engine gives at most this share of its free memory to the cache, and keeps some for graphs
+_MOST_CACHE, _GRAPHS = 0.95, 0.05
+# what queues do not allow; as in capacity
+_MOST_LOAD = 0.9
+# lengths to compare where the longest is searched: the longest may fail when it is planned
+_LENGTHS = 2
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A candidate with what it does by arithmetic.
+
+    ``miss`` is by how much the worst target is missed, as a factor; 1 where all are met.
+    """
+
+    candidate: Candidate
+    served: Served
+    score: float
+    miss: float
+
+
+@dataclass(frozen=True)
+class Group:
+    """Candidates with one engine, type of weights, number of cards and length."""
+
+    case: SearchCase
+    searched: SearchedEngine
+    sample: Candidate
+
+    @cached_property
+    def kv_dtype(self) -> str:
+        """Return the type of the KV cache: calibrated fp8 writes its own."""
+        if self.sample.dtype != "fp8":
+            return "auto"
+        engine = self.searched.engine.innermost
+        return fp8_cache(self.case.model, engine.calibration)
+
+    @cached_property
+    def demand(self) -> ServingDemand:
+        """Return how the engine divides a card at best, before its plan is drawn up."""
+        longest = min(self.case.lengths[0], self.sample.length)
+        return ServingDemand(
+            max_model_len=self.sample.length,
+            max_num_seqs=1,
+            max_num_batched_tokens=self.sample.tokens,
+            longest_prompt=longest,
+            utilization=_MOST_CACHE,
+            reserved=_GRAPHS,
+            kv_dtype=self.kv_dtype,
+        )
+
+    @cached_property
+    def memory(self) -> CardMemory | None:
+        """Return a card's memory; None where the model does not fit, or not known to fit."""
+        product = self.case.pool.accelerator
+        card = (product.memory_usable_mib or product.memory_total_mib) << 20
+        rules = self.searched.engine.innermost.memory_rules({})
+        sample = self.sample
+        found = divide_card(self.case.model, sample.cards, sample.dtype, card, self.demand, rules)
+        if found is None or not verdict(found, self.demand)[0] or too_tight(found, self.demand) is not None:
+            return None
+        return found
+
+    @cached_property
+    def speed(self) -> Speed:
+        """Return the step times."""
+        sample = self.sample
+        scheduling = self.searched.engine.innermost.scheduling
+        product = self.case.pool.accelerator
+        return step_time(self.case.model, sample.cards, sample.dtype, product, self.kv_dtype, scheduling)
+
+    def replica(self, candidate: Candidate) -> Replica | None:
+        """Return a candidate's replica without bucket padding; None if unfit."""
+        engine = self.searched.engine.innermost
+        demand = replace(self.demand, max_num_seqs=candidate.batch, max_num_batched_tokens=candidate.tokens)
+        made = replica(
+            ReplicaQuestion(
+                model=self.case.model,
+                cards=candidate.cards,
+                dtype=candidate.dtype,
+                accelerator=self.case.pool.accelerator,
+                demand=demand,
+                rules=engine.memory_rules({}),
+                traffic=self.case.traffic,
+                scheduling=engine.scheduling,
+                prompts=candidate.prompts,
+            )
+        )
+        return made if isinstance(made, Replica) else None
+
+
+def fitting(case: SearchCase) -> dict[Candidate, Group]:
+    """Return every candidate that fits a card, with its group.
+
+    Of several lengths the longest two of each type and number of cards.
+    """
+    lengths: dict[tuple[str, str, int], int] = {}
+    found: dict[Candidate, Group] = {}
+    for sample in samples(case):
+        key = (sample.engine, sample.dtype, sample.cards)
+        if lengths.get(key, 0) == _LENGTHS:
+            continue
+        group = Group(case, case.engine(sample.engine), sample)
+        if group.memory is None:
+            continue
+        lengths[key] = lengths.get(key, 0) + 1
+        for candidate in members(case, sample):
+            found[candidate] = group
+    return found
+
+
+@dataclass(frozen=True)
+class _Cycle:
+    """``count`` requests together: seconds of one of them, and of its parts."""
+
+    count: float
+    ttft: float
+    tpot: float
+    e2e: float
+    rate: float
+
+
+class Forecaster:
+    """Forecasts of one case, with the cycles that were computed."""
+
+    def __init__(self, case: SearchCase, goal: Goal) -> None:
+        requests = case.traffic.requests
+        self.case = case
+        self.goal = goal
+        self.input = sum(tokens for _, tokens, _ in requests) / len(requests)
+        self.output = max(2.0, case.traffic.mean_output)
+        self._cycles: dict[tuple[Candidate, float], _Cycle] = {}
+
+    def forecast(self, candidate: Candidate, group: Group) -> Forecast:
+        """Return what a candidate does by arithmetic."""
+        assert group.memory is not None, "groups without memory are left out"
+        inside = min(float(candidate.batch), group.memory.tokens / (self.input + self.output / 2))
+        counts = [1.0]
+        while counts[-1] < inside:
+            counts.append(min(inside, counts[-1] * 2))
+        cycles = [self._cycle(candidate, group, count) for count in counts]
+        if not self.goal.demand:
+            # one client has the lowest latency
+            cycle = cycles[0] if self.goal.name == "latency" else cycles[-1]
+            return self._judged(candidate, cycle, cycles[-1], None)
+        within = [cycle for cycle in cycles if self._miss(cycle) <= 1.0]
+        most = within[-1] if within else cycles[0]
+        return self._judged(candidate, most, replace(most, rate=most.rate * _MOST_LOAD), self.goal.demand)
+
+    def _judged(self, candidate: Candidate, cycle: _Cycle, full: _Cycle, demand: float | None) -> Forecast:
+        rate = full.rate
+        most = self.case.pool.most_replicas(candidate.cards)
+        each = cycle.count if self.goal.clients else rate
+        replicas = most or max(1, self.case.pool.cards_per_node // candidate.cards)
+        least = 1
+        if demand is not None:
+            least = max(1, -int(-demand // each))
+            if self.goal.name in ("cost", "balanced", "context") or most is None:
+                replicas = least
+        elif self.goal.name in ("latency", "cost"):
+            replicas = 1
+        made = replicas * rate * self.output
+        served = Served(
+            replicas=replicas,
+            cards=replicas * candidate.cards,
+            nodes=1,
+            ttft=cycle.ttft,
+            tpot=cycle.tpot,
+            e2e=cycle.e2e,
+            tokens=made,
+            spare=made,
+            length=candidate.length,
+            balance=rate * self.output / candidate.cards / full.e2e,
+        )
+        miss = self._miss(cycle)
+        if most is not None and least > most:
+            miss = max(miss, least / most)
+        return Forecast(candidate, served, objective(self.goal, served), miss)
+
+    def _miss(self, cycle: _Cycle) -> float:
+        targets = self.goal.targets
+        pairs = ((cycle.ttft, targets.ttft), (cycle.tpot, targets.tpot), (cycle.e2e, targets.e2e))
+        return max([1.0, *(value / most for value, most in pairs if most is not None)])
+
+    def _cycle(self, candidate: Candidate, group: Group, count: float) -> _Cycle:
+        # requests of a smaller batch have the same cycle
+        key = (replace(candidate, batch=1), count)
+        if key not in self._cycles:
+            self._cycles[key] = self._computed(candidate, group, count)
+        return self._cycles[key]
+
+    def _computed(self, candidate: Candidate, group: Group, count: float) -> _Cycle:
+        cost = group.speed.cost
+        prompts = max(1.0, min(candidate.prompts, candidate.tokens / self.input, count))
+        steps = max(1.0, -(-self.input // candidate.tokens))
+        # the parts of a long prompt each have the fixed time of a step
+        first = (cost.prefill(prompts, self.input) + (steps - 1) * cost.prefill_fixed) / 1000
+        blocks = count * ((self.input + self.output / 2) // BLOCK + 1)
+        decode = float(cost.decode(count, blocks)) / 1000
+        e2e = float(first) * count / prompts + decode * (self.output - 1) + decode
+        ttft = min(e2e, float(first) + decode)
+        tpot = (e2e - ttft) / (self.output - 1)
+        return _Cycle(count, ttft, tpot, e2e, count / e2e)
+
+
+def survivors(forecasts: Sequence[Forecast], most: int, each: int) -> list[Forecast]:
+    """Return the best forecasts, ``most`` in all and ``each`` of every kind.
+
+    A kind is an engine, type of weights and number of cards.
+
+    Those that meet the targets come first, then those that miss them least.
+    """
+    ranked = sorted(forecasts, key=rank)
+    chosen = dict.fromkeys(ranked[:most])
+    count: dict[tuple[str, str, int], int] = {}
+    for forecast in ranked:
+        candidate = forecast.candidate
+        key = (candidate.engine, candidate.dtype, candidate.cards)
+        count[key] = count.get(key, 0) + 1
+        if count[key] <= each:
+            chosen[forecast] = None
+    return list(chosen)
+
+
+def rank(forecast: Forecast) -> tuple[float, float, float]:
+    """Return the place of a forecast: a smaller one is better."""
+    return (max(1.0, forecast.miss), -alike(forecast.score), -forecast.served.balance)

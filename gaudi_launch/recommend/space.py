@@ -1,0 +1,229 @@
+"""Configurations of a search: what the options and the engine allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from gaudi_launch.capacity.traffic import Traffic
+from gaudi_launch.host.accelerators import Accelerator
+from gaudi_launch.messages import Message
+from gaudi_launch.models.model import Model
+from gaudi_launch.models.sizing import divides
+from gaudi_launch.planning.engine import Engine
+from gaudi_launch.planning.lengths import BLOCK, round_up
+from gaudi_launch.planning.request import Request
+
+CARDS = (1, 2, 4, 8)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+PROMPTS = (1, 2, 4, 8, 16)
+# tokens of a step where a step mixes prompts and decoding; below it the plan's own 2048
+BUDGETS = (2048, 4096, 8192, 16384)
+# a list of buckets with more padding and fewer graphs, for a limit on the warm-up
+COARSE = "0.5"
+_PROMPTS_OPTION = "--max-prefill-seqs"
+_PADDING_OPTION = "--padding-limit"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One configuration of a replica.
+
+    ``engine`` is its exact name, ``cards`` the tensor parallel size; ``experts``: over how many cards
+    the experts are divided, 0 for a model without. Several replicas are separate engines, which is
+    data parallelism without a common step. ``prompts`` and ``tokens`` are those of a step; ``padding``
+    is a value of --padding-limit, "" for the engine's best list of buckets.
+    """
+
+    engine: str
+    dtype: str
+    cards: int
+    batch: int
+    prompts: int
+    tokens: int
+    length: int
+    prefix_caching: bool
+    experts: int = 0
+    pipeline: int = 1
+    padding: str = ""
+
+
+@dataclass(frozen=True)
+class SearchedEngine:
+    """An engine of the search, with the request that has every given option.
+
+    ``dtypes`` are the types of weights to try.
+    """
+
+    engine: Engine
+    request: Request
+    dtypes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Return the engine's exact name."""
+        return self.engine.identity.exact
+
+    @property
+    def is_mixed(self) -> bool:
+        """Return True if a step mixes prompts, or parts of them, with decoding."""
+        return self.engine.innermost.scheduling == "v1"
+
+
+@dataclass(frozen=True)
+class CardPool:
+    """The cards of the answer.
+
+    ``nodes`` None: as many nodes as the load needs.
+    """
+
+    accelerator: Accelerator
+    cards_per_node: int
+    nodes: int | None = None
+
+    def most_replicas(self, cards: int) -> int | None:
+        """Return how many replicas of ``cards`` cards there can be; None without a limit."""
+        if self.nodes is None:
+            return None
+        return self.nodes * (self.cards_per_node // cards)
+
+
+@dataclass(frozen=True)
+class SearchCase:
+    """A model, its traffic and what may be varied.
+
+    ``lengths`` are the longest prompt and answer of the traffic; ``context``: search the longest
+    maximum of input plus output too.
+    """
+
+    model: Model
+    pool: CardPool
+    engines: tuple[SearchedEngine, ...]
+    traffic: Traffic
+    lengths: tuple[int, int]
+    cards: tuple[int, ...] = CARDS
+    context: bool = False
+    limited_start: bool = False
+    notes: tuple[Message, ...] = field(default_factory=tuple)
+
+    def engine(self, name: str) -> SearchedEngine:
+        """Return the engine of a candidate."""
+        return next(each for each in self.engines if each.name == name)
+
+
+def traffic_length(case: SearchCase) -> int:
+    """Return the tokens of the longest request of the traffic, in blocks."""
+    longest = case.model.max_position_embeddings
+    needed = round_up(sum(case.lengths), BLOCK)
+    return min(needed, round_up(longest, BLOCK)) if longest else needed
+
+
+def lengths_of(case: SearchCase, request: Request) -> tuple[int, ...]:
+    """Return the maximum lengths to try: the given one, else the traffic's.
+
+    For the goal of long contexts also the model's, and what is between them.
+    """
+    if request.max_model_len is not None:
+        return (request.max_model_len,)
+    least = traffic_length(case)
+    if not case.context:
+        return (least,)
+    most = max(least, case.model.max_position_embeddings or least)
+    found = [most]
+    while found[-1] > least:
+        # an eighth apart
+        found.append(max(least, found[-1] * 7 // 8 // BLOCK * BLOCK))
+    return tuple(found)
+
+
+def samples(case: SearchCase) -> Iterator[Candidate]:
+    """Yield a candidate of each engine, type, number of cards and length.
+
+    The longest first.
+    """
+    for searched in case.engines:
+        for dtype in searched.dtypes:
+            for cards in case.cards:
+                if cards > case.pool.cards_per_node or not divides(case.model, cards):
+                    continue
+                for length in lengths_of(case, searched.request):
+                    yield Candidate(
+                        engine=searched.name,
+                        dtype=dtype,
+                        cards=cards,
+                        batch=1,
+                        prompts=1,
+                        tokens=_budgets(case, searched, 1, 1, length)[0],
+                        length=length,
+                        prefix_caching=searched.engine.innermost.caches_prefixes(searched.request),
+                        experts=cards if case.model.moe else 0,
+                    )
+
+
+def members(case: SearchCase, sample: Candidate) -> Iterator[Candidate]:
+    """Yield candidates that differ in batch, prompts and tokens of a step."""
+    searched = case.engine(sample.engine)
+    given = searched.request.max_num_seqs
+    for batch in (given,) if given else BATCHES:
+        for prompts in _prompts(searched, batch):
+            for tokens in _budgets(case, searched, batch, prompts, sample.length):
+                yield replace(sample, batch=batch, prompts=prompts, tokens=tokens)
+
+
+def _prompts(searched: SearchedEngine, batch: int) -> tuple[int, ...]:
+    """Return the prompts per step to try."""
+    given = searched.request.max_prefill_seqs
+    if given is not None:
+        return (given,)
+    if _PROMPTS_OPTION in searched.engine.lacks:
+        return (1,)
+    return tuple(each for each in PROMPTS if each <= batch)
+
+
+def _budgets(case: SearchCase, searched: SearchedEngine, batch: int, prompts: int, length: int) -> tuple[int, ...]:
+    """Return the tokens per step to try.
+
+    An engine without mixed steps needs the longest prompt in one.
+    """
+    given = searched.request.max_num_batched_tokens
+    if given is not None:
+        return (given,)
+    if not searched.is_mixed:
+        return (max(length, prompts * round_up(case.lengths[0], BLOCK)),)
+    # more than all prompts of a step, or than the longest sequence, changes nothing
+    useful = max(BUDGETS[0], min(prompts * length, BUDGETS[-1]), round_up(batch, BLOCK))
+    found = [each for each in BUDGETS if batch <= each < 2 * useful]
+    return tuple(found) or (round_up(batch, BLOCK),)
+
+
+def with_coarse_buckets(case: SearchCase, candidate: Candidate) -> Candidate | None:
+    """Return the candidate with fewer graphs; None where its list is fixed."""
+    searched = case.engine(candidate.engine)
+    fixed = searched.request.padding_limit is not None or searched.request.reduce is not None
+    if fixed or candidate.padding or _PADDING_OPTION in searched.engine.lacks:
+        return None
+    return replace(candidate, padding=COARSE)
+
+
+def request_of(case: SearchCase, candidate: Candidate) -> Request:
+    """Return the request of a candidate: given options and searched values."""
+    request = case.engine(candidate.engine).request
+    longest_input, longest_output = case.lengths
+    inputs = request.input_range or (1, min(longest_input, candidate.length - 1))
+    return replace(
+        request,
+        cards=candidate.cards,
+        modules=None,
+        dtype=candidate.dtype if request.dtype else None,
+        max_num_seqs=candidate.batch,
+        max_prefill_seqs=candidate.prompts if _sets_prompts(case, candidate) else request.max_prefill_seqs,
+        max_num_batched_tokens=candidate.tokens,
+        max_model_len=candidate.length,
+        input_range=inputs,
+        output_range=request.output_range or (1, min(longest_output, candidate.length)),
+        padding_limit=candidate.padding or request.padding_limit,
+    )
+
+
+def _sets_prompts(case: SearchCase, candidate: Candidate) -> bool:
+    return _PROMPTS_OPTION not in case.engine(candidate.engine).engine.lacks

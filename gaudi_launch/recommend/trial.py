@@ -1,0 +1,226 @@
+"""Candidates simulated on the traffic, by few requests or by many."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gaudi_launch.buckets.warmup_time import Measured, Span, per_graph, times
+from gaudi_launch.capacity.planned_replica import ReplicaSetup, planned_replica, request_delay
+from gaudi_launch.capacity.replica import Replica, Unfit
+from gaudi_launch.capacity.search import (
+    QUICK_SHARES,
+    SHARES,
+    LoadPoint,
+    Simulated,
+    load_curve,
+    nodes_for,
+    settled_clients,
+)
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message
+from gaudi_launch.recommend.analytic import Group
+from gaudi_launch.recommend.goal import Goal, Served, alike, missed, objective
+from gaudi_launch.recommend.space import Candidate, SearchCase, request_of
+
+# requests of a simulation: to rank, to compare, and (None) as many as the load needs to settle
+_QUICK, _EXACT = 500, 4000
+# more replicas than this beyond the fewest only lower a latency that meets its target
+_MORE_REPLICAS = 8
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A candidate after its simulation.
+
+    ``miss`` is by how much the worst target is missed, as a factor, and ``missed`` names them: ttft,
+    tpot, e2e, cards, start. ``start`` is the time of the warm-up with ``graphs`` buckets. ``why_not``
+    is the reason why there is nothing to simulate.
+    """
+
+    candidate: Candidate
+    served: Served | None = None
+    score: float = -math.inf
+    miss: float = math.inf
+    missed: tuple[str, ...] = ()
+    replica: Replica | None = None
+    graphs: int = 0
+    start: Span | None = None
+    why_not: Message | None = None
+
+    @property
+    def meets(self) -> bool:
+        """Return True if it runs and meets every target."""
+        return self.served is not None and not self.missed
+
+
+class Simulation:
+    """Trials of one case and goal."""
+
+    def __init__(self, case: SearchCase, goal: Goal, measured: Sequence[Measured] = ()) -> None:
+        self.case = case
+        self.goal = goal
+        self.measured = measured
+
+    def quick(self, candidate: Candidate, group: Group) -> Trial:
+        """Return a trial without the padding of buckets, by few requests."""
+        made = group.replica(candidate)
+        if made is None:
+            return Trial(candidate, why_not=message("recommend.no_memory"))
+        return self._served(Trial(candidate, replica=made), made, _QUICK)
+
+    def exact(self, candidate: Candidate) -> Trial:
+        """Return the trial of a candidate as its plan would have it."""
+        made = self._planned(candidate)
+        return made if made.replica is None else self._served(made, made.replica, _EXACT)
+
+    def settled(self, trial: Trial) -> Trial:
+        """Return a complete trial with as many requests as its load needs."""
+        if trial.replica is None or not self.goal.demand:
+            return trial
+        return self._served(replace(trial, missed=(), miss=math.inf), trial.replica, None)
+
+    def _planned(self, candidate: Candidate) -> Trial:
+        case = self.case
+        searched = case.engine(candidate.engine)
+        asked = ReplicaSetup(
+            searched.engine.innermost,
+            request_of(case, candidate),
+            case.pool.accelerator,
+            case.model,
+            candidate.cards,
+            candidate.dtype,
+        )
+        try:
+            made = planned_replica(asked, case.traffic)
+        except LaunchError as error:
+            if error.exit_code == ExitCode.FAILED:
+                raise
+            return Trial(candidate, why_not=error.text)
+        if isinstance(made, Unfit):
+            return Trial(candidate, why_not=made.reason)
+        graphs = made.buckets.graphs if made.buckets is not None else 0
+        return Trial(candidate, replica=made, graphs=graphs, start=self._start(candidate, graphs))
+
+    def _start(self, candidate: Candidate, graphs: int) -> Span | None:
+        if not graphs or self.case.engine(candidate.engine).request.skip_warmup:
+            return None
+        one = per_graph(
+            candidate.dtype,
+            False,
+            self.measured,
+            engine=candidate.engine,
+            model=self.case.model.name,
+            cards=candidate.cards,
+        )
+        return times(one, graphs)
+
+    def _served(self, trial: Trial, made: Replica, requests: int | None) -> Trial:
+        """Return the trial with what its replicas do under the load."""
+        goal = self.goal
+        traffic = self.case.traffic
+        if goal.demand and requests is not None:
+            traffic = traffic.first(requests)
+        delay = request_delay()
+        simulated = Simulated(traffic, made.limits, made.cost, goal.targets.percentile, delay)
+        if not goal.demand:
+            served = self._unloaded(trial.candidate, simulated, requests or _EXACT)
+        else:
+            shares = QUICK_SHARES if requests == _QUICK else SHARES
+            served = self._loaded(trial.candidate, simulated, shares)
+        if served is None:
+            length = made.limits.max_model_len
+            return replace(trial, why_not=message("capacity.takes_none", length=length))
+        return self._judged(trial, served)
+
+    def _unloaded(self, candidate: Candidate, simulated: Simulated, requests: int) -> Served | None:
+        """Return what replicas do with as many clients as they serve at once.
+
+        For the lowest latency with one client.
+        """
+        goal = self.goal
+        full = settled_clients(simulated, candidate.batch, requests)
+        load = full
+        if goal.name == "latency":
+            load = settled_clients(simulated, 1, requests)
+        if load is None or full is None:
+            return None
+        replicas = 1
+        if goal.name not in ("latency", "cost"):
+            most = self.case.pool.most_replicas(candidate.cards)
+            replicas = most or self.case.pool.cards_per_node // candidate.cards
+        return self._of_load(candidate, load, max(1, replicas), full)
+
+    def _loaded(self, candidate: Candidate, simulated: Simulated, shares: Sequence[float]) -> Served | None:
+        """Return what the best number of replicas does with the given load."""
+        goal = self.goal
+        curve = load_curve(simulated, clients=bool(goal.clients), shares=shares)
+        if curve is None:
+            return None
+        each = curve.within(goal.targets)
+        if each is None:
+            # not even idle: what one client sees
+            return self._of_load(candidate, curve.load(0), 1, curve.load(0))
+        if goal.clients:
+            each = max(1.0, float(math.floor(each + 1e-9)))
+        least = max(1, math.ceil(goal.demand / each - 1e-9))
+        most = self.case.pool.most_replicas(candidate.cards)
+        spare = curve.at(each)
+        found: Served | None = None
+        for replicas in _numbers(goal, least, most):
+            served = self._of_load(candidate, curve.at(goal.demand / replicas), replicas, spare)
+            if found is None or objective(goal, served) > objective(goal, found):
+                found = served
+        return found
+
+    def _of_load(self, candidate: Candidate, load: LoadPoint, replicas: int, full: LoadPoint) -> Served:
+        per_node = self.case.pool.cards_per_node
+        return Served(
+            replicas=replicas,
+            cards=replicas * candidate.cards,
+            nodes=nodes_for(replicas, candidate.cards, per_node),
+            ttft=load.ttft,
+            tpot=load.tpot,
+            e2e=load.e2e,
+            tokens=replicas * load.tokens,
+            spare=replicas * full.tokens,
+            length=candidate.length,
+            balance=full.tokens / candidate.cards / full.e2e,
+        )
+
+    def _judged(self, trial: Trial, served: Served) -> Trial:
+        goal = self.goal
+        names = list(missed(goal, served))
+        miss = max([1.0, *(over(goal, served, name) for name in names)])
+        most = self.case.pool.most_replicas(trial.candidate.cards)
+        if most is not None and served.replicas > most:
+            names.append("cards")
+            miss = max(miss, served.replicas / max(most, 0.5))
+        if goal.most_start is not None and trial.start is not None and trial.start.high > goal.most_start:
+            names.append("start")
+            miss = max(miss, trial.start.high / goal.most_start)
+        score = objective(goal, served)
+        return replace(trial, served=served, score=score, missed=tuple(names), miss=miss)
+
+
+def _numbers(goal: Goal, least: int, most: int | None) -> list[int]:
+    """Return the numbers of replicas to compare."""
+    if goal.name == "cost" or most is None or most <= least:
+        return [least]
+    if goal.name in ("throughput", "latency"):
+        return [most]
+    return sorted({*range(least, min(most, least + _MORE_REPLICAS) + 1), most})
+
+
+def over(goal: Goal, served: Served, name: str) -> float:
+    """Return how many times its target a latency is."""
+    most: float = getattr(goal.targets, name)
+    value: float = getattr(served, name)
+    return value / most
+
+
+def place(trial: Trial) -> tuple[float, float, float]:
+    """Return the place of a trial: a smaller one is better."""
+    balance = trial.served.balance if trial.served is not None else 0.0
+    return (trial.miss, -alike(trial.score), -balance)

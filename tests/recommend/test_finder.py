@@ -1,0 +1,57 @@
+"""The search finds what trying everything finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gaudi_launch.capacity.search import Targets
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.recommend.analytic import fitting
+from gaudi_launch.recommend.finder import best, find
+from gaudi_launch.recommend.goal import GoalName
+from gaudi_launch.recommend.trial import Simulation
+from tests.support.recommend import goal, search_case
+
+
+@pytest.mark.parametrize("name", ["balanced", "throughput", "cost"])
+def test_the_answer_is_within_two_percent_of_the_best(name: GoalName) -> None:
+    case = replace(search_case(dtype="bfloat16", max_prefill_seqs=1, max_num_batched_tokens=2048), cards=(1, 2))
+    wanted = goal(name)
+    simulation = Simulation(case, wanted)
+    everything = [simulation.exact(candidate) for candidate in fitting(case)]
+    top = best(wanted, everything)
+    found = find(case, wanted)
+    assert top is not None
+    assert found.winner is not None
+    assert found.winner.score >= 0.98 * top.score
+    assert len(everything) == found.searched
+
+
+def test_the_trials_come_best_first_and_the_front_rises() -> None:
+    found = find(search_case(dtype="bfloat16"), goal("balanced"))
+    assert found.winner is found.trials[0]
+    points = [(trial.served.tpot, trial.served.per_card) for trial in found.front if trial.served]
+    assert points == sorted(points)
+    assert [per_card for _, per_card in points] == sorted(per_card for _, per_card in points)
+
+
+def test_given_options_are_kept() -> None:
+    found = find(search_case(max_num_seqs=24, max_num_batched_tokens=3072), goal("throughput"))
+    assert {(trial.candidate.batch, trial.candidate.tokens) for trial in found.trials} == {(24, 3072)}
+
+
+def test_targets_that_cannot_be_met_leave_no_winner() -> None:
+    impossible = goal("cost", targets=Targets(0.001, None), rate=1.0)
+    found = find(search_case(dtype="bfloat16"), impossible)
+    assert found.winner is None
+    assert found.trials[0].missed == ("ttft",)
+    assert found.trials[0].miss > 1
+
+
+def test_a_model_that_fits_nowhere_is_refused() -> None:
+    case = search_case("meta-llama/Llama-3.1-405B-Instruct", dtype="bfloat16")
+    with pytest.raises(LaunchError) as error:
+        find(case, goal("balanced"))
+    assert error.value.id == "recommend.nothing_fits"
