@@ -109,7 +109,7 @@ class Fleet:
 
 
 @dataclass(frozen=True)
-class Simulated:
+class ReplicaLoad:
     """One replica and its traffic.
 
     ``delay``: seconds that the API server and the client add to each request.
@@ -129,7 +129,7 @@ class LoadCurve:
     """
 
     def __init__(
-        self, replica: Simulated, most: float, shares: Sequence[float] = SHARES, counts: Sequence[int] = ()
+        self, replica: ReplicaLoad, most: float, shares: Sequence[float] = SHARES, counts: Sequence[int] = ()
     ) -> None:
         self.replica = replica
         self.most = most
@@ -227,7 +227,7 @@ def simulate_curve(
     most = most_requests(traffic, limits, cost)
     if most is None:
         return None
-    replica = Simulated(traffic, limits, cost, percentile, delay)
+    replica = ReplicaLoad(traffic, limits, cost, percentile, delay)
     refused = _refused(traffic, limits)
     if quick:
         loads = [load_at(replica, share, most) for share in QUICK_SHARES]
@@ -236,7 +236,9 @@ def simulate_curve(
     return Curve(tuple(loads), most, refused)
 
 
-def load_curve(replica: Simulated, *, clients: bool = False, shares: Sequence[float] = SHARES) -> LoadCurve | None:
+def load_curve(
+    replica: ReplicaLoad, *, clients: bool = False, shares: Sequence[float] = SHARES
+) -> LoadCurve | None:
     """Return the loads of one replica; None when it takes no request."""
     most = most_requests(replica.traffic.first(_QUICK_REQUESTS), replica.limits, replica.cost)
     if most is None:
@@ -263,12 +265,12 @@ def simulate_clients(
     """
     if most_requests(traffic.first(_QUICK_REQUESTS), limits, cost) is None:
         return None
-    replica = Simulated(traffic, limits, cost, percentile, delay)
+    replica = ReplicaLoad(traffic, limits, cost, percentile, delay)
     loads = [load_of_clients(replica, count) for count in _client_counts(limits)]
     return Curve(tuple(loads), loads[-1].rate, _refused(traffic, limits), clients=True)
 
 
-def load_of_clients(replica: Simulated, count: int) -> LoadPoint:
+def load_of_clients(replica: ReplicaLoad, count: int) -> LoadPoint:
     """Return one replica with ``count`` clients that each wait for their answers."""
     limits = replica.limits
     part = replica.traffic.part(0.0, count).requests
@@ -279,7 +281,7 @@ def load_of_clients(replica: Simulated, count: int) -> LoadPoint:
     return _point(times, replica.percentile, rate=pace, share=share, inside=float(count))
 
 
-def settled_clients(replica: Simulated, count: int, requests: int) -> LoadPoint | None:
+def settled_clients(replica: ReplicaLoad, count: int, requests: int) -> LoadPoint | None:
     """Return one replica with ``count`` clients, without its filling and emptying.
 
     By about this many ``requests``, at least four for each client. None when it takes none.
@@ -335,7 +337,7 @@ def most_requests(traffic: Traffic, limits: EngineLimits, cost: StepTime) -> flo
     return float(len(done) / max(done[-1], 1e-9))
 
 
-def load_at(replica: Simulated, share: float, most: float) -> LoadPoint:
+def load_at(replica: ReplicaLoad, share: float, most: float) -> LoadPoint:
     """Return the load at this share of the ``most`` requests per second."""
     import numpy as np
 
@@ -350,7 +352,7 @@ def load_at(replica: Simulated, share: float, most: float) -> LoadPoint:
     return _point(part, replica.percentile, rate=rate, share=share, inside=inside)
 
 
-def _least_stay(replica: Simulated) -> float:
+def _least_stay(replica: ReplicaLoad) -> float:
     """Return the seconds of a mean request in an idle engine."""
     output = replica.traffic.mean_output
     prefill, decode = replica.cost.prefill(1, replica.traffic.mean_input), replica.cost.decode(1, 1)

@@ -13,7 +13,7 @@ from gaudi_launch.capacity.search import (
     QUICK_SHARES,
     SHARES,
     LoadPoint,
-    Simulated,
+    ReplicaLoad,
     load_curve,
     nodes_for,
     settled_clients,
@@ -123,7 +123,7 @@ class Simulation:
         if goal.demand and requests is not None:
             traffic = traffic.first(requests)
         delay = request_delay()
-        simulated = Simulated(traffic, made.limits, made.cost, goal.targets.percentile, delay)
+        simulated = ReplicaLoad(traffic, made.limits, made.cost, goal.targets.percentile, delay)
         if not goal.demand:
             served = self._unloaded(trial.candidate, simulated, requests or _EXACT)
         else:
@@ -134,7 +134,7 @@ class Simulation:
             return replace(trial, why_not=message("capacity.takes_none", length=length))
         return self._judged(trial, served)
 
-    def _unloaded(self, candidate: Candidate, simulated: Simulated, requests: int) -> Served | None:
+    def _unloaded(self, candidate: Candidate, simulated: ReplicaLoad, requests: int) -> Served | None:
         """Return what replicas do with as many clients as they serve at once.
 
         For the lowest latency with one client.
@@ -152,7 +152,7 @@ class Simulation:
             replicas = most or self.case.pool.cards_per_node // candidate.cards
         return self._of_load(candidate, load, max(1, replicas), full)
 
-    def _loaded(self, candidate: Candidate, simulated: Simulated, shares: Sequence[float]) -> Served | None:
+    def _loaded(self, candidate: Candidate, simulated: ReplicaLoad, shares: Sequence[float]) -> Served | None:
         """Return what the best number of replicas does with the given load."""
         goal = self.goal
         curve = load_curve(simulated, clients=bool(goal.clients), shares=shares)
