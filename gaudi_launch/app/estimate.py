@@ -431,6 +431,9 @@ def setup_of_record(plan: Mapping[str, Any]) -> RecordedSetup | None:
     modules, dtype = plan.get("modules"), str(plan.get("dtype"))
     if not (isinstance(identity, Mapping) and isinstance(facts, Mapping)):
         return None
+    if identity.get("simulated"):
+        # its speed is the model's own: neither a measurement nor of this machine's cards
+        return None
     try:
         model = known_model(str(facts.get("path")), must_exist=False)
         engine = _recorded_engine(identity)

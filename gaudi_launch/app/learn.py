@@ -144,6 +144,12 @@ def _is_bench(text: str) -> bool:
     return text.lstrip().startswith("{") and '"kind": "bench"' in text[:2000]
 
 
+def _is_simulated(plan: object) -> bool:
+    """Return True for the recorded plan of simulated cards."""
+    engine = plan.get("engine") if isinstance(plan, Mapping) else None
+    return isinstance(engine, Mapping) and engine.get("simulated") is True
+
+
 def _of_bench(path: Path) -> ReadResult:
     from gaudi_launch.app.estimate import setup_of_record
     from gaudi_launch.bench.run_file import load
@@ -152,7 +158,8 @@ def _of_bench(path: Path) -> ReadResult:
     plan = run.facts.get("plan")
     setup = setup_of_record(plan) if isinstance(plan, Mapping) else None
     if setup is None:
-        return ReadResult(str(path), "bench", (), message("learn.no_plan"))
+        why = "learn.simulated" if _is_simulated(plan) else "learn.no_plan"
+        return ReadResult(str(path), "bench", (), message(why))
     workload, summary = run.workload, run.summary
     completed = int(summary.get("completed") or 0)
     if completed < _FEWEST_REQUESTS or summary.get("failed"):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gaudi_launch.host.hardware import Card
     from gaudi_launch.services.metrics import EngineLoad
+    from gaudi_launch.services.run_record import RunRecord
     from gaudi_launch.services.state.registry import ServiceRecord
 
 
@@ -16,18 +17,20 @@ if TYPE_CHECKING:
 class ServiceStatus:
     """A service with its plan as stored, its load (None: unknown) and its cards.
 
-    The cards are known while it runs.
+    The cards are known while it runs. ``run`` is the record of simulated cards.
     """
 
     service: ServiceRecord
     plan: Mapping[str, Any]
     load: EngineLoad | None
     cards: tuple[Card, ...]
+    run: RunRecord | None = None
 
 
 def status(name: str) -> ServiceStatus:
     """Return the facts of a service. Raises LaunchError for an unknown name."""
     from gaudi_launch.services.metrics import requests_of
+    from gaudi_launch.services.run_record import read_run_record
     from gaudi_launch.services.state import store
     from gaudi_launch.services.state.registry import find
 
@@ -35,7 +38,7 @@ def status(name: str) -> ServiceStatus:
     plan = store.read(service.folder, "plan.json") or {}
     answers = service.alive and service.phase == "ready"
     load = requests_of(service.url) if answers else None
-    return ServiceStatus(service, plan, load, _cards(service))
+    return ServiceStatus(service, plan, load, _cards(service), read_run_record(service.folder))
 
 
 def _cards(service: ServiceRecord) -> tuple[Card, ...]:

@@ -17,6 +17,7 @@ from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
     from gaudi_launch.app.report import Reporter
+    from gaudi_launch.services.run_record import RunRecord
     from gaudi_launch.services.state.orphans import Orphan
     from gaudi_launch.services.state.registry import ServiceRecord
     from gaudi_launch.services.stop import Stopped
@@ -28,11 +29,12 @@ _LONGEST_DRAIN_SECONDS = 86400
 class EndedService:
     """A service that was ended, and its cards that another process still uses.
 
-    Cards are module IDs.
+    Cards are module IDs. ``run`` is the record of simulated cards.
     """
 
     stopped: Stopped
     busy: tuple[int, ...]
+    run: RunRecord | None = None
 
     @property
     def name(self) -> str:
@@ -57,6 +59,7 @@ def end(service: ServiceRecord, drain: float, reporter: Reporter, *, forget: boo
 
     Raises LaunchError when a process of it cannot be ended.
     """
+    from gaudi_launch.services.run_record import read_run_record
     from gaudi_launch.services.stop import still_busy, stop
 
     shown = ""
@@ -72,9 +75,10 @@ def end(service: ServiceRecord, drain: float, reporter: Reporter, *, forget: boo
     if stopped.deaf:
         raise left_error(stopped.deaf)
     busy = tuple(still_busy(service.modules))
+    run = read_run_record(service.folder)
     if forget:
         shutil.rmtree(service.folder, ignore_errors=True)
-    return EndedService(stopped, busy)
+    return EndedService(stopped, busy, run)
 
 
 def end_orphans(found: Sequence[Orphan]) -> list[Orphan]:

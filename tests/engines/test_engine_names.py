@@ -15,7 +15,8 @@ VERSIONS = {name.partition("@")[2] for name in registry.ENGINES} - {""}
 FAMILIES = {name.partition("@")[0] for name in registry.ENGINES}
 # a branch of an engine with its version, as the recorded bucket lists are named
 _BRANCH = re.compile(r"(?:vllm-fork|vllm-gaudi)-(?:aice|deepseek|main)")
-NAMES = {*registry.ENGINES, *registry.ALIASES, *VERSIONS, *FAMILIES}
+# "simulated" is also the key of records of simulated cards, and simulated:hls2 a machine
+NAMES = {*registry.ENGINES, *registry.ALIASES, *VERSIONS, *FAMILIES} - {"simulated"}
 
 # each with the reason for which the text is no decision about an engine
 ALLOWED = {
@@ -43,10 +44,6 @@ ALLOWED = {
     ("watch/system_sampler.py", "cpu"),
     ("services/log/follow.py", "cpu"),
     ("buckets/algorithms/every_context.py", "cpu"),
-    # the key of a record that is True where an engine's cards are simulated, whichever engine
-    ("planning/plan.py", "simulated"),
-    ("services/state/job.py", "simulated"),
-    ("services/state/recorder.py", "simulated"),
 }
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.app.waiting import phase
 from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.views.run_record import run_line
 from gaudi_launch.cli.views.services import clock
 from gaudi_launch.cli.views.services import to_json as service_to_json
 from gaudi_launch.messages import text
@@ -30,6 +31,7 @@ def to_json(status: ServiceStatus) -> dict[str, Any]:
         "warmup": _warmup(service, plan),
         "cards": [_card_to_json(card) for card in status.cards],
         "plan": {key: plan.get(key) for key in ("dtype", "argv", "env", "cpus", "numa_nodes", "memory", "cache")},
+        "simulated_run": status.run.to_json() if status.run is not None else None,
         "folder": str(service.folder),
     }
 
@@ -86,6 +88,8 @@ def show(service: ServiceRecord, document: dict[str, Any]) -> None:
         measured = "-" if warmup["seconds"] is None else clock(warmup["seconds"])
         say("warmup", text("services.warmup", graphs=warmup["graphs"], measured=measured, estimated=expected))
     say("compiles", document["run_time_compiles"] or None)
+    if document["simulated_run"]:
+        out.print(escape(run_line(document["simulated_run"])), soft_wrap=True)
     if document["phases"]:
         rows = [
             (

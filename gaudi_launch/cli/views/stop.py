@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.views.run_record import run_line
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ def show_ended(ended: EndedService) -> None:
     else:
         id = "services.stopped"
     print(text(id, name=ended.name), file=sys.stderr)
+    if ended.run is not None and ended.was_running:
+        print(run_line(ended.run.to_json()), file=sys.stderr)
     if ended.stopped.left:
         print(text("services.cut", count=ended.stopped.left), file=sys.stderr)
     if ended.busy:
@@ -37,6 +40,7 @@ def ended_to_json(ended: EndedService) -> dict[str, Any]:
         "requests_cut": ended.stopped.left,
         "orphans": [orphan.to_json() for orphan in ended.stopped.orphans],
         "cards_busy": list(ended.busy),
+        "simulated_run": ended.run.to_json() if ended.run is not None else None,
     }
 
 

@@ -95,6 +95,8 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         self._recorded = time.monotonic()
         self._running: set[str] = set()
         logger.info("Simulated cards: %s; no model is loaded.", self.settings["cards"])
+        # in place of an earlier run's
+        self._record(now=True)
 
     def _as_planned(self, card: CardSettings) -> None:
         """Set again what the CPU platform has changed (vllm/platforms/cpu.py)."""
