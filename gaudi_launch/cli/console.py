@@ -23,6 +23,11 @@ def emit_json(document: dict[str, Any]) -> None:
     print(json.dumps(document, ensure_ascii=not is_utf(sys.stdout), indent=2))
 
 
+def emit_json_line(document: dict[str, Any]) -> None:
+    """Print one JSON object as a line on stdout, without a delay."""
+    print(json.dumps(document, ensure_ascii=not is_utf(sys.stdout)), flush=True)
+
+
 def give_up(stream: TextIO) -> None:
     """Discard what is still written to a stream whose reader went away."""
     import os

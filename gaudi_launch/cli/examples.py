@@ -45,6 +45,14 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("gaudi-launch ps", "Show what is running"),
         Example("gaudi-launch ps -a", "Also show services that stopped or failed"),
     ),
+    "top": (
+        Example("gaudi-launch top --machine simulated:hls2+busy=0,1+hot=2 --once", "Print one sample of a machine"),
+        Example("gaudi-launch top --once --json", "The same of this machine, for a script"),
+        Example(
+            "gaudi-launch top --hosts a=simulated:hls2,b=simulated:gaudi3-oam --once",
+            "Watch several hosts; without =simulated they are reached over ssh",
+        ),
+    ),
     "status": (
         Example("gaudi-launch status demo", "Show phases, memory and the last error"),
         Example("gaudi-launch status demo --json", "The same for a script"),

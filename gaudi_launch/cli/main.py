@@ -26,6 +26,7 @@ _NO_WAY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELO
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("serve", "Select cards, plan, start the engine, warm up and serve a model."),
     "ps": ("ps", "List services: phase, uptime, requests; -a adds stopped ones."),
+    "top": ("top", "Watch cards, services and hosts live: use, power, links, TTFT, KV."),
     "status": ("status", "Show one service: plan, phases, memory, last error."),
     "logs": ("logs", "Print a service's log; -f follows it."),
     "stop": ("stop", "Stop services after draining; --orphans stops leftovers."),
@@ -65,7 +66,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 # what a user wants -> commands, most used first
 GROUPS: dict[str, tuple[str, ...]] = {
     "Start and watch": (
-        *("serve", "ps", "status", "logs", "stop", "restart", "wait", "why"),
+        *("serve", "ps", "status", "logs", "top", "stop", "restart", "wait", "why"),
         *("check", "chat", "webui", "bench"),
     ),
     "Plan": ("plan", "warmup", "estimate", "learn", "capacity", "migrate"),

@@ -28,6 +28,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         Question("questions.start", "serve MODEL -n 4 --detach"),
         Question("questions.running", "ps"),
         Question("questions.ready", "wait NAME"),
+        Question("questions.top", "top"),
         Question("questions.state", "status NAME"),
         Question("questions.log", "logs NAME -f"),
         Question("questions.why", "why"),

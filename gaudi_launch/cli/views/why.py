@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import console
@@ -37,13 +38,21 @@ def _documents(causes: tuple[Cause, ...], content: Excerpt) -> list[dict[str, An
     return documents
 
 
+def lines_of(explanation: Explanation) -> list[str]:
+    """Return the text of an explanation, as `show` prints it."""
+    found: list[str] = []
+    _put(explanation, found.append)
+    return [part for line in found for part in line.split("\n")]
+
+
 def show(explanation: Explanation) -> None:
     """Print the causes with their evidence and remedies."""
     out = console()
-    found, content = explanation.found, explanation.content
+    _put(explanation, lambda line: out.print(line, markup=False, soft_wrap=True))
 
-    def say(line: str) -> None:
-        out.print(line, markup=False, soft_wrap=True)
+
+def _put(explanation: Explanation, say: Callable[[str], None]) -> None:
+    found, content = explanation.found, explanation.content
 
     if explanation.note is not None:
         say(explanation.note.render())

@@ -1,0 +1,228 @@
+"""Hosts that are watched at once: each in a thread, so that none delays another."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import IO
+
+from gaudi_launch import interrupt
+from gaudi_launch.cluster import ssh
+from gaudi_launch.cluster.inventory import LAUNCHER, Member
+from gaudi_launch.cluster.ssh import RemoteError
+from gaudi_launch.cluster.steps import ssh_words
+from gaudi_launch.debug_log import ChildLog
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.host.machine import SIMULATED
+from gaudi_launch.messages import text
+from gaudi_launch.watch.sample import HostSample, from_json
+from gaudi_launch.watch.sampler import Sampler
+
+_log = logging.getLogger(__name__)
+
+# a host that went away is tried again after this time
+_AGAIN_SECONDS = 5.0
+# two readings of the CPU times and of the engines' counters
+_SECOND_READING_SECONDS = 0.5
+_LONGEST_LINE = 16 << 20
+
+
+@dataclass
+class _Latest:
+    """The newest sample of a host, and when it came (monotonic seconds)."""
+
+    sample: HostSample | None = None
+    at: float = field(default_factory=time.monotonic)
+    problem: str | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class WatchedHost:
+    """One host: sampled here, or read from its own `top` over ssh."""
+
+    def __init__(self, member: Member | None, machine: str | None, *, interval: float, timeout: float) -> None:
+        """Prepare a host; ``member`` None is this machine, or the one of ``machine``.
+
+        Raises LaunchError (USAGE) for an unknown machine.
+        """
+        self.name = member.name if member is not None else ""
+        self._interval = interval
+        self._timeout = timeout
+        self._latest = _Latest()
+        self._stop = threading.Event()
+        self._process: subprocess.Popen[str] | None = None
+        self._member = member if _is_remote(member) else None
+        self._sampler = _sampler_of(member, machine) if self._member is None else None
+
+    def start(self) -> None:
+        """Begin to watch, in the background."""
+        work = self._sample if self._sampler is not None else self._read
+        threading.Thread(target=work, daemon=True).start()
+
+    def stop(self) -> None:
+        """End what was started; returns at once."""
+        self._stop.set()
+        process = self._process
+        if process is not None:
+            interrupt.end_group(process)
+
+    def now(self) -> HostSample | None:
+        """Return the newest sample; a host without one says why after its timeout."""
+        with self._latest.lock:
+            sample, at, problem = self._latest.sample, self._latest.at, self._latest.problem
+        age = time.monotonic() - at
+        if sample is not None and age <= self._timeout + self._interval:
+            return self._named(sample)
+        if problem is None and age <= self._timeout:
+            return None
+        why = problem or text("watch.host_silent", seconds=f"{age:.0f}")
+        return HostSample(self.name, time.time(), answers=False, problem=why)
+
+    def once(self) -> HostSample:
+        """Return one sample, of a remote host within its timeout."""
+        if self._sampler is not None:
+            self._sampler.sample()
+            time.sleep(_SECOND_READING_SECONDS)
+            self._sampler.wait(self._timeout)
+            return self._named(self._sampler.sample())
+        assert self._member is not None
+        try:
+            output = ssh.words(_bare(self._member), [*_command(self._member), "--once"], self._timeout)
+            return self._named(_hosts_of(output)[0])
+        except RemoteError as error:
+            why = error.why.render()
+        except ValueError:
+            why = text("watch.host_old", host=self.name)
+        return HostSample(self.name, time.time(), answers=False, problem=why)
+
+    def _named(self, sample: HostSample) -> HostSample:
+        return replace(sample, host=self.name) if self.name else sample
+
+    def _put(self, sample: HostSample) -> None:
+        with self._latest.lock:
+            self._latest.sample, self._latest.at, self._latest.problem = sample, time.monotonic(), None
+
+    def _fail(self, problem: str) -> None:
+        with self._latest.lock:
+            self._latest.problem = problem
+
+    def _sample(self) -> None:
+        assert self._sampler is not None
+        while not self._stop.is_set():
+            began = time.monotonic()
+            try:
+                self._put(self._sampler.sample())
+            except LaunchError as error:
+                _log.debug("the machine is not sampled: %s", error)
+                self._fail(str(error))
+            self._stop.wait(max(0.05, self._interval - (time.monotonic() - began)))
+
+    def _read(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._follow()
+            except OSError as error:
+                _log.debug("the host is not watched: %s", error)
+                self._fail(error.strerror or str(error))
+            self._stop.wait(_AGAIN_SECONDS)
+
+    def _follow(self) -> None:
+        """Read the lines of the host's own `top` until it ends."""
+        assert self._member is not None
+        member = _bare(self._member)
+        argv = ssh_words(member, [*_command(self._member), "--interval", f"{self._interval:g}"])
+        child = ChildLog(_log, argv)
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        child.started(process.pid)
+        self._process = process
+        errors: list[str] = []
+        assert process.stdout is not None and process.stderr is not None
+        drain = threading.Thread(target=_keep_last, args=(process.stderr, errors), daemon=True)
+        drain.start()
+        try:
+            while line := process.stdout.readline(_LONGEST_LINE):
+                self._take(line)
+        finally:
+            interrupt.end_group(process)
+            drain.join(1.0)
+            child.ended(process.returncode)
+        self._fail(errors[-1] if errors else text("watch.host_ended", status=process.returncode))
+
+    def _take(self, line: str) -> None:
+        try:
+            self._put(_hosts_of(line)[0])
+        except ValueError:
+            self._fail(text("watch.host_old", host=self.name))
+
+
+def _keep_last(stream: IO[str], lines: list[str]) -> None:
+    for line in stream:
+        if line.strip():
+            lines[:] = [line.strip()[:300]]
+
+
+def _is_remote(member: Member | None) -> bool:
+    """Report whether a host is reached over ssh; a simulated one is sampled here."""
+    if member is None:
+        return False
+    return not str(member.snapshot or "").startswith(SIMULATED)
+
+
+def _sampler_of(member: Member | None, machine: str | None) -> Sampler:
+    if member is None:
+        return Sampler(machine)
+    # the services are those of this machine, not of a simulated host
+    return Sampler(member.snapshot, found=list)
+
+
+def _bare(member: Member) -> Member:
+    """Return the host outside its container, where its cards are."""
+    return replace(member, enter=())
+
+
+def _command(member: Member) -> list[str]:
+    # this program itself, which need not be on the PATH of this machine
+    here = member.local and member.launcher == LAUNCHER
+    launcher = [sys.executable, "-m", "gaudi_launch"] if here else list(member.launcher)
+    return [*launcher, "top", "--json"]
+
+
+def _hosts_of(output: str) -> list[HostSample]:
+    """Return the hosts of one JSON object of `top`.
+
+    Raises ValueError for anything else."""
+    document = json.loads(output)
+    hosts = document.get("hosts") if isinstance(document, dict) else None
+    if not isinstance(hosts, list) or not hosts:
+        raise ValueError("no hosts")
+    return [from_json(each) for each in hosts]
+
+
+def sample_all(hosts: Sequence[WatchedHost]) -> list[HostSample]:
+    """Return one sample of each host, all taken at the same time."""
+    found: dict[int, HostSample] = {}
+
+    def look(number: int, host: WatchedHost) -> None:
+        found[number] = host.once()
+
+    threads = [threading.Thread(target=look, args=pair, daemon=True) for pair in enumerate(hosts)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(interrupt.TURN_SECONDS)
+    return [found[number] for number in sorted(found)]

@@ -1,0 +1,58 @@
+"""The use case of `top`: what is watched, and the texts of a service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.app import top
+from gaudi_launch.app.top import WatchRequest
+from gaudi_launch.errors import LaunchError
+from tests.support.service_record import service
+
+
+@pytest.mark.parametrize(
+    ("values", "id"),
+    [
+        ({"hosts": "a", "inventory": "b"}, "watch.hosts_twice"),
+        ({"hosts": "a", "machine": "simulated:hls2"}, "watch.machine_or_hosts"),
+        ({"interval": 0.1}, "watch.seconds"),
+        ({"timeout": 1e9}, "watch.seconds"),
+        ({"interval": float("nan")}, "watch.seconds"),
+        ({"hosts": "-x"}, "cluster.bad_host"),
+        ({"machine": "simulated:none"}, "host.unknown_machine"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused(values: dict[str, Any], id: str) -> None:
+    with pytest.raises(LaunchError) as raised:
+        top.watched(WatchRequest(**values))
+    assert (raised.value.id, int(raised.value.exit_code)) == (id, 2)
+
+
+def test_hosts_come_from_the_option_or_an_inventory(tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yaml"
+    inventory.write_text("schema: 1\nhosts: [one, {name: two, ssh: admin@two}]\n")
+    assert [host.name for host in top.watched(WatchRequest(inventory=str(inventory)))] == ["one", "two"]
+    assert [host.name for host in top.watched(WatchRequest(hosts="a,b@c"))] == ["a", "c"]
+
+
+def test_samples_repeat_and_end_with_the_reader() -> None:
+    waited: list[float] = []
+    samples = top.repeated(WatchRequest(machine="simulated:hls2", interval=2.0), waited.append)
+    assert len(next(samples)[0].cards) == 8
+    next(samples)
+    assert 2.0 in waited
+    samples.close()
+
+
+def test_the_log_of_a_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with service("mine", "-") as folder:
+        with pytest.raises(LaunchError):
+            top.log_lines("mine", 5)
+        (folder / "engine.log").write_text("".join(f"{number}\n" for number in range(100_000)))
+        assert top.log_lines("mine", 2) == ["99998", "99999"]
+    with pytest.raises(LaunchError):
+        top.log_lines("other", 5)

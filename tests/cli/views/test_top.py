@@ -1,0 +1,140 @@
+"""The live view as complete screens, in both languages and on terminals of several kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from rich.cells import cell_len
+
+from gaudi_launch.cli.top_state import Overlay, TopState
+from gaudi_launch.cli.views.top import lines, painted, plain_lines, shares, to_json
+from gaudi_launch.cli.views.top_columns import Look
+from gaudi_launch.messages import set_language
+from tests.support.cli import golden
+from tests.support.watched import BARE, HOST, SILENT, state_of
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    import time
+
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    set_language("en")
+    yield
+    set_language(None)
+    monkeypatch.undo()
+    time.tzset()
+
+
+def screen(state: TopState, width: int, height: int, *, ascii: bool = False) -> str:
+    shown = lines(state, width, height, Look(state.trails, ascii=ascii))
+    texts = [painted(line, lambda style: "") for line in shown]
+    assert len(texts) == height
+    assert [text for text in texts if cell_len(text) > width] == []
+    return "".join(text.rstrip() + "\n" for text in texts)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40)])
+def test_one_host(width: int, height: int, language: str) -> None:
+    set_language(language)
+    golden(f"top-{width}x{height}-{language}.txt", screen(state_of(HOST), width, height))
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_several_hosts(language: str) -> None:
+    set_language(language)
+    state = state_of(HOST, SILENT, replace(HOST, host="gaudi-8"))
+    golden(f"top-hosts-80x24-{language}.txt", screen(state, 80, 24))
+
+
+def test_a_terminal_of_ascii_gets_ascii() -> None:
+    shown = screen(state_of(HOST), 80, 24, ascii=True)
+    assert shown.isascii()
+    golden("top-ascii-80x24.txt", shown)
+
+
+def test_a_machine_without_cards_and_one_that_is_still_read() -> None:
+    golden("top-no-cards-80x12.txt", screen(state_of(BARE), 80, 12))
+    assert screen(TopState(), 80, 6).startswith("gaudi-launch top  reading ...")
+
+
+@pytest.mark.parametrize("section", ["cards", "services", "hosts"])
+def test_one_section_has_the_complete_screen(section: str) -> None:
+    state = state_of(HOST, SILENT)
+    state.section = section
+    golden(f"top-section-{section}.txt", screen(state, 80, 14))
+
+
+def test_every_size_is_filled_and_nothing_is_wider() -> None:
+    for width in (20, 33, 47, 80, 119, 200):
+        for height in (6, 9, 17, 40):
+            for language in ("en", "zh"):
+                set_language(language)
+                screen(state_of(HOST, SILENT), width, height)
+                screen(state_of(HOST), width, height)
+
+
+def test_a_log_is_shown_from_its_end_and_a_text_from_its_begin() -> None:
+    state = state_of(HOST)
+    content = [f"line {number}" for number in range(100)]
+    state.overlay = Overlay("Log of qwen", content, at_end=True)
+    assert screen(state, 80, 10).splitlines()[2:9] == content[93:]
+    state.overlay.scroll = 5
+    assert screen(state, 80, 10).splitlines()[2:9] == content[88:95]
+    state.overlay = Overlay("Why", content)
+    assert screen(state, 80, 10).splitlines()[1:4] == ["Why", "line 0", "line 1"]
+
+
+def test_the_footer_is_the_question_the_filter_or_the_message() -> None:
+    state = state_of(HOST)
+    state.message = "qwen is stopped."
+    assert screen(state, 80, 24).splitlines()[-1] == "qwen is stopped."
+    state.is_typing, state.filter = True, "qw"
+    assert screen(state, 80, 24).splitlines()[-1].startswith("filter: qw_")
+    state.to_stop = "qwen"
+    assert screen(state, 80, 24).splitlines()[-1].startswith("Stop qwen?")
+
+
+def test_the_chosen_service_is_marked() -> None:
+    state = state_of(HOST)
+    state.selected = 1
+    shown = lines(state, 80, 24, Look(state.trails))
+    marked = [painted(line, lambda style: "7" if style == "chosen" else "") for line in shown]
+    assert next(line for line in marked if "\x1b[7m" in line).startswith("\x1b[7mllama-70b")
+
+
+@pytest.mark.parametrize(
+    ("needs", "room", "given"),
+    [([5, 3], 20, [5, 3]), ([9, 4], 8, [4, 4]), ([2, 9, 9], 9, [2, 4, 3]), ([3], 0, [0]), ([0, 5], 3, [0, 3])],
+)
+def test_lines_are_shared_fairly(needs: list[int], room: int, given: list[int]) -> None:
+    assert shares(needs, room) == given
+
+
+def test_a_pipe_gets_a_line_for_each_thing() -> None:
+    shown = plain_lines([HOST, SILENT])
+    assert shown[0] == (
+        "08:00:00 gaudi-7 host state=4_cards_with_faults cpu0=31% cpu1=- hugepages_free=14900 "
+        "recipes_free=40GiB state_free=8GiB"
+    )
+    assert shown[1] == (
+        "08:00:00 gaudi-7 card 0 use=87% hbm=88473/98304MiB power=480/600W temperature=64C links=ok state=busy "
+        "owner=qwen"
+    )
+    assert shown[5] == (
+        "08:00:00 gaudi-7 card 4 use=- hbm=-/-MiB power=-/-W temperature=- links=- state=LOST owner=-"
+    )
+    assert shown[9] == (
+        "08:00:00 gaudi-7 service qwen phase=ready running=24 waiting=3 tokens/s=612.4 ttft=384ms tpot=27ms kv=97% "
+        "preemptions=12 compiles=0 restarts=1 power=960W"
+    )
+    assert shown[-1] == "08:00:00 gaudi-9 host state=no_answer_for_5_s"
+
+
+def test_the_json_has_every_field() -> None:
+    document = to_json([HOST])
+    assert (document["schema"], document["hosts"][0]["cards"][1]["throttled_by"]) == (1, ("thermal",))

@@ -1,0 +1,128 @@
+"""Several hosts at once: their own `top`, one that hangs, one that fails."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.cluster.inventory import Member
+from gaudi_launch.watch.sample import HostSample
+from gaudi_launch.watch.watched_hosts import WatchedHost, sample_all
+from tests.support.waiting import GENEROUS
+from tests.support.watched import HOST
+
+DOCUMENT = json.dumps({"schema": 1, "hosts": [HOST.to_json()]})
+
+
+def launcher(folder: Path, name: str, body: str) -> Member:
+    """Return a host whose gaudi-launch is this program; it is run here, as ssh would there."""
+    program = folder / name
+    program.write_text(f"#!{sys.executable}\nimport sys, time\n{body}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return Member(name=name, ssh="local", launcher=(str(program),))
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Member:
+    once = f"print({DOCUMENT!r}, flush=True)"
+    return launcher(tmp_path, "good", f"{once}\nif '--once' not in sys.argv: time.sleep(60)")
+
+
+@pytest.fixture
+def hanging(tmp_path: Path) -> Member:
+    return launcher(tmp_path, "hanging", "time.sleep(60)")
+
+
+@pytest.fixture
+def failing(tmp_path: Path) -> Member:
+    return launcher(tmp_path, "failing", "sys.exit('no route to host')")
+
+
+def watch(member: Member | None, timeout: float = 1.0) -> WatchedHost:
+    return WatchedHost(member, None, interval=0.5, timeout=timeout)
+
+
+def until_known(host: WatchedHost) -> HostSample:
+    deadline = time.monotonic() + GENEROUS
+    while (found := host.now()) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def test_once_is_as_slow_as_the_timeout_of_the_slowest(good: Member, hanging: Member, failing: Member) -> None:
+    began = time.monotonic()
+    found = sample_all([watch(member, 3.0) for member in (good, hanging, failing)])
+    # a program that is run here has eight seconds more to end what it began (cluster.ssh)
+    assert time.monotonic() - began < 3 + 8 + 15
+    assert [(host.host, host.answers, len(host.cards)) for host in found] == [
+        ("good", True, 8),
+        ("hanging", False, 0),
+        ("failing", False, 0),
+    ]
+    assert "no route to host" in str(found[2].problem)
+
+
+def test_a_host_that_hangs_delays_no_other_and_is_named(good: Member, hanging: Member) -> None:
+    hosts = [watch(good), watch(hanging)]
+    for host in hosts:
+        host.start()
+    try:
+        assert until_known(hosts[0]).cards == HOST.cards
+        silent = until_known(hosts[1])
+        assert (silent.host, silent.answers) == ("hanging", False)
+        assert str(silent.problem).startswith("no answer for")
+    finally:
+        for host in hosts:
+            host.stop()
+
+
+def test_a_host_that_goes_silent_loses_its_values(good: Member) -> None:
+    host = watch(good)
+    host.start()
+    try:
+        assert until_known(host).answers
+        deadline = time.monotonic() + GENEROUS
+        while (found := until_known(host)).answers:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert (found.cards, found.host) == ((), "good")
+    finally:
+        host.stop()
+
+
+def test_the_reason_of_a_failure_is_the_last_line_of_its_errors(failing: Member) -> None:
+    host = watch(failing, 30.0)
+    host.start()
+    try:
+        assert until_known(host).problem == "no route to host"
+    finally:
+        host.stop()
+
+
+@pytest.mark.parametrize("output", ["", "[]", "{}", '{"hosts": []}', '{"hosts": [3]}', "hello"])
+def test_another_version_is_named_as_such(tmp_path: Path, output: str) -> None:
+    member = launcher(tmp_path, "old", f"print({output!r})")
+    found = watch(member, 20.0).once()
+    assert found.answers is False and "no 'top --json'" in str(found.problem)
+
+
+def test_a_simulated_host_is_sampled_here_without_services() -> None:
+    member = Member(name="sim", ssh="sim", snapshot="simulated:gaudi3-pcie+busy=1")
+    found = watch(member).once()
+    assert (found.host, len(found.cards), found.services) == ("sim", 8, ())
+
+
+def test_what_was_started_ends_with_the_view(hanging: Member) -> None:
+    host = watch(hanging)
+    host.start()
+    until_known(host)
+    process = host._process
+    assert process is not None and process.poll() is None
+    host.stop()
+    assert process.wait(GENEROUS) != 0
