@@ -36,7 +36,8 @@ class SupportOptions:
 class SupportRow:
     """One engine version's answer.
 
-    ``facts`` is None for an installed version without shipped facts.
+    ``facts`` is None for an installed version without shipped facts. ``kv_bytes_per_token``: of one
+    card that has the complete model, 2 bytes an element; None where unknown.
     """
 
     label: str
@@ -45,6 +46,7 @@ class SupportRow:
     fewest_cards: int | None
     is_installed: bool = False
     features: tuple[FeatureAnswer, ...] = ()
+    kv_bytes_per_token: int | None = None
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ def _row(
 ) -> SupportRow:
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.features import answers
+    from gaudi_launch.models.sizing import kv_bytes_per_token
     from gaudi_launch.planning.support_answer import SupportStatus
 
     engine = registry.find(facts.label)
@@ -120,7 +123,8 @@ def _row(
     if answer.status is not SupportStatus.NO:
         fewest = cards.of(engine, answer)
     answered = answers(facts.engine, facts.version, facts.label)
-    return SupportRow(facts.label, answer, facts, fewest, is_installed, answered)
+    token = kv_bytes_per_token(model, rules=answer.cache_rules) if answer.caches else None
+    return SupportRow(facts.label, answer, facts, fewest, is_installed, answered, token)
 
 
 def _on(product: Accelerator, engine: Engine, model: Model) -> ModelSupport:
@@ -163,13 +167,13 @@ class _FewestCards:
     def __init__(self, model: Model, product: Accelerator) -> None:
         self._model = model
         self._product = product
-        self._found: dict[tuple[str, str], int | None] = {}
+        self._found: dict[tuple[object, ...], int | None] = {}
 
     def of(self, engine: Engine, answer: ModelSupport) -> int | None:
         """Return the number; None where the sizes are unknown or no number fits."""
         # versions with the same label have the same memory rules; images do not
         name = engine.identity.label if engine.needs_interpreter else engine.identity.exact
-        key = (name, answer.expanded_to)
+        key = (name, answer.expanded_to, answer.cache_rules)
         if key not in self._found:
             self._found[key] = self._count(engine, answer)
         return self._found[key]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 from gaudi_launch import paths
 from gaudi_launch.engines.installed_lists import REGISTRY, InstalledLists
+from gaudi_launch.engines.layer_caches import cache_limits, layer_caches
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.model import Model
@@ -45,6 +46,8 @@ _SUFFIXES = (
 )
 # the forks take a class by its exact name (vllm/model_executor/models/registry.py _normalize_archs)
 _WITHOUT_SUFFIXES = ("vllm-fork", _DEEPSEEK)
+# vllm-project/vllm 0.26.0:vllm/model_executor/models/qwen3_next.py, qwen3_5.py
+_GDN_CLASSES = ("Qwen3Next", "Qwen3_5")
 _COMPARED = re.compile(r"(>=|<=|==|!=|<|>|~=)([0-9][0-9.]*(?:\.\*)?)")
 # different spellings of one model's name on hubs: Meta-Llama-3.1-8B and Llama-3.1-8B
 _PREFIX = re.compile(r"^(meta-)")
@@ -85,6 +88,11 @@ class Version:
     removed: Mapping[str, str]
     validated: tuple[Mapping[str, Any], ...]
     compact_gdn: str = ""
+    mla: frozenset[str] = frozenset()
+    # what is allocated for each kind of layer, and the kinds of layers that each class makes
+    cache: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    cache_read_by: tuple[str, ...] = ()
+    layers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # the file of an installed engine that ``classes`` were read from
     read_from: str = ""
 
@@ -113,11 +121,16 @@ def versions() -> tuple[Version, ...]:
     for name, numbers in document["models"].items():
         for number in numbers:
             classes[number].add(name)
-    rows = zip(document["versions"], classes, strict=True)
-    return tuple(_version(row, names) for row, names in rows)
+    layers: list[dict[str, tuple[str, ...]]] = [{} for _ in document["versions"]]
+    for name, answers in document["layers"].items():
+        for kinds, numbers in answers.items():
+            for number in numbers:
+                layers[number][name] = tuple(kinds.split())
+    rows = zip(document["versions"], classes, layers, strict=True)
+    return tuple(_version(row, names, made) for row, names, made in rows)
 
 
-def _version(row: Mapping[str, Any], classes: Iterable[str]) -> Version:
+def _version(row: Mapping[str, Any], classes: Iterable[str], layers: Mapping[str, tuple[str, ...]]) -> Version:
     stated = row["transformers"]
     # the plugin's own requirement is installed last and wins
     spec = stated.get("requirements.txt") or next(iter(stated.values()), "")
@@ -137,6 +150,10 @@ def _version(row: Mapping[str, Any], classes: Iterable[str]) -> Version:
         removed=row["removed"],
         validated=tuple(row["validated"]),
         compact_gdn=row["compact_gdn"],
+        mla=frozenset(row["mla"]),
+        cache=row["cache"],
+        cache_read_by=tuple(row["cache_read_by"]),
+        layers=layers,
     )
 
 
@@ -259,6 +276,7 @@ def support_of(
     answer = _by_class(model, label, facts, engine)
     if answer.status is SupportStatus.NO or facts is None:
         return answer
+    answer = replace(answer, caches=layer_caches(model, facts, variables or {}))
     return _with_limits(answer, model, facts, quantization, variables or {})
 
 
@@ -401,15 +419,14 @@ def _with_limits(
         reasons.append(message(id, engine=answer.engine, model=model.name, tokens=top))
     if runs_compact_gdn(model, facts, variables):
         reasons.append(message("support.compact_gdn", engine=answer.engine, model=model.name))
+    reasons += cache_limits(answer.caches, answer.engine, model)
     status = answer.status
     if reasons and status is SupportStatus.RUNS:
         status = SupportStatus.LIMITED
-    return ModelSupport(
-        answer.engine,
-        status,
-        tuple(reasons),
-        answer.evidence,
-        validated=answer.validated,
+    return replace(
+        answer,
+        status=status,
+        reasons=tuple(reasons),
         expanded_to=expanded["to"] if expanded is not None else "",
         unless=expanded["unless"] if expanded is not None else "",
     )
@@ -434,7 +451,12 @@ def runs_compact_gdn(model: Model, facts: Version | None, variables: Mapping[str
 
 
 def has_linear_attention(model: Model) -> bool:
-    """Return True for a model with layers of linear attention (GDN)."""
+    """Return True for a model with layers of linear attention (GDN).
+
+    Without config.json, its class says so.
+    """
+    if not model.config:
+        return (model.architecture or "").startswith(_GDN_CLASSES)
     text = model.config.get("text_config")
     part = text if isinstance(text, Mapping) else model.config
     kinds = part.get("layer_types")

@@ -34,6 +34,7 @@ class ServingDemand:
     kv_dtype: str = "auto"
     blocks_step: int = BLOCK
     pools: bool = False
+    cache: sizing.CacheRules = sizing.AS_NAMED
 
     @property
     def profile_tokens(self) -> int:
@@ -119,7 +120,7 @@ def divide_card(
     Return None when the model's sizes are not known.
     """
     weights = sizing.weight_bytes_per_card(model, cards, dtype)
-    block = sizing.block_bytes(model, cards, sizing.KV_BYTES.get(ask.kv_dtype, 2))
+    block = sizing.block_bytes(model, cards, sizing.KV_BYTES.get(ask.kv_dtype, 2), rules=ask.cache)
     if weights is None or block is None:
         return None
     activations = sizing.activation_bytes(model, ask.profile_tokens, cards) if rules.profile_run else 0.0

@@ -130,16 +130,15 @@ def layer_kinds(model: Model) -> tuple[Kind, ...]:
     return tuple(_kind(model, text, index) for index in range(model.layers or 0))
 
 
-def kv_widths(model: Model) -> tuple[tuple[int, int], ...]:
+def kv_widths(model: Model, *, shared: bool = True) -> tuple[tuple[int, int], ...]:
     """Return heads and elements of each layer's KV cache.
 
     For each layer that caches keys and values: its heads and the elements of one head's two rows.
 
-    A window among full layers is counted as a full cache: vllm-gaudi 0.26.0 gives each decoder
-    layer a FullAttentionSpec (vllm-project/vllm-gaudi@b059f9c9:
-    vllm_gaudi/v1/worker/hpu_model_runner.py get_kv_cache_spec), and vllm-fork 1.22 removes the
-    window from the cache's settings (HabanaAI/vllm-fork@17a7946f:vllm/config.py:601). Assumed of
-    other versions. MLA's latent is one head that every card keeps. () where config.json is not known.
+    A window or a chunk is counted as a full cache: every shipped version allocates one
+    (profiles/engines/support, section "cache"). MLA's latent is one head that every card keeps.
+    ``shared``: the last layers that use an earlier layer's cache have none. () where config.json is
+    not known.
     """
     text = text_part(model.config)
     if not (text and model.layers and model.kv_heads and model.head_dim):
@@ -148,10 +147,18 @@ def kv_widths(model: Model) -> tuple[tuple[int, int], ...]:
     kinds = layer_kinds(model)
     # gemma4: the last layers use the cache of an earlier one (vllm-project/vllm-gaudi@091bbadd:
     # vllm_gaudi/v1/worker/hpu_model_runner.py, kv_sharing_target_layer_name)
-    for kind in kinds[: len(kinds) - _number(text, "num_kv_shared_layers")]:
+    own = len(kinds) - _number(text, "num_kv_shared_layers") if shared else len(kinds)
+    for kind in kinds[:own]:
         if kind in ("full", "sliding", "latent"):
             found.append(_kv_width(model, text, sliding=kind == "sliding"))
     return tuple(found)
+
+
+def mla_head_width(model: Model) -> int:
+    """Return the elements of a query's head of MLA; 0 where config.json is not known."""
+    text = text_part(model.config)
+    plain, rope = _number(text, "qk_nope_head_dim"), _number(text, "qk_rope_head_dim")
+    return plain + rope if plain else 0
 
 
 def _kv_width(model: Model, text: Mapping[str, Any], *, sliding: bool) -> tuple[int, int]:

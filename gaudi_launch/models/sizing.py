@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gaudi_launch.models.model import Model
-from gaudi_launch.models.parameter_count import kv_widths, parameters_of
+from gaudi_launch.models.parameter_count import kv_widths, mla_head_width, parameters_of
 
 GIB = 1 << 30
 BLOCK = 128
@@ -58,6 +58,22 @@ class MemoryRules:
     blocks_step: bool = False
     spare_block: bool = False
     fixed_share: float | None = None
+
+
+@dataclass(frozen=True)
+class CacheRules:
+    """The rules by which an engine version counts a token of its cache.
+
+    ``compressed``: MLA keeps its latent; otherwise keys and values of all heads, each as wide as a
+    query (HabanaAI/vllm-fork@17a7946f:vllm/config.py get_head_size). ``shared``: layers that use the
+    cache of another one have none of their own.
+    """
+
+    compressed: bool = True
+    shared: bool = True
+
+
+AS_NAMED = CacheRules()
 
 
 @dataclass(frozen=True)
@@ -122,7 +138,7 @@ def weight_bytes_per_card(model: Model, cards: int, dtype: str = "bfloat16") -> 
     return None if total is None else total / cards
 
 
-def kv_bytes_per_token(model: Model, cards: int = 1, kv_bytes: int = 2) -> int | None:
+def kv_bytes_per_token(model: Model, cards: int = 1, kv_bytes: int = 2, rules: CacheRules = AS_NAMED) -> int | None:
     """Return the bytes of KV cache of one token on one card.
 
     Heads are divided until each card has one, then replicated; the compressed cache of MLA is
@@ -136,9 +152,12 @@ def kv_bytes_per_token(model: Model, cards: int = 1, kv_bytes: int = 2) -> int |
     layers = model.layers if model.attention_layers is None else model.attention_layers
     if layers is None:
         return None
-    if model.mla_rank:
+    if model.mla_rank and rules.compressed:
         return layers * model.mla_rank * kv_bytes
-    widths = kv_widths(model)
+    if model.mla_rank:
+        width = mla_head_width(model)
+        return layers * max(1, model.heads // cards) * 2 * width * kv_bytes if model.heads and width else None
+    widths = kv_widths(model, shared=rules.shared)
     if widths:
         return sum(max(1, heads // cards) * width for heads, width in widths) * kv_bytes
     if not model.kv_heads or not model.head_dim:
@@ -146,13 +165,15 @@ def kv_bytes_per_token(model: Model, cards: int = 1, kv_bytes: int = 2) -> int |
     return 2 * layers * max(1, model.kv_heads // cards) * model.head_dim * kv_bytes
 
 
-def block_bytes(model: Model, cards: int = 1, kv_bytes: int = 2, block: int = BLOCK) -> int | None:
+def block_bytes(
+    model: Model, cards: int = 1, kv_bytes: int = 2, block: int = BLOCK, rules: CacheRules = AS_NAMED
+) -> int | None:
     """Return the bytes of one KV block on one card.
 
     >>> block_bytes(Model("m", "m", layers=32, kv_heads=8, head_dim=128)) // (1 << 20)
     16
     """
-    token = kv_bytes_per_token(model, cards, kv_bytes)
+    token = kv_bytes_per_token(model, cards, kv_bytes, rules)
     return None if token is None else token * block
 
 

@@ -143,6 +143,7 @@ def division(
         pools=engine.pools(model, args),
         kv_dtype=decided.word("--kv-cache-dtype") or engine.silent_kv_dtype(model, variables),
         blocks_step=decided.whole("VLLM_DECODE_BLOCK_BUCKET_STEP") or limits.block_size,
+        cache=engine.support(model, args, variables).cache_rules,
     )
     return ask, engine.memory_rules(variables)
 

@@ -10,6 +10,8 @@ from enum import Enum
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
+from gaudi_launch.models.cached_layers import CacheKind
+from gaudi_launch.models.sizing import CacheRules
 
 
 class SupportStatus(Enum):
@@ -35,6 +37,23 @@ class Validated:
 
 
 @dataclass(frozen=True)
+class LayerCache:
+    """The cache that an engine allocates for the layers of one kind.
+
+    ``layers`` is their number (None: unknown), ``allocates`` one of full, latent, state, model,
+    none, refused and unknown; ``meaning`` states what that is for memory. ``read_by``: how the
+    source was read.
+    """
+
+    kind: CacheKind
+    layers: int | None
+    allocates: str
+    meaning: Message
+    source: str = ""
+    read_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class ModelSupport:
     """One engine version's answer about one model.
 
@@ -42,7 +61,7 @@ class ModelSupport:
     none). ``refused`` is True only where the list of exactly this version lacks the class or the
     quantisation method. ``expanded_to`` is the type of the weights on the card where the engine
     dequantises them when it loads them ("": they stay as they are), ``unless`` the variable that
-    prevents that.
+    prevents that. ``caches`` is what it allocates for the model's layers; empty where unknown.
     """
 
     engine: str
@@ -53,6 +72,16 @@ class ModelSupport:
     validated: Validated | None = None
     expanded_to: str = ""
     unless: str = ""
+    caches: tuple[LayerCache, ...] = ()
+
+    @property
+    def cache_rules(self) -> CacheRules:
+        """Return the rules by which this version's cache is counted."""
+        allocated = {each.kind: each.allocates for each in self.caches}
+        return CacheRules(
+            compressed=allocated.get("latent", "latent") == "latent",
+            shared=allocated.get("shared", "none") == "none",
+        )
 
 
 def check_support(found: ModelSupport, *, force: bool) -> tuple[Message, ...]:

@@ -43,6 +43,18 @@ def _row_to_json(row: SupportRow) -> dict[str, Any]:
         "fewest_cards": row.fewest_cards,
         "validated": validated,
         "evidence": row.support.evidence,
+        "kv_cache": [
+            {
+                "kind": each.kind,
+                "layers": each.layers,
+                "allocates": each.allocates,
+                "message": each.meaning.render(),
+                "source": each.source or None,
+                "read_by": list(each.read_by),
+            }
+            for each in row.support.caches
+        ],
+        "kv_bytes_per_token": row.kv_bytes_per_token,
         "installed": row.is_installed,
         "facts_date": row.facts.date if row.facts is not None else None,
         "ended": ended(row.label),
@@ -70,7 +82,45 @@ def show(result: SupportResult) -> None:
         accelerator=result.accelerator,
     )
     console().print(table(heading, columns, rows, right=(2,)))
+    _show_caches(result)
     _show_features(result)
+
+
+def _show_caches(result: SupportResult) -> None:
+    """Print what the versions allocate, those with the same answer in one row."""
+    by_answer: dict[tuple[str, str, str], list[str]] = {}
+    for row in result.rows:
+        for each in row.support.caches:
+            kind = text(f"support.kind_{each.kind}")
+            count = kind if each.layers is None else f"{each.layers} {kind}"
+            size = _size_of(row, each.kind)
+            by_answer.setdefault((count, each.meaning.render(), size), []).append(row.label)
+    if not by_answer:
+        return
+    names = ("versions", "layers", "cache")
+    columns = [text(f"support.column_{name}") for name in names]
+    rows = [
+        (_span(labels), count, f"{meaning} {size}".strip()) for (count, meaning, size), labels in by_answer.items()
+    ]
+    console().print(table(text("support.title_cache"), columns, rows))
+
+
+def _size_of(row: SupportRow, kind: str) -> str:
+    """Return the size of a token next to the row that decides it."""
+    deciding = next((each.kind for each in row.support.caches if each.kind != "state"), None)
+    if row.kv_bytes_per_token is None or kind != deciding:
+        return ""
+    return text("support.cache_size", kib=f"{row.kv_bytes_per_token / 1024:.1f}")
+
+
+def _span(labels: list[str]) -> str:
+    """Return the first and the last of several labels of one engine, newest first."""
+    engines: dict[str, list[str]] = {}
+    for label in labels:
+        engines.setdefault(label.partition("@")[0], []).append(label)
+    return ", ".join(
+        each[0] if len(each) == 1 else f"{each[-1]} - {each[0].rpartition('@')[2]}" for each in engines.values()
+    )
 
 
 def _show_features(result: SupportResult) -> None:

@@ -42,6 +42,22 @@ def test_the_versions_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_the_kv_cache_is_part_of_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(["Qwen3.5-35B-A3B", "--engine", "vllm-gaudi@0.26", "--accelerator", "gaudi3"], capsys)
+    row = found["versions"][0]
+    kinds = [(each["kind"], each["layers"], each["allocates"], each["read_by"]) for each in row["kv_cache"]]
+    assert kinds == [("full", 10, "full", ["ast", "import"]), ("state", 30, "state", ["ast", "import"])]
+    assert row["kv_cache"][1]["source"].endswith("vllm_gaudi/v1/worker/hpu_model_runner.py:1738")
+    assert row["kv_bytes_per_token"] == 10 * 2 * 2 * 256 * 2
+
+
+def test_versions_with_the_same_cache_share_a_row(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["support", "JambaForCausalLM", "--accelerator", "gaudi3"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "vllm-gaudi@0.14.1 - 0.26.0 state A state of fixed size per request" in shown
+    assert "vllm-gaudi@0.10.0 - 0.10.1 state A state, which this version refuses." in shown
+
+
 def test_images_answer_by_their_lists_of_model_types(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(["Qwen3-8B", "--engine", "tgi", "--accelerator", "gaudi2"], capsys)
     rows = {row["engine"]: row for row in found["versions"]}
