@@ -43,7 +43,7 @@ def _layer(
 ) -> LayerCache:
     rule = facts.cache.get(kind)
     if kind == "shared" and rule is None:
-        # a version that does not know shared layers gives them a cache of their own
+        # a version that does not know shared layers gives them a separate cache
         rule = facts.cache["full"]
     if rule is None:
         return LayerCache(kind, layers, "unknown", message("support.cache_unknown"))

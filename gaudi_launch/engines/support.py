@@ -453,7 +453,7 @@ def runs_compact_gdn(model: Model, facts: Version | None, variables: Mapping[str
 def has_linear_attention(model: Model) -> bool:
     """Return True for a model with layers of linear attention (GDN).
 
-    Without config.json, its class says so.
+    Without config.json, the class decides.
     """
     if not model.config:
         return (model.architecture or "").startswith(_GDN_CLASSES)

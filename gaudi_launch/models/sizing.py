@@ -66,7 +66,7 @@ class CacheRules:
 
     ``compressed``: MLA keeps its latent; otherwise keys and values of all heads, each as wide as a
     query (HabanaAI/vllm-fork@17a7946f:vllm/config.py get_head_size). ``shared``: layers that use the
-    cache of another one have none of their own.
+    cache of another one have no other.
     """
 
     compressed: bool = True
