@@ -19,7 +19,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.machine import SIMULATED
 
 if TYPE_CHECKING:
-    from gaudi_launch.doctor.findings import Pins
+    from gaudi_launch.doctor.findings import GatewayFacts, Pins
     from gaudi_launch.doctor.remedies import Change, RemedyOutcome
     from gaudi_launch.engines.detect import Installed
     from gaudi_launch.host.files import Files
@@ -138,7 +138,19 @@ def collect(request: DoctorRequest) -> DoctorFacts:
         ask=ask,
         live=live,
         files=files,
+        gateway=_gateway() if live else None,
     )
+
+
+def _gateway() -> GatewayFacts | None:
+    """Return what `setup gateway` installed here; None where it was not run."""
+    from gaudi_launch.doctor.findings import GatewayFacts
+    from gaudi_launch.gateway import program
+
+    folder = program.environment_dir()
+    if not folder.is_dir():
+        return None
+    return GatewayFacts(str(folder), program.HAPROXY, program.answer())
 
 
 def _engine(python: str | None, live: bool) -> EngineFacts | None:

@@ -28,10 +28,22 @@ class EngineState:
 
 @dataclass(frozen=True)
 class EngineListing:
-    """All engines, and the interpreter that was queried; None without one."""
+    """All engines, and the interpreter that was queried; None without one.
+
+    ``gateway`` is the installed program in front of several models, None without it.
+    """
 
     python: str | None
     engines: tuple[EngineState, ...]
+    gateway: GatewayProgram | None = None
+
+
+@dataclass(frozen=True)
+class GatewayProgram:
+    """The installed program of `setup gateway`."""
+
+    path: str
+    version: str
 
 
 def listing(python: str | None) -> EngineListing:
@@ -60,4 +72,11 @@ def listing(python: str | None) -> EngineListing:
             ended=ended(engine.identity.label),
         )
         states.append(state)
-    return EngineListing(installed.python if installed is not None else None, tuple(states))
+    return EngineListing(installed.python if installed is not None else None, tuple(states), _gateway())
+
+
+def _gateway() -> GatewayProgram | None:
+    from gaudi_launch.gateway import program
+
+    found = program.installed()
+    return None if found is None else GatewayProgram(str(found), program.HAPROXY)

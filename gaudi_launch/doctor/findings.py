@@ -199,6 +199,15 @@ class Weights:
 
 
 @dataclass(frozen=True)
+class GatewayFacts:
+    """The installed gateway: its folder, the expected version, and its answer to -v."""
+
+    folder: str
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True)
 class DoctorFacts:
     """The inputs of probes.
 
@@ -214,6 +223,7 @@ class DoctorFacts:
     ask: Ask | None = None
     live: bool = False
     files: Files | None = None
+    gateway: GatewayFacts | None = None
 
     @cached_property
     def health(self) -> Mapping[int, CardHealth]:
@@ -244,7 +254,8 @@ class Check:
 
     ``source`` is the source of the expected value ("assumed" where nothing is public). ``needs``:
     ``gaudi`` (a Gaudi machine), ``cards`` (cards that the driver shows), ``engine``, ``weights``,
-    ``image``, ``port`` (given by the caller), ``host`` (a setting of the host, not of a container).
+    ``image``, ``port`` (given by the caller), ``gateway`` (installed), ``host`` (a setting of the
+    host, not of a container).
     """
 
     id: str

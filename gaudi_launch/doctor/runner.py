@@ -10,7 +10,19 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from gaudi_launch.doctor import cards, container, cpu, deep, driver, engine, kernel, memory, network, weights
+from gaudi_launch.doctor import (
+    cards,
+    container,
+    cpu,
+    deep,
+    driver,
+    engine,
+    gateway,
+    kernel,
+    memory,
+    network,
+    weights,
+)
 from gaudi_launch.doctor.findings import (
     LEVELS,
     STATUSES,
@@ -30,7 +42,7 @@ from gaudi_launch.host.host_config import HostConfig
 
 _log = logging.getLogger(__name__)
 
-# host, kernel, memory, driver, cards, network, container, engine, weights, cache; long ones last
+# host, kernel, memory, driver, cards, network, container, engine, gateway, weights, cache; long ones last
 CHECKS: tuple[Check, ...] = tuple(
     sorted(
         (
@@ -42,6 +54,7 @@ CHECKS: tuple[Check, ...] = tuple(
             *network.CHECKS,
             *container.CHECKS,
             *engine.CHECKS,
+            *gateway.CHECKS,
             *weights.CHECKS,
             *deep.CHECKS,
         ),
@@ -84,6 +97,7 @@ def applies(check: Check, facts: DoctorFacts, named: Collection[str] = ()) -> bo
         "weights": facts.weights is not None,
         "image": facts.wants.image is not None,
         "port": facts.wants.port is not None,
+        "gateway": facts.gateway is not None,
         "named": bool(facts.config.packages),
     }
     return check.id in named or check.area in named or all(told[need] for need in check.needs if need in told)

@@ -123,7 +123,7 @@ def needed_release(engine: str) -> Release:
     if found is None:
         from gaudi_launch.engines.registry import setup_names
 
-        all_known = ", ".join((*setup_names(), *known(), *_versions_known(name)))
+        all_known = ", ".join((*setup_names(), "gateway", *known(), *_versions_known(name)))
         raise LaunchError("serve.setup_unknown", ExitCode.USAGE, found=engine, known=all_known)
     return found
 

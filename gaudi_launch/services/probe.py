@@ -16,6 +16,7 @@ import errno
 import json
 import logging
 import socket
+import ssl
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -119,6 +120,19 @@ def probe(
     if isinstance(answer, str) or answer.status != 200 or not _holds(answer.document, "choices"):
         return Readiness(False, "completion", _why(answer, "/v1/completions"), name)
     return Readiness(True, "ready", "", name, "/v1/completions", _no_chat(base_url, timeout, api_key, name))
+
+
+def probe_health(base_url: str, timeout: float = 5.0) -> Readiness:
+    """Test whether /health answers, which is all that a gateway needs to be ready.
+
+    No key is sent, so a certificate of any issuer will do. Never raises.
+    """
+    answer = ask(f"{base_url}/health", timeout, verify=False)
+    if isinstance(answer, str):
+        return Readiness(False, "connect", answer)
+    if answer.status != 200:
+        return Readiness(False, "health", f"/health: {answer.status}")
+    return Readiness(True, "ready", "", None, "/health")
 
 
 def _no_chat(base_url: str, timeout: float, api_key: str | None, name: str) -> str:
@@ -248,12 +262,13 @@ def ask(
     api_key: str | None = None,
     question: dict[str, Any] | None = None,
     most_bytes: int = _MOST_BYTES,
+    verify: bool = True,
 ) -> ProbeResult | str:
     """Send one request, a POST with a ``question``; return the answer of any status.
 
     Without an answer, return the reason. Proxies are bypassed and redirects not followed; it takes
     ``timeout`` seconds at most, however slowly the server sends; ``most_bytes`` of the body are
-    read.
+    read. ``verify`` False: the certificate is not checked.
     """
     headers = {"Content-Type": "application/json"} if question is not None else {}
     if api_key:
@@ -264,7 +279,7 @@ def ask(
     timer.daemon = True
     timer.start()
     try:
-        answer = _exchange(_opener(url, limit), url, body, headers, timeout, most_bytes)
+        answer = _exchange(_opener(url, limit, verify), url, body, headers, timeout, most_bytes)
     finally:
         timer.cancel()
     # a truncated answer may look complete
@@ -315,11 +330,13 @@ class _Limit:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
 
-def _opener(url: str, limit: _Limit) -> OpenerDirector:
+def _opener(url: str, limit: _Limit, verify: bool) -> OpenerDirector:
     """Return an opener without proxies and redirects.
 
     Certificates are read for https only, which takes longer than a local answer.
     """
+
+    context = None if verify else _unverified()
 
     class Connection(HTTPConnection):
         def connect(self) -> None:
@@ -337,14 +354,21 @@ def _opener(url: str, limit: _Limit) -> OpenerDirector:
 
     class SecureHandler(HTTPSHandler):
         def https_open(self, request: Request) -> HTTPResponse:
-            return self.do_open(SecureConnection, request)
+            return self.do_open(SecureConnection, request, context=context)
 
     opener = OpenerDirector()
     for handler in (Handler, HTTPDefaultErrorHandler, HTTPErrorProcessor, UnknownHandler, _NoRedirect):
         opener.add_handler(handler())
     if url.lower().startswith("https:"):
-        opener.add_handler(SecureHandler())
+        opener.add_handler(SecureHandler(context=context))
     return opener
+
+
+def _unverified() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _models(document: Any) -> list[str]:

@@ -132,6 +132,7 @@ class _Lives:
             names=served_names(job.command.argv),
             owner=partial(other_service_at, *address(job.url), folder),
             warmup=warmup_items(folder),
+            health_only=job.health_only,
         )
         outcome = Supervisor(supervised, self.watcher, signals=self.signals).run()
         sockets.remove_dead(since, environment)

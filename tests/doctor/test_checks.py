@@ -280,6 +280,10 @@ CASES: list[tuple[str, str, str, m.Change]] = [
     ("cache.filesystem", "unknown", "hls2", m.settings(disks={})),
     ("cache.conversion", "warn", "hls2", m.settings(disks={"data": Disk("/d", 100, "ext4", True)})),
     ("cache.conversion", "unknown", "hls2", m.settings(disks={})),
+    ("gateway.program", "skip", "hls2", m.both()),
+    ("gateway.program", "ok", "hls2", m.gateway("HAProxy version 2.8.25-5cf5d0683 2026/06/26")),
+    ("gateway.program", "warn", "hls2", m.gateway("HAProxy version 2.6.12")),
+    ("gateway.program", "warn", "hls2", m.gateway("")),
     ("deep.all_reduce", "skip", "hls2", m.both()),
     ("deep.memory_bandwidth", "skip", "hls2", m.both()),
     ("deep.pcie_bandwidth", "skip", "hls2", m.both()),
@@ -308,7 +312,7 @@ def test_a_known_good_machine_is_only_ok(name: str) -> None:
     facts = m.facts(name)
     findings = runner.run(runner.select(levels=("quick", "slow")), facts)
     assert [(f.id, f.message.render()) for f in findings if f.status != "ok"] == []
-    assert len(findings) == len(CHECKS) - 3
+    assert len(findings) == len(CHECKS) - 4
 
 
 @pytest.mark.parametrize("variant", ["", "+container", "+no-hl-smi", "+no-sysfs", "+no-driver", "+bad-tuning"])
@@ -351,8 +355,8 @@ def test_a_laptop_fails_once() -> None:
 
 def test_order_of_areas_and_slow_ones_last() -> None:
     areas = list(dict.fromkeys(c.area for c in CHECKS if c.level == "quick"))
-    expected = ["cpu", "kernel", "memory", "driver", "cards", "network", "container", "engine", "weights", "cache"]
-    assert areas == expected
+    host = ["cpu", "kernel", "memory", "driver", "cards", "network", "container"]
+    assert areas == [*host, "engine", "gateway", "weights", "cache"]
     levels = [LEVELS.index(c.level) for c in CHECKS]
     assert levels == sorted(levels)
 

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from gaudi_launch.services.probe import Readiness, ask, listener, port_free, probe
+from gaudi_launch.services.probe import Readiness, ask, listener, port_free, probe, probe_health
 from tests.support.waiting import GENEROUS, unused_port
 
 Answer = Callable[[str, dict[str, str]], tuple[int, object]]
@@ -245,6 +245,14 @@ def test_ports() -> None:
         assert "python" in listener(port) or "pytest" in listener(port)
     assert port_free("127.0.0.1", port)
     assert listener(port) == ""
+
+
+def test_a_gateway_is_ready_when_its_health_answers() -> None:
+    with server(table(v1_models=(401, {}))) as url:
+        assert probe_health(url) == Readiness(True, "ready", "", None, "/health")
+    with server(table(health=(503, {}))) as url:
+        assert probe_health(url) == Readiness(False, "health", "/health: 503")
+    assert probe_health(f"http://127.0.0.1:{unused_port()}").stage == "connect"
 
 
 def test_a_redirect_does_not_carry_the_key_away() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from gaudi_launch.doctor.findings import DoctorFacts, EngineFacts, Pins, Wants, Weights
+from gaudi_launch.doctor.findings import DoctorFacts, EngineFacts, GatewayFacts, Pins, Wants, Weights
 from gaudi_launch.host import host_config, machine, simulated
 from gaudi_launch.host.hardware import Card, Host
 from gaudi_launch.host.host_config import Disk, HostConfig
@@ -77,6 +77,11 @@ def wants(**values: Any) -> Change:
 
 def engine(**values: Any) -> Change:
     return lambda f: replace(f, engine=replace(f.engine or GOOD_ENGINE, **values))
+
+
+def gateway(found: str) -> Change:
+    """Return an installed gateway whose program shows this version."""
+    return lambda f: replace(f, gateway=GatewayFacts("/engines/gateway", "2.8.25", found))
 
 
 def without_packages(*names: str) -> Change:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 SLOW = frozenset(
     {
+        "app/test_gateway.py",
         "app/test_model_setup.py",
         "app/test_same_answers.py",
         "app/test_serve_cache.py",

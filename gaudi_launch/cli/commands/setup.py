@@ -14,11 +14,16 @@ from gaudi_launch.cli.console import say
 
 app = CommandApp()
 
+# no engine: the program in front of several
+_GATEWAY = "gateway"
+
 
 @app.command()
 def setup(
     engine: str | None = typer.Argument(
-        None, metavar="ENGINE", help="cpu (embedded), ray (with Ray Serve), or one of 'gaudi-launch engines'."
+        None,
+        metavar="ENGINE",
+        help="cpu (embedded), ray (with Ray Serve), gateway, or one of 'gaudi-launch engines'.",
     ),
     place: str | None = typer.Option(
         None, "--in", metavar="venv|docker", help="A virtual environment, or a container image (tgi: docker)."
@@ -60,10 +65,12 @@ def setup(
     _check_index(index_url)
     engine = setup_name(engine)
     extras = SetupExtras(index_url, vision, scale_out, unpinned=unpinned)
-    if runs_anywhere(engine):
+    if runs_anywhere(engine) or engine == _GATEWAY:
         for flag, value in given.items():
             if value is not None:
                 raise LaunchError("setup.not_for", ExitCode.USAGE, flag=flag, engine=engine)
+        if engine == _GATEWAY:
+            return _gateway(index_url, dry_run, as_json)
         return _embedded(engine, index_url, dry_run, no_demo, as_json)
     return _gaudi(engine, place, python, extras, dry_run, as_json)
 
@@ -183,6 +190,31 @@ def _embedded(engine: str, index_url: str | None, dry_run: bool, no_demo: bool, 
         return emit_json(document | leftovers_json(replaced))
     typer.echo(text("serve.setup_done", python=python, seconds=round(seconds)))
     show_leftovers(replaced)
+    return None
+
+
+def _gateway(index_url: str | None, dry_run: bool, as_json: bool) -> None:
+    """Set up the gateway's program."""
+    import time
+
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.engines.vllm_cpu.install import mirrored
+    from gaudi_launch.gateway import program
+    from gaudi_launch.messages import text
+
+    if dry_run:
+        steps = [] if program.installed() is not None else mirrored(program.steps(), index_url)
+        if not steps and not as_json:
+            typer.echo(text("setup.there"))
+        files = {program.requirements_file(): program.requirements()} if steps else {}
+        return _show([(step.id, step.argv) for step in steps], files, as_json)
+    begin = time.monotonic()
+    program.setup(say, index_url=index_url)
+    seconds = time.monotonic() - begin
+    found = str(program.needed())
+    if as_json:
+        return emit_json({"schema": 1, "engine": _GATEWAY, "program": found, "seconds": round(seconds, 1)})
+    typer.echo(text("gateway.setup_done", program=found, version=program.HAPROXY, seconds=round(seconds)))
     return None
 
 

@@ -16,13 +16,25 @@ _COLUMNS = ("name", "title", "installed", "can", "lacks")
 def show(found: EngineListing, as_json: bool) -> None:
     """Print every engine: its environments, features and unsupported options."""
     if as_json:
-        emit_json({"schema": 1, "asked": found.python, "engines": [_row(state) for state in found.engines]})
+        rows = [_row(state) for state in found.engines]
+        emit_json({"schema": 1, "asked": found.python, "engines": rows, "gateway": _gateway(found)})
         return
     out = console()
     columns = [text(f"engines.column_{name}") for name in _COLUMNS]
     out.print(table("", columns, [_cells(state) for state in found.engines]))
     if not any(state.installed for state in found.engines):
         out.print(text("engines.none", python=found.python or "PATH"), markup=False)
+    if found.gateway is None:
+        out.print(text("engines.no_gateway"), markup=False)
+    else:
+        version, path = found.gateway.version, found.gateway.path
+        out.print(text("engines.gateway", version=version, path=path), markup=False)
+
+
+def _gateway(found: EngineListing) -> dict[str, str] | None:
+    if found.gateway is None:
+        return None
+    return {"program": found.gateway.path, "version": found.gateway.version}
 
 
 def _row(state: EngineState) -> dict[str, Any]:

@@ -109,6 +109,8 @@ class Gateway:
             state = json.loads((Path(folder) / service / "state.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return "down", None
+        if not isinstance(state, dict) or not _runs(state.get("launcher")):
+            return "down", None
         phase, left = state.get("phase"), state.get("left_seconds")
         # a service that was ready and does not answer now
         shown = str(phase) if isinstance(phase, str) and phase != "ready" else "down"
@@ -130,6 +132,21 @@ class Gateway:
             if name in (model["model"], *model["aliases"]):
                 return dict(model)
         return None
+
+
+def _runs(launcher: object) -> bool:
+    """Return False for a launcher that is recorded and gone.
+
+    An early record has none.
+    """
+    if not isinstance(launcher, dict):
+        return True
+    try:
+        content = Path(f"/proc/{int(launcher['pid'])}/stat").read_bytes()
+        # field 22, the start of the process, after the name in brackets (proc(5))
+        return int(content.rpartition(b")")[2].split()[19]) == int(launcher["ticks"])
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        return False
 
 
 def users_of(content: str) -> list[str]:

@@ -58,6 +58,12 @@ def usable_cpus(command: Command, allowed: frozenset[int] | None = None) -> tupl
     return tuple(cpu for cpu in command.cpus if cpu in mine)
 
 
+def write_files(files: Mapping[str, str]) -> None:
+    """Write texts by path, each atomically. Raises OSError that names one."""
+    for path, text in files.items():
+        _put(Path(path), text)
+
+
 def _put(path: Path, text: str) -> None:
     """Write a file atomically. Raises OSError that names it."""
     part = ""
@@ -92,8 +98,7 @@ class EngineProcess:
 
         Raises OSError when it, or a file for it, cannot be made.
         """
-        for path, text in self.command.files.items():
-            _put(Path(path), text)
+        write_files(self.command.files)
         adopt_orphans()
         prefix = bind_words(self.command) if self.bind else ()
         cpus = usable_cpus(self.command) if self.bind and not prefix else ()

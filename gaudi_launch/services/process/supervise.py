@@ -17,7 +17,7 @@ from gaudi_launch.debug_log import best_effort
 from gaudi_launch.planning.plan import Command
 from gaudi_launch.services.log.follow import Follower, LaunchProgress
 from gaudi_launch.services.log.rotate import rotate
-from gaudi_launch.services.probe import OTHER, Readiness, probe
+from gaudi_launch.services.probe import OTHER, Readiness, probe, probe_health
 from gaudi_launch.services.process.process import EngineProcess, StopTimeouts
 from gaudi_launch.services.process.signals import Signals
 
@@ -54,7 +54,7 @@ class EngineJob:
     status when its processes are gone: it removes what they left. ``tgi``: the server has TGI's
     API. ``names`` are those that the engine answers under, where they are known; ``owner`` names
     another service that listens at its address; ``warmup`` are the planned items of each warm-up
-    phase.
+    phase. ``health_only``: it is ready when /health answers.
     """
 
     command: Command
@@ -70,6 +70,7 @@ class EngineJob:
     names: tuple[str, ...] = ()
     owner: Callable[[], str | None] = lambda: None
     warmup: Mapping[str, int] = field(default_factory=dict)
+    health_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -288,8 +289,11 @@ class _Prober:
 
     def _probe(self) -> None:
         job = self._job
-        # a first completion may compile for a minute
-        answer = probe(job.url, timeout=90.0, api_key=job.api_key, tgi=job.tgi, names=job.names)
+        if job.health_only:
+            answer = probe_health(job.url)
+        else:
+            # a first completion may compile for a minute
+            answer = probe(job.url, timeout=90.0, api_key=job.api_key, tgi=job.tgi, names=job.names)
         other = job.owner() if answer.ready else None
         if other is not None:
             answer = Readiness(False, OTHER, f"service {other}", answer.model)

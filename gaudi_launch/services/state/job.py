@@ -24,7 +24,7 @@ class ServiceJob:
     ``environment`` are the user's variables for the engine, never secret ones; of those,
     ``secrets`` are the names. ``container`` is the name of the container that the command starts,
     if it starts one. ``limits`` are the seconds that a phase may last without progress. ``restart``
-    is one of `RESTARTS`.
+    is one of `RESTARTS`. ``health_only``: it is a gateway, which is ready when /health answers.
     """
 
     name: str
@@ -45,6 +45,7 @@ class ServiceJob:
     cache: CacheJob | None = None
     api: Api = "openai"
     simulated: bool = False
+    health_only: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of ``job.json``."""
@@ -76,6 +77,7 @@ class ServiceJob:
             "cache": self.cache.to_json() if self.cache else None,
             "api": self.api,
             "simulated": self.simulated,
+            "health_only": self.health_only,
         }
 
     @classmethod
@@ -116,6 +118,7 @@ class ServiceJob:
                 cache=CacheJob.from_json(cache) if cache else None,
                 api=_api(document),
                 simulated=document.get("simulated") is True,
+                health_only=document.get("health_only") is True,
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise LaunchError(

@@ -105,3 +105,25 @@ def test_a_bucket_file_of_the_users(
         capsys, "plan", "--engine", "vllm-fork@1.21", "-w", "/models/Qwen2-72B-Instruct", *MACHINE, "-n", "4"
     )
     assert code == 0
+
+
+def test_the_gateway_is_listed_when_it_is_installed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gaudi_launch.engines.vllm_cpu.install import mark
+    from gaudi_launch.gateway import program
+
+    monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(tmp_path))
+    _, out, _ = output(capsys, "engines")
+    assert "gaudi-launch setup gateway" in out
+    assert json.loads(output(capsys, "engines", "--json")[1])["gateway"] is None
+    path = tmp_path / "gateway" / "bin" / "haproxy"
+    path.parent.mkdir(parents=True)
+    path.write_text("", encoding="utf-8")
+    mark(tmp_path / "gateway", {"haproxy": program.HAPROXY})
+    _, out, _ = output(capsys, "engines")
+    assert "HAProxy 2.8.25" in out
+    assert json.loads(output(capsys, "engines", "--json")[1])["gateway"] == {
+        "program": str(path),
+        "version": "2.8.25",
+    }

@@ -426,3 +426,18 @@ def test_constraints_are_versions_without_an_address_or_gaudis_own_packages() ->
         assert len(lines) > 100 and all("==" in line for line in lines)
         assert names & {"torch", "triton", "habana-torch-plugin", "vllm", "vllm-gaudi"} == set()
     assert constraints_of(needed_release("vllm-gaudi@main")) is None
+
+
+def test_the_gateway_is_pinned_by_hashes_and_takes_a_mirror(user: User) -> None:
+    code, out, _ = user.run("gateway", "--dry-run", "--json", "--index-url", "https://mirror.example/simple")
+    document = json.loads(out)
+    assert code == 0
+    (path, requirements), *others = document["files"].items()
+    assert (Path(path).name, others) == ("requirements.txt", [])
+    assert requirements.count("--hash=sha256:") == 2
+    install = next(step["argv"] for step in document["steps"] if step["id"] == "gateway.setup_install")
+    at = install.index("--index-url")
+    assert install[at + 1] == "https://mirror.example/simple"
+    assert "--require-hashes" in install
+    assert not user.engines.exists()
+    assert user.run("gateway", "--vision")[:2] == (2, "")

@@ -1,0 +1,72 @@
+"""The keys file of a gateway: a line ``USER KEY`` for each key."""
+
+from __future__ import annotations
+
+import re
+import stat
+from pathlib import Path
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.gateway.gateway_settings import GatewaySettings
+
+# the gateway's process reads the same form (runtime/gateway_process.py, users_of)
+_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+
+
+def users(path: Path) -> tuple[str, ...]:
+    """Return the users of a keys file, in its order, each once.
+
+    The keys are not kept.     Raises LaunchError (USAGE) naming the file, and the line of what is wrong in it.
+    """
+    try:
+        mode = path.stat().st_mode
+        content = path.read_text(encoding="utf-8")
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("gateway.keys_unreadable", ExitCode.USAGE, path=str(path), why=why) from None
+    except UnicodeDecodeError as error:
+        raise LaunchError("gateway.keys_unreadable", ExitCode.USAGE, path=str(path), why=str(error)) from None
+    if stat.S_IMODE(mode) & 0o077:
+        raise LaunchError("gateway.keys_open", ExitCode.USAGE, path=str(path), mode=f"{stat.S_IMODE(mode):04o}")
+    found: dict[str, None] = {}
+    keys: dict[str, int] = {}
+    for number, line in enumerate(content.splitlines(), start=1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) != 2 or not _USER.fullmatch(words[0]):
+            raise LaunchError("gateway.keys_line", ExitCode.USAGE, path=str(path), line=number)
+        if words[1] in keys:
+            first = keys[words[1]]
+            raise LaunchError("gateway.keys_twice", ExitCode.USAGE, path=str(path), line=number, first=first)
+        keys[words[1]] = number
+        found[words[0]] = None
+    if not found:
+        raise LaunchError("gateway.keys_none", ExitCode.USAGE, path=str(path))
+    return tuple(found)
+
+
+def check_access(settings: GatewaySettings) -> None:
+    """Check the files that a gateway's access depends on.
+
+    Raises LaunchError (USAGE) for a keys file or TLS file that cannot be used, and for limits of
+    users that have no key.
+    """
+    known: tuple[str, ...] = ()
+    if settings.keys_file is not None:
+        known = users(settings.keys_file)
+    for each in settings.user_limits:
+        if each.user not in known:
+            shown = ", ".join(known) or "-"
+            raise LaunchError("gateway.unknown_user", ExitCode.USAGE, user=each.user, known=shown)
+    if settings.tls is None:
+        return
+    for path in (settings.tls.certificate, settings.tls.key):
+        try:
+            content = path.read_text(encoding="ascii", errors="replace")
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise LaunchError("gateway.tls_unreadable", ExitCode.USAGE, path=str(path), why=why) from None
+        wanted = "PRIVATE KEY-----" if path == settings.tls.key else "-----BEGIN CERTIFICATE-----"
+        if wanted not in content:
+            raise LaunchError("gateway.tls_not_pem", ExitCode.USAGE, path=str(path), wanted=wanted.strip("-"))

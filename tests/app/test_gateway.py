@@ -1,0 +1,386 @@
+"""A gateway as a service: real processes, engines that die, keys, limits and new settings."""
+
+from __future__ import annotations
+
+import json
+import signal
+import ssl
+import stat
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gaudi_launch.app import gateway, waiting
+from gaudi_launch.app.report import Silent
+from gaudi_launch.app.stop import end, restart
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.gateway.gateway_settings import (
+    Backend,
+    GatewayReplica,
+    GatewaySettings,
+    RequestLimits,
+    Tls,
+    UserLimits,
+)
+from gaudi_launch.services.state import store
+from gaudi_launch.services.state.registry import find
+from tests.support.gateways import (
+    Answered,
+    FakeEngine,
+    backend,
+    call,
+    chat,
+    engines,
+    gateway_engines,
+    keys_file,
+    many,
+    running,
+)
+from tests.support.service_record import service
+from tests.support.waiting import until, unused_port
+
+__all__ = ["gateway_engines"]
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+_IDLE = 'haproxy_backend_current_sessions{proxy="model1-p"} 0'
+
+
+@dataclass(frozen=True)
+class Site:
+    """A gateway with keys: model a on two engines, model b on one."""
+
+    port: int
+    first: FakeEngine
+    second: FakeEngine
+    third: FakeEngine
+
+    def ask(self, document: object, **more: object) -> Answered:
+        return call(self.port, document, **{"key": "sk-alice", **more})  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def site(gateway_engines: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    limited = (UserLimits("bob", RequestLimits(requests_per_minute=4, concurrent=2)),)
+    settings = GatewaySettings(port=unused_port(), keys_file=keys_file(folder), user_limits=limited, body_mib=2)
+    with pytest.MonkeyPatch.context() as environment, engines("aps", "aps", ["b", "org/b"]) as found:
+        environment.setenv("XDG_STATE_HOME", str(folder))
+        first, second, third = found
+        backends = [
+            backend("a", first, second),
+            backend("p", first, second, balance="prefix"),
+            backend("b", third, aliases=("org/b",)),
+        ]
+        with running("site", backends, settings, gateway_engines) as port:
+            yield Site(port, first, second, third)
+
+
+def nested(levels: int) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for _ in range(levels):
+        found = {"in": found}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ('{"model": "b", "prompt": "x", "max_tokens": 1}', 200),
+        ('{"prompt": "x", "max_tokens": 1, "model": "org/b"}', 200),
+        # PHP escapes the slash, and others letters
+        (r'{"prompt": "x", "max_tokens": 1, "model": "org\/b"}', 200),
+        (r'{"prompt": "x", "max_tokens": 1, "mod\u0065l": "\u0062"}', 200),
+        # texts that look like the field
+        (r'{"prompt": "\", \"model\": \"a\"", "max_tokens": 1, "model": "b"}', 200),
+        (r'{"prompt": "ends with \\", "meta": {"model": "a"}, "max_tokens": 1, "model": "b"}', 200),
+        ('{"prompt": ["model", "a"], "max_tokens": 1, "model": "b"}', 200),
+        # of two, the last one counts, as for the engine
+        ('{"model": "a", "prompt": "x", "max_tokens": 1, "model": "b"}', 200),
+        ('{"model": "b", "prompt": "x", "max_tokens": 1, "model": "a"}', 200),
+        (json.dumps({"tools": nested(60), "prompt": "x", "max_tokens": 1, "model": "b"}), 200),
+        (' \n{ "model" : "b" , "prompt":"提示\\n", "max_tokens":1 } ', 200),
+        ('{"model": "nobody", "prompt": "x"}', 404),
+        ('{"model": "a\\nmodel0-a", "prompt": "x"}', 404),
+        ('{"prompt": "x"}', 400),
+        ('{"model": 7, "prompt": "x"}', 400),
+        ('{"model": "b", "model": null}', 400),
+        ('{"model": "b", "prompt": "x"', 400),
+        ('["model", "b"]', 400),
+        ("model=b", 400),
+    ],
+)
+def test_the_model_of_the_body_decides(site: Site, body: str, status: int) -> None:
+    # an engine answers 404 for another one's model
+    answered = site.ask(None, raw=body.encode(), path="/v1/completions")
+    assert (answered.status, answered.error) == (status, "")
+
+
+def test_a_form_is_routed_by_its_field(site: Site) -> None:
+    parts = (
+        '--xyz\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'
+        'name="model"\r\n\r\na\r\n'
+        '--xyz\r\nContent-Disposition: form-data; name="model"\r\n\r\nnobody\r\n--xyz--\r\n'
+    )
+    kind = {"Content-Type": "multipart/form-data; boundary=xyz"}
+    answered = site.ask(None, raw=parts.encode(), path="/v1/audio/transcriptions", headers=kind)
+    assert (answered.status, answered.document["error"]["code"]) == (404, "model")
+
+
+@pytest.mark.parametrize(
+    ("path", "document"),
+    [
+        ("/v1/completions", {"prompt": "x", "max_tokens": 1}),
+        ("/v1/embeddings", {"input": "x"}),
+        ("/v1/rerank", {"query": "q", "documents": ["d"]}),
+        ("/rerank", {"query": "q", "documents": ["d"]}),
+        ("/score", {"text_1": "q", "text_2": "d"}),
+        ("/pooling", {"input": "x"}),
+    ],
+)
+def test_every_kind_of_model_has_its_paths(site: Site, path: str, document: dict[str, object]) -> None:
+    assert site.ask({**document, "model": "b"}, path=path).status == 200
+
+
+@pytest.mark.parametrize("path", ["/sleep", "/v1/load_lora_adapter", "/collective_rpc", "/fake", "/v1/models/x"])
+def test_no_other_path_reaches_an_engine(site: Site, path: str) -> None:
+    before = [engine.seen()["requests"] for engine in (site.first, site.second, site.third)]
+    assert site.ask(chat("b"), path=path).status == 404
+    assert [engine.seen()["requests"] for engine in (site.first, site.second, site.third)] == before
+
+
+def test_a_prompt_of_a_megabyte_arrives_unchanged_and_a_larger_one_is_refused(site: Site) -> None:
+    assert site.ask(chat("b", "a " * 500_000, tokens=1)).complete
+    assert site.third.seen()["largest"] > 1_000_000
+    assert site.ask(chat("b", "a " * 1_100_000)).status == 413
+
+
+def test_tokens_come_one_by_one(site: Site) -> None:
+    answered = site.ask(chat("b", tokens=10))
+    # 10 tokens, 20 ms apart
+    assert answered.stamps[-1] - answered.stamps[0] > 0.15
+    assert len(answered.stamps) >= 8
+
+
+def test_a_key_is_needed_and_never_reaches_an_engine(site: Site) -> None:
+    assert [site.ask(chat("b", tokens=1), key=key).status for key in (None, "wrong", "sk-alice ", "alice")] == [
+        401,
+        401,
+        200,
+        401,
+    ]
+    assert site.ask(chat("b", tokens=1), key=None, headers={"x-api-key": "sk-alice"}).status == 200
+    assert site.ask(None, key=None, path="/v1/models").status == 401
+    headers = site.third.seen()["headers"]
+    assert headers
+    assert not [each for each in headers if "authorization" in each or "x-api-key" in each]
+    assert "sk-alice" not in json.dumps(headers)
+
+
+def test_a_user_above_the_limits_waits_and_others_do_not(site: Site) -> None:
+    slow = [chat("a", tokens=25) for _ in range(3)]
+    at_once = many(site.port, slow, at_once=3, key="sk-bob")
+    assert sorted(answered.status for answered in at_once) == [200, 200, 429]
+    rest = [call(site.port, chat("b", tokens=1), key="sk-bob") for _ in range(4)]
+    assert [answered.status for answered in rest] == [200, 429, 429, 429]
+    assert rest[-1].headers["retry-after"] == "10"
+    assert site.ask(chat("b", tokens=1)).status == 200
+
+
+def test_an_engine_with_fewer_requests_gets_the_next_one(site: Site) -> None:
+    before = [engine.seen()["requests"] for engine in (site.first, site.second)]
+    answers = many(site.port, [chat("a", tokens=10) for _ in range(20)], at_once=4, key="sk-alice")
+    assert all(answered.complete for answered in answers)
+    after = [engine.seen()["requests"] for engine in (site.first, site.second)]
+    assert [new - old for new, old in zip(after, before, strict=True)] == [10, 10]
+
+
+def test_the_turns_of_a_conversation_stay_on_an_engine(site: Site) -> None:
+    system = {"role": "system", "content": "You are helpful. " * 400}
+    for number in range(6):
+        messages = [system, {"role": "user", "content": f"conversation {number} of the test"}]
+        where = []
+        for turn in range(4):
+            before = site.first.seen()["requests"]
+            assert site.ask({"model": "p", "messages": messages, "max_tokens": 1, "stream": True}).complete
+            where.append(site.first.seen()["requests"] - before)
+            # one that HAProxy still counts would be half of the load
+            until(lambda: _IDLE in call(site.port, path="/metrics").body.decode(), "no request of the model")
+            messages = [
+                *messages,
+                {"role": "assistant", "content": "w0"},
+                {"role": "user", "content": f"turn {turn}"},
+            ]
+        assert len(set(where)) == 1
+
+
+def test_a_failure_before_the_first_byte_is_tried_elsewhere_and_one_after_it_is_not(site: Site) -> None:
+    assert site.ask(chat("a", user="drop")).status == 502
+    before = [engine.seen()["requests"] for engine in (site.first, site.second)]
+    broken = site.ask(chat("a", user="die:3"))
+    assert broken.begun
+    assert not broken.complete
+    after = [engine.seen()["requests"] for engine in (site.first, site.second)]
+    assert sum(after) - sum(before) == 1
+
+
+def test_metrics_name_models_and_no_user(site: Site) -> None:
+    page = call(site.port, path="/metrics").body.decode()
+    assert 'haproxy_backend_http_responses_total{proxy="model2-b",code="2xx"}' in page
+    assert "alice" not in page
+
+
+@pytest.fixture
+def pair() -> Iterator[list[FakeEngine]]:
+    with engines("a", "a") as found:
+        yield found
+
+
+def test_requests_survive_an_engine_that_is_killed(pair: list[FakeEngine], gateway_engines: Path) -> None:
+    first, second = pair
+    settings = GatewaySettings(port=unused_port())
+    with running("gw", [backend("a", first, second)], settings, gateway_engines) as port:
+        done: list[Answered] = []
+
+        def one(number: int) -> None:
+            done.append(call(port, chat("a", f"request {number}", tokens=5)))
+            if len(done) == 60:
+                first.kill()
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(one, range(200)))
+        assert len(done) == 200
+        # what had begun to stream on the killed engine is cut, and nothing else
+        failed = [answered for answered in done if not answered.complete]
+        assert [answered for answered in failed if not answered.begun] == []
+        assert len(failed) <= 8
+        first.start()
+        until(lambda: call(port, chat("a", tokens=1)).complete and first.seen()["requests"], "used again", 20)
+
+
+def test_an_end_of_the_gateway_is_repaired_by_its_launcher(
+    pair: list[FakeEngine], gateway_engines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(gateway_engines))
+    settings = GatewaySettings(port=unused_port())
+    with running("gw", [backend("a", *pair)], settings, gateway_engines) as port:
+        child = psutil.Process(int(find("gw").state["pid"])).children()[0]
+        assert child.name() == "haproxy"
+        child.send_signal(signal.SIGKILL)
+        until(lambda: find("gw").state.get("restarts") == 1 and find("gw").phase == "ready", "restarted")
+        until(lambda: call(port, chat("a", tokens=1)).complete, "an answer")
+        before = find("gw").state["pid"]
+        restart("gw", 0, Silent())
+        waiting.until_ready("gw", 60)
+        assert find("gw").state["pid"] != before
+        until(lambda: call(port, chat("a", tokens=1)).complete, "an answer")
+        family = [
+            psutil.Process(int(find("gw").state["pid"])),
+            *psutil.Process(int(find("gw").state["pid"])).children(recursive=True),
+        ]
+    assert [
+        process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    ] == []
+
+
+def test_new_settings_end_no_request(
+    pair: list[FakeEngine], gateway_engines: Path, monkeypatch: pytest.MonkeyPatch, own_folders: Path
+) -> None:
+    monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(gateway_engines))
+    first, second = pair
+    keys = keys_file(own_folders)
+    settings = GatewaySettings(port=unused_port(), keys_file=keys)
+    with running("gw", [backend("a", first)], settings, gateway_engines) as port:
+        assert call(port, chat("x", tokens=1), key="sk-alice").status == 404
+        with ThreadPoolExecutor(4) as pool:
+            long = [pool.submit(call, port, chat("a", tokens=100), key="sk-alice") for _ in range(4)]
+            until(lambda: first.seen()["running"] == 4, "4 requests")
+            keys_file(own_folders, "alice sk-alice\ncarol sk-carol\n")
+            gateway.renew("gw", [backend("a", first, aliases=("x",)), backend("y", second)], settings)
+            until(lambda: call(port, chat("a", tokens=1), key="sk-carol").complete, "a key of the new file")
+            assert first.seen()["running"] == 4
+            assert [each.result().complete for each in long] == [True] * 4
+        assert call(port, chat("a", tokens=1), key="sk-bob").status == 401
+        names = [entry["id"] for entry in call(port, path="/v1/models", key="sk-carol").document["data"]]
+        assert names == ["a", "x", "y"]
+        with pytest.raises(LaunchError) as raised:
+            gateway.renew("gw", [backend("a", first)], GatewaySettings(port=1))
+        assert raised.value.id == "gateway.other_address"
+
+
+def test_a_model_that_is_starting_is_listed_and_refused_with_the_time_left(
+    pair: list[FakeEngine], gateway_engines: Path, own_folders: Path
+) -> None:
+    starting = Backend("b", (GatewayReplica(f"http://127.0.0.1:{unused_port()}", "b-0"),))
+    down = Backend("c", (GatewayReplica(f"http://127.0.0.1:{unused_port()}"),))
+    settings = GatewaySettings(port=unused_port())
+    with (
+        service("b-0", starting.replicas[0].url, phase="warmup_decode") as folder,
+        running("gw", [backend("a", *pair)], settings, gateway_engines) as port,
+        pytest.MonkeyPatch.context() as environment,
+    ):
+        environment.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(gateway_engines))
+        state = store.read(folder, "state.json") or {}
+        store.write(folder, "state.json", {**state, "left_seconds": 125.5})
+        gateway.renew("gw", [backend("a", *pair), starting, down], settings)
+        until(lambda: len(call(port, path="/v1/models").document["data"]) == 3, "three models")
+        until(lambda: call(port, chat("b")).headers.get("retry-after") == "126", "the time left")
+        listed = call(port, path="/v1/models").document["data"]
+        assert [(each["id"], each["state"], each["left_seconds"]) for each in listed] == [
+            ("a", "ready", None),
+            ("b", "warmup_decode", 125.5),
+            ("c", "down", None),
+        ]
+        assert call(port, path="/v1/models/b").document["replicas_ready"] == 0
+        refused = call(port, chat("b"))
+        assert (refused.status, refused.document["error"]["code"]) == (503, "model_not_ready")
+        assert refused.document["error"]["message"] == (
+            "The model b is starting (warmup_decode), about 126 s are left. Try again then."
+        )
+        gone = call(port, chat("c"))
+        assert (gone.status, gone.headers["retry-after"]) == (503, "30")
+
+
+def test_clients_speak_tls_and_the_launcher_finds_it_ready(
+    pair: list[FakeEngine], gateway_engines: Path, tmp_path: Path
+) -> None:
+    certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
+    name = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
+    words = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *name)
+    made = subprocess.run([*words, "-keyout", str(key), "-out", str(certificate)], capture_output=True)
+    if made.returncode:
+        pytest.skip("openssl makes no certificate here")
+    settings = GatewaySettings(port=unused_port(), tls=Tls(certificate, key))
+    context = ssl.create_default_context(cafile=str(certificate))
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(gateway_engines))
+        gateway.start("gw", [backend("a", *pair)], settings)
+        try:
+            waiting.until_ready("gw", 60)
+            until(lambda: call(settings.port, chat("a"), tls=context).complete, "an answer over TLS")
+            assert call(settings.port, chat("a")).status in (0, 400)
+        finally:
+            end(find("gw"), 0, Silent())
+
+
+def test_files_of_users_are_only_theirs(pair: list[FakeEngine], gateway_engines: Path, own_folders: Path) -> None:
+    settings = GatewaySettings(port=unused_port(), keys_file=keys_file(own_folders))
+    with running("gw", [backend("a", *pair)], settings, gateway_engines):
+        folder = store.service_dir("gw")
+        wrong = []
+        for path in folder.rglob("*"):
+            if path.is_file() and "sk-alice" in path.read_text(encoding="utf-8", errors="replace"):
+                wrong.append(path)
+        assert wrong == []
+        assert stat.S_IMODE((folder / "gateway" / "users.map").stat().st_mode) == 0o600
+        assert stat.S_IMODE((folder / "gateway" / "answerer.sock").stat().st_mode) == 0o600
+        arguments = Counter(
+            word for process in psutil.process_iter(["cmdline"]) for word in process.info["cmdline"] or ()
+        )
+        assert [word for word in arguments if "sk-alice" in word] == []

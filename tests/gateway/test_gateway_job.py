@@ -1,0 +1,66 @@
+"""The job of a gateway, and what new settings it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.engines.vllm_cpu.install import mark
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.gateway import program
+from gaudi_launch.gateway.gateway_job import gateway_job, renew
+from gaudi_launch.gateway.gateway_settings import Backend, GatewayReplica, GatewaySettings
+from gaudi_launch.services.state import registry, store
+from gaudi_launch.services.state.job import ServiceJob
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+BACKENDS = (Backend("a", (GatewayReplica("http://127.0.0.1:9201"),)),)
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Make an environment that counts as complete."""
+    monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(tmp_path / "engines"))
+    folder = program.environment_dir()
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "haproxy").write_text("", encoding="utf-8")
+    mark(folder, {"haproxy": program.HAPROXY})
+    return folder
+
+
+def test_a_gateway_is_restarted_and_ready_by_its_health() -> None:
+    job = gateway_job("gw", BACKENDS, GatewaySettings(port=8123))
+    assert (job.restart, job.health_only, job.bind, job.modules) == ("on-failure", True, False, ())
+    assert (job.url, job.engine, job.model) == ("http://127.0.0.1:8123", "haproxy@2.8.25", "a")
+    assert ServiceJob.from_json(job.to_json(), Path("job.json")) == job
+
+
+def test_it_runs_from_its_environment_which_is_in_use_then(installed: Path) -> None:
+    job = gateway_job("gw", BACKENDS, GatewaySettings())
+    assert Path(job.command.argv[0]).parent == installed / "bin"
+    assert set(job.command.unset) == {"VLLM_API_KEY", "HF_TOKEN"}
+
+
+def test_a_job_of_an_earlier_version_is_of_an_engine() -> None:
+    document = gateway_job("gw", BACKENDS, GatewaySettings()).to_json()
+    del document["health_only"]
+    assert ServiceJob.from_json(document, Path("job.json")).health_only is False
+
+
+def test_new_settings_are_for_a_running_gateway_of_the_same_address() -> None:
+    with pytest.raises(LaunchError) as raised:
+        renew("gw", BACKENDS, GatewaySettings())
+    assert (raised.value.id, raised.value.exit_code) == ("services.unknown", ExitCode.USAGE)
+    job = gateway_job("gw", BACKENDS, GatewaySettings())
+    with registry.hold("gw"):
+        store.write(store.service_dir("gw"), "job.json", job.to_json())
+        store.write(store.service_dir("gw"), "state.json", {"name": "gw", "phase": "stopped", "outcome": "stopped"})
+    with pytest.raises(LaunchError) as raised:
+        renew("gw", BACKENDS, GatewaySettings(port=1234))
+    assert raised.value.id == "gateway.other_address"
+    with pytest.raises(LaunchError) as raised:
+        renew("gw", BACKENDS, GatewaySettings())
+    assert (raised.value.id, raised.value.exit_code) == ("gateway.not_running", ExitCode.FAILED)
+    assert not (store.service_dir("gw") / "gateway").exists()

@@ -1,0 +1,102 @@
+"""The keys file of a gateway, and what is refused in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.gateway.gateway_settings import GatewaySettings, RequestLimits, Tls, UserLimits
+from gaudi_launch.gateway.keys_file import check_access, users
+from gaudi_launch.gateway.runtime.gateway_process import users_of
+from tests.support.gateways import KEYS, keys_file
+
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nxyz\n-----END CERTIFICATE-----\n"
+KEY = "-----BEGIN PRIVATE KEY-----\nxyz\n-----END PRIVATE KEY-----\n"
+
+
+def refusal(settings: GatewaySettings) -> tuple[str, dict[str, object]]:
+    with pytest.raises(LaunchError) as raised:
+        check_access(settings)
+    assert raised.value.exit_code is ExitCode.USAGE
+    return raised.value.id, dict(raised.value.text.values)
+
+
+def test_users_are_read_and_keys_are_not_kept(tmp_path: Path) -> None:
+    assert users(keys_file(tmp_path)) == ("alice", "bob")
+
+
+def test_a_user_may_have_several_keys(tmp_path: Path) -> None:
+    assert users(keys_file(tmp_path, "alice k1\nbob k2\nalice k3\n")) == ("alice", "bob")
+
+
+@pytest.mark.parametrize(
+    ("content", "id", "line"),
+    [
+        ("alice sk-1\nbob\n", "gateway.keys_line", 2),
+        ("# users\n\nalice sk-1 60\n", "gateway.keys_line", 3),
+        ("al:ice sk-1\n", "gateway.keys_line", 1),
+        ("alice sk-1\nbob sk-1\n", "gateway.keys_twice", 2),
+        ("# nobody\n", "gateway.keys_none", None),
+        ("", "gateway.keys_none", None),
+    ],
+)
+def test_a_wrong_line_is_named(tmp_path: Path, content: str, id: str, line: int | None) -> None:
+    found, values = refusal(GatewaySettings(keys_file=keys_file(tmp_path, content)))
+    assert (found, values.get("line")) == (id, line)
+
+
+def test_no_message_shows_a_key(tmp_path: Path) -> None:
+    _, values = refusal(GatewaySettings(keys_file=keys_file(tmp_path, "alice sk-1\nbob sk-1\n")))
+    assert "sk-1" not in str(values)
+
+
+def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    path = keys_file(tmp_path)
+    path.chmod(0o640)
+    assert refusal(GatewaySettings(keys_file=path)) == (
+        "gateway.keys_open",
+        {"path": str(path), "mode": "0640"},
+    )
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    assert refusal(GatewaySettings(keys_file=tmp_path / "none"))[0] == "gateway.keys_unreadable"
+    path = keys_file(tmp_path)
+    path.write_bytes(b"alice \xff\xfe\n")
+    assert refusal(GatewaySettings(keys_file=path))[0] == "gateway.keys_unreadable"
+    assert refusal(GatewaySettings(keys_file=tmp_path))[0] in ("gateway.keys_unreadable", "gateway.keys_open")
+
+
+def test_limits_of_a_user_without_a_key_are_refused(tmp_path: Path) -> None:
+    own = (UserLimits("carol", RequestLimits(1)),)
+    settings = GatewaySettings(keys_file=keys_file(tmp_path), user_limits=own)
+    assert refusal(settings) == ("gateway.unknown_user", {"user": "carol", "known": "alice, bob"})
+
+
+def test_tls_files_are_pem_files_of_their_kind(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
+    tls = Tls(certificate, key)
+    assert refusal(GatewaySettings(tls=tls))[0] == "gateway.tls_unreadable"
+    certificate.write_text(CERTIFICATE, encoding="ascii")
+    key.write_text(CERTIFICATE, encoding="ascii")
+    assert refusal(GatewaySettings(tls=tls))[0] == "gateway.tls_not_pem"
+    key.write_text(KEY, encoding="ascii")
+    check_access(GatewaySettings(tls=tls))
+
+
+@pytest.mark.parametrize("content", [KEYS, "a k\n", "alice k1\nalice k2\n", "# x\n\n"])
+def test_the_process_reads_the_same_users(tmp_path: Path, content: str) -> None:
+    found = {line.split()[1] for line in users_of(content)}
+    try:
+        assert set(users(keys_file(tmp_path, content))) == found
+    except LaunchError as error:
+        assert (error.id, found) == ("gateway.keys_none", set())
+
+
+@pytest.mark.parametrize("content", ["alice\n", "a b c\n", "al:ice k\n"])
+def test_the_process_refuses_the_same_lines(tmp_path: Path, content: str) -> None:
+    with pytest.raises(ValueError, match="line 1"):
+        users_of(content)
+    assert refusal(GatewaySettings(keys_file=keys_file(tmp_path, content)))[0] == "gateway.keys_line"
