@@ -12,9 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_launch import profiles
+from gaudi_launch.app.fit import ServedLengths, request_for
+from gaudi_launch.engines import registry
 from gaudi_launch.errors import LaunchError
+from gaudi_launch.host.accelerators import accelerators
+from gaudi_launch.models.card_memory import divide_card
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import kv_bytes_per_token
+from gaudi_launch.planning.fit import divided
 from gaudi_launch.profiles_check import problems, schema
 
 SHIPPED = sorted(profiles.shipped_dir().glob("*.yaml"))
@@ -299,6 +304,14 @@ def test_sizes_of_validated_models(model: str, parameters: int, cache: int) -> N
     assert (known.parameters, kv_bytes_per_token(known)) == (parameters, cache)
 
 
+# config.json of each in public sources has an auto_map
+@pytest.mark.parametrize("model", ["deepseek-ai/DeepSeek-OCR", "tencent/Hunyuan-A13B-Instruct"])
+def test_models_with_code_of_their_own_are_known_before_the_download(model: str) -> None:
+    profile = profiles.match(named(model))
+    assert profile is not None
+    assert profile.facts["remote_code"] is True
+
+
 def test_parsers_of_profiles_are_names_that_the_engine_registers() -> None:
     path = ENGINES[0].parent / "options" / "vllm-upstream.json"
     options = json.loads(path.read_text(encoding="utf-8"))["options"]
@@ -321,6 +334,15 @@ def test_parsers_of_profiles_are_names_that_the_engine_registers() -> None:
         ("ibm-granite/granite-3.1-8b-base", None, None),
         ("openai/gpt-oss-20b", "openai", None),
         ("Qwen/Qwen2.5-32B-Instruct", "hermes", None),
+        ("google/gemma-4-E4B-it", "gemma4", "gemma4"),
+        ("google/gemma-4-E4B", None, None),
+        ("MiniMaxAI/MiniMax-M2", "minimax_m2", "minimax_m2"),
+        ("baidu/ERNIE-4.5-VL-28B-A3B-PT", None, "ernie45"),
+        ("lmsys/gpt-oss-20b-bf16", "openai", None),
+        ("Qwen/Qwen3.5-35B-A3B", "qwen3_coder", "qwen3"),
+        ("Qwen/Qwen3-VL-32B-Instruct", "hermes", None),
+        ("meta-llama/Llama-3.1-405B-Instruct", "llama3_json", None),
+        ("meta-llama/Llama-3.1-405B", None, None),
     ],
 )
 def test_parsers_of_validated_models(model: str, tool: str | None, reasoning: str | None) -> None:
@@ -328,3 +350,16 @@ def test_parsers_of_validated_models(model: str, tool: str | None, reasoning: st
     assert profile is not None
     found = profiles.parsers_for(profile, named(model).name)
     assert (found.tool, found.reasoning) == (tool, reasoning)
+
+
+@pytest.mark.parametrize("entry", VALIDATED, ids=lambda entry: entry["model"])
+def test_a_plan_of_each_validated_model_knows_its_memory_without_the_hub(entry: dict[str, Any]) -> None:
+    model = profiles.known_model(entry["model"], must_exist=False)
+    product = accelerators()["gaudi3"]
+    engine = registry.find("vllm-gaudi@0.26.0")
+    dtype = model.quantization or "bfloat16"
+    demand, rules = divided(engine, request_for(model, ServedLengths()), product, model, 8, dtype)
+    found = divide_card(model, 8, dtype, product.memory_total_mib << 20, demand, rules)
+    assert found is not None
+    assert found.weights > 0
+    assert found.block > 0

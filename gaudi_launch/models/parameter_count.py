@@ -76,7 +76,7 @@ def parameters_of(model: Model) -> Parameters | None:
     """Return the parameters of ``model`` by part.
 
     Return None where its layers, hidden size or heads are not known, and for experts by modality
-    (ernie4_5_moe_vl), which no rule here counts.
+    without the width of each.
 
     >>> llama = Model("m", "m", layers=32, hidden_size=4096, intermediate_size=14336, heads=32, kv_heads=8,
     ...     head_dim=128, vocab_size=128256)
@@ -88,7 +88,7 @@ def parameters_of(model: Model) -> Parameters | None:
         return None
     embedding = model.hidden_size * (model.vocab_size or 0)
     text = text_part(model.config)
-    if isinstance(text.get("moe_num_experts"), list):
+    if has_modal_experts(model) and not _indices(text, "moe_intermediate_size"):
         return None
     layers = tuple(_layer(model, text, index) for index in range(model.layers))
     return Parameters(
@@ -345,6 +345,8 @@ def _mlp(model: Model, text: Mapping[str, Any], index: int) -> tuple[int, int]:
     assert model.hidden_size
     matrices = _PLAIN if is_plain(model) else _GATED
     plain = matrices * model.hidden_size * _dense_width(model, text)
+    if has_modal_experts(model):
+        return _modal_experts(model, text) if index >= _first_modal_layer(text) else (plain, 0)
     if not (model.moe and model.experts):
         return plain, 0
     if not _has_experts(text, index):
@@ -352,6 +354,32 @@ def _mlp(model: Model, text: Mapping[str, Any], index: int) -> tuple[int, int]:
     shared, experts = _experts(model, text, matrices)
     # gemma4: each layer has experts in addition to its MLP
     return (shared + plain if text.get("enable_moe_block") else shared), experts
+
+
+def has_modal_experts(model: Model) -> bool:
+    """Return True for experts that config.json lists by modality (ernie4_5_moe_vl)."""
+    return isinstance(text_part(model.config).get("moe_num_experts"), list)
+
+
+def _first_modal_layer(text: Mapping[str, Any]) -> int:
+    """Return the first layer with experts: one number, or the same for each modality."""
+    first = _indices(text, "moe_layer_start_index")
+    return min(first) if first else _number(text, "moe_layer_start_index")
+
+
+def _modal_experts(model: Model, text: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the shared and the routed parameters of a layer with experts by modality.
+
+    transformers 5.19: models/ernie4_5_vl_moe/modeling_ernie4_5_vl_moe.py. Shared experts have the
+    width of text experts; each modality has a router.
+    """
+    assert model.hidden_size
+    counts, widths = _indices(text, "moe_num_experts"), _indices(text, "moe_intermediate_size")
+    pairs = list(zip(counts, widths, strict=False))
+    matrix = _GATED * model.hidden_size
+    routed = matrix * sum(count * width for count, width in pairs)
+    shared = matrix * _number(text, "moe_num_shared_experts") * (widths[0] if widths else 0)
+    return shared + model.hidden_size * sum(counts), routed
 
 
 def _dense_width(model: Model, text: Mapping[str, Any]) -> int:
@@ -429,6 +457,9 @@ def _tower(model: Model) -> int:
         return 0
     hidden = _number(vision, "hidden_size", "vt_hidden_size", "embed_dim")
     inner = _number(vision, "intermediate_size", "vt_intermediate_size")
+    # ernie4_5_moe_vl: Ernie4_5_VLVisionMLP
+    if vision.get("model_type") == "DFNRope_vision_transformer":
+        inner = hidden * _number(vision, "mlp_ratio")
     depth = _number(vision, "depth", "num_hidden_layers", "vt_num_hidden_layers")
     gated = str(vision.get("model_type")).startswith(_GATED_TOWERS) and "qwen3" not in str(vision.get("model_type"))
     matrices = _GATED if gated else _PLAIN

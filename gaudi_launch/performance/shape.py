@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gaudi_launch.models.model import Model
-from gaudi_launch.models.parameter_count import default_inner, is_tied, parameters_of
+from gaudi_launch.models.parameter_count import default_inner, has_modal_experts, is_tied, parameters_of
 
 # gate, up and down: the matrices of one routed expert
 _GATED = 3
@@ -67,6 +67,9 @@ def shape_of(model: Model) -> Shape | None:
     Return None where its layers, hidden size or heads are not known, or its parameters cannot be counted.
     """
     if not (model.layers and model.hidden_size and model.heads and model.head_dim):
+        return None
+    # which experts a token passes depends on what it stands for
+    if has_modal_experts(model) and not model.moe:
         return None
     counted = parameters_of(model)
     if counted is None:

@@ -55,6 +55,41 @@ def test_a_config_without_a_width_has_no_size(width: str) -> None:
     assert weight_bytes(model_from_config("m", config), "bfloat16") is None
 
 
+ERNIE = {
+    "architectures": ["Ernie4_5_VLMoeForConditionalGeneration"],
+    "model_type": "ernie4_5_moe_vl",
+    "hidden_size": 2560,
+    "intermediate_size": 12288,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 20,
+    "num_key_value_heads": 4,
+    "vocab_size": 103424,
+    "moe_num_experts": [64, 64],
+    "moe_intermediate_size": [1536, 512],
+    "moe_num_shared_experts": 2,
+    "moe_layer_start_index": [1, 1],
+    "tie_word_embeddings": True,
+    "vision_config": {
+        "model_type": "DFNRope_vision_transformer",
+        "depth": 32,
+        "hidden_size": 1280,
+        "mlp_ratio": 4,
+        "patch_size": 14,
+        "spatial_merge_size": 2,
+    },
+}
+
+
+def test_experts_by_modality_are_counted_with_the_width_of_each() -> None:
+    # profiles/models/ernie-4.5-vl-28b-a3b.yaml: counted by transformers' class on the meta device
+    model = model_from_config("m", ERNIE)
+    found = parameters_of(model)
+    assert found is not None
+    assert found.total == pytest.approx(29_399_294_336, rel=0.01)
+    assert weight_bytes(model, "bfloat16") == found.total * 2
+    assert shape_of(model) is None
+
+
 def test_experts_by_modality_are_not_guessed() -> None:
     config = {**MODELS["Qwen/Qwen3-30B-A3B"]["config"], "moe_num_experts": [64, 64]}
     model = model_from_config("m", config)
