@@ -362,7 +362,7 @@ def has_modal_experts(model: Model) -> bool:
 
 
 def _first_modal_layer(text: Mapping[str, Any]) -> int:
-    """Return the first layer with experts: one number, or the same for each modality."""
+    """Return the first layer with experts, of one number or a list."""
     first = _indices(text, "moe_layer_start_index")
     return min(first) if first else _number(text, "moe_layer_start_index")
 
