@@ -368,7 +368,7 @@ def _first_modal_layer(text: Mapping[str, Any]) -> int:
 
 
 def _modal_experts(model: Model, text: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the shared and the routed parameters of a layer with experts by modality.
+    """Return the shared and the routed parameters of experts by modality.
 
     transformers 5.19: models/ernie4_5_vl_moe/modeling_ernie4_5_vl_moe.py. Shared experts have the
     width of text experts; each modality has a router.
