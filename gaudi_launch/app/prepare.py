@@ -422,4 +422,5 @@ def engine_facts(found: Installed) -> EngineFacts:
         torch_plugin=found.packages.get("habana-torch-plugin"),
         extension=f"vllm-hpu-extension ({kind})" if kind else None,
         bucket_limit=None if limit is None else limit == "true",
+        packages=frozenset(found.packages),
     )

@@ -49,9 +49,9 @@ def why(log: str | None, exit_status: int | None) -> Explanation:
 def _with_drift(explained: Explanation, service: ServiceRecord | None = None) -> Explanation:
     """Return the explanation with the packages that deviate.
 
-    They differ from the engine's constraints file, and an import or attribute error concerns them.
-    They replace an exception without a known cause. A log of another environment than the installed
-    engine's is left alone.
+    They differ from the engine's constraints file, or are absent packages of Gaudi, and an import or
+    attribute error concerns them. They replace an exception without a known cause. A log of another
+    environment than the installed engine's is left alone.
     """
     from gaudi_launch.services.diagnosis.drift import drift_errors
 
@@ -59,7 +59,7 @@ def _with_drift(explained: Explanation, service: ServiceRecord | None = None) ->
     installed = _installed(service) if errors else None
     if installed is None or not (service or _is_from(installed, explained.content.text)):
         return explained
-    cause = _drift(errors, installed)
+    cause = _absent(errors, installed) or _drift(errors, installed)
     if cause is None:
         return explained
     found = explained.found
@@ -90,6 +90,31 @@ def _is_from(installed: Installed, text: str) -> bool:
     """Return True for a log whose tracebacks name this engine's folder."""
     places = (installed.facts.get("source"), installed.facts.get("plugin_source"))
     return any(f'File "{place}/' in text for place in places if place)
+
+
+def _absent(errors: Sequence[DriftError], installed: Installed) -> Cause | None:
+    """Return an absent package of Gaudi whose module an error could not import."""
+    from gaudi_launch.doctor.installer import commands, software_release
+    from gaudi_launch.doctor.releases import releases
+    from gaudi_launch.messages import message
+    from gaudi_launch.services.diagnosis.diagnose import Cause
+
+    absent = [row for row in releases().python_packages if not set(row.names) & set(installed.packages)]
+    release = software_release(installed.packages.get("habana-torch-plugin"))
+    for error in errors:
+        row = next((row for row in absent if set(row.modules) & set(error.named)), None)
+        if row is None:
+            continue
+        return Cause(
+            id="package_absent",
+            title=message("diagnose.package_absent", package=row.names[0], python=installed.python),
+            remedy=message("diagnose.package_absent_fix"),
+            commands=commands(release, "install", "pytorch") if release is not None else (),
+            evidence=((error.number, error.text),),
+            permanent=True,
+            source="HabanaAI/vllm-fork@17a7946f:README_GAUDI.md; profiles/releases.yaml",
+        )
+    return None
 
 
 def _drift(errors: Sequence[DriftError], installed: Installed) -> Cause | None:

@@ -21,8 +21,9 @@ from gaudi_launch.doctor.findings import (
     unreadable,
     warn,
 )
+from gaudi_launch.doctor.installer import SoftwareRelease, driver_remedy, software_release
 from gaudi_launch.doctor.releases import releases
-from gaudi_launch.messages import message
+from gaudi_launch.messages import Message, message
 
 # in the order in which they are loaded (Gaudi2E 1.23.0 manual 1.2.2)
 _COMPANIONS = ("habanalabs_compat", "habanalabs_cn", "habanalabs_en", "habanalabs_ib", "ib_uverbs")
@@ -43,9 +44,21 @@ def _loaded(facts: DoctorFacts) -> Verdict:
             root=True,
         )
         return fail("doctor.driver.loaded.not_built", "-", "habanalabs", remedy, kernel=kernel)
-    commands = tuple(f"sudo modprobe {name}" for name in ("habanalabs_compat", "habanalabs", *_COMPANIONS[1:4]))
-    remedy = Remedy(message("doctor.driver.loaded.remedy"), commands=commands, root=True)
+    load = tuple(f"sudo modprobe {name}" for name in ("habanalabs_compat", "habanalabs", *_COMPANIONS[1:4]))
+    remedy = Remedy(message("doctor.driver.loaded.remedy"), commands=load, steps=_install_steps(facts), root=True)
     return fail("doctor.driver.loaded.fail", "-", "habanalabs", remedy)
+
+
+def _install_steps(facts: DoctorFacts) -> tuple[Message, ...]:
+    """Return the steps that install the driver of the engine's release.
+
+    Without an engine, of the newest known release.
+    """
+    asked = facts.wants.image or (facts.engine.torch_plugin if facts.engine is not None else None)
+    release = software_release(asked) or SoftwareRelease(*releases().newest_build)
+    remedy = driver_remedy(facts, "doctor.driver.release_remedy", release)
+    lines = "; ".join(remedy.commands)
+    return (message("doctor.driver.release_install", release=release.release, commands=lines), *remedy.steps)
 
 
 def _modules(facts: DoctorFacts) -> Verdict:
@@ -165,7 +178,8 @@ def _image(facts: DoctorFacts) -> Verdict:
     if facts.host.driver_version is None:
         return skip("doctor.needs.driver")
     version = match[1] or match[2]
-    return _pair(facts, release_of(version) or (0, 0), version)
+    tag = image.rpartition(":")[2]
+    return _pair(facts, release_of(version) or (0, 0), tag if tag.startswith(f"{version}-") else version)
 
 
 def _pair(facts: DoctorFacts, user_space: tuple[int, int], shown: str) -> Verdict:
@@ -177,6 +191,9 @@ def _pair(facts: DoctorFacts, user_space: tuple[int, int], shown: str) -> Verdic
     if user_space == driver:
         return ok(shown, str(facts.host.driver_version))
     remedy = Remedy(message("doctor.driver.same_release"))
+    release = software_release(shown)
+    if release is not None:
+        remedy = driver_remedy(facts, "doctor.driver.release_remedy", release)
     values = {"driver": facts.host.driver_version}
     source = releases().bad_pairs.get((user_space, driver))
     if source:

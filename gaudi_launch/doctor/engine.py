@@ -18,6 +18,7 @@ from gaudi_launch.doctor.findings import (
     unknown,
     warn,
 )
+from gaudi_launch.doctor.installer import commands, software_release
 from gaudi_launch.doctor.releases import Version, releases
 from gaudi_launch.messages import message
 
@@ -113,10 +114,43 @@ def _pins(facts: DoctorFacts) -> Verdict:
     return warn("doctor.engine.pins.warn", found, expected, remedy, count=len(rows), file=engine.pins.file)
 
 
+def _gaudi_packages(facts: DoctorFacts) -> Verdict:
+    """Compare the environment with the packages that the engines' guides list."""
+    engine = _engine(facts)
+    if engine.packages is None or not _is_for_cards(engine):
+        return skip("doctor.engine.gaudi_packages.skip")
+    rows = releases().python_packages
+    absent = [row for row in rows if not engine.packages.intersection(row.names)]
+    expected = ", ".join(row.names[0] for row in rows)
+    if not absent:
+        return ok(expected, expected)
+    missing = ", ".join(row.names[0] for row in absent)
+    found = ", ".join(row.names[0] for row in rows if row not in absent) or "-"
+    needed = ", ".join(row.names[0] for row in absent if row.needed)
+    release = software_release(engine.torch_plugin) or software_release(facts.host.driver_version)
+    steps = commands(release, "install", "pytorch") if release is not None else ()
+    remedy = Remedy(message("doctor.engine.gaudi_packages.remedy"), commands=steps)
+    values = {"missing": missing, "needed": needed, "python": engine.python}
+    if needed:
+        return fail("doctor.engine.gaudi_packages.fail", found, expected, remedy, **values)
+    return warn("doctor.engine.gaudi_packages.warn", found, expected, remedy, **values)
+
+
+def _is_for_cards(engine: EngineFacts) -> bool:
+    """Return True for an engine that needs cards, by its packages."""
+    return engine.vllm is not None and bool(engine.plugin or engine.extension or engine.torch_plugin)
+
+
 CHECKS = (
     Check("engine.present", _present, "importlib.metadata of the interpreter", ("engine",)),
     Check("engine.pair", _pair, "profiles/releases.yaml; HabanaAI/vllm-fork#776 (Gaudi1)", ("engine",)),
     Check("engine.torch", _torch, "docs: Support Matrix; profiles/releases.yaml", ("engine",)),
     Check("engine.bucket_limit", _bucket_limit, "HabanaAI/vllm-hpu-extension pull 371", ("engine",)),
+    Check(
+        "engine.gaudi_packages",
+        _gaudi_packages,
+        "HabanaAI/vllm-fork@17a7946f:README_GAUDI.md; profiles/releases.yaml",
+        ("engine",),
+    ),
     Check("engine.pins", _pins, "profiles/engines/constraints, by the file's own head", ("engine",)),
 )

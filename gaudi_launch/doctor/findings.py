@@ -166,7 +166,8 @@ class EngineFacts:
     """The facts of the engine's interpreter.
 
     ``bucket_limit``: the installed vllm-hpu-extension reads ``VLLM_*_BUCKET_LIMIT`` as a fraction;
-    None where there is no such extension. ``pins``: None where they were not compared.
+    None where there is no such extension. ``pins``: None where they were not compared. ``packages``
+    are those of Gaudi that it has, None where they are not known.
     """
 
     python: str
@@ -179,6 +180,7 @@ class EngineFacts:
     extension: str | None = None
     bucket_limit: bool | None = None
     pins: Pins | None = None
+    packages: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -40,11 +40,25 @@ class FirmwarePair:
 
 
 @dataclass(frozen=True)
+class PythonPackage:
+    """A Python package of Gaudi's PyTorch environment.
+
+    ``names`` are the names that it has or had, ``modules`` what it gives to import. Without a
+    ``needed`` one no card can be used.
+    """
+
+    names: tuple[str, ...]
+    modules: tuple[str, ...]
+    needed: bool = False
+
+
+@dataclass(frozen=True)
 class Releases:
     """The tables of the file.
 
     ``kernels``: oldest kernel by distribution (``ubuntu-22.04``) by release. ``bad_pairs``: source by (user space,
     driver). ``packages``: those of a host, ``container_packages`` those of a host whose engines run in containers.
+    ``builds``: the build number in the version of a release's packages.
     """
 
     torch: Mapping[tuple[int, ...], Version]
@@ -56,11 +70,19 @@ class Releases:
     packages: tuple[str, ...]
     container_packages: tuple[str, ...]
     firmware_pairs: tuple[FirmwarePair, ...]
+    builds: Mapping[str, str] = field(default_factory=dict)
+    python_packages: tuple[PythonPackage, ...] = ()
 
     @property
     def newest(self) -> Version:
         newest = max(self.torch)
         return newest[0], newest[1]
+
+    @property
+    def newest_build(self) -> tuple[str, str]:
+        """Return the newest release with a known build, and that build."""
+        release = max(self.builds, key=lambda each: tuple(map(int, each.split("."))))
+        return release, self.builds[release]
 
     def torch_of(self, software: str) -> tuple[Version, ...]:
         """Return the PyTorch versions of a release.
@@ -105,6 +127,11 @@ def releases() -> Releases:
         packages=tuple(document["packages"]["host"]),
         container_packages=tuple(document["packages"]["containers"]),
         firmware_pairs=tuple(_firmware_pair(pair) for pair in document["firmware_pairs"]),
+        builds=dict(document["builds"]),
+        python_packages=tuple(
+            PythonPackage(tuple(row["names"]), tuple(row["modules"]), bool(row.get("needed")))
+            for row in document["python_packages"]
+        ),
     )
 
 

@@ -42,3 +42,30 @@ def test_a_log_of_another_environment_is_not_compared(site: Path) -> None:
     other = site.parent / "other"
     (cause,) = why(log_of(other), 1).found.causes
     assert cause.id == "exception"
+
+
+ABSENT = """Traceback (most recent call last):
+  File "{place}/vllm_gaudi/platform.py", line 12, in <module>
+    import {module}.torch as htorch
+ModuleNotFoundError: No module named '{module}'
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "package"),
+    [("habana_frameworks", "habana-torch-plugin"), ("neural_compressor", "neural-compressor-pt")],
+)
+def test_an_absent_package_of_gaudi_is_named(site: Path, module: str, package: str) -> None:
+    log = site.parent / "engine.log"
+    log.write_text(ABSENT.format(place=site, module=module))
+    (cause,) = [each for each in why(str(log), 1).found.causes if each.id == "package_absent"]
+    assert cause.evidence == ((4, f"ModuleNotFoundError: No module named '{module}'"),)
+    assert cause.title.render("en") == (
+        f"{site.parent}/bin/python3 has no {package}, a package of Gaudi's software that the engine imported here."
+    )
+
+
+def test_a_module_of_no_gaudi_package_is_no_absent_package(site: Path) -> None:
+    log = site.parent / "engine.log"
+    log.write_text(ABSENT.format(place=site, module="somewhere"))
+    assert "package_absent" not in {each.id for each in why(str(log), 1).found.causes}

@@ -265,6 +265,10 @@ CASES: list[tuple[str, str, str, m.Change]] = [
         m.both(m.engine(bucket_limit=False), m.settings(environment={"VLLM_PROMPT_SEQ_BUCKET_LIMIT": "0.25"})),
     ),
     ("engine.bucket_limit", "skip", "hls2", m.engine(bucket_limit=None)),
+    ("engine.gaudi_packages", "skip", "hls2", m.engine(packages=None)),
+    ("engine.gaudi_packages", "skip", "hls2", m.engine(plugin=None, extension=None, torch_plugin=None)),
+    ("engine.gaudi_packages", "fail", "hls2", m.engine(packages=frozenset({"pyhlml"}))),
+    ("engine.gaudi_packages", "warn", "hls2", m.engine(packages=frozenset({"habana-torch-plugin"}))),
     ("engine.pins", "skip", "hls2", m.engine(pins=None)),
     ("engine.pins", "warn", "hls2", m.engine(pins=Pins("f.txt", (("fastapi", "0.137.1", "0.116.1"),)))),
     ("weights.complete", "fail", "hls2", m.weights(problem="No such file or directory")),
@@ -344,6 +348,73 @@ def test_all_deviating_packages_are_one_row_with_a_command_for_those_with_one_ve
     )
     assert finding.remedy is not None
     assert finding.remedy.commands == ("/opt/engine/bin/python -m pip install fastapi==0.116.1",)
+
+
+def test_absent_packages_of_gaudi_are_named_with_intels_installer() -> None:
+    # one of them under the name that it has on the index
+    has = frozenset({"habana-torch-plugin", "pyhlml", "neural-compressor"})
+    finding = judge(BY_ID["engine.gaudi_packages"], m.engine(packages=has)(m.facts("hls2")))
+    assert finding.message.render("en") == (
+        "/opt/engine/bin/python lacks habana-torch-dataloader, habana-media-loader, "
+        "which the engine's guide lists. Found: habana-torch-plugin, habana-pyhlml, neural-compressor-pt."
+    )
+    assert finding.remedy is not None
+    assert finding.remedy.commands == (
+        "wget -nv https://vault.habana.ai/artifactory/gaudi-installer/1.22.1/habanalabs-installer.sh",
+        "chmod +x habanalabs-installer.sh",
+        "./habanalabs-installer.sh install --type pytorch",
+    )
+
+
+def test_another_driver_than_the_engines_has_the_packages_and_commands_of_its_release() -> None:
+    older = m.both(m.engine(torch_plugin="1.21.0.555"), m.settings(os_id="rhel", os_version="9.4"))
+    remedy = judge(BY_ID["driver.user_space"], older(m.facts("hls2"))).remedy
+    assert remedy is not None
+    assert remedy.commands == (
+        "wget -nv https://vault.habana.ai/artifactory/gaudi-installer/1.21.0/habanalabs-installer.sh",
+        "chmod +x habanalabs-installer.sh",
+        "./habanalabs-installer.sh upgrade --type base",
+    )
+    assert [step.render("en") for step in remedy.steps] == [
+        "Packages of release 1.21.0: habanalabs-dkms-1.21.0-555, habanalabs-firmware-1.21.0-555, "
+        "habanalabs-firmware-tools-1.21.0-555, habanalabs-graph-1.21.0-555, habanalabs-rdma-core-1.21.0-555, "
+        "habanalabs-thunk-1.21.0-555",
+        "Flash the SPI firmware only if the release notes require it: sudo hl-fw-loader (package "
+        "habanalabs-firmware-odm), with the driver unloaded.",
+    ]
+    assert remedy.fix is None
+
+
+@pytest.mark.parametrize(
+    ("os", "between", "notes"),
+    [
+        (("ubuntu", "24.04"), "=", 0),
+        (("opencloudos", "9.2"), "-", 2),
+        (("debian", "12"), "=", 1),
+    ],
+)
+def test_the_packages_of_an_image_are_in_this_distributions_form(
+    os: tuple[str, str], between: str, notes: int
+) -> None:
+    image = "gaudi-docker/1.24.1/ubuntu24.04/habanalabs/vllm-0.26.0-ptupstream-2.11.0:latest"
+    changed = m.both(m.wants(image=image, container=True), m.settings(os_id=os[0], os_version=os[1], os_like=()))
+    remedy = judge(BY_ID["driver.image"], changed(m.facts("hls2"))).remedy
+    assert remedy is not None and len(remedy.steps) == 2 + notes
+    packages = remedy.steps[0].render("en")
+    assert packages.startswith(f"Packages of release 1.24.1: habanalabs-container-runtime{between}1.24.1-482, ")
+
+
+def test_a_host_without_a_driver_gets_the_installer_of_the_engines_release() -> None:
+    facts = m.facts("hls2+no-driver")
+    installed = replace(facts, wants=Wants(), engine=replace(m.GOOD_ENGINE, torch_plugin="1.22.2.32"))
+    steps = [judge(BY_ID["driver.loaded"], each).remedy for each in (installed, replace(installed, engine=None))]
+    lines = [each.steps[0].render("en") for each in steps if each is not None]
+    assert lines == [
+        f"If no driver is installed, install release {release} with Intel's installer: wget -nv "
+        f"https://vault.habana.ai/artifactory/gaudi-installer/{release}/habanalabs-installer.sh; "
+        f"chmod +x habanalabs-installer.sh; ./habanalabs-installer.sh {action} --type base"
+        for release, action in (("1.22.2", "upgrade"), ("1.24.1", "upgrade"))
+    ]
 
 
 def test_a_laptop_fails_once() -> None:

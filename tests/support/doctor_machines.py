@@ -23,6 +23,15 @@ GOOD_ENGINE = EngineFacts(
     extension="vllm-hpu-extension (1.22)",
     bucket_limit=True,
     pins=Pins("vllm-fork-1.22.txt"),
+    packages=frozenset(
+        {
+            "habana-torch-plugin",
+            "habana-torch-dataloader",
+            "habana-pyhlml",
+            "habana-media-loader",
+            "neural-compressor-pt",
+        }
+    ),
 )
 GOOD_WEIGHTS = Weights(
     "/models/m", bytes=16 << 30, has_config=True, files=4, disk=Disk("/models/m", 1 << 20, "xfs", True)

@@ -18,10 +18,16 @@ PACKAGES = (
     "vllm-gaudi",
     "vllm-hpu-extension",
     "habana-torch-plugin",
+    "habana-torch-dataloader",
+    "habana-pyhlml",
+    "pyhlml",
+    "habana-media-loader",
+    "hpu-media-loader",
     "torch",
     "transformers",
     "ray",
     "neural-compressor-pt",
+    "neural-compressor",
     "optimum-habana",
 )
 # how much of a source file is read

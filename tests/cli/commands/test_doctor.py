@@ -76,7 +76,7 @@ def test_only_skip_and_strict(home: dict[str, str]) -> None:
     assert run(home, *bad, "--only", "cpu").returncode == 0
     assert run(home, *bad, "--only", "cpu", "--strict").returncode == 3
     named = document(home, *bad, "--only", "engine,weights,deep")["findings"]
-    assert {f["status"] for f in named} == {"skip"} and len(named) == 10
+    assert {f["status"] for f in named} == {"skip"} and len(named) == 11
 
 
 @pytest.mark.parametrize(
