@@ -18,7 +18,7 @@ _LONGEST_VALUE = 60
 
 @cache
 def schema(name: str) -> Mapping[str, Any]:
-    """Return a shipped schema: ``model`` or ``engine``."""
+    """Return a shipped schema: ``model``, ``engine`` or ``plan``."""
     text = (paths.profiles_dir() / "schema" / f"{name}.json").read_text(encoding="utf-8")
     document: Mapping[str, Any] = json.loads(text)
     return document
@@ -30,13 +30,14 @@ def problems(document: Any, name: str = "model") -> Iterator[Message]:
 
     try:
         for problem in json_schema.problems(document, schema(name)):
-            yield _sentence(problem)
+            yield sentence(problem)
     except RecursionError:
         # a YAML anchor inside the value that it marks
         yield message("profiles.recursive")
 
 
-def _sentence(problem: Problem) -> Message:
+def sentence(problem: Problem) -> Message:
+    """Return a problem as a sentence."""
     where = "".join(f"/{part}" for part in problem.path) or "/"
     found = _shortened(problem.found)
     if problem.keyword == "type":

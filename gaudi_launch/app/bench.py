@@ -16,7 +16,7 @@ from gaudi_launch.bench import external_tools
 from gaudi_launch.bench.external_tools import ToolLoad
 from gaudi_launch.bench.run_file import BenchRun, BenchWorkload, check_writable, load, save
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import text
+from gaudi_launch.messages import Message, message, text
 from gaudi_launch.services.endpoint import Target, api_key, target
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 BUILTIN = "builtin"
 PRINTED_ONLY = "inference-benchmarker"
 _REQUESTS = 40
+_INPUT, _OUTPUT = "256", "64"
 _CONCURRENCY = 4
 
 
@@ -38,8 +39,8 @@ class BenchOptions:
     concurrency: str | None = None
     requests: str | None = None
     seconds: str | None = None
-    input: str = "256"
-    output: str = "64"
+    input: str = ""
+    output: str = ""
     seed: str | None = None
     tool: str = "auto"
     form: str = "auto"
@@ -49,6 +50,7 @@ class BenchOptions:
     timeout: str = "600"
     save: Path | None = None
     plot: Path | None = None
+    plan_file: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ class BenchNumbers:
 class BenchCase:
     """A measurement: the server, the load and the tool.
 
-    ``program`` is that of another tool.
+    ``program`` is that of another tool, ``differences`` what was given in place of the load of
+    --plan.
     """
 
     options: BenchOptions
@@ -95,6 +98,7 @@ class BenchCase:
     numbers: BenchNumbers
     tool: str
     program: str = ""
+    differences: tuple[Message, ...] = ()
 
     @property
     def with_our_client(self) -> bool:
@@ -152,6 +156,9 @@ def prepare(words: Sequence[str], options: BenchOptions) -> BenchCase:
 
     Raises LaunchError before anything is sent.
     """
+    differences: tuple[Message, ...] = ()
+    if options.plan_file is not None:
+        words, options, differences = _of_saved(words, options, options.plan_file)
     if len(words) != 1:
         raise LaunchError("measure.one_server", ExitCode.USAGE, found=" ".join(words))
     if options.tool not in external_tools.TOOLS:
@@ -167,7 +174,44 @@ def prepare(words: Sequence[str], options: BenchOptions) -> BenchCase:
         raise LaunchError("measure.seconds_trace", ExitCode.USAGE)
     found = target(words[0])
     tool, program = _choose(options, found, numbers)
-    return BenchCase(options, found, numbers, tool, program)
+    return BenchCase(options, found, numbers, tool, program, differences)
+
+
+def _of_saved(
+    words: Sequence[str], options: BenchOptions, file: Path
+) -> tuple[Sequence[str], BenchOptions, tuple[Message, ...]]:
+    """Return server and load of a saved plan; what is given wins, and is listed.
+
+    Raises LaunchError (USAGE).
+    """
+    from gaudi_launch.app.saved_plan import read
+
+    saved = read(file)
+    load = saved.traffic.to_json()
+    if not load:
+        raise LaunchError("saved.no_traffic", ExitCode.USAGE, path=str(file))
+    if not words and not saved.url:
+        raise LaunchError("saved.no_server", ExitCode.USAGE, path=str(file))
+    differences: list[Message] = []
+    # a load is one of these; a given one replaces the saved one
+    demands = ("rate", "concurrency")
+    given_demand = next((name for name in demands if getattr(options, name)), None)
+    changes: dict[str, str] = {}
+    for name, value in load.items():
+        given = getattr(options, name)
+        if given and given != value:
+            differences.append(message("saved.traffic", option=f"--{name}", now=given, saved=value, file=file.name))
+        elif not given and not (name in demands and given_demand):
+            changes[name] = value
+    # the file's own names are typed as strings
+    return words or (_service_at(saved.url),), replace(options, **changes), tuple(differences)  # type: ignore[arg-type]
+
+
+def _service_at(url: str) -> str:
+    """Return the running service at this address, else the address."""
+    from gaudi_launch.services.state import registry
+
+    return next((each.name for each in registry.services() if each.url == url and each.phase == "ready"), url)
 
 
 def _numbers(options: BenchOptions) -> BenchNumbers:
@@ -177,8 +221,8 @@ def _numbers(options: BenchOptions) -> BenchNumbers:
     given = options
     seed = number("--seed", given.seed, least=0, most=10**6) if given.seed is not None else None
     numbers = BenchNumbers(
-        input=pair("--input", given.input),
-        output=pair("--output", given.output),
+        input=pair("--input", given.input or _INPUT),
+        output=pair("--output", given.output or _OUTPUT),
         rate=float(fraction("--rate", given.rate, 0.0001, 1e6)) if given.rate is not None else None,
         concurrency=None,
         requests=None,

@@ -344,44 +344,21 @@ def _step_tokens(engine: PlannedEngine, budget: int) -> int:
 def of_plan(prepared: Prepared, made: Plan) -> SpeedEstimate | None:
     """Return the prediction for a plan with its maximum of clients.
 
-    Lengths are the middle of its ranges. Return None for an engine without cards, one that contains
-    another, or pooling models, and where sizes are unknown.
+    Lengths are the middle of its ranges, or typical ones. Return None for an engine without cards,
+    one that contains another, or pooling models, and where sizes are unknown.
     """
-    from gaudi_launch.host.accelerators import accelerator_of
-    from gaudi_launch.models.sizing import KV_BYTES, WEIGHT_BYTES
-    from gaudi_launch.performance.prediction import Load, reads_chosen_experts
-    from gaudi_launch.performance.shape import shape_of
-    from gaudi_launch.performance.step_model import Setup
-    from gaudi_launch.planning.plan import variables_of
+    from gaudi_launch.planning.engine import Context
+    from gaudi_launch.planning.speed import load_in, setup_in
 
-    engine, model = prepared.engine, prepared.model
-    product, shape = accelerator_of(prepared.host), shape_of(model)
-    cards = len(made.placement.modules)
-    if engine.inner is not None or shape is None or product is None or not cards:
+    engine, model, request = prepared.engine, prepared.model, prepared.request
+    limits = engine.limits(request, prepared.host, model)
+    context = Context(request, prepared.host, model, made.placement, limits)
+    found = setup_in(context, engine, made.settings)
+    if found is None:
         return None
-    if engine.pools(model, made.args) or made.dtype not in WEIGHT_BYTES:
-        return None
-    if not product.id.startswith(("gaudi2", "gaudi3")):
-        return None
-    limits = engine.limits(prepared.request, prepared.host, model)
-    load = Load(
-        "concurrency",
-        (limits.input_min + limits.input_max) // 2,
-        max(2, (limits.output_min + limits.output_max) // 2),
-        limits.max_num_seqs,
-    )
-    kv_dtype = made.args.last("--kv-cache-dtype") or engine.silent_kv_dtype(model, variables_of(made.settings))
-    setup = Setup(
-        generation=_generation(product),
-        cards=cards,
-        math="fp8" if made.dtype == "fp8" else "bf16",
-        weight_bytes=WEIGHT_BYTES[made.dtype],
-        kv_bytes=float(KV_BYTES.get(kv_dtype, 2)),
-        engine=engine.scheduling,
-        fused=reads_chosen_experts(model.model_type or model.name, True, None),
-        step_tokens=_step_tokens(engine, limits.max_num_batched_tokens),
-    )
-    return _of_setup(RecordedSetup(model, shape, product, setup, made.dtype, engine.identity.label), load)
+    load = load_in(context, made.num_blocks)
+    label = engine.identity.label
+    return _of_setup(RecordedSetup(model, found.shape, found.accelerator, found.setup, found.dtype, label), load)
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,9 @@ class LaunchOptions:
     modules: str | None = value(
         "-m", "--modules", help="Module IDs to use, e.g. 0,1,2,3.", panel=_CARDS, metavar="LIST"
     )
+    plan_file: str | None = value(
+        "--plan", help="Plan the options of a file that --save wrote.", panel=_MODEL, metavar="FILE"
+    )
     machine: str | None = value(
         "--machine", help="Plan for a snapshot file or simulated:NAME.", panel=_CARDS, metavar="MACHINE"
     )

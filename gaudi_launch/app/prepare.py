@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gaudi_launch.app.options import LaunchOptions, to_request
+from gaudi_launch.app.saved_plan import ComparedPlan, merged
 from gaudi_launch.app.steps import step
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
@@ -41,6 +42,7 @@ class Prepared:
     installed: Installed | None
     machine: str | None = None
     provision: Provision | None = None
+    saved: ComparedPlan | None = None
 
     @property
     def steps(self) -> tuple[SetupStep, ...]:
@@ -66,6 +68,8 @@ class Prepared:
             assumed = message("plan.no_engine", python=python, engine=made.engine.exact)
             made = replace(made, warnings=(assumed, *made.warnings))
         notes = self.provision.notes if self.provision else ()
+        if self.saved is not None:
+            notes = (*notes, *self.saved.differences(made))
         return replace(made, warnings=(*notes, *made.warnings))
 
     def _name_notes(self) -> tuple[Message, ...]:
@@ -215,13 +219,15 @@ def prepare(
     from gaudi_launch.app.model_setup import bring
     from gaudi_launch.engines import registry
     from gaudi_launch.host.hardware import Host
+    from gaudi_launch.planning.balanced_cards import with_balanced_cards
     from gaudi_launch.planning.engine_args import engine_args
-    from gaudi_launch.planning.fewest_cards import with_fewest_cards
     from gaudi_launch.planning.passthrough import with_own_words
     from gaudi_launch.planning.secret_args import refuse_secret_args, with_secret_moved
     from gaudi_launch.planning.support_answer import check_support
     from gaudi_launch.profiles import known_model
 
+    options = merged(options)
+    compared = ComparedPlan.of(options)
     request = to_request(options)
     simulated = registry.simulated_machine(request.engine)
     options = replace(options, machine=options.machine or simulated or None)
@@ -255,7 +261,7 @@ def prepare(
     host = load(options.machine) if engine.needs_cards or options.machine else Host()
     if request.tuning == "reference":
         model = known_model(request.model, must_exist)
-        return Prepared(request, host, model, engine.suited(model), installed, options.machine)
+        return Prepared(request, host, model, engine.suited(model), installed, options.machine, saved=compared)
     with step("screen.step_model"):
         provision = provisions.look(request, host, engine, installed)
     engine = engine.suited(provision.known)
@@ -264,8 +270,8 @@ def prepare(
     supported = engine.innermost.support(provision.known, request.args, request.environment)
     check_support(supported, force=request.force)
     with step("screen.step_plan"):
-        request = with_fewest_cards(request, host, provision.planned(provision.request_for(request)), engine)
-    if request.fewest is not None:
+        request = with_balanced_cards(request, host, provision.planned(provision.request_for(request)), engine)
+    if request.chosen_cards is not None:
         # files of fp8 depend on the number of cards
         provision = provisions.look(request, host, engine, installed)
     if bring_with is not None and any(not step.done for step in provision.steps):
@@ -276,7 +282,7 @@ def prepare(
         provisions.check(provision)
     request = provision.request_for(request)
     model = provision.planned(request) if not must_exist else known_model(request.model)
-    return Prepared(request, host, model, engine.suited(model), installed, options.machine, provision)
+    return Prepared(request, host, model, engine.suited(model), installed, options.machine, provision, compared)
 
 
 def _engine_name(request: Request, installed: Installed | None, machine: str | None) -> str:

@@ -62,7 +62,7 @@ def asked_engine(
     from gaudi_launch.app.prepare import with_bucket_file
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.detect import detect
-    from gaudi_launch.planning.fewest_cards import with_fewest_cards
+    from gaudi_launch.planning.balanced_cards import with_balanced_cards
     from gaudi_launch.planning.passthrough import with_own_words
     from gaudi_launch.planning.planner import buckets_of
     from gaudi_launch.planning.speed import step_time_in
@@ -86,7 +86,7 @@ def asked_engine(
     if request.tuning == "auto" and not container:
         request = with_own_words(request, engine.identity, engine.lacks)
     request = with_bucket_file(request, engine)
-    request = with_fewest_cards(request, host, model, engine)
+    request = with_balanced_cards(request, host, model, engine)
     cards = request.cards or len(request.modules or ()) or engine.cards(request) or 1
     drawn = _draft(request, host, model, engine, cards)
     physical = blocks or drawn.memory.num_blocks

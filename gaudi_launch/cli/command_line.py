@@ -14,8 +14,10 @@ def serve_command(options: LaunchOptions) -> tuple[str, ...]:
     >>> " ".join(serve_command(LaunchOptions(model="m", cards="4", force=True, machine="x", extra=("--seed", "7"))))
     'gaudi-launch serve m -n 4 --force -- --seed 7'
     """
+    from gaudi_launch.app.saved_plan import own_part
     from gaudi_launch.redact import redact_arguments
 
+    options = own_part(options)
     words = ["gaudi-launch", "serve"]
     if options.model:
         words += [options.model] if not options.model.startswith("-") else ["-w", options.model]

@@ -105,7 +105,7 @@ class RecordCommand(HelpCommand):
 
     def invoke(self, ctx: Any) -> Any:
         for name, kind in self._records.items():
-            ctx.params[name] = _filled(kind, ctx.params)
+            ctx.params[name] = _with_saved_plan(_filled(kind, ctx.params))
         return super().invoke(ctx)
 
 
@@ -137,6 +137,17 @@ def _meta(field: Field[Any], option: Option) -> ParamMeta:
         metavar=option.metavar or None,
     )
     return ParamMeta(name=field.name, default=default, annotation=kind)
+
+
+def _with_saved_plan(options: DataclassInstance) -> DataclassInstance:
+    """Return launch options with those of their --plan FILE; other records unchanged."""
+    from gaudi_launch.app.options import LaunchOptions
+
+    if not isinstance(options, LaunchOptions) or options.plan_file is None:
+        return options
+    from gaudi_launch.app.saved_plan import merged
+
+    return merged(options)
 
 
 def _filled(kind: type[DataclassInstance], values: dict[str, Any]) -> DataclassInstance:

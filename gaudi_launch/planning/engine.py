@@ -235,7 +235,7 @@ class Engine(ABC):
 
     def cards(self, request: Request) -> int | None:
         """Return the number of cards; None leaves it to -m, or to the default of one."""
-        return request.cards or request.fewest
+        return request.cards or request.chosen_cards
 
     def place(self, request: Request, host: Host) -> Placement:
         """Choose the cards of this request.

@@ -63,10 +63,7 @@ def memory_for(
         return MemoryPlan()
     decided = _DecidedOptions(settings, args)
     ask, rules = division(model, limits, settings, engine, args)
-    dtype = "fp8" if fp8 else _dtype(model, decided)
-    if dtype == model.quantization:
-        # some versions dequantise the weights when they load them
-        dtype = engine.support(model, args, variables_of(settings)).expanded_to or dtype
+    dtype = type_on_card(model, settings, engine, args, fp8=fp8)
     found = card_memory.divide_card(model, cards, dtype, accelerator.usable_bytes, ask, rules)
     if found is None:
         return MemoryPlan()
@@ -108,6 +105,17 @@ def memory_for(
             most_cards or accelerator.cards,
         ),
     )
+
+
+def type_on_card(
+    model: Model, settings: Sequence[Setting], engine: Engine, args: EngineArgs = NO_ARGS, *, fp8: bool = False
+) -> str:
+    """Return the type that the weights have on the card, which decides their size."""
+    dtype = "fp8" if fp8 else _dtype(model, _DecidedOptions(settings, args))
+    if dtype != model.quantization:
+        return dtype
+    # some versions dequantise the weights when they load them
+    return engine.support(model, args, variables_of(settings)).expanded_to or dtype
 
 
 def memory_in(context: Context, settings: Sequence[Setting], engine: Engine) -> MemoryPlan:

@@ -23,6 +23,8 @@ Source = Literal["flag", "environment", "profile", "computed", "engine"]
 # strongest first; a stronger source always wins
 STRENGTH: tuple[Source, ...] = ("flag", "environment", "profile", "computed", "engine")
 
+_CHOICES = ("placement.fewest", "placement.balanced", "placement.balanced_most", "placement.balanced_fewest")
+
 
 @dataclass(frozen=True)
 class Overridden:
@@ -71,6 +73,11 @@ class Placement:
     cpus_by_module: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     reasons: tuple[Message, ...] = ()
     warnings: tuple[Message, ...] = ()
+
+    @property
+    def choice(self) -> Message | None:
+        """Return the reason for a number of cards that no option names, if any."""
+        return next((reason for reason in self.reasons if reason.id in _CHOICES), None)
 
 
 def variables_of(settings: Sequence[Setting]) -> dict[str, str]:

@@ -166,9 +166,9 @@ def place(request: Request, host: Host, engine: Engine) -> Placement:
         return Placement(modules=())
     refuse_more_cards(with_options(request, engine.identity).args, copies=engine.identity.simulated)
     placement = engine.place(request, host)
-    if request.fewest is None:
+    if request.chosen_because is None:
         return placement
-    return replace(placement, reasons=(message("placement.fewest", cards=request.fewest), *placement.reasons))
+    return replace(placement, reasons=(request.chosen_because, *placement.reasons))
 
 
 def _memory(engine: Engine, settings: Sequence[Setting], context: Context, warnings: list[Message]) -> MemoryPlan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gaudi_launch.messages import Message
 from gaudi_launch.models.fp8.quant_config import QuantFile
 from gaudi_launch.planning.engine_args import EngineArgs, engine_args
 from gaudi_launch.planning.option_table import GENERIC, OptionTable
@@ -21,7 +22,8 @@ class Request:
 
     model: str  # -w
     cards: int | None = None  # -n
-    fewest: int | None = None  # the fewest cards that fit the model, without -n and -m; not an option
+    chosen_cards: int | None = None  # the number that was chosen without -n and -m; not an option
+    chosen_because: Message | None = None  # its reason
     modules: tuple[int, ...] | None = None  # -m
     host: str | None = None  # -u
     port: int | None = None  # -p

@@ -15,8 +15,9 @@ _LOAD, _HOW, _SHOW = "Load", "How to ask", "Output"
 
 @app.command()
 def bench(
+    ctx: typer.Context,
     words: list[str] = typer.Argument(
-        ..., metavar="URL|NAME | compare A B", help="A server, or two saved runs to compare."
+        None, metavar="URL|NAME | compare A B", help="A server, or two saved runs to compare."
     ),
     trace: str = typer.Option(
         "",
@@ -68,6 +69,13 @@ def bench(
         help="Random seed of lengths and texts (default: new texts).",
         rich_help_panel=_LOAD,
     ),
+    plan_file: Path | None = typer.Option(
+        None,
+        "--plan",
+        metavar="FILE",
+        help="The load and the address of a plan that --save wrote.",
+        rich_help_panel=_LOAD,
+    ),
     tool: str = typer.Option(
         "auto",
         "--tool",
@@ -106,7 +114,8 @@ def bench(
     from gaudi_launch.app import bench as use_case
     from gaudi_launch.cli.views import bench as view
 
-    if words[0] == "compare" and len(words) > 1:
+    words = list(words or ())
+    if words and words[0] == "compare" and len(words) > 1:
         view.show_comparison(*use_case.comparison(words[1:], plot), as_json)
         return
     options = use_case.BenchOptions(
@@ -115,8 +124,8 @@ def bench(
         concurrency=concurrency,
         requests=requests,
         seconds=seconds,
-        input=input,
-        output=output,
+        input=input if _typed(ctx, "input") else "",
+        output=output if _typed(ctx, "output") else "",
         seed=seed,
         tool=tool,
         form=form,
@@ -126,8 +135,10 @@ def bench(
         timeout=timeout,
         save=save,
         plot=plot,
+        plan_file=plan_file,
     )
     case = use_case.prepare(words, options)
+    view.show_differences(case.differences)
     if case.tool == use_case.PRINTED_ONLY:
         view.show_benchmarker(use_case.benchmarker_command(case), as_json)
         return
@@ -135,3 +146,9 @@ def bench(
         outcome = use_case.measure(case, watching)
     view.show_report(use_case.kept(case, outcome), as_json)
     raise typer.Exit(int(outcome.exit_code))
+
+
+def _typed(ctx: typer.Context, name: str) -> bool:
+    """Return True for an option that is given, False where its default applies."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
@@ -17,20 +19,30 @@ def plan(
         False, "--all", help="Show everything: each setting with its source and reason."
     ),
     verbose: bool = typer.Option(False, "-v", "--verbose", help="--all, with the source of each rule."),
+    save: Path | None = typer.Option(
+        None, "--save", metavar="FILE", help="Write options and plan to a file for --plan FILE."
+    ),
     options: LaunchOptions = Launch,
 ) -> None:
     """Show what serve would start: cards, CPUs, every variable and option, buckets, memory and time.
 
     Needs no card and no engine on this machine: --machine simulated:hls2 plans for an 8-card Gaudi2 server.
     """
-    from gaudi_launch.app import prepare
+    import sys
+
+    from gaudi_launch.app import prepare, saved_plan
     from gaudi_launch.app.estimate import of_plan
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.estimate import speed_json
+    from gaudi_launch.messages import text
+    from gaudi_launch.performance.balance import BALANCED
 
     checked = prepare.checked_plan(options)
     made, prepared = checked.plan, checked.prepared
     speed = of_plan(prepared, made)
+    if save is not None:
+        goal = BALANCED if made.placement.choice is not None else ""
+        saved_plan.write(save, options, made, goal=goal, traffic=saved_plan.traffic_of(options, speed))
     if as_json:
         steps = [step.to_json() for step in prepared.steps]
         emit_json({**made.to_json(), "steps": steps, "speed": speed_json(speed)})
@@ -43,3 +55,5 @@ def plan(
         from gaudi_launch.cli.views.plan import show
 
         show(checked, speed, serve_command(options))
+    if save is not None and not as_json:
+        print(text("saved.written", path=str(save)), file=sys.stderr)

@@ -16,8 +16,15 @@ if TYPE_CHECKING:
     from gaudi_launch.app.estimate import SpeedEstimate
     from gaudi_launch.bench.replay import Going
     from gaudi_launch.bench.run_file import BenchRun
+    from gaudi_launch.messages import Message
 
 _PARTS = ("mean", "p50", "p90", "p95", "p99", "max")
+
+
+def show_differences(differences: Sequence[Message]) -> None:
+    """Print what was given in place of the load of --plan, on stderr."""
+    for difference in differences:
+        print(text("plan.warning", what=difference.render()), file=sys.stderr)
 
 
 class Watching:

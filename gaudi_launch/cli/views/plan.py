@@ -102,7 +102,8 @@ def _facts(checked: CheckedPlan, speed: SpeedEstimate | None, out: Console) -> l
     row("plan.word_engine", made.engine.exact)
     row("plan.word_model", model_line(made))
     if made.placement.modules:
-        row("plan.word_cards", "  ".join([_cards(checked), *_fewest(made)]))
+        choice = made.placement.choice
+        row("plan.word_cards", _cards(checked) if choice is None else f"{_cards(checked)}  {choice.render()}")
     if made.memory:
         ascii = not can_show("".join(part.mark for part in PARTS), out)
         tokens = made.num_blocks * BLOCK if made.num_blocks is not None else None
@@ -135,11 +136,6 @@ def model_line(made: Plan) -> str:
 def _cards(checked: CheckedPlan) -> str:
     modules = ",".join(str(module) for module in checked.plan.placement.modules)
     return text("plan.cards_of", modules=modules, all=len(checked.prepared.host.cards))
-
-
-def _fewest(made: Plan) -> list[str]:
-    """Return the sentence about a number of cards that was chosen here, if any."""
-    return [reason.render() for reason in made.placement.reasons if reason.id == "placement.fewest"]
 
 
 def _start_time(made: Plan) -> str:

@@ -58,9 +58,9 @@ class Screen:
         cards = ",".join(str(module) for module in plan.placement.modules)
         id = "serve.starting" if cards else "screen.starting_cpu"
         self._bar.note(text(id, model=plan.model["name"], engine=plan.engine.exact, cards=cards))
-        for reason in plan.placement.reasons:
-            if reason.id == "placement.fewest":
-                self._bar.note(f"  {reason.render()}")
+        choice = plan.placement.choice
+        if choice is not None:
+            self._bar.note(f"  {choice.render()}")
         expected = _expected(plan)
         if expected:
             self._bar.note(f"  {expected}")

@@ -198,7 +198,7 @@ class VllmFork(Engine):
             return 8
         if request.cards is None and request.tuning == "reference":
             return 1  # the scripts count by -n alone, and refuse a list of another length
-        return request.cards or request.fewest
+        return request.cards or request.chosen_cards
 
     def limits(self, request: Request, host: Host, model: Model) -> Limits:
         """Return `_lengths`; a pooling model takes as many texts per step as requests."""

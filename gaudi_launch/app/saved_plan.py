@@ -1,0 +1,375 @@
+"""Plans in files, which are planned again when they are used.
+
+Options, goal, load, engine version and settings.
+
+``--save FILE`` writes one, ``--plan FILE`` reads it. The schema is profiles/schema/plan.json.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.app.fields import option_of
+from gaudi_launch.app.options import LaunchOptions
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message
+
+if TYPE_CHECKING:
+    from gaudi_launch.app.estimate import SpeedEstimate
+    from gaudi_launch.planning.plan import Plan
+
+KIND = "gaudi-launch plan"
+_SCHEMA = 1
+_MOST_BYTES = 1 << 20
+_EXTRA = "engine-arguments"
+# where it was planned and the file itself are not part of a plan; a forced one is not forced again
+_NOT_SAVED = ("machine", "plan_file", "extra", "force")
+# they follow from the cards, which are compared by themselves, and from this host's folders
+_OF_HOST = ("HABANA_VISIBLE_MODULES", "HABANA_VISIBLE_DEVICES", "PT_HPU_RECIPE_CACHE_CONFIG")
+_MOST_LISTED = 8
+
+
+@dataclass(frozen=True)
+class SavedTraffic:
+    """The load for ``bench``, each value as typed; "" where there is none."""
+
+    input: str = ""
+    output: str = ""
+    rate: str = ""
+    concurrency: str = ""
+    trace: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """Return the values that there are, by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if getattr(self, field.name)}
+
+
+@dataclass(frozen=True)
+class SavedPlan:
+    """A plan in a file: ``engine`` is its exact name, ``cards`` are module IDs."""
+
+    path: str
+    options: LaunchOptions
+    engine: str
+    goal: str = ""
+    cards: tuple[int, ...] = ()
+    url: str = ""
+    settings: Mapping[str, str | None] | None = None
+    traffic: SavedTraffic = SavedTraffic()
+    hash: str = ""
+
+
+@dataclass(frozen=True)
+class ComparedPlan:
+    """A saved plan with the options by which it is planned again."""
+
+    saved: SavedPlan
+    options: LaunchOptions
+
+    @classmethod
+    def of(cls, options: LaunchOptions) -> ComparedPlan | None:
+        """Return the comparison of merged options; None without --plan."""
+        if options.plan_file is None:
+            return None
+        return cls(read(Path(options.plan_file)), options)
+
+    def differences(self, plan: Plan) -> tuple[Message, ...]:
+        """Return how the plan differs from the saved one."""
+        return differences(self.saved, self.options, plan)
+
+
+def traffic_of(options: LaunchOptions, speed: SpeedEstimate | None) -> SavedTraffic:
+    """Return the load that a plan was predicted for.
+
+    The given ranges, and as many clients as it serves at once.
+    """
+    if speed is None:
+        return SavedTraffic(input=options.input_range or "", output=options.output_range or "")
+    load = speed.case.load
+    return SavedTraffic(
+        input=options.input_range or str(load.input),
+        output=options.output_range or str(load.output),
+        concurrency=str(load.most),
+    )
+
+
+def key_of(name: str) -> str:
+    """Return a field of LaunchOptions by its key in the file."""
+    for field in fields(LaunchOptions):
+        option = option_of(field)
+        if field.name == name and option is not None and option.names:
+            return "model" if name == "model" else option.names[-1].removeprefix("--")
+    raise KeyError(name)
+
+
+def saved_fields() -> dict[str, str]:
+    """Return the fields of LaunchOptions that a file can have, by their keys."""
+    names = (field.name for field in fields(LaunchOptions) if field.name not in _NOT_SAVED)
+    return {key_of(name): name for name in names}
+
+
+def hash_of(plan: Plan) -> str:
+    """Return the hash of what a plan starts: engine, number of cards, settings."""
+    content = [plan.engine.exact, len(plan.placement.modules), sorted(sent_settings(plan).items())]
+    return "sha256:" + hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def sent_settings(plan: Plan) -> dict[str, str | None]:
+    """Return what the engine gets by name.
+
+    Without the user's exported variables, which are not part of a plan's options.
+    """
+    from gaudi_launch.redact import redact_document
+
+    found: dict[str, str | None] = {}
+    for setting in plan.settings:
+        if not setting.sent or setting.source == "environment" or setting.name in _OF_HOST:
+            continue
+        found[setting.name] = redact_document(setting.value, setting.name)
+    return found
+
+
+def write(
+    path: Path,
+    options: LaunchOptions,
+    plan: Plan,
+    *,
+    goal: str,
+    traffic: SavedTraffic,
+) -> None:
+    """Write a plan. Another saved plan is replaced.
+
+    Raises LaunchError: (USAGE) for a secret in the options or another file at this path, (FAILED)
+    where it cannot be written.
+    """
+    import yaml
+
+    from gaudi_launch.planning.engine_args import engine_args
+    from gaudi_launch.planning.option_table import UPSTREAM, option_table
+    from gaudi_launch.planning.secret_args import refuse_secret_args
+    from gaudi_launch.version import VERSION
+
+    refuse_secret_args(engine_args(table=option_table(UPSTREAM), user=options.extra))
+    _check_replaceable(path)
+    given: dict[str, Any] = {}
+    for key, name in saved_fields().items():
+        value = getattr(options, name)
+        if value:
+            given[key] = value
+    if not options.cards and not options.modules and plan.placement.modules:
+        given["cards"] = str(len(plan.placement.modules))
+    if options.extra:
+        given[_EXTRA] = list(options.extra)
+    document = {
+        "schema": _SCHEMA,
+        "kind": KIND,
+        "written_by": VERSION,
+        "goal": goal,
+        "options": given,
+        "traffic": traffic.to_json(),
+        "engine": plan.engine.exact,
+        "cards": list(plan.placement.modules),
+        "url": plan.url,
+        "settings": sent_settings(plan),
+        "hash": hash_of(plan),
+    }
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
+    try:
+        path.write_text(f"# gaudi-launch serve --plan {path.name}\n{text}", encoding="utf-8")
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("saved.not_written", ExitCode.FAILED, path=str(path), why=why) from None
+
+
+def _check_replaceable(path: Path) -> None:
+    if not path.exists():
+        return
+    try:
+        read(path)
+    except LaunchError as error:
+        raise LaunchError("saved.other_file", ExitCode.USAGE, path=str(path)) from error
+
+
+def read(path: Path) -> SavedPlan:
+    """Return the plan in a file.
+
+    Raises LaunchError (USAGE), with the line where the file is not a saved plan.
+    """
+    import yaml
+
+    text = _text(path)
+    try:
+        tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark is not None else 1
+        why = getattr(error, "problem", None) or "YAML"
+        raise LaunchError("saved.bad", ExitCode.USAGE, path=str(path), line=line, why=why) from None
+    _check(path, document, tree)
+    options = dict(document["options"])
+    extra = tuple(options.pop(_EXTRA, ()))
+    known = saved_fields()
+    given: dict[str, Any] = {known[key]: _value(value) for key, value in options.items()}
+    traffic = {name: str(value) for name, value in document.get("traffic", {}).items()}
+    return SavedPlan(
+        path=str(path),
+        options=LaunchOptions(**given, extra=extra),
+        engine=document["engine"],
+        goal=document.get("goal", ""),
+        cards=tuple(document.get("cards", ())),
+        url=document.get("url", ""),
+        settings=document.get("settings", {}),
+        traffic=SavedTraffic(**traffic),
+        hash=document["hash"],
+    )
+
+
+def _value(value: Any) -> Any:
+    """Return a value as it is typed; a switch stays True or False."""
+    return value if isinstance(value, bool) else str(value)
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise LaunchError("saved.unreadable", ExitCode.USAGE, path=str(path), why="> 1 MiB")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise LaunchError("saved.bad", ExitCode.USAGE, path=str(path), line=line, why="UTF-8") from None
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("saved.unreadable", ExitCode.USAGE, path=str(path), why=why) from None
+
+
+def _check(path: Path, document: Any, tree: Any) -> None:
+    """Raise LaunchError (USAGE) with the line of the first problem."""
+    from gaudi_launch.json_schema import problems
+    from gaudi_launch.profiles_check import schema, sentence
+
+    problem = next(iter(problems(document, schema("plan"))), None)
+    if problem is not None:
+        where = (*problem.path, problem.entry) if problem.entry else problem.path
+        why = sentence(problem).render().rstrip(".。")
+        raise LaunchError("saved.bad", ExitCode.USAGE, path=str(path), line=_line(tree, where), why=why)
+
+
+def _line(tree: Any, where: tuple[Any, ...]) -> int:
+    """Return the line of a part; of what contains it where it is missing."""
+    if tree is None:
+        return 1
+    line = int(tree.start_mark.line) + 1
+    node = tree
+    for part in where:
+        found = None
+        if isinstance(node.value, list) and isinstance(part, int) and part < len(node.value):
+            found = (node.value[part], node.value[part])
+        elif isinstance(node.value, list) and not isinstance(part, int):
+            pairs = [pair for pair in node.value if isinstance(pair, tuple)]
+            found = next((pair for pair in pairs if pair[0].value == part), None)
+        if found is None:
+            break
+        line, node = int(found[0].start_mark.line) + 1, found[1]
+    return line
+
+
+def merged(options: LaunchOptions) -> LaunchOptions:
+    """Return the options of the file of ``--plan`` with the given ones, which win.
+
+    Unchanged without a file, and for options that were merged. Raises as `read`.
+    """
+    if options.plan_file is None:
+        return options
+    saved = read(Path(options.plan_file)).options
+    changes: dict[str, Any] = {}
+    for name in saved_fields().values():
+        value = getattr(saved, name)
+        if value and not getattr(options, name):
+            changes[name] = value
+    # -n and -m name cards in two ways
+    if options.modules:
+        changes.pop("cards", None)
+    if options.cards and options.cards != saved.cards:
+        changes.pop("modules", None)
+    if options.extra[: len(saved.extra)] != saved.extra:
+        changes["extra"] = (*saved.extra, *options.extra)
+    return replace(options, **changes)
+
+
+def own_part(options: LaunchOptions) -> LaunchOptions:
+    """Return merged options without those of the file that they name."""
+    if options.plan_file is None:
+        return options
+    saved = read(Path(options.plan_file)).options
+    changes: dict[str, Any] = {}
+    for name in saved_fields().values():
+        if getattr(options, name) == getattr(saved, name):
+            changes[name] = False if isinstance(getattr(saved, name), bool) else None
+    if options.extra[: len(saved.extra)] == saved.extra:
+        changes["extra"] = options.extra[len(saved.extra) :]
+    return replace(options, **changes)
+
+
+def differences(saved: SavedPlan, options: LaunchOptions, plan: Plan) -> tuple[Message, ...]:
+    """Return how a plan differs from the saved one, nothing where it is the same."""
+    file = Path(saved.path).name
+    found: list[Message] = []
+    for key, name in saved_fields().items():
+        now, before = getattr(options, name), getattr(saved.options, name)
+        if not now or now == before:
+            continue
+        id = "saved.other_option" if before else "saved.more_option"
+        shown = f"--{key}" if now is True else f"--{key} {now}"
+        found.append(message(id, file=file, option=shown, saved=before))
+    added = options.extra[len(saved.options.extra) :]
+    if added:
+        from gaudi_launch.redact import redact_arguments
+
+        found.append(message("saved.more_arguments", file=file, arguments=" ".join(redact_arguments(added))))
+    if plan.engine.exact != saved.engine:
+        found.append(message("saved.other_engine", file=file, now=plan.engine.exact, saved=saved.engine))
+    modules = plan.placement.modules
+    if modules != saved.cards:
+        words = {"now": _list(modules), "saved": _list(saved.cards)}
+        id = "saved.other_cards" if len(modules) == len(saved.cards) else "saved.other_number"
+        found.append(message(id, file=file, **words))
+    changed = _changed(saved.settings or {}, sent_settings(plan))
+    if changed:
+        shown = ", ".join(changed[:_MOST_LISTED])
+        more = len(changed) - _MOST_LISTED
+        id = "saved.settings_more" if more > 0 else "saved.settings"
+        found.append(message(id, file=file, settings=shown, more=more))
+    return tuple(found)
+
+
+def _changed(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
+    """Return each setting with another value: ``name old -> new``."""
+    found: list[str] = []
+    for name in (*before, *(name for name in now if name not in before)):
+        if name in before and name in now and _same(before[name], now[name]):
+            continue
+        old = _shown(before[name]) if name in before else "-"
+        new = _shown(now[name]) if name in now else "-"
+        found.append(f"{name} {old} -> {new}")
+    return found
+
+
+def _same(one: str | None, other: str | None) -> bool:
+    """Report whether two values are alike; a file may be in another folder."""
+    if one is None or other is None or not (one.startswith("/") and other.startswith("/")):
+        return one == other
+    return Path(one).name == Path(other).name
+
+
+def _shown(value: str | None) -> str:
+    return "on" if value is None else value
+
+
+def _list(modules: tuple[int, ...]) -> str:
+    return ",".join(map(str, modules)) or "-"

@@ -1,0 +1,224 @@
+"""Plans in files: written, read, planned again, differences listed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gaudi_launch.app import prepare, saved_plan
+from gaudi_launch.app.bench import BenchOptions
+from gaudi_launch.app.bench import prepare as prepare_bench
+from gaudi_launch.app.fields import option_of
+from gaudi_launch.app.options import LaunchOptions
+from gaudi_launch.app.saved_plan import SavedTraffic
+from gaudi_launch.cli.main import run
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.profiles_check import schema
+
+MODEL, MACHINE = "Qwen/Qwen3-32B", "simulated:hls2"
+OPTIONS = LaunchOptions(model=MODEL, machine=MACHINE, max_num_seqs="64", extra=("--seed", "7"))
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(plain_english: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("STATE", "DATA", "CACHE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
+    monkeypatch.delenv("HABANA_VISIBLE_MODULES", raising=False)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "best.yaml"
+    made, _ = prepare.plan(OPTIONS)
+    saved_plan.write(path, OPTIONS, made, goal="balanced", traffic=SavedTraffic("512,1024", "128", concurrency="8"))
+    return path
+
+
+def saved(path: Path, **others: Any) -> LaunchOptions:
+    """Return what --plan and other options are as typed."""
+    return LaunchOptions(plan_file=str(path), machine=MACHINE, **others)
+
+
+def said(options: LaunchOptions) -> list[str]:
+    made, _ = prepare.plan(options)
+    return [each.render() for each in made.warnings if each.id.startswith("saved.")]
+
+
+def change(path: Path, *names: str, to: Any) -> None:
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    node = document
+    for name in names[:-1]:
+        node = node[name]
+    node[names[-1]] = to
+    path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+
+
+def test_a_saved_plan_is_the_same_when_it_is_planned_again(file: Path) -> None:
+    found = saved_plan.read(file)
+    first, again = prepare.plan(OPTIONS)[0], prepare.plan(saved(file))[0]
+    assert (found.goal, found.engine, found.url) == ("balanced", first.engine.exact, first.url)
+    assert again.command == first.command
+    assert saved_plan.hash_of(again) == found.hash == saved_plan.hash_of(first)
+    assert said(saved(file)) == []
+
+
+def test_the_file_has_the_options_and_the_chosen_number_of_cards(file: Path) -> None:
+    options = yaml.safe_load(file.read_text(encoding="utf-8"))["options"]
+    assert options == {
+        "model": MODEL,
+        "max-num-seqs": "64",
+        "cards": str(len(saved_plan.read(file).cards)),
+        "engine-arguments": ["--seed", "7"],
+    }
+
+
+def test_given_options_win_and_are_listed(file: Path) -> None:
+    found = said(saved(file, max_num_seqs="32", max_model_len="8k", extra=("--enforce-eager",)))
+    assert found[:3] == [
+        "--max-model-len 8k is given in addition to best.yaml",
+        "--max-num-seqs 32 is given and replaces 64 of best.yaml",
+        "given in addition to best.yaml: -- --enforce-eager",
+    ]
+    assert "--max-num-seqs 64 -> 32" in found[-1] and "--enforce-eager - -> on" in found[-1]
+    made, _ = prepare.plan(saved(file, max_num_seqs="32", extra=("--enforce-eager",)))
+    assert made.args.last("--max-num-seqs") == "32"
+    assert made.command.user == ("--seed", "7", "--enforce-eager")
+
+
+def test_another_engine_version_is_listed(file: Path) -> None:
+    change(file, "engine", to="vllm-gaudi@0.11.0")
+    now = saved_plan.hash_of(prepare.plan(OPTIONS)[0])
+    assert now == saved_plan.read(file).hash
+    (line,) = said(saved(file))
+    assert line.startswith("best.yaml was planned for vllm-gaudi@0.11.0; this plan is for vllm-gaudi@")
+
+
+def test_cards_that_are_not_free_are_listed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert saved_plan.read(file).cards == (0,)
+    monkeypatch.setenv("HABANA_VISIBLE_MODULES", "4,5,6,7")
+    words = "which are not all free here; this plan takes 4"
+    assert said(saved(file)) == [f"best.yaml was planned for cards 0, {words}"]
+
+
+def test_modules_that_are_given_replace_the_saved_number(file: Path) -> None:
+    made, _ = prepare.plan(saved(file, modules="4,5"))
+    assert made.placement.modules == (4, 5)
+
+
+def test_options_are_merged_once(file: Path) -> None:
+    once = saved_plan.merged(saved(file, extra=("--enforce-eager",)))
+    assert saved_plan.merged(once) == once
+    assert once.extra == ("--seed", "7", "--enforce-eager")
+    assert saved_plan.own_part(once) == saved(file, extra=("--enforce-eager",))
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "why"),
+    [
+        ("", 1, "must be object"),
+        ("schema: 1\nkind: [\n", 3, "expected the node content"),
+        ("schema: 2\n", 1, "/schema"),
+        ("{good}\nnew: 1\n", None, "unknown entry new"),
+    ],
+)
+def test_a_bad_file_is_reported_with_its_line(
+    text: str, line: int | None, why: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("{good}", good), encoding="utf-8")
+    line = line or good.count("\n") + 2
+    assert run(["plan", "--plan", str(file), "--machine", MACHINE, "--json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["id"] == "saved.bad"
+    assert error["message"].startswith(f"{file}, line {line}: ") and why in error["message"], error
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("force-it", "1"), ("trust-remote-code", "yes"), ("max-num-seqs", ["4"]), ("max-num-seqs", True)],
+)
+def test_an_option_of_another_form_is_reported_with_its_line(key: str, value: Any, file: Path) -> None:
+    change(file, "options", key, to=value)
+    with pytest.raises(LaunchError) as error:
+        saved_plan.read(file)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if text.strip().startswith(f"{key}:"))
+    assert (error.value.id, error.value.text.values["line"]) == ("saved.bad", line)
+
+
+def test_a_bad_value_of_an_option_is_that_options_error(file: Path) -> None:
+    change(file, "options", "max-num-seqs", to="many")
+    with pytest.raises(LaunchError) as error:
+        prepare.plan(saved(file))
+    assert error.value.id == "plan.number"
+
+
+def test_the_schema_has_every_option() -> None:
+    known = set(saved_plan.saved_fields())
+    assert set(schema("plan")["properties"]["options"]["properties"]) == {*known, "engine-arguments"}
+    named = {field.name for field in fields(LaunchOptions) if (option_of(field) or 0) and field.name != "extra"}
+    assert named - set(saved_plan.saved_fields().values()) == {"machine", "plan_file", "force"}
+
+
+def test_a_secret_is_not_saved(tmp_path: Path) -> None:
+    options = replace(OPTIONS, extra=("--api-key", "s3cret-value"))
+    made, _ = prepare.plan(OPTIONS)
+    with pytest.raises(LaunchError) as error:
+        saved_plan.write(tmp_path / "x.yaml", options, made, goal="", traffic=SavedTraffic())
+    assert error.value.id == "plan.secret_several"
+    assert not (tmp_path / "x.yaml").exists()
+
+
+def test_another_file_is_not_replaced(file: Path, tmp_path: Path) -> None:
+    made, _ = prepare.plan(OPTIONS)
+    other = tmp_path / "notes.txt"
+    other.write_text("mine\n")
+    with pytest.raises(LaunchError) as error:
+        saved_plan.write(other, OPTIONS, made, goal="", traffic=SavedTraffic())
+    assert (error.value.id, other.read_text()) == ("saved.other_file", "mine\n")
+    saved_plan.write(file, OPTIONS, made, goal="latency", traffic=SavedTraffic())
+    assert saved_plan.read(file).goal == "latency"
+
+
+def test_render_takes_a_saved_plan(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = file.parent / "out"
+    assert run(["render", "script", "--plan", str(file), "--machine", MACHINE, "--to", str(target)]) == 0
+    script = target.read_text(encoding="utf-8")
+    assert "--max-num-seqs 64" in " ".join(script.split())
+
+
+def test_the_plan_command_saves_and_names_the_command(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = file.parent / "mine.yaml"
+    assert run(["plan", MODEL, "--machine", MACHINE, "-b", "16", "--save", str(target)]) == 0
+    assert f"gaudi-launch serve --plan {target}" in capsys.readouterr().err
+    assert saved_plan.read(target).options == LaunchOptions(
+        model=MODEL, max_num_seqs="16", cards=str(len(saved_plan.read(target).cards))
+    )
+    assert run(["plan", "--plan", str(target), "--machine", MACHINE]) == 0
+    assert f"next: gaudi-launch serve --plan {target}" in capsys.readouterr().out
+
+
+def test_bench_takes_the_saved_load_and_address(file: Path) -> None:
+    case = prepare_bench((), BenchOptions(plan_file=file))
+    assert case.found.url == "http://127.0.0.1:30001"
+    assert (case.numbers.input, case.numbers.output, case.numbers.concurrency) == ((512, 1024), (128, 128), 8)
+    assert case.differences == ()
+
+
+def test_the_load_that_is_given_to_bench_wins(file: Path) -> None:
+    case = prepare_bench(("127.0.0.1:9",), BenchOptions(plan_file=file, rate="2", output="64"))
+    assert (case.found.url, case.numbers.rate, case.numbers.concurrency) == ("http://127.0.0.1:9", 2.0, None)
+    assert (case.numbers.input, case.numbers.output) == ((512, 1024), (64, 64))
+    assert [each.render() for each in case.differences] == ["--output 64 is given and replaces 128 of best.yaml"]
+
+
+def test_a_plan_without_a_load_is_refused_by_bench(file: Path) -> None:
+    change(file, "traffic", to={})
+    with pytest.raises(LaunchError) as error:
+        prepare_bench((), BenchOptions(plan_file=file))
+    assert error.value.id == "saved.no_traffic"
