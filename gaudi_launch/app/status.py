@@ -38,7 +38,9 @@ def status(name: str) -> ServiceStatus:
     plan = store.read(service.folder, "plan.json") or {}
     answers = service.alive and service.phase == "ready"
     load = requests_of(service.url) if answers else None
-    return ServiceStatus(service, plan, load, _cards(service), read_run_record(service.folder))
+    return ServiceStatus(
+        service, plan, load, _cards(service), read_run_record(service.folder, service.state.get("engine_began"))
+    )
 
 
 def _cards(service: ServiceRecord) -> tuple[Card, ...]:

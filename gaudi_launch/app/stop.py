@@ -75,7 +75,7 @@ def end(service: ServiceRecord, drain: float, reporter: Reporter, *, forget: boo
     if stopped.deaf:
         raise left_error(stopped.deaf)
     busy = tuple(still_busy(service.modules))
-    run = read_run_record(service.folder)
+    run = read_run_record(service.folder, service.state.get("engine_began"))
     if forget:
         shutil.rmtree(service.folder, ignore_errors=True)
     return EndedService(stopped, busy, run)

@@ -49,10 +49,18 @@ class RunRecord:
         }
 
 
-def read_run_record(folder: Path) -> RunRecord | None:
-    """Return the record of a service's last run; None without a step."""
-    found = [each for path in sorted(folder.glob(_FILES)) if (each := _read(path)) is not None]
-    found = [each for each in found if each.steps]
+def read_run_record(folder: Path, since: object) -> RunRecord | None:
+    """Return the record of a service's run; None without a step.
+
+    ``since`` is the time of the engine's start, as its state has it: an earlier run may have had
+    more copies.
+    """
+    began = since if isinstance(since, (int, float)) else 0.0
+    found: list[RunRecord] = []
+    for path in sorted(folder.glob(_FILES)):
+        each = _read(path, began)
+        if each is not None and each.steps:
+            found.append(each)
     if not found:
         return None
     largest = max(found, key=lambda each: each.batch)
@@ -68,9 +76,11 @@ def read_run_record(folder: Path) -> RunRecord | None:
     )
 
 
-def _read(path: Path) -> RunRecord | None:
-    """Return the record of one copy; None for a file that is none."""
+def _read(path: Path, began: float) -> RunRecord | None:
+    """Return the record of one copy; None for a file that is older or none."""
     try:
+        if path.stat().st_mtime < began:
+            return None
         document = json.loads(path.read_text(encoding="utf-8"))
         return _record(document)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

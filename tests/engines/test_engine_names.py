@@ -42,6 +42,8 @@ ALLOWED = {
     ("host/sysfs.py", "cpu"),
     ("host/simulated_motion.py", "cpu"),
     ("watch/system_sampler.py", "cpu"),
+    ("watch/trails.py", "cpu"),
+    ("cli/views/top.py", "cpu"),
     ("services/log/follow.py", "cpu"),
     ("buckets/algorithms/every_context.py", "cpu"),
 }

@@ -113,11 +113,13 @@ def _finish(outcome: EngineOutcome, started: StartedService) -> None:
     from gaudi_launch.errors import ExitCode
     from gaudi_launch.services.diagnosis.failure import failure
     from gaudi_launch.services.run_record import read_run_record
+    from gaudi_launch.services.state import store
 
     if outcome.kind != "stopped":
         raise failure(outcome, started.log, str(started.plan.model.get("path") or "MODEL"))
     print(text("serve.stopped"), file=sys.stderr)
-    run = read_run_record(started.log.parent)
+    state = store.read(started.log.parent, "state.json") or {}
+    run = read_run_record(started.log.parent, state.get("engine_began"))
     if run is not None:
         print(run_line(run.to_json()), file=sys.stderr)
     raise typer.Exit(int(ExitCode.INTERRUPTED))

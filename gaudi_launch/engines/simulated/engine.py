@@ -230,6 +230,7 @@ class Simulated(VllmGaudi):
             ahead=any(s.name == "--async-scheduling" for s in shown)
             and not request.args.has("--no-async-scheduling"),
             cards=f"{cards} x {product or 'Gaudi'}",
+            thinks=self._tokenizer(model).own and any(s.name == "--reasoning-parser" for s in shown),
         )
 
 

@@ -38,7 +38,8 @@ class SimulatedCards:
     """The data of a plan for the executor.
 
     ``graph_seconds`` is the time to compile one graph, ``blocks`` the KV blocks of each copy of the
-    model, ``ahead`` asynchronous scheduling; ``cards`` describes them in the log.
+    model, ``ahead`` asynchronous scheduling; ``cards`` describes them in the log. ``thinks``: answers
+    have a reasoning part, which vLLM's parser separates.
     """
 
     cost: StepTime
@@ -52,6 +53,7 @@ class SimulatedCards:
     blocks: int
     ahead: bool
     cards: str
+    thinks: bool = False
 
     def to_text(self) -> str:
         """Return the JSON text of the file."""
@@ -64,6 +66,7 @@ class SimulatedCards:
             "seed": SEED,
             "blocks": self.blocks,
             "ahead": self.ahead,
+            "thinks": self.thinks,
             "kv": [asdict(kind) for kind in self.kinds],
             "card": {
                 "cost": self.cost.constants(),

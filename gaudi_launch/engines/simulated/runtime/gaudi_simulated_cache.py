@@ -8,6 +8,7 @@ window, a latent of one head for MLA, a state for linear attention and Mamba.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -39,22 +40,34 @@ def _spec(entry: Mapping[str, Any], block: int, config: VllmConfig) -> KVCacheSp
     if entry["kind"] == "latent":
         return MLAAttentionSpec(block_size=block, num_kv_heads=1, head_size=entry["head_size"], dtype=dtype)
     if entry["kind"] == "state":
-        length = config.model_config.max_model_len
-        return MambaSpec(block_size=-(-length // block) * block, shapes=((1,),), dtypes=(torch.float32,))
+        return _state(block, config)
     return FullAttentionSpec(
         block_size=block, num_kv_heads=entry["heads"], head_size=entry["head_size"], dtype=dtype
+    )
+
+
+def _state(block: int, config: VllmConfig) -> MambaSpec:
+    """Return the specification of a state: one for each request.
+
+    With prefix caching also one at the ends of blocks (platform.py of the plugin: mode "align").
+    """
+    cache = config.cache_config
+    size = block
+    if cache.enable_prefix_caching:
+        cache.mamba_cache_mode = "align"
+    else:
+        cache.mamba_cache_mode = "none"
+        size = -(-config.model_config.max_model_len // block) * block
+    return MambaSpec(
+        block_size=size, shapes=((1,),), dtypes=(torch.float32,), mamba_cache_mode=cache.mamba_cache_mode
     )
 
 
 def _paged(spec: KVCacheSpec, page: int) -> KVCacheSpec:
     if not isinstance(spec, MambaSpec):
         return spec
-    return MambaSpec(
-        block_size=spec.block_size,
-        shapes=spec.shapes,
-        dtypes=spec.dtypes,
-        page_size_padded=page or None,
-    )
+    # its only element of four bytes fits in any page
+    return replace(spec, page_size_padded=page or None)
 
 
 def pool_bytes(specs: Mapping[str, KVCacheSpec], blocks: int, config: VllmConfig) -> int:

@@ -36,6 +36,8 @@ logger = init_logger("vllm.simulated")
 # the service's folder, where the launcher reads the record of the run
 _FOLDER = "GAUDI_LAUNCH_SERVICE"
 _RECORD_SECONDS = 5.0
+# vllm/reasoning: the token of most parsers
+_THOUGHT_END = "</think>"
 # logarithms of made-up probabilities: the chosen token's, then the next ones'
 _LOGPROBS = (-0.4, -1.6, -2.3, -3.0)
 
@@ -88,7 +90,10 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         self.pricer = StepPricer(card, single_prompts=has_states)
         self.clock = CardClock(scale=card.time_scale)
         tokenizer = cached_tokenizer_from_config(self.model_config)
-        self.text = AnswerText(lambda text: tokenizer.encode(text, add_special_tokens=False), self.settings["seed"])
+        thought_end = tokenizer.get_vocab().get(_THOUGHT_END) if self.settings["thinks"] else None
+        self.text = AnswerText(
+            lambda text: tokenizer.encode(text, add_special_tokens=False), self.settings["seed"], thought_end
+        )
         self.card = card
         self.requests: dict[str, Sequence_] = {}
         self.pending: PendingStep | None = None
@@ -246,7 +251,7 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
             if row is None:
                 token = self.text.token(sequence.answer, index)
             else:
-                token = self.text.allowed(sequence.answer, row.astype(np.int64).tolist())
+                token = self.text.allowed(sequence.answer, row.tolist(), index)
             sampled.append([token])
             most_logprobs = max(most_logprobs, sequence.logprobs)
         asked = any(self.requests[name].logprobs for name in step.request_ids)
@@ -319,7 +324,8 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         if not folder or (not now and time.monotonic() - self._recorded < _RECORD_SECONDS):
             return
         self._recorded = time.monotonic()
-        rank = self.parallel_config.data_parallel_rank
+        # the rank is 0 in each copy of a dense model
+        rank = self.parallel_config.data_parallel_index
         path = Path(folder) / f"simulated-{rank}.json"
         new = path.with_name(f"{path.name}.new")
         try:

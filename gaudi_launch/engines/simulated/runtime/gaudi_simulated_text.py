@@ -71,11 +71,17 @@ class Answer:
 class AnswerText:
     """Tokens of plain sentences in the order of the seed, as one ring."""
 
-    def __init__(self, encode: Encode, seed: int) -> None:
-        """Make the ring with the tokenizer's ``encode`` (without special tokens)."""
+    def __init__(self, encode: Encode, seed: int, thought_end: int | None = None) -> None:
+        """Make the ring with the tokenizer's ``encode`` (without special tokens).
+
+        ``thought_end`` is the token that ends the reasoning of a model, which is the first sentence.
+        """
         self.seed = seed
+        self._thinks = thought_end is not None
         chance = random.Random(seed)
         self.opening = list(encode(OPENING))
+        if thought_end is not None:
+            self.opening.append(thought_end)
         self.ring: list[int] = []
         self._ends: list[int] = []
         while len(self.ring) < _RING_TOKENS:
@@ -119,11 +125,14 @@ class AnswerText:
             return self.opening[index]
         return self.ring[(answer.start + index - len(self.opening)) % len(self.ring)]
 
-    def allowed(self, answer: Answer, row: Row) -> int:
+    def allowed(self, answer: Answer, row: Row, index: int) -> int:
         """Return a token that a grammar allows: an answer that is short, and ends.
 
+        Reasoning comes before a grammar applies.
         ``row`` is its bitmask: bit ``token % 32`` of number ``token // 32``.
         """
+        if self._thinks and index < len(self.opening) and _is_set(row, self.opening[index]):
+            return self.opening[index]
         if answer.ending is not None and _is_set(row, answer.ending):
             return answer.ending
         terms = self._terms if answer.terms else self._first_terms

@@ -1,0 +1,107 @@
+"""Simulated cards under the real vLLM: a 70B on eight of them answers, counts and stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.request import ProxyHandler, build_opener
+
+import pytest
+
+from gaudi_launch.engines.simulated.engine import RUNTIME
+from gaudi_launch.engines.simulated.stand_in import Tokenizer, config_text, stand_in_config
+from gaudi_launch.models.model import Model
+from tests.support.real_engines import Serve, ask
+
+pytestmark = pytest.mark.e2e
+MODEL = "meta-llama/Llama-3.1-70B-Instruct"
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "age": {"type": "integer"},
+        "kind": {"enum": ["red", "blue"]},
+        "parts": {"type": "array", "items": {"type": "number"}, "minItems": 2},
+    },
+    "required": ["name", "age", "kind", "parts"],
+    "additionalProperties": False,
+}
+
+
+def json_of(state: Path, *words: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "gaudi_launch", *words, "--json"],
+        env={**os.environ, "XDG_STATE_HOME": str(state)},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_70b_on_eight_simulated_cards_answers_counts_and_stops(
+    engine: Path, port: int, tmp_path: Path, serving: list[Serve]
+) -> None:
+    options = ["--engine", "simulated", "-n", "8", "--time-scale", "500", "-p", str(port), "--name", "70b"]
+    serve = Serve(tmp_path, MODEL, *options)
+    serving.append(serve)
+    assert serve.ready()[0].endswith(f"{MODEL} answers at http://127.0.0.1:{port}\n")
+    # the same question has the same answer at temperature 0
+    first, second = (json.loads(ask(port, model=MODEL, max_tokens=400)) for _ in range(2))
+    assert first["choices"][0]["message"]["content"].startswith("This answer is simulated.")
+    assert first["choices"][0] == second["choices"][0]
+    assert first["choices"][0]["finish_reason"] == "stop"
+    form = {"type": "json_schema", "json_schema": {"name": "form", "schema": SCHEMA}}
+    _filled(json.loads(ask(port, model=MODEL, max_tokens=300, response_format=form)))
+    with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/metrics", timeout=30) as page:
+        metrics = page.read().decode()
+    status = json_of(tmp_path, "status", "70b")
+    plan = json.loads((tmp_path / "gaudi-launch/services/70b/plan.json").read_text())
+    # one block of vLLM's pool is never used
+    assert f'num_gpu_blocks="{plan["num_blocks"] + 1}"' in metrics
+    assert 'block_size="128"' in metrics and 'enable_prefix_caching="True"' in metrics
+    assert {"warmup_prompt", "warmup_decode", "ready"} <= {phase["name"] for phase in status["phases"]}
+    assert status["warmup"]["graphs"] == plan["buckets"]["graphs"]
+    code, err = serve.end()
+    assert code == 130
+    assert "of the processor per step" in err
+    # what it took says nothing about this machine's cards
+    assert not (tmp_path / "gaudi-launch" / "warmup-times.json").exists()
+
+
+def _filled(answer: dict[str, Any]) -> None:
+    """Check an answer against the schema."""
+    found = json.loads(answer["choices"][0]["message"]["content"])
+    assert set(found) == set(SCHEMA["required"])
+    assert isinstance(found["name"], str) and isinstance(found["age"], int)
+    assert found["kind"] in ("red", "blue") and len(found["parts"]) >= 2
+
+
+def test_vllm_makes_the_planned_blocks_of_each_kind_of_cache(engine: Path, tmp_path: Path) -> None:
+    config = stand_in_config(Model("m", "m", layers=4), Tokenizer("", 1000, own=False), 4096, 1)
+    (tmp_path / "config.json").write_text(config_text(config))
+    script = Path(__file__).with_name("simulated_caches.py")
+    done = subprocess.run(
+        [str(engine), str(script), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(RUNTIME), "VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    full, latent, state = "FullAttentionSpec", "MLAAttentionSpec", "MambaSpec"
+    assert found == {
+        "dense": [1001, [full]],
+        "fp8 cache": [1001, [full]],
+        "latent": [1001, [latent]],
+        "two widths": [1001, [full]],
+        "hybrid": [1001, [full, state]],
+        "hybrid without prefix caching": [1001, [full, state]],
+    }
