@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gaudi_launch.host.hardware import Card
+    from gaudi_launch.services.history import HistoryPoint
     from gaudi_launch.services.metrics import EngineLoad
     from gaudi_launch.services.run_record import RunRecord
     from gaudi_launch.services.state.registry import ServiceRecord
@@ -18,6 +20,7 @@ class ServiceStatus:
     """A service with its plan as stored, its load (None: unknown) and its cards.
 
     The cards are known while it runs. ``run`` is the record of simulated cards.
+    ``history`` is None unless it was requested.
     """
 
     service: ServiceRecord
@@ -25,10 +28,15 @@ class ServiceStatus:
     load: EngineLoad | None
     cards: tuple[Card, ...]
     run: RunRecord | None = None
+    history: tuple[HistoryPoint, ...] | None = None
+    history_seconds: float = 0.0
 
 
-def status(name: str) -> ServiceStatus:
-    """Return the facts of a service. Raises LaunchError for an unknown name."""
+def status(name: str, history_seconds: float | None = None) -> ServiceStatus:
+    """Return the facts of a service, with its history where requested.
+
+    Raises LaunchError for an unknown name.
+    """
     from gaudi_launch.services.metrics import requests_of
     from gaudi_launch.services.run_record import read_run_record
     from gaudi_launch.services.state import store
@@ -38,9 +46,17 @@ def status(name: str) -> ServiceStatus:
     plan = store.read(service.folder, "plan.json") or {}
     answers = service.alive and service.phase == "ready"
     load = requests_of(service.url) if answers else None
-    return ServiceStatus(
-        service, plan, load, _cards(service), read_run_record(service.folder, service.state.get("engine_began"))
-    )
+    run = read_run_record(service.folder, service.state.get("engine_began"))
+    found = ServiceStatus(service, plan, load, _cards(service), run)
+    if history_seconds is None:
+        return found
+    return replace(found, history=_history(service, history_seconds), history_seconds=history_seconds)
+
+
+def _history(service: ServiceRecord, seconds: float) -> tuple[HistoryPoint, ...]:
+    from gaudi_launch.services.history import points, read_rows
+
+    return tuple(points(read_rows(service.folder, time.time() - seconds)))
 
 
 def _cards(service: ServiceRecord) -> tuple[Card, ...]:

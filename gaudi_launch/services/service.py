@@ -20,6 +20,7 @@ from gaudi_launch.messages import text
 from gaudi_launch.paths import engines_dir
 from gaudi_launch.planning.plan import Command
 from gaudi_launch.recipe_cache.attach import Keeper, kept, without_cache
+from gaudi_launch.services import history
 from gaudi_launch.services.containers import remover
 from gaudi_launch.services.diagnosis.diagnose import Diagnosis, diagnose
 from gaudi_launch.services.diagnosis.endings import ended
@@ -134,7 +135,8 @@ class _Lives:
             warmup=warmup_items(folder),
             health_only=job.health_only,
         )
-        outcome = Supervisor(supervised, self.watcher, signals=self.signals).run()
+        with history.written(folder, job.url, job.modules):
+            outcome = Supervisor(supervised, self.watcher, signals=self.signals).run()
         sockets.remove_dead(since, environment)
         return outcome
 

@@ -12,16 +12,20 @@ app = CommandApp()
 @app.command()
 def status(
     name: str = typer.Argument(..., metavar="NAME", help="A service, as 'ps -a' shows it."),
+    history: str = typer.Option("", "--history", metavar="TIME", help="Draw its last 30m, 1h or 1d."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Show plan, phases with times, card memory, warm-up against its estimate, last error."""
     from gaudi_launch.app.status import status as use_case
     from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.cli.views.status import show, to_json
+    from gaudi_launch.cli.views.status import show, show_history, to_json
+    from gaudi_launch.planning.parse import seconds
 
-    found = use_case(name)
+    found = use_case(name, seconds("--history", history) if history else None)
     document = to_json(found)
     if as_json:
         emit_json(document)
     else:
         show(found.service, document)
+        if found.history is not None:
+            show_history(found.history, found.history_seconds)

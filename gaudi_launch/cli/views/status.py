@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import set_cell_size
+
 from gaudi_launch.app.waiting import phase
-from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.console import can_show, console, table
+from gaudi_launch.cli.sparkline import sparkline
 from gaudi_launch.cli.views.run_record import run_line
 from gaudi_launch.cli.views.services import clock
 from gaudi_launch.cli.views.services import to_json as service_to_json
@@ -16,12 +20,14 @@ from gaudi_launch.messages import text
 if TYPE_CHECKING:
     from gaudi_launch.app.status import ServiceStatus
     from gaudi_launch.host.hardware import Card
+    from gaudi_launch.services.history import HistoryPoint
     from gaudi_launch.services.state.registry import ServiceRecord
 
 
 def to_json(status: ServiceStatus) -> dict[str, Any]:
     """Return all facts of a service for programs."""
     service, plan = status.service, status.plan
+    found = {} if status.history is None else {"history": [asdict(point) for point in status.history]}
     return {
         "schema": 1,
         **service_to_json(service, status.load, time.time()),
@@ -33,6 +39,7 @@ def to_json(status: ServiceStatus) -> dict[str, Any]:
         "plan": {key: plan.get(key) for key in ("dtype", "argv", "env", "cpus", "numa_nodes", "memory", "cache")},
         "simulated_run": status.run.to_json() if status.run is not None else None,
         "folder": str(service.folder),
+        **found,
     }
 
 
@@ -112,6 +119,68 @@ def show(service: ServiceRecord, document: dict[str, Any]) -> None:
         ]
         out.print(table("", text("services.card_columns").split("|"), cards, right=(0, 1, 2, 3)))
     say("log", document["log"])
+
+
+def show_history(points: Sequence[HistoryPoint], seconds: float) -> None:
+    """Draw the history of this time, the newest at the right."""
+    out = console()
+    if not points:
+        out.print(text("services.no_history"), markup=False, soft_wrap=True)
+        return
+    end = max(time.time(), points[-1].at)
+    width = max(10, min(_MOST_CHART, out.width - _CHART_LABEL - _CHART_VALUES))
+    ascii = not can_show("▁▂█", out)
+    began = time.strftime("%H:%M", time.localtime(end - seconds))
+    out.print(f"{text('services.history_since', time=began)}", markup=False)
+    for name, value, form, most in _CHARTS:
+        spans = _spans([(point.at, value(point)) for point in points], end - seconds, end, width)
+        line = sparkline(spans, width, most, ascii=ascii)
+        label = set_cell_size(text(f"services.history_{name}"), _CHART_LABEL)
+        out.print(f"{label}{line} {_last_and_most(spans, form)}", markup=False, soft_wrap=True)
+
+
+def _spans(
+    readings: Sequence[tuple[float, float | None]], begin: float, end: float, width: int
+) -> list[float | None]:
+    """Return the mean of each of ``width`` spans of time.
+
+    None where nothing was read."""
+    groups: list[list[float]] = [[] for _ in range(width)]
+    for at, value in readings:
+        place = int((at - begin) / (end - begin) * width) if end > begin else 0
+        if value is not None and 0 <= place <= width:
+            groups[min(place, width - 1)].append(value)
+    return [sum(group) / len(group) if group else None for group in groups]
+
+
+def _last_and_most(spans: Sequence[float | None], form: str) -> str:
+    known = [value for value in spans if value is not None]
+    if not known:
+        return "-"
+    return text("services.history_values", last=form.format(known[-1]), most=form.format(max(known)))
+
+
+def _milliseconds(value: float | None) -> float | None:
+    return None if value is None else value * 1000
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else value * 100
+
+
+_CHART_LABEL = 12
+_CHART_VALUES = 32
+_MOST_CHART = 100
+# name, value of a point, form of a number, value of a full character
+_CHARTS: tuple[tuple[str, Callable[[HistoryPoint], float | None], str, float | None], ...] = (
+    ("ttft", lambda point: _milliseconds(point.ttft_seconds), "{:.0f} ms", None),
+    ("tpot", lambda point: _milliseconds(point.tpot_seconds), "{:.0f} ms", None),
+    ("load", lambda point: point.load, "{:.1f}", None),
+    ("tokens", lambda point: point.tokens_per_second, "{:.0f}", None),
+    ("kv", lambda point: _percent(point.kv_use), "{:.0f}%", 100.0),
+    ("preemptions", lambda point: point.preemptions, "{:.1f}", None),
+    ("power", lambda point: point.power_w, "{:.0f} W", None),
+)
 
 
 def _plan(plan: dict[str, Any]) -> str:

@@ -26,6 +26,7 @@ def to_json(explanation: Explanation) -> dict[str, Any]:
         "note": explanation.note.render() if explanation.note else None,
         "causes": _documents(found.causes, explanation.content),
         "findings": _documents(found.findings, explanation.content),
+        "history": [{"id": event.id, "message": event.render()} for event in explanation.history],
     }
 
 
@@ -42,13 +43,26 @@ def lines_of(explanation: Explanation) -> list[str]:
     """Return the text of an explanation, as `show` prints it."""
     found: list[str] = []
     _put(explanation, found.append)
+    _put_history(explanation, found.append)
     return [part for line in found for part in line.split("\n")]
 
 
 def show(explanation: Explanation) -> None:
     """Print the causes with their evidence and remedies."""
     out = console()
-    _put(explanation, lambda line: out.print(line, markup=False, soft_wrap=True))
+
+    def say(line: str) -> None:
+        out.print(line, markup=False, soft_wrap=True)
+
+    _put(explanation, say)
+    _put_history(explanation, say)
+
+
+def _put_history(explanation: Explanation, say: Callable[[str], None]) -> None:
+    if explanation.history:
+        say("\n" + text("diagnose.history"))
+    for event in explanation.history:
+        say(f"  {event.render()}")
 
 
 def _put(explanation: Explanation, say: Callable[[str], None]) -> None:

@@ -13,6 +13,8 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.services import service as life
 from gaudi_launch.services.diagnosis.diagnose import Diagnosis, diagnose
+from gaudi_launch.services.diagnosis.history_events import events
+from gaudi_launch.services.history import points, read_rows
 from gaudi_launch.services.log.excerpt import Excerpt, read_excerpt
 from gaudi_launch.services.state.registry import ServiceRecord
 
@@ -24,12 +26,16 @@ _NOTHING = Excerpt("", 0)
 
 @dataclass(frozen=True)
 class Explanation:
-    """A judged log. ``note`` is a service's own record, ``content`` the log."""
+    """A judged log. ``note`` is a service's own record, ``content`` the log.
+
+    ``history`` states what began in the service's last day, and when.
+    """
 
     log: str
     found: Diagnosis
     content: Excerpt
     note: Message | None = None
+    history: tuple[Message, ...] = ()
 
 
 def explain_log(path: Path | None, exit_status: int | None) -> Explanation:
@@ -47,10 +53,17 @@ def explain_log(path: Path | None, exit_status: int | None) -> Explanation:
 
 
 def explain_service(service: ServiceRecord, exit_status: int | None = None) -> Explanation:
-    """Judge a service's log with the exit status that its launcher recorded.
+    """Judge a service's log and history, with its recorded exit status.
 
     Raises LaunchError for a log that cannot be read.
     """
+    explained = _judged(service, exit_status)
+    began = service.state.get("began")
+    since = float(began) if isinstance(began, int | float) else 0.0
+    return replace(explained, history=tuple(events(points(read_rows(service.folder, since)))))
+
+
+def _judged(service: ServiceRecord, exit_status: int | None) -> Explanation:
     state = service.state
     outcome = str(state.get("outcome", "")) if not service.alive else ""
     path = service.folder / life.LOG
