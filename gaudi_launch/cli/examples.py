@@ -195,6 +195,13 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("gaudi-launch snapshot hls2.json --machine simulated:hls2", "Write a simulated machine"),
         Example("gaudi-launch snapshot -", "Print it"),
     ),
+    "power": (
+        Example("gaudi-launch power", "Show the measured power and the energy of each day"),
+        Example(
+            "gaudi-launch power --cap 600 -m 0,1 --dry-run --machine simulated:gaudi3-oam",
+            "Print the commands that set a power limit",
+        ),
+    ),
     "exporter": (
         Example("gaudi-launch exporter --once", "Print the metrics once"),
         Example(

@@ -54,6 +54,21 @@ class Former:
         }
 
 
+@dataclass(frozen=True)
+class FormerCap:
+    """A power limit in W that hl-smi changed, of the card at a PCI address."""
+
+    number: str
+    root: str
+    bus: str
+    before_w: int
+    after_w: int
+
+    def to_json(self) -> dict[str, Any]:
+        cap = {"bus": self.bus, "before_w": self.before_w, "after_w": self.after_w}
+        return {"schema": 1, "number": self.number, "at": time.time(), "root": self.root, "cap": cap}
+
+
 def journal_path() -> Path:
     """Return the journal of this user, for every machine root."""
     return paths.state_dir() / "doctor" / "journal.jsonl"
@@ -69,6 +84,22 @@ class Journal:
     def add(self, former: Former) -> None:
         """Add a line; it is on disk when this returns."""
         self._append(former.to_json())
+
+    def add_cap(self, former: FormerCap) -> None:
+        """Add a power limit; the line is on disk when this returns."""
+        self._append(former.to_json())
+
+    def waiting_caps(self, root: Path) -> list[FormerCap]:
+        """Return power limits below this root that are not restored yet, oldest first."""
+        entries: dict[str, FormerCap] = {}
+        for line in self._lines():
+            if "undone" in line:
+                entries.pop(str(line["undone"]), None)
+                continue
+            former = _former_cap(line)
+            if former is not None and former.root == str(root):
+                entries[former.number] = former
+        return list(entries.values())
 
     def undone(self, number: str) -> None:
         """Record that this write was reverted."""
@@ -150,6 +181,22 @@ def _former(entry: dict[str, Any]) -> Former | None:
             kernel=bool(entry["kernel"]),
             folders=tuple(str(folder) for folder in entry["folders"]),
             at=float(entry["at"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _former_cap(entry: dict[str, Any]) -> FormerCap | None:
+    cap = entry.get("cap")
+    if not isinstance(cap, dict):
+        return None
+    try:
+        return FormerCap(
+            number=str(entry["number"]),
+            root=str(entry["root"]),
+            bus=str(cap["bus"]),
+            before_w=int(cap["before_w"]),
+            after_w=int(cap["after_w"]),
         )
     except (KeyError, TypeError, ValueError):
         return None

@@ -77,6 +77,15 @@ class Instance:
     memory_gib: int
 
 
+@dataclass(frozen=True)
+class PowerRange:
+    """The power limits in W that a document states for a product, and that document."""
+
+    least_w: int
+    most_w: int
+    source: str
+
+
 @cache
 def _document() -> dict[str, Any]:
     import yaml
@@ -117,6 +126,15 @@ def accelerators() -> Mapping[str, Accelerator]:
 def instances() -> Mapping[str, Instance]:
     """Return every known instance type by its name (``inf2.48xlarge``)."""
     return {name: Instance(name, **facts) for name, facts in _document()["instances"].items()}
+
+
+def power_range(product: str) -> PowerRange | None:
+    """Return the documented power limits of a product (``gaudi3``).
+
+    Return None where no document states them.
+    """
+    facts = _document()["power_limits"].get(product)
+    return PowerRange(**facts) if facts is not None else None
 
 
 def memory_margin_mib() -> int:

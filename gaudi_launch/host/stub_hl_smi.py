@@ -32,6 +32,8 @@ def answer(machine: dict[str, Any], arguments: list[str]) -> tuple[str, int]:
         return f"HL-SMI Version: hl-{machine['version']}-fw-{machine['firmware']}\n", 0
     if arguments[0] in ("-L", "--list-aips", "-q", "--query"):
         return _log(cards), 0
+    if arguments[0] == "-i" and arguments[2:3] == ["-p"] and len(arguments) == 4:
+        return _set_cap(cards, arguments[1], arguments[3])
     if arguments[0] == "topo":
         return _topo(cards, arguments[1:]), 0
     if arguments[0] in ("-n", "--nic") and arguments[1:2] == ["link"]:
@@ -43,6 +45,14 @@ def answer(machine: dict[str, Any], arguments: list[str]) -> tuple[str, int]:
     if arguments[0] in ("-Q", "--query-aip") and len(arguments) >= 4:
         return _csv(cards, arguments[1].split(","), arguments[3].split(",")[1:])
     return "Invalid arguments\n", 1
+
+
+def _set_cap(cards: list[dict[str, Any]], bus: str, watts: str) -> tuple[str, int]:
+    card = next((card for card in cards if card["bus_id"] == bus), None)
+    if card is None or not watts.isdecimal():
+        return "no such device\n", 1
+    card["cap"] = int(watts)
+    return "", 0
 
 
 def _csv(cards: list[dict[str, Any]], fields: list[str], options: list[str]) -> tuple[str, int]:
@@ -149,7 +159,11 @@ def _table(machine: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    text, code = answer(json.loads(Path(__file__).with_name("hl-smi.json").read_text()), sys.argv[1:])
+    path = Path(__file__).with_name("hl-smi.json")
+    machine = json.loads(path.read_text())
+    text, code = answer(machine, sys.argv[1:])
+    if "-p" in sys.argv[1:] and code == 0:
+        path.write_text(json.dumps(machine))
     sys.stdout.write(text)
     sys.exit(code)
 
