@@ -97,10 +97,10 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
     read_dtype(words.dtype)
     product = product_for(words.accelerator)
     targets = Targets(
-        _time("--ttft", words.ttft) if words.ttft else None,
-        _time("--tpot", words.tpot) if words.tpot else None,
-        _percent(words.percentile),
-        _time("--e2e", words.e2e) if words.e2e else None,
+        read_latency("--ttft", words.ttft) if words.ttft else None,
+        read_latency("--tpot", words.tpot) if words.tpot else None,
+        read_percentile(words.percentile),
+        read_latency("--e2e", words.e2e) if words.e2e else None,
     )
     if words.arrivals not in ("poisson", "trace") or (words.arrivals == "trace" and not words.trace):
         raise LaunchError("capacity.arrivals", ExitCode.USAGE, found=words.arrivals)
@@ -124,7 +124,7 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
     unknown = unknown_model(model, facts)
     notes: list[Message] = [unknown] if unknown is not None else []
     if rate is None:
-        rate = 0.0 if clients else _rate_of(past if timed else None, notes)
+        rate = 0.0 if clients else rate_of_trace(past if timed else None, notes)
     request = _request(facts, words, past)
     return CapacityCase(
         model=facts,
@@ -135,7 +135,7 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
         limits=limits_of(engine, request, facts),
         rate=rate,
         targets=targets,
-        traffic=_traffic(past, words, notes),
+        traffic=traffic_of(past, words, notes),
         cards=tuple(sorted(set(numbers))) or tuple(n for n in (1, 2, 4, 8) if n <= per_node),
         cards_per_node=per_node,
         constants=constants,
@@ -167,7 +167,8 @@ def read_rate(text: str) -> float:
     return value
 
 
-def _time(flag: str, text: str) -> float:
+def read_latency(flag: str, text: str) -> float:
+    """Return the seconds of a latency. Raises LaunchError (USAGE)."""
     match = re.fullmatch(_NUMBER + r"\s*(ms|s)?", text.strip())
     value = float(match.group(1)) / (1000 if match.group(2) == "ms" else 1) if match else 0.0
     if not 0 < value < 1e6:
@@ -175,14 +176,19 @@ def _time(flag: str, text: str) -> float:
     return value
 
 
-def _percent(text: str) -> float:
+def read_percentile(text: str) -> float:
+    """Return a percentile from 1 to below 100. Raises LaunchError (USAGE)."""
     match = re.fullmatch(r"[pP]?([0-9]{1,2}(?:\.[0-9]{1,3})?)", text.strip())
     if not match or not 1 <= float(match.group(1)) < 100:
         raise LaunchError("capacity.bad_percentile", ExitCode.USAGE, found=text)
     return float(match.group(1))
 
 
-def _rate_of(past: list[TrafficRequest] | None, notes: list[Message]) -> float:
+def rate_of_trace(past: list[TrafficRequest] | None, notes: list[Message]) -> float:
+    """Return the mean rate of past requests.
+
+    Raises LaunchError (USAGE) without times.
+    """
     from gaudi_launch.capacity.traffic import busiest_minute, mean_rate
 
     found = mean_rate(past) if past else None
@@ -203,7 +209,8 @@ def _length(past: list[TrafficRequest], model: Model) -> str:
     return str(min(longest, round_up(model.max_position_embeddings or longest, BLOCK)))
 
 
-def _traffic(past: list[TrafficRequest] | None, words: CapacityOptions, notes: list[Message]) -> Traffic:
+def traffic_of(past: list[TrafficRequest] | None, words: CapacityOptions, notes: list[Message]) -> Traffic:
+    """Return the traffic of past requests, or of the ranges -i and -o."""
     from gaudi_launch.capacity.traffic import from_ranges, from_trace
     from gaudi_launch.planning.parse import ranges
 

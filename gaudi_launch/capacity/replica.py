@@ -62,6 +62,7 @@ class Replica:
     speed: Speed
     notes: tuple[Message, ...]
     buckets: Buckets | None = None
+    kv_dtype: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def replica(asked: ReplicaQuestion) -> Replica | Unfit:
     buckets = asked.buckets(limits.num_blocks)
     prompt, decode, padding = _padding(asked, buckets, limits, cost)
     notes = tuple(speed.notes)
-    return Replica(asked.cards, limits, _padded(cost, prompt, decode), padding, speed, notes, buckets)
+    return Replica(asked.cards, limits, _padded(cost, prompt, decode), padding, speed, notes, buckets, kv_dtype)
 
 
 def _limits(asked: ReplicaQuestion, blocks: int) -> EngineLimits:

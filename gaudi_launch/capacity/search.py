@@ -26,6 +26,7 @@ QUICK_SHARES, _QUICK_REQUESTS = (0.3, 0.55, 0.75, CEILING), 700
 _CLIENT_STEPS = (0.75, 1.0)
 # decode steps and requests of one client that show its latencies
 _SETTLED_STEPS, _FEWEST_SETTLED = 300_000, 100
+_FEWEST_WAVES = 4
 # the first tenth of the requests meet an empty engine
 _SETTLING = 0.1
 
@@ -284,21 +285,24 @@ def load_of_clients(replica: ReplicaLoad, count: int) -> LoadPoint:
 def settled_clients(replica: ReplicaLoad, count: int, requests: int) -> LoadPoint | None:
     """Return one replica with ``count`` clients, without its filling and emptying.
 
-    By about this many ``requests``, at least four for each client. None when it takes none.
+    By about this many ``requests``, at least four for each client. None when there are too few.
     """
     import numpy as np
 
     # fewer clients need fewer requests: the queue has no past
     steps = int(_SETTLED_STEPS * count / max(1.0, replica.traffic.mean_output))
-    needed = max(4 * count, min(requests, max(_FEWEST_SETTLED, steps)))
-    part = replica.traffic.first(needed).requests
+    least = min(requests, max(_FEWEST_SETTLED, steps))
+    # equal lengths end in waves: complete ones are counted
+    waves = max(_FEWEST_WAVES, math.ceil(least / count))
+    part = replica.traffic.first(waves * count).requests
+    waves = len(part) // count
     times = simulate_times(part, replica.limits, replica.cost, concurrency=count, delay=replica.delay)
     done = np.sort(times.done[~np.isnan(times.done)])
-    if not len(done):
+    if waves < _FEWEST_WAVES or not len(done):
         return None
-    count = min(count, len(done) // 4)
-    first, last = count, max(count, len(done) - 1 - count)
-    span = float(done[last] - done[first])
+    size = len(done) // waves
+    first, last = size - 1, (waves - 1) * size - 1
+    span = float(done[last] - done[first]) if size else 0.0
     pace = (last - first) / span if span > 0 else len(done) / max(float(done[-1]), 1e-9)
     settled = slice(count, len(part) - count)
     # these clients are the first and the last of a run

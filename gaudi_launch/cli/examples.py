@@ -128,6 +128,16 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "Plan buckets for recorded requests",
         ),
     ),
+    "recommend": (
+        Example(
+            "gaudi-launch recommend Qwen/Qwen3-8B --for throughput --accelerator gaudi2 -i 1024 -o 128",
+            "Find the fastest way to serve a model on eight Gaudi2 cards",
+        ),
+        Example(
+            "gaudi-launch recommend Qwen/Qwen3-8B --rate 20/s --ttft 1s --tpot 50ms -i 100,1k -o 20,100 -n 1",
+            "Find the fewest cards for a rate within latency targets",
+        ),
+    ),
     "estimate": (
         Example(
             "gaudi-launch estimate Qwen/Qwen3-8B --accelerator gaudi2 -i 1024 -o 256",

@@ -9,6 +9,7 @@ _FIRST: dict[str, tuple[str, ...]] = {
     "serve": (*_SHAPE, "--engine", "-p", "--name", "--detach", "--in"),
     "plan": (*_SHAPE, "-b", "--engine", "--machine", "--all", "--json"),
     "warmup": (*_SHAPE, "--trace", "--graphs", "--machine", "--list", "--json"),
+    "recommend": ("--for", "--ttft", "--tpot", "--rate", "-i", "-o", "-d", "--accelerator", "--machine", "--json"),
     "bench": (
         "--trace",
         "--rate",

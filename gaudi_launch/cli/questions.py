@@ -45,6 +45,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         Question("questions.plan", "plan MODEL"),
         Question("questions.plan_laptop", "plan MODEL --machine simulated:hls2"),
         Question("questions.warmup", "warmup MODEL"),
+        Question("questions.recommend", "recommend MODEL"),
         Question("questions.speed", "estimate MODEL --accelerator gaudi2"),
         Question("questions.learn", "learn RESULT.json"),
         Question("questions.capacity", "capacity MODEL --rate 10/s"),

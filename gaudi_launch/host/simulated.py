@@ -122,6 +122,14 @@ def make(name: str) -> Host:
     return replace(host, origin=f"simulated:{name}")
 
 
+def server_of(product: str) -> str | None:
+    """Return the ``--machine`` of a full server of a product, or None."""
+    found = [name for name, box in BOXES.items() if box.product == product]
+    if not found:
+        return None
+    return f"simulated:{max(found, key=lambda name: len(BOXES[name].slots))}"
+
+
 def build(name: str) -> Machine:
     """Return the machine of this name as files.
 

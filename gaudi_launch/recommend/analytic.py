@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -69,7 +69,7 @@ class Group:
     def memory(self) -> CardMemory | None:
         """Return a card's memory; None where the model does not fit, or not known to fit."""
         product = self.case.pool.accelerator
-        card = (product.memory_usable_mib or product.memory_total_mib) << 20
+        card = product.usable_bytes
         rules = self.searched.engine.innermost.memory_rules({})
         sample = self.sample
         found = divide_card(self.case.model, sample.cards, sample.dtype, card, self.demand, rules)
@@ -105,24 +105,47 @@ class Group:
         return made if isinstance(made, Replica) else None
 
 
-def fitting(case: SearchCase) -> dict[Candidate, Group]:
-    """Return every candidate that fits a card, with its group.
+@dataclass(frozen=True)
+class Fitting:
+    """Every candidate that fits a card, with the groups of candidates."""
+
+    candidates: tuple[Candidate, ...]
+    groups: Mapping[tuple[str, str, int, int], Group]
+
+    def group(self, candidate: Candidate) -> Group:
+        """Return the group of a candidate."""
+        return self.groups[_kind(candidate)]
+
+    def nearest(self, wanted: Candidate) -> Candidate | None:
+        """Return the candidate with the tokens per step nearest below, else the fewest."""
+        alike = [each for each in self.candidates if replace(each, tokens=wanted.tokens) == wanted]
+        below = [each for each in alike if each.tokens <= wanted.tokens]
+        if below:
+            return max(below, key=lambda each: each.tokens)
+        return min(alike, key=lambda each: each.tokens, default=None)
+
+
+def _kind(candidate: Candidate) -> tuple[str, str, int, int]:
+    return (candidate.engine, candidate.dtype, candidate.cards, candidate.length)
+
+
+def fitting(case: SearchCase) -> Fitting:
+    """Return every candidate that fits a card.
 
     Of several lengths the longest two of each type and number of cards.
     """
     lengths: dict[tuple[str, str, int], int] = {}
-    found: dict[Candidate, Group] = {}
+    found: list[Candidate] = []
+    groups: dict[tuple[str, str, int, int], Group] = {}
     for sample in samples(case):
         key = (sample.engine, sample.dtype, sample.cards)
-        if lengths.get(key, 0) == _LENGTHS:
-            continue
         group = Group(case, case.engine(sample.engine), sample)
-        if group.memory is None:
+        if lengths.get(key, 0) == _LENGTHS or group.memory is None:
             continue
         lengths[key] = lengths.get(key, 0) + 1
-        for candidate in members(case, sample):
-            found[candidate] = group
-    return found
+        groups[_kind(sample)] = group
+        found += members(case, sample)
+    return Fitting(tuple(found), groups)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,13 @@ from gaudi_launch.buckets.warmup_time import Measured
 from gaudi_launch.capacity.planned_replica import evidence_of
 from gaudi_launch.capacity.replica import Replica
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message
 from gaudi_launch.performance.evidence import Evidence
-from gaudi_launch.recommend.analytic import Forecaster, Group, fitting, survivors
+from gaudi_launch.recommend.analytic import Fitting, Forecaster, fitting, survivors
+from gaudi_launch.recommend.front import front
 from gaudi_launch.recommend.goal import Goal, objective
-from gaudi_launch.recommend.space import Candidate, SearchCase, with_coarse_buckets
+from gaudi_launch.recommend.limit import Limit, inside_of, limit_of
+from gaudi_launch.recommend.space import Candidate, SearchCase, with_fewer_graphs
 from gaudi_launch.recommend.trial import Simulation, Trial, place
 
 Progress = Callable[[int, int], None]
@@ -27,8 +30,12 @@ _CLIMBING = 3
 _PLANNED, _FRONT = 4, 4
 # two that differ less than this are alike, and the simpler one is the answer
 _ALIKE = 0.005
-# candidates that are planned to find one whose warm-up is short enough
+# candidates that are planned to find one that meets the targets
 _MOST_PLANNED = 14
+# what a short simulation may miss a target by
+_NEARLY = 1.1
+# smaller batches do not shorten a warm-up that is this many times over its limit
+_HOPELESS = 3.0
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,8 @@ class Recommendation:
     ``trials`` are planned completely, the best first; ``winner`` is None where none meets the targets,
     and the first trial is then the nearest. ``front``: no other has more tokens per second and card at
     a shorter time per token. ``searched`` configurations were forecast, ``simulated`` simulated.
+    ``evidence`` and ``limit`` are of the winner, else of the nearest; ``cards`` is the range of its number
+    of cards, by that evidence.
     """
 
     case: SearchCase
@@ -63,6 +72,8 @@ class Recommendation:
     searched: int
     simulated: int
     evidence: Evidence | None = None
+    limit: Limit | None = None
+    cards: tuple[int, int] | None = None
 
 
 def find(
@@ -73,23 +84,25 @@ def find(
     Raises LaunchError (MACHINE) where the model fits no number of these cards.
     """
     show = progress or (lambda done, total: None)
-    groups = fitting(case)
-    if not groups:
+    able = fitting(case)
+    if not able.candidates:
         raise LaunchError("recommend.nothing_fits", ExitCode.MACHINE, **_nothing(case))
     forecaster = Forecaster(case, goal)
-    forecasts = [forecaster.forecast(candidate, group) for candidate, group in groups.items()]
+    forecasts = [forecaster.forecast(candidate, able.group(candidate)) for candidate in able.candidates]
     chosen = [each.candidate for each in survivors(forecasts, _SIMULATED, _OF_EACH)]
     simulation = Simulation(case, goal, measured)
     total = len(chosen) + _PLANNED + _FRONT
     quick: list[Trial] = []
     for candidate in chosen:
-        quick.append(simulation.quick(candidate, groups[candidate]))
+        quick.append(simulation.quick(candidate, able.group(candidate)))
         show(len(quick), total)
-    quick = _climbed(simulation, quick, groups)
-    exact = _planned(simulation, quick, lambda done: show(len(quick) + done, total))
+    quick = _climbed(simulation, quick, able)
+    exact = _planned(simulation, quick, able, lambda done: show(len(quick) + done, total))
     show(total, total)
     ranked = sorted(exact, key=place)
     winner = _settled(simulation, ranked)
+    shown = winner or ranked[0]
+    evidence = _evidence(case, shown)
     return Recommendation(
         case=case,
         goal=goal,
@@ -97,19 +110,22 @@ def find(
         runner_up=_runner_up(winner, ranked),
         trials=tuple(ranked),
         front=front(exact),
-        sensitivity=_sensitivity(simulation, winner, quick, groups) if winner is not None else (),
-        searched=len(groups),
+        sensitivity=_sensitivity(simulation, winner, _Known(quick, exact), able) if winner is not None else (),
+        searched=len(able.candidates),
         simulated=len(quick),
-        evidence=_evidence(case, winner or ranked[0]),
+        evidence=evidence,
+        limit=limit_of(case, shown, ranked),
+        cards=simulation.cards_between(shown, evidence) if evidence is not None else None,
     )
 
 
-def _climbed(simulation: Simulation, quick: Sequence[Trial], groups: dict[Candidate, Group]) -> list[Trial]:
+def _climbed(simulation: Simulation, quick: Sequence[Trial], able: Fitting) -> list[Trial]:
     """Return the trials, best first, with the neighbours of the best.
 
     Until no neighbour is better.
     """
     known = {trial.candidate: trial for trial in quick}
+    possible = set(able.candidates)
     climbed: set[Candidate] = set()
     while True:
         ranked = sorted(known.values(), key=place)
@@ -118,8 +134,8 @@ def _climbed(simulation: Simulation, quick: Sequence[Trial], groups: dict[Candid
             return ranked
         climbed.add(open_ones[0])
         for other in _neighbours(open_ones[0]):
-            if other in groups and other not in known:
-                known[other] = simulation.quick(other, groups[other])
+            if other in possible and other not in known:
+                known[other] = simulation.quick(other, able.group(other))
 
 
 def _neighbours(base: Candidate) -> list[Candidate]:
@@ -132,6 +148,26 @@ def _neighbours(base: Candidate) -> list[Candidate]:
     return found
 
 
+def without(found: Recommendation, trial: Trial, why: Message) -> Recommendation:
+    """Return the answer where a trial cannot be planned after all."""
+    failed = Trial(trial.candidate, why_not=why)
+    ranked = [each for each in found.trials if each is not trial]
+    winner = best(found.goal, ranked)
+    if winner is not None:
+        ranked.remove(winner)
+        ranked.insert(0, winner)
+    return replace(
+        found,
+        winner=winner,
+        runner_up=_runner_up(winner, ranked),
+        trials=(*ranked, failed),
+        front=tuple(each for each in found.front if each is not trial),
+        evidence=_evidence(found.case, ranked[0]) if ranked else None,
+        limit=limit_of(found.case, ranked[0], ranked) if ranked else None,
+        cards=None,
+    )
+
+
 def _nothing(case: SearchCase) -> dict[str, str]:
     types = dict.fromkeys(dtype for each in case.engines for dtype in each.dtypes)
     return {
@@ -142,33 +178,68 @@ def _nothing(case: SearchCase) -> dict[str, str]:
     }
 
 
-def _planned(simulation: Simulation, quick: Sequence[Trial], show: Callable[[int], None]) -> list[Trial]:
+def _planned(
+    simulation: Simulation, quick: Sequence[Trial], able: Fitting, show: Callable[[int], None]
+) -> list[Trial]:
     """Return the complete trials of the best and of the front.
 
     And of more, where none of them meets the targets.
     """
     chosen = dict.fromkeys(trial.candidate for trial in quick[:_PLANNED])
     chosen.update(dict.fromkeys(trial.candidate for trial in front(quick)[:_FRONT]))
-    rest = [trial.candidate for trial in quick if trial.candidate not in chosen]
+    rest = [trial for trial in quick if trial.candidate not in chosen and trial.miss <= _NEARLY]
     found: list[Trial] = []
     for candidate in chosen:
         found.append(simulation.exact(candidate))
         show(len(found))
-    if simulation.goal.most_start is not None:
-        found += _with_fewer_graphs(simulation, found)
+    if simulation.goal.most_start is not None and not any(trial.meets for trial in found):
+        found += _with_short_start(simulation, quick, able, found)
     while rest and len(found) < _MOST_PLANNED and not any(trial.meets for trial in found):
-        found.append(simulation.exact(rest.pop(0)))
+        found.append(simulation.exact(rest.pop(0).candidate))
     return found
 
 
-def _with_fewer_graphs(simulation: Simulation, found: Sequence[Trial]) -> list[Trial]:
-    """Return trials with coarser buckets of those that miss the start only."""
-    made = []
-    for trial in found:
-        other = with_coarse_buckets(simulation.case, trial.candidate)
-        if trial.missed == ("start",) and other is not None:
-            made.append(simulation.exact(other))
+def _with_short_start(
+    simulation: Simulation, quick: Sequence[Trial], able: Fitting, found: Sequence[Trial]
+) -> list[Trial]:
+    """Return trials with fewer graphs, of each type of weights.
+
+    Until one of the type meets the targets.
+
+    Fewer prompts of a step need fewer graphs, and then smaller batches; another list of buckets, or
+    none of cached contexts, may have fewer too.
+    """
+    known = {trial.candidate for trial in found}
+    made: list[Trial] = []
+    first = min(found, key=place)
+    if first.missed == ("start",):
+        made += [simulation.exact(each) for each in with_fewer_graphs(simulation.case, first.candidate)]
+    for dtype in dict.fromkeys(trial.candidate.dtype for trial in quick):
+        start = next(trial.candidate for trial in quick if trial.candidate.dtype == dtype)
+        for candidate in _shrinking(start, able):
+            if candidate in known:
+                continue
+            trial = simulation.exact(candidate)
+            made.append(trial)
+            if trial.meets or _is_hopeless(simulation.goal, trial):
+                break
     return made
+
+
+def _shrinking(start: Candidate, able: Fitting) -> list[Candidate]:
+    """Return candidates with fewer and fewer shapes; given options stay."""
+    fewer = [start, *(replace(start, prompts=prompts) for prompts in (4, 1) if prompts < start.prompts)]
+    last = fewer[-1]
+    fewer += [replace(last, batch=last.batch // part) for part in (4, 16) if last.batch >= part]
+    found = [able.nearest(each) for each in fewer]
+    return [each for each in found if each is not None]
+
+
+def _is_hopeless(goal: Goal, trial: Trial) -> bool:
+    """Return True where smaller shapes do not shorten the warm-up enough."""
+    if trial.start is None or goal.most_start is None:
+        return True
+    return trial.start.high > _HOPELESS * goal.most_start and trial.candidate.prompts == 1
 
 
 def best(goal: Goal, trials: Iterable[Trial]) -> Trial | None:
@@ -212,65 +283,56 @@ def _kind(candidate: Candidate) -> tuple[object, ...]:
     return (candidate.engine, candidate.dtype, candidate.cards, candidate.batch, candidate.length)
 
 
-def front(trials: Iterable[Trial]) -> tuple[Trial, ...]:
-    """Return the Pareto front, fastest first.
+class _Known:
+    """Trials of both kinds, to compare two of the same kind."""
 
-    Of tokens per second and card against time per token.
-    """
-    known = [trial for trial in trials if trial.served is not None and not set(trial.missed) & {"start"}]
-    found: list[Trial] = []
-    most = 0.0
-    for trial in sorted(known, key=_by_time):
-        assert trial.served is not None
-        if trial.served.per_card > most:
-            found.append(trial)
-            most = trial.served.per_card
-    return tuple(found)
+    def __init__(self, quick: Sequence[Trial], exact: Sequence[Trial]) -> None:
+        self.quick = {trial.candidate: trial for trial in quick}
+        self.exact = {trial.candidate: trial for trial in exact}
 
+    def factor(self, goal: Goal, other: Candidate, winner: Candidate) -> float:
+        """Return the objective of ``other`` as a share of the winner's.
 
-def _by_time(trial: Trial) -> tuple[float, float]:
-    assert trial.served is not None
-    return (trial.served.tpot, -trial.served.per_card)
+        0 where it misses a target.
+        """
+        both = self.quick if other not in self.exact or winner not in self.exact else self.exact
+        one, own = both[other], both[winner]
+        if not one.meets or one.served is None or own.served is None:
+            return 0.0
+        return objective(goal, one.served) / objective(goal, own.served)
 
 
-def _sensitivity(
-    simulation: Simulation, winner: Trial, quick: Sequence[Trial], groups: dict[Candidate, Group]
-) -> tuple[Sensitivity, ...]:
+def _sensitivity(simulation: Simulation, winner: Trial, known: _Known, able: Fitting) -> tuple[Sensitivity, ...]:
     """Return the effect of other values, by equally short simulations."""
-    goal = simulation.goal
-    known = {trial.candidate: trial for trial in quick}
-    base = replace(winner.candidate, padding="")
-    own = known.get(base) or simulation.quick(base, groups[base])
+    candidate, goal = winner.candidate, simulation.goal
+    searched = simulation.case.engine(candidate.engine)
+    prefixes = searched.engine.innermost.caches_prefixes(searched.request)
+    base = replace(candidate, padding="", prefix_caching=prefixes)
+    if base not in known.quick:
+        known.quick[base] = simulation.quick(base, able.group(base))
     found: list[Sensitivity] = []
     for field in ("dtype", "cards", "engine"):
-        values = dict.fromkeys(getattr(trial.candidate, field) for trial in quick)
-        for value in values:
+        ranked = sorted([*known.exact.values(), *known.quick.values()], key=place)
+        for value in dict.fromkeys(getattr(trial.candidate, field) for trial in ranked):
             if value == getattr(base, field):
                 continue
-            others = [trial for trial in quick if getattr(trial.candidate, field) == value]
-            found.append(Sensitivity(field, str(value), _factor(goal, best(goal, others), own)))
+            others = [trial.candidate for trial in ranked if getattr(trial.candidate, field) == value]
+            # the best of them, whatever else changes with it
+            other = next(each for each in others if each in known.quick)
+            found.append(Sensitivity(field, str(value), known.factor(goal, other, base)))
     for other in _neighbours(base):
-        if other not in groups:
+        if other not in able.candidates:
             continue
-        trial = known.get(other) or simulation.quick(other, groups[other])
+        if other not in known.quick:
+            known.quick[other] = simulation.quick(other, able.group(other))
         field = next(name for name in ("batch", "prompts", "tokens") if getattr(other, name) != getattr(base, name))
-        factor = _factor(goal, trial if trial.meets else None, own)
-        found.append(Sensitivity(field, str(getattr(other, field)), factor))
+        found.append(Sensitivity(field, str(getattr(other, field)), known.factor(goal, other, base)))
     return tuple(found)
-
-
-def _factor(goal: Goal, trial: Trial | None, own: Trial) -> float:
-    if trial is None or trial.served is None or own.served is None:
-        return 0.0
-    return objective(goal, trial.served) / objective(goal, own.served)
 
 
 def _evidence(case: SearchCase, trial: Trial) -> Evidence | None:
     """Return the published figures near one replica."""
     if trial.served is None or not isinstance(trial.replica, Replica):
         return None
-    served = trial.served
-    # Little's law, for one replica
-    inside = served.tokens / served.replicas / case.traffic.mean_output * served.e2e
     measured = trial.candidate.cards <= case.pool.cards_per_node
-    return evidence_of(trial.replica, case.traffic, min(inside, trial.candidate.batch), measured=measured)
+    return evidence_of(trial.replica, case.traffic, inside_of(case, trial), measured=measured)

@@ -21,8 +21,6 @@ PROMPTS = (1, 2, 4, 8, 16)
 BUDGETS = (2048, 4096, 8192, 16384)
 # a list of buckets with more padding and fewer graphs, for a limit on the warm-up
 COARSE = "0.5"
-_PROMPTS_OPTION = "--max-prefill-seqs"
-_PADDING_OPTION = "--padding-limit"
 
 
 @dataclass(frozen=True)
@@ -92,8 +90,8 @@ class CardPool:
 class SearchCase:
     """A model, its traffic and what may be varied.
 
-    ``lengths`` are the longest prompt and answer of the traffic; ``context``: search the longest
-    maximum of input plus output too.
+    ``lengths`` are the longest prompt and answer of the traffic, ``longest`` its longest request (0: both
+    together). ``context``: search the longest maximum of input plus output too.
     """
 
     model: Model
@@ -102,8 +100,8 @@ class SearchCase:
     traffic: Traffic
     lengths: tuple[int, int]
     cards: tuple[int, ...] = CARDS
+    longest: int = 0
     context: bool = False
-    limited_start: bool = False
     notes: tuple[Message, ...] = field(default_factory=tuple)
 
     def engine(self, name: str) -> SearchedEngine:
@@ -114,7 +112,7 @@ class SearchCase:
 def traffic_length(case: SearchCase) -> int:
     """Return the tokens of the longest request of the traffic, in blocks."""
     longest = case.model.max_position_embeddings
-    needed = round_up(sum(case.lengths), BLOCK)
+    needed = round_up(case.longest or sum(case.lengths), BLOCK)
     return min(needed, round_up(longest, BLOCK)) if longest else needed
 
 
@@ -175,7 +173,7 @@ def _prompts(searched: SearchedEngine, batch: int) -> tuple[int, ...]:
     given = searched.request.max_prefill_seqs
     if given is not None:
         return (given,)
-    if _PROMPTS_OPTION in searched.engine.lacks:
+    if not takes(searched.engine.innermost, "--max-prefill-seqs"):
         return (1,)
     return tuple(each for each in PROMPTS if each <= batch)
 
@@ -188,6 +186,8 @@ def _budgets(case: SearchCase, searched: SearchedEngine, batch: int, prompts: in
     given = searched.request.max_num_batched_tokens
     if given is not None:
         return (given,)
+    if not takes(searched.engine.innermost, "-t"):
+        return (length,)
     if not searched.is_mixed:
         return (max(length, prompts * round_up(case.lengths[0], BLOCK)),)
     # more than all prompts of a step, or than the longest sequence, changes nothing
@@ -196,34 +196,59 @@ def _budgets(case: SearchCase, searched: SearchedEngine, batch: int, prompts: in
     return tuple(found) or (round_up(batch, BLOCK),)
 
 
-def with_coarse_buckets(case: SearchCase, candidate: Candidate) -> Candidate | None:
-    """Return the candidate with fewer graphs; None where its list is fixed."""
+def with_fewer_graphs(case: SearchCase, candidate: Candidate) -> list[Candidate]:
+    """Return variants of a candidate whose warm-up has fewer graphs.
+
+    Coarser buckets pad more; without prefix caching there are no buckets of cached contexts.
+    """
     searched = case.engine(candidate.engine)
-    fixed = searched.request.padding_limit is not None or searched.request.reduce is not None
-    if fixed or candidate.padding or _PADDING_OPTION in searched.engine.lacks:
-        return None
-    return replace(candidate, padding=COARSE)
+    engine, request = searched.engine.innermost, searched.request
+    found: list[Candidate] = []
+    if request.padding_limit is None and request.reduce is None and takes(engine, "--padding-limit"):
+        found.append(replace(candidate, padding=COARSE))
+    given = request.args.has("--enable-prefix-caching")
+    if candidate.prefix_caching and not given and engine.prefix_arguments(on=False):
+        found.append(replace(candidate, prefix_caching=False))
+    return found
+
+
+def takes(engine: Engine, option: str) -> bool:
+    """Return True if the engine supports one of our options."""
+    return option not in engine.lacks
+
+
+def prefix_arguments(searched: SearchedEngine, candidate: Candidate) -> tuple[str, ...]:
+    """Return the engine's arguments where a candidate differs in prefix caching."""
+    engine = searched.engine.innermost
+    if candidate.prefix_caching == engine.caches_prefixes(searched.request):
+        return ()
+    return engine.prefix_arguments(on=candidate.prefix_caching) or ()
 
 
 def request_of(case: SearchCase, candidate: Candidate) -> Request:
     """Return the request of a candidate: given options and searched values."""
-    request = case.engine(candidate.engine).request
-    longest_input, longest_output = case.lengths
-    inputs = request.input_range or (1, min(longest_input, candidate.length - 1))
+    searched = case.engine(candidate.engine)
+    engine, request = searched.engine.innermost, searched.request
+    inputs, outputs = ranges_of(case, candidate)
+    several = takes(engine, "--max-prefill-seqs")
     return replace(
         request,
         cards=candidate.cards,
         modules=None,
-        dtype=candidate.dtype if request.dtype else None,
         max_num_seqs=candidate.batch,
-        max_prefill_seqs=candidate.prompts if _sets_prompts(case, candidate) else request.max_prefill_seqs,
-        max_num_batched_tokens=candidate.tokens,
+        max_prefill_seqs=candidate.prompts if several else request.max_prefill_seqs,
+        max_num_batched_tokens=candidate.tokens if takes(engine, "-t") else None,
         max_model_len=candidate.length,
-        input_range=inputs,
-        output_range=request.output_range or (1, min(longest_output, candidate.length)),
+        input_range=inputs if takes(engine, "-i") else None,
+        output_range=outputs if takes(engine, "-o") else None,
         padding_limit=candidate.padding or request.padding_limit,
+        extra=(*request.extra, *prefix_arguments(searched, candidate)),
     )
 
 
-def _sets_prompts(case: SearchCase, candidate: Candidate) -> bool:
-    return _PROMPTS_OPTION not in case.engine(candidate.engine).engine.lacks
+def ranges_of(case: SearchCase, candidate: Candidate) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the ranges of input and output: given ones, else the traffic's."""
+    request = case.engine(candidate.engine).request
+    longest_input, longest_output = case.lengths
+    inputs = request.input_range or (1, max(1, min(longest_input, candidate.length - 1)))
+    return inputs, request.output_range or (1, max(1, min(longest_output, candidate.length)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gaudi_launch.buckets.warmup_time import Measured, Span, per_graph, times
 from gaudi_launch.capacity.planned_replica import ReplicaSetup, planned_replica, request_delay
@@ -12,14 +12,17 @@ from gaudi_launch.capacity.replica import Replica, Unfit
 from gaudi_launch.capacity.search import (
     QUICK_SHARES,
     SHARES,
+    LoadCurve,
     LoadPoint,
     ReplicaLoad,
+    Targets,
     load_curve,
     nodes_for,
     settled_clients,
 )
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
+from gaudi_launch.performance.evidence import Evidence
 from gaudi_launch.recommend.analytic import Group
 from gaudi_launch.recommend.goal import Goal, Served, alike, missed, objective
 from gaudi_launch.recommend.space import Candidate, SearchCase, request_of
@@ -28,6 +31,8 @@ from gaudi_launch.recommend.space import Candidate, SearchCase, request_of
 _QUICK, _EXACT = 500, 4000
 # more replicas than this beyond the fewest only lower a latency that meets its target
 _MORE_REPLICAS = 8
+# a plan, whose fp8 files are on the machine or not, may have a few graphs more than a trial
+_START_MARGIN = 1.05
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class Trial:
 
     ``miss`` is by how much the worst target is missed, as a factor, and ``missed`` names them: ttft,
     tpot, e2e, cards, start. ``start`` is the time of the warm-up with ``graphs`` buckets. ``why_not``
-    is the reason why there is nothing to simulate.
+    is the reason why there is nothing to simulate. ``curve`` are the loads of one replica.
     """
 
     candidate: Candidate
@@ -48,6 +53,7 @@ class Trial:
     graphs: int = 0
     start: Span | None = None
     why_not: Message | None = None
+    curve: LoadCurve | None = field(default=None, compare=False, repr=False)
 
     @property
     def meets(self) -> bool:
@@ -128,7 +134,9 @@ class Simulation:
             served = self._unloaded(trial.candidate, simulated, requests or _EXACT)
         else:
             shares = QUICK_SHARES if requests == _QUICK else SHARES
-            served = self._loaded(trial.candidate, simulated, shares)
+            curve = load_curve(simulated, clients=bool(goal.clients), shares=shares)
+            served = self._loaded(trial.candidate, curve) if curve is not None else None
+            trial = replace(trial, curve=curve)
         if served is None:
             length = made.limits.max_model_len
             return replace(trial, why_not=message("capacity.takes_none", length=length))
@@ -152,18 +160,13 @@ class Simulation:
             replicas = most or self.case.pool.cards_per_node // candidate.cards
         return self._of_load(candidate, load, max(1, replicas), full)
 
-    def _loaded(self, candidate: Candidate, simulated: ReplicaLoad, shares: Sequence[float]) -> Served | None:
+    def _loaded(self, candidate: Candidate, curve: LoadCurve) -> Served | None:
         """Return what the best number of replicas does with the given load."""
         goal = self.goal
-        curve = load_curve(simulated, clients=bool(goal.clients), shares=shares)
-        if curve is None:
-            return None
-        each = curve.within(goal.targets)
+        each = self._each(curve, goal.targets)
         if each is None:
             # not even idle: what one client sees
             return self._of_load(candidate, curve.load(0), 1, curve.load(0))
-        if goal.clients:
-            each = max(1.0, float(math.floor(each + 1e-9)))
         least = max(1, math.ceil(goal.demand / each - 1e-9))
         most = self.case.pool.most_replicas(candidate.cards)
         spare = curve.at(each)
@@ -173,6 +176,34 @@ class Simulation:
             if found is None or objective(goal, served) > objective(goal, found):
                 found = served
         return found
+
+    def _each(self, curve: LoadCurve, targets: Targets) -> float | None:
+        """Return the load of one replica within the targets.
+
+        In requests per second, or clients.
+        """
+        each = curve.within(targets)
+        if each is None or not self.goal.clients:
+            return each
+        return max(1.0, float(math.floor(each + 1e-9)))
+
+    def cards_between(self, trial: Trial, evidence: Evidence) -> tuple[int, int] | None:
+        """Return the fewest and the most cards within the range of the speed.
+
+        None without a given load, or where the slowest misses the targets.
+        """
+        if trial.curve is None or not trial.meets:
+            return None
+        found: list[int] = []
+        for factor in (evidence.high, evidence.low):
+            targets = scaled(self.goal.targets, factor)
+            each = self._each(trial.curve, targets)
+            if each is None:
+                return None
+            # clients wait as many times as long; arrivals come as often
+            each = each if self.goal.clients else each * factor
+            found.append(trial.candidate.cards * max(1, math.ceil(self.goal.demand / each - 1e-9)))
+        return found[0], found[1]
 
     def _of_load(self, candidate: Candidate, load: LoadPoint, replicas: int, full: LoadPoint) -> Served:
         per_node = self.case.pool.cards_per_node
@@ -189,6 +220,13 @@ class Simulation:
             balance=full.tokens / candidate.cards / full.e2e,
         )
 
+    def _late(self, trial: Trial) -> float:
+        """Return the time of the warm-up as a share of the longest one allowed."""
+        most = self.goal.most_start
+        if most is None or trial.start is None:
+            return 0.0
+        return _START_MARGIN * trial.start.high / most
+
     def _judged(self, trial: Trial, served: Served) -> Trial:
         goal = self.goal
         names = list(missed(goal, served))
@@ -197,11 +235,21 @@ class Simulation:
         if most is not None and served.replicas > most:
             names.append("cards")
             miss = max(miss, served.replicas / max(most, 0.5))
-        if goal.most_start is not None and trial.start is not None and trial.start.high > goal.most_start:
+        late = self._late(trial)
+        if late > 1:
             names.append("start")
-            miss = max(miss, trial.start.high / goal.most_start)
+            miss = max(miss, late)
         score = objective(goal, served)
         return replace(trial, served=served, score=score, missed=tuple(names), miss=miss)
+
+
+def scaled(targets: Targets, factor: float) -> Targets:
+    """Return targets for steps that take ``factor`` times as long as they will."""
+
+    def times(value: float | None) -> float | None:
+        return None if value is None else value * factor
+
+    return Targets(times(targets.ttft), times(targets.tpot), targets.percentile, times(targets.e2e))
 
 
 def _numbers(goal: Goal, least: int, most: int | None) -> list[int]:

@@ -20,7 +20,7 @@ def test_the_answer_is_within_two_percent_of_the_best(name: GoalName) -> None:
     case = replace(search_case(dtype="bfloat16", max_prefill_seqs=1, max_num_batched_tokens=2048), cards=(1, 2))
     wanted = goal(name)
     simulation = Simulation(case, wanted)
-    everything = [simulation.exact(candidate) for candidate in fitting(case)]
+    everything = [simulation.exact(candidate) for candidate in fitting(case).candidates]
     top = best(wanted, everything)
     found = find(case, wanted)
     assert top is not None

@@ -1,0 +1,53 @@
+"""``gaudi-launch recommend``: find the best configuration of a model for a goal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from gaudi_launch.app.recommend import RecommendOptions
+from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
+
+app = CommandApp()
+
+_SHOW = "Output"
+_Options = record(RecommendOptions())
+
+
+@app.command(cls=RecordCommand)
+def recommend(
+    given: RecommendOptions = _Options,
+    options: LaunchOptions = Launch,
+    plot: Path | None = typer.Option(
+        None, help="Draw tokens/s per card against TPOT.", metavar="FILE.png|.svg", rich_help_panel=_SHOW
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW),
+) -> None:
+    """Find the best configuration of a model for a goal, and print the serve command for it.
+
+    Searches the type of weights, cards per replica, replicas, batch, prompts and tokens of a step; every option
+    that is given stays. All are forecast, the best are simulated on the traffic, and the answer is planned.
+    """
+    from gaudi_launch.app import recommend as cases
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.views.recommend import draw, show, to_json
+    from gaudi_launch.cli.work_progress import work_progress
+
+    if plot is not None:
+        from gaudi_launch.plotting import check_picture
+
+        check_picture(plot)
+    case = cases.read(options, given)
+    with work_progress("recommend.working", quiet=as_json) as progress:
+        found = cases.solve(case, progress)
+    if plot is not None:
+        draw(plot, found)
+    if as_json:
+        emit_json(to_json(found))
+    else:
+        show(found, plot)
+    # the page shows what would be possible
+    if found.plan is None:
+        raise typer.Exit(cases.UNMET)
