@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +26,7 @@ Progress = Callable[[int, int], None]
 # simulated without buckets: the best in all, and of each type and number of cards
 _SIMULATED, _OF_EACH = 12, 2
 # this many of the best are compared with their neighbours
-_CLIMBING = 3
+_CLIMBING, _NEIGHBOURS = 3, 16
 # planned completely: the best, and those of the front
 _PLANNED, _FRONT = 4, 4
 # two that differ less than this are alike, and the simpler one is the answer
@@ -34,8 +35,7 @@ _ALIKE = 0.005
 _MOST_PLANNED = 14
 # what a short simulation may miss a target by
 _NEARLY = 1.1
-# smaller batches do not shorten a warm-up that is this many times over its limit
-_HOPELESS = 3.0
+_MOST_SHRUNKEN = 12
 
 
 @dataclass(frozen=True)
@@ -91,13 +91,14 @@ def find(
     forecasts = [forecaster.forecast(candidate, able.group(candidate)) for candidate in able.candidates]
     chosen = [each.candidate for each in survivors(forecasts, _SIMULATED, _OF_EACH)]
     simulation = Simulation(case, goal, measured)
-    total = len(chosen) + _PLANNED + _FRONT
+    total = len(chosen) + _NEIGHBOURS + _PLANNED + _FRONT
     quick: list[Trial] = []
     for candidate in chosen:
         quick.append(simulation.quick(candidate, able.group(candidate)))
         show(len(quick), total)
-    quick = _climbed(simulation, quick, able)
-    exact = _planned(simulation, quick, able, lambda done: show(len(quick) + done, total))
+    quick = _climbed(simulation, quick, able, lambda done: show(min(done, total - 1), total))
+    begun = min(len(quick), total - _PLANNED - _FRONT)
+    exact = _planned(simulation, quick, able, lambda done: show(min(begun + done, total - 1), total))
     show(total, total)
     ranked = sorted(exact, key=place)
     winner = _settled(simulation, ranked)
@@ -119,7 +120,9 @@ def find(
     )
 
 
-def _climbed(simulation: Simulation, quick: Sequence[Trial], able: Fitting) -> list[Trial]:
+def _climbed(
+    simulation: Simulation, quick: Sequence[Trial], able: Fitting, show: Callable[[int], None]
+) -> list[Trial]:
     """Return the trials, best first, with the neighbours of the best.
 
     Until no neighbour is better.
@@ -136,6 +139,7 @@ def _climbed(simulation: Simulation, quick: Sequence[Trial], able: Fitting) -> l
         for other in _neighbours(open_ones[0]):
             if other in possible and other not in known:
                 known[other] = simulation.quick(other, able.group(other))
+                show(len(known))
 
 
 def _neighbours(base: Candidate) -> list[Candidate]:
@@ -202,9 +206,7 @@ def _planned(
 def _with_short_start(
     simulation: Simulation, quick: Sequence[Trial], able: Fitting, found: Sequence[Trial]
 ) -> list[Trial]:
-    """Return trials with fewer graphs, of each type of weights.
-
-    Until one of the type meets the targets.
+    """Return trials with fewer graphs, until no better one can meet the start.
 
     Fewer prompts of a step need fewer graphs, and then smaller batches; another list of buckets, or
     none of cached contexts, may have fewer too.
@@ -214,32 +216,83 @@ def _with_short_start(
     first = min(found, key=place)
     if first.missed == ("start",):
         made += [simulation.exact(each) for each in with_fewer_graphs(simulation.case, first.candidate)]
-    for dtype in dict.fromkeys(trial.candidate.dtype for trial in quick):
-        start = next(trial.candidate for trial in quick if trial.candidate.dtype == dtype)
-        for candidate in _shrinking(start, able):
-            if candidate in known:
-                continue
-            trial = simulation.exact(candidate)
-            made.append(trial)
-            if trial.meets or _is_hopeless(simulation.goal, trial):
-                break
+    expected = _Graphs([*found, *made])
+
+    def lateness(trial: Trial) -> float:
+        return simulation.lateness(trial.candidate, expected.of(trial.candidate))
+
+    pool = sorted(_with_shrunken(simulation, quick, able), key=place)
+    for trial in pool:
+        able_ones = [each for each in made if each.meets]
+        if len(made) >= _MOST_SHRUNKEN or any(each.score >= trial.score for each in able_ones):
+            break
+        if trial.candidate in known or lateness(trial) > _NEARLY:
+            continue
+        made.append(simulation.exact(trial.candidate))
+        expected.add(made[-1])
+    if not any(trial.meets for trial in made):
+        # what is possible
+        made.append(simulation.exact(min(pool, key=lateness).candidate))
     return made
+
+
+class _Graphs:
+    """Numbers of graphs of trials, and those that are expected for other candidates.
+
+    They follow the prompts and the batch; the type and the cards do not change them much.
+    """
+
+    def __init__(self, trials: Sequence[Trial]) -> None:
+        self.known: dict[tuple[int, int], int] = {}
+        self.shares: list[float] = []
+        for trial in trials:
+            self.add(trial)
+
+    def add(self, trial: Trial) -> None:
+        """Take a planned trial into account."""
+        candidate = trial.candidate
+        if trial.graphs and not candidate.padding:
+            self.known[candidate.prompts, candidate.batch] = trial.graphs
+            self.shares.append(trial.graphs / _graph_share(candidate))
+
+    def of(self, candidate: Candidate) -> int:
+        """Return the expected number; 0 while nothing is known."""
+        known = self.known.get((candidate.prompts, candidate.batch))
+        if known is not None or not self.shares:
+            return known or 0
+        # the lowest, so that no candidate is left out that may meet the start
+        return int(min(self.shares) * _graph_share(candidate))
+
+
+def _graph_share(candidate: Candidate) -> float:
+    """Return how many graphs a candidate has, relative to one prompt and one request.
+
+    Assumed, from plans of Llama-3.1-70B: a list grows by the logarithms of the prompts and of the batch.
+    """
+    return 1.0 + math.log2(candidate.prompts) + 0.27 * math.log2(candidate.batch)
+
+
+def _with_shrunken(simulation: Simulation, quick: Sequence[Trial], able: Fitting) -> list[Trial]:
+    """Return the trials, and those of smaller shapes of the best of each type and number of cards."""
+    known = {trial.candidate: trial for trial in quick}
+    kinds: dict[tuple[str, int], Candidate] = {}
+    for trial in quick:
+        kinds.setdefault((trial.candidate.dtype, trial.candidate.cards), trial.candidate)
+    for start in kinds.values():
+        for candidate in _shrinking(start, able):
+            if candidate not in known:
+                known[candidate] = simulation.quick(candidate, able.group(candidate))
+    return list(known.values())
 
 
 def _shrinking(start: Candidate, able: Fitting) -> list[Candidate]:
     """Return candidates with fewer and fewer shapes; given options stay."""
-    fewer = [start, *(replace(start, prompts=prompts) for prompts in (4, 1) if prompts < start.prompts)]
-    last = fewer[-1]
+    fewer = [replace(start, prompts=prompts) for prompts in (4, 1) if prompts < start.prompts]
+    last = fewer[-1] if fewer else start
     fewer += [replace(last, batch=last.batch // part) for part in (4, 16) if last.batch >= part]
+    fewer.append(replace(start, prompts=1, batch=1))
     found = [able.nearest(each) for each in fewer]
     return [each for each in found if each is not None]
-
-
-def _is_hopeless(goal: Goal, trial: Trial) -> bool:
-    """Return True where smaller shapes do not shorten the warm-up enough."""
-    if trial.start is None or goal.most_start is None:
-        return True
-    return trial.start.high > _HOPELESS * goal.most_start and trial.candidate.prompts == 1
 
 
 def best(goal: Goal, trials: Iterable[Trial]) -> Trial | None:
@@ -290,6 +343,10 @@ class _Known:
         self.quick = {trial.candidate: trial for trial in quick}
         self.exact = {trial.candidate: trial for trial in exact}
 
+    def knows(self, goal: Goal, other: Candidate) -> bool:
+        """Return True if ``other`` can be compared: its start is known where that matters."""
+        return goal.most_start is None or other in self.exact
+
     def factor(self, goal: Goal, other: Candidate, winner: Candidate) -> float:
         """Return the objective of ``other`` as a share of the winner's.
 
@@ -318,10 +375,11 @@ def _sensitivity(simulation: Simulation, winner: Trial, known: _Known, able: Fit
                 continue
             others = [trial.candidate for trial in ranked if getattr(trial.candidate, field) == value]
             # the best of them, whatever else changes with it
-            other = next(each for each in others if each in known.quick)
-            found.append(Sensitivity(field, str(value), known.factor(goal, other, base)))
+            other = next((each for each in others if known.knows(goal, each) and each in known.quick), None)
+            if other is not None:
+                found.append(Sensitivity(field, str(value), known.factor(goal, other, base)))
     for other in _neighbours(base):
-        if other not in able.candidates:
+        if other not in able.candidates or not known.knows(goal, other):
             continue
         if other not in known.quick:
             known.quick[other] = simulation.quick(other, able.group(other))

@@ -220,12 +220,12 @@ class Simulation:
             balance=full.tokens / candidate.cards / full.e2e,
         )
 
-    def _late(self, trial: Trial) -> float:
+    def lateness(self, candidate: Candidate, graphs: int) -> float:
         """Return the time of the warm-up as a share of the longest one allowed."""
-        most = self.goal.most_start
-        if most is None or trial.start is None:
+        most, start = self.goal.most_start, self._start(candidate, graphs)
+        if most is None or start is None:
             return 0.0
-        return _START_MARGIN * trial.start.high / most
+        return _START_MARGIN * start.high / most
 
     def _judged(self, trial: Trial, served: Served) -> Trial:
         goal = self.goal
@@ -235,7 +235,7 @@ class Simulation:
         if most is not None and served.replicas > most:
             names.append("cards")
             miss = max(miss, served.replicas / max(most, 0.5))
-        late = self._late(trial)
+        late = self.lateness(trial.candidate, trial.graphs)
         if late > 1:
             names.append("start")
             miss = max(miss, late)
