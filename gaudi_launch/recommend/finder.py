@@ -273,7 +273,10 @@ def _graph_share(candidate: Candidate) -> float:
 
 
 def _with_shrunken(simulation: Simulation, quick: Sequence[Trial], able: Fitting) -> list[Trial]:
-    """Return the trials, and those of smaller shapes of the best of each type and number of cards."""
+    """Return the trials, with smaller shapes of the best of each kind.
+
+    A kind is a type of weights and a number of cards.
+    """
     known = {trial.candidate: trial for trial in quick}
     kinds: dict[tuple[str, int], Candidate] = {}
     for trial in quick:
@@ -344,7 +347,7 @@ class _Known:
         self.exact = {trial.candidate: trial for trial in exact}
 
     def knows(self, goal: Goal, other: Candidate) -> bool:
-        """Return True if ``other`` can be compared: its start is known where that matters."""
+        """Return True if the start of ``other`` is known, or does not matter."""
         return goal.most_start is None or other in self.exact
 
     def factor(self, goal: Goal, other: Candidate, winner: Candidate) -> float:
