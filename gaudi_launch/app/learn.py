@@ -155,6 +155,8 @@ def _of_bench(path: Path) -> ReadResult:
     from gaudi_launch.bench.run_file import load
 
     run = load(path)
+    if run.facts.get("simulated"):
+        return ReadResult(str(path), "bench", (), message("learn.simulated"))
     plan = run.facts.get("plan")
     setup = setup_of_record(plan) if isinstance(plan, Mapping) else None
     if setup is None:

@@ -128,6 +128,12 @@ class LaunchOptions:
     time_scale: str | None = value(
         "--time-scale", help="simulated: divide the times of the cards by X.", panel=_ENGINE, metavar="X"
     )
+    faults: tuple[str, ...] = values(
+        "--fault",
+        help="simulated: card-lost@120s, slow-card=3, hang, crash, compile, oom.",
+        panel=_ENGINE,
+        metavar="FAULT",
+    )
     cache_dir: str | None = value("-c", "--cache", help="Folder of the recipe cache.", panel=_MORE, metavar="DIR")
     skip_warmup: bool = switch(
         "-s", "--skip-warmup", help="Skip the warm-up; shapes are compiled on first use.", panel=_MORE
@@ -224,6 +230,7 @@ def read_request(options: LaunchOptions, *, environment: Mapping[str, str], file
         replicas=_read(options.replicas, read.replicas),
         target_ongoing=_read(options.target_ongoing, lambda text: read.number("--ongoing", text)),
         time_scale=_read(options.time_scale, read.time_scale),
+        faults=tuple(options.faults),
         force=options.force,
         stamp=stamp,
         files_dir=files_dir,

@@ -128,6 +128,8 @@ def doubts(before: BenchRun, after: BenchRun) -> list[Message]:
         if first != second:
             found.append(message("measure.other_fact", name=name, before=first, after=second))
     for run, when in ((before, "A"), (after, "B")):
+        if run.facts.get("simulated"):
+            found.append(message("measure.simulated", run=when))
         failed = run.summary.get("failed")
         if failed:
             found.append(

@@ -71,9 +71,11 @@ async def builtin(
     began = time.time()
     with _stop_on_interrupt(stop):
         samples = await replaying.replay(client, fitting, way, going, stop)
+    facts_of_target = server_facts(target, served.model)
     facts = {
         "tool": "builtin",
-        **server_facts(target, served.model),
+        **facts_of_target,
+        "simulated": facts_of_target["simulated"] or served.simulated,
         "form": asked,
         "began": began,
         "interrupted": stop.is_set(),
@@ -106,6 +108,7 @@ def server_facts(target: Target, model: str | None) -> dict[str, Any]:
         "model": model,
         "engine": f"{named['name']}@{named['version']}" if {"name", "version"} <= named.keys() else None,
         "modules": target.plan.get("modules"),
+        "simulated": named.get("simulated") is True,
         "plan": _speed_facts(target.plan),
     }
 

@@ -26,12 +26,17 @@ WORDS = tuple(_LIST.split())
 _HEAD = 12
 
 
+# engines/simulated/runtime/gaudi_simulated_marks.py
+SIMULATED_OWNER = "simulated"
+
+
 @dataclass(frozen=True)
 class ServerFacts:
     """Facts of a server. ``model`` is its name in requests.
 
     ``longest`` is input plus output in tokens, None when unknown; ``longest_input`` likewise (TGI).
-    ``tgi``: it has TGI's paths. ``vllm``: its models show that.
+    ``tgi``: it has TGI's paths. ``vllm``: its models show that. ``simulated``: they show that its
+    cards are simulated.
     """
 
     model: str
@@ -40,6 +45,7 @@ class ServerFacts:
     longest_input: int | None = None
     tgi: bool = False
     vllm: bool = False
+    simulated: bool = False
 
 
 async def look(client: Client, model: str | None = None) -> ServerFacts:
@@ -57,7 +63,14 @@ async def look(client: Client, model: str | None = None) -> ServerFacts:
             raise refused(reply)
         raise ServerError("protocol", "/v1/models names no model")
     names = tuple(e["id"] for e in reply.document["data"] if isinstance(e, dict) and isinstance(e.get("id"), str))
-    served = ServerFacts(model or names[0], names, tgi=tgi, vllm=entry.get("owned_by") == "vllm")
+    owner = entry.get("owned_by")
+    served = ServerFacts(
+        model or names[0],
+        names,
+        tgi=tgi,
+        vllm=owner in ("vllm", SIMULATED_OWNER),
+        simulated=owner == SIMULATED_OWNER,
+    )
     longest = entry.get("max_model_len")
     return (
         replace(_with_limits(served, facts), longest=longest) if _length(longest) else _with_limits(served, facts)

@@ -51,6 +51,13 @@ def make_plan(
     return made if exposed is None else replace(made, warnings=(*made.warnings, exposed))
 
 
+def _refuse_simulated_options(request: Request, engine: Engine) -> None:
+    """Raise LaunchError (USAGE) for an option of simulated cards with real ones."""
+    for flag, is_given in (("--time-scale", request.time_scale is not None), ("--fault", request.faults)):
+        if is_given:
+            raise LaunchError("simulated.only", ExitCode.USAGE, flag=flag, engine=engine.identity.label)
+
+
 def _decide(
     request: Request,
     host: Host,
@@ -66,8 +73,8 @@ def _decide(
     inner = engine.inner
     if inner is None and (request.replicas or request.target_ongoing):
         raise LaunchError("ray.only", ExitCode.USAGE, engine=engine.identity.name)
-    if request.time_scale is not None and not engine.innermost.identity.simulated:
-        raise LaunchError("simulated.only", ExitCode.USAGE, engine=engine.identity.label)
+    if not engine.innermost.identity.simulated:
+        _refuse_simulated_options(request, engine)
     request = with_options(request, engine.identity)
     engine.refuse(request, host, model)
     if inner is not None:

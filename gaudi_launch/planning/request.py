@@ -56,6 +56,7 @@ class Request:
     replicas: tuple[int, int] | None = None  # --replicas: least and most
     target_ongoing: int | None = None  # --ongoing
     time_scale: float | None = None  # --time-scale: divides the times of simulated cards
+    faults: tuple[str, ...] = ()  # --fault: of simulated cards, as typed
     force: bool = False
     scripts_dir: str | None = None  # the folder of the start scripts, which contains QUANT_CONFIG
     quant_file: QuantFile | None = None  # the result of the search for fp8 files on this machine; not an option

@@ -198,6 +198,8 @@ def _rates(run: BenchRun) -> str:
 
 def _notes(run: BenchRun) -> list[str]:
     notes = []
+    if run.facts.get("simulated"):
+        notes.append(text("measure.note_simulated"))
     if run.facts.get("interrupted"):
         planned = run.workload.get("requests")
         notes.append(text("measure.note_interrupted", done=run.summary.get("requests"), planned=planned))

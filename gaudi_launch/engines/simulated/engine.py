@@ -10,8 +10,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
+from typing import Any
 
 from gaudi_launch.buckets.warmup_time import per_graph
+from gaudi_launch.engines.simulated.faults import fault_document, read_fault
 from gaudi_launch.engines.simulated.settings_file import KEY, SimulatedCards, cache_kinds
 from gaudi_launch.engines.simulated.stand_in import Tokenizer, config_text, stand_in_config, tokenizer_of
 from gaudi_launch.engines.support import newest
@@ -42,6 +44,7 @@ from gaudi_launch.planning.speed import step_time_in
 NAME = "simulated"
 RUNTIME = Path(__file__).parent / "runtime"
 EXECUTOR = "gaudi_simulated_executor.SimulatedExecutor"
+MIDDLEWARE = "gaudi_simulated_marks.SimulatedHeader"
 _BACKEND, _SETTINGS, _COPIES = "--distributed-executor-backend", "--additional-config", "--data-parallel-size"
 # what vLLM would do with these concerns weights or cards, of which it has none
 _KEPT_FROM_VLLM = (
@@ -134,6 +137,8 @@ class Simulated(VllmGaudi):
         for option in _WITHOUT:
             if request.args.has(option):
                 raise LaunchError("simulated.no_option", ExitCode.USAGE, option=option)
+        for text in request.faults:
+            read_fault(text)
         if task_of(model, request.args) != CHAT:
             raise LaunchError("simulated.no_task", ExitCode.USAGE, model=model.name)
         if not (model.layers and model.hidden_size):
@@ -175,6 +180,7 @@ class Simulated(VllmGaudi):
                 *_named(settings, request),
                 *self._sent(settings, tokenizer),
                 (_BACKEND, EXECUTOR),
+                ("--middleware", MIDDLEWARE),
                 (_SETTINGS, json.dumps({KEY: str(folder / "cards.json")}, separators=(",", ":"))),
             ],
             user=request.extra,
@@ -231,7 +237,19 @@ class Simulated(VllmGaudi):
             and not request.args.has("--no-async-scheduling"),
             cards=f"{cards} x {product or 'Gaudi'}",
             thinks=self._tokenizer(model).own and any(s.name == "--reasoning-parser" for s in shown),
+            faults=self._faults(context),
         )
+
+    def _faults(self, context: Context) -> list[dict[str, Any]]:
+        """Return the executor's faults. Raises LaunchError (USAGE)."""
+        request = context.request
+        if not request.faults:
+            return []
+        each, copies = len(context.placement.modules) or 1, _copies(request.args)
+        modules = context.placement.modules
+        if copies > 1:
+            modules = choose_for(request, context.host, copies * each).modules
+        return fault_document([read_fault(text) for text in request.faults], modules, each)
 
 
 def _named(settings: Sequence[Setting], request: Request) -> list[tuple[str, str | None]]:

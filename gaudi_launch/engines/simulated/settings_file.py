@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ class SimulatedCards:
 
     ``graph_seconds`` is the time to compile one graph, ``blocks`` the KV blocks of each copy of the
     model, ``ahead`` asynchronous scheduling; ``cards`` describes them in the log. ``thinks``: answers
-    have a reasoning part, which vLLM's parser separates.
+    have a reasoning part, which vLLM's parser separates; ``faults`` are `faults.fault_document`'s.
     """
 
     cost: StepTime
@@ -54,6 +54,7 @@ class SimulatedCards:
     ahead: bool
     cards: str
     thinks: bool = False
+    faults: Sequence[Mapping[str, Any]] = ()
 
     def to_text(self) -> str:
         """Return the JSON text of the file."""
@@ -67,6 +68,7 @@ class SimulatedCards:
             "blocks": self.blocks,
             "ahead": self.ahead,
             "thinks": self.thinks,
+            "faults": list(self.faults),
             "kv": [asdict(kind) for kind in self.kinds],
             "card": {
                 "cost": self.cost.constants(),

@@ -181,6 +181,10 @@ TEXTS = [
 
 # what fails nothing, and makes requests slow (vllm-fork#836)
 SLOW = [
+    (
+        "simulated_fault",
+        "WARNING 11-22 [logger.py:1] Simulated fault of module 3: slow-card, 0 s after the warm-up",
+    ),
     ("not_warmed_up", "WARNING 04-28 07:43:17 [r.py:1013] Configuration: ('prompt', 16, 896) was not warmed-up!"),
     (
         "preempted",

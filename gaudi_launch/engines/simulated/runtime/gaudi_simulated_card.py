@@ -188,6 +188,10 @@ class StepPricer:
         seconds = milliseconds / 1000 + compiled * self.settings.graph_seconds
         return StepPrice(seconds, tuple(warnings))
 
+    def forget(self) -> None:
+        """Lose every compiled graph, as if nothing had been warmed up."""
+        self._compiled.clear()
+
     def _groups(self, prompts: Iterable[Prompt]) -> list[list[Prompt]]:
         """Return the prompts of each forward: those after a context are alone."""
         groups: list[list[Prompt]] = []

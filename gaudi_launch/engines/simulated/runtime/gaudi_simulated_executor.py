@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from gaudi_simulated_cache import cache_specs, pool_bytes
 from gaudi_simulated_card import CardClock, CardSettings, Prompt, StepPricer
+from gaudi_simulated_faults import NOT_FOUND, Faults, faults_of, missing_card, restarts_in
 from gaudi_simulated_text import Answer, AnswerText
 from tqdm import tqdm
 from vllm.logger import init_logger
@@ -86,6 +87,7 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         self.settings: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
         card = CardSettings.of(self.settings["card"])
         self._as_planned(card)
+        self._arrange_faults()
         has_states = any(entry["kind"] == "state" for entry in self.settings["kv"])
         self.pricer = StepPricer(card, single_prompts=has_states)
         self.clock = CardClock(scale=card.time_scale)
@@ -102,6 +104,14 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         logger.info("Simulated cards: %s; no model is loaded.", self.settings["cards"])
         # in place of an earlier run's
         self._record(now=True)
+
+    def _arrange_faults(self) -> None:
+        """Prepare the faults of ``--fault``; fail at once where a card is gone."""
+        rank = self.parallel_config.data_parallel_rank
+        restarts = restarts_in(os.environ.get(_FOLDER))
+        if missing_card(self.settings["faults"], rank, restarts):
+            raise RuntimeError(NOT_FOUND)
+        self.faults = Faults(faults_of(self.settings["faults"], rank, restarts), logger.warning)
 
     def _as_planned(self, card: CardSettings) -> None:
         """Set again what the CPU platform has changed (vllm/platforms/cpu.py)."""
@@ -133,6 +143,11 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
                 logger.info("Generated %d %s buckets [bs, query, num_blocks]: %s", len(shapes), phase, list(shapes))
 
     def compile_or_warm_up_model(self) -> None:
+        """Warm up; the time of the faults begins at its end."""
+        self._warm_up()
+        self.faults.start()
+
+    def _warm_up(self) -> None:
         """Take the estimated time of each graph, with the plugin's bars and lines."""
         if not self.card.prompt:
             return
@@ -166,6 +181,9 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         if not scheduler_output.total_num_scheduled_tokens:
             self._running = set()
             return _done(EMPTY_MODEL_RUNNER_OUTPUT) if non_block else EMPTY_MODEL_RUNNER_OUTPUT
+        self.faults.before_step()
+        if self.faults.once("compile"):
+            self.pricer.forget()
         self.pending = self._begin(scheduler_output)
         return _done(None) if non_block else None
 
@@ -219,7 +237,7 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         price = self.pricer.price(prompts, sequences, blocks)
         for line in price.warnings:
             logger.warning(line)
-        due = self.clock.begin(price.seconds, len(ids), continues=continues)
+        due = self.clock.begin(price.seconds * self.faults.slowness(), len(ids), continues=continues)
         self._record()
         return PendingStep(due, ids, indexes)
 
