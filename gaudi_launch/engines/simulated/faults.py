@@ -35,7 +35,7 @@ class CardFault:
 
 
 def read_fault(text: str) -> CardFault:
-    """Return the fault of ``KIND[=MODULE][@TIME]``: ``card-lost@120s``, ``slow-card=3``.
+    """Return the fault of ``KIND[=MODULE][@TIME]``, as ``card-lost@120s``.
 
     Raises LaunchError (USAGE).
     """
@@ -55,7 +55,7 @@ def read_fault(text: str) -> CardFault:
 
 
 def fault_document(faults: Sequence[CardFault], modules: Sequence[int], cards: int) -> list[dict[str, Any]]:
-    """Return the executor's list: each fault with the copy of the model that it concerns.
+    """Return the executor's list: each fault with its copy of the model.
 
     ``modules`` are those of all copies, ``cards`` of them for each copy. A fault without a card
     concerns the first copy. Raises LaunchError (USAGE) for a card that the service does not have.

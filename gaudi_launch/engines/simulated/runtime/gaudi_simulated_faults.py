@@ -1,7 +1,7 @@
-"""Faults of simulated cards, at their time after the warm-up. Standard library only.
+"""Faults of simulated cards, some time after the warm-up.
 
-What a real engine would log is logged: profiles/signatures.yaml of the launcher names the threads
-and files that the texts come from.
+Standard library only. What a real engine would log is logged: profiles/signatures.yaml of the
+launcher names the threads and files that the texts come from.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FOREVER_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault: its kind, its time in seconds after the warm-up, its card's module ID."""
+    """One fault: its kind, seconds after the warm-up, its card's module ID."""
 
     kind: str
     after: float
@@ -38,7 +38,7 @@ class Fault:
 
 
 def faults_of(document: Sequence[Mapping[str, Any]], rank: int, restarts: int) -> list[Fault]:
-    """Return the faults of one copy of the model that are still to come.
+    """Return the coming faults of one copy of the model.
 
     An engine that was started again has had its faults: only a slow card stays slow, and a lost one
     is missing (`missing_card`).
@@ -49,7 +49,7 @@ def faults_of(document: Sequence[Mapping[str, Any]], rank: int, restarts: int) -
 
 
 def missing_card(document: Sequence[Mapping[str, Any]], rank: int, restarts: int) -> bool:
-    """Return True if a card of this copy was lost before the engine was started again."""
+    """Return True if this copy lost a card before the engine was restarted."""
     lost = any(entry["kind"] == "card-lost" and entry["rank"] == rank for entry in document)
     return lost and restarts > 0
 
@@ -85,7 +85,7 @@ class Faults:
                 timer.start()
 
     def due(self, kind: str) -> Fault | None:
-        """Return the fault of this kind if its time has come; the first time is logged."""
+        """Return the fault of this kind after its time; log it once."""
         for fault in self.coming:
             if fault.kind == kind and self._is_due(fault):
                 self._note(fault)
