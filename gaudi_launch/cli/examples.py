@@ -282,6 +282,10 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "Write a Helm chart to a folder",
         ),
     ),
+    "render monitoring": (
+        Example("gaudi-launch render monitoring --to monitoring", "Write rules, a dashboard and a scrape config"),
+        Example("gaudi-launch render monitoring --target h1:9640,h2:9640 --json", "For the exporters of two hosts"),
+    ),
     "render script": (
         Example(
             "gaudi-launch render script Qwen/Qwen3-8B --machine simulated:hls2 --to start.sh",

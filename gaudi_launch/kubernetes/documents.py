@@ -20,6 +20,7 @@ from gaudi_launch.kubernetes.objects.extras import (
     scaler,
     storage,
 )
+from gaudi_launch.kubernetes.objects.monitoring_objects import monitoring_objects
 from gaudi_launch.kubernetes.objects.pod import engine_mounts, places_of, selector
 from gaudi_launch.kubernetes.objects.webui_objects import webui
 from gaudi_launch.kubernetes.schema_check import check
@@ -61,6 +62,8 @@ def parts_of(models: Sequence[ServedModel], cluster: KubernetesTarget, release: 
     if cluster.webui:
         found += [("", each) for each in webui(cluster, release, api, first.model, style)]
         page = Name(release.release, "webui")
+    if cluster.monitor:
+        found += [("", each) for each in monitoring_objects(release)]
     if cluster.ingress_host:
         found.append(("", ingress(cluster, release, api, page, "/infer" if first.serve else "/v1")))
     return found
@@ -151,6 +154,7 @@ def notes(models: Sequence[ServedModel], cluster: KubernetesTarget, release: Nam
     if claims and not cluster.storage_class and access_mode(cluster, models) == "ReadWriteMany":
         found.append(message("kubernetes.many_nodes"))
     if cluster.monitor:
+        found.append(message("monitoring.in_cluster"))
         found.append(message("kubernetes.monitor", names=" ".join(served.name.plain() for served in models)))
     if cluster.secret_names:
         names = ", ".join(cluster.secret_names)

@@ -23,6 +23,7 @@ from gaudi_launch.kubernetes import pods
 from gaudi_launch.kubernetes.objects.needs import JOIN_SECONDS
 from gaudi_launch.kubernetes.objects.pod import HUB_HOME
 from gaudi_launch.kubernetes.schema_check import problems, schemas
+from gaudi_launch.watch.dashboard import dashboard
 from tests.support.cli import golden
 from tests.support.kubernetes_documents import (
     CASES,
@@ -113,6 +114,8 @@ def test_programs_come_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     for case in ("leaderworkerset-gaudi2", "rayservice-gaudi3", "deployment-gaudi3-hpa"):
         for each in objects(rendered(capsys, *CASES[case])):
             found |= each.get("data", {})
+    # the dashboard is not a program
+    assert json.loads(found.pop("gaudi-launch.json")) == dashboard()
     assert {"keep_recipes.py", "multi_node.py", "chat_page.py", "gaudi_ray_app.py"} <= found.keys()
     sources = {path.name: path for folder in (PODS, IN_RAY) for path in folder.glob("*.py")}
     assert found == {name: sources[name].read_text(encoding="utf-8") for name in found}

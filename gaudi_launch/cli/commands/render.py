@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from gaudi_launch.app.kubernetes_options import KubernetesOptions
+from gaudi_launch.app.monitoring import EXPORTER
 from gaudi_launch.app.render import ContainerFileOptions, Destination, FileOptions
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
@@ -131,6 +132,22 @@ def systemd(
 
     unit = render.SystemdOptions(user, run_as, with_tuning)
     _show(render.systemd(options, unit, files.destination, Terminal()), files.as_json)
+
+
+@app.command()
+def monitoring(
+    out: str = typer.Option("", "--to", metavar="DIR", help="Target folder."),
+    target: str = typer.Option(
+        EXPORTER, "--target", metavar="HOST:PORT,...", help="Addresses of the exporters to scrape."
+    ),
+    force: bool = typer.Option(False, "--force", help="Replace existing files."),
+    as_json: bool = typer.Option(False, "--json", help="The files as one JSON object."),
+) -> None:
+    """Write alert rules for Prometheus, a Grafana dashboard and a scrape config for the exporter's metrics."""
+    from gaudi_launch.app.monitoring import render_monitoring
+
+    to = Destination(f"{out.rstrip('/')}/" if out else None, several=as_json)
+    _show(render_monitoring(target, to, force=force), as_json)
 
 
 def _show(files: RenderedFiles, as_json: bool) -> None:

@@ -1,0 +1,210 @@
+"""Every alert fires under its fault and is silent without it: promtool's own unit tests."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.request import ProxyHandler, build_opener
+
+import pytest
+import yaml
+
+from gaudi_launch.watch.alerts import Alert, alerts, rule_groups
+from gaudi_launch.watch.metric_list import SERIES
+from tests.support.service_record import service
+from tests.support.waiting import GENEROUS, unused_port
+
+PROMTOOL = shutil.which("promtool")
+needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian: prometheus)")
+_NAME = re.compile(r"gaudi_launch_\w+")
+
+# alert -> (series under the fault, series without it); one sample a minute for half an hour
+HOST = 'instance="h:9640"'
+FAULTS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "GaudiLaunchServiceRestarted": (
+        {'gaudi_launch_service_restarts_total{service="s"}': "0x20 1x10"},
+        {'gaudi_launch_service_restarts_total{service="s"}': "1x30"},
+    ),
+    "GaudiLaunchCompiledAtRunTime": (
+        {'gaudi_launch_service_run_time_compiles_total{service="s"}': "3x20 5x10"},
+        {'gaudi_launch_service_run_time_compiles_total{service="s"}': "3x30"},
+    ),
+    "GaudiLaunchKvCacheFull": (
+        {'gaudi_launch_service_kv_use_ratio{service="s"}': "0.97x30"},
+        {'gaudi_launch_service_kv_use_ratio{service="s"}': "0.97x20 0.9x3 0.97x3"},
+    ),
+    "GaudiLaunchPreemptions": (
+        {'gaudi_launch_service_preemptions_total{service="s"}': "0+60x30"},
+        {'gaudi_launch_service_preemptions_total{service="s"}': "0+3x30"},
+    ),
+    "GaudiLaunchLinkDown": (
+        {'gaudi_launch_card_ports_down{module="3"}': "0x20 2x10"},
+        {'gaudi_launch_card_ports_down{module="3"}': "0x29 2x1"},
+    ),
+    "GaudiLaunchThrottled": (
+        {'gaudi_launch_card_throttled{module="3"}': "0 1 1x28"},
+        {'gaudi_launch_card_throttled{module="3"}': "0x26 1x2"},
+    ),
+    "GaudiLaunchCardLost": (
+        {'gaudi_launch_card_present{module="3"}': "1x20 0x10", 'gaudi_launch_card_operational{module="3"}': "1x30"},
+        {'gaudi_launch_card_present{module="3"}': "1x30", 'gaudi_launch_card_operational{module="3"}': "1x30"},
+    ),
+    "GaudiLaunchHlSmiSilent": (
+        {f"gaudi_launch_hl_smi_answers{{{HOST}}}": "1x10 0x20"},
+        {f"gaudi_launch_hl_smi_answers{{{HOST}}}": "0x20 1x3 0x3"},
+    ),
+    "GaudiLaunchRecipeDiskNearlyFull": (
+        {
+            f'gaudi_launch_disk_free_bytes{{{HOST},use="recipes"}}': "5x30",
+            f'gaudi_launch_disk_size_bytes{{{HOST},use="recipes"}}': "100x30",
+        },
+        {
+            f'gaudi_launch_disk_free_bytes{{{HOST},use="state"}}': "5x30",
+            f'gaudi_launch_disk_size_bytes{{{HOST},use="state"}}': "100x30",
+            f'gaudi_launch_disk_free_bytes{{{HOST},use="recipes"}}': "20x30",
+            f'gaudi_launch_disk_size_bytes{{{HOST},use="recipes"}}': "100x30",
+        },
+    ),
+}
+
+
+def test_every_alert_has_a_fault_and_uses_only_metrics_of_the_exporter() -> None:
+    assert {alert.name for alert in alerts()} == FAULTS.keys()
+    used = {name for alert in alerts() for name in _NAME.findall(alert.expression)}
+    assert used <= SERIES
+
+
+def test_a_broken_card_is_lost_too() -> None:
+    (lost,) = [alert for alert in alerts() if alert.name == "GaudiLaunchCardLost"]
+    assert "gaudi_launch_card_operational == 0" in lost.expression
+
+
+def promtool(folder: Path, *words: str) -> tuple[int, str]:
+    assert PROMTOOL is not None
+    done = subprocess.run([PROMTOOL, *words], cwd=folder, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+def unit_test(alert: Alert, series: dict[str, str], *, fires: bool) -> dict[str, object]:
+    labels = re.search(r"\{(.*)\}", next(iter(series)))
+    assert labels is not None
+    expected = dict(re.findall(r'(\w+)="([^"]*)"', labels[1]))
+    found = {
+        "exp_labels": {**expected, "severity": alert.severity},
+        "exp_annotations": {
+            "summary": rendered(alert.summary, expected),
+            "description": rendered(alert.description, expected),
+        },
+    }
+    return {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "alert_rule_test": [
+            {"eval_time": "28m", "alertname": alert.name, "exp_alerts": [found] if fires else []},
+        ],
+    }
+
+
+def rendered(template: str, labels: dict[str, str]) -> str:
+    text = re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda match: labels.get(match[1], ""), template)
+    return text.replace("{{ $value }}", "2")
+
+
+@needs_promtool
+def test_promtool_accepts_the_rules(tmp_path: Path) -> None:
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(rule_groups()))
+    code, said = promtool(tmp_path, "check", "rules", "rules.yml")
+    assert (code, f"{len(alerts())} rules found" in said) == (0, True), said
+
+
+@needs_promtool
+def test_each_alert_fires_under_its_fault_and_not_without_it(tmp_path: Path) -> None:
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(rule_groups()))
+    tests = []
+    for alert in alerts():
+        fault, none = FAULTS[alert.name]
+        tests += [unit_test(alert, fault, fires=True), unit_test(alert, none, fires=False)]
+    document = {"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": tests}
+    (tmp_path / "tests.yml").write_text(yaml.safe_dump(document))
+    code, said = promtool(tmp_path, "test", "rules", "tests.yml")
+    assert code == 0, said
+
+
+class _Engine(BaseHTTPRequestHandler):
+    """An engine whose KV cache is full."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'vllm:kv_cache_usage_perc{engine="0"} 0.99\nvllm:num_requests_running{engine="0"} 3\n')
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def engine() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Engine) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def _now() -> dict[str, Any]:
+    """Return the rules with alerts that fire at once."""
+    document = rule_groups()
+    for rule in document["groups"][0]["rules"]:
+        rule["for"] = "0s"
+    return document
+
+
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed (Debian: prometheus)")
+def test_alerts_fire_in_a_real_prometheus_that_scrapes_the_exporter(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    exporter_port, port = unused_port(), unused_port()
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(_now()))
+    scrape = {"job_name": "g", "static_configs": [{"targets": [f"127.0.0.1:{exporter_port}"]}]}
+    config = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": ["rules.yml"],
+        "scrape_configs": [scrape],
+    }
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+    exporter = [sys.executable, "-m", "gaudi_launch", "exporter", "-p", str(exporter_port)]
+    prometheus = [
+        *("prometheus", f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data"),
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with service("full", engine), ExitStack() as started:
+        for command in ([*exporter, "--machine", "simulated:hls2+failed=2"], prometheus):
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            started.callback(process.wait)
+            started.callback(process.kill)
+        wanted = {("GaudiLaunchCardLost", "2"), ("GaudiLaunchKvCacheFull", "full")}
+        deadline = time.monotonic() + GENEROUS
+        while (found := _firing(port)) < wanted:
+            assert time.monotonic() < deadline, found
+            time.sleep(0.2)
+    assert found == wanted
+
+
+def _firing(port: int) -> set[tuple[str, str]]:
+    try:
+        with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/api/v1/alerts", timeout=5) as answer:
+            alerts = json.load(answer)["data"]["alerts"]
+    except OSError:
+        return set()
+    labels = [alert["labels"] for alert in alerts if alert["state"] == "firing"]
+    return {(each["alertname"], each.get("service") or each.get("module") or "") for each in labels}
