@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.gateway import program
@@ -29,9 +30,11 @@ def gateway_job(
     Raises LaunchError: USAGE for backends that cannot be routed to, MACHINE without the program.
     """
     folder = store.service_dir(name) / FOLDER
+    # more threads than CPUs wait for each other
+    usable = len(os.sched_getaffinity(0))
     files = gateway_files(
         backends,
-        settings,
+        replace(settings, threads=min(settings.threads, usable)),
         program=str(program.needed()),
         python=str(program.environment_dir() / "bin" / "python"),
         folder=folder,

@@ -18,7 +18,9 @@ Balance = Literal["least-load", "prefix"]
 _NAME = re.compile(r"[!-~]+")
 _URL = re.compile(r"http://(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 # what a request needs in addition to its body: the head, and HAProxy's reserve for rewriting it
-_HEAD_BYTES = 64 << 10
+_HEAD_BYTES = 16 << 10
+# requests up to this size have small buffers: HAProxy copies a complete buffer for each request
+SMALL_BYTES = 112 << 10
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,9 @@ class GatewaySettings:
     """Address, access and limits of a gateway.
 
     ``keys_file`` has a line ``USER KEY`` for each user; None: no key is needed. ``body_mib`` is the
-    largest request; the gateway keeps a request until the engine answers, so each running request
-    takes about twice this memory. ``timeout_seconds``: an engine that sends nothing for this time
-    is given up. ``connections``: most client connections at once.
+    largest request; each running one above 112 KiB takes about twice this memory. An engine that
+    sends nothing for ``timeout_seconds`` is given up. ``connections``: most clients at once, and
+    ``large_connections`` of them with requests above 112 KiB.
     """
 
     host: str = "127.0.0.1"
@@ -96,14 +98,20 @@ class GatewaySettings:
     keys_file: Path | None = None
     limits: RequestLimits = RequestLimits()
     user_limits: tuple[UserLimits, ...] = ()
-    body_mib: int = 4
+    body_mib: int = 8
     timeout_seconds: int = 1800
     connections: int = 2000
+    large_connections: int = 200
     threads: int = 4
 
     @property
-    def buffer_bytes(self) -> int:
-        """Return the size of HAProxy's buffers, in which a request must fit."""
+    def small_buffer_bytes(self) -> int:
+        """Return the size of a buffer in which a small request fits."""
+        return SMALL_BYTES + _HEAD_BYTES
+
+    @property
+    def large_buffer_bytes(self) -> int:
+        """Return the size of a buffer in which the largest request fits."""
         return (self.body_mib << 20) + _HEAD_BYTES
 
     @property

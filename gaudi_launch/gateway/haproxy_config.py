@@ -1,6 +1,11 @@
 """Files of a gateway: HAProxy's configuration, its maps, the answerer's settings.
 
 Pure: records in, texts by file name out. Directives: HAProxy 2.8 configuration manual.
+
+A request is kept in one buffer, to find its model and to send it to another engine. HAProxy copies
+the complete buffer for that, however short the request is (measured: docs/gateway.md). Therefore two
+processes: the first has the address, keys and limits, and small buffers; it passes requests above
+112 KiB to the second one, which has large buffers.
 """
 
 from __future__ import annotations
@@ -12,10 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.gateway.gateway_settings import Backend, GatewaySettings, RequestLimits, check_backends
+from gaudi_launch.gateway.gateway_settings import (
+    SMALL_BYTES,
+    Backend,
+    GatewaySettings,
+    RequestLimits,
+    check_backends,
+)
 from gaudi_launch.messages import text
 
 CONFIG = "haproxy.cfg"
+LARGE_CONFIG = "large.cfg"
+LARGE_SOCKET = "large.sock"
 MODELS_MAP = "models.map"
 USERS_MAP = "users.map"
 RATES_MAP = "rates.map"
@@ -47,9 +60,12 @@ PATHS = (
     "/tokenize",
     "/detokenize",
 )
-# an engine that sends no limit is given the largest number that HAProxy's maps take
+# no limit, as the largest number for HAProxy's integers of 32 bits
 _NO_LIMIT = 2_000_000_000
 _RETRY_SECONDS = 5
+_BODY_SECONDS = 60
+_MODEL_HEADER = "x-gaudi-model"
+_USER_HEADER = "x-gaudi-user"
 
 
 @dataclass(frozen=True)
@@ -81,6 +97,7 @@ def gateway_files(
     check_backends(backends)
     texts = {
         CONFIG: haproxy_config(backends, settings),
+        LARGE_CONFIG: large_config(backends, settings),
         MODELS_MAP: _models_map(backends),
         RATES_MAP: _limits_map(settings, "requests_per_minute"),
         CONCURRENT_MAP: _limits_map(settings, "concurrent"),
@@ -93,15 +110,33 @@ def gateway_files(
 
 
 def haproxy_config(backends: Sequence[Backend], settings: GatewaySettings) -> str:
-    """Return HAProxy's configuration; its paths are relative to its folder."""
+    """Return the configuration with the address; paths are relative to its folder."""
     sections = [
-        _global(settings),
+        _global(settings.connections, settings.threads, settings.small_buffer_bytes),
         _defaults(settings),
         _frontend(settings),
-        *(_backend(number, backend) for number, backend in enumerate(backends)),
-        _OTHERS,
+        *_models(backends),
+        _ANSWERER_SECTION,
+        _LARGE_SECTION,
+        _USERS_SECTION,
     ]
     return "\n".join(sections)
+
+
+def large_config(backends: Sequence[Backend], settings: GatewaySettings) -> str:
+    """Return the configuration for large requests, which come from the first."""
+    sections = [
+        _global(settings.large_connections, settings.threads, settings.large_buffer_bytes),
+        _defaults(settings),
+        _large_frontend(settings),
+        *_models(backends),
+        _ANSWERER_SECTION,
+    ]
+    return "\n".join(sections)
+
+
+def _models(backends: Sequence[Backend]) -> list[str]:
+    return [_backend(number, backend) for number, backend in enumerate(backends)]
 
 
 def section_of(number: int, backend: Backend) -> str:
@@ -109,13 +144,12 @@ def section_of(number: int, backend: Backend) -> str:
     return f"model{number}-" + re.sub(r"[^A-Za-z0-9._-]", "_", backend.model)[:60]
 
 
-def _global(settings: GatewaySettings) -> str:
+def _global(connections: int, threads: int, buffer_bytes: int) -> str:
     return f"""\
 global
-    maxconn {settings.connections}
-    nbthread {settings.threads}
-    # a request is kept in one buffer, to find its model and to send it again
-    tune.bufsize {settings.buffer_bytes}
+    maxconn {connections}
+    nbthread {threads}
+    tune.bufsize {buffer_bytes}
     lua-load-per-thread {ROUTE.name}
     log stdout format raw local0 info
     hard-stop-after 10s
@@ -134,7 +168,6 @@ defaults
     timeout http-request 60s
     timeout http-keep-alive 75s
     timeout check 5s
-    option http-buffer-request
     option http-no-delay
     option abortonclose
     option redispatch 1
@@ -187,40 +220,75 @@ def _frontend(settings: GatewaySettings) -> str:
         "    acl is_model_path path -m str " + " ".join(PATHS),
         "    acl is_list path -m beg /v1/models",
         "    acl is_here src 127.0.0.0/8 ::1",
+        "    acl is_metrics path /metrics",
+        "    acl is_large_metrics path /metrics/large",
+        # a request of unknown length counts as a large one
+        f"    acl is_small req.hdr_val(content-length) le {SMALL_BYTES}",
         "    http-request return status 200 content-type text/plain string OK if { path /health }",
-        "    http-request use-service prometheus-exporter if { path /metrics } is_here",
+        "    http-request use-service prometheus-exporter if is_metrics is_here",
     ]
     if settings.keys_file is not None:
-        lines += _keys()
+        lines += _keys("unless is_large_metrics is_here")
     lines += [
-        "    http-request use-service prometheus-exporter if { path /metrics }",
+        "    http-request use-service prometheus-exporter if is_metrics",
         # the engines are behind the gateway's keys and have none: a key of a user stays here
         "    http-request del-header authorization",
         "    http-request del-header x-api-key",
-        "    http-request del-header x-gaudi-model",
+        *(f"    http-request del-header {name}" for name in (_MODEL_HEADER, _USER_HEADER)),
     ]
     if settings.keys_file is not None:
         lines += _limited(settings.limits)
+        lines.append(f"    http-request set-header {_USER_HEADER} %[var(txn.user)] if is_model_path !is_small")
     lines += [
+        _refuse(404, "gateway.api_path", "unless is_model_path METH_POST or is_list METH_GET or is_large_metrics"),
+        _refuse(413, "gateway.api_large", f"if {{ req.hdr_val(content-length) gt {settings.body_mib << 20} }}"),
+        # the second process logs it, with its model
+        "    http-request set-log-level silent if is_model_path !is_small",
+        f"    http-request wait-for-body time {_BODY_SECONDS}s if is_model_path is_small",
+        *_routed("is_model_path is_small"),
+        "    use_backend large if is_model_path !is_small or is_large_metrics",
         "    use_backend answerer if is_list METH_GET",
-        _refuse(404, "gateway.api_path", "unless is_model_path METH_POST or is_list METH_GET"),
+        *_chosen("is_model_path"),
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _large_frontend(settings: GatewaySettings) -> str:
+    lines = [
+        "frontend large",
+        f"    bind unix@{LARGE_SOCKET} mode 600",
+        "    http-request use-service prometheus-exporter if { path /metrics/large }",
+        f"    http-request set-var(txn.user) req.hdr({_USER_HEADER})",
+        f"    http-request del-header {_USER_HEADER}",
+        f"    http-request wait-for-body time {_BODY_SECONDS}s",
         _refuse(413, "gateway.api_large", f"if {{ req.body_size gt {settings.body_mib << 20} }}"),
-        "    http-request lua.route if is_model_path",
-        _refuse(400, "gateway.api_json", "if is_model_path !{ var(txn.model) -m found }"),
-        f"    http-request set-var(txn.section) var(txn.model),map_str({MODELS_MAP}) if is_model_path",
-        _refuse(404, "gateway.api_model", "if is_model_path !{ var(txn.section) -m found }"),
-        "    http-request set-var(txn.up) var(txn.section),nbsrv if is_model_path",
-        "    http-request set-header x-gaudi-model %[var(txn.model)] if is_model_path { var(txn.up) -m int 0 }",
-        "    use_backend answerer if is_model_path { var(txn.up) -m int 0 }",
+        *_routed("TRUE"),
+        *_chosen("TRUE"),
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _routed(condition: str) -> list[str]:
+    """Return the rules that find the section of a request's model, under a condition."""
+    return [
+        f"    http-request lua.route if {condition}",
+        _refuse(400, "gateway.api_json", f"if {condition} !{{ var(txn.model) -m found }}"),
+        f"    http-request set-var(txn.section) var(txn.model),map_str({MODELS_MAP}) if {condition}",
+        _refuse(404, "gateway.api_model", f"if {condition} !{{ var(txn.section) -m found }}"),
+        f"    http-request set-var(txn.up) var(txn.section),nbsrv if {condition}",
+        f"    http-request set-header {_MODEL_HEADER} %[var(txn.model)] if {condition} {{ var(txn.up) -m int 0 }}",
+    ]
+
+
+def _chosen(condition: str) -> list[str]:
+    """Return the choice of a section: the answerer where no engine is up."""
+    return [
+        f"    use_backend answerer if {condition} {{ var(txn.up) -m int 0 }}",
         "    use_backend %[var(txn.section)]",
     ]
-    # rules of one kind are evaluated in order, those of http-request before use_backend
-    rules = [line for line in lines if "use_backend" not in line]
-    targets = [line for line in lines if "use_backend" in line]
-    return "\n".join([*rules, *targets, ""])
 
 
-def _keys() -> list[str]:
+def _keys(unless: str) -> list[str]:
     """Return the rules that find the user of a key; keys are compared as SHA-256."""
     bearer = "req.hdr(authorization),regsub(^[Bb]earer[[:space:]]+,)"
     return [
@@ -229,7 +297,7 @@ def _keys() -> list[str]:
         "    http-request set-var(txn.key) req.hdr(x-api-key) if !{ req.hdr(authorization) -m found }",
         f"    http-request set-var(txn.user) var(txn.key),sha2(256),hex,lower,map_str({USERS_MAP})",
         "    http-request unset-var(txn.key)",
-        _refuse(401, "gateway.api_key", "unless { var(txn.user) -m found }"),
+        _refuse(401, "gateway.api_key", f"{unless} or {{ var(txn.user) -m found }}"),
     ]
 
 
@@ -266,10 +334,19 @@ def _backend(number: int, backend: Backend) -> str:
     return "\n".join([*lines, ""])
 
 
-_OTHERS = f"""\
+_ANSWERER_SECTION = f"""\
 backend answerer
     server answerer unix@{ANSWERER_SOCKET}
+"""
 
+_LARGE_SECTION = f"""\
+backend large
+    # the second process sends a request again where that helps
+    retry-on conn-failure
+    server large unix@{LARGE_SOCKET}
+"""
+
+_USERS_SECTION = """\
 backend users
     stick-table type string len 64 size 100k expire 2m store http_req_rate(60s),conn_cur
 """
@@ -307,6 +384,7 @@ def _answerer(backends: Sequence[Backend], settings: GatewaySettings, program: s
         "schema": 1,
         "program": program,
         "config": CONFIG,
+        "large_config": LARGE_CONFIG,
         "socket": ANSWERER_SOCKET,
         "keys_file": str(settings.keys_file) if settings.keys_file else None,
         "users_map": USERS_MAP,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import signal
 import ssl
 import stat
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -161,6 +163,28 @@ def test_a_prompt_of_a_megabyte_arrives_unchanged_and_a_larger_one_is_refused(si
     assert site.ask(chat("b", "a " * 1_100_000)).status == 413
 
 
+@pytest.mark.parametrize("size", [1_000, 200_000])
+def test_requests_of_every_size_have_the_same_rules(site: Site, size: int) -> None:
+    text = "a " * (size // 2)
+    assert site.ask(chat("b", text, tokens=1)).complete
+    assert site.ask(chat("nobody", text)).status == 404
+    assert site.ask(chat("b", text), key="wrong").status == 401
+    assert site.ask(chat("a", text, user="drop")).status == 502
+    assert site.ask(None, raw=b'{"prompt": "' + b"a" * size).status == 400
+    headers = site.third.seen()["headers"]
+    assert not [each for each in headers if "authorization" in each or "x-gaudi-user" in each]
+
+
+def test_a_request_of_unknown_length_is_routed(site: Site) -> None:
+    pieces = [b'{"prompt": "', b"a " * 20_000, b'", "max_tokens": 1, "model": "b"}']
+    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=60)
+    connection.request(
+        "POST", "/v1/completions", iter(pieces), {"Authorization": "Bearer sk-alice"}, encode_chunked=True
+    )
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
 def test_tokens_come_one_by_one(site: Site) -> None:
     answered = site.ask(chat("b", tokens=10))
     # 10 tokens, 20 ms apart
@@ -264,14 +288,25 @@ def test_requests_survive_an_engine_that_is_killed(pair: list[FakeEngine], gatew
         until(lambda: call(port, chat("a", tokens=1)).complete and first.seen()["requests"], "used again", 20)
 
 
+def config_of(process: psutil.Process) -> str:
+    """Return the configuration that an HAProxy was started with."""
+    return str(process.cmdline()[-1])
+
+
 def test_an_end_of_the_gateway_is_repaired_by_its_launcher(
     pair: list[FakeEngine], gateway_engines: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(gateway_engines))
     settings = GatewaySettings(port=unused_port())
     with running("gw", [backend("a", *pair)], settings, gateway_engines) as port:
-        child = psutil.Process(int(find("gw").state["pid"])).children()[0]
-        assert child.name() == "haproxy"
+        large, child = sorted(psutil.Process(int(find("gw").state["pid"])).children(), key=config_of)[::-1]
+        assert (config_of(large), config_of(child)) == ("large.cfg", "haproxy.cfg")
+        # one that stayed for a while is replaced without touching the other
+        time.sleep(max(0.0, 2.5 - (time.time() - large.create_time())))
+        large.send_signal(signal.SIGKILL)
+        until(lambda: call(port, chat("a", "a " * 100_000, tokens=1)).complete, "an answer to a large request")
+        assert child.is_running()
+        assert find("gw").state.get("restarts") == 0
         child.send_signal(signal.SIGKILL)
         until(lambda: find("gw").state.get("restarts") == 1 and find("gw").phase == "ready", "restarted")
         until(lambda: call(port, chat("a", tokens=1)).complete, "an answer")

@@ -16,7 +16,7 @@ from gaudi_launch.gateway.gateway_settings import (
     Tls,
     UserLimits,
 )
-from gaudi_launch.gateway.haproxy_config import GatewayFiles, gateway_files, haproxy_config
+from gaudi_launch.gateway.haproxy_config import GatewayFiles, gateway_files, haproxy_config, large_config
 from gaudi_launch.messages import set_language
 
 CHAT = Backend(
@@ -53,6 +53,7 @@ def test_the_process_gets_its_settings_and_nothing_else() -> None:
         "gateway.json",
         "gateway_process.py",
         "haproxy.cfg",
+        "large.cfg",
         "models.map",
         "rates.map",
         "route.lua",
@@ -92,8 +93,18 @@ def test_a_prefix_keeps_conversations_and_load_decides_otherwise() -> None:
 
 
 def test_a_buffer_has_room_for_the_largest_request_and_its_head() -> None:
-    assert rules(GatewaySettings(body_mib=8), "bufsize") == ["tune.bufsize 8454144"]
-    assert "if { req.body_size gt 8388608 }" in rules(GatewaySettings(body_mib=8), "req.body_size")[0]
+    settings = GatewaySettings(body_mib=8)
+    assert rules(settings, "bufsize") == ["tune.bufsize 131072"]
+    assert "tune.bufsize 8404992" in large_config((CHAT, EMBED), settings)
+    assert "{ req.hdr_val(content-length) gt 8388608 }" in rules(settings, "status 413")[0]
+
+
+def test_the_process_for_large_requests_has_no_address_and_no_keys() -> None:
+    config = large_config((CHAT, EMBED), GatewaySettings(keys_file=KEYS, large_connections=50))
+    binds = [line.strip() for line in config.splitlines() if line.strip().startswith("bind")]
+    assert binds == ["bind unix@large.sock mode 600"]
+    assert "users.map" not in config
+    assert "    maxconn 50\n" in config
 
 
 def test_tls_is_on_the_clients_side_only() -> None:

@@ -66,9 +66,10 @@ class Engine:
         headers = await _headers(reader)
         body = await _body(reader, headers)
         method, path = line[0], line[1].split("?")[0]
+        stays = headers.get("connection", "").lower() != "close"
         if method == "GET":
             await self._get(path, writer)
-            return True
+            return stays
         self.seen.requests += 1
         self.seen.paths.append(path)
         self.seen.headers.append(headers)
@@ -78,7 +79,7 @@ class Engine:
         self.seen.running += 1
         self.seen.most_running = max(self.seen.most_running, self.seen.running)
         try:
-            return await self._post(path, document, writer)
+            return await self._post(path, document, writer) and stays
         finally:
             self.seen.running -= 1
 

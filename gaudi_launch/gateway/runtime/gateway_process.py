@@ -1,6 +1,7 @@
-"""Run HAProxy as a child, and answer for models that do not answer.
+"""Run HAProxy as children, and answer for models that do not answer.
 
-It gets the path of gateway.json. HAProxy forwards /v1/models to the answerer, and requests for a
+It gets the path of gateway.json. One HAProxy has the address, another one serves large requests
+(haproxy_config.py). HAProxy forwards /v1/models to the answerer, and requests for a
 model without an engine that answers: 503 with Retry-After and the time left of its warm-up. SIGHUP
 reads the settings and the keys again without ending a request; SIGTERM and SIGINT end both. Standard
 library only, Python 3.10.
@@ -35,6 +36,8 @@ _ENGINE_SECONDS = 2.0
 _MOST_BYTES = 1 << 20
 _LEAST_RETRY = 5
 _MOST_RETRY = 3600
+# an HAProxy that ends within this time of its start is not started again
+_SOON_SECONDS = 2.0
 # phases of a service's state.json in which a model will answer without anybody's doing
 _COMING = (
     *("start", "load", "profile", "kv_cache", "multimodal", "warmup_prompt", "warmup_decode"),
@@ -299,6 +302,64 @@ def _with_us() -> Callable[[], None]:
     return prepare
 
 
+class Children:
+    """The processes of HAProxy: the first has the address, the second large requests."""
+
+    def __init__(self, program: str, first: str, large: str) -> None:
+        self._program = program
+        self._large_config = large
+        self._stopping = False
+        self._large = self._start(large)
+        self._large_began = time.monotonic()
+        self._first = self._start(first)
+
+    def _start(self, config: str) -> subprocess.Popen[bytes]:
+        # a master that serves with workers: it takes new settings without closing its address
+        words = [self._program, "-W", "-db", "-f", config]
+        child = subprocess.Popen(words, stdin=subprocess.DEVNULL, preexec_fn=_with_us())
+        print(f"gateway: HAProxy started as process {child.pid} ({config})", flush=True)
+        return child
+
+    def send(self, number: int) -> None:
+        """Send both a signal."""
+        for child in (self._first, self._large):
+            with contextlib.suppress(ProcessLookupError):
+                child.send_signal(number)
+
+    def stop(self) -> None:
+        """End both: they stop listening now, and end when their requests have ended."""
+        self._stopping = True
+        self.send(signal.SIGUSR1)
+
+    def wait(self) -> int:
+        """Return the status of the first when it has ended; the second is started again."""
+        while True:
+            # a signal handler may end both while this waits
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            if self._first.poll() is not None:
+                break
+            if self._large.poll() is not None and not self._again():
+                break
+        self._stopping = True
+        self._large.terminate()
+        self._large.wait()
+        if self._first.poll() is None:
+            self._first.terminate()
+        return self._first.wait()
+
+    def _again(self) -> bool:
+        """Start the second again; False where it ends at once, or both are to end."""
+        if self._stopping:
+            self._first.wait()
+            return False
+        if time.monotonic() - self._large_began < _SOON_SECONDS:
+            print("gateway: HAProxy for large requests does not stay", flush=True)
+            return False
+        self._large_began = time.monotonic()
+        self._large = self._start(self._large_config)
+        return True
+
+
 def run(path: Path) -> int:
     """Run HAProxy and the answerer until one ends; return the exit status."""
     os.chdir(path.parent)
@@ -306,15 +367,10 @@ def run(path: Path) -> int:
     gateway.read()
     wanted = gateway.settings
     server = serve(gateway, Path(wanted["socket"]))
-    # a master that serves with workers: it takes new settings without closing its address
-    child = subprocess.Popen(
-        [wanted["program"], "-W", "-db", "-f", wanted["config"]], stdin=subprocess.DEVNULL, preexec_fn=_with_us()
-    )
+    children = Children(wanted["program"], wanted["config"], wanted["large_config"])
 
     def end(number: int, frame: object) -> None:
-        # it stops listening now, and ends when its requests have ended (hard-stop-after)
-        with contextlib.suppress(ProcessLookupError):
-            child.send_signal(signal.SIGUSR1)
+        children.stop()
 
     def again(number: int, frame: object) -> None:
         try:
@@ -322,13 +378,12 @@ def run(path: Path) -> int:
         except (OSError, ValueError, KeyError) as error:
             print(f"gateway: the settings are not read again: {error}", flush=True)
             return
-        child.send_signal(signal.SIGUSR2)
+        children.send(signal.SIGUSR2)
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
     signal.signal(signal.SIGHUP, again)
-    print(f"gateway: HAProxy started as process {child.pid}", flush=True)
-    status = child.wait()
+    status = children.wait()
     server.shutdown()
     return status if status >= 0 else 128 - status
 
