@@ -13,7 +13,7 @@ from gaudi_launch.performance.published import Figure, Kind, figures, scored
 
 WAYS = ("source", "model", "cards")
 # what the figures gave when the constants were fitted, and 0.02 of room; the goals are 1.15, 1.25, 1.2 and 1.6
-LIMITS = {Kind.DENSE: 1.145, Kind.SERVED: 1.23, Kind.SMALL: 1.19, Kind.MOE: 1.46}
+LIMITS = {Kind.DENSE: 1.13, Kind.SERVED: 1.22, Kind.SMALL: 1.19, Kind.MOE: 1.47}
 
 
 @cache

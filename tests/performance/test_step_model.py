@@ -14,7 +14,7 @@ from gaudi_launch.performance.loads import Lengths, closed_loop
 from gaudi_launch.performance.prediction import Load, predict, steps
 from gaudi_launch.performance.published import figures, scored, shapes
 from gaudi_launch.performance.shape import shape_of
-from gaudi_launch.performance.step_model import Setup
+from gaudi_launch.performance.step_model import Engine, Setup
 
 ONE = Setup("gaudi3", 1, "bf16", 2.0, 2.0, "static")
 LLAMA = shapes()["Llama-3.1-8B"]
@@ -60,6 +60,25 @@ def test_two_cards_have_one_link_and_eight_have_seven() -> None:
         return float(prefill(1, tokens).links - prefill(1, tokens - 1).links)
 
     assert of_bytes(two, 65536) / of_bytes(eight, 65536) == pytest.approx(4, rel=0.05)
+
+
+@pytest.mark.parametrize(("engine", "rounds"), [("static", 2.0), ("v1", 1.0)])
+def test_an_all_reduce_of_a_static_batch_has_a_round_for_each_doubling_of_the_cards(
+    engine: Engine, rounds: float
+) -> None:
+    # no bytes and no launch: the waits alone
+    own = {**values(), "pair.gaudi3": 1e30, "launch.gaudi3": 0.0}
+    two, four = (steps(replace(ONE, cards=cards, engine=engine), LLAMA, own).decode(1, 0).links for cards in (2, 4))
+    assert four == pytest.approx(rounds * two)
+
+
+def test_launching_on_eight_cards_overlaps_with_their_messages() -> None:
+    eight = replace(ONE, cards=8)
+    own = {**values(), "pair.gaudi3": 1e30}
+    found, alone = (steps(eight, LLAMA, each).decode(1, 0) for each in (own, {**own, "launch.gaudi3": 0.0}))
+    both, messages = found.links + found.host - alone.host, alone.links
+    launch = values()["launch.gaudi3"] / (1 + 1 / values()["launch.batch"])
+    assert both == pytest.approx((messages**2 + launch**2) ** 0.5)
 
 
 def test_a_mixture_reads_more_experts_with_a_larger_batch_up_to_all() -> None:
