@@ -222,6 +222,7 @@ def prepare(
     from gaudi_launch.planning.balanced_cards import with_balanced_cards
     from gaudi_launch.planning.engine_args import engine_args
     from gaudi_launch.planning.passthrough import with_own_words
+    from gaudi_launch.planning.planner import refuse_options
     from gaudi_launch.planning.secret_args import refuse_secret_args, with_secret_moved
     from gaudi_launch.planning.support_answer import check_support
     from gaudi_launch.profiles import known_model
@@ -266,7 +267,7 @@ def prepare(
         provision = provisions.look(request, host, engine, installed)
     engine = engine.suited(provision.known)
     # unsupported options are reported before anything that could be missing for them
-    engine.refuse(request, host, provision.known)
+    refuse_options(request, host, provision.known, engine)
     supported = engine.innermost.support(provision.known, request.args, request.environment)
     check_support(supported, force=request.force)
     with step("screen.step_plan"):

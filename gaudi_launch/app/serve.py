@@ -102,7 +102,7 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
 
 def _check_place(options: LaunchOptions, how: ServeMode) -> None:
     """Raise LaunchError (USAGE) for incompatible --in, --image and other options."""
-    from gaudi_launch.engines.registry import in_embedded
+    from gaudi_launch.engines.registry import on_cpu, simulated_machine
 
     if how.place not in (None, "docker"):
         raise LaunchError("render.place", ExitCode.USAGE, found=how.place)
@@ -114,7 +114,9 @@ def _check_place(options: LaunchOptions, how: ServeMode) -> None:
         return
     is_demo = options.model == "demo"
     engine = options.engine or "auto"
-    if in_embedded(engine) or (is_demo and engine == "auto"):
+    if simulated_machine(engine):
+        raise LaunchError("simulated.here_only", ExitCode.USAGE)
+    if on_cpu(engine) or (is_demo and engine == "auto"):
         raise LaunchError("render.cpu_inside", ExitCode.USAGE)
     if is_demo:
         raise LaunchError("render.demo_inside", ExitCode.USAGE)

@@ -51,13 +51,6 @@ def make_plan(
     return made if exposed is None else replace(made, warnings=(*made.warnings, exposed))
 
 
-def _refuse_simulated_options(request: Request, engine: Engine) -> None:
-    """Raise LaunchError (USAGE) for an option of simulated cards with real ones."""
-    for flag, is_given in (("--time-scale", request.time_scale is not None), ("--fault", request.faults)):
-        if is_given:
-            raise LaunchError("simulated.only", ExitCode.USAGE, flag=flag, engine=engine.identity.label)
-
-
 def _decide(
     request: Request,
     host: Host,
@@ -73,10 +66,8 @@ def _decide(
     inner = engine.inner
     if inner is None and (request.replicas or request.target_ongoing):
         raise LaunchError("ray.only", ExitCode.USAGE, engine=engine.identity.name)
-    if not engine.innermost.identity.simulated:
-        _refuse_simulated_options(request, engine)
     request = with_options(request, engine.identity)
-    engine.refuse(request, host, model)
+    refuse_options(request, host, model, engine)
     if inner is not None:
         # an engine that contains another: that one is planned for one replica, then wrapped
         placement = placement or place(request, host, engine)
@@ -116,6 +107,18 @@ def _decide(
         reference_differences=differences,
         skips_warmup=cold,
     )
+
+
+def refuse_options(request: Request, host: Host, model: Model, engine: Engine) -> None:
+    """Raise LaunchError for options that this engine cannot apply.
+
+    Also (USAGE) for options of simulated cards with real ones.
+    """
+    simulated = engine.innermost.identity.simulated
+    for flag, is_given in (("--time-scale", request.time_scale is not None), ("--fault", request.faults)):
+        if is_given and not simulated:
+            raise LaunchError("simulated.only", ExitCode.USAGE, flag=flag, engine=engine.identity.label)
+    engine.refuse(request, host, model)
 
 
 def _ended(engine: Engine) -> tuple[Message, ...]:

@@ -20,6 +20,7 @@ from gaudi_launch.engines.support import newest
 from gaudi_launch.engines.upstream_tasks import CHAT, task_of
 from gaudi_launch.engines.vllm_cpu.engine import ENTRY
 from gaudi_launch.engines.vllm_cpu.install import VLLM
+from gaudi_launch.engines.vllm_gaudi.buckets import arguments
 from gaudi_launch.engines.vllm_gaudi.engine import NAME as PLANNED_AS
 from gaudi_launch.engines.vllm_gaudi.engine import VllmGaudi
 from gaudi_launch.engines.vllm_gaudi.rules import is_contiguous
@@ -236,6 +237,7 @@ class Simulated(VllmGaudi):
             ahead=any(s.name == "--async-scheduling" for s in shown)
             and not request.args.has("--no-async-scheduling"),
             cards=f"{cards} x {product or 'Gaudi'}",
+            chunk=arguments(context, is_contiguous(settings), memory.num_blocks, None)["mamba_chunk_size"],
             thinks=self._tokenizer(model).own and any(s.name == "--reasoning-parser" for s in shown),
             faults=self._faults(context),
         )

@@ -17,6 +17,7 @@ from gaudi_launch.planning.engine import Limits
 KEY = "simulated"
 # the same draw of texts in each run
 SEED = 0
+_TOKEN_STEP = 32
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class SimulatedCards:
     ``graph_seconds`` is the time to compile one graph, ``blocks`` the KV blocks of each copy of the
     model, ``ahead`` asynchronous scheduling; ``cards`` describes them in the log. ``thinks``: answers
     have a reasoning part, which vLLM's parser separates; ``faults`` are `faults.fault_document`'s.
+    ``chunk`` is that of a model with states, in tokens.
     """
 
     cost: StepTime
@@ -55,6 +57,7 @@ class SimulatedCards:
     cards: str
     thinks: bool = False
     faults: Sequence[Mapping[str, Any]] = ()
+    chunk: int = 0
 
     def to_text(self) -> str:
         """Return the JSON text of the file."""
@@ -80,6 +83,8 @@ class SimulatedCards:
                 "max_num_batched_tokens": limits.max_num_batched_tokens,
                 "max_model_len": limits.max_model_len,
                 "prefill_batch": limits.max_num_prefill_seqs,
+                # vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/common.py, initialize
+                "token_step": max(_TOKEN_STEP, self.chunk),
                 "contiguous": self.contiguous,
                 "warmed": self.warmed,
                 "time_scale": self.time_scale,

@@ -21,8 +21,8 @@ Shape = tuple[int, int, int]
 TOLERANCE_SECONDS = 0.001
 # the part of the simulated time by which a run may be behind and still count as real time
 BEHIND_SHARE = 0.02
-# base steps of invented buckets: batch, tokens, blocks (common.py, initialize)
-_FALLBACK_BATCH, _FALLBACK_TOKENS, _FALLBACK_BLOCKS = 2, 32, 32
+# base steps of invented buckets: batch and blocks (common.py, initialize)
+_FALLBACK_BATCH, _FALLBACK_BLOCKS = 2, 32
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class CardSettings:
     """The launcher's plan for the card, in milliseconds unless named otherwise.
 
     ``cost`` has the constants of the launcher's step-time model, ``graph_seconds`` the time to
-    compile one graph. Empty lists of buckets: shapes are not padded and nothing is compiled.
+    compile one graph, ``token_step`` the base step of the tokens of an invented bucket. Empty lists
+    of buckets: shapes are not padded and nothing is compiled.
     """
 
     cost: Mapping[str, float]
@@ -42,6 +43,7 @@ class CardSettings:
     max_num_batched_tokens: int
     max_model_len: int
     prefill_batch: int
+    token_step: int
     contiguous: bool
     warmed: bool
     time_scale: float
@@ -95,7 +97,7 @@ class PreparedBuckets:
         most_context = -(-(limits.max_model_len - 1) // limits.block_size)
         made = (
             min(fallback_value(batch, _FALLBACK_BATCH), limits.max_num_seqs),
-            min(fallback_value(tokens, _FALLBACK_TOKENS), limits.max_num_batched_tokens),
+            min(fallback_value(tokens, limits.token_step), limits.max_num_batched_tokens),
             min(fallback_value(blocks, _FALLBACK_BLOCKS), most_context),
         )
         insort(self.prompt, made)

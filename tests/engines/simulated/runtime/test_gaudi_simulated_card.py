@@ -10,6 +10,7 @@ import pytest
 
 from gaudi_launch.engines.simulated.engine import RUNTIME
 from gaudi_launch.performance.step_time import ONE_CARD_8B
+from tests.support.bucket_parity import recorded_files, records
 
 if TYPE_CHECKING:
     from gaudi_simulated_card import CardSettings
@@ -34,6 +35,7 @@ def settings(**changes: Any) -> CardSettings:
         max_num_batched_tokens=2048,
         max_model_len=4096,
         prefill_batch=1,
+        token_step=32,
         contiguous=False,
         warmed=True,
         time_scale=1.0,
@@ -71,6 +73,9 @@ def test_prompts_without_context_share_a_forward_where_the_plan_allows_it() -> N
     fresh = [Prompt(100, 0), Prompt(300, 0)]
     together = StepPricer(merging).price(fresh, 0, 0).seconds
     assert together == pytest.approx(ONE_CARD_8B.chunk(4, 512, 0) / 1000)
+    # a part of a prompt after its context is alone (_can_merge_prefill_contents)
+    continued = StepPricer(merging).price([Prompt(100, 0), Prompt(300, 400)], 0, 0).seconds
+    assert continued == pytest.approx((ONE_CARD_8B.chunk(1, 128, 0) + ONE_CARD_8B.in_blocks(1, 512, 4)) / 1000)
     apart = (ONE_CARD_8B.chunk(1, 128, 0) + ONE_CARD_8B.chunk(1, 512, 0)) / 1000
     assert StepPricer(merging, single_prompts=True).price(fresh, 0, 0).seconds == pytest.approx(apart)
 
@@ -114,6 +119,53 @@ def test_without_buckets_shapes_are_not_padded() -> None:
     expected = ONE_CARD_8B.chunk(1, 77, 0) + ONE_CARD_8B.decode(3, 10)
     assert price.seconds == pytest.approx(expected / 1000)
     assert price.warnings == ()
+
+
+# the sliced attention kernel is another mode, speculation has buckets of its own: neither is simulated
+_OTHER_MODES = ("PT_HPU_SDPA_QKV_SLICE_MODE_FWD",)
+
+
+def _lookups() -> Iterator[tuple[dict[str, Any], dict[str, Any], bool]]:
+    """Yield each lookup of the plugin's code with its record, and whether it is the record's first."""
+    for path in recorded_files():
+        if not path.name.startswith("vllm-gaudi"):
+            continue
+        for record in records(path):
+            inputs = record["inputs"]
+            if inputs["args"].get("num_speculative_tokens") or set(_OTHER_MODES) & set(inputs["env"]):
+                continue
+            if record.get("prompt_buckets") is None:
+                continue
+            for number, lookup in enumerate(record.get("lookups") or ()):
+                yield record, lookup, number == 0
+
+
+def test_lookups_are_those_of_the_plugins_code() -> None:
+    from gaudi_simulated_card import PreparedBuckets
+
+    compared, wrong = 0, []
+    buckets = PreparedBuckets(settings())
+    for record, lookup, is_first in _lookups():
+        if is_first:
+            args = record["inputs"]["args"]
+            names = ("block_size", "max_num_seqs", "max_num_batched_tokens", "max_model_len")
+            buckets = PreparedBuckets(
+                settings(
+                    prompt=tuple(map(tuple, record["prompt_buckets"])),
+                    decode=tuple(map(tuple, record["decode_buckets"])),
+                    token_step=max(32, args.get("mamba_chunk_size", 0)),
+                    **{name: args[name] for name in names},
+                )
+            )
+        if lookup["phase"] == "prompt":
+            found = buckets.find_prompt(lookup["batch_size"], lookup["query_len"], lookup["ctx_blocks"])
+        else:
+            found = buckets.find_decode(lookup["batch_size"], lookup["num_blocks"])
+        compared += 1
+        if (list(found.shape), bool(found.warning)) != (lookup["result"], lookup["fallback_added"]):
+            wrong.append((record["inputs"], lookup, found))
+    assert wrong == []
+    assert compared > 500
 
 
 class Time:
