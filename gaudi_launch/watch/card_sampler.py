@@ -6,6 +6,7 @@ where sysfs lacks them) takes the place of a table now and then.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,11 +21,13 @@ from gaudi_launch.host.hl_smi import HlSmiOutput
 from gaudi_launch.host.hl_smi_text import HlSmiRow, Table
 from gaudi_launch.host.machine import SIMULATED, load
 from gaudi_launch.host.read import assemble
-from gaudi_launch.host.shared_hl_smi import TimedOutput
+from gaudi_launch.host.shared_hl_smi import SharedHlSmi, TimedOutput
 from gaudi_launch.host.simulated_motion import moved
 from gaudi_launch.messages import text
 from gaudi_launch.watch.sample import CardSample
 
+# longer than hl-smi's own limit (host.hl_smi.SECONDS)
+PATIENT_SECONDS = 6.0
 TABLE: tuple[str, ...] = ()
 VIOLATIONS = ("-Q", "index,stats.violation.thermal,stats.violation.power", "-f", "csv")
 _TABLE_SECONDS = 1.0
@@ -56,15 +59,34 @@ class Source(Protocol):
 class LiveSource:
     """This machine, below GAUDI_LAUNCH_ROOT."""
 
-    def __init__(self) -> None:
+    def __init__(self, wait_seconds: float) -> None:
         self.root = paths.machine_root()
         self._shared = shared_hl_smi.find()
+        self._wait_seconds = wait_seconds
+        self._known: dict[tuple[str, ...], TimedOutput] = {}
+        self._call: threading.Thread | None = None
 
     def files(self) -> Files:
         return FolderFiles(self.root)
 
     def latest(self, arguments: Sequence[str], most_age: float) -> TimedOutput | None:
-        return None if self._shared is None else self._shared.latest(arguments, most_age)
+        """Return what is known after ``wait_seconds``.
+
+        A call that lasts longer is for a later sample.
+        """
+        if self._shared is None:
+            return None
+        key = tuple(arguments)
+        if self._call is None or not self._call.is_alive():
+            self._call = threading.Thread(target=self._ask, args=(self._shared, key, most_age), daemon=True)
+            self._call.start()
+        self._call.join(self._wait_seconds)
+        return self._known.get(key)
+
+    def _ask(self, shared: SharedHlSmi, arguments: tuple[str, ...], most_age: float) -> None:
+        answer = shared.latest(arguments, most_age)
+        if answer is not None:
+            self._known[arguments] = answer
 
     @property
     def has_hl_smi(self) -> bool:
@@ -93,13 +115,15 @@ class SimulatedSource:
         return self._machine.hl_smi is not None
 
 
-def source_of(machine: str | None) -> Source | None:
+def source_of(machine: str | None, wait_seconds: float) -> Source | None:
     """Return the source of ``--machine``; None for a snapshot, which never changes.
+
+    ``wait_seconds`` is how long a sample waits for a live hl-smi.
 
     Raises LaunchError (USAGE) for an unknown name.
     """
     if machine is None:
-        return LiveSource()
+        return LiveSource(wait_seconds)
     if machine.startswith(SIMULATED):
         return SimulatedSource(machine.removeprefix(SIMULATED))
     return None
@@ -116,9 +140,14 @@ class _Throttle:
 class CardSampler:
     """Samples the cards of one machine, as often as it is called."""
 
-    def __init__(self, machine: str | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        machine: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wait_seconds: float = PATIENT_SECONDS,
+    ) -> None:
         self._clock = clock
-        self._source = source_of(machine)
+        self._source = source_of(machine, wait_seconds)
         self._fixed = load(machine) if self._source is None else None
         self._host: Host | None = self._fixed
         self._host_at = float("-inf")
@@ -138,6 +167,11 @@ class CardSampler:
     def files(self) -> Files | None:
         """Return the machine's files; None for a snapshot."""
         return None if self._source is None else self._source.files()
+
+    @property
+    def has_answer(self) -> bool:
+        """Return False while the first table of hl-smi has not come."""
+        return self._source is None or not self._source.has_hl_smi or TABLE in self._answers
 
     def sample(self) -> tuple[tuple[CardSample, ...], str | None]:
         """Return the cards, and why hl-smi gave no values (None: it did)."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gaudi_launch.services.engine_counters import EngineCounters
 from gaudi_launch.services.state.registry import ServiceRecord, services
-from gaudi_launch.watch.card_sampler import CardSampler
+from gaudi_launch.watch.card_sampler import PATIENT_SECONDS, CardSampler
 from gaudi_launch.watch.sample import CardSample, HostSample, ServiceSample
 from gaudi_launch.watch.service_sampler import ServiceSampler, with_power
 from gaudi_launch.watch.system_sampler import SystemSampler
@@ -22,15 +22,16 @@ class Sampler:
         machine: str | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
+        wait_seconds: float = PATIENT_SECONDS,
         found: Callable[[], list[ServiceRecord]] = services,
     ) -> None:
-        """Prepare a sampler of ``--machine``.
+        """Prepare a sampler of ``--machine``; ``wait_seconds`` is the time for hl-smi.
 
         Raises LaunchError (USAGE) for an unknown name.
         """
         self._found = found
         self._simulated = machine is not None
-        self._cards = CardSampler(machine, clock)
+        self._cards = CardSampler(machine, clock, wait_seconds)
         self._services = ServiceSampler(clock)
         self._system = SystemSampler(clock)
 
@@ -53,6 +54,11 @@ class Sampler:
             # disks are this machine's, whatever machine is simulated
             disks=() if self._simulated else self._system.disks(),
         )
+
+    @property
+    def is_complete(self) -> bool:
+        """Return False while the first table of hl-smi has not come."""
+        return self._cards.has_answer
 
     def counters(self, service: str) -> EngineCounters | None:
         """Return a service's counters; None when its engine does not answer."""

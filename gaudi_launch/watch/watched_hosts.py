@@ -30,6 +30,8 @@ _log = logging.getLogger(__name__)
 _AGAIN_SECONDS = 5.0
 # two readings of the CPU times and of the engines' counters
 _SECOND_READING_SECONDS = 0.5
+# the first screen is shown without the cards where hl-smi takes longer
+_HL_SMI_SECONDS = 0.3
 _LONGEST_LINE = 16 << 20
 
 
@@ -87,10 +89,7 @@ class WatchedHost:
     def once(self) -> HostSample:
         """Return one sample, of a remote host within its timeout."""
         if self._sampler is not None:
-            self._sampler.sample()
-            time.sleep(_SECOND_READING_SECONDS)
-            self._sampler.wait(self._timeout)
-            return self._named(self._sampler.sample())
+            return self._named(self._sampled_twice(self._sampler))
         assert self._member is not None
         try:
             output = ssh.words(_bare(self._member), [*_command(self._member), "--once"], self._timeout)
@@ -100,6 +99,18 @@ class WatchedHost:
         except ValueError:
             why = text("watch.host_old", host=self.name)
         return HostSample(self.name, time.time(), answers=False, problem=why)
+
+    def _sampled_twice(self, sampler: Sampler) -> HostSample:
+        """Return the second sample, in which rates are known, when hl-smi has answered."""
+        deadline = time.monotonic() + self._timeout
+        sampler.sample()
+        time.sleep(_SECOND_READING_SECONDS)
+        sampler.wait(self._timeout)
+        found = sampler.sample()
+        while not found.cards_read and time.monotonic() < deadline and not sampler.is_complete:
+            time.sleep(_SECOND_READING_SECONDS)
+            found = sampler.sample()
+        return found
 
     def _named(self, sample: HostSample) -> HostSample:
         return replace(sample, host=self.name) if self.name else sample
@@ -184,7 +195,7 @@ def _is_remote(member: Member | None) -> bool:
 
 def _sampler_of(member: Member | None, machine: str | None) -> Sampler:
     if member is None:
-        return Sampler(machine)
+        return Sampler(machine, wait_seconds=_HL_SMI_SECONDS)
     # the services are those of this machine, not of a simulated host
     return Sampler(member.snapshot, found=list)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from gaudi_launch.host.snapshot import to_json
 from gaudi_launch.watch import card_sampler
 from gaudi_launch.watch.card_sampler import CardSampler, SimulatedSource
 from gaudi_launch.watch.sample import CardSample
+from tests.support.machines import calls, use, write_stub
+from tests.support.waiting import GENEROUS
 
 
 class Clock:
@@ -60,7 +63,7 @@ def sampler_of(
 ) -> tuple[CardSampler, Watched]:
     source = Watched(name, clock)
     source.without = without
-    monkeypatch.setattr(card_sampler, "source_of", lambda machine: source)
+    monkeypatch.setattr(card_sampler, "source_of", lambda machine, wait_seconds: source)
     return CardSampler(None, clock), source
 
 
@@ -159,3 +162,36 @@ def test_a_card_that_comes_into_use_gets_its_owner(clock: Clock, monkeypatch: py
     source.inner = SimulatedSource("hls2+busy=1", clock)
     card = after(3, sampler, clock)[1]
     assert card.busy is True and "api_server" in str(card.owner)
+
+
+def test_an_hl_smi_that_takes_long_delays_no_sample(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    simulated.write_tree("hls2", tmp_path / "root")
+    table = simulated.build("hls2").ask([]).text
+    write_stub(tmp_path / "bin", {}, f"time.sleep(1.0)\nprint({table!r})")
+    use(monkeypatch, tmp_path / "root", tmp_path / "bin")
+    sampler = CardSampler(wait_seconds=0.05)
+    began = time.monotonic()
+    cards, problem = sampler.sample()
+    assert time.monotonic() - began < 0.9
+    assert (len(cards), cards[0].power_w, problem) == (8, None, "hl-smi has not answered yet")
+    deadline = time.monotonic() + GENEROUS
+    while problem is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+        cards, problem = sampler.sample()
+    assert (len(cards), cards[0].power_w) == (8, 88)
+
+
+def test_calls_of_a_live_machine_are_one_per_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    simulated.write_tree("hls2", tmp_path / "root")
+    write_stub(tmp_path / "bin", {"": simulated.build("hls2").ask([]).text})
+    use(monkeypatch, tmp_path / "root", tmp_path / "bin")
+    samplers = [CardSampler(), CardSampler()]
+    began = time.monotonic()
+    while time.monotonic() - began < 2.5:
+        for sampler in samplers:
+            sampler.sample()
+    passed = time.monotonic() - began
+    assert 2 <= len(calls(tmp_path / "bin")) <= passed + 1

@@ -9,11 +9,14 @@ import socket
 import subprocess
 import sys
 import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
 import pytest
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gaudi_launch.cli.main import run
@@ -222,3 +225,59 @@ def test_a_taken_port(capsys: pytest.CaptureFixture[str]) -> None:
         taken.listen()
         assert run(["exporter", "-p", str(taken.getsockname()[1])]) == 3
     assert "Cannot listen on" in capsys.readouterr().err
+
+
+def test_a_page_of_a_thousand_services_takes_less_than_a_second(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for number in range(1000):
+        folder = store.make_dir(f"s{number}")
+        store.write(folder, "state.json", {**STATE, "name": f"s{number}"})
+        (folder / "engine.log").write_text("INFO x\n" * 50 + LINE)
+    registry = exporter.registry("simulated:hls2", fresh=True)
+    # the first scrape reads every file
+    generate_latest(registry)
+    began = time.thread_time()
+    page = generate_latest(registry).decode()
+    assert time.thread_time() - began < 1.0
+    assert page.count("gaudi_launch_service_info{") == 1000
+
+
+class Engine(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(
+            b'vllm:num_requests_running{engine="0"} 3\nvllm:kv_cache_usage_perc{engine="0"} 0.5\n'
+            b'vllm:time_to_first_token_seconds_sum{engine="0"} 12.5\n'
+            b'vllm:time_to_first_token_seconds_count{engine="0"} 10\n'
+        )
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_an_engine_s_counters_have_the_service_s_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Engine) as engine:
+        threading.Thread(target=engine.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{engine.server_address[1]}"
+        with service("mine", url):
+            values = parse(once(capsys, "--machine", "simulated:hls2"))
+        engine.shutdown()
+    assert of(values, "service_requests_running", service="mine") == 3
+    assert of(values, "service_kv_use_ratio", service="mine") == 0.5
+    assert of(values, "service_ttft_seconds_sum", service="mine") == 12.5
+    assert of(values, "service_ttft_seconds_count", service="mine") == 10
+    # what this engine does not export has no sample
+    assert of(values, "service_preemptions_total", service="mine") is None
+    assert of(values, "service_requests_waiting", service="mine") is None
+
+
+def test_the_faults_of_cards_are_exported(capsys: pytest.CaptureFixture[str]) -> None:
+    values = parse(once(capsys, "--machine", "simulated:hls2+failed=2"))
+    assert of(values, "card_operational", module="2") == 0
+    assert of(values, "card_operational", module="3") == 1
+    assert of(values, "card_power_cap_watts", module="3") == 600
+    assert of(values, "hl_smi_answers") == 1
+    assert of(values, "card_throttled", module="3") is None

@@ -73,3 +73,9 @@ def test_many_scrapes_at_once_are_all_answered(port: int) -> None:
     for thread in threads:
         thread.join()
     assert answers == [200] * 60
+
+
+def test_a_scrape_behind_slow_clients_is_answered_before_prometheus_gives_up() -> None:
+    # the time that a scrape may have to wait, and that of the largest page
+    assert exporter_server._MOST_SECONDS + 1.0 < 10.0
+    assert exporter_server._SILENT_SECONDS < exporter_server._MOST_SECONDS

@@ -75,4 +75,4 @@ def test_why_names_what_began(capsys: pytest.CaptureFixture[str]) -> None:
     assert found[0]["id"] == "diagnose.history_preemptions_load"
     assert code == 0 and "History:" in out
     # the first minutes of both depend on the second at which the test began
-    assert re.search(r"Preemptions began at \d\d:\d\d, [2-4] minutes after the load doubled", out)
+    assert re.search(r"Preemptions began at \d\d:\d\d, [2-4] min after the load doubled", out)
