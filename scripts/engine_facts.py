@@ -303,6 +303,33 @@ def expanded_at_load(folder: Path) -> list[dict[str, str]]:
     return found
 
 
+def renamed_methods(vllm: Path) -> dict[str, dict[str, str]]:
+    """Return the methods that vLLM loads as another one, with the place.
+
+    The form is an ``override_quantization_method`` that compares ``quant_method`` with one text and
+    returns the class's name.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for path in sorted((vllm / "model_executor/layers/quantization").rglob("*.py")):
+        for node in ast.walk(tree_of(path)):
+            if not isinstance(node, ast.ClassDef):
+                continue
+            functions = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
+            override, name = functions.get("override_quantization_method"), functions.get("get_name")
+            if override is None or name is None:
+                continue
+            compared = [each for each in ast.walk(override) if isinstance(each, ast.Compare)]
+            method = text_of(compared[0].comparators[0]) if len(compared) == 1 else None
+            code = ast.unparse(override)
+            # the overrides of another platform do not count
+            is_whole = "quant_method" in code and "current_platform" not in code
+            returned = [text_of(each.value) for each in ast.walk(name) if isinstance(each, ast.Return)]
+            if method and is_whole and "return cls.get_name()" in code and returned[0]:
+                place = f"vllm/{path.relative_to(vllm).as_posix()}:{override.lineno}"
+                found[method] = {"to": returned[0], "source": place}
+    return found
+
+
 def _kept_by(tree: ast.Module, function: ast.FunctionDef) -> str:
     """Return ``NAME=VALUE`` of the module's switch that the function reads first.
 
@@ -584,6 +611,7 @@ def read(options: argparse.Namespace) -> dict[str, Any]:
         "expanded_at_load": expanded_at_load(plugin / "models")
         if is_plugin and (plugin / "models").is_dir()
         else [],
+        "renamed": renamed_methods(upstream / "vllm") if upstream is not None else {},
         "source": f"{platform.relative_to(checkout).as_posix()}:{line}",
     }
     facts.read_by["quantization"] = ["ast"]

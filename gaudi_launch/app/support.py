@@ -238,7 +238,8 @@ def _model(name: str) -> Model:
     if name in classes:
         return Model(path=name, name=name, architecture=name)
     found = known_model(name, must_exist=False)
-    if found.architecture is not None:
+    # a config.json without a class is an answer: unknown
+    if found.architecture is not None or found.config:
         return found
     why: LaunchError | None = None
     if looks_like_hub_id(name):
@@ -255,13 +256,20 @@ def _unknown(name: str, classes: list[str], why: LaunchError | None) -> LaunchEr
     from gaudi_launch.profiles import profiles
 
     detail = str(why) if why is not None else None
-    if "/" not in name and name.startswith(tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")) and "For" in name:
-        near = get_close_matches(name, classes, n=3, cutoff=0.3) or classes[:1]
+    if "/" not in name and _looks_like_class(name, classes):
+        near = _nearest(name, classes)
         return LaunchError("support.unknown_class", ExitCode.MODEL, found=name, near=", ".join(near), detail=detail)
     known = {model for profile in profiles() for model in profile.models}
     known |= {str(each["model"]) for facts in versions() for each in facts.validated}
     near = _nearest(name, sorted(known))
     return LaunchError("support.unknown_model", ExitCode.MODEL, found=name, near=", ".join(near), detail=detail)
+
+
+def _looks_like_class(name: str, classes: list[str]) -> bool:
+    """Return True for a name like a class's, or one that is close to a class in any case."""
+    if name[:1].isupper() and "For" in name:
+        return True
+    return bool(get_close_matches(name.lower(), [each.lower() for each in classes], n=1, cutoff=0.9))
 
 
 def _nearest(name: str, known: list[str]) -> list[str]:

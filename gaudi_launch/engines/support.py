@@ -89,6 +89,8 @@ class Version:
     validated: tuple[Mapping[str, Any], ...]
     compact_gdn: str = ""
     mla: frozenset[str] = frozenset()
+    # methods that vLLM loads as another one
+    renamed: Mapping[str, str] = field(default_factory=dict)
     # what is allocated for each kind of layer, and the kinds of layers that each class makes
     cache: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     cache_read_by: tuple[str, ...] = ()
@@ -151,6 +153,7 @@ def _version(row: Mapping[str, Any], classes: Iterable[str], layers: Mapping[str
         validated=tuple(row["validated"]),
         compact_gdn=row["compact_gdn"],
         mla=frozenset(row["mla"]),
+        renamed={name: entry["to"] for name, entry in row["quantization"]["renamed"].items()},
         cache=row["cache"],
         cache_read_by=tuple(row["cache_read_by"]),
         layers=layers,
@@ -272,7 +275,8 @@ def support_of(
     facts = _in_force(shipped, installed, engine, version)
     label = shipped.label if shipped is not None else f"{engine}@{version}"
     if model.architecture is None:
-        return ModelSupport(label)
+        reason = message("support.no_architecture", model=model.name)
+        return ModelSupport(label, reasons=(reason,) if model.config else ())
     answer = _by_class(model, label, facts, engine)
     if answer.status is SupportStatus.NO or facts is None:
         return answer
@@ -401,6 +405,7 @@ def _with_limits(
         reasons.append(_expanded_reason(answer.engine, expanded))
     else:
         method = quantization or method_of(model)
+        method = facts.renamed.get(method, method)
         unlisted = bool(facts.methods) and method not in facts.methods
         if method and unlisted and not _is_kept(model, facts, method):
             known = ", ".join(facts.methods)

@@ -353,3 +353,18 @@ def test_the_main_branch_expands_mxfp4_although_its_list_is_not_known() -> None:
 def test_the_versions_that_expand_a_method_are_named() -> None:
     found = support_of(GPT_OSS, "vllm-gaudi", "0.16.0")
     assert found.reasons[1].values["known"] == "vllm-gaudi@0.17.1"
+
+
+@pytest.mark.parametrize(("version", "refused"), [("0.14.1", True), ("0.15.1", False), ("0.26.0", False)])
+def test_a_method_that_vllm_loads_as_another_one_is_that_one(version: str, refused: bool) -> None:
+    # vllm/model_executor/layers/quantization/inc: auto-round becomes inc
+    model = Model("m", "m", architecture="LlamaForCausalLM", quantization="auto-round")
+    assert support_of(model, "vllm-gaudi", version).refused is refused
+
+
+def test_a_config_without_a_class_is_unknown_with_a_reason() -> None:
+    found = support_of(Model("m", "m", config={"model_type": "llama"}), "vllm-gaudi", "0.26.0")
+    assert (found.status, [each.id for each in found.reasons]) == (
+        SupportStatus.UNKNOWN,
+        ["support.no_architecture"],
+    )

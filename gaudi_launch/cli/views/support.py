@@ -145,7 +145,8 @@ def _cells(row: SupportRow, accelerator: str) -> tuple[str, ...]:
     if tried is not None and accelerator.partition("-")[0] in tried.accelerators:
         validated = f"{'/'.join(str(count) for count in tried.cards)} {'/'.join(tried.dtypes)}"
     reasons = " ".join(reason.render() for reason in row.support.reasons)
-    why = f"{reasons} [{row.support.evidence}]".strip()
+    source = f"[{row.support.evidence}]" if row.support.evidence else ""
+    why = f"{reasons} {source}".strip()
     cards = "-" if row.fewest_cards is None else str(row.fewest_cards)
     return (row.label, text(f"support.answer_{row.support.status.value}"), cards, validated, why)
 

@@ -74,6 +74,7 @@ def test_images_answer_by_their_lists_of_model_types(capsys: pytest.CaptureFixtu
         (["Qwen3-8B", "--engine", "vllm-gaudi@0.29"], 2, "vllm-gaudi@0.19"),
         (["Qwen3-8C"], 5, "Qwen3-8B"),
         (["GptOsForCausalLM"], 5, "GptOssForCausalLM"),
+        (["gptossforcausallm"], 5, "GptOssForCausalLM"),
         ([], 2, "--list"),
     ],
 )
