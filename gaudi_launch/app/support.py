@@ -266,7 +266,7 @@ def _unknown(name: str, classes: list[str], why: LaunchError | None) -> LaunchEr
 
 
 def _looks_like_class(name: str, classes: list[str]) -> bool:
-    """Return True for a name like a class's, or one that is close to a class in any case."""
+    """Return True for a name that is a class's but for case or typing errors."""
     if name[:1].isupper() and "For" in name:
         return True
     return bool(get_close_matches(name.lower(), [each.lower() for each in classes], n=1, cutoff=0.9))
