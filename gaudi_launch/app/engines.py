@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gaudi_launch.engines.releases import PinTrial
     from gaudi_launch.planning.engine import Engine
 
 
@@ -15,7 +16,8 @@ class EngineState:
     """An engine by the name that users write.
 
     ``installed``: its interpreter or image, empty without; ``facts_date``: date of the commit that the facts of
-    this version were read from; ``ended``: date of the end of its releases.
+    this version were read from; ``ended``: date of the end of its releases; ``constraints``: the trial of
+    the package versions that setup takes, None where there was none.
     """
 
     name: str
@@ -24,6 +26,7 @@ class EngineState:
     packages: Mapping[str, str]
     facts_date: str | None
     ended: str | None
+    constraints: PinTrial | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ def listing(python: str | None) -> EngineListing:
             packages=installed.packages if has and installed is not None else {},
             facts_date=facts.date if facts is not None else None,
             ended=ended(engine.identity.label),
+            constraints=_trial(name),
         )
         states.append(state)
     return EngineListing(installed.python if installed is not None else None, tuple(states), _gateway())
@@ -80,3 +84,12 @@ def _gateway() -> GatewayProgram | None:
 
     found = program.installed()
     return None if found is None else GatewayProgram(str(found), program.HAPROXY)
+
+
+def _trial(name: str) -> PinTrial | None:
+    """Return the trial of the constraints file of what `setup NAME` installs."""
+    from gaudi_launch.engines.releases import constraints_of, release_of, trial_of
+
+    release = release_of(name)
+    file = constraints_of(release) if release is not None else None
+    return trial_of(file) if file is not None else None

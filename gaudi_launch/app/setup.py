@@ -13,6 +13,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 if TYPE_CHECKING:
     from gaudi_launch.engines.install.environment import Recipe
     from gaudi_launch.engines.install.switch import Versions
+    from gaudi_launch.engines.releases import Release
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +65,32 @@ def install(recipe: Recipe, say: Say) -> Installation:
     old = environment.put_in_force(recipe, say)
     replaced = _leftovers(versions, old) if old is not None else None
     return Installation(ran, str(environment.linked_python(recipe.engine)), None, replaced)
+
+
+def pin_notes(release: Release, recipe: Recipe) -> tuple[str, ...]:
+    """Return what is known of the versions that a recipe takes, as sentences."""
+    from gaudi_launch.engines.releases import no_constraints, trial_of
+    from gaudi_launch.messages import text
+
+    if recipe.image is not None:
+        return (text("setup.image_by_tag", image=release.whole_image or release.bare_image),)
+    if not recipe.constraints:
+        reason = no_constraints(release)
+        return (reason.render(),) if reason is not None else ()
+    lines = [text("setup.pins", path=recipe.constraints)]
+    trial = trial_of(recipe.constraints)
+    if trial is not None:
+        lines.append(
+            text(
+                "setup.pins_tried",
+                date=trial.date,
+                python=trial.python,
+                count=trial.installed,
+                imported=trial.imported,
+                missing=text("common.between").join(trial.left_out),
+            )
+        )
+    return tuple(lines)
 
 
 def leftovers_of(engine: str, old: Path | None) -> Leftovers | None:

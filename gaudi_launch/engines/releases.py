@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message
 from gaudi_launch.profiles import read_document
 
 # in the name of an image of the bare framework, without a serving engine (the Gaudi2E inference manual 1.21, 1.4,
@@ -33,7 +38,8 @@ class Release:
     """One engine at one version, as in profiles/engines.
 
     ``engine`` is its value of --engine, ``images`` its makers' images, newest first, ``release``
-    the Gaudi software it is made for, ``upstream`` the vLLM that loads a plugin.
+    the Gaudi software it is made for, ``upstream`` the vLLM that loads a plugin, whose file of build
+    requirements is ``build_requirements``.
     """
 
     engine: str
@@ -44,6 +50,7 @@ class Release:
     release: str = ""
     images: tuple[str, ...] = ()
     entry: str = ""
+    build_requirements: str = "requirements/build/cuda.txt"
 
     @property
     def bare_image(self) -> str | None:
@@ -109,6 +116,7 @@ def release_of(engine: str, version: str = "") -> Release | None:
         release=str(found["release"] or ""),
         images=tuple(found["images"]),
         entry=str(found.get("entry", "")),
+        build_requirements=str((upstream or {}).get("requirements", Release.build_requirements)),
     )
 
 
@@ -121,6 +129,7 @@ def needed_release(engine: str) -> Release:
     name, _, version = engine.partition("@")
     found = release_of(engine) or _of_version(name, version) or _of_image(engine)
     if found is None:
+        check_installable(f"{name}-{version}")
         from gaudi_launch.engines.registry import setup_names
 
         all_known = ", ".join((*setup_names(), "gateway", *known(), *_versions_known(name)))
@@ -130,8 +139,9 @@ def needed_release(engine: str) -> Release:
 
 def _of_version(name: str, version: str) -> Release | None:
     """Return the release of a profile that ``0.26`` names; None where it has none."""
-    parts = version.split(".")
-    for each in _versions_of(name):
+    parts, all_versions = version.split("."), _versions_of(name)
+    exact = [each for each in all_versions if each == version]
+    for each in (*exact, *all_versions):
         found = release_of(name, each) if version and each.split(".")[: len(parts)] == parts else None
         if found is not None:
             return replace(found, engine=f"{name}@{each}")
@@ -160,6 +170,60 @@ def constraints_of(release: Release) -> str | None:
     folder = paths.profiles_dir() / "engines" / "constraints"
     found = [folder / f"{each}.txt" for each in sorted(names) if (folder / f"{each}.txt").is_file()]
     return str(found[0]) if found else None
+
+
+@dataclass(frozen=True)
+class PinTrial:
+    """The trial installation of a constraints file: packages installed and imported.
+
+    ``left_out`` are packages that it needs and no index has.
+    """
+
+    date: str
+    python: str
+    installed: int
+    imported: int
+    left_out: tuple[str, ...]
+
+
+def trial_of(constraints: str) -> PinTrial | None:
+    """Return the trial of a constraints file.
+
+    Return None where exactly this file was not tried. Trials are made by ``scripts/acceptance/pinned_installs.py``.
+    """
+    file = Path(constraints)
+    found = _record("tried").get(file.stem)
+    if found is None or hashlib.sha256(file.read_bytes()).hexdigest() != found["sha256"]:
+        return None
+    return PinTrial(
+        str(found["date"]),
+        str(found["python"]),
+        int(found["installed"]),
+        int(found["imported"]),
+        tuple(sorted({*found["not_installed"], *found["not_imported"]})),
+    )
+
+
+def no_constraints(release: Release) -> Message | None:
+    """Return why a release has no constraints file; None where no reason is recorded."""
+    found = _record("unresolved").get(f"{release.engine.partition('@')[0]}-{release.version}")
+    if found is None:
+        return None
+    return message(f"setup.unresolved_{found['reason']}", **found["values"])
+
+
+def check_installable(name: str) -> None:
+    """Raise LaunchError (USAGE) for a release that cannot be installed, with why."""
+    found = _record("unresolved").get(name)
+    if found is not None and found["reason"] == "moving":
+        raise LaunchError("setup.unresolved_moving", ExitCode.USAGE, **found["values"])
+
+
+@cache
+def _record(part: str) -> Mapping[str, Any]:
+    file = paths.profiles_dir() / "engines" / "constraints" / "record.json"
+    found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))[part]
+    return found
 
 
 def _versions_known(name: str) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ def test_an_engine_with_the_files_versions_does_not_deviate(tmp_path: Path) -> N
     assert compared(program) == PinReport(str(FILE), ())
 
 
-@pytest.mark.parametrize("version", ["0.24.0", "0.26.0.post1", "0.27.0rc0"])
+@pytest.mark.parametrize("version", ["0.13.0", "0.26.0.post1", "0.27.0rc0"])
 def test_a_version_without_a_file_has_nothing_to_compare(version: str) -> None:
     assert pins_file(Installed("python3", "vllm-gaudi", {}, {"plugin": version})) is None
 

@@ -109,7 +109,7 @@ def _gaudi(engine: str, place: str | None, python: str | None, extras: Any, dry_
     import shutil
     import time
 
-    from gaudi_launch.app.setup import install
+    from gaudi_launch.app.setup import install, pin_notes
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.setup import leftovers_json, show_leftovers
     from gaudi_launch.engines.install import environment
@@ -134,8 +134,8 @@ def _gaudi(engine: str, place: str | None, python: str | None, extras: Any, dry_
     begin = time.monotonic()
     if environment.remembered(recipe) < len(recipe.steps):
         say(text("setup.log", path=str(recipe.folder / environment.LOG)))
-        if recipe.constraints:
-            say(text("setup.pins", path=recipe.constraints))
+        for line in pin_notes(release, recipe):
+            say(line)
     done = install(recipe, say)
     seconds = round(time.monotonic() - begin, 1)
     if as_json:

@@ -48,7 +48,16 @@ def _row(state: EngineState) -> dict[str, Any]:
         "needs_cards": state.engine.needs_cards,
         "facts_date": state.facts_date,
         "ended": state.ended,
+        "constraints": _trial(state),
     }
+
+
+def _trial(state: EngineState) -> dict[str, Any] | None:
+    trial = state.constraints
+    if trial is None:
+        return None
+    counts = {"installed": trial.installed, "imported": trial.imported, "left_out": list(trial.left_out)}
+    return {"tried": trial.date, "python": trial.python, **counts}
 
 
 def _title(state: EngineState) -> str:
@@ -68,4 +77,6 @@ def _dated(state: EngineState) -> str:
         parts.append(text("engines.as_of", month=state.facts_date[:7]))
     if state.ended:
         parts.append(text("engines.ended", date=state.ended))
+    if state.constraints is not None:
+        parts.append(text("engines.pins_tried", date=state.constraints.date))
     return text("common.clauses").join(parts)

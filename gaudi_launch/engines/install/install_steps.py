@@ -60,7 +60,7 @@ def code_steps(release: Release, python: str, source: str, extras: SetupExtras) 
     steps: list[CodeStep] = []
     if release.upstream is not None:
         folder, upstream = _checkout(release.upstream, source)
-        needs = f"{folder}/requirements/build/cuda.txt"
+        needs = f"{folder}/{release.build_requirements}"
         steps += [
             *upstream,
             CodeStep("setup.without_torch", ("sed", "-i", "/^torch/d", needs)),

@@ -13,8 +13,10 @@ import pytest
 
 from gaudi_launch.engines.install.environment import in_venv
 from gaudi_launch.engines.install.install_steps import SetupExtras, code_steps, dockerfile
-from gaudi_launch.engines.releases import constraints_of, known, needed_release
+from gaudi_launch.engines.releases import constraints_of, known, needed_release, no_constraints, trial_of
+from gaudi_launch.engines.support import versions
 from gaudi_launch.errors import LaunchError
+from gaudi_launch.paths import profiles_dir
 
 # records its words; says no to the call whose number stands in the file `fail`; makes environments
 STAND_IN = """#!{python}
@@ -281,6 +283,10 @@ def test_the_embedded_engine_comes_from_a_mirror(engine: str, user: User) -> Non
         ("vllm-gaudi", "vllm-gaudi", "b059f9c9"),
         ("vllm-gaudi@0.26", "vllm-gaudi@0.26.0", "b059f9c9"),
         ("vllm-gaudi@main", "vllm-gaudi@main", "091bbadd"),
+        ("vllm-gaudi@0.24", "vllm-gaudi@0.24.0", "90815f2f2c19"),
+        # a number alone is its newest release; the complete one is exactly that
+        ("vllm-gaudi@0.13", "vllm-gaudi@0.13.0.post1", "906abe3ff735"),
+        ("vllm-gaudi@0.13.0", "vllm-gaudi@0.13.0", "de3d735d655a"),
         ("tgi@3.2.3", "tgi@3.2.3", "a1f3ebe1"),
     ],
 )
@@ -291,9 +297,77 @@ def test_a_release_is_named_by_its_number(name: str, engine: str, commit: str) -
 
 def test_a_release_without_a_line_is_refused_with_those_that_have_one() -> None:
     with pytest.raises(LaunchError) as caught:
-        needed_release("vllm-gaudi@0.19")
-    assert caught.value.id == "serve.setup_unknown"
-    assert "vllm-gaudi@0.26.0, vllm-gaudi@main" in str(caught.value)
+        needed_release("vllm-gaudi@0.12")
+    assert (caught.value.id, caught.value.exit_code) == ("support.unknown_version", 2)
+    assert "0.11.2" in str(caught.value)
+
+
+def plugin_releases() -> list[str]:
+    """Return the plugin's releases in the shipped support data."""
+    return sorted(each.version for each in versions() if each.engine == "vllm-gaudi" and each.version != "main")
+
+
+@pytest.mark.parametrize("version", plugin_releases())
+def test_each_release_of_the_plugin_has_constraints_or_the_reason_why_not(version: str) -> None:
+    try:
+        release = needed_release(f"vllm-gaudi@{version}")
+    except LaunchError as error:
+        assert (error.id, error.exit_code) == ("setup.unresolved_moving", 2)
+        assert f"vllm-gaudi {version} cannot be installed" in str(error)
+        return
+    facts = next(each for each in versions() if (each.engine, each.version) == ("vllm-gaudi", version))
+    assert facts.commit.startswith(release.code.commit)
+    reason = no_constraints(release)
+    assert (constraints_of(release) is None) == (reason is not None)
+    assert reason is None or reason.render("en").startswith(f"vllm-gaudi {version} has no constraints file: vLLM ")
+
+
+def test_older_releases_of_the_plugin_read_another_file_of_build_requirements() -> None:
+    files = [
+        step.argv[-1]
+        for version in ("0.19.1", "0.21.0")
+        for step in code_steps(needed_release(f"vllm-gaudi@{version}"), "py", "/s", SetupExtras())
+        if step.id == "setup.without_torch"
+    ]
+    assert files == ["/s/vllm/requirements/build.txt", "/s/vllm/requirements/build/cuda.txt"]
+
+
+def test_the_trial_of_the_versions_is_shown_with_what_was_left_out(user: User) -> None:
+    err = user.run("vllm-fork@1.21", "--python", "base-python")[2]
+    trial = trial_of(constraints_of(needed_release("vllm-fork@1.21")) or "")
+    assert trial is not None and {"torch", "xgrammar"} <= set(trial.left_out)
+    counts = f"{trial.installed} packages, of which {trial.imported} were imported"
+    assert f"These versions were installed on {trial.date} with Python {trial.python}: {counts}." in err
+
+
+def test_a_release_without_constraints_gives_the_reason(user: User) -> None:
+    code, _, err = user.run("vllm-gaudi@0.13.0", "--python", "base-python")
+    assert code == 0
+    assert "vLLM 0.13.0 needs transformers >=4.56.0,<5, vllm-gaudi 0.13.0 needs >=4.1,<4.56.0" in err
+
+
+def test_an_image_is_said_to_be_named_by_its_tag(user: User) -> None:
+    assert (
+        "pytorch-installer-2.6.0:latest is named by its tag; no source read here gives a digest"
+        in (user.run("vllm-fork@1.21", "--in", "docker")[2])
+    )
+
+
+def test_a_trial_counts_only_for_exactly_the_file_that_was_tried(tmp_path: Path) -> None:
+    file = Path(constraints_of(needed_release("vllm-gaudi")) or "")
+    assert trial_of(str(file)) is not None
+    changed = tmp_path / file.name
+    changed.write_text(file.read_text(encoding="utf-8") + "another==1.0\n", encoding="utf-8")
+    assert trial_of(str(changed)) is None
+
+
+def test_the_recorded_trials_are_of_the_shipped_files_and_metrics_answered() -> None:
+    folder = profiles_dir() / "engines" / "constraints"
+    record = json.loads((folder / "record.json").read_text(encoding="utf-8"))["tried"]
+    assert {"vllm-gaudi-0.26.0", "vllm-fork-1.21", "vllm-fork-1.22"} <= set(record)
+    assert [name for name in record if trial_of(str(folder / f"{name}.txt")) is None] == []
+    assert {each["metrics"] for each in record.values()} == {"[200, 200]"}
+    assert [name for name, each in record.items() if each["conflicts"]] == []
 
 
 def test_the_plugin_stands_on_upstream_without_its_torch() -> None:
