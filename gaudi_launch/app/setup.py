@@ -72,12 +72,14 @@ def pin_notes(release: Release, recipe: Recipe) -> tuple[str, ...]:
     from gaudi_launch.engines.releases import no_constraints, trial_of
     from gaudi_launch.messages import text
 
+    lines = []
     if recipe.image is not None:
-        return (text("setup.image_by_tag", image=release.whole_image or release.bare_image),)
+        lines.append(text("setup.image_by_tag", image=release.whole_image or release.bare_image))
     if not recipe.constraints:
-        reason = no_constraints(release)
-        return (reason.render(),) if reason is not None else ()
-    lines = [text("setup.pins", path=recipe.constraints)]
+        is_published = recipe.image is not None and recipe.image == release.whole_image
+        reason = None if is_published else no_constraints(release)
+        return (*lines, reason.render()) if reason is not None else tuple(lines)
+    lines.append(text("setup.pins", path=recipe.constraints))
     trial = trial_of(recipe.constraints)
     if trial is not None:
         lines.append(
@@ -106,15 +108,12 @@ def roll_back(engine: str | None, *, dry_run: bool = False) -> RollBack:
     """
     from gaudi_launch.engines.vllm_cpu.install import alone
 
-    with alone():
-        versions = _chosen(engine)
-        current, before = versions.in_force(), versions.replaced()
-        if current is None or before is None:
-            raise LaunchError("setup.no_version_before", ExitCode.USAGE, engine=engine or versions.name)
-        python = _python_in(before)
-        if not python.exists():
-            raise LaunchError("setup.version_broken", ExitCode.FAILED, path=str(before), python=str(python))
-        if not dry_run:
+    versions = _chosen(engine)
+    current, before = _pair(versions, engine)
+    if not dry_run:
+        # what may be refused was checked without writing anything; another setup may have ended now
+        with alone():
+            current, before = _pair(versions, engine)
             try:
                 versions.roll_back()
             except OSError as error:
@@ -122,8 +121,19 @@ def roll_back(engine: str | None, *, dry_run: bool = False) -> RollBack:
                 raise LaunchError(
                     "setup.switch_failed", ExitCode.FAILED, path=str(versions.link), why=why
                 ) from None
-    linked = versions.link / python.relative_to(before)
+    linked = versions.link / _python_in(before).relative_to(before)
     return RollBack(versions.name, before, linked, _leftovers(versions, current))
+
+
+def _pair(versions: Versions, engine: str | None) -> tuple[Path, Path]:
+    """Return the version in force and the one before. Raises LaunchError."""
+    current, before = versions.in_force(), versions.replaced()
+    if current is None or before is None:
+        raise LaunchError("setup.no_version_before", ExitCode.USAGE, engine=engine or versions.name)
+    python = _python_in(before)
+    if not python.exists():
+        raise LaunchError("setup.version_broken", ExitCode.FAILED, path=str(before), python=str(python))
+    return current, before
 
 
 def _chosen(engine: str | None) -> Versions:

@@ -52,6 +52,7 @@ def setup(
     """
     from gaudi_launch.engines.install.install_steps import SetupExtras
     from gaudi_launch.engines.registry import runs_anywhere, setup_name, setup_names
+    from gaudi_launch.engines.releases import known
     from gaudi_launch.errors import ExitCode, LaunchError
 
     given: dict[str, object] = {"--in": place, "--python": python}
@@ -61,7 +62,7 @@ def setup(
         _check_alone(given)
         return _roll_back(engine, dry_run, as_json)
     if engine is None:
-        raise LaunchError("setup.no_engine", ExitCode.USAGE, known=", ".join(setup_names()))
+        raise LaunchError("setup.no_engine", ExitCode.USAGE, known=", ".join((*setup_names(), *known())))
     _check_index(index_url)
     engine = setup_name(engine)
     extras = SetupExtras(index_url, vision, scale_out, unpinned=unpinned)

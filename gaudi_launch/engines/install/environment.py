@@ -126,12 +126,13 @@ def in_docker(release: Release, extras: SetupExtras) -> Recipe:
     if release.bare_image is None:
         raise LaunchError("setup.image_as_is", ExitCode.USAGE, engine=release.engine)
     file = folder / "docker" / "Dockerfile"
+    pins = "" if extras.unpinned else constraints_of(release) or ""
     image = release.built_image + ("-vision" if extras.vision else "") + ("-scale-out" if extras.scale_out else "")
     steps = (
         CodeStep("setup.pull", ("docker", "pull", release.bare_image)),
         CodeStep("setup.build", ("docker", "build", "--tag", image, "--file", str(file), str(file.parent))),
     )
-    return Recipe(release.engine, folder, steps, {file: dockerfile(release, extras)}, image=image)
+    return Recipe(release.engine, folder, steps, {file: dockerfile(release, extras)}, image=image, constraints=pins)
 
 
 def check(recipe: Recipe, base: str, extras: SetupExtras) -> None:

@@ -7,9 +7,10 @@ again after it was interrupted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from gaudi_launch.engines.releases import Code, Release
+from gaudi_launch.engines.releases import Code, Release, constraints_of
 
 # HabanaAI/hccl_demo@f623d69:README.md, "Host NIC Scale-Out Setup"
 _LIBFABRIC = "1.20.0"
@@ -18,6 +19,8 @@ _TARBALL = f"https://github.com/ofiwg/libfabric/releases/download/v{_LIBFABRIC}/
 _WRAPPER = Code("HabanaAI/hccl_ofi_wrapper")
 _WRAPPER_FILE = "libhccl_ofi_wrapper.so"
 _HABANA_LIBRARIES = "/usr/lib/habanalabs"
+# writes its second argument to the file of the first one
+_WRITE = "import sys; open(sys.argv[1], 'w').write(sys.argv[2])"
 
 
 @dataclass(frozen=True)
@@ -137,19 +140,31 @@ def scale_out_steps(source: str) -> list[CodeStep]:
 
 
 def dockerfile(release: Release, extras: SetupExtras) -> str:
-    """Return a Dockerfile that needs no context: the bare image, then the same steps."""
-    import json
-    from dataclasses import replace
+    """Return a Dockerfile that needs no context: the bare image, then the same steps.
 
-    inside = replace(extras, pip_options=("--no-cache-dir",))
+    The constraints file is written into the image, so that pip takes the same versions there.
+    """
+    import json
+
     source = "/opt/gaudi-launch"
+    pins = None if extras.unpinned else constraints_of(release)
+    constraints = f"{source}/constraints.txt" if pins is not None else ""
+    inside = replace(extras, pip_options=("--no-cache-dir",), constraints=constraints)
 
     def run(words: Sequence[str]) -> str:
         # the form without a shell; a Dockerfile's variables are not replaced in it
         return f"RUN {json.dumps(list(words), ensure_ascii=False)}"
 
     lines = [f"FROM {release.bare_image}", run(("mkdir", "-p", source))]
+    if pins is not None:
+        lines.append(run(("python3", "-c", _WRITE, constraints, _versions_in(pins))))
     lines += [run(step.argv) for step in code_steps(release, "python3", source, inside)]
     if extras.scale_out:
         lines.append(f"ENV LD_LIBRARY_PATH={LIBFABRIC_ROOT}/lib:{_HABANA_LIBRARIES}:$LD_LIBRARY_PATH")
     return "\n".join([*lines, 'ENTRYPOINT ["python3", "-m", "vllm.entrypoints.openai.api_server"]']) + "\n"
+
+
+def _versions_in(constraints: str) -> str:
+    """Return the lines of a constraints file without its head."""
+    lines = Path(constraints).read_text(encoding="utf-8").splitlines()
+    return "".join(f"{line}\n" for line in lines if not line.startswith("#"))

@@ -190,6 +190,7 @@ def test_a_rollback_returns_to_the_version_before(user: User) -> None:
 def test_a_rollback_without_a_name_needs_one_engine_with_two_versions(user: User) -> None:
     code, out, err = user.run("--rollback")
     assert (code, out) == (2, "") and "No engine on this machine has an earlier version" in err
+    assert not user.engines.exists()
     for engine in ("vllm-fork@1.21", "vllm-fork@1.22"):
         assert user.run(engine, "--python", "base-python")[0] == 0
         assert user.run(engine, "--python", "base-python", "--vision")[0] == 0
@@ -384,6 +385,26 @@ def test_the_plugin_stands_on_upstream_without_its_torch() -> None:
         "git -C /s/vllm-gaudi checkout --quiet --detach b059f9c9",
         "py -m pip install --no-build-isolation --editable /s/vllm-gaudi",
     ]
+
+
+def test_an_image_takes_the_resolved_versions(tmp_path: Path) -> None:
+    release = needed_release("vllm-fork@1.22")
+    steps = [
+        json.loads(line.removeprefix("RUN ")) for line in dockerfile(release, SetupExtras()).splitlines()[1:-1]
+    ]
+    path = "/opt/gaudi-launch/constraints.txt"
+    installs = [
+        words for words in steps if words[1:4] == ["-m", "pip", "install"] or "VLLM_TARGET_DEVICE=hpu" in words
+    ]
+    assert len(installs) == 3
+    assert {words[words.index("--constraint") + 1] for words in installs} == {path}
+    # what the step writes is the file, but for its head
+    (write,) = [words for words in steps if path in words and "pip" not in words]
+    file = tmp_path / "constraints.txt"
+    subprocess.run([sys.executable, *write[1:3], str(file), *write[4:]], check=True)
+    shipped = Path(constraints_of(release) or "").read_text(encoding="utf-8")
+    assert file.read_text() == "".join(line for line in shipped.splitlines(True) if not line.startswith("#"))
+    assert "constraints.txt" not in dockerfile(release, SetupExtras(unpinned=True))
 
 
 def test_scale_out_builds_libfabric_then_the_wrapper() -> None:
