@@ -34,6 +34,14 @@ _MOST_TOP = 20
 # these cards cannot
 UNMET = ExitCode.MACHINE
 
+# after -- they decide, and serve would warn of another value
+_ENGINE_OPTIONS = {
+    "max_num_seqs": "--max-num-seqs",
+    "max_num_batched_tokens": "--max-num-batched-tokens",
+    "max_model_len": "--max-model-len",
+    "max_prefill_seqs": "--max-num-prefill-seqs",
+}
+
 _GOAL, _TRAFFIC, _SHOW = "Goal", "Traffic", "Output"
 
 
@@ -201,9 +209,8 @@ def launch_options(case: RecommendCase, candidate: Candidate) -> LaunchOptions:
         changes["padding_limit"] = candidate.padding
     if not options.dtype and candidate.dtype not in (search.model.quantization, "bfloat16"):
         changes["dtype"] = candidate.dtype
-    # an option after -- is in the request already, and would be given twice
-    given = {name for name in changes if name in searched.request.overruled}
-    kept = {name: value for name, value in changes.items() if name not in given}
+    args = searched.request.args
+    kept = {name: value for name, value in changes.items() if not args.has(_ENGINE_OPTIONS.get(name, "--"))}
     return replace(options, extra=(*options.extra, *prefix_arguments(searched, candidate)), **kept)  # type: ignore[arg-type]
 
 

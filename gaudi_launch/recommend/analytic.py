@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +19,8 @@ from gaudi_launch.recommend.space import Candidate, SearchCase, SearchedEngine, 
 _MOST_CACHE, _GRAPHS = 0.95, 0.05
 # what queues do not allow; as in capacity
 _MOST_LOAD = 0.9
+# arithmetic counts no queues, and some of them are shorter than this assumes: a replica less may be enough
+_LENIENT = 0.8
 # lengths to compare where the longest is searched: the longest may fail when it is planned
 _LENGTHS = 2
 
@@ -193,7 +196,7 @@ class Forecaster:
         replicas = most or max(1, self.case.pool.cards_per_node // candidate.cards)
         least = 1
         if demand is not None:
-            least = max(1, -int(-demand // each))
+            least = max(1, math.ceil(_LENIENT * demand / each))
             if self.goal.name in ("cost", "balanced", "context") or most is None:
                 replicas = least
         elif self.goal.name in ("latency", "cost"):
@@ -209,7 +212,8 @@ class Forecaster:
             tokens=made,
             spare=made,
             length=candidate.length,
-            balance=rate * self.output / candidate.cards / full.e2e,
+            # for a given load the most that a card carries decides between equal numbers of cards
+            balance=rate * self.output / candidate.cards / (1.0 if demand is not None else full.e2e),
         )
         miss = self._miss(cycle)
         if most is not None and least > most:

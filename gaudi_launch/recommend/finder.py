@@ -301,14 +301,14 @@ def _shrinking(start: Candidate, able: Fitting) -> list[Candidate]:
 def best(goal: Goal, trials: Iterable[Trial]) -> Trial | None:
     """Return the best trial that meets the targets.
 
-    Of those that are alike the one that is balanced best.
+    Of those that are alike the one that `goal.second` prefers.
     """
     able = [trial for trial in trials if trial.meets]
     if not able:
         return None
     top = max(trial.score for trial in able)
     close = [trial for trial in able if trial.score >= (1 - _ALIKE) * top]
-    return max(close, key=lambda trial: trial.served.balance if trial.served is not None else 0.0)
+    return max(close, key=lambda trial: trial.second)
 
 
 def _settled(simulation: Simulation, ranked: list[Trial]) -> Trial | None:

@@ -95,6 +95,19 @@ def missed(goal: Goal, served: Served) -> tuple[str, ...]:
     return tuple(name for name, most in wanted.items() if most is not None and found[name] > most)
 
 
+def second(goal: Goal, served: Served) -> float:
+    """Return what decides where the goal is served alike; more is better.
+
+    With a load and targets the least of targets / latencies, so that other requests meet them too.
+    """
+    targets = goal.targets
+    pairs = ((targets.ttft, served.ttft), (targets.tpot, served.tpot), (targets.e2e, served.e2e))
+    spare = [most / max(value, 1e-9) for most, value in pairs if most is not None]
+    if goal.demand and spare:
+        return min(spare)
+    return served.balance
+
+
 def alike(score: float) -> float:
     """Return a score without the digits that a simulation does not know.
 

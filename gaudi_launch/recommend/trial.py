@@ -24,11 +24,13 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.performance.evidence import Evidence
 from gaudi_launch.recommend.analytic import Group
-from gaudi_launch.recommend.goal import Goal, Served, alike, missed, objective
+from gaudi_launch.recommend.goal import Goal, Served, alike, missed, objective, second
 from gaudi_launch.recommend.space import Candidate, SearchCase, request_of
 
 # requests of a simulation: to rank, to compare, and (None) as many as the load needs to settle
 _QUICK, _EXACT = 500, 4000
+# few requests show less than what one replica carries: a replica less may be enough
+_LENIENT = 0.9
 # more replicas than this beyond the fewest only lower a latency that meets its target
 _MORE_REPLICAS = 8
 # a plan, whose fp8 files are on the machine or not, may have a few graphs more than a trial
@@ -39,14 +41,16 @@ _START_MARGIN = 1.05
 class Trial:
     """A candidate after its simulation.
 
-    ``miss`` is by how much the worst target is missed, as a factor, and ``missed`` names them: ttft,
-    tpot, e2e, cards, start. ``start`` is the time of the warm-up with ``graphs`` buckets. ``why_not``
-    is the reason why there is nothing to simulate. ``curve`` are the loads of one replica.
+    ``second`` decides where ``score`` is alike. ``miss`` is by how much the worst target is missed, as a
+    factor, and ``missed`` names them: ttft, tpot, e2e, cards, start. ``start`` is the time of the warm-up
+    with ``graphs`` buckets. ``why_not`` is the reason why there is nothing to simulate. ``curve`` are the
+    loads of one replica.
     """
 
     candidate: Candidate
     served: Served | None = None
     score: float = -math.inf
+    second: float = 0.0
     miss: float = math.inf
     missed: tuple[str, ...] = ()
     replica: Replica | None = None
@@ -135,7 +139,8 @@ class Simulation:
         else:
             shares = QUICK_SHARES if requests == _QUICK else SHARES
             curve = load_curve(simulated, clients=bool(goal.clients), shares=shares)
-            served = self._loaded(trial.candidate, curve) if curve is not None else None
+            leniency = _LENIENT if requests == _QUICK else 1.0
+            served = self._loaded(trial.candidate, curve, leniency) if curve is not None else None
             trial = replace(trial, curve=curve)
         if served is None:
             length = made.limits.max_model_len
@@ -160,14 +165,14 @@ class Simulation:
             replicas = most or self.case.pool.cards_per_node // candidate.cards
         return self._of_load(candidate, load, max(1, replicas), full)
 
-    def _loaded(self, candidate: Candidate, curve: LoadCurve) -> Served | None:
+    def _loaded(self, candidate: Candidate, curve: LoadCurve, leniency: float) -> Served | None:
         """Return what the best number of replicas does with the given load."""
         goal = self.goal
         each = self._each(curve, goal.targets)
         if each is None:
             # not even idle: what one client sees
             return self._of_load(candidate, curve.load(0), 1, curve.load(0))
-        least = max(1, math.ceil(goal.demand / each - 1e-9))
+        least = max(1, math.ceil(leniency * goal.demand / each - 1e-9))
         most = self.case.pool.most_replicas(candidate.cards)
         spare = curve.at(each)
         found: Served | None = None
@@ -220,6 +225,16 @@ class Simulation:
             balance=full.tokens / candidate.cards / full.e2e,
         )
 
+    def _second(self, trial: Trial, served: Served) -> float:
+        """Return what decides where scores are alike.
+
+        Few requests give the number of replicas by a fraction: the fewest cards come first.
+        """
+        curve = trial.curve
+        if self.goal.demand and curve is not None and curve.shares is QUICK_SHARES:
+            return served.spare / served.cards
+        return second(self.goal, served)
+
     def lateness(self, candidate: Candidate, graphs: int) -> float:
         """Return the time of the warm-up as a share of the longest one allowed."""
         most, start = self.goal.most_start, self._start(candidate, graphs)
@@ -240,7 +255,14 @@ class Simulation:
             names.append("start")
             miss = max(miss, late)
         score = objective(goal, served)
-        return replace(trial, served=served, score=score, missed=tuple(names), miss=miss)
+        return replace(
+            trial,
+            served=served,
+            score=score,
+            second=self._second(trial, served),
+            missed=tuple(names),
+            miss=miss,
+        )
 
 
 def scaled(targets: Targets, factor: float) -> Targets:
@@ -270,5 +292,4 @@ def over(goal: Goal, served: Served, name: str) -> float:
 
 def place(trial: Trial) -> tuple[float, float, float]:
     """Return the place of a trial: a smaller one is better."""
-    balance = trial.served.balance if trial.served is not None else 0.0
-    return (trial.miss, -alike(trial.score), -balance)
+    return (trial.miss, -alike(trial.score), -trial.second)

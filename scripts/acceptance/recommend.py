@@ -1,0 +1,235 @@
+"""Check that `gaudi-launch recommend` is right, by other means than its search.
+
+`recommend.py [--cases N] [--only exhaustive|seeds|refusals|capacity]`
+
+exhaustive: small spaces are simulated completely; the answer's objective is within 2 % of the best.
+seeds: the answers of N drawn cases (40) meet their targets with requests drawn by another seed, in
+all but one of twenty. refusals: `fit` and `support` accept each answer, which has a plan. capacity:
+no answer needs more cards than `capacity` for the same options. The exit status is 0 when all hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from gaudi_launch.app import capacity as capacity_cases
+from gaudi_launch.app import recommend as cases
+from gaudi_launch.app.capacity import CapacityOptions
+from gaudi_launch.app.fit import FitOptions, ServedLengths, fit
+from gaudi_launch.app.options import LaunchOptions
+from gaudi_launch.app.recommend import RecommendCase, Recommended, RecommendOptions
+from gaudi_launch.app.support import SupportOptions, support
+from gaudi_launch.capacity.cards import solve as solve_capacity
+from gaudi_launch.capacity.planned_replica import request_delay
+from gaudi_launch.capacity.search import ReplicaLoad, load_at, load_of_clients, most_requests
+from gaudi_launch.capacity.traffic import from_ranges
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.planning.support_answer import SupportStatus
+from gaudi_launch.recommend.analytic import fitting
+from gaudi_launch.recommend.finder import best, find
+from gaudi_launch.recommend.trial import Simulation
+
+WITHIN, HELD = 0.98, 38 / 40
+OTHER_SEED = 20_261
+MODELS = (
+    "meta-llama/Llama-3.1-8B-Instruct",
+    "Qwen/Qwen3-8B",
+    "Qwen/Qwen3-32B",
+    "meta-llama/Llama-3.1-70B-Instruct",
+    "mistralai/Mixtral-8x7B-Instruct-v0.1",
+)
+# options that make a space small enough for all of it to be simulated
+SMALL: tuple[tuple[dict[str, str], dict[str, str]], ...] = (
+    ({"dtype": "bf16", "max_prefill_seqs": "1", "cards": "1"}, {"goal": "balanced"}),
+    ({"dtype": "bf16", "max_prefill_seqs": "4", "max_num_batched_tokens": "4096"}, {"goal": "throughput"}),
+    ({"dtype": "fp8", "max_num_batched_tokens": "8192", "cards": "2"}, {"goal": "cost"}),
+    ({"dtype": "bf16", "max_num_seqs": "64", "cards": "1"}, {"goal": "latency", "rate": "5/s"}),
+    ({"dtype": "bf16", "max_prefill_seqs": "1"}, {"rate": "30/s", "ttft": "1s", "tpot": "60ms"}),
+)
+
+
+def case_of(model: str, launch: dict[str, str], given: dict[str, str]) -> RecommendCase:
+    """Return a case for Gaudi2 servers."""
+    options = {"input_range": "100,1000", "output_range": "20,200", **launch}
+    return cases.read(LaunchOptions(model=model, **options), RecommendOptions(accelerator="gaudi2", **given))  # type: ignore[arg-type]
+
+
+def drawn(count: int, seed: int = 1) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
+    """Yield models, launch options and targets."""
+    chance = random.Random(seed)
+    for _ in range(count):
+        low, high = chance.choice([50, 100, 500]), chance.choice([1000, 2000, 4000])
+        few, many = chance.choice([10, 50]), chance.choice([100, 300, 600])
+        launch = {"input_range": f"{low},{high}", "output_range": f"{few},{many}"}
+        if chance.random() < 0.5:
+            launch["dtype"] = chance.choice(["bf16", "fp8"])
+        given = {
+            "rate": f"{chance.choice([2, 5, 10, 20, 50])}/s",
+            "ttft": f"{chance.choice([0.8, 1.0, 1.5, 2.0, 3.0])}s",
+            "tpot": f"{chance.choice([40, 50, 60, 80, 100])}ms",
+        }
+        if chance.random() < 0.2:
+            given["e2e"] = f"{chance.choice([20, 30, 60])}s"
+        yield chance.choice(MODELS), launch, given
+
+
+def exhaustive(model: str, launch: dict[str, str], given: dict[str, str]) -> float:
+    """Return the answer's objective as a share of the best of the complete space."""
+    case = case_of(model, launch, given)
+    simulation = Simulation(case.search, case.goal)
+    everything = [simulation.settled(simulation.exact(each)) for each in fitting(case.search).candidates]
+    top = best(case.goal, everything)
+    found = find(case.search, case.goal)
+    if top is None or found.winner is None:
+        return 1.0 if top is None and found.winner is None else 0.0
+    return found.winner.score / top.score
+
+
+def holds(answer: Recommended, seed: int = OTHER_SEED) -> bool:
+    """Return True if the answer meets its targets with requests of another seed."""
+    found, options = answer.found, answer.case.options
+    assert found.winner is not None and found.winner.served is not None and found.winner.replica is not None
+    inputs, outputs = (_pair(text) for text in (options.input_range, options.output_range))
+    made, goal = found.winner.replica, found.goal
+    traffic = from_ranges(inputs, outputs, seed)
+    replica = ReplicaLoad(traffic, made.limits, made.cost, goal.targets.percentile, request_delay())
+    each = goal.demand / found.winner.served.replicas
+    if goal.clients:
+        load = load_of_clients(replica, -(-goal.clients // found.winner.served.replicas))
+    else:
+        most = most_requests(traffic, made.limits, made.cost)
+        assert most is not None, "it served the requests of the first seed"
+        load = load_at(replica, each / most, most)
+    pairs = ((load.ttft, goal.targets.ttft), (load.tpot, goal.targets.tpot), (load.e2e, goal.targets.e2e))
+    return all(most is None or value <= most for value, most in pairs)
+
+
+def _pair(text: str | None) -> tuple[int, int]:
+    low, _, high = (text or "").partition(",")
+    return int(low), int(high or low)
+
+
+def refused(answer: Recommended) -> str:
+    """Return why `fit` or `support` refuse an answer; "" where both accept it."""
+    winner, model = answer.found.winner, answer.found.case.model
+    assert winner is not None
+    if answer.plan is None:
+        return "no plan"
+    candidate = winner.candidate
+    lengths = ServedLengths(str(candidate.length), str(candidate.batch))
+    engine = answer.plan.engine.label
+    row = fit(FitOptions(model.path, str(candidate.cards), "gaudi2", candidate.dtype, engine, lengths)).table.rows[
+        0
+    ]
+    if not row.fits:
+        return row.reason.render()
+    for each in support(SupportOptions(model.path, engine=engine, accelerator="gaudi2")).rows:
+        if each.label == answer.plan.engine.exact and each.support.status is SupportStatus.NO:
+            return f"{each.label} does not run it"
+    return ""
+
+
+def capacity_cards(model: str, launch: dict[str, str], given: dict[str, str]) -> int | None:
+    """Return the cards that `capacity` needs for the same options; None where it finds none."""
+    words = CapacityOptions(
+        inputs=launch["input_range"],
+        outputs=launch["output_range"],
+        dtype=launch.get("dtype", ""),
+        accelerator="gaudi2",
+    )
+    words = replace(words, **given)  # type: ignore[arg-type]
+    chosen = solve_capacity(capacity_cases.read(model, words, None)).chosen
+    return chosen.fleet.cards if chosen is not None and chosen.fleet is not None else None
+
+
+def answers(count: int) -> Iterator[tuple[tuple[str, dict[str, str], dict[str, str]], Recommended]]:
+    """Yield drawn cases with their answers, where there is one."""
+    for asked in drawn(10 * count):
+        try:
+            answer = cases.solve(case_of(*asked))
+        except LaunchError:
+            continue
+        if answer.found.winner is None:
+            continue
+        yield asked, answer
+        count -= 1
+        if not count:
+            return
+
+
+def check_exhaustive(count: int) -> bool:
+    """Return True if every small space is answered within 2 %."""
+    good = True
+    for launch, given in SMALL:
+        for model in MODELS[:1]:
+            share = exhaustive(model, launch, given)
+            good &= share >= WITHIN
+            print(f"{share:.4f} of the best: {model} {launch} {given}", flush=True)
+    return good
+
+
+def check_seeds(count: int) -> bool:
+    """Return True if the targets hold with another seed in 38 of 40."""
+    held = total = 0
+    for asked, answer in answers(count):
+        total += 1
+        good = holds(answer)
+        held += good
+        if not good:
+            print("missed with another seed:", *asked, flush=True)
+    print(f"{held} of {total} hold with another seed")
+    return held >= HELD * total
+
+
+def check_refusals(count: int) -> bool:
+    """Return True if no answer is refused."""
+    good = True
+    for asked, answer in answers(count):
+        why = refused(answer)
+        good &= not why
+        if why:
+            print("refused:", *asked, why, flush=True)
+    print(f"{count} answers: fit and support {'accept all' if good else 'refuse some'}")
+    return good
+
+
+def check_capacity(count: int) -> bool:
+    """Return True if no answer needs more cards than `capacity`."""
+    good = True
+    for asked, answer in answers(count):
+        assert answer.found.winner is not None and answer.found.winner.served is not None
+        mine, theirs = answer.found.winner.served.cards, capacity_cards(*asked)
+        print(f"{mine} cards, capacity {theirs}:", *asked, flush=True)
+        good &= theirs is None or mine <= theirs
+    return good
+
+
+def main() -> int:
+    """Run the checks and return the exit status."""
+    checks: dict[str, Callable[[int], bool]] = {
+        "exhaustive": check_exhaustive,
+        "seeds": check_seeds,
+        "refusals": check_refusals,
+        "capacity": check_capacity,
+    }
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=40)
+    parser.add_argument("--only", choices=sorted(checks))
+    given = parser.parse_args()
+    failed = []
+    for name, check in checks.items():
+        if given.only in (None, name):
+            begun = time.process_time()
+            good = check(given.cases)
+            print(f"{name}: {'passed' if good else 'FAILED'} in {time.process_time() - begun:.0f} s of CPU")
+            failed += [] if good else [name]
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

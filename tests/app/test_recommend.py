@@ -1,0 +1,151 @@
+"""Options of ``recommend`` as a case, and its answer as options of ``serve``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gaudi_launch.app.capacity import CapacityOptions
+from gaudi_launch.app.capacity import read as read_capacity
+from gaudi_launch.app.fit import FitOptions, ServedLengths, fit
+from gaudi_launch.app.options import LaunchOptions
+from gaudi_launch.app.recommend import (
+    RecommendCase,
+    RecommendOptions,
+    launch_options,
+    read,
+    serve_command,
+    solve,
+)
+from gaudi_launch.capacity import cards as capacity
+from gaudi_launch.capacity.planned_replica import request_delay
+from gaudi_launch.capacity.search import ReplicaLoad, load_at, most_requests
+from gaudi_launch.capacity.traffic import from_ranges
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.recommend.space import samples
+from tests.support.recommend import SMALL
+
+
+def case_of(launch: Mapping[str, Any] | None = None, **given: Any) -> RecommendCase:
+    options = LaunchOptions(model=SMALL, **(launch or {}))
+    return read(options, replace(RecommendOptions(accelerator="gaudi2"), **given))
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({}, "balanced"),
+        ({"ttft": "1s"}, "throughput"),
+        ({"rate": "5/s"}, "cost"),
+        ({"concurrency": "5", "e2e": "9s"}, "cost"),
+        ({"goal": "latency", "rate": "5/s"}, "latency"),
+    ],
+)
+def test_the_goal_follows_from_load_and_targets(given: dict[str, str], name: str) -> None:
+    assert case_of(None, **given).goal.name == name
+
+
+@pytest.mark.parametrize(
+    ("given", "id"),
+    [
+        ({"goal": "speed"}, "recommend.goal"),
+        ({"rate": "5/s", "concurrency": "5"}, "capacity.one_demand"),
+        ({"arrivals": "trace"}, "capacity.arrivals"),
+        ({"ttft": "soon"}, "capacity.bad_time"),
+        ({"max_start": "soon"}, "plan.time"),
+        ({"accelerator": "h100"}, "fit.accelerator"),
+    ],
+)
+def test_impossible_options_are_refused(given: dict[str, str], id: str) -> None:
+    with pytest.raises(LaunchError) as error:
+        case_of(None, **given)
+    assert (error.value.id, error.value.exit_code) == (id, ExitCode.USAGE)
+
+
+def test_a_machine_gives_its_free_cards() -> None:
+    case = case_of({"machine": "simulated:hls2+busy=0,1"}, accelerator="")
+    assert (case.search.pool.cards_per_node, case.search.pool.nodes) == (6, 1)
+    with pytest.raises(LaunchError) as error:
+        case_of({"machine": "simulated:hls2+busy=0,1,2,3,4,5,6,7"}, accelerator="")
+    assert error.value.id == "recommend.no_free_card"
+
+
+def test_servers_of_a_product_are_as_many_as_the_load_needs() -> None:
+    assert case_of().search.pool.nodes == 1
+    assert case_of(rate="5/s").search.pool.nodes is None
+    assert case_of(rate="5/s", nodes="3").search.pool.nodes == 3
+
+
+def test_lengths_that_were_not_given_are_assumed_and_stated() -> None:
+    case = case_of()
+    assert case.search.lengths == (1024, 256)
+    assert case.search.notes[0].id == "recommend.assumed_lengths"
+
+
+def test_given_options_stay_and_searched_ones_are_added() -> None:
+    case = case_of({"cards": "2", "input_range": "64,512", "output_range": "8,64", "max_num_seqs": "48"})
+    sample = next(samples(case.search))
+    launch = launch_options(case, replace(sample, batch=48, prompts=4, tokens=4096, dtype="fp8"))
+    assert serve_command(launch) == (
+        *("gaudi-launch", "serve", SMALL, "-n", "2", "-d", "fp8", "-i", "64,512", "-o", "8,64"),
+        *("-t", "4096", "-l", "640", "-b", "48", "--max-prefill-seqs", "4"),
+    )
+
+
+def test_an_argument_after_the_dashes_is_binding() -> None:
+    case = case_of({"extra": ("--max-num-seqs", "24", "--seed", "1"), "dtype": "bf16", "cards": "1"})
+    answer = solve(case)
+    assert answer.plan is not None and answer.launch is not None
+    assert answer.plan.args.last("--max-num-seqs") == "24"
+    assert {trial.candidate.batch for trial in answer.found.trials} == {24}
+    assert "-b" not in serve_command(answer.launch)
+
+
+def test_the_plan_is_that_of_the_printed_command() -> None:
+    from gaudi_launch.app.prepare import prepare
+
+    answer = solve(case_of({"dtype": "bf16", "cards": "1", "max_prefill_seqs": "1"}))
+    assert answer.plan is not None and answer.launch is not None and answer.found.winner is not None
+    machine = answer.case.machine
+    assert prepare(replace(answer.launch, machine=machine)).plan() == answer.plan
+    candidate = answer.found.winner.candidate
+    args = answer.plan.args
+    assert args.last("--max-num-seqs") == str(candidate.batch)
+    assert args.last("--max-num-batched-tokens") == str(candidate.tokens)
+    assert args.last("--max-model-len") == str(candidate.length) == "1280"
+
+
+# the short form of scripts/acceptance/recommend.py
+LOAD = {"rate": "12/s", "ttft": "1s", "tpot": "40ms"}
+LENGTHS = {"input_range": "100,1000", "output_range": "20,200", "dtype": "bf16"}
+
+
+def test_fit_accepts_the_answer_and_capacity_needs_no_fewer_cards() -> None:
+    answer = solve(case_of(LENGTHS, **LOAD))
+    winner, plan = answer.found.winner, answer.plan
+    assert winner is not None and winner.served is not None and plan is not None
+    candidate = winner.candidate
+    lengths = ServedLengths(str(candidate.length), str(candidate.batch))
+    options = FitOptions(SMALL, str(candidate.cards), "gaudi2", "bf16", plan.engine.label, lengths)
+    assert [row.fits for row in fit(options).table.rows] == [True]
+    words = CapacityOptions(inputs="100,1000", outputs="20,200", dtype="bf16", accelerator="gaudi2", **LOAD)  # type: ignore[arg-type]
+    fleet = capacity.solve(read_capacity(SMALL, replace(words, cards=str(candidate.cards)), None)).chosen
+    assert fleet is not None and fleet.fleet is not None
+    assert winner.served.cards <= fleet.fleet.cards
+
+
+def test_the_targets_hold_for_requests_of_another_seed() -> None:
+    found = solve(case_of(LENGTHS, **LOAD)).found
+    winner, targets = found.winner, found.goal.targets
+    assert winner is not None and winner.served is not None and winner.replica is not None
+    traffic = from_ranges((100, 1000), (20, 200), seed=7)
+    limits, cost = winner.replica.limits, winner.replica.cost
+    most = most_requests(traffic, limits, cost)
+    assert most is not None and targets.ttft is not None and targets.tpot is not None
+    replica = ReplicaLoad(traffic, limits, cost, targets.percentile, request_delay())
+    load = load_at(replica, found.goal.rate / winner.served.replicas / most, most)
+    assert load.ttft <= targets.ttft
+    assert load.tpot <= targets.tpot

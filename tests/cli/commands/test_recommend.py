@@ -1,0 +1,67 @@
+"""The page and the JSON of ``recommend``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from gaudi_launch.cli.main import app
+from tests.support.recommend import SMALL
+
+FEW = ("--accelerator", "gaudi2", "-n", "1", "-d", "bf16", "--max-prefill-seqs", "1", "-i", "64,500", "-o", "10,50")
+
+
+def run(*words: str) -> tuple[int, str]:
+    found = CliRunner().invoke(app, ["recommend", SMALL, *FEW, *words])
+    return found.exit_code, found.stdout
+
+
+def test_the_first_screen_has_the_command_and_what_else_was_possible() -> None:
+    code, page = run()
+    lines = page.splitlines()
+    assert code == 0
+    assert lines[2].startswith(f"  gaudi-launch serve {SMALL} -n 1 -d bf16 -i 64,500")
+    for part in ("Runner-up:", "Objective with another value:", "Cards for a rate:", "limited by", "warm-up"):
+        assert any(part in line for line in lines[:24]), part
+
+
+def test_the_object_has_winner_plan_front_and_top() -> None:
+    code, page = run("--json", "--top", "2", "--for", "throughput")
+    found = json.loads(page)
+    assert code == 0
+    assert (found["schema"], found["goal"], len(found["top"])) == (1, "throughput", 2)
+    assert found["top"][0] == found["winner"]
+    assert found["winner"]["max_num_seqs"] == int(found["command"][found["command"].index("-b") + 1])
+    assert found["plan"]["num_blocks"] > 0
+    assert found["unmet"] == []
+    band = found["band"]["most_output_tokens_per_second"]
+    assert band["low"] < band["expected"] < band["high"]
+
+
+def test_targets_that_cannot_be_met_end_with_status_three_and_what_is_possible() -> None:
+    code, page = run("--rate", "1/s", "--tpot", "1ms", "--json")
+    found = json.loads(page)
+    assert code == 3
+    assert (found["winner"], found["plan"], found["command"]) == (None, None, None)
+    (unmet,) = found["unmet"]
+    assert (unmet["name"], unmet["target"]) == ("tpot", 0.001)
+    assert unmet["factor"] == pytest.approx(unmet["found"] / 0.001, rel=0.01)
+
+
+def test_too_few_cards_name_the_rate_that_they_carry() -> None:
+    code, page = run("--rate", "500/s", "--nodes", "1")
+    assert code == 3
+    assert "cards: " in page
+    assert "8 available; possible: " in page
+
+
+def test_more_may_be_listed_and_drawn(tmp_path: object) -> None:
+    from pathlib import Path
+
+    picture = Path(str(tmp_path)) / "front.svg"
+    code, page = run("--top", "4", "--plot", str(picture))
+    assert code == 0
+    assert "Best configurations" in page
+    assert picture.read_text(encoding="utf-8").startswith("<?xml")
