@@ -5,7 +5,7 @@
 exhaustive: small spaces are simulated completely; the answer's objective is within 2 % of the best.
 seeds: the answers of N drawn cases (40) meet their targets with requests drawn by another seed, in
 all but one of twenty. refusals: `fit` and `support` accept each answer, which has a plan. capacity:
-no answer needs more cards than `capacity` for the same options. The exit status is 0 when all hold.
+no answer needs more cards than `capacity` for the same options. The exit status is 0 when all checks pass.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def exhaustive(model: str, launch: dict[str, str], given: dict[str, str]) -> flo
     return found.winner.score / top.score
 
 
-def holds(answer: Recommended, seed: int = OTHER_SEED) -> bool:
+def meets_targets(answer: Recommended, seed: int = OTHER_SEED) -> bool:
     """Return True if the answer meets its targets with requests of another seed."""
     found, options = answer.found, answer.case.options
     assert found.winner is not None and found.winner.served is not None and found.winner.replica is not None
@@ -174,15 +174,15 @@ def check_exhaustive(count: int) -> bool:
 
 
 def check_seeds(count: int) -> bool:
-    """Return True if the targets hold with another seed in 38 of 40."""
+    """Return True if 38 of 40 meet their targets with another seed."""
     held = total = 0
     for asked, answer in answers(count):
         total += 1
-        good = holds(answer)
+        good = meets_targets(answer)
         held += good
         if not good:
             print("missed with another seed:", *asked, flush=True)
-    print(f"{held} of {total} hold with another seed")
+    print(f"{held} of {total} meet their targets with another seed")
     return held >= HELD * total
 
 
