@@ -135,7 +135,7 @@ def refused(answer: Recommended) -> str:
 
 
 def capacity_cards(model: str, launch: dict[str, str], given: dict[str, str]) -> int | None:
-    """Return the cards that `capacity` needs for the same options; None where it finds none."""
+    """Return the cards that `capacity` needs for the same options, or None."""
     words = CapacityOptions(
         inputs=launch["input_range"],
         outputs=launch["output_range"],
