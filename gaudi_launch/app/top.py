@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gaudi_launch.app.report import Silent
 from gaudi_launch.errors import ExitCode, LaunchError
 
 if TYPE_CHECKING:
@@ -106,19 +105,14 @@ def explain(name: str) -> Explanation:
     return why(name, None)
 
 
-class _Said(Silent):
-    """A reporter that passes lines on."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-
-    def say(self, line: str) -> None:
-        self._say(line)
-
-
 def stop_service(name: str, say: Callable[[str], None]) -> None:
     """Drain and stop a service; ``say`` gets what is waited for. Raises LaunchError."""
+    from gaudi_launch.app.report import Silent
     from gaudi_launch.app.stop import end
     from gaudi_launch.services.state.registry import find
 
-    end(find(name), _DRAIN_SECONDS, _Said(say))
+    class Passing(Silent):
+        def say(self, line: str) -> None:
+            say(line)
+
+    end(find(name), _DRAIN_SECONDS, Passing())

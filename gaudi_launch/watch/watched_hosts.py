@@ -10,19 +10,18 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from gaudi_launch import interrupt
-from gaudi_launch.cluster import ssh
-from gaudi_launch.cluster.inventory import LAUNCHER, Member
-from gaudi_launch.cluster.ssh import RemoteError
-from gaudi_launch.cluster.steps import ssh_words
 from gaudi_launch.debug_log import ChildLog
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.host.machine import SIMULATED
 from gaudi_launch.messages import text
 from gaudi_launch.watch.sample import HostSample, from_json
 from gaudi_launch.watch.sampler import Sampler
+
+if TYPE_CHECKING:
+    from gaudi_launch.cluster.inventory import Member
 
 _log = logging.getLogger(__name__)
 
@@ -91,10 +90,13 @@ class WatchedHost:
         if self._sampler is not None:
             return self._named(self._sampled_twice(self._sampler))
         assert self._member is not None
+        # what reaches other hosts takes 0.1 s to import, and the first screen of this one is urgent
+        from gaudi_launch.cluster import ssh
+
         try:
             output = ssh.words(_bare(self._member), [*_command(self._member), "--once"], self._timeout)
             return self._named(_hosts_of(output)[0])
-        except RemoteError as error:
+        except ssh.RemoteError as error:
             why = error.why.render()
         except ValueError:
             why = text("watch.host_old", host=self.name)
@@ -145,6 +147,8 @@ class WatchedHost:
 
     def _follow(self) -> None:
         """Read the lines of the host's own `top` until it ends."""
+        from gaudi_launch.cluster.steps import ssh_words
+
         assert self._member is not None
         member = _bare(self._member)
         argv = ssh_words(member, [*_command(self._member), "--interval", f"{self._interval:g}"])
@@ -206,6 +210,8 @@ def _bare(member: Member) -> Member:
 
 
 def _command(member: Member) -> list[str]:
+    from gaudi_launch.cluster.inventory import LAUNCHER
+
     # this program itself, which need not be on the PATH of this machine
     here = member.local and member.launcher == LAUNCHER
     launcher = [sys.executable, "-m", "gaudi_launch"] if here else list(member.launcher)
