@@ -60,7 +60,9 @@ def test_a_second_query_waits_for_the_next_second(tmp_path: Path, program: Progr
     shared = SharedHlSmi(program, tmp_path, clock)
     assert text(shared) == "answer 1"
     assert text(shared, ("-L",)) is None
-    clock.now += 1
+    clock.now += 0.9
+    assert text(shared, ("-L",)) is None
+    clock.now += 0.1
     assert text(shared, ("-L",)) == "answer 2"
     assert text(shared, (), 0.5) == "answer 1"
     assert program.calls == ["", "-L"]
