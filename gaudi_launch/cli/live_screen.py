@@ -41,6 +41,8 @@ class LiveScreen:
     def __init__(self) -> None:
         self._shown: list[str] = []
         self._size = (0, 0)
+        self._was_suspended = False
+        self._former = termios.tcgetattr(sys.stdin.fileno())
 
     def size(self) -> tuple[int, int]:
         """Return columns and lines."""
@@ -48,10 +50,35 @@ class LiveScreen:
         return max(20, found.columns), max(6, found.lines)
 
     def resized(self) -> bool:
-        return self.size() != self._size
+        """Report whether all has to be drawn again."""
+        return self._was_suspended or self.size() != self._size
+
+    def enter(self) -> None:
+        """Read keys one by one, and draw on a second screen of the terminal."""
+        tty.setcbreak(sys.stdin.fileno())
+        sys.stdout.write(_ENTER)
+        sys.stdout.flush()
+
+    def leave(self) -> None:
+        """Restore the terminal.
+
+        Written without Python's buffer, as a signal may interrupt a write.
+        """
+        termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, self._former)
+        os.write(sys.stdout.fileno(), _LEAVE.encode())
+
+    def suspend(self, number: int, frame: FrameType | None) -> None:
+        """Restore the terminal for Ctrl-Z, and stop until the program is continued."""
+        self.leave()
+        self._was_suspended = True
+        os.kill(os.getpid(), signal.SIGSTOP)
 
     def show(self, lines: Sequence[str]) -> None:
         """Write the lines that differ from those on the screen."""
+        if self._was_suspended:
+            self._was_suspended = False
+            self._size = (0, 0)
+            self.enter()
         if self.resized():
             self._size = self.size()
             self._shown = []
@@ -74,12 +101,6 @@ class LiveScreen:
             return ["q"]
         return split_keys(content.decode("utf-8", errors="replace"))
 
-    def again(self, number: int, frame: FrameType | None) -> None:
-        """Draw everything again, after the program was suspended."""
-        self._shown = []
-        tty.setcbreak(sys.stdin.fileno())
-        sys.stdout.write(_ENTER)
-
 
 def split_keys(typed: str) -> list[str]:
     """Return the names of keys in what was read from a terminal."""
@@ -98,17 +119,12 @@ def split_keys(typed: str) -> list[str]:
 @contextmanager
 def opened() -> Iterator[LiveScreen]:
     """Yield the terminal as a live screen, and restore it afterwards."""
-    handle = sys.stdin.fileno()
-    former = termios.tcgetattr(handle)
     screen = LiveScreen()
-    continued = signal.signal(signal.SIGCONT, screen.again)
+    former = signal.signal(signal.SIGTSTP, screen.suspend)
     try:
-        tty.setcbreak(handle)
-        sys.stdout.write(_ENTER)
-        sys.stdout.flush()
+        screen.enter()
         yield screen
     finally:
-        signal.signal(signal.SIGCONT, continued)
-        termios.tcsetattr(handle, termios.TCSADRAIN, former)
-        sys.stdout.write(_LEAVE)
+        signal.signal(signal.SIGTSTP, former)
         sys.stdout.flush()
+        screen.leave()

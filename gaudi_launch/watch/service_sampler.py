@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from gaudi_launch.services.engine_counters import EngineCounters, EngineRates, counters_of, rates
+from gaudi_launch.services.history import read_rows
 from gaudi_launch.services.state.registry import ServiceRecord
 from gaudi_launch.watch.sample import CardSample, ServiceSample
 
@@ -23,6 +24,8 @@ _WINDOW_SECONDS = 10.0
 # an engine that has not answered for this time has no current numbers
 _STALE_SECONDS = 6.0
 _MOST_THREADS = 16
+# the launcher writes a row every ten seconds
+_HISTORY_SECONDS = 30.0
 
 Read = Callable[[str, float], EngineCounters | None]
 
@@ -60,8 +63,10 @@ class ServiceSampler:
         if not (service.alive and service.phase == "ready" and service.url):
             self._engines.pop(service.name, None)
             return base
-        engine = self._engines.setdefault(service.name, _Engine())
         now = self._clock()
+        if service.name not in self._engines:
+            self._engines[service.name] = _from_history(service, now)
+        engine = self._engines[service.name]
         if engine.is_due(now) and self._slots.acquire(blocking=False):
             engine.begin(now, lambda: self._ask(engine, service.url))
         return with_counters(base, engine.now(now), engine.rates())
@@ -107,6 +112,15 @@ class _Engine:
             return EngineRates()
         (first_at, first), (last_at, last) = self._readings[0], self._readings[-1]
         return rates(first, last, last_at - first_at)
+
+
+def _from_history(service: ServiceRecord, now: float) -> _Engine:
+    """Return an engine with its last recorded reading: rates are then known."""
+    engine = _Engine()
+    rows = read_rows(service.folder, time.time() - _HISTORY_SECONDS)
+    if rows:
+        engine.add(now - (time.time() - rows[-1].at), rows[-1].counters)
+    return engine
 
 
 def from_record(service: ServiceRecord) -> ServiceSample:

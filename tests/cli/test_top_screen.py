@@ -121,3 +121,20 @@ def test_a_terminal_that_changes_its_size_is_drawn_again(terminal: Terminal) -> 
     terminal.written = ""
     fcntl.ioctl(terminal.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 130, 0, 0))
     terminal.until("J/tok")
+
+
+def test_ctrl_z_gives_the_terminal_back_and_continues(terminal: Terminal) -> None:
+    terminal.until("mine")
+    terminal.process.send_signal(signal.SIGTSTP)
+    _, status = os.waitpid(terminal.process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    assert termios.tcgetattr(terminal.theirs)[3] == terminal.before[3]
+    terminal._read(0.2)
+    assert terminal.written.rstrip().endswith("\x1b[?25h\x1b[?1049l")
+    terminal.lines.clear()
+    terminal.written = ""
+    terminal.process.send_signal(signal.SIGCONT)
+    terminal.until("mine")
+    assert "\x1b[?1049h" in terminal.written
+    terminal.type("q")
+    assert terminal.end() == 0

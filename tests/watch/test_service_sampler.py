@@ -8,6 +8,7 @@ from threading import Event
 from typing import Any
 
 from gaudi_launch.services.engine_counters import EngineCounters
+from gaudi_launch.services.history import HistoryRing, HistoryRow
 from gaudi_launch.services.state.registry import ServiceRecord
 from gaudi_launch.watch.sample import CardSample, ServiceSample
 from gaudi_launch.watch.service_sampler import ServiceSampler, from_record, with_power
@@ -114,3 +115,23 @@ def test_the_power_of_a_service_is_that_of_all_its_cards_or_unknown() -> None:
     assert with_power(service, [cards[0], CardSample(1, 1)]).power_w is None
     idle = with_power(ServiceSample("mine", "ready", True, modules=(0,), tokens_per_second=0.0), cards)
     assert (idle.power_w, idle.joules_per_token) == (300.0, None)
+
+
+def test_the_first_rates_are_since_the_last_row_of_the_history(tmp_path: Path) -> None:
+    ring = HistoryRing(tmp_path)
+    ring.add(HistoryRow(time.time() - 8, None, EngineCounters(generated=1000, ttft_sum=1, ttft_count=1)))
+    ring.close()
+    service = ServiceRecord("mine", tmp_path, STATE, True)
+    now = EngineCounters(running=1, generated=1800, ttft_sum=3, ttft_count=5)
+    found = sampled(ServiceSampler(Clock(), lambda url, seconds: now), service)
+    assert found.tokens_per_second is not None and 95 < found.tokens_per_second <= 100
+    assert (found.running, found.ttft_seconds) == (1, 0.5)
+
+
+def test_an_old_history_says_nothing_about_now(tmp_path: Path) -> None:
+    ring = HistoryRing(tmp_path)
+    ring.add(HistoryRow(time.time() - 60, None, EngineCounters(running=9, generated=1000)))
+    ring.close()
+    service = ServiceRecord("mine", tmp_path, STATE, True)
+    found = sampled(ServiceSampler(Clock(), lambda url, seconds: EngineCounters(generated=1800)), service)
+    assert (found.running, found.tokens_per_second) == (None, None)
