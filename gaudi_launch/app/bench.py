@@ -345,7 +345,7 @@ def tool_load(case: BenchCase) -> ToolLoad:
     return ToolLoad(
         found.url,
         name,
-        case.options.tokenizer or folder,
+        case.options.tokenizer or found.tokenizer or folder,
         numbers.input[1],
         numbers.output[1],
         numbers.requests or _REQUESTS,

@@ -35,6 +35,11 @@ class Target:
         return self.name or (urlsplit(self.url).netloc.rpartition("@")[2].replace(":", "-") or "server")
 
     @property
+    def tokenizer(self) -> str | None:
+        """Return the tokenizer that the engine was started with, None where it is the model's."""
+        return option(self.plan, "--tokenizer")
+
+    @property
     def python(self) -> str | None:
         """Return the engine's interpreter."""
         engine = self.plan.get("engine")
