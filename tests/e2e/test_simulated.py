@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -105,3 +106,28 @@ def test_vllm_makes_the_planned_blocks_of_each_kind_of_cache(engine: Path, tmp_p
         "hybrid": [1001, [full, state]],
         "hybrid without prefix caching": [1001, [full, state]],
     }
+
+
+def test_the_readmes_rehearsal_measures_and_draws(engine: Path, port: int, tmp_path: Path) -> None:
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "http_proxy": "http://127.0.0.1:9"}
+    lines = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8").splitlines()
+    serve, bench, stop = (
+        shlex.split(line)[1:] for line in lines if "rehearsal" in line and line.startswith("gaudi-")
+    )
+    output = []
+    for words in ([*serve, "--port", str(port)], bench, stop):
+        done = subprocess.run(
+            [sys.executable, "-m", "gaudi_launch", *words],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=500,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        output.append(done.stdout + done.stderr)
+    assert "128 of 128 requests" in output[1] and "The cards are simulated" in output[1]
+    assert (tmp_path / "latency.svg").read_text(encoding="utf-8").startswith("<?xml")
+    assert "time scale 4" in output[2]
