@@ -36,7 +36,7 @@ class Target:
 
     @property
     def tokenizer(self) -> str | None:
-        """Return the tokenizer that the engine was started with, None where it is the model's."""
+        """Return the tokenizer given to the engine, None where it is the model's."""
         return option(self.plan, "--tokenizer")
 
     @property
