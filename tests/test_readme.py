@@ -46,6 +46,8 @@ BY_OTHERS = {
     # tests/e2e/test_ray_serve.py
     "gaudi-launch serve -w demo --engine ray-serve",
     "gaudi-launch ray status",
+    # tests/e2e/conftest.py
+    "gaudi-launch setup cpu",
     # tests/e2e/test_simulated.py
     *(command for command in COMMANDS if "rehearsal" in command),
     # lasts until it is stopped: tests/bench/test_webui.py
