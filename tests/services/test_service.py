@@ -290,6 +290,11 @@ def test_all_are_ended_although_one_cannot_be(
         ({"outcome": "died", "status": 3}, False, "the engine exited (exit status 3)"),
         ({"outcome": "died", "status": -12}, False, "the engine exited (exit status signal 12)"),
         ({"outcome": "died", "status": 1, "error_id": "diagnose.disk_full"}, False, "A disk is full."),
+        (
+            {"outcome": "died", "error_id": "diagnose.exception", "error": "It is: KeyError"},
+            False,
+            "It is: KeyError",
+        ),
         ({"status": 3, "restarts": 1}, True, "the engine exited (exit status 3)"),
         ({"outcome": "stopped", "status": -15, "restarts": 1}, False, ""),
         ({}, True, ""),

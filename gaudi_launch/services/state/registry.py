@@ -80,7 +80,8 @@ class ServiceRecord:
     def error(self) -> str:
         """Return why its last run failed, in the reader's language; "" without a failure."""
         known = str(self.state.get("error_id") or "")
-        if known in catalogue(language()):
+        # the record has no values for the places of a text
+        if known in catalogue(language()) and "{" not in catalogue(language())[known]:
             return text(known)
         recorded = str(self.state.get("error") or self.state.get("detail") or "")
         status = self.state.get("status")
