@@ -43,10 +43,11 @@ class CardSettings:
     max_num_batched_tokens: int
     max_model_len: int
     prefill_batch: int
-    token_step: int
     contiguous: bool
     warmed: bool
     time_scale: float
+    # settings that an earlier version wrote are read too: restart starts the same command
+    token_step: int = 32
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> CardSettings:

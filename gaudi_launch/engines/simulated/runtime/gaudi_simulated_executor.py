@@ -92,7 +92,7 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         self.pricer = StepPricer(card, single_prompts=has_states)
         self.clock = CardClock(scale=card.time_scale)
         tokenizer = cached_tokenizer_from_config(self.model_config)
-        thought_end = tokenizer.get_vocab().get(_THOUGHT_END) if self.settings["thinks"] else None
+        thought_end = tokenizer.get_vocab().get(_THOUGHT_END) if self.settings.get("thinks") else None
         self.text = AnswerText(
             lambda text: tokenizer.encode(text, add_special_tokens=False), self.settings["seed"], thought_end
         )
@@ -109,9 +109,9 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         """Prepare the faults of ``--fault``; fail at once where a card is gone."""
         rank = self.parallel_config.data_parallel_rank
         restarts = restarts_in(os.environ.get(_FOLDER))
-        if missing_card(self.settings["faults"], rank, restarts):
+        if missing_card(self.settings.get("faults", ()), rank, restarts):
             raise RuntimeError(NOT_FOUND)
-        self.faults = Faults(faults_of(self.settings["faults"], rank, restarts), logger.warning)
+        self.faults = Faults(faults_of(self.settings.get("faults", ()), rank, restarts), logger.warning)
 
     def _as_planned(self, card: CardSettings) -> None:
         """Set again what the CPU platform has changed (vllm/platforms/cpu.py)."""
