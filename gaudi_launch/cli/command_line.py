@@ -11,20 +11,26 @@ from gaudi_launch.app.options import LaunchOptions
 def serve_command(options: LaunchOptions) -> tuple[str, ...]:
     """Return the serve command of these options, without secrets and --machine.
 
+    An engine with simulated cards keeps the machine that has them.
+
     >>> " ".join(serve_command(LaunchOptions(model="m", cards="4", force=True, machine="x", extra=("--seed", "7"))))
     'gaudi-launch serve m -n 4 --force -- --seed 7'
+    >>> " ".join(serve_command(LaunchOptions(model="m", engine="simulated", machine="simulated:hls2")))
+    'gaudi-launch serve m --machine simulated:hls2 --engine simulated'
     """
     from gaudi_launch.app.saved_plan import own_part
+    from gaudi_launch.engines.registry import simulated_machine
     from gaudi_launch.redact import redact_arguments
 
     options = own_part(options)
+    left_out = ("model",) if simulated_machine(options.engine or "") else ("model", "machine")
     words = ["gaudi-launch", "serve"]
     if options.model:
         words += [options.model] if not options.model.startswith("-") else ["-w", options.model]
     for field in fields(options):
         option = option_of(field)
         value = getattr(options, field.name)
-        if option is None or not option.names or not value or field.name in ("model", "machine"):
+        if option is None or not option.names or not value or field.name in left_out:
             continue
         words += [option.names[0]] if option.switch else [option.names[0], str(value)]
     if options.extra:
