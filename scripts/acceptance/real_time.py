@@ -1,8 +1,8 @@
-"""Measure the host's time per step of simulated cards at batches of 1, 32 and 128.
+"""Measure the host's time per step of simulated cards at three batches.
 
 `real_time.py`
 
-An 8B model is served on one simulated card in real time; each batch sends that many requests at
+An 8B model is served on one simulated card in real time; batches of 1, 32 and 128 requests come at
 once. The exit status is 0 when the processor's time per step at 128 requests is below 3 ms and the
 run was in time.
 """

@@ -7,8 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from gaudi_launch.cli.main import run
 from gaudi_launch.cli.views.run_record import run_line
 from gaudi_launch.services.run_record import read_run_record
+from gaudi_launch.services.state import registry, store
 
 BATCHES = {
     "1": {"steps": 10, "host_ms": 0.3, "longest_ms": 0.5},
@@ -70,3 +74,16 @@ def test_the_line_names_a_delay(tmp_path: Path) -> None:
     assert found is not None
     assert "0.1 s" not in run_line(found.to_json())
     assert run_line(found.to_json()).endswith("1.5 ms of the processor per step at up to 64 requests.")
+
+
+@pytest.mark.usefixtures("own_folders")
+def test_status_shows_the_delay_of_simulated_cards(capsys: pytest.CaptureFixture[str]) -> None:
+    with registry.hold("a"):
+        folder = store.service_dir("a")
+        store.write(folder, "state.json", {"name": "a", "phase": "stopped", "engine_began": 1.0, "simulated": True})
+    write(folder, 0, behind_seconds=4.0, real_time=False)
+    assert run(["status", "a"]) == 0
+    assert "The simulated cards were NOT in time" in capsys.readouterr().out
+    assert run(["status", "a", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["simulated_run"]
+    assert (shown["behind_seconds"], shown["real_time"]) == (4.0, False)
