@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from gaudi_launch.watch.sample import HostSample
     from gaudi_launch.watch.watched_hosts import WatchedHost
 
+# colours of engines (ECMA-48, control sequences)
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _LOG_BYTES = 256 << 10
 _DRAIN_SECONDS = 30.0
 
@@ -95,7 +98,8 @@ def log_lines(name: str, most: int) -> list[str]:
     except OSError as error:
         why = error.strerror or str(error)
         raise LaunchError("services.no_log", ExitCode.FAILED, path=str(path), why=why) from None
-    return list(deque(content.decode("utf-8", errors="replace").splitlines(), maxlen=most))
+    lines = deque(content.decode("utf-8", errors="replace").splitlines(), maxlen=most)
+    return [_ANSI.sub("", line).expandtabs() for line in lines]
 
 
 def explain(name: str) -> Explanation:

@@ -54,5 +54,7 @@ def test_the_log_of_a_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             top.log_lines("mine", 5)
         (folder / "engine.log").write_text("".join(f"{number}\n" for number in range(100_000)))
         assert top.log_lines("mine", 2) == ["99998", "99999"]
+        (folder / "engine.log").write_text("\x1b[32mINFO\x1b[0m\tready\n")
+        assert top.log_lines("mine", 2) == ["INFO    ready"]
     with pytest.raises(LaunchError):
         top.log_lines("other", 5)

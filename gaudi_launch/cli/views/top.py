@@ -35,6 +35,7 @@ from gaudi_launch.cli.views.top_columns import (
     title_of,
 )
 from gaudi_launch.cli.wrapping import wrapped
+from gaudi_launch.host.files import printable
 from gaudi_launch.messages import text
 from gaudi_launch.watch.sample import CardSample, DiskSample, HostSample, NodeSample, ServiceSample
 from gaudi_launch.watch.trails import card_name
@@ -250,13 +251,18 @@ def _within(line: Line, width: int) -> Line:
 def _overlay(state: TopState, width: int, height: int) -> list[Line]:
     overlay = state.overlay
     assert overlay is not None
-    folded = [part for line in overlay.lines for part in (wrapped(line, width) if line else [""])]
+    folded = [part for line in overlay.lines for part in _folded(line, width)]
     room = max(1, height - 1)
     last = max(0, len(folded) - room)
     overlay.scroll = min(overlay.scroll, last)
     first = last - overlay.scroll if overlay.at_end else overlay.scroll
     shown: list[Line] = [[Cell(fitted(line, width, right=False))] for line in folded[first : first + room]]
     return [[Cell(fitted(overlay.title, width, right=False), TITLE)], *shown]
+
+
+def _folded(line: str, width: int) -> list[str]:
+    """Return a line as it is where it fits: its blanks may align it."""
+    return [line] if cell_len(line) <= width else wrapped(line, width)
 
 
 # --- a pipe -------------------------------------------------------------------------------------
@@ -275,11 +281,11 @@ def plain_lines(hosts: Sequence[HostSample]) -> list[str]:
 
 
 def _joined(at: str, host: str, what: str, parts: Iterable[tuple[str, str]]) -> str:
-    return " ".join([at, host, what, *(f"{name}={_plain(value)}" for name, value in parts)])
+    return " ".join([at, printable(host), printable(what), *(f"{name}={_plain(value)}" for name, value in parts)])
 
 
 def _plain(value: str) -> str:
-    return value.replace(" ", "_") if value else "-"
+    return printable(value).replace(" ", "_") if value else "-"
 
 
 def _name(card: CardSample) -> str:

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 from rich.cells import cell_len, set_cell_size
 
 from gaudi_launch.cli.sparkline import sparkline
+from gaudi_launch.host.files import printable
 from gaudi_launch.messages import text
 from gaudi_launch.watch.sample import CardSample, HostSample, ServiceSample
 from gaudi_launch.watch.trails import Trails, card_name
@@ -89,7 +90,11 @@ def title_of(name: str) -> str:
 
 
 def fitted(value: str, width: int, *, right: bool) -> str:
-    """Return a text of exactly this many cells, with a mark where it is cut."""
+    """Return a text of exactly this many cells, with a mark where it is cut.
+
+    Texts come from other hosts and processes: what could steer the terminal is replaced.
+    """
+    value = printable(value)
     if cell_len(value) > width:
         return set_cell_size(value, max(0, width - 1)) + "~" if width > 1 else set_cell_size(value, width)
     blanks = " " * (width - cell_len(value))

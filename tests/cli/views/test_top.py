@@ -138,3 +138,24 @@ def test_a_pipe_gets_a_line_for_each_thing() -> None:
 def test_the_json_has_every_field() -> None:
     document = to_json([HOST])
     assert (document["schema"], document["hosts"][0]["cards"][1]["throttled_by"]) == (1, ("thermal",))
+
+
+def test_texts_of_others_cannot_steer_the_terminal() -> None:
+    hostile = "\x1b[2Jx\r\n\x07"
+    card = replace(HOST.cards[0], owner=hostile, status=hostile)
+    service = replace(HOST.services[0], name=hostile, phase=hostile)
+    host = replace(HOST, host=hostile, problem=hostile, cards=(card,), services=(service,))
+    state = state_of(host, replace(SILENT, problem=hostile))
+    state.message = hostile
+    assert "\x1b" not in screen(state, 80, 24) and "\x07" not in screen(state, 80, 24)
+    state = state_of(host)
+    state.overlay = Overlay(hostile, [hostile])
+    assert "\x1b" not in screen(state, 80, 24) and "\r" not in screen(state, 80, 24)
+    assert all(line.isprintable() for line in plain_lines([host, replace(SILENT, host=hostile, problem=hostile)]))
+
+
+def test_a_text_that_fits_keeps_its_blanks() -> None:
+    state = state_of(HOST)
+    state.overlay = Overlay("Help", ["s           sort", "word " * 30])
+    shown = screen(state, 80, 10).splitlines()
+    assert shown[2:5] == ["s           sort", ("word " * 16).strip(), ("word " * 14).strip()]
