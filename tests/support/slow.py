@@ -65,6 +65,8 @@ SLOW = frozenset(
         "services/state/test_orphans.py",
         "services/state/test_reservation.py",
         "services/test_probe.py",
+        "watch/test_alerts.py",
+        "watch/test_watched_hosts.py",
         "test_interface.py",
         "test_interrupt.py",
         "test_readme.py",
