@@ -162,7 +162,8 @@ defaults
     mode http
     log global
     log-format "%ci user=%[var(txn.user)] %b/%s status=%ST wait=%Tr total=%Ta bytes=%B end=%ts retries=%rc"
-    timeout connect 2s
+    # also the time before a request is sent again when one engine is left
+    timeout connect 300ms
     timeout client {settings.timeout_seconds}s
     timeout server {settings.timeout_seconds}s
     timeout http-request 60s

@@ -197,7 +197,7 @@ def simulated() -> Iterator[Server]:
     port, name = free_port(), "acceptance-engine"
     command = [sys.executable, "-m", "gaudi_launch", "serve", "demo", "-n", "1", "--engine", "simulated"]
     words = ["--detach", "--name", name, "-p", str(port), "-l", "2048", "--no-doctor", "--quiet"]
-    subprocess.run([*command, *words], check=True)
+    subprocess.run([*command, *words], check=True, stdout=sys.stderr)
     try:
         service = waiting.until_ready(name, _START_SECONDS)
         yield Server(port, str(service.state["served"]))

@@ -208,7 +208,8 @@ def _complete(path: str, model: str, count: int) -> dict[str, Any]:
 def _pooled(path: str, document: dict[str, Any]) -> dict[str, Any]:
     if path == "/v1/embeddings":
         return {"model": document["model"], "data": [{"index": 0, "embedding": [0.5, 0.25]}]}
-    return {"model": document["model"], "results": [{"index": 0, "relevance_score": 0.5}]}
+    result = {"index": 0, "document": {"text": "d"}, "relevance_score": 0.5}
+    return {"id": "rerank-1", "model": document["model"], "usage": {"total_tokens": 2}, "results": [result]}
 
 
 async def main() -> None:
