@@ -6,6 +6,10 @@ A request is kept in one buffer, to find its model and to send it to another eng
 the complete buffer for that, however short the request is (measured: docs/gateway.md). Therefore two
 processes: the first has the address, keys and limits, and small buffers; it passes requests above
 112 KiB to the second one, which has large buffers.
+
+vLLM sends the head of a stream before its first token, and HAProxy sends no request again once it has
+a head. Therefore each process passes a request through itself: the inner part waits for the first byte
+of the body, and answers 502 where the engine ends before it; the outer part sends the request again.
 """
 
 from __future__ import annotations
@@ -29,6 +33,8 @@ from gaudi_launch.messages import text
 CONFIG = "haproxy.cfg"
 LARGE_CONFIG = "large.cfg"
 LARGE_SOCKET = "large.sock"
+INNER_SOCKET = "inner.sock"
+LARGE_INNER_SOCKET = "large-inner.sock"
 MODELS_MAP = "models.map"
 USERS_MAP = "users.map"
 RATES_MAP = "rates.map"
@@ -64,8 +70,13 @@ PATHS = (
 _NO_LIMIT = 2_000_000_000
 _RETRY_SECONDS = 5
 _BODY_SECONDS = 60
+# checks, metrics and the answerer; a request has two connections, to the inner part as well
+_OWN_CONNECTIONS = 100
 _MODEL_HEADER = "x-gaudi-model"
 _USER_HEADER = "x-gaudi-user"
+_SECTION_HEADER = "x-gaudi-section"
+_PREFIX_HEADER = "x-gaudi-prefix"
+_OWN_HEADERS = (_MODEL_HEADER, _USER_HEADER, _SECTION_HEADER, _PREFIX_HEADER)
 
 
 @dataclass(frozen=True)
@@ -115,6 +126,7 @@ def haproxy_config(backends: Sequence[Backend], settings: GatewaySettings) -> st
         _global(settings.connections, settings.threads, settings.small_buffer_bytes),
         _defaults(settings),
         _frontend(settings),
+        _inner(settings, INNER_SOCKET),
         *_models(backends),
         _ANSWERER_SECTION,
         _LARGE_SECTION,
@@ -129,6 +141,7 @@ def large_config(backends: Sequence[Backend], settings: GatewaySettings) -> str:
         _global(settings.large_connections, settings.threads, settings.large_buffer_bytes),
         _defaults(settings),
         _large_frontend(settings),
+        _inner(settings, LARGE_INNER_SOCKET),
         *_models(backends),
         _ANSWERER_SECTION,
     ]
@@ -147,7 +160,7 @@ def section_of(number: int, backend: Backend) -> str:
 def _global(connections: int, threads: int, buffer_bytes: int) -> str:
     return f"""\
 global
-    maxconn {connections}
+    maxconn {2 * connections + _OWN_CONNECTIONS}
     nbthread {threads}
     tune.bufsize {buffer_bytes}
     lua-load-per-thread {ROUTE.name}
@@ -173,8 +186,7 @@ defaults
     option abortonclose
     option redispatch 1
     retries 5
-    # before the first byte of an answer only: nothing that a client has seen is sent twice
-    retry-on conn-failure empty-response 503
+    retry-on conn-failure
 {_error_page(502, "gateway.api_broken")}
 {_error_page(503, "gateway.api_none", _RETRY_SECONDS)}
 {_error_page(504, "gateway.api_hang")}
@@ -218,6 +230,7 @@ def _frontend(settings: GatewaySettings) -> str:
     lines = [
         "frontend openai",
         f"    bind {host}:{settings.port}{tls}",
+        f"    maxconn {settings.connections}",
         "    acl is_model_path path -m str " + " ".join(PATHS),
         "    acl is_list path -m beg /v1/models",
         "    acl is_here src 127.0.0.0/8 ::1",
@@ -235,15 +248,15 @@ def _frontend(settings: GatewaySettings) -> str:
         # the engines are behind the gateway's keys and have none: a key of a user stays here
         "    http-request del-header authorization",
         "    http-request del-header x-api-key",
-        *(f"    http-request del-header {name}" for name in (_MODEL_HEADER, _USER_HEADER)),
+        *(f"    http-request del-header {name}" for name in _OWN_HEADERS),
     ]
     if settings.keys_file is not None:
         lines += _limited(settings.limits)
-        lines.append(f"    http-request set-header {_USER_HEADER} %[var(txn.user)] if is_model_path !is_small")
+        lines.append(f"    http-request set-header {_USER_HEADER} %[var(txn.user)] if is_model_path")
     lines += [
         _refuse(404, "gateway.api_path", "unless is_model_path METH_POST or is_list METH_GET or is_large_metrics"),
         _refuse(413, "gateway.api_large", f"if {{ req.hdr_val(content-length) gt {settings.body_mib << 20} }}"),
-        # the second process logs it, with its model
+        # the other process logs it, with its model
         "    http-request set-log-level silent if is_model_path !is_small",
         f"    http-request wait-for-body time {_BODY_SECONDS}s if is_model_path is_small",
         *_routed("is_model_path is_small"),
@@ -258,9 +271,9 @@ def _large_frontend(settings: GatewaySettings) -> str:
     lines = [
         "frontend large",
         f"    bind unix@{LARGE_SOCKET} mode 600",
+        f"    maxconn {settings.large_connections}",
         "    http-request use-service prometheus-exporter if { path /metrics/large }",
         f"    http-request set-var(txn.user) req.hdr({_USER_HEADER})",
-        f"    http-request del-header {_USER_HEADER}",
         f"    http-request wait-for-body time {_BODY_SECONDS}s",
         _refuse(413, "gateway.api_large", f"if {{ req.body_size gt {settings.body_mib << 20} }}"),
         *_routed("TRUE"),
@@ -278,6 +291,9 @@ def _routed(condition: str) -> list[str]:
         _refuse(404, "gateway.api_model", f"if {condition} !{{ var(txn.section) -m found }}"),
         f"    http-request set-var(txn.up) var(txn.section),nbsrv if {condition}",
         f"    http-request set-header {_MODEL_HEADER} %[var(txn.model)] if {condition} {{ var(txn.up) -m int 0 }}",
+        f"    http-request set-header {_SECTION_HEADER} %[var(txn.section)] if {condition}",
+        f"    http-request set-header {_PREFIX_HEADER} %[var(txn.prefix),sha1,hex] if {condition}",
+        f"    http-request set-log-level silent if {condition} !{{ var(txn.up) -m int 0 }}",
     ]
 
 
@@ -285,8 +301,34 @@ def _chosen(condition: str) -> list[str]:
     """Return the choice of a section: the answerer where no engine is up."""
     return [
         f"    use_backend answerer if {condition} {{ var(txn.up) -m int 0 }}",
-        "    use_backend %[var(txn.section)]",
+        "    use_backend inner",
     ]
+
+
+def _inner(settings: GatewaySettings, socket: str) -> str:
+    """Return the part that has the engines, and the way to it."""
+    lines = [
+        "backend inner",
+        # before the first byte of an answer only: nothing that a client has seen is sent twice
+        "    retry-on conn-failure empty-response 502 503",
+        "    http-reuse always",
+        f"    server inner unix@{socket}",
+        "",
+        "frontend inner",
+        f"    bind unix@{socket} mode 600",
+        f"    http-request set-var(txn.user) req.hdr({_USER_HEADER})",
+        f"    http-request set-var(txn.section) req.hdr({_SECTION_HEADER})",
+        f"    http-request set-var(txn.prefix) req.hdr({_PREFIX_HEADER})",
+        *(f"    http-request del-header {name}" for name in _OWN_HEADERS),
+        f"    http-response wait-for-body time {settings.timeout_seconds}s at-least 1",
+        # the engine has ended after the head: nothing of the answer was forwarded yet
+        "    http-response return status 502 content-type application/json string "
+        + _error(502, "gateway.api_broken")
+        + " if { res.body_len 0 } !{ res.hdr(content-length) -m found }",
+        "    use_backend %[var(txn.section)]",
+        "",
+    ]
+    return "\n".join(lines)
 
 
 def _keys(unless: str) -> list[str]:

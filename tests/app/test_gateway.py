@@ -8,6 +8,7 @@ import signal
 import ssl
 import stat
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -44,8 +45,9 @@ from tests.support.gateways import (
     many,
     running,
 )
+from tests.support.places import TOP
 from tests.support.service_record import service
-from tests.support.waiting import until, unused_port
+from tests.support.waiting import GENEROUS, until, unused_port
 
 __all__ = ["gateway_engines"]
 
@@ -266,10 +268,13 @@ def pair() -> Iterator[list[FakeEngine]]:
         yield found
 
 
-def test_requests_survive_an_engine_that_is_killed(pair: list[FakeEngine], gateway_engines: Path) -> None:
-    first, second = pair
+@pytest.mark.parametrize("prefill", [0.0, 0.1])
+def test_requests_survive_an_engine_that_is_killed(prefill: float, gateway_engines: Path) -> None:
     settings = GatewaySettings(port=unused_port())
-    with running("gw", [backend("a", first, second)], settings, gateway_engines) as port:
+    with (
+        engines("a", "a", first=prefill) as (first, second),
+        running("gw", [backend("a", first, second)], settings, gateway_engines) as port,
+    ):
         done: list[Answered] = []
 
         def one(number: int) -> None:
@@ -419,3 +424,17 @@ def test_files_of_users_are_only_theirs(pair: list[FakeEngine], gateway_engines:
             word for process in psutil.process_iter(["cmdline"]) for word in process.info["cmdline"] or ()
         )
         assert [word for word in arguments if "sk-alice" in word] == []
+
+
+def test_the_short_form_of_the_acceptance_fails_no_request(
+    gateway_engines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(gateway_engines))
+    script = TOP / "scripts" / "acceptance" / "gateway.py"
+    words = [sys.executable, str(script), "--short", "--runs", "1", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=GENEROUS)
+    document = json.loads(done.stdout)
+    # the other tests of the run disturb its times, which the script itself judges
+    assert (document["overhead"]["failed"], document["killed"]["failed_before_stream"]) == (0, 0)
+    assert document["killed"]["complete"] >= 60 - 8
+    assert document["overhead"]["runs"][0]["gateway"]["tokens_per_second"] > 0

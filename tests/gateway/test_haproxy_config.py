@@ -102,15 +102,16 @@ def test_a_buffer_has_room_for_the_largest_request_and_its_head() -> None:
 def test_the_process_for_large_requests_has_no_address_and_no_keys() -> None:
     config = large_config((CHAT, EMBED), GatewaySettings(keys_file=KEYS, large_connections=50))
     binds = [line.strip() for line in config.splitlines() if line.strip().startswith("bind")]
-    assert binds == ["bind unix@large.sock mode 600"]
+    assert binds == ["bind unix@large.sock mode 600", "bind unix@large-inner.sock mode 600"]
     assert "users.map" not in config
     assert "    maxconn 50\n" in config
 
 
 def test_tls_is_on_the_clients_side_only() -> None:
     settings = GatewaySettings(host="::", port=443, tls=Tls(Path("/c.pem"), Path("/k.pem")))
-    assert rules(settings, "bind") == ["bind [::]:443 ssl crt tls.pem alpn h2,http/1.1 ssl-min-ver TLSv1.2"]
-    assert rules(GatewaySettings(), "bind") == ["bind 127.0.0.1:8000"]
+    inner = "bind unix@inner.sock mode 600"
+    assert rules(settings, "bind") == ["bind [::]:443 ssl crt tls.pem alpn h2,http/1.1 ssl-min-ver TLSv1.2", inner]
+    assert rules(GatewaySettings(), "bind") == ["bind 127.0.0.1:8000", inner]
 
 
 def test_no_engine_gets_a_key_also_where_the_gateway_needs_none() -> None:
@@ -146,7 +147,7 @@ def test_every_answer_of_haproxy_is_an_openai_error(language: str) -> None:
         line.split(" string '", 1)[1].rpartition("'")[0] for line in config.splitlines() if " string '" in line
     ]
     errors = [json.loads(text)["error"] for text in texts]
-    assert len(errors) == 10
+    assert len(errors) == 11
     assert all(set(error) == {"message", "type", "code"} for error in errors)
     assert not any("'" in text for text in texts)
 

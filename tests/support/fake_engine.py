@@ -116,14 +116,14 @@ class Engine:
         if order in ("busy", "fail"):
             await _send_json(writer, {"error": {"message": order}}, 503 if order == "busy" else 500)
             return True
-        await asyncio.sleep(manner.first)
         if path in POOLING:
+            await asyncio.sleep(manner.first)
             await _send_json(writer, _pooled(path, document))
             return True
         count = int(document.get("max_tokens") or 16)
         if document.get("stream"):
             return await self._stream(path, document, count, order, writer)
-        await asyncio.sleep(manner.gap * count)
+        await asyncio.sleep(manner.first + manner.gap * count)
         await _send_json(writer, _complete(path, str(name), count))
         return True
 
@@ -131,7 +131,10 @@ class Engine:
         self, path: str, document: dict[str, Any], count: int, order: str, writer: asyncio.StreamWriter
     ) -> bool:
         head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        # as vLLM does: the head is sent before the prompt is read
         writer.write(head.encode())
+        await writer.drain()
+        await asyncio.sleep(self._manner.first)
         last = int(order.removeprefix("die:")) if order.startswith("die:") else count + 1
         try:
             for number in range(count):

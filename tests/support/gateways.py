@@ -55,10 +55,10 @@ def gateway_engines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class FakeEngine:
     """One fake engine as a process."""
 
-    def __init__(self, *models: str, port: int | None = None, gap: float = 0.02) -> None:
+    def __init__(self, *models: str, gap: float = 0.02, first: float = 0.0) -> None:
         self.models = models
-        self.port = port or unused_port()
-        self._gap = gap
+        self.port = unused_port()
+        self._times = ("--gap", str(gap), "--first", str(first))
         self.start()
 
     @property
@@ -66,7 +66,7 @@ class FakeEngine:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        words = ["--port", str(self.port), "--gap", str(self._gap), "--model", *self.models]
+        words = ["--port", str(self.port), *self._times, "--model", *self.models]
         self.process = subprocess.Popen(
             [sys.executable, str(SUPPORT / "fake_engine.py"), *words],
             stdout=subprocess.PIPE,
@@ -88,9 +88,9 @@ class FakeEngine:
 
 
 @contextmanager
-def engines(*of: Sequence[str], gap: float = 0.02) -> Iterator[list[FakeEngine]]:
+def engines(*of: Sequence[str], gap: float = 0.02, first: float = 0.0) -> Iterator[list[FakeEngine]]:
     """Yield a running fake engine for each group of model names."""
-    started = [FakeEngine(*names, gap=gap) for names in of]
+    started = [FakeEngine(*names, gap=gap, first=first) for names in of]
     try:
         yield started
     finally:
