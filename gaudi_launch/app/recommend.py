@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gaudi_launch.planning.plan import Plan
     from gaudi_launch.recommend.finder import Recommendation
     from gaudi_launch.recommend.goal import Goal, GoalName
-    from gaudi_launch.recommend.space import Candidate, CardPool, SearchCase
+    from gaudi_launch.recommend.space import Candidate, CardPool, SearchCase, SearchedEngine
 
 _log = logging.getLogger(__name__)
 
@@ -157,6 +157,7 @@ def read(options: LaunchOptions, given: RecommendOptions) -> RecommendCase:
         longest=load.longest,
         context=goal.name == "context",
         notes=tuple(notes),
+        others=_other_engines(options, prepared, model),
     )
     return RecommendCase(search, goal, options, machine, top)
 
@@ -256,6 +257,30 @@ def _prepared(options: LaunchOptions, machine: str | None) -> Prepared:
         known = ", ".join(registry.names_with_cards())
         raise LaunchError("fit.engine", ExitCode.USAGE, found=prepared.engine.identity.label, known=known)
     return prepared
+
+
+def _other_engines(options: LaunchOptions, prepared: Prepared, model: Model) -> tuple[SearchedEngine, ...]:
+    """Return the engines that run the model too, where none is named or installed."""
+    from gaudi_launch.app.fit import data_types
+    from gaudi_launch.engines import registry
+    from gaudi_launch.recommend.space import SearchedEngine
+
+    if registry.is_decided(prepared.request.engine, prepared.installed):
+        return ()
+    found: list[SearchedEngine] = []
+    for name in registry.names_with_cards():
+        engine = registry.find(name)
+        request = replace(prepared.request, engine=name)
+        same = engine.identity.name == prepared.engine.identity.name
+        if same or engine.in_container or engine.support(model).refused:
+            continue
+        try:
+            engine.refuse(request, prepared.host, model)
+        except LaunchError as error:
+            _log.debug("%s is not compared: %s", name, error)
+            continue
+        found.append(SearchedEngine(engine, request, tuple(data_types(model, request.dtype or "", engine))))
+    return tuple(found)
 
 
 def _cards_given(options: LaunchOptions) -> int:

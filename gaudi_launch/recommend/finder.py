@@ -13,11 +13,11 @@ from gaudi_launch.capacity.replica import Replica
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message
 from gaudi_launch.performance.evidence import Evidence
-from gaudi_launch.recommend.analytic import Fitting, Forecaster, fitting, survivors
+from gaudi_launch.recommend.analytic import Fitting, Forecaster, Group, fitting, survivors
 from gaudi_launch.recommend.front import front
 from gaudi_launch.recommend.goal import Goal, objective
 from gaudi_launch.recommend.limit import Limit, inside_of, limit_of
-from gaudi_launch.recommend.space import Candidate, SearchCase, with_fewer_graphs
+from gaudi_launch.recommend.space import Candidate, SearchCase, on_other, with_fewer_graphs
 from gaudi_launch.recommend.trial import Simulation, Trial, place
 
 Progress = Callable[[int, int], None]
@@ -43,12 +43,13 @@ class Sensitivity:
     """One change of the winner, and the objective with it as a share of the winner's.
 
     ``field`` is a field of `Candidate`, ``value`` its other value. ``factor`` is 0 where no
-    configuration with it meets the targets.
+    configuration with it meets the targets. ``ended``: the date on which an engine's makers ended it.
     """
 
     field: str
     value: str
     factor: float
+    ended: str = ""
 
 
 @dataclass(frozen=True)
@@ -381,6 +382,7 @@ def _sensitivity(simulation: Simulation, winner: Trial, known: _Known, able: Fit
             other = next((each for each in others if known.knows(goal, each) and each in known.quick), None)
             if other is not None:
                 found.append(Sensitivity(field, str(value), known.factor(goal, other, base)))
+    found += _other_engines(simulation, known.quick[base])
     for other in _neighbours(base):
         if other not in able.candidates or not known.knows(goal, other):
             continue
@@ -389,6 +391,24 @@ def _sensitivity(simulation: Simulation, winner: Trial, known: _Known, able: Fit
         field = next(name for name in ("batch", "prompts", "tokens") if getattr(other, name) != getattr(base, name))
         found.append(Sensitivity(field, str(getattr(other, field)), known.factor(goal, other, base)))
     return tuple(found)
+
+
+def _other_engines(simulation: Simulation, own: Trial) -> list[Sensitivity]:
+    """Return the objective of the same configuration on the other engines."""
+    case, goal = simulation.case, simulation.goal
+    found: list[Sensitivity] = []
+    for searched in case.others if goal.most_start is None else ():
+        trials: list[Trial] = []
+        for candidate in on_other(case, own.candidate, searched):
+            group = Group(case, searched, candidate)
+            if group.memory is not None:
+                trials.append(simulation.quick(candidate, group))
+        top = best(goal, trials)
+        if top is not None and top.served is not None and own.served is not None:
+            factor = objective(goal, top.served) / objective(goal, own.served)
+            ended = searched.engine.ended or ""
+            found.append(Sensitivity("engine", searched.engine.identity.label, factor, ended))
+    return found
 
 
 def _evidence(case: SearchCase, trial: Trial) -> Evidence | None:

@@ -91,7 +91,8 @@ class SearchCase:
     """A model, its traffic and what may be varied.
 
     ``lengths`` are the longest prompt and answer of the traffic, ``longest`` its longest request (0: both
-    together). ``context``: search the longest maximum of input plus output too.
+    together). ``context``: search the longest maximum of input plus output too. ``others``
+    are engines to compare the answer with.
     """
 
     model: Model
@@ -103,10 +104,11 @@ class SearchCase:
     longest: int = 0
     context: bool = False
     notes: tuple[Message, ...] = field(default_factory=tuple)
+    others: tuple[SearchedEngine, ...] = ()
 
     def engine(self, name: str) -> SearchedEngine:
         """Return the engine of a candidate."""
-        return next(each for each in self.engines if each.name == name)
+        return next(each for each in (*self.engines, *self.others) if each.name == name)
 
 
 def traffic_length(case: SearchCase) -> int:
@@ -194,6 +196,28 @@ def _budgets(case: SearchCase, searched: SearchedEngine, batch: int, prompts: in
     useful = max(BUDGETS[0], min(prompts * length, BUDGETS[-1]), round_up(batch, BLOCK))
     found = [each for each in BUDGETS if batch <= each < 2 * useful]
     return tuple(found) or (round_up(batch, BLOCK),)
+
+
+def on_other(case: SearchCase, candidate: Candidate, searched: SearchedEngine) -> list[Candidate]:
+    """Return a candidate for another engine, also with one prompt per step."""
+    found: list[Candidate] = []
+    possible = _prompts(searched, candidate.batch)
+    for prompts in dict.fromkeys((candidate.prompts, 1)):
+        prompts = prompts if prompts in possible else possible[0]
+        budgets = _budgets(case, searched, candidate.batch, prompts, candidate.length)
+        tokens = candidate.tokens if candidate.tokens in budgets else budgets[-1]
+        caches = searched.engine.innermost.caches_prefixes(searched.request)
+        made = replace(
+            candidate,
+            engine=searched.name,
+            prompts=prompts,
+            tokens=tokens,
+            prefix_caching=caches,
+            padding="",
+        )
+        if made not in found:
+            found.append(made)
+    return found
 
 
 def with_fewer_graphs(case: SearchCase, candidate: Candidate) -> list[Candidate]:

@@ -21,10 +21,10 @@ _COLUMNS = ("replicas", "cards", "dtype", "batch", "tokens", "per_card", "ttft",
 _OPTIONS = {
     "dtype": "-d",
     "cards": "-n",
+    "engine": "--engine",
     "batch": "-b",
     "prompts": "--max-prefill-seqs",
     "tokens": "-t",
-    "engine": "--engine",
 }
 _FRONT_ROWS, _JSON_TRIALS, _SHOWN_CHANGES = 4, 5, 4
 _WIDTH = 78
@@ -77,7 +77,12 @@ def to_json(answer: Recommended) -> dict[str, Any]:
             for each in cards_for_rates(search, found.trials, goal.rate)
         ],
         "sensitivity": [
-            {"option": _OPTIONS[each.field], "value": each.value, "factor": _rounded(each.factor)}
+            {
+                "option": _OPTIONS[each.field],
+                "value": each.value,
+                "factor": _rounded(each.factor),
+                "ended": each.ended or None,
+            }
             for each in found.sensitivity
         ],
         "unmet": [
@@ -380,7 +385,7 @@ def _show_others(answer: Recommended, say: Callable[..., None]) -> None:
     found, goal = answer.found, answer.found.goal
     if found.runner_up is not None:
         say("recommend.runner_up", options=_options(found.runner_up), why=_why_lost(answer))
-    shown = [each for each in found.sensitivity if abs(each.factor - 1) >= _NOTABLE][:_SHOWN_CHANGES]
+    shown = _notable(found.sensitivity)
     if shown:
         counted = goal.name == "cost" and goal.demand
         pairs = text("common.between").join(_pair(each, counts_cards=bool(counted)) for each in shown)
@@ -390,14 +395,25 @@ def _show_others(answer: Recommended, say: Callable[..., None]) -> None:
     say("recommend.rates", pairs=text("common.between").join(counts))
 
 
+def _notable(found: Sequence[Sensitivity]) -> list[Sensitivity]:
+    """Return the best other value of each option, where it makes a difference."""
+    first: dict[str, Sensitivity] = {}
+    for each in sorted(found, key=lambda one: -one.factor):
+        first.setdefault(each.field, each)
+    shown = [first[name] for name in _OPTIONS if name in first and abs(first[name].factor - 1) >= _NOTABLE]
+    return shown[:_SHOWN_CHANGES]
+
+
 def _pair(each: Sensitivity, *, counts_cards: bool) -> str:
     from gaudi_launch.messages import text
 
     option = f"{_OPTIONS[each.field]} {_short(each.value)}"
     if not each.factor:
         return text("recommend.pair_none", option=option)
-    factor = 1 / each.factor if counts_cards else each.factor
-    return text("recommend.pair", option=option, factor=_number(factor))
+    factor = _number(1 / each.factor if counts_cards else each.factor)
+    if each.ended:
+        return text("recommend.pair_ended", option=option, factor=factor, date=each.ended)
+    return text("recommend.pair", option=option, factor=factor)
 
 
 def _why_lost(answer: Recommended) -> str:
