@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,6 +99,7 @@ class Reader(Collector):
     _energy: EnergyCount = field(default_factory=EnergyCount)
     _fresh: bool = False
     _first: threading.Event = field(default_factory=threading.Event)
+    _ended: threading.Event = field(default_factory=threading.Event)
     # two Prometheus servers may scrape at once: neither may count the other's lines again
     _one: threading.Lock = field(default_factory=threading.Lock)
 
@@ -118,13 +118,17 @@ class Reader(Collector):
     def keep_fresh(self) -> None:
         """Sample in the background from now on, so that a scrape waits for nothing."""
         self._fresh = True
-        threading.Thread(target=self._sample_for_ever, daemon=True).start()
+        threading.Thread(target=self._sample_until_ended, daemon=True).start()
 
-    def _sample_for_ever(self) -> None:
-        while True:
+    def stop(self) -> None:
+        """End the sampling in the background."""
+        self._ended.set()
+
+    def _sample_until_ended(self) -> None:
+        while not self._ended.is_set():
             self._sample()
             self._first.set()
-            time.sleep(_SAMPLE_SECONDS)
+            self._ended.wait(_SAMPLE_SECONDS)
 
     def _sample(self) -> HostSample | None:
         """Sample the machine; None when it cannot be read."""
