@@ -158,6 +158,16 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "Show the constants that were learned",
         ),
     ),
+    "tune": (
+        Example(
+            "gaudi-launch tune Qwen/Qwen3-8B --minutes 60 --concurrency 64 -i 1024 -o 256 --save best.yaml",
+            "Start and measure plans for this load for an hour; save the best",
+        ),
+        Example(
+            "gaudi-launch tune Qwen/Qwen3-8B --minutes 60 --concurrency 64 -i 1024 -o 256 --resume",
+            "Continue that search",
+        ),
+    ),
     "capacity": (
         Example(
             "gaudi-launch capacity Qwen/Qwen3-8B --rate 10/s -i 64,1k -o 64,256 --ttft 1s -n 1 "

@@ -33,6 +33,7 @@ class Manner:
 
     # or tgi (with chat), old-tgi (its own pages only), base (no chat template), broken-chat, embed, rerank, pool
     form: str = "vllm"
+    name: str = "stand-in"  # the model's
     first: float = 0.0  # seconds before the first piece
     gap: float = 0.001  # seconds between pieces: a server without any looks as if it gathered them
     at_once: int = 0  # how many may be answered at a time; 0: all
@@ -106,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == "/v1/models" and manner.form != "old-tgi":
             if manner.key and self.headers.get("Authorization") != f"Bearer {KEY}":
                 return self.reply({"error": "Unauthorized"}, 401)
-            entry: dict[str, Any] = {"id": "stand-in", "object": "model"}
+            entry: dict[str, Any] = {"id": manner.name, "object": "model"}
             if manner.form in ("vllm", "base", *POOLED):
                 entry |= {"owned_by": "vllm", "max_model_len": manner.longest}
             self.reply({"object": "list", "data": [entry]})
@@ -280,12 +281,12 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(**manner: Any) -> Iterator[tuple[str, Manner]]:
-    """Yield the server's URL and its behaviour."""
+def serving(*, port: int = 0, **manner: Any) -> Iterator[tuple[str, Manner]]:
+    """Yield the server's URL and its behaviour. ``port`` 0: any free one."""
     behaviour = Manner(**manner)
     places = threading.Semaphore(behaviour.at_once) if behaviour.at_once else None
     handler = type("Handler", (_Handler,), {"manner": behaviour, "places": places})
-    running = _Server(("127.0.0.1", 0), handler)
+    running = _Server(("127.0.0.1", port), handler)
     thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:

@@ -1,0 +1,497 @@
+"""The use case of ``gaudi-launch tune``: measure candidates, keep the best.
+
+Successive halving: in each round every candidate that is left is started and measured, the better
+half continues with twice the requests. The last round measures the best and the given plan three
+times each: the given one stays unless the other is better by more than the repeats differ. Where
+time is short, rounds are left out rather than candidates.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gaudi_launch.app.fields import switch, text
+from gaudi_launch.app.options import LaunchOptions
+from gaudi_launch.app.saved_plan import SavedTraffic
+from gaudi_launch.app.tune_state import TuneFigure, TuneStart, TuneState
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import message
+
+if TYPE_CHECKING:
+    from gaudi_launch.app.bench import BenchCase, BenchWatcher
+    from gaudi_launch.app.report import Reporter
+    from gaudi_launch.app.tune_candidates import TuneCandidate
+    from gaudi_launch.bench.run_file import BenchRun
+
+_log = logging.getLogger(__name__)
+
+GOALS = ("balanced", "throughput", "latency")
+_MOST_MINUTES, _MOST_CANDIDATES = 7 * 24 * 60, 32
+_INPUT, _OUTPUT = "256", "64"
+# more clients than this make a round long, not its result better (assumed)
+_MOST_CLIENTS = 32
+_ROUNDS_OF_CLIENTS, _FEWEST_REQUESTS = 2, 16
+_REPEATS = 3
+# assumed: repeats on one host differ by this share, also where three of them do not show it
+_LEAST_NOISE = 0.03
+# assumed: the same where nothing was measured twice
+_UNKNOWN_NOISE = 0.1
+# a trial may take this much longer than those before it
+_MARGIN = 1.15
+
+_SEARCH, _TRAFFIC = "Search", "Traffic"
+
+
+@dataclass(frozen=True)
+class TuneOptions:
+    """The options as typed; empty where not given."""
+
+    minutes: str = text(
+        "--minutes", help="Time for all starts and measurements.", panel=_SEARCH, metavar="N", default="30"
+    )
+    goal: str = text(
+        "--for", help="balanced, throughput or latency.", panel=_SEARCH, metavar="GOAL", default="balanced"
+    )
+    candidates: str = text(
+        "--candidates", help="Maximum number of plans to compare.", panel=_SEARCH, metavar="N", default="6"
+    )
+    no_doctor: bool = switch("--no-doctor", help="Start although a check of the machine fails.", panel=_SEARCH)
+    resume: bool = switch("--resume", help="Continue the last search with these options.", panel=_SEARCH)
+    concurrency: str = text(
+        "--concurrency",
+        help="Clients that each wait for an answer (default: as many as are served, at most 32).",
+        panel=_TRAFFIC,
+        metavar="N",
+    )
+    rate: str = text("--rate", help="Requests per second, independent of answers.", panel=_TRAFFIC, metavar="R")
+    trace: str = text(
+        "--trace", help="Replay past requests at their recorded times.", panel=_TRAFFIC, metavar="FILE"
+    )
+    requests: str = text("--requests", help="Requests of the first round.", panel=_TRAFFIC, metavar="N")
+
+
+@dataclass(frozen=True)
+class TuneOutcome:
+    """A search with its answer.
+
+    ``best`` and ``given`` are their last measured starts. ``noise`` is the share by which repeats
+    differ; ``gain`` the best's score over that of the given plan.
+    """
+
+    state: TuneState
+    best: TuneStart
+    given: TuneStart | None
+    noise: float
+    gain: float | None
+    file: Path
+    in_time: bool
+
+    @property
+    def is_given(self) -> bool:
+        """Report whether the given plan stays."""
+        return self.best.candidate == 0
+
+    @property
+    def winner(self) -> TuneCandidate:
+        return self.state.candidates[self.best.candidate]
+
+
+@dataclass(frozen=True)
+class TuneTrial:
+    """One launch to measure: ``repeats`` runs of ``requests`` each."""
+
+    candidate: int
+    round: int
+    requests: int
+    repeats: int
+    last: bool
+
+
+Measure = Callable[[TuneState, TuneTrial, float], TuneStart]
+"""Starts and measures a candidate within this many seconds, if it can."""
+
+
+def tune(
+    options: LaunchOptions, given: TuneOptions, save: Path | None, reporter: Reporter, watcher: BenchWatcher
+) -> TuneOutcome:
+    """Return the measured best plan, written to a file for ``--plan``.
+
+    Raises LaunchError: for options, and where no candidate could be measured.
+    """
+    from gaudi_launch.planning.parse import number
+
+    seconds = 60.0 * number("--minutes", given.minutes, 1, _MOST_MINUTES)
+    state = begin(options, given)
+
+    def measure(state: TuneState, trial: TuneTrial, left: float) -> TuneStart:
+        return start_and_measure(state, trial, left, TuneTools(reporter, watcher, given.no_doctor))
+
+    return finish(search(state, measure, seconds), save)
+
+
+def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
+    """Return a new search, or with --resume the last one of these options.
+
+    Raises LaunchError.
+    """
+    from gaudi_launch.app.tune_candidates import candidates, without_searched
+    from gaudi_launch.app.tune_state import key_of, new_folder, newest, write
+    from gaudi_launch.planning.engine_args import engine_args
+    from gaudi_launch.planning.option_table import UPSTREAM, option_table
+    from gaudi_launch.planning.parse import number
+    from gaudi_launch.planning.secret_args import refuse_secret_args
+
+    if given.goal not in GOALS:
+        raise LaunchError("tune.goal", ExitCode.USAGE, found=given.goal, known=", ".join(GOALS))
+    if options.tuning == "reference":
+        raise LaunchError("tune.reference", ExitCode.USAGE)
+    if options.machine is not None:
+        raise LaunchError("tune.machine", ExitCode.USAGE, found=options.machine)
+    if given.rate and given.concurrency:
+        raise LaunchError("capacity.one_demand", ExitCode.USAGE)
+    most = number("--candidates", given.candidates, 2, _MOST_CANDIDATES)
+    # the state is a file
+    refuse_secret_args(engine_args(table=option_table(UPSTREAM), user=options.extra))
+    clients = _clients(without_searched(options), given)
+    traffic = SavedTraffic(
+        input=options.input_range or _INPUT,
+        output=options.output_range or _OUTPUT,
+        rate=given.rate,
+        concurrency="" if given.rate or given.trace else str(clients),
+        trace=given.trace,
+    )
+    key = key_of(options, traffic, given.goal)
+    if given.resume:
+        found = newest(key)
+        if found is None:
+            raise LaunchError("tune.nothing_to_resume", ExitCode.USAGE)
+        return found
+    requests = max(_FEWEST_REQUESTS, _ROUNDS_OF_CLIENTS * clients)
+    if given.requests:
+        requests = number("--requests", given.requests, 1, 10**6)
+    found = TuneState(
+        folder=Path(),
+        goal=given.goal,
+        traffic=traffic,
+        requests=requests,
+        candidates=candidates(options, clients=clients, most=most),
+    )
+    return write(replace(found, folder=new_folder(key)))
+
+
+def _clients(options: LaunchOptions, given: TuneOptions) -> int:
+    """Return the given number of clients, else what the default plan serves."""
+    from gaudi_launch.app.prepare import prepare
+    from gaudi_launch.planning.parse import number
+
+    if given.concurrency:
+        return number("--concurrency", given.concurrency, 1, 10_000)
+    prepared = prepare(options)
+    served = prepared.engine.limits(prepared.request, prepared.host, prepared.model).max_num_seqs
+    return min(served, _MOST_CLIENTS)
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A search that has ended; ``in_time`` False where rounds were left out."""
+
+    state: TuneState
+    in_time: bool
+
+
+def search(
+    state: TuneState, measure: Measure, seconds: float, clock: Callable[[], float] = time.monotonic
+) -> Searched:
+    """Run the rounds that are left, within ``seconds``."""
+    deadline = clock() + seconds
+    halving = _Halving(state, measure, deadline, clock)
+    if not state.done:
+        halving.run()
+    return Searched(halving.state, halving.in_time)
+
+
+class _Halving:
+    """The rounds of one search; what was measured before is not measured again."""
+
+    def __init__(self, state: TuneState, measure: Measure, deadline: float, clock: Callable[[], float]) -> None:
+        self.state = state
+        self.measure = measure
+        self.deadline = deadline
+        self.clock = clock
+        self.in_time = True
+
+    def run(self) -> None:
+        """Run all rounds; mark the search as done where there was time for them."""
+        from gaudi_launch.app.tune_state import write
+
+        left = list(range(len(self.state.candidates)))
+        number = 0
+        requests = self.state.requests
+        while len(left) > 2 and self.in_time:
+            for candidate in left:
+                self._try(TuneTrial(candidate, number, requests, 1, last=False), self._last(left, number, requests))
+            if self.in_time:
+                left = self._better_half(left)
+                number += 1
+                requests *= 2
+        if not self.in_time:
+            self._try_what_was_not(left)
+        trials = self._last(left, number, requests)
+        if self._is_time_for(trials):
+            for trial in trials:
+                self._try(trial, ())
+        else:
+            self.in_time = False
+        if self.in_time:
+            self.state = write(replace(self.state, done=True))
+
+    def _last(self, left: Sequence[int], number: int, requests: int) -> list[TuneTrial]:
+        """Return the trials of the last round: the given plan, and the best other."""
+        others = [candidate for candidate in left if candidate != 0]
+        best = max(others, key=self._score, default=None)
+        finalists = [0] if best is None else [0, best]
+        trials = [TuneTrial(candidate, number, requests, _REPEATS, last=True) for candidate in finalists]
+        return [trial for trial in trials if not self._was_tried(trial)]
+
+    def _try_what_was_not(self, left: Sequence[int]) -> None:
+        """Measure once what was not measured, while there is time."""
+        for candidate in left:
+            if self.state.best_start(candidate) is None:
+                self._try(TuneTrial(candidate, 0, self.state.requests, 1, last=False), ())
+
+    def _try(self, trial: TuneTrial, later: Sequence[TuneTrial]) -> None:
+        """Measure a candidate unless that was done, or time is too short.
+
+        ``later``: trials for which time has to be left.
+        """
+        if self._was_tried(trial):
+            return
+        if not self._is_time_for((trial, *later)):
+            self.in_time = False
+            return
+        left = self.deadline - self.clock()
+        self.state = self.state.with_start(self.measure(self.state, trial, left))
+
+    def _was_tried(self, trial: TuneTrial) -> bool:
+        return self.state.start_of(trial.candidate, trial.round, last=trial.last) is not None
+
+    def _is_time_for(self, trials: Sequence[TuneTrial]) -> bool:
+        return self.deadline - self.clock() >= _MARGIN * sum(self._seconds(trial) for trial in trials)
+
+    def _seconds(self, trial: TuneTrial) -> float:
+        """Return how long a trial takes, by the starts so far; 0 before the first one."""
+        starts = [start for start in self.state.starts if start.figures]
+        if not starts:
+            return max((start.seconds for start in self.state.starts), default=0.0)
+        own = [start for start in starts if start.candidate == trial.candidate] or starts
+        begin = max(start.start_seconds for start in starts)
+        each = max((start.seconds - start.start_seconds) / start.requests for start in own)
+        return begin + each * trial.requests * trial.repeats
+
+    def _better_half(self, left: Sequence[int]) -> list[int]:
+        ranked = sorted(left, key=lambda candidate: -self._score(candidate))
+        able = [candidate for candidate in ranked if self._score(candidate) > 0]
+        return able[: max(2, (len(left) + 1) // 2)]
+
+    def _score(self, candidate: int) -> float:
+        start = self.state.best_start(candidate)
+        return start.score if start is not None else 0.0
+
+
+def noise_of(starts: Sequence[TuneStart]) -> float:
+    """Return the share by which repeats differ at most."""
+    shares: list[float] = []
+    for start in starts:
+        scores = [figure.score for figure in start.figures]
+        if len(scores) > 1 and start.score > 0:
+            shares.append((max(scores) - min(scores)) / 2 / start.score)
+    return max(_LEAST_NOISE, *shares) if shares else _UNKNOWN_NOISE
+
+
+def decide(state: TuneState) -> tuple[TuneStart, TuneStart | None, float]:
+    """Return the best start, that of the given plan and the noise of repeats.
+
+    Raises LaunchError (ENGINE) where nothing was measured.
+    """
+    last = [start for start in state.starts if start.last and start.figures]
+    measured = last
+    if not any(start.candidate != 0 for start in last):
+        # time was too short for the last round: the newest of each
+        found = (state.best_start(number) for number in range(len(state.candidates)))
+        measured = [start for start in found if start is not None]
+    if not measured:
+        failed = next((start.why for start in state.starts if start.why), "-")
+        raise LaunchError("tune.nothing", ExitCode.ENGINE, why=failed, folder=str(state.folder))
+    given = next((start for start in measured if start.candidate == 0), None)
+    noise = noise_of(measured)
+    best = max(measured, key=lambda start: start.score)
+    if given is not None and best.score <= given.score * (1 + noise):
+        best = given
+    return best, given, noise
+
+
+def finish(done: Searched, save: Path | None) -> TuneOutcome:
+    """Return the answer, with its plan in a file. Raises LaunchError."""
+    from gaudi_launch.app import prepare, saved_plan
+
+    state = done.state
+    best, given, noise = decide(state)
+    gain = best.score / given.score if given is not None and given.score else None
+    options = state.candidates[best.candidate].options
+    made, _ = prepare.plan(options)
+    file = save or state.folder / "best.yaml"
+    saved_plan.write(file, options, made, goal=state.goal, traffic=state.traffic)
+    return TuneOutcome(state, best, given, noise, gain, file, done.in_time)
+
+
+@dataclass(frozen=True)
+class TuneTools:
+    """The receivers of progress; ``no_doctor``: no checks of the machine."""
+
+    reporter: Reporter
+    watcher: BenchWatcher
+    no_doctor: bool = False
+
+
+def start_and_measure(state: TuneState, trial: TuneTrial, left: float, tools: TuneTools) -> TuneStart:
+    """Start a candidate as ``serve`` does, measure it as ``bench`` does, and stop it.
+
+    A candidate that does not start, or not within ``left`` seconds, is a failed start. Ctrl-C stops
+    it, too.
+    """
+    from gaudi_launch.app.report import Silent
+    from gaudi_launch.app.serve import ServeMode
+    from gaudi_launch.app.service import launch
+
+    one = state.candidates[trial.candidate]
+    name = f"tune-{state.folder.parent.name[-8:]}"
+    began = time.monotonic()
+    tools.reporter.say(message("tune.starts", round=trial.round + 1, name=one.name).render())
+    ready = 0.0
+    figures: tuple[TuneFigure, ...] = ()
+    why = ""
+    try:
+        options = replace(one.options, port=one.options.port or str(_free_port()))
+        service = launch(
+            options, ServeMode(name=name, no_doctor=tools.no_doctor, quiet=True, detach=True), Silent()
+        )
+        service.wait_ready(left)
+        ready = time.monotonic() - began
+        figures = _measured(state, trial, name, tools.watcher)
+        _learn(state, one, figures)
+    except LaunchError as error:
+        why = error.text.render()
+        _log.debug("candidate %s failed: %s", one.name, why)
+    finally:
+        _stop(name)
+    seconds = time.monotonic() - began
+    sent = trial.requests * trial.repeats
+    start = TuneStart(trial.candidate, trial.round, trial.last, ready, seconds, sent, figures, why)
+    if figures:
+        middle = sorted(figures, key=lambda figure: figure.score)[len(figures) // 2]
+        words = {"tokens": f"{middle.tokens:.4g}", "ttft": f"{1000 * middle.ttft:.3g}"}
+        said = message("tune.measured", name=one.name, **words, tpot=f"{1000 * middle.tpot:.3g}")
+    else:
+        said = message("tune.failed", name=one.name, why=why)
+    tools.reporter.say(said.render())
+    return start
+
+
+def _measured(state: TuneState, trial: TuneTrial, name: str, watcher: BenchWatcher) -> tuple[TuneFigure, ...]:
+    from gaudi_launch.app import bench
+
+    # the first requests compile and allocate; they are not counted
+    bench.measure(_bench_case(state, name, _FEWEST_REQUESTS), watcher)
+    found: list[TuneFigure] = []
+    for repeat in range(trial.repeats):
+        stem = f"{trial.round + 1}{'-last' if trial.last else ''}-{trial.candidate}-{repeat + 1}"
+        file = state.folder / f"{stem}.json"
+        case = _bench_case(state, name, trial.requests, file)
+        outcome = bench.measure(case, watcher)
+        if outcome.interrupted:
+            raise KeyboardInterrupt
+        bench.kept(case, outcome)
+        found.append(figure_of(outcome.run, file.name, state.goal, state.candidates[trial.candidate].cards))
+    return tuple(found)
+
+
+def _bench_case(state: TuneState, name: str, requests: int, file: Path | None = None) -> BenchCase:
+    from gaudi_launch.app import bench
+
+    load = state.traffic
+    return bench.prepare(
+        (name,),
+        bench.BenchOptions(
+            trace=load.trace,
+            rate=load.rate or None,
+            concurrency=load.concurrency or None,
+            requests=str(requests),
+            input=load.input,
+            output=load.output,
+            tool=bench.BUILTIN,
+            save=file,
+        ),
+    )
+
+
+def figure_of(run: BenchRun, file: str, goal: str, cards: int) -> TuneFigure:
+    """Return the figures of one run, by the goal.
+
+    Raises LaunchError (ENGINE) for a run in which requests failed.
+    """
+    summary = run.summary
+    if summary.get("failed") or not summary.get("completed"):
+        failed, requests = summary.get("failed"), summary.get("requests")
+        raise LaunchError("tune.requests_failed", ExitCode.ENGINE, failed=failed, requests=requests)
+    means = {name: float((summary.get(name) or {}).get("mean") or 0.0) for name in ("ttft", "tpot", "latency")}
+    tokens = float(summary["output_rate"])
+    return TuneFigure(file, tokens, **means, score=_score(goal, tokens, means, cards))
+
+
+def _score(goal: str, tokens: float, means: dict[str, float], cards: int) -> float:
+    from gaudi_launch.performance.balance import balanced
+
+    if goal == "throughput":
+        return tokens
+    if goal == "latency":
+        return 1 / max(means["latency"], 1e-9)
+    return balanced(tokens / cards, ttft=max(means["ttft"], 1e-9), tpot=max(means["tpot"], 1e-9))
+
+
+def _learn(state: TuneState, one: TuneCandidate, figures: Sequence[TuneFigure]) -> None:
+    """Correct the speed model of this host; simulated cards teach nothing about it."""
+    from gaudi_launch.app.learn import learn
+    from gaudi_launch.engines.registry import simulated_machine
+
+    if simulated_machine(one.options.engine or "auto"):
+        return
+    try:
+        learn([str(state.folder / figure.file) for figure in figures], "")
+    except LaunchError as error:
+        _log.debug("nothing was learned: %s", error)
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as picked:
+        picked.bind(("127.0.0.1", 0))
+        return int(picked.getsockname()[1])
+
+
+def _stop(name: str) -> None:
+    """Stop the service with all its processes, if there is one."""
+    from gaudi_launch.services.state import registry
+    from gaudi_launch.services.stop import stop
+
+    try:
+        service = registry.find(name)
+    except LaunchError as error:
+        _log.debug("nothing to stop: %s", error)
+        return
+    stop(service, 0.0, lambda what, value: None)

@@ -1,0 +1,45 @@
+"""``gaudi-launch tune``: start candidate plans, measure them, keep the best."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from gaudi_launch.app.tune import TuneOptions
+from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
+
+app = CommandApp()
+
+_SHOW = "Output"
+_Tune = record(TuneOptions())
+
+
+@app.command(cls=RecordCommand)
+def tune(
+    given: TuneOptions = _Tune,
+    save: Path | None = typer.Option(
+        None,
+        "--save",
+        metavar="FILE",
+        help="File for the best plan (default: state folder).",
+        rich_help_panel=_SHOW,
+    ),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout.", rich_help_panel=_SHOW),
+    options: LaunchOptions = Launch,
+) -> None:
+    """Start the best few plans in turn, measure each with bench, and keep the measured best.
+
+    Options stay as given; concurrent requests and tokens per step after -- are where the search starts. Each round
+    measures the better half with twice the requests; the last one measures the best and the given plan three times.
+    Each launch and run is kept. Ctrl-C stops the server; --resume continues.
+    """
+    from gaudi_launch.app import tune as use_case
+    from gaudi_launch.cli.terminal import Terminal
+    from gaudi_launch.cli.views import tune as view
+    from gaudi_launch.cli.views.bench import Watching
+
+    with Watching(quiet=as_json) as watching:
+        outcome = use_case.tune(options, given, save, Terminal(), watching)
+    view.show(outcome, as_json)
