@@ -13,6 +13,7 @@ from gaudi_launch.messages import Message, message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from gaudi_launch.app.prepare import Prepared
     from gaudi_launch.capacity.search import Targets
@@ -182,6 +183,29 @@ def solve(case: RecommendCase, progress: Callable[[int, int], None] | None = Non
             _log.debug("the best configuration has no plan: %s", error)
             found = without(found, found.winner, error.text)
     return Recommended(case, found, None, None)
+
+
+def save(found: Recommended, given: RecommendOptions, file: Path) -> bool:
+    """Write the answer for ``--plan``; return False where there is none.
+
+    Its load is that of one replica. Raises LaunchError.
+    """
+    from gaudi_launch.app.saved_plan import SavedTraffic, write
+
+    winner = found.found.winner
+    if found.launch is None or found.plan is None or winner is None or winner.served is None:
+        return False
+    goal, replicas = found.case.goal, winner.served.replicas
+    clients = -(-goal.clients // replicas) if goal.clients else winner.candidate.batch
+    traffic = SavedTraffic(
+        input=found.launch.input_range or str(DEFAULT_INPUT),
+        output=found.launch.output_range or str(DEFAULT_OUTPUT),
+        rate=f"{goal.rate / replicas:.6g}" if goal.rate else "",
+        concurrency="" if goal.rate else str(clients),
+        trace=given.trace,
+    )
+    write(file, found.launch, found.plan, goal=goal.name, traffic=traffic)
+    return True
 
 
 def launch_options(case: RecommendCase, candidate: Candidate) -> LaunchOptions:

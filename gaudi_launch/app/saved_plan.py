@@ -160,7 +160,7 @@ def write(
     for key, name in saved_fields().items():
         value = getattr(options, name)
         if value:
-            given[key] = value
+            given[key] = list(value) if isinstance(value, tuple) else value
     if not options.cards and not options.modules and plan.placement.modules:
         given["cards"] = str(len(plan.placement.modules))
     if options.extra:
@@ -232,6 +232,8 @@ def read(path: Path) -> SavedPlan:
 
 def _value(value: Any) -> Any:
     """Return a value as it is typed; a switch stays True or False."""
+    if isinstance(value, list):
+        return tuple(str(each) for each in value)
     return value if isinstance(value, bool) else str(value)
 
 
@@ -310,7 +312,7 @@ def own_part(options: LaunchOptions) -> LaunchOptions:
     changes: dict[str, Any] = {}
     for name in saved_fields().values():
         if getattr(options, name) == getattr(saved, name):
-            changes[name] = False if isinstance(getattr(saved, name), bool) else None
+            changes[name] = getattr(LaunchOptions(), name)
     if options.extra[: len(saved.extra)] == saved.extra:
         changes["extra"] = options.extra[len(saved.extra) :]
     return replace(options, **changes)

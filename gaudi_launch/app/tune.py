@@ -116,20 +116,21 @@ Measure = Callable[[TuneState, TuneTrial, float], TuneStart]
 """Starts and measures a candidate within this many seconds, if it can."""
 
 
-def tune(
-    options: LaunchOptions, given: TuneOptions, save: Path | None, reporter: Reporter, watcher: BenchWatcher
-) -> TuneOutcome:
-    """Return the measured best plan, written to a file for ``--plan``.
-
-    Raises LaunchError: for options, and where no candidate could be measured.
-    """
+def seconds_of(given: TuneOptions) -> float:
+    """Return the time of a search. Raises LaunchError (USAGE)."""
     from gaudi_launch.planning.parse import number
 
-    seconds = 60.0 * number("--minutes", given.minutes, 1, _MOST_MINUTES)
-    state = begin(options, given)
+    return 60.0 * number("--minutes", given.minutes, 1, _MOST_MINUTES)
+
+
+def tune(state: TuneState, seconds: float, save: Path | None, tools: TuneTools) -> TuneOutcome:
+    """Return the measured best plan of a search, written to a file for ``--plan``.
+
+    Raises LaunchError (ENGINE) where no candidate could be measured.
+    """
 
     def measure(state: TuneState, trial: TuneTrial, left: float) -> TuneStart:
-        return start_and_measure(state, trial, left, TuneTools(reporter, watcher, given.no_doctor))
+        return start_and_measure(state, trial, left, tools)
 
     return finish(search(state, measure, seconds), save)
 

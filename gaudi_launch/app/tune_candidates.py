@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.errors import LaunchError
+from gaudi_launch.performance.balance import BALANCED
 
 if TYPE_CHECKING:
     from gaudi_launch.app.prepare import Prepared
@@ -20,6 +21,8 @@ GIVEN, DEFAULT = "given", "default"
 # the engine's options that tune varies
 _SEARCHED = ("--max-num-seqs", "--max-num-batched-tokens")
 _TOKEN_STEPS = (2, 4)
+_RECOMMENDED = 3
+_SHORT = {"bf16": "bfloat16"}
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,8 @@ def _variations(options: LaunchOptions, clients: int) -> Iterator[tuple[str, Lau
     base = without_searched(options)
     yield DEFAULT, base
     prepared = prepare.prepare(base)
+    if prepared.engine.needs_cards:
+        yield from _recommended(base, clients)
     for count in _other_counts(prepared):
         yield f"-n {count}", replace(base, cards=str(count))
     limits = prepared.engine.limits(prepared.request, prepared.host, prepared.model)
@@ -80,6 +85,24 @@ def _variations(options: LaunchOptions, clients: int) -> Iterator[tuple[str, Lau
         for step in _TOKEN_STEPS:
             tokens = step * limits.max_num_batched_tokens
             yield f"-t {tokens}", replace(base, max_num_batched_tokens=str(tokens))
+
+
+def _recommended(options: LaunchOptions, clients: int) -> Iterator[tuple[str, LaunchOptions]]:
+    """Yield the best configurations of ``recommend`` for these clients."""
+    from gaudi_launch.app import recommend
+
+    try:
+        given = recommend.RecommendOptions(goal=BALANCED, concurrency=str(clients))
+        found = recommend.solve(recommend.read(options, given))
+    except LaunchError as error:
+        _log.debug("nothing is recommended: %s", error)
+        return
+    # another type of weights has other answers: only where it is given
+    kept = options.dtype or found.case.search.model.quantization or "bfloat16"
+    trials = [trial for trial in found.found.trials if trial.candidate.dtype == _SHORT.get(kept, kept)]
+    for trial in trials[:_RECOMMENDED]:
+        launch = recommend.launch_options(found.case, trial.candidate)
+        yield f"-n {launch.cards or '-m'} -b {launch.max_num_seqs}", launch
 
 
 def _other_counts(prepared: Prepared) -> list[int]:

@@ -22,4 +22,5 @@ def balanced(tokens_per_card: float, *, ttft: float, tpot: float) -> float:
     >>> balanced(1000, ttft=0.5, tpot=0.05), balanced(1000, ttft=0.5, tpot=0.2)
     (1000.0, 500.0)
     """
-    return tokens_per_card * min(1.0, BALANCED_TTFT / ttft) * min(1.0, BALANCED_TPOT / tpot)
+    late = max(1.0, ttft / BALANCED_TTFT) * max(1.0, tpot / BALANCED_TPOT)
+    return tokens_per_card / late

@@ -10,6 +10,7 @@ from functools import cached_property
 from gaudi_launch.capacity.replica import Replica, ReplicaQuestion, replica
 from gaudi_launch.models.card_memory import CardMemory, ServingDemand, divide_card, too_tight, verdict
 from gaudi_launch.models.sizing import BLOCK
+from gaudi_launch.performance.balance import balanced
 from gaudi_launch.performance.scaling import Speed, step_time
 from gaudi_launch.planning.precision import fp8_cache
 from gaudi_launch.recommend.goal import Goal, Served, alike, objective
@@ -202,6 +203,7 @@ class Forecaster:
         elif self.goal.name in ("latency", "cost"):
             replicas = 1
         made = replicas * rate * self.output
+        per_card = rate * self.output / candidate.cards
         served = Served(
             replicas=replicas,
             cards=replicas * candidate.cards,
@@ -213,7 +215,7 @@ class Forecaster:
             spare=made,
             length=candidate.length,
             # for a given load the most that a card carries decides between equal numbers of cards
-            balance=rate * self.output / candidate.cards / (1.0 if demand is not None else full.e2e),
+            balance=per_card if demand is not None else balanced(per_card, ttft=full.ttft, tpot=full.tpot),
         )
         miss = self._miss(cycle)
         if most is not None and least > most:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gaudi_launch.capacity.search import Targets
+from gaudi_launch.performance.balance import balanced
 
 GoalName = Literal["balanced", "throughput", "latency", "context", "cost"]
 GOALS: tuple[GoalName, ...] = ("balanced", "throughput", "latency", "context", "cost")
@@ -71,8 +72,8 @@ class Served:
 def objective(goal: Goal, served: Served) -> float:
     """Return how well a configuration serves the goal; more is better.
 
-    balanced: output tokens per second and card, divided by the E2E latency. Half the latency counts
-    as much as twice the throughput, whatever the units. throughput: output tokens per second of all
+    balanced: output tokens per second and card while no user waits (`performance.balance`, as for
+    the number of cards of ``serve``). throughput: output tokens per second of all
     cards (with a given load: the most that they carry within the targets). latency: 1 / E2E latency.
     context: the maximum of input plus output. cost: with a given load 1 / cards, else output tokens
     per second and card.
@@ -85,7 +86,7 @@ def objective(goal: Goal, served: Served) -> float:
         return float(served.length)
     if goal.name == "cost":
         return 1 / served.cards if goal.demand else served.per_card
-    return served.per_card / served.e2e
+    return balanced(served.per_card, ttft=served.ttft, tpot=served.tpot)
 
 
 def missed(goal: Goal, served: Served) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from gaudi_launch.capacity.search import (
 )
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
+from gaudi_launch.performance.balance import balanced
 from gaudi_launch.performance.evidence import Evidence
 from gaudi_launch.recommend.analytic import Group
 from gaudi_launch.recommend.goal import Goal, Served, alike, missed, objective, second
@@ -222,7 +223,7 @@ class Simulation:
             tokens=replicas * load.tokens,
             spare=replicas * full.tokens,
             length=candidate.length,
-            balance=full.tokens / candidate.cards / full.e2e,
+            balance=balanced(full.tokens / candidate.cards, ttft=full.ttft, tpot=full.tpot),
         )
 
     def _second(self, trial: Trial, served: Served) -> float:

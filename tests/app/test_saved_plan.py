@@ -222,3 +222,14 @@ def test_a_plan_without_a_load_is_refused_by_bench(file: Path) -> None:
     with pytest.raises(LaunchError) as error:
         prepare_bench((), BenchOptions(plan_file=file))
     assert error.value.id == "saved.no_traffic"
+
+
+def test_recommend_saves_its_answer_for_one_replica(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = file.parent / "found.yaml"
+    words = ["recommend", "Qwen/Qwen3-8B", "--machine", MACHINE, "-i", "512", "-o", "128", "--for", "cost"]
+    assert run([*words, "--concurrency", "256", "-d", "bfloat16", "--save", str(target), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    found = saved_plan.read(target)
+    replicas = answer["winner"]["served"]["replicas"]
+    assert (found.goal, found.traffic) == ("cost", SavedTraffic("512", "128", concurrency=str(-(-256 // replicas))))
+    assert said(saved(target)) == []

@@ -18,7 +18,7 @@ SERVED = Served(
 @pytest.mark.parametrize(
     ("name", "alone", "with_a_load"),
     [
-        ("balanced", 50.0, 50.0),
+        ("balanced", 500.0, 500.0),
         ("throughput", 6000.0, 6000.0),
         ("latency", 0.1, 0.1),
         ("context", 2048.0, 2048.0),
@@ -30,10 +30,12 @@ def test_the_objective_of_each_goal(name: GoalName, alone: float, with_a_load: f
     assert objective(goal(name, rate=5.0), SERVED) == with_a_load
 
 
-def test_half_the_latency_is_worth_twice_the_throughput() -> None:
+def test_balanced_counts_tokens_per_card_until_users_wait() -> None:
     balanced = goal("balanced")
-    faster, more = replace(SERVED, e2e=5.0), replace(SERVED, tokens=8000)
-    assert objective(balanced, faster) == objective(balanced, more) == 2 * objective(balanced, SERVED)
+    more, late, slow = replace(SERVED, tokens=8000), replace(SERVED, ttft=4.0), replace(SERVED, tpot=0.2)
+    assert objective(balanced, more) == 2 * objective(balanced, SERVED)
+    assert objective(balanced, late) == objective(balanced, slow) == objective(balanced, SERVED) / 2
+    assert objective(balanced, replace(SERVED, ttft=2.0, tpot=0.1)) == objective(balanced, SERVED)
 
 
 def test_every_goal_has_an_objective() -> None:

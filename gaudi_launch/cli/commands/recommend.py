@@ -23,6 +23,13 @@ def recommend(
     plot: Path | None = typer.Option(
         None, help="Draw tokens/s per card against TPOT.", metavar="FILE.png|.svg", rich_help_panel=_SHOW
     ),
+    save: Path | None = typer.Option(
+        None,
+        "--save",
+        metavar="FILE",
+        help="Write options and plan to a file for --plan FILE.",
+        rich_help_panel=_SHOW,
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW),
 ) -> None:
     """Find the best configuration of a model for a goal, and print the serve command for it.
@@ -30,10 +37,13 @@ def recommend(
     Searches the type of weights, cards per replica, replicas, batch, prompts and tokens of a step; every option
     that is given stays. All are forecast, the best are simulated on the traffic, and the answer is planned.
     """
+    import sys
+
     from gaudi_launch.app import recommend as cases
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.recommend import draw, show, to_json
     from gaudi_launch.cli.work_progress import work_progress
+    from gaudi_launch.messages import text
 
     if plot is not None:
         from gaudi_launch.plotting import check_picture
@@ -44,10 +54,13 @@ def recommend(
         found = cases.solve(case, progress)
     if plot is not None:
         draw(plot, found)
+    saved = save is not None and cases.save(found, given, save)
     if as_json:
         emit_json(to_json(found))
     else:
         show(found, plot)
+    if saved and not as_json:
+        print(text("saved.written", path=str(save)), file=sys.stderr)
     # the page shows what would be possible
     if found.plan is None:
         raise typer.Exit(cases.UNMET)

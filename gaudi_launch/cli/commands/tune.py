@@ -40,6 +40,8 @@ def tune(
     from gaudi_launch.cli.views import tune as view
     from gaudi_launch.cli.views.bench import Watching
 
+    seconds = use_case.seconds_of(given)
+    state = use_case.begin(options, given)
     with Watching(quiet=as_json) as watching:
-        outcome = use_case.tune(options, given, save, Terminal(), watching)
+        outcome = use_case.tune(state, seconds, save, use_case.TuneTools(Terminal(), watching, given.no_doctor))
     view.show(outcome, as_json)
