@@ -350,15 +350,25 @@ def _show_limit(answer: Recommended, say: Callable[..., None]) -> None:
 def _front_rows(answer: Recommended) -> list[Trial]:
     """Return the front with the answer in it, at most `_FRONT_ROWS` rows."""
     found = answer.found
-    rows = list(found.front)
-    if found.winner is not None and found.winner not in rows:
-        rows.append(found.winner)
+    rows: list[Trial] = [found.winner] if found.winner is not None else []
+    known = {_shape(trial) for trial in rows}
+    for trial in found.front:
+        # prompts of a step have no column
+        if _shape(trial) not in known:
+            known.add(_shape(trial))
+            rows.append(trial)
     rows.sort(key=lambda trial: trial.served.tpot if trial.served is not None else 0.0)
     while len(rows) > _FRONT_ROWS:
         # the fastest, the answer and the most tokens stay
         spare = next(trial for trial in rows[1:] if trial is not found.winner)
         rows.remove(spare)
     return rows
+
+
+def _shape(trial: Trial) -> tuple[object, ...]:
+    candidate, served = trial.candidate, trial.served
+    replicas = served.replicas if served is not None else 0
+    return (replicas, candidate.cards, candidate.dtype, candidate.batch, candidate.tokens)
 
 
 def _row(trial: Trial, chosen: bool) -> list[str]:
